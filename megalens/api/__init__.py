@@ -1,3 +1,1 @@
-"""What a training script or a notebook cell calls: it composes the rooms. Its names are those of
-``import megalens``.
-"""
+"""The calls of a training script or a notebook cell, composed of the rooms: the names of ``megalens``."""

@@ -51,10 +51,10 @@ class MegalensCallback:
             return
         options = dict(self._options)
         options.setdefault("name", getattr(args, "run_name", None))
-        # A trainer that goes on from a checkpoint has taken steps already.
+        # A trainer that continues from a checkpoint has taken steps already.
         options.setdefault("first_step", int(getattr(state, "global_step", 0) or 0) + 1)
         if getattr(args, "torch_compile", False):
-            # The trainer compiles a wrapper around the model that is given here.
+            # The trainer compiles a wrapper around this model.
             options.setdefault("compiled", True)
         if self._statistics is not None:
             own = {

@@ -1,6 +1,4 @@
-"""Front doors that take their settings as one object or as keywords, which are typed and documented once: in
-the object's class.
-"""
+"""Functions that take their settings as one object or as keywords, documented once, in the object's class."""
 
 from __future__ import annotations
 
@@ -53,11 +51,11 @@ def takes_keywords(
         described = inspect.signature(kind)
         parameters = [each for each in described.parameters.values() if each.name != "options"]
         if others:
-            # The first stands beside the model.
+            # The first parameter follows the model.
             parameters[0] = parameters[0].replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD)
             parameters.append(inspect.Parameter("options", inspect.Parameter.VAR_KEYWORD))
         first = next(iter(inspect.signature(call).parameters.values()))
-        # The model may be given by its name too, which the type cannot say.
+        # The model may also be a keyword, which the type cannot express.
         documented: Any = front
         documented.__signature__ = inspect.signature(call).replace(parameters=[first, *parameters])
         section = (

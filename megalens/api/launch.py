@@ -39,16 +39,16 @@ _OWN = "megalens_statistics_of_script"
 # scripts have.
 @dataclass(frozen=True)
 class LaunchStatistics:
-    """What command line and environment say.
+    """The statistics that command line and environment ask for.
 
     Attributes
     ----------
     intervals : mapping
-        By statistic: every how many steps, above 0.
+        By statistic: steps between measurements, above 0.
     folder : str or None
         Into which JSON lines are written.
     writes : bool
-        Whether it is ours to write them: a script that has these arguments itself does so.
+        Whether we write them: a script that has these arguments itself does so.
     """
 
     intervals: Mapping[str, int] = field(default_factory=dict)
@@ -72,7 +72,8 @@ def add_statistics_arguments(parser: argparse.ArgumentParser, group: Any) -> Non
         _FOLDER,
         str,
         "FOLDER",
-        "folder into which statistics are also written as JSON lines (default: --tensorboard-dir, else --save)",
+        "folder into which statistics are also written as JSON lines (default: --tensorboard-dir, else "
+        "--save)",
     )
     for option, (name, kind, metavar, words) in options.items():
         if option in known:
@@ -86,24 +87,15 @@ def add_statistics_arguments(parser: argparse.ArgumentParser, group: Any) -> Non
 def statistics_settings(args: argparse.Namespace | None, environment: Mapping[str, str]) -> LaunchStatistics:
     """Return what is to be logged, and where to.
 
-    Parameters
-    ----------
-    args : argparse.Namespace or None
-        The parsed arguments; also those of Megatron-LM, of which ``tensorboard_dir`` and ``save`` stand in
-        for a folder that is not given.
-    environment : mapping
-        ``MEGALENS_`` and the name of the argument, over which the argument has precedence.
-
-    Raises
-    ------
-    TracerError
-        When a variable is no number, naming it.
+    ``args`` may also be those of Megatron-LM, whose ``tensorboard_dir`` and ``save`` replace a missing
+    folder. ``environment`` has ``MEGALENS_`` and the name of an argument, which has precedence. Raises
+    ``TracerError`` naming a variable that is no number.
     """
     own = bool(getattr(args, _OWN, False))
     intervals: dict[str, int] = {}
     for stat, (name, _) in _INTERVALS.items():
         every = getattr(args, name, None)
-        # A parser of the script's own says 0 where nothing was given.
+        # The script's own parser has 0 where nothing was given.
         if every is None or (own and every == 0):
             every = _number(environment, f"MEGALENS_{name.upper()}")
         if every is not None and every > 0:
@@ -135,7 +127,7 @@ def _count(text: str) -> int | None:
     return None if text == "all" else int(text)
 
 
-# What trace() takes, how text becomes it, and what the help says.
+# Keyword of trace(), conversion from text, and help.
 _SETTINGS: dict[str, tuple[Callable[[str], Any], str]] = {
     "name": (str, "name of the run"),
     "flags": (
@@ -156,7 +148,8 @@ _SETTINGS: dict[str, tuple[Callable[[str], Any], str]] = {
     ),
     "resume": (
         str,
-        "run folder, or id of a run, whose recording goes on: of a training that restarts from a checkpoint, with the first step",
+        "run folder, or id of a run, whose recording goes on: of a training that restarts from a "
+        "checkpoint, with the first step",
     ),
     "allow": (words_from_text, f"what viewers may do beyond looking, with commas: {', '.join(CONTROLS)}"),
     "budget": (str, "what tracing may cost, such as 1%%"),
@@ -169,7 +162,7 @@ _SETTINGS: dict[str, tuple[Callable[[str], Any], str]] = {
     "linger": (float, "seconds for which the hub stays for viewers once the training is over"),
 }
 
-# Settings of what is traced beside statistics.
+# Settings of tracing that statistics do not have.
 _TRACING = ("flags", "layers", "every", "samples", "adapter")
 
 
@@ -277,12 +270,13 @@ def trace_from(
             tracer.close()
             raise
     else:
-        # Also of a model whose trace points nobody knows.
+        # Also of a model without known trace points.
         options = {name: value for name, value in given.items() if name not in _TRACING}
         tracer = log_statistics(model, optimizer, **options, **wanted).tracer
     if statistics.writes and statistics.folder is None:
         tracer.warn(
-            "Statistics are shown, and recorded where the run is, but not written as JSON lines: give --statistics-log-dir, --tensorboard-dir or --save to have them so."
+            "Statistics are shown, and recorded where the run is, but not written as JSON lines: give "
+            "--statistics-log-dir, --tensorboard-dir or --save to have them so."
         )
     return tracer
 

@@ -1,6 +1,4 @@
-"""What a person types in a cell: a run with its views and its report. Composes client, widgets and report;
-loads the last two on first use.
-"""
+"""A run in a cell, with its views and its report. Widgets and report are loaded on first use."""
 
 from __future__ import annotations
 
@@ -69,8 +67,8 @@ def open(
     """
     from ..runs.moments import ProgressBar
 
-    with closing(ProgressBar()) if progress is None else nullcontext(progress) as told:
-        return NotebookRun(open_run(path, told))
+    with closing(ProgressBar()) if progress is None else nullcontext(progress) as reported:
+        return NotebookRun(open_run(path, reported))
 
 
 def open_all(
@@ -206,17 +204,15 @@ class NotebookRun(NotebookViews):
         return reference
 
     def _folder(self) -> str | None:
-        """Return the recorded folder relative to here, or None: an absolute path says too much about a
-        machine.
-        """
+        """Return the recorded folder relative to here, or None: an absolute path reveals too much."""
         folder = getattr(self._run, "folder", None)
         if folder is None:
             return None
         here = Path.cwd().resolve()
-        whole = Path(folder).resolve()
-        if here == Path(here.anchor) or not whole.is_relative_to(here):
+        resolved = Path(folder).resolve()
+        if here == Path(here.anchor) or not resolved.is_relative_to(here):
             return None
-        return whole.relative_to(here).as_posix()
+        return resolved.relative_to(here).as_posix()
 
     def _paint(self, options: Mapping[str, Any]) -> tuple[str, str]:
         from ..pictures.widgets.picture import draw_picture

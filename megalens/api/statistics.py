@@ -153,13 +153,12 @@ class StatisticsSettings:
             raise TracerError(f"sites=… must be one of {', '.join(_SITES)}, got {self.sites!r:.50}.")
         if self.tracer is not None and self.options:
             raise TracerError(
-                f"{', '.join(sorted(self.options))} are settings of a tracer; give them to megalens.trace, or leave tracer out."
+                f"{', '.join(sorted(self.options))} are settings of a tracer; give them to megalens.trace, "
+                "or leave tracer out."
             )
 
     def intervals(self) -> Intervals:
-        """Return every how many steps each statistic is measured. Raises ``TracerError`` where one is no
-        number of steps.
-        """
+        """Return the steps between measurements by statistic; raises ``TracerError`` for no such number."""
         every = {
             each.name: self.optimizer_state if each.name in STATE else getattr(self, each.name)
             for each in fields(Intervals)
@@ -170,7 +169,8 @@ class StatisticsSettings:
         """Raise ``TracerError`` where no statistic is named, not even as one that is off."""
         if not intervals and all(getattr(self, name) is None for name in _SHOWN):
             raise TracerError(
-                f"log_statistics(…) was not told what to log: give any of {', '.join(_SHOWN)} a number of steps, such as grad=1."
+                f"log_statistics(…) was not told what to log: give any of {', '.join(_SHOWN)} a number of "
+                "steps, such as grad=1."
             )
 
     @property
@@ -224,7 +224,8 @@ def log_statistics(model: nn.Module | Sequence[nn.Module], settings: StatisticsS
     settings.check_named(intervals)
     if settings.without_hub and settings.files_only and settings.jsonl is None and intervals:
         raise TracerError(
-            "With hub=None statistics go to files only, and there are none: give jsonl=… a folder, or leave hub out."
+            "With hub=None statistics go to files only, and there are none: give jsonl=… a folder, or leave "
+            "hub out."
         )
     files = None if settings.jsonl is None or points.place.rank else JsonlFiles(Path(settings.jsonl))
     owned = tracer is None
@@ -278,11 +279,11 @@ class _Judged:
     def __init__(self, judge: Callable[[StepReadings], None], files: JsonlFiles | None) -> None:
         self._judge, self._files = judge, files
 
-    def __call__(self, whole: CompleteStep) -> None:
+    def __call__(self, step: CompleteStep) -> None:
         """Take a step."""
         if self._files is not None:
-            self._files(whole)
-        self._judge(StepReadings(whole.step, whole.samples, whole.readings))
+            self._files(step)
+        self._judge(StepReadings(step.step, step.samples, step.readings))
 
 
 class _Known:
@@ -323,5 +324,6 @@ def _samples(given: Any) -> Callable[[int], int]:
     if is_whole(given):
         return lambda step: step * int(given)
     raise TracerError(
-        f"samples must be how many one step has, or a function that gives how many were consumed, got {given!r:.50}."
+        "samples must be how many one step has, or a function that gives how many were consumed, got "
+        f"{given!r:.50}."
     )

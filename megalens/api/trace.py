@@ -118,9 +118,9 @@ def _hub(settings: TraceSettings) -> tuple[HubProcess | None, HubAddress | None]
     """Return the hub of our own where the settings want one, and the address of the hub."""
     if not settings.spawns:
         return None, None if settings.hub is None else address_from(settings.hub)
-    again = None
+    retry = None
     if settings.resume is not None:
-        again = (_resumed_folder(settings.resume, settings.record), settings.first_step or 1)
+        retry = (_resumed_folder(settings.resume, settings.record), settings.first_step or 1)
     folder = None if settings.record is None else str(settings.record)
     process = HubProcess(
         settings.name,
@@ -129,26 +129,25 @@ def _hub(settings: TraceSettings) -> tuple[HubProcess | None, HubAddress | None]
         settings.hub_host,
         settings.hub_port,
         settings.record_bytes,
-        again,
+        retry,
     )
     return process, process.start()
 
 
 def _resumed_folder(resume: str | Path, record: str | Path | None) -> Path:
     """Return the run folder that is meant by its path, or by the id of its run."""
-    places = [Path(resume), Path(record or RUNS_FOLDER) / resume]
-    for place in places:
-        if (place / "run.json").is_file():
-            return place
+    folders = [Path(resume), Path(record or RUNS_FOLDER) / resume]
+    for folder in folders:
+        if (folder / "run.json").is_file():
+            return folder
     raise TracerError(
-        f"resume={str(resume)!r:.100} is no recording: neither {places[0]!s:.200} nor {places[1]!s:.200} holds a run.json. Give a run folder, or the id of a run in record=…."
+        f"resume={str(resume)!r:.100} is no recording: neither {folders[0]!s:.200} nor {folders[1]!s:.200} "
+        "holds a run.json. Give a run folder, or the id of a run in record=…."
     )
 
 
 def _placed(points: ModelPoints, place: RankCoordinates | None) -> ModelPoints:
-    """Return the points with this process's place in the job; every process is a replica where nobody knows
-    better.
-    """
+    """Return the points with this process's coordinates in the job; without any it is a replica."""
     distributed = torch.distributed
     if place is not None:
         return replace(points, place=place)

@@ -1,6 +1,4 @@
-"""The command line: ``megalens record`` and ``megalens connect``, ``megalens serve-3606`` and
-``megalens serve-inference``.
-"""
+"""``megalens record``, ``megalens connect``, ``megalens serve-3606`` and ``megalens serve-inference``."""
 
 from __future__ import annotations
 
@@ -18,12 +16,12 @@ if TYPE_CHECKING:
     from ..hub.dialects.dialect import Translation
     from ..protocol.messages_generated import Config
 
-__all__ = ["add_commands"]
-
 _NAMES = ("T1", "T2", "3606", "inference")
 _EXIT_CODES = (
-    "Exit codes: 0 done (the peer ended, --steps were there, or Ctrl-C; a recording is closed), 1 an error of Megalens itself, "
-    "2 wrong arguments or a folder that cannot be written, 3 the foreign hub cannot be reached or is none of these, 4 it refused."
+    "Exit codes: 0 done (the peer ended, --steps were there, or Ctrl-C; a recording is closed), 1 an error "
+    "of Megalens itself, "
+    "2 wrong arguments or a folder that cannot be written, 3 the foreign hub cannot be reached or is none of "
+    "these, 4 it refused."
 )
 
 
@@ -36,7 +34,10 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         parser = commands.add_parser(
             name,
             help=words,
-            description=f"{words[0].upper()}{words[1:]}: Megatron-LM's tensor tracer or MegatronApp, as they are. Step numbers are inferred.",
+            description=(
+                f"{words[0].upper()}{words[1:]}: Megatron-LM's tensor tracer or MegatronApp, as they are. "
+                "Step numbers are inferred."
+            ),
             epilog=_EXIT_CODES,
         )
         _add_arguments(parser)
@@ -60,8 +61,14 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         serve = commands.add_parser(
             name,
             help=f"serve a live run to a client of {client}",
-            description=f"Serve a live run in the language of {dialect}, to pages of this machine and to programs. Clients bring no token.",
-            epilog="Exit codes: 0 done, 1 an error of Megalens itself, 2 wrong arguments or a port in use, 3 there is no such live run.",
+            description=(
+                f"Serve a live run in the language of {dialect}, to pages of this machine and to programs. "
+                "Clients bring no token."
+            ),
+            epilog=(
+                "Exit codes: 0 done, 1 an error of Megalens itself, 2 wrong arguments or a port in use, 3 "
+                "there is no such live run."
+            ),
         )
         serve.add_argument(
             "target", metavar="RUN", nargs="?", help="name or id of the run (default: the newest)"

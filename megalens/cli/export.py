@@ -9,9 +9,10 @@ from pathlib import Path
 
 from ..protocol import shown_text
 
-__all__ = ["add_commands"]
-
-_EXIT_CODES = "Exit codes: 0 done, 2 wrong arguments, a run that cannot be read or a folder that cannot be written, 130 Ctrl-C. Only 0 leaves files."
+_EXIT_CODES = (
+    "Exit codes: 0 done, 2 wrong arguments, a run that cannot be read or a folder that cannot be written, "
+    "130 Ctrl-C. Only 0 leaves files."
+)
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -19,7 +20,10 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = commands.add_parser(
         "export",
         help="write a recorded run as files that other tools read",
-        description="Write a recorded run as Parquet or CSV (a file for each stream), as TensorBoard's events (scalars and statistics), for Perfetto (spans and alarms) or as safetensors (traced tensors).",
+        description=(
+            "Write a recorded run as Parquet or CSV (a file for each stream), as TensorBoard's events "
+            "(scalars and statistics), for Perfetto (spans and alarms) or as safetensors (traced tensors)."
+        ),
         epilog=_EXIT_CODES,
     )
     parser.add_argument("folder", metavar="RUN", help="the run folder")

@@ -22,10 +22,11 @@ from ..protocol import shown_text
 if TYPE_CHECKING:
     from ..hub.options import HubOptions
 
-__all__ = ["add_commands", "count", "main_hub", "main_runs", "seconds"]
-
 _NICENESS = 10
-_EXIT_CODES = "Exit codes: 0 done, 1 an error of Megalens itself, 2 wrong arguments, a port in use or a folder that cannot be written."
+_EXIT_CODES = (
+    "Exit codes: 0 done, 1 an error of Megalens itself, 2 wrong arguments, a port in use or a folder that "
+    "cannot be written."
+)
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -50,13 +51,19 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--first-step",
         type=count,
         metavar="N",
-        help="with --resume: the first step that is trained now; what is recorded of it and later ones becomes an earlier attempt",
+        help=(
+            "with --resume: the first step that is trained now; what is recorded of it and later ones "
+            "becomes an earlier attempt"
+        ),
     )
     hub.add_argument(
         "--record-bytes",
         type=count,
         metavar="N",
-        help="what the recording may take while it is written: its oldest steps are given up for newer ones (default: no bound)",
+        help=(
+            "what the recording may take while it is written: its oldest steps are given up for newer ones "
+            "(default: no bound)"
+        ),
     )
     hub.add_argument(
         "--linger",
@@ -99,7 +106,7 @@ def main_hub(arguments: argparse.Namespace) -> int:
     from ..hub.process import keep_freed_memory
 
     keep_freed_memory()
-    # What websockets logs about a client's faults is told to the client.
+    # websockets' log of a client's faults also goes to the client.
     logging.getLogger("websockets").addHandler(logging.NullHandler())
     logging.getLogger("websockets").propagate = False
     if (arguments.resume is None) != (arguments.first_step is None) or (
@@ -172,7 +179,7 @@ async def _serve(options: HubOptions) -> None:
     # Each would be a traceback, and strangers can cause as many as they like.
     loop.set_exception_handler(lambda _, context: hub.log.count(_error_words(context)))
     entry = await hub.start()
-    # What is loaded by now stays: the collector need not look at it again with every frame.
+    # What is loaded by now stays: the collector need not scan it with every frame.
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
     ready = {
@@ -196,9 +203,7 @@ def _error_words(context: dict[str, Any]) -> str:
 
 
 def _stand_back() -> None:
-    """Let the training have the processor first: on a machine that is busy to the last core the hub waits,
-    not the step.
-    """
+    """Lower the hub's priority: on a fully busy machine the hub waits, not the step."""
     with contextlib.suppress(OSError, AttributeError):
         os.nice(_NICENESS)
     with contextlib.suppress(OSError, AttributeError):

@@ -9,8 +9,6 @@ from ..protocol.version import own_version
 from ..slices import Commands, find_slices, load
 from . import dialects, export, hub, replay
 
-__all__ = ["main"]
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``megalens`` with these arguments, the process's own when absent, and return the exit code."""

@@ -8,9 +8,10 @@ import sys
 from ..protocol import shown_text
 from .hub import seconds
 
-__all__ = ["add_commands"]
-
-_EXIT_CODES = "Exit codes: 0 done or Ctrl-C, 1 an error of Megalens itself, 2 wrong arguments or a run folder that cannot be read."
+_EXIT_CODES = (
+    "Exit codes: 0 done or Ctrl-C, 1 an error of Megalens itself, 2 wrong arguments or a run folder that "
+    "cannot be read."
+)
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -18,7 +19,9 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = commands.add_parser(
         "replay",
         help="serve a recorded run as if it were live",
-        description="Serve a recorded run as if it were live: same rows, same order, same steps, by a hub of its own.",
+        description=(
+            "Serve a recorded run as if it were live: same rows, same order, same steps, by a hub of its own."
+        ),
         epilog=_EXIT_CODES,
     )
     parser.add_argument("folder", metavar="RUN", help="the run folder")

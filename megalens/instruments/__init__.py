@@ -1,1 +1,1 @@
-"""The instruments that come with Megalens, each a slice: whole in its own folder, found as those of other packages are."""
+"""The instruments that come with Megalens, each a complete slice, found as those of other packages."""

@@ -1,1 +1,1 @@
-"""The hosts of the views outside a page: the engine that runs their code, the widgets of a cell, and reports."""
+"""Hosts of the views outside a page: the engine that runs their code, widgets of a cell, and reports."""

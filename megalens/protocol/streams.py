@@ -75,7 +75,7 @@ class StreamPolicy:
     shape : str or None
         Column whose product says how many float32 values a row has.
     replay_order : int
-        Place among streams of one step.
+        RankCoordinates among streams of one step.
     marks_step : bool
         Whether a row says that its step was reached.
     ask : dict of str to str

@@ -1,4 +1,4 @@
-"""The layer trend: one statistic of traced tensors per step and layer. The browser's twin reads the same golden cases."""
+"""The layer trend: one statistic of traced tensors per step and layer; the twin of the browser's."""
 
 from __future__ import annotations
 
@@ -13,16 +13,14 @@ from .errors import ClientError
 from .moments.grouping.cells import reading_value
 from .query import Selection, half_width, selected
 
-__all__ = ["OF_WHOLE_ONLY", "OLDER", "STATISTICS", "trend"]
-
-_OF_WHOLE = ("mean", "std", "rms", "min", "max", "skewness", "kurtosis", "nonfinite")
-_OF_KEPT = ("mean", "std", "rms", "min", "max", "abs_mean")
-STATISTICS = (*_OF_WHOLE, *(f"kept_{name}" for name in _OF_KEPT))
-OF_WHOLE_ONLY = ("skewness", "kurtosis")
+_TENSOR_STATISTICS = ("mean", "std", "rms", "min", "max", "skewness", "kurtosis", "nonfinite")
+_RETAINED_STATISTICS = ("mean", "std", "rms", "min", "max", "abs_mean")
+STATISTICS = (*_TENSOR_STATISTICS, *(f"kept_{name}" for name in _RETAINED_STATISTICS))
+TENSOR_ONLY = ("skewness", "kurtosis")
 """What kept values do not have: those of tile means say nothing of a tensor's tails."""
 OLDER = {"abs_mean": "kept_abs_mean"}
 """What a statistic was called before whole tensors had any."""
-_WHOLE = ("count", "mean", "m2", "m3", "m4", "min", "max", "nan_count", "inf_count")
+_MOMENTS = ("count", "mean", "m2", "m3", "m4", "min", "max", "nan_count", "inf_count")
 _SCHEMA = pa.schema(
     [("step", pa.int64()), ("layer", pa.int32()), ("value", pa.float64()), ("count", pa.int64())]
 )
@@ -31,27 +29,29 @@ _SCHEMA = pa.schema(
 def trend(table: pa.Table, statistic: str = "rms", selection: Selection | None = None) -> pa.Table:
     """Reduce traced tensors to one number per step and layer.
 
-    All values of a step and layer count alike, whichever micro-batch, sample or rank they came from; filter by flag, part, phase, pass and
-    rank before. Statistics of whole tensors are merged from their moments. Where some row does not know those of its tensor, or less than everything is
-    selected, they are of the values that the compressor kept, and ``skewness`` and ``kurtosis`` NaN: sums are float64, and deviations are taken about the group's mean in a second pass.
+    All values of a step and layer count alike, from whichever micro-batch, sample or rank: filter rows
+    before. Whole tensors' statistics are merged from their moments. Where a row has none, or a selection
+    takes less than everything, the kept values are used: float64 sums, deviations about the group's mean in a
+    second pass, no skewness or kurtosis.
 
     Parameters
     ----------
     table : pyarrow.Table
-        Rows of the stream ``tensors``; ``step``, ``layer``, ``values`` and, where they are there, the moments of whole tensors are read.
+        Rows of ``tensors``: ``step``, ``layer``, ``values``, optionally the moments of whole tensors.
     statistic : str
-        Of the finite values of whole tensors: ``mean``, ``std`` (of the population), ``rms`` (root of the mean square), ``min``, ``max``, ``skewness``,
-        ``kurtosis`` (3 for a normal distribution); ``nonfinite`` counts the others. Of what the compressor kept: ``kept_mean`` to ``kept_max``, and
-        ``kept_abs_mean``.
+        Of the finite values of whole tensors: ``mean``, ``std`` (of the population), ``rms``, ``min``,
+        ``max``, ``skewness``, ``kurtosis`` (3 for a normal distribution); ``nonfinite`` counts the others. Of
+        what the compressor kept: ``kept_mean`` to ``kept_max``, and ``kept_abs_mean``.
     selection : Selection, optional
         Which values enter, all when absent; ``shape`` and ``compressor`` are then read too.
 
     Returns
     -------
     pyarrow.Table
-        ``step`` int64, ``layer`` int32, ``value`` float64, ``count`` int64 (finite values), ordered by step, then layer. A group with no
-        finite value has a ``value`` of NaN, except that ``nonfinite`` is always a count. With an interval and the statistic ``mean`` also
-        ``half`` float64, half the width of the band, and ``units`` int64, the positions and samples that it is over.
+        ``step`` int64, ``layer`` int32, ``value`` float64, ``count`` int64 (finite values), ordered by step,
+        then layer. ``value`` is NaN where nothing is finite, except for ``nonfinite``. The ``mean`` with an
+        interval also has ``half`` float64, half the width of the band, and ``units`` int64, the positions and
+        samples it is over.
 
     Raises
     ------
@@ -78,15 +78,15 @@ def trend(table: pa.Table, statistic: str = "rms", selection: Selection | None =
     groups = int(new.sum())
     heads = order[new]
     keys = [pa.array(steps[heads]), pa.array(layers[heads])]
-    of_kept = statistic.startswith("kept_")
+    of_retained = statistic.startswith("kept_")
     statistic = statistic.removeprefix("kept_")
     if selection is not None:
         rows = table.select(["shape", "compressor"]).to_pylist()
         if any(selection.takes_less(row) for row in rows):
             return _selective(table, rows, statistic, selection, group_of_row, keys)
 
-    if not of_kept and set(_WHOLE) <= set(table.column_names):
-        moments = {name: table[name].to_numpy().astype(np.float64) for name in _WHOLE}
+    if not of_retained and set(_MOMENTS) <= set(table.column_names):
+        moments = {name: table[name].to_numpy().astype(np.float64) for name in _MOMENTS}
         if not np.isnan(moments["count"]).any():
             merged = merge_moments(moments, group_of_row, groups)
             found = (reading_value(merged, statistic), merged["count"].astype(np.int64))
@@ -98,14 +98,14 @@ def trend(table: pa.Table, statistic: str = "rms", selection: Selection | None =
     group = np.repeat(group_of_row, lengths)
     finite = np.isfinite(values)
     all_finite = bool(finite.all())
-    kept = (values if all_finite else values[finite]).astype(np.float64)
-    kept_group = group if all_finite else group[finite]
-    count = np.bincount(kept_group, minlength=groups)
+    retained = (values if all_finite else values[finite]).astype(np.float64)
+    retained_group = group if all_finite else group[finite]
+    count = np.bincount(retained_group, minlength=groups)
     if statistic == "nonfinite":
         result = (np.bincount(group, minlength=groups) - count).astype(np.float64)
     else:
         with np.errstate(divide="ignore", invalid="ignore"):
-            result = _reduce(statistic, kept, kept_group, groups, count)
+            result = _reduce(statistic, retained, retained_group, groups, count)
         result[count == 0] = np.nan
     return pa.Table.from_arrays([*keys, pa.array(result, from_pandas=False), pa.array(count)], schema=_SCHEMA)
 
@@ -113,18 +113,17 @@ def trend(table: pa.Table, statistic: str = "rms", selection: Selection | None =
 def _selective(
     table: pa.Table, rows: list[Any], statistic: str, selection: Selection, groups: Any, keys: list[pa.Array]
 ) -> pa.Table:
-    """Return the trend of parts of tensors, group by group."""
     parts: list[list[Any]] = [[] for _ in range(len(keys[0]))]
     for row, values, group in zip(rows, table["values"], groups, strict=True):
         cut = selected({**row, "values": values.values.to_numpy()}, selection)
         parts[group].append(cut.astype(np.float64))
     value, count, half, units = [], [], [], []
     for cuts in parts:
-        whole = np.concatenate([cut.ravel() for cut in cuts])
-        finite = whole[np.isfinite(whole)]
+        everything = np.concatenate([cut.ravel() for cut in cuts])
+        finite = everything[np.isfinite(everything)]
         one = np.zeros(len(finite), dtype=np.int64)
         if statistic == "nonfinite":
-            value.append(float(len(whole) - len(finite)))
+            value.append(float(len(everything) - len(finite)))
         elif len(finite) == 0:
             value.append(np.nan)
         else:
@@ -158,7 +157,7 @@ def _reduce(statistic: str, values: Any, group: Any, groups: int, count: Any) ->
     if statistic == "std":
         deviation = values - (sums(values) / count)[group]
         return np.sqrt(sums(deviation * deviation) / count)
-    if statistic in OF_WHOLE_ONLY:
+    if statistic in TENSOR_ONLY:
         return np.full(groups, np.nan)
     result = np.full(groups, np.inf if statistic == "min" else -np.inf)
     (np.minimum if statistic == "min" else np.maximum).at(result, group, values)

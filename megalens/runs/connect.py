@@ -15,8 +15,6 @@ from .recorded import RecordedRun
 from .run import Run
 from .run_folder import RunFolder
 
-__all__ = ["connect"]
-
 _LOOK_FOR_SECONDS = 8.0
 
 
@@ -25,7 +23,8 @@ def connect(
 ) -> Run:
     """Attach to a live run; one that has ended is opened from its recording.
 
-    Recordings are looked for by the run's id in ``megalens-runs`` here and in the folders above, as where a notebook lies deeper than the training script.
+    Recordings are looked for by the run's id in ``megalens-runs`` here and in the folders above, as where a
+    notebook lies deeper than the training script.
 
     Parameters
     ----------
@@ -46,7 +45,8 @@ def connect(
     wanted = name_or_id_or_address
     if wanted is not None and not isinstance(wanted, str):
         raise ClientError(
-            f"connect(…) takes a run's name, its id or a ws:// address, got {wanted!r:.100}. megalens.open(…) opens a folder.",
+            f"connect(…) takes a run's name, its id or a ws:// address, got {wanted!r:.100}. "
+            "megalens.open(…) opens a folder.",
             code="bad-parameter",
             field="name",
         )
@@ -64,11 +64,11 @@ def connect(
 
 
 def _recording(wanted: str) -> RunFolder | None:
-    """Return the recording of a run that has ended, by its id: of a name there may be several, and the run that is meant may only be about to begin."""
+    """Return the recording of an ended run, by its id: a name may be that of a run about to begin."""
     for home in _homes() if Path(wanted).name == wanted else ():
         if (home / wanted / "run.json").is_file():
             folder = RunFolder(home / wanted)
-            # Somebody may have given the folder another run's name.
+            # The folder may have been renamed to another run's name.
             return folder if folder.id == wanted else None
     return None
 
@@ -79,7 +79,6 @@ def _homes() -> list[Path]:
 
 
 def _named(wanted: str | None) -> str | None:
-    """Return the newest recording of a name, as it is opened from here."""
     found: list[RunFolder] = []
     for file in (file for home in _homes() for file in home.glob("*/run.json")) if wanted else ():
         with suppress(ClientError):
@@ -96,7 +95,8 @@ def _by_address(address: str, token: str | None, timeout: float) -> Run:
         found = hub.token
     if found is None:
         raise ClientError(
-            f"A token is needed for {address}. It is in the hub's runtime file on the machine that trains: connect(address, token=…).",
+            f"A token is needed for {address}. It is in the hub's runtime file on the machine that trains: "
+            "connect(address, token=…).",
             code="unauthorized",
             field="token",
         )
@@ -115,7 +115,7 @@ def _by_address(address: str, token: str | None, timeout: float) -> Run:
 
 
 class _Follow:
-    """Where a discovered run is now: its hub, or the one that took its place."""
+    """The address of a discovered run: its hub, or the one that replaced it."""
 
     def __init__(self, entry: HubEntry) -> None:
         self._entry = entry
@@ -145,16 +145,19 @@ def _no_run(wanted: str | None) -> ClientError:
     live = [f"{hub.name} ({hub.id})" for hub in live_hubs()]
     recorded = sorted((file.parent.name for file in Path(RUNS_FOLDER).glob("*/run.json")), reverse=True)
     if wanted is None:
-        said = (
+        message = (
             "No run is live. Start one with tracer = megalens.trace(model) in your training script, "
             "or python -m megalens.demo."
         )
     elif live:
-        said = f"No live run is called {wanted!r:.100}. Live now: {', '.join(live[:10])}."
+        message = f"No live run is called {wanted!r:.100}. Live now: {', '.join(live[:10])}."
     else:
-        said = f"No live run is called {wanted!r:.100}: none is live."
+        message = f"No live run is called {wanted!r:.100}: none is live."
     if (named := _named(wanted)) is not None:
-        said += f" The newest recording of that name is opened with megalens.open({named!r})."
+        message += f" The newest recording of that name is opened with megalens.open({named!r})."
     elif recorded:
-        said += f" Recorded in {RUNS_FOLDER}: {', '.join(recorded[:5])}; open one with megalens.open('{RUNS_FOLDER}/{recorded[0]}')."
-    return ClientError(said)
+        message += (
+            f" Recorded in {RUNS_FOLDER}: {', '.join(recorded[:5])}; open one with "
+            f"megalens.open('{RUNS_FOLDER}/{recorded[0]}')."
+        )
+    return ClientError(message)

@@ -1,4 +1,4 @@
-"""What can be asked of a live run beyond looking: what is traced, waiting, perturbations, a budget."""
+"""Changing a live run: what is traced, waiting, perturbations, a budget."""
 
 from __future__ import annotations
 
@@ -32,10 +32,8 @@ from ..protocol.messages_generated import (
     SiteInfo,
 )
 from ..protocol.perturbations import perturb_of
-from .errors import ClientError, as_arguments, bad_argument, whole
+from .errors import ClientError, as_arguments, as_int, bad_argument
 from .query import LayerChoice
-
-__all__ = ["Controls", "build_patch", "build_perturb"]
 
 _PEERS = "_perturbation"
 
@@ -50,17 +48,13 @@ def build_perturb(
 ) -> Perturb | None:
     """Return the ``Perturb`` object, or None where a ``disturbance_configs`` dictionary has everything off.
 
-    Raises
-    ------
-    ClientError
-        ``bad-parameter``, naming the argument.
-    ProtocolError
-        ``bad-parameter``, naming a kind's parameter or a key of ``disturbance_configs``.
+    Raises ``ClientError`` naming the argument, or ``ProtocolError`` naming a kind's parameter or a
+    dictionary's key.
     """
     if not isinstance(sites, Mapping) or not sites:
         raise bad_argument("sites", "a dictionary such as {'system': Noise1(0.01)}", sites)
-    seed = None if seed is None else whole(seed, "seed")
-    steps = None if steps is None else whole(steps, "steps", 1)
+    seed = None if seed is None else as_int(seed, "seed")
+    steps = None if steps is None else as_int(steps, "steps", 1)
     extras: dict[str, Any] = {}
     if layers is not None:
         extras["layers"] = layers_text(layers)
@@ -116,23 +110,11 @@ def build_patch(
     infos: Mapping[str, FlagInfo] | None = None,
     **common: Any,
 ) -> dict[str, FlagSetting | None]:
-    """Return the settings by flag name that ``run.configure(...)`` asks for.
+    """Return the settings by flag that ``run.configure(...)`` asks for.
 
-    Parameters
-    ----------
-    config : mapping
-        Settings in force, which ``True`` keeps.
-    asked : mapping
-        What was given for each flag.
-    infos : mapping, optional
-        What the run says of its flags: with which compressor each is switched on.
-    **common
-        Settings of every flag that is not switched off and does not say its own; None leaves one out.
-
-    Raises
-    ------
-    ClientError
-        ``bad-parameter``, naming the argument.
+    ``config`` has the settings in force, which ``True`` keeps; ``infos`` the compressor with which each flag
+    is switched on; ``common`` the settings of every flag that does not say its own. Raises ``ClientError``
+    naming the argument.
     """
 
     def suited(flag: str) -> Any:
@@ -142,7 +124,8 @@ def build_patch(
     with as_arguments():
         if not asked:
             raise ClientError(
-                "No flag was named. Write run.configure(HiddenStates=Tile(96)), or HiddenStates=False to switch it off.",
+                "No flag was named. Write run.configure(HiddenStates=Tile(96)), or HiddenStates=False to "
+                "switch it off.",
                 code="bad-parameter",
             )
         given = {name: value for name, value in common.items() if value is not None}
@@ -152,10 +135,12 @@ def build_patch(
 
 
 class Controls(ABC):
-    """The part of a run that acts on the training. Each call returns the step at which it took effect, on every rank alike.
+    """The part of a run that acts on the training. Each call returns the step at which it took effect, on
+    every rank alike.
 
-    The training script says what it allows (``controls``); a budget is always allowed. What is not allowed raises ``ProtocolError`` with code ``refused``,
-    which names what the script would have to say. A recorded or ended run raises ``ClientError``.
+    The training script says what it allows (``controls``); a budget is always allowed. What is not allowed
+    raises ``ProtocolError`` with code ``refused``, which names what the script would have to say. A recorded
+    or ended run raises ``ClientError``.
     """
 
     _hello: Hello
@@ -167,7 +152,7 @@ class Controls(ABC):
 
     @property
     def sites(self) -> dict[str, SiteInfo]:
-        """What can be perturbed, by name: ``title``, ``layers``, ``kinds``, and the ``reason`` where it cannot."""
+        """What can be perturbed, by name: ``title``, ``layers``, ``kinds``, or the ``reason`` why not."""
         return {info["name"]: info for info in self._hello.get("sites", [])}
 
     @property
@@ -177,12 +162,12 @@ class Controls(ABC):
 
     @property
     def instruments(self) -> dict[str, dict[str, Any]]:
-        """Settings of instruments by name, such as ``monitor`` (the rules) and ``moments`` (every how many steps each statistic is measured)."""
+        """Settings of instruments by name, such as ``monitor`` (rules) and ``moments`` (how often)."""
         return {name: {**each} for name, each in self._hello["config"].get("instruments", {}).items()}
 
     @property
     def perturbation(self) -> Perturb | None:
-        """The armed perturbation, with the last step that it touches in ``until``; None when nothing is perturbed."""
+        """The armed perturbation, with its last step in ``until``; None when nothing is perturbed."""
         perturb = self._hello["config"].get("perturb")
         return None if perturb is None else {**perturb}
 
@@ -208,9 +193,11 @@ class Controls(ABC):
         Parameters
         ----------
         which : mapping or iterable of str, optional
-            Flags by name as below, or names of flags, which are switched on: ``run.configure("HiddenStates")``.
+            Flags by name as below, or names of flags, which are switched on:
+            ``run.configure("HiddenStates")``.
         layers : int, iterable of int or str, optional
-            Layers for every flag named here that does not say its own; all when absent. So are the others up to ``replicas``.
+            Layers for every flag named here that does not say its own; all when absent. So are the others up
+            to ``replicas``.
         every : int, optional
             Trace every n-th step.
         samples : int or "all", optional
@@ -224,14 +211,18 @@ class Controls(ABC):
         replicas : {"first", "all"}, optional
             Whether every data-parallel replica is traced, or the first only.
         instruments : mapping, optional
-            Settings of instruments by name: ``{"monitor": {"rules": {"jump": {"threshold": 12.0}}}, "moments": {"every": {"grad": 0}}}``. What is not named stays, None takes one back to its default.
+            Settings of instruments by name: ``{"monitor": {"rules": {"jump": {"threshold": 12.0}}},
+            "moments": {"every": {"grad": 0}}}``. What is not named stays, None takes one back to its default.
         timeline : str or mapping, optional
-            How finely steps are timed: ``"off"``, ``"steps"``, ``"phases"``, ``"layers"`` or ``"operations"``, or ``{"granularity": "phases", "every": 10}``.
+            How finely steps are timed: ``"off"``, ``"steps"``, ``"phases"``, ``"layers"`` or
+            ``"operations"``, or ``{"granularity": "phases", "every": 10}``.
         pipeline : str, mapping or plan, optional
-            The order of a pipeline's operations, where the script has a ``megalens.pipeline.DynamicSchedule`` that says ``tracer=``: ``"greedy"``, ``"adaptive"``, the name of a schedule, or a plan.
+            The order of a pipeline's operations, where the script has a ``megalens.pipeline.DynamicSchedule``
+            that says ``tracer=``: ``"greedy"``, ``"adaptive"``, the name of a schedule, or a plan.
         **flags
-            Trace points by name: a compressor such as ``Tile(96)``, ``True`` (on, as it is set now or with what suits it), ``False`` or
-            ``None`` (off), or a whole setting as a dict. Flags that are not named stay as they are.
+            Trace points by name: a compressor such as ``Tile(96)``, ``True`` (on, as it is set now or with
+            what suits it), ``False`` or ``None`` (off), or a whole setting as a dict. Flags that are not
+            named stay as they are.
 
         Returns
         -------
@@ -278,21 +269,24 @@ class Controls(ABC):
         Parameters
         ----------
         order : str, mapping or plan
-            ``"greedy"``, ``"adaptive"``, the name of a schedule such as ``"breadth_first"``, a plan of :func:`megalens.pipeline.plan`, or ``"script"``: as the script says.
+            ``"greedy"``, ``"adaptive"``, the name of a schedule such as ``"breadth_first"``, a plan of
+            :func:`megalens.pipeline.plan`, or ``"script"``: as the script says.
         timeout : float
             Seconds to wait until it is applied.
 
         Returns
         -------
         int
-            The step from which on it is in force on all ranks; the name of a schedule is planned meanwhile, and in force a few steps later.
+            The step from which on it is in force on all ranks; the name of a schedule is planned meanwhile,
+            and in force a few steps later.
 
         Raises
         ------
         ProtocolError
-            ``bad-parameter`` for a plan that is wrong or of another pipeline, and where the script has no ``DynamicSchedule(…, tracer=tracer)``. Nothing is changed then.
+            ``bad-parameter`` for a plan that is wrong or of another pipeline, and where the script has no
+            ``DynamicSchedule(…, tracer=tracer)``. Nothing is changed then.
         """
-        # The first rank hears of it at that step and tells the others for the next one.
+        # The first rank gets it at that step and tells the others for the next one.
         return self.configure(pipeline=order, timeout=timeout) + 1
 
     def pause(self, timeout: float = 30.0) -> int:
@@ -310,7 +304,9 @@ class Controls(ABC):
         return self._configure({"flags": {}, "mode": {"paused": False}}, timeout)
 
     def advance(self, steps: int = 1, timeout: float = 30.0) -> int:
-        """Take some steps, then wait. ``run.wait(first + steps - 1)`` waits for the last of them, ``first`` being what this returns.
+        """Take some steps, then wait.
+
+        Returns the first of them: ``run.wait(first + steps - 1)`` waits for the last.
 
         Parameters
         ----------
@@ -320,7 +316,7 @@ class Controls(ABC):
             Seconds to wait until the first begins.
         """
         return self._configure(
-            {"flags": {}, "mode": {"paused": True, "steps": whole(steps, "steps", 1)}}, timeout
+            {"flags": {}, "mode": {"paused": True, "steps": as_int(steps, "steps", 1)}}, timeout
         )
 
     def watched_only(self, on: bool = True, timeout: float = 30.0) -> int:
@@ -344,12 +340,14 @@ class Controls(ABC):
         Parameters
         ----------
         sites : mapping
-            By name of the site (``weight``, ``calculation``, ``system``; see :attr:`sites`): a kind such as ``Noise1(0.01)``, its name, or a
-            ``PerturbSite`` as a dict. Or a ``disturbance_configs`` dictionary as the peers take it.
+            By name of the site (``weight``, ``calculation``, ``system``; see :attr:`sites`): a kind such as
+            ``Noise1(0.01)``, its name, or a ``PerturbSite`` as a dict. Or a ``disturbance_configs``
+            dictionary as the peers take it.
         layers : int, iterable of int or str, optional
             Layers at every site named here; all when absent.
         phases : str or sequence of str, optional
-            ``train``, ``eval``, ``generate``. The training steps only when absent; for a ``disturbance_configs`` dictionary all.
+            ``train``, ``eval``, ``generate``. The training steps only when absent; for a
+            ``disturbance_configs`` dictionary all.
         seed : int, optional
             The same seed gives the same perturbation.
         steps : int, optional

@@ -8,41 +8,26 @@ from typing import Any
 
 from ..protocol import MegalensError, ProtocolError, Ranges, is_whole, read_ranges
 
-__all__ = ["ClientError", "as_arguments", "bad_argument", "chosen_ranges", "whole"]
 
-
-# What a person gives to a call, in the form that the code has for it; errors are in the words of the call.
 def chosen_ranges(
     choice: Any, field: str, read: Callable[[Any, str], Ranges | None] = read_ranges
 ) -> Ranges | None:
-    """Return the inclusive ranges of layers, or of what else is read so, that a person chose, or None for all.
-
-    Raises
-    ------
-    ClientError
-        ``bad-parameter``, naming the field.
-    """
+    """Return the inclusive ranges of layers or steps that a person chose, or None for all."""
     with as_arguments():
         return read(choice, field)
 
 
 @contextmanager
 def as_arguments() -> Iterator[None]:
-    """Have what a reader of the protocol room refuses be an error of this room: it was an argument, not a message."""
+    """Turn what the protocol room refuses into an error of this room: it was an argument, not a message."""
     try:
         yield
     except ProtocolError as error:
         raise ClientError(error.message, code=error.code, field=error.field) from error
 
 
-def whole(value: Any, argument: str, least: int = 0, more: str = "") -> int:
-    """Return a whole number of any kind, numpy's too, as an int.
-
-    Raises
-    ------
-    ClientError
-        ``bad-parameter``, naming the argument.
-    """
+def as_int(value: Any, argument: str, least: int = 0, more: str = "") -> int:
+    """Return any whole number, numpy's too, as an int; raises ``ClientError`` naming the argument."""
     if is_whole(value, least):
         return int(value)
     raise bad_argument(argument, f"a whole number from {least}{more}", value)
@@ -56,15 +41,17 @@ def bad_argument(argument: str, expected: str, got: object) -> ClientError:
 
 
 class ClientError(MegalensError, RuntimeError):
-    """A run cannot be reached, read or asked that. The text says what was expected, what came and what to try.
+    """A run cannot be reached, read or asked that. The text says what was expected, what came and what to
+    try.
 
     Parameters
     ----------
     message : str
         One to three sentences for a person.
     code : str
-        Stable machine-readable reason: ``not-found``, ``unreadable``, ``version-mismatch``, ``bad-parameter``, ``unauthorized``,
-        ``timeout``, ``disconnected``, ``recorded``, ``closed``, ``not-installed`` or ``unwritable``.
+        Stable machine-readable reason: ``not-found``, ``unreadable``, ``version-mismatch``,
+        ``bad-parameter``, ``unauthorized``, ``timeout``, ``disconnected``, ``recorded``, ``closed``,
+        ``not-installed`` or ``unwritable``.
     field : str, optional
         The argument at fault.
     """

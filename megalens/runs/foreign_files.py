@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from .moments import Progress
     from .run_folder import RunFolder
 
-__all__ = ["ForeignFiles", "foreign_recording"]
-
 
 class _Holds(Protocol):
     def __call__(self, path: Path, within: Path | None = None) -> bool: ...
@@ -30,9 +28,11 @@ class ForeignFiles(NamedTuple):
     Attributes
     ----------
     holds : callable
-        Whether a file or folder looks like such files; only the beginnings of some are read. Links that lead out of the folder ``within`` are not followed.
+        Whether a path looks like such files, judged by the beginnings of some. Links out of ``within`` are
+        not followed.
     read : callable
-        Gives their recording, reading them where they changed since; ``progress`` is that of :func:`megalens.open`. Raises ``ClientError``.
+        Returns their recording, converting again what changed; ``progress`` is that of :func:`megalens.open`.
+        Raises ``ClientError``.
     """
 
     holds: _Holds

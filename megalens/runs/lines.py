@@ -1,126 +1,41 @@
-"""Where lines break off, and which of their points are drawn: the twin of ``src/aggregate/decimate.ts`` and ``thinLine``."""
+"""Where lines break off, and which of their points are drawn: the twin of ``src/aggregate/decimate.ts``."""
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from ..protocol import CheckedBody, Stream
 from .moments.grouping.series import keep_extremes, stretches
-from .query import Query
 
-__all__ = ["gap_starts", "line_order", "thin_line", "StreamMemory"]
-
-Whole = NDArray[np.int64]
+Integers = NDArray[np.int64]
 Column = NDArray[np.float64]
 
 _WIDER = 1.5
 
-_BLOCK = 64
-_SMALL_BYTES = 64 * 1024
-_OBJECTS_BYTES = 600
-"""What the objects of a frame take beside its bytes."""
 
+def gap_starts(steps: Integers) -> Integers:
+    """Return the indices of ascending steps before which steps are missing.
 
-class StreamMemory:
-    """Rows in the order of their arrival; past the bound the oldest are given up and counted. The caller locks.
-
-    A frame stays as it came until somebody asks for rows: in most runs nobody looks at most steps.
-
-    Parameters
-    ----------
-    stream : Stream
-        The stream.
-    limit_bytes : int, optional
-        Bound, as its policy says when absent. The newest frame is always kept.
-    """
-
-    def __init__(self, stream: Stream, limit_bytes: int | None = None) -> None:
-        self.bytes = 0
-        self.rows = 0
-        self.evicted_rows = 0
-        self._empty = stream.empty_table()
-        self._limit = stream.policy.memory_bytes if limit_bytes is None else limit_bytes
-        self._blocks: deque[tuple[pa.Table, int]] = deque()
-        self._tail: deque[tuple[CheckedBody, int]] = deque()
-
-    def append(self, body: CheckedBody, size: int) -> None:
-        """Add the rows of one frame of ``size`` bytes, which they keep alive."""
-        body.release()
-        held = size + _OBJECTS_BYTES
-        self._tail.append((body, held))
-        self.bytes += held
-        self.rows += body.rows
-        while self.bytes > self._limit and len(self._blocks) + len(self._tail) > 1:
-            if self._blocks:
-                block, held = self._blocks.popleft()
-                rows = block.num_rows
-            else:
-                oldest, held = self._tail.popleft()
-                rows = oldest.rows
-            self.bytes -= held
-            self.rows -= rows
-            self.evicted_rows += rows
-
-    def table(self) -> pa.Table:
-        """Return all rows. Small frames are copied together, once, when they are first asked for."""
-        while len(self._tail) >= _BLOCK:
-            frames = [self._tail.popleft() for _ in range(_BLOCK)]
-            block = pa.concat_tables([body.table() for body, _ in frames])
-            held = sum(size for _, size in frames)
-            if held <= _BLOCK * _SMALL_BYTES:
-                # Many small chunks make every query slow; large ones do not.
-                block = block.combine_chunks()
-                self.bytes += block.nbytes - held
-                held = block.nbytes
-            self._blocks.append((block, held))
-        tail = [body.table() for body, _ in self._tail]
-        return pa.concat_tables([self._empty, *(block for block, _ in self._blocks), *tail])
-
-    def read(self, query: Query) -> pa.Table:
-        """Return the rows that match."""
-        return query.filter(self.table())
-
-
-def gap_starts(steps: Whole) -> Whole:
-    """Return the places of the steps that are not joined with the one before, because steps are missing between them.
-
-    That is the second of two steps whose distance is more than 1.5 times the larger of the distances beside it. It needs no knowledge of how often
-    anything is traced.
-
-    Parameters
-    ----------
-    steps : ndarray
-        Ascending.
+    That is the second of two steps whose distance is more than 1.5 times the larger of the neighbouring
+    distances. It needs no knowledge of how often anything is traced.
     """
     distance = np.diff(steps)
     if len(distance) < 2:
         return np.zeros(0, np.int64)
-    beside = np.maximum(np.append(0, distance[:-1]), np.append(distance[1:], 0))
-    return np.flatnonzero(distance > _WIDER * beside) + 1
+    neighbours = np.maximum(np.append(0, distance[:-1]), np.append(distance[1:], 0))
+    return np.flatnonzero(distance > _WIDER * neighbours) + 1
 
 
-def thin_line(steps: Whole, values: Column, starts: Whole, points: int | None) -> tuple[Whole, Whole]:
-    """Choose points so that the line looks as it did: of each of ``points`` / 4 equal spans the first, last, least and greatest stay, where values cease to
-    be finite, and both ends of every stretch.
+def thin_line(
+    steps: Integers, values: Column, starts: Integers, points: int | None
+) -> tuple[Integers, Integers]:
+    """Choose about ``points`` points (None: all) so that the line looks as it did.
 
-    Parameters
-    ----------
-    steps, values : ndarray
-        Of the line, steps ascending.
-    starts : ndarray
-        Places at which it begins anew.
-    points : int or None
-        About how many may stay; a line of fewer stays as it is, and every one where there is none.
-
-    Returns
-    -------
-    tuple of ndarray
-        Places of the points that stay, ascending, and those among them at which the thinned line begins anew.
+    Of each of ``points`` / 4 equal spans the first, last, least and greatest stay, where values cease to be
+    finite, and both ends of every stretch. ``starts`` are the indices at which a stretch begins. Returns the
+    ascending indices that stay, and the indices among those at which a stretch begins.
     """
     if points is None or len(values) <= points:
         return np.arange(len(values)), starts
@@ -130,20 +45,12 @@ def thin_line(steps: Whole, values: Column, starts: Whole, points: int | None) -
     shown: Any = np.where(finite, values, np.nan)
     keep = keep_extremes(np.flatnonzero(begins), shown, ceases)
     keep[starts] = keep[starts - 1] = True
-    kept = np.flatnonzero(keep)
-    return kept, np.searchsorted(kept, starts)
+    chosen = np.flatnonzero(keep)
+    return chosen, np.searchsorted(chosen, starts)
 
 
 def line_order(lines: NDArray[Any], steps: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the order of rows by line and then by step, in which those of both stay as they came.
-
-    Parameters
-    ----------
-    lines : array of whole numbers
-        Which line each row is of.
-    steps : array of int64
-        Its step.
-    """
+    """Return the stable order of rows by line, then by step."""
     if (steps[1:] >= steps[:-1]).all():
         # As most come. Small numbers are sorted without comparing them.
         small = lines.min(initial=0) >= -(2**15) and lines.max(initial=0) < 2**15

@@ -1,4 +1,4 @@
-"""One connection to a hub in a thread of its own, which comes back when it breaks."""
+"""One connection to a hub in a thread of its own, which reconnects when it breaks."""
 
 from __future__ import annotations
 
@@ -25,8 +25,6 @@ from ..protocol import MAX_HUB_BYTES, SUBPROTOCOL, ProtocolError, encode_message
 from ..protocol.messages_generated import Join, Message
 from .errors import ClientError
 
-__all__ = ["LinkTarget", "Listener", "ViewerLink"]
-
 _LOOK_SECONDS = 1.0
 _FIRST_DELAY, _LONGEST_DELAY = 0.2, 10.0
 # What the library closes with where the other side sent what is no WebSocket, no UTF-8 or too large.
@@ -39,36 +37,26 @@ _QUIET.setLevel(logging.CRITICAL)
 _QUIET.propagate = False
 
 LinkTarget = Callable[[], "tuple[str, str, str | None] | None"]
-"""Returns (address, token, run) of the hub to go to now, or ``None`` when it is gone for good. The run is the one that the hub was found under,
-which it must be; None where a person gave the address."""
+"""Returns (address, token, run) of the current hub, or ``None`` when it is gone for good. The run is the
+expected one; None where a person gave the address."""
 
 
 class Listener(Protocol):
-    """What a link tells. Everything is called from the link's thread."""
+    """What a link reports to. Everything is called from the link's thread."""
 
     def join_message(self, run: str | None) -> Join:
         """Return the ``join`` to send to a hub, and take its messages for those of ``run`` only."""
 
-    def on_text(self, text: str) -> None:
-        """Take a control message."""
+    def on_text(self, text: str) -> None: ...
 
-    def on_bytes(self, data: bytes) -> None:
-        """Take a data frame."""
+    def on_bytes(self, data: bytes) -> None: ...
 
     def on_down(self, problem: Exception, final: bool) -> None:
         """Take the end of one connection or try; ``final`` when no other try follows."""
 
 
 class ViewerLink:
-    """Keeps one viewer connection to a hub.
-
-    Parameters
-    ----------
-    target : callable
-        Where to go, asked before every try.
-    listener : Listener
-        Whom to tell.
-    """
+    """Keeps one viewer connection to a hub. ``target`` says where it is and is asked before every try."""
 
     def __init__(self, target: LinkTarget, listener: Listener) -> None:
         self._target = target
@@ -79,17 +67,10 @@ class ViewerLink:
         self._thread = threading.Thread(target=self._run, name="megalens-link", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def send(self, message: Message) -> None:
-        """Send a control message.
-
-        Raises
-        ------
-        ClientError
-            ``disconnected`` while there is no connection.
-        """
+        """Send a control message; raises ``ClientError`` (``disconnected``) without a connection."""
         text = encode_message(message)
         with self._lock:
             connection = self._connection
@@ -104,7 +85,7 @@ class ViewerLink:
             ) from error
 
     def close(self) -> None:
-        """Say goodbye, close and end the thread. Safe twice."""
+        """Send the shutdown message, close and end the thread. Safe twice."""
         if not self._closing.is_set():
             with contextlib.suppress(ClientError):
                 self.send({"type": "goodbye", "reason": "leaving"})
@@ -135,7 +116,7 @@ class ViewerLink:
             self._closing.wait(delay * random.uniform(0.7, 1.3))  # noqa: S311
 
     def _once(self, address: str, token: str, run: str | None) -> tuple[bool, Exception, bool]:
-        """Connect and read until it ends; return whether it came up, why it ended, and whether that is final."""
+        """Connect and read to the end; return whether it came up, why it ended, and whether for good."""
         with contextlib.ExitStack() as stack:
             try:
                 # Used as a context manager the call means the same in every version of the library.
@@ -198,7 +179,8 @@ class ViewerLink:
                 message = connection.recv(_LOOK_SECONDS)
             except TimeoutError:
                 if connection.protocol.state is not State.OPEN:
-                    # The library closed it because of what came, and waits for the other side to do so too, for as long as that likes.
+                    # The library closed it because of invalid data, and would wait for the other side without
+                    # limit.
                     return
                 continue
             except ConnectionClosedOK:

@@ -14,11 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ..protocol import (
-    BIT_CAUGHT_UP,
-    BIT_MERGED,
-    STREAMS,
     SUBPROTOCOL,
-    FrameChecker,
     HubReader,
     ProtocolError,
     Streams,
@@ -38,8 +34,8 @@ from ..protocol.messages_generated import (
     Status,
 )
 from ..protocol.version import own_version
-from .errors import ClientError, whole
-from .lines import StreamMemory
+from .arrivals import Arrivals
+from .errors import ClientError, as_int
 from .link import LinkTarget, ViewerLink
 from .query import Query
 from .recorded import earlier_attempts, rows_before
@@ -48,8 +44,6 @@ from .status import RunStatus
 
 if TYPE_CHECKING:
     from .moments import MomentSource
-
-__all__ = ["LiveRun"]
 
 _MOST_BAD = 10
 _MOST_NOTES = 20
@@ -66,9 +60,9 @@ class LiveRun(Run):
     folder : Path, optional
         Where the hub records, when it does and this machine has it.
     limit_bytes : int, optional
-        Bound of the tensors kept in memory; as the stream's policy says when absent.
+        Bound of the tensors in memory; the stream's policy when absent.
     called : callable, optional
-        Returns the id under which a run is known here, given the one that the hub says; the same when absent.
+        Maps the hub's id of the run to the one it has here; the same when absent.
     """
 
     def __init__(
@@ -82,27 +76,19 @@ class LiveRun(Run):
         self._called = called
         self._reader = HubReader()
         # The run by the hub's own name.
-        self._said = self._known = ""
+        self._hub_run_id = self._known = ""
         self._greeted = False
         self._status = _WAITING
         self._changed = threading.Condition()
-        self._checker = FrameChecker()
-        self._declared = Streams(STREAMS.values())
-        self._memory = {name: StreamMemory(stream) for name, stream in self._declared.items()}
-        if limit_bytes is not None:
-            self._memory["tensors"] = StreamMemory(STREAMS["tensors"], limit_bytes)
+        self._arrivals = Arrivals(limit_bytes)
         self._answers: dict[str, Configured | Generating | ProtocolError | None] = {}
-        self._seq = 0
-        self._expected: int | None = None
-        self._newest = self._newest_tensors = 0
         self._problem: Exception | None = None
         self._connected = False
         self._ended: str | None = None
         self._closed = False
-        self._received = self._missed = self._unannounced = self._skipped = self._bad = 0
-        self._announced_drops = 0
+        self._bad = self._announced_drops = 0
         self._notes: deque[str] = deque(maxlen=_MOST_NOTES)
-        self._said_goodbye = False
+        self._shut_down = False
         self._moments: MomentSource | None = None
         self._link = ViewerLink(target, self)
 
@@ -110,7 +96,6 @@ class LiveRun(Run):
 
     @property
     def live(self) -> bool:
-        """Whether rows may still arrive."""
         return not self._closed and self._ended is None and self._status["state"] not in ("finished", "lost")
 
     @property
@@ -120,14 +105,13 @@ class LiveRun(Run):
 
     @property
     def state(self) -> str:
-        """``waiting``, ``training``, ``paused``, ``idle``, ``finished`` or ``lost``; ``lost`` too when the hub went without a word."""
+        """``waiting``, ``training``, ``paused``, ``idle``, ``finished``, or ``lost``, also with the hub."""
         state = str(self._status["state"])
         return "lost" if self._ended == "gone" and state != "finished" else state
 
     @property
     def step(self) -> int:
-        """Newest step; 0 before the first."""
-        return max(self._newest, int(self._status["step"]))
+        return max(self._arrivals.newest, int(self._status["step"]))
 
     @property
     def status(self) -> RunStatus:
@@ -136,33 +120,30 @@ class LiveRun(Run):
 
     @property
     def folder(self) -> Path | None:
-        """The run folder, where the hub records on this machine."""
         return self._folder
 
     @property
     def attempts(self) -> list[Run]:
-        """See :attr:`Run.attempts`."""
         return earlier_attempts(self.folder)
 
     @property
     def truncated(self) -> list[str]:
-        """Nothing: a live run is no file."""
         return []
 
     @property
     def received_frames(self) -> int:
         """Data frames that arrived."""
-        return self._received
+        return self._arrivals.received
 
     @property
     def missed_frames(self) -> int:
-        """Data frames that the hub had and that did not arrive: given up because this side was slow, or lost while disconnected."""
-        return self._missed
+        """Data frames that the hub dropped for this slow viewer, or that were lost while disconnected."""
+        return self._arrivals.missed
 
     @property
     def evicted_rows(self) -> int:
-        """Rows that arrived and were given up to stay within memory, oldest first."""
-        return sum(memory.evicted_rows for memory in self._memory.values())
+        """Rows that arrived and were evicted to stay within memory, oldest first."""
+        return self._arrivals.evicted_rows
 
     @property
     def warnings(self) -> list[str]:
@@ -172,10 +153,11 @@ class LiveRun(Run):
             found.append("The connection to the hub is broken; it comes back by itself.")
         if self._ended == "gone":
             found.append("The hub stopped unexpectedly. What arrived before stays readable.")
-        if self._unannounced:
-            found.append(f"{self._unannounced} frames did not arrive, and the hub did not say why.")
-        if self._missed - self._unannounced > 0:
-            found.append(f"{self._missed - self._unannounced} frames were given up on the way here.")
+        unannounced, dropped = self._arrivals.unannounced, self._arrivals.missed - self._arrivals.unannounced
+        if unannounced:
+            found.append(f"{unannounced} frames did not arrive, and the hub did not say why.")
+        if dropped > 0:
+            found.append(f"{dropped} frames were given up on the way here.")
         if self.evicted_rows:
             found.append(f"{self.evicted_rows} older rows were given up to stay within memory.")
         if self._bad:
@@ -188,7 +170,7 @@ class LiveRun(Run):
 
     @property
     def moment_source(self) -> MomentSource:
-        """What can be asked of the statistics: of what arrived here, and of the recording where this machine has one."""
+        """The statistics that arrived here, and those of the recording where this machine has one."""
         if self._moments is None:
             from .moments import LiveRows, MomentSource
 
@@ -199,12 +181,9 @@ class LiveRun(Run):
     # What can be asked of it
 
     def start(self, timeout: float) -> None:
-        """Connect, and wait until the run is known and what the hub kept of it has arrived.
+        """Connect, and wait until the run is known and the hub's backlog has arrived.
 
-        Raises
-        ------
-        ClientError, ProtocolError
-            What stands against it. Nothing is left running then.
+        Raises ``ClientError`` or ``ProtocolError``; nothing is left running then.
         """
         self._link.start()
         deadline = time.monotonic() + timeout
@@ -228,9 +207,8 @@ class LiveRun(Run):
         )
 
     def wait(self, step: int | None = None, timeout: float | None = None) -> int:
-        """Wait until the rows of a step have arrived; see :meth:`Run.wait`."""
         with self._changed:
-            wanted = self.step + 1 if step is None else whole(step, "step")
+            wanted = self.step + 1 if step is None else as_int(step, "step")
             self._changed.wait_for(lambda: self._arrived(wanted) or not self.live, timeout)
             if self._arrived(wanted) or (not self.live and self.step >= wanted):
                 return self.step
@@ -242,7 +220,7 @@ class LiveRun(Run):
         )
 
     def close(self) -> None:
-        """Say goodbye and end the thread. What arrived stays readable. Safe twice."""
+        """Leave the hub and end the thread. What arrived stays readable. Safe twice."""
         self._closed = True
         self._link.close()
         with self._changed:
@@ -250,25 +228,23 @@ class LiveRun(Run):
             self._changed.notify_all()
 
     def _arrived(self, step: int) -> bool:
-        """Whether the rows of a step are here. A step has several frames, and only the next step proves that no other follows."""
-        said = int(self._status["step"])
-        if max(self._newest, said) > step or self._newest_tensors >= step:
+        """Whether a step's rows are here. It has several frames: only the next step proves the last."""
+        reported = int(self._status["step"])
+        newest = self._arrivals.newest
+        if max(newest, reported) > step or self._arrivals.newest_tensors >= step:
             return True
         # No later step may ever come, and not every step has tensors.
-        return (not self.config and self._newest >= step) or (said >= step and self.state != "training")
+        return (not self.config and newest >= step) or (reported >= step and self.state != "training")
 
     @property
     def _streams(self) -> Streams:
-        return self._declared
+        return self._arrivals.streams
 
     def _read(self, stream: str, query: Query) -> pa.Table:
         with self._changed:
-            memory = self._memory.get(stream)
-            # A run that was not reached yet has named no other streams.
-            declared = self._declared.named(stream)
-            table = declared.empty_table() if memory is None else memory.table()
+            table = self._arrivals.table(stream)
         found = query.filter(table)
-        if declared.policy.keep == "all" and self._folder is not None:
+        if self._streams.named(stream).policy.keep == "all" and self._folder is not None:
             # The hub has all of these streams, but for what an earlier attempt of the training recorded.
             found = pa.concat_tables([*rows_before(self._folder, stream, query), found])
         return found
@@ -284,7 +260,8 @@ class LiveRun(Run):
             )
         if answer is not None and answer["type"] == "configured":
             raise ClientError(
-                f"The change was accepted for step {answer['step']}, but that step did not start within {timeout:g} s. "
+                f"The change was accepted for step {answer['step']}, but that step did not start within "
+                f"{timeout:g} s. "
                 "It applies when training goes on.",
                 code="timeout",
             )
@@ -295,16 +272,16 @@ class LiveRun(Run):
         if answer is not None and answer["type"] == "generating":
             return answer
         broken = not self.live or not self._connected
-        said = "before the connection broke" if broken else f"within {timeout:g} s"
+        when = "before the connection broke" if broken else f"within {timeout:g} s"
         raise ClientError(
-            f"The request was not answered {said}. Look at run.generations, then try again.",
+            f"The request was not answered {when}. Look at run.generations, then try again.",
             code="disconnected" if broken else "timeout",
         )
 
     def _ask(
         self, message: Configure | Generate | Cancel, timeout: float, what: str
     ) -> Configured | Generating | None:
-        """Send a message under an id of its own and return the last answer that came in time; raises what it was refused with."""
+        """Send a message under an id of its own, wait, and return the last answer; raises the refusal."""
         if not self.live:
             raise ClientError(f"{self.name} has ended, so no {what} reaches it.", code="closed")
         key = f"kernel-{uuid.uuid4().hex[:12]}"
@@ -325,14 +302,12 @@ class LiveRun(Run):
         return answer
 
     def _await(self, stream: str, done: Callable[[], bool], timeout: float | None) -> bool:
-        """Wait until something holds of a stream's rows that arrived, and return whether it does."""
         seen = -1
 
         def settled() -> bool:
             nonlocal seen
             # Other rows come hundreds of times a second, and reading is not free.
-            memory = self._memory.get(stream)
-            rows = 0 if memory is None else memory.rows + memory.evicted_rows
+            rows = self._arrivals.count_of(stream)
             if rows != seen:
                 seen = rows
                 if done():
@@ -349,10 +324,10 @@ class LiveRun(Run):
             return answer is not None
         return answer["type"] == "generating" or bool(answer["applied"])
 
-    # What the link tells
+    # Called by the link
 
     def join_message(self, run: str | None) -> Join:
-        """Return the ``join`` of this viewer, with where it stopped. Of the hub of another run nothing is taken where ``run`` is given."""
+        """Return the ``join`` with where this viewer stopped, unless the hub now has another run."""
         self._reader = HubReader(run)
         peer: Peer = {"name": "kernel", "version": own_version()}
         if user := os.environ.get("JUPYTERHUB_USER"):
@@ -365,14 +340,13 @@ class LiveRun(Run):
             "since": None,
         }
         with self._changed:
-            self._expected = None
+            self._arrivals.expected = None
             if self._greeted:
-                message["since"] = self._seq
-                message["run"] = self._said
+                message["since"] = self._arrivals.seq
+                message["run"] = self._hub_run_id
         return message
 
     def on_text(self, text: str) -> None:
-        """Take a control message."""
         try:
             message = self._reader.message(text)
         except ProtocolError as error:
@@ -385,88 +359,69 @@ class LiveRun(Run):
             self._changed.notify_all()
 
     def on_bytes(self, data: bytes) -> None:
-        """Take a data frame."""
         try:
-            frame = self._reader.frame(data, self._declared)
-            body = self._checker.check(frame, data) if frame.known else None
+            frame = self._reader.frame(data, self._streams)
+            body = self._arrivals.checked(frame, data)
         except ProtocolError as error:
             self._count_bad(error)
             return
         with self._changed:
-            self._received += 1
-            if not frame.bits & BIT_CAUGHT_UP:
-                if self._expected is not None and frame.seq > self._expected and not frame.bits & BIT_MERGED:
-                    self._missed += frame.seq - self._expected
-                    self._unannounced += frame.seq - self._expected
-                self._expected = frame.seq + 1
-            self._seq = max(self._seq, frame.seq)
-            if frame.declared is None or frame.declared.policy.marks_step:
-                # A change is audited at the step that it waits for, which a paused training has not begun.
-                self._newest = max(self._newest, frame.step)
-            if frame.stream == "tensors":
-                self._newest_tensors = max(self._newest_tensors, frame.step)
-            if body is None:
-                self._skipped += 1
-            else:
-                memory = self._memory.get(frame.stream)
-                if memory is None:
-                    memory = self._memory[frame.stream] = StreamMemory(body.declared)
-                memory.append(body, len(data))
+            self._arrivals.add(frame, body, len(data))
             self._changed.notify_all()
 
     def _count_bad(self, error: ProtocolError) -> None:
-        """Count what could not be read. A later version may say more than this one knows, a hub that says ever more of it is none."""
+        """Count an unreadable message. A later version may send a few; many are another protocol."""
         self._bad += 1
         if self._bad >= _MOST_BAD:
             raise error
 
     def on_down(self, problem: Exception, final: bool) -> None:
-        """Take the end of one connection or try."""
         with self._changed:
             self._connected = False
             if not self._greeted:
                 # Before the first hello a person is waiting for the answer.
                 self._problem = problem
             elif final:
-                self._ended = self._ended or ("ended" if self._said_goodbye else "gone")
+                self._ended = self._ended or ("ended" if self._shut_down else "gone")
                 self._problem = problem
             self._changed.notify_all()
 
     def _on_hello(self, message: Hello) -> None:
         fresh = not self._connected
-        said = message["run"]["id"]
-        if fresh and self._greeted and said != self._said:
-            self._seq = 0
+        run_id = message["run"]["id"]
+        if fresh and self._greeted and run_id != self._hub_run_id:
+            self._arrivals.seq = 0
             self._announced_drops = 0
             self._notes.append(
                 f"The hub was restarted after step {self.step}; rows in between may be missing."
             )
         if fresh:
-            self._expected = message["seq"] + 1
-            self._missed += message.get("resumed", {}).get("missed_frames", 0)
+            self._arrivals.expected = message["seq"] + 1
+            self._arrivals.missed += message.get("resumed", {}).get("missed_frames", 0)
             self._announced_drops = 0
-            self._said_goodbye = False
-        if said != self._said:
-            self._known = self._called(said)
-            if self._known != said:
+            self._shut_down = False
+        if run_id != self._hub_run_id:
+            self._known = self._called(run_id)
+            if self._known != run_id:
                 self._notes.append(
-                    f"This hub says that it is the run {said}, which another hub is. It is called {self._known} here."
+                    f"This hub says that it is the run {run_id}, which another hub is. It is called "
+                    f"{self._known} here."
                 )
-        self._said = said
-        if self._known != said:
+        self._hub_run_id = run_id
+        if self._known != run_id:
             name = f"{message['run']['name'][:100]} (another hub)"
             message = {**message, "run": {**message["run"], "id": self._known, "name": name}}
         self._connected = True
         self._hello = message
         self._greeted = True
-        self._declared.learn(message.get("streams", {}))
+        self._streams.learn(message.get("streams", {}))
 
     def _on_status(self, message: Status) -> None:
         drops = message.get("dropped", {}).get("viewer", 0)
         if drops > self._announced_drops:
             # The gaps seen so far are what this count announces.
             self._announced_drops = drops
-            self._unannounced = 0
+            self._arrivals.unannounced = 0
         self._status = message
 
     def _on_configured(self, message: Configured) -> None:
@@ -488,6 +443,6 @@ class LiveRun(Run):
             self._problem = error
 
     def _on_goodbye(self, message: Goodbye) -> None:
-        self._said_goodbye = True
+        self._shut_down = True
         if message["reason"] == "finished":
             self._ended = "ended"

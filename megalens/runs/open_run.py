@@ -20,8 +20,6 @@ from .run_folder import RunFolder
 if TYPE_CHECKING:
     from .moments import Progress
 
-__all__ = ["open_all_runs", "open_run", "Others", "answers_beside", "beside"]
-
 _MOST_NAMED = 10
 
 Others = Callable[[str], Run | None]
@@ -29,21 +27,21 @@ Others = Callable[[str], Run | None]
 
 
 # The runs that views compare with.
-def beside(run: Run) -> Others:
-    """Return what opens the recordings that lie beside a run's own."""
+def neighbouring_runs(run: Run) -> Others:
+    """Return what opens the recordings in the same folder as a run's own."""
     home = None if run.folder is None else run_of_attempt(run.folder).parent
 
     def other(run_id: str) -> Run | None:
-        for place in _places(home, run_id):
+        for folder in _candidates(home, run_id):
             with suppress(ClientError, OSError):
-                if RunFolder(place).id == run_id:
-                    return open_run(place)
+                if RunFolder(folder).id == run_id:
+                    return open_run(folder)
         return None
 
     return other
 
 
-def _places(home: Path | None, run_id: str) -> Iterator[Path]:
+def _candidates(home: Path | None, run_id: str) -> Iterator[Path]:
     if home is None:
         return
     of, attempt, number = run_id.rpartition(".attempt-")
@@ -51,28 +49,22 @@ def _places(home: Path | None, run_id: str) -> Iterator[Path]:
         yield home / of / "attempts" / number
     named = Path(run_id).name
     if named == run_id:
-        # Where the hub put it, unless somebody gave the folder another name.
+        # The hub's folder, unless somebody renamed it.
         yield home / run_id
     with suppress(OSError):
-        yield from sorted(place for place in home.iterdir() if place.name != run_id)
+        yield from sorted(folder for folder in home.iterdir() if folder.name != run_id)
 
 
 @contextmanager
-def answers_beside(
+def compared_answers(
     run: Run, others: Others | None = None, settle: Callable[[Run], object] | None = None
 ) -> Iterator[Callable[[str], RunAnswers | None]]:
-    """Give what answers for a run and for those that it is compared with, by their ids; None for one that there is not.
+    """Yield what answers for a run and those it is compared with, by id (None: no such run), and close those
+    at the end.
 
-    Parameters
-    ----------
-    run : Run
-        Stays open.
-    others : callable, optional
-        Opens the other runs, each once; the recordings beside the run's own when absent. They are closed in the end.
-    settle : callable, optional
-        Called with each run that was opened.
+    ``others`` opens them, each once; the neighbouring recordings when absent. ``settle`` is called with each.
     """
-    other = others or beside(run)
+    other = others or neighbouring_runs(run)
     opened: dict[str, Run | None] = {run.id: run}
 
     def answers(run_id: str) -> RunAnswers | None:
@@ -97,9 +89,12 @@ def open_run(path: str | os.PathLike[str], progress: Progress | None = None) -> 
     Parameters
     ----------
     path : str or path
-        The run folder, or a folder that holds exactly one; a ``.jsonl`` file of raw moments, a ``training_stats`` folder, or a folder that holds exactly one run of them; a folder with traces of PyTorch's profiler or of MegatronApp, a file for each rank, or one file in Chrome's trace format.
+        The run folder, or a folder with exactly one; a ``.jsonl`` file of raw moments, a ``training_stats``
+        folder, or a folder with exactly one run of them; a folder with traces of PyTorch's profiler or of
+        MegatronApp, a file for each rank, or one file in Chrome's trace format.
     progress : callable, optional
-        Called with (bytes done, bytes in all, what is being done) while JSONL or traces are read for the first time; raise from it to cancel.
+        Called with (bytes done, bytes in all, what is being done) while JSONL or traces are read for the
+        first time; raise from it to cancel.
 
     Warns
     -----
@@ -132,14 +127,15 @@ def open_run(path: str | os.PathLike[str], progress: Progress | None = None) -> 
             raise
         what = error.message.partition(". ")[0]
         raise ClientError(
-            f"{what}. Give the folder of one recorded run, such as megalens-runs/<run id>, or one of raw moments, such as training_stats.",
+            f"{what}. Give the folder of one recorded run, such as megalens-runs/<run id>, or one of raw "
+            "moments, such as training_stats.",
             code=error.code,
         ) from error
     if len(trees) > 1:
         raise _several(chosen, [tree.label for tree in trees])
-    _tell(closed)
+    _warn(closed)
     run = StatisticsRun(trees[0], progress)
-    # What is wrong with the files is said now and not at the first question.
+    # Errors in the files are raised now, not at the first question.
     _ = run.moment_source
     return run
 
@@ -150,8 +146,9 @@ def open_all_runs(path: str | os.PathLike[str], progress: Progress | None = None
     Parameters
     ----------
     path : str or path
-        A folder of recorded runs, or one that holds any number of ``training_stats`` folders at any depth. A run of the latter is called by the folder above
-        ``training_stats``, leaving out a level ``tensorboard`` or ``tb``; equal labels get `` #1``, `` #2``. Files are read when a run is first asked for something.
+        A folder of recorded runs, or one with any number of ``training_stats`` folders at any depth. A run of
+        the latter is called by the folder above ``training_stats``, leaving out a level ``tensorboard`` or
+        ``tb``; equal labels get `` #1``, `` #2``. Files are read when a run is first asked for something.
     progress : callable, optional
         As in :func:`open_run`.
 
@@ -177,12 +174,12 @@ def open_all_runs(path: str | os.PathLike[str], progress: Progress | None = None
         if not runs:
             raise
         trees = []
-    _tell(closed)
+    _warn(closed)
     for tree in trees:
-        label, again = tree.label, 1
+        label, number = tree.label, 1
         while label in runs:
-            again += 1
-            label = f"{tree.label} #{again}"
+            number += 1
+            label = f"{tree.label} #{number}"
         runs[label] = StatisticsRun(tree, progress)
     return runs
 
@@ -201,14 +198,14 @@ def _recorded(chosen: Path) -> list[Path]:
     return sorted(entry.parent for entry in chosen.glob("*/run.json"))
 
 
-def _tell(closed: list[OSError]) -> None:
-    """Warn of folders that may not be looked into."""
+def _warn(closed: list[OSError]) -> None:
     if closed:
         more = f" Nor can {len(closed) - 1} more folders." if len(closed) > 1 else ""
         # Where the notebook's own call is.
         warnings.warn(
             shown_text(
-                f"{closed[0].filename} cannot be looked into: {closed[0].strerror}.{more} Runs below are left out."
+                f"{closed[0].filename} cannot be looked into: {closed[0].strerror}.{more} Runs below are "
+                "left out."
             ),
             stacklevel=4,
         )
@@ -217,5 +214,6 @@ def _tell(closed: list[OSError]) -> None:
 def _several(chosen: Path, names: list[str]) -> ClientError:
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     return ClientError(
-        f"{chosen.name} holds {len(names)} runs. Open one of them, or all with open_all: {', '.join(names[-_MOST_NAMED:])}{more}."
+        f"{chosen.name} holds {len(names)} runs. Open one of them, or all with open_all: "
+        f"{', '.join(names[-_MOST_NAMED:])}{more}."
     )

@@ -1,11 +1,9 @@
-"""What the footer of a Parquet file says, read without Arrow: a bent one ends the process that asks Arrow for a column of a row group."""
+"""The footer of a Parquet file, read without Arrow, which ends the process over a damaged one."""
 
 from __future__ import annotations
 
 import os
 from typing import Any, BinaryIO, NamedTuple
-
-__all__ = ["ParquetChunk", "ParquetFooter", "ParquetGroup", "read_footer", "I32", "CutShort", "ThriftReader"]
 
 _MAGIC = b"PAR1"
 _MOST_FOOTER = 64 * 1024 * 1024
@@ -23,22 +21,17 @@ _MOST_DEPTH = 16
 
 # Structs in Thrift's compact protocol, in which Parquet's headers are written.
 class CutShort(ValueError):
-    """The struct goes on behind what was read."""
+    """The data ended within a struct."""
 
 
 class ThriftReader:
-    """Reads structs by their layout: ``{number of a field: what it holds}``.
+    """Reads structs by their layout: ``{number of a field: its type}``.
 
-    A field holds ``I32``, ``I64`` or ``BINARY``, a struct (its layout), or a list of one of these (a list of that one, and of what to make of each struct at
-    once, where so much need not be kept). Fields that a layout lacks are passed over, as every reader does. Where readers differ in what they believe, such as a field that is there twice or is a list of something else, the
-    struct is refused, so that what was checked here is what Arrow and DuckDB read.
-
-    Parameters
-    ----------
-    data : bytes
-        Where they are.
-    most : int, optional
-        Structs in lists, at most.
+    A type is ``I32``, ``I64`` or ``BINARY``, a struct (its layout), or a list of one of these (a list of the
+    type, and optionally a function for each struct, where so much need not be stored). Other fields are
+    passed over. Where readers differ, such as about a field that is there twice or is a list of something
+    else, the struct is refused, so that what was checked here is what Arrow and DuckDB read. ``most`` bounds
+    the structs in lists.
     """
 
     def __init__(self, data: bytes, most: int = 1000) -> None:
@@ -47,14 +40,10 @@ class ThriftReader:
         self.at = 0
 
     def struct(self, layout: Any, depth: int = 0) -> dict[int, Any]:
-        """Return the fields of a struct that its layout names: numbers, bytes, structs, lists of structs; of other lists their length.
+        """Return the fields of a struct that its layout names: numbers, bytes, structs, lists of structs;
+        else list lengths.
 
-        Raises
-        ------
-        CutShort
-            When the data ends first.
-        ValueError
-            When it is no such struct.
+        Raises ``CutShort`` when the data ends first, ``ValueError`` when it is no such struct.
         """
         if depth > _MOST_DEPTH:
             raise ValueError("its headers must nest less deeply")
@@ -161,7 +150,7 @@ class ParquetChunk(NamedTuple):
     begin : int
         Where its pages begin in the file.
     stored, unfolded : int
-        Bytes of its pages, in the file and as its footer says in memory.
+        Bytes of its pages, in the file and, by its footer, in memory.
     low, high : int or None
         Least and largest value of whole numbers, where they are known.
     nulls : int or None
@@ -184,38 +173,38 @@ class ParquetGroup(NamedTuple):
 
 
 class ParquetFooter(NamedTuple):
-    """A whole footer: the rows that it says the file has, and its row groups."""
+    """A complete footer: the number of rows it claims, and its row groups."""
 
     rows: int
     groups: tuple[ParquetGroup, ...]
 
 
-def _group(said: dict[int, Any]) -> ParquetGroup:
-    return ParquetGroup(said.get(3, -1), tuple(said.get(1, ())))
+def _group(fields: dict[int, Any]) -> ParquetGroup:
+    return ParquetGroup(fields.get(3, -1), tuple(fields.get(1, ())))
 
 
-def _chunk(said: dict[int, Any]) -> ParquetChunk:
-    column = said.get(3)
-    if column is None or said.get(1) or not {7, 6, 9} <= column.keys():
+def _chunk(fields: dict[int, Any]) -> ParquetChunk:
+    column = fields.get(3)
+    if column is None or fields.get(1) or not {7, 6, 9} <= column.keys():
         raise ValueError("its columns must lie within it")
     begin, dictionary = column[9], column.get(11, 0)
     figures = column.get(12, {})
-    whole = column.get(1) == _INT64
+    is_int64 = column.get(1) == _INT64
     return ParquetChunk(
         dictionary if 0 < dictionary < begin else begin,
         column[7],
         column[6],
-        _whole(figures.get(6)) if whole else None,
-        _whole(figures.get(5)) if whole else None,
+        _integer(figures.get(6)) if is_int64 else None,
+        _integer(figures.get(5)) if is_int64 else None,
         figures.get(3),
     )
 
 
-def _whole(value: bytes | None) -> int | None:
+def _integer(value: bytes | None) -> int | None:
     return int.from_bytes(value, "little", signed=True) if value is not None and len(value) == 8 else None
 
 
-# Numbers of fields as in Parquet's own `parquet.thrift`: those that are read, and all lists, whose elements readers take as what they should be.
+# Field numbers of Parquet's `parquet.thrift`: those that are read, and all lists, which readers trust.
 _STATISTICS = {3: I64, 5: BINARY, 6: BINARY}
 _SIZES = {2: [I64], 3: [I64]}
 _COLUMN = {
@@ -228,13 +217,7 @@ _FOOTER = {1: I32, 2: [_SCHEMA_ELEMENT], 3: I64, 4: [_GROUP, _group], 5: [{}], 7
 
 
 def read_footer(file: BinaryIO) -> ParquetFooter:
-    """Read the footer of a file and refuse one that would take much more memory than it is long.
-
-    Raises
-    ------
-    ValueError
-        When it is no footer, or one with too many columns.
-    """
+    """Read the footer of a file; raises ``ValueError`` for none, or one that needs far too much memory."""
     size = os.fstat(file.fileno()).st_size
     file.seek(max(0, size - 8))
     end = file.read(8)
@@ -244,12 +227,12 @@ def read_footer(file: BinaryIO) -> ParquetFooter:
     if length > _MOST_FOOTER:
         raise ValueError(f"its footer must be at most {_MOST_FOOTER:,} bytes long, got {length:,}")
     file.seek(size - 8 - length)
-    said = ThriftReader(file.read(length), _MOST_LISTED).struct(_FOOTER)
-    elements = said.get(2, [])
+    fields = ThriftReader(file.read(length), _MOST_LISTED).struct(_FOOTER)
+    elements = fields.get(2, [])
     if len(elements) > _MOST_COLUMNS:
         raise ValueError(f"it must have at most {_MOST_COLUMNS} columns, got {len(elements):,}")
-    groups = tuple(said.get(4, ()))
+    groups = tuple(fields.get(4, ()))
     leaves = sum(not element.get(5) for element in elements)
     if any(len(group.chunks) != leaves for group in groups):
         raise ValueError(f"its row groups must have {leaves} columns")
-    return ParquetFooter(said.get(3, -1), groups)
+    return ParquetFooter(fields.get(3, -1), groups)

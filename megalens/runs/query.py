@@ -13,19 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..protocol import LAST_STEP, PASSES, PHASES, Ranges, in_ranges, read_ranges, read_steps
-from .errors import bad_argument, chosen_ranges, whole
-
-__all__ = [
-    "LayerChoice",
-    "Query",
-    "StepChoice",
-    "Selection",
-    "half_of",
-    "half_width",
-    "layout_of",
-    "places_in",
-    "selected",
-]
+from .errors import as_int, bad_argument, chosen_ranges
 
 LayerChoice = int | str | Iterable[int] | None
 StepChoice = int | slice | str | Iterable[int] | None
@@ -39,7 +27,7 @@ _FEW = (12.706204736174698, 4.302652729749462, 3.182446305284263, 2.776445105197
 # ``src/aggregate/selection.ts``.
 @dataclass(frozen=True)
 class Selection:
-    """Which values enter, and what is asked of their spread.
+    """Which values of a traced tensor enter a statistic, and how their spread is measured.
 
     Attributes
     ----------
@@ -70,7 +58,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class ValueLayout:
-    """How a row's values lie about the position axis: blocks before it, entries of it, values behind it."""
+    """The shape of values around the position axis: blocks before it, its length, values behind it."""
 
     outer: int
     length: int
@@ -80,7 +68,6 @@ class ValueLayout:
 
 
 def layout_of(row: Mapping[str, Any], axes: Sequence[str]) -> ValueLayout:
-    """Say how the values of a row with ``shape`` and ``compressor`` lie."""
     shape = [int(size) for size in row["shape"]]
     at = list(axes).index("position") + 1 if "position" in axes else 0
     has_positions = 0 < at < len(shape)
@@ -95,27 +82,28 @@ def layout_of(row: Mapping[str, Any], axes: Sequence[str]) -> ValueLayout:
     )
 
 
-def places_in(text: str, length: int) -> list[int]:
-    """Return the places below ``length`` that a range text names."""
+def positions_in(text: str, length: int) -> list[int]:
+    """Return the positions below ``length`` that a range text names."""
     ranges = read_ranges(text, "positions")
-    return [place for place in range(length) if in_ranges(place, ranges)]
+    return [position for position in range(length) if in_ranges(position, ranges)]
 
 
 def selected(row: Mapping[str, Any], selection: Selection) -> npt.NDArray[np.float32]:
-    """Return what is selected of a row as ``[units, values]``. A unit is one position of one sample, or one sample of a tensor without
-    positions.
+    """Return the selected values of a row as ``[units, values]``.
+
+    A unit is one position of one sample, or one sample of a tensor without positions.
     """
     layout = layout_of(row, selection.axes)
     values = np.asarray(row["values"], dtype=np.float32).reshape(layout.outer, layout.length, layout.inner)
     if layout.has_positions:
-        values = values[:, places_in(selection.positions, layout.length)]
+        values = values[:, positions_in(selection.positions, layout.length)]
     if layout.vectors:
         values = values[:, :, min(selection.vector, layout.vectors - 1) :: layout.vectors]
     return values.reshape(values.shape[0] * values.shape[1], values.shape[2])
 
 
 def half_width(means: npt.NDArray[np.float64], interval: str) -> float:
-    """Return half the width of the band about the mean of the units, or NaN where there are too few: see :func:`half_of`."""
+    """Return half the width of the band about the mean of the units; see :func:`half_of`."""
     deviation = ((means - means.mean()) ** 2).sum() if len(means) else 0.0
     return float(half_of(np.array([len(means)]), np.array([deviation]), interval)[0])
 
@@ -123,23 +111,23 @@ def half_width(means: npt.NDArray[np.float64], interval: str) -> float:
 def half_of(
     count: npt.NDArray[Any], deviation: npt.NDArray[np.float64], interval: str
 ) -> npt.NDArray[np.float64]:
-    """Return half the width of the band about each mean of so many units, or NaN where there are too few.
+    """Return half the width of the band about each mean of ``count`` units, or NaN where there are too few.
 
-    ``std`` is ``sqrt(D / n)``; ``ci95`` is ``t(n - 1) * s / sqrt(n)`` with ``s = sqrt(D / (n - 1))``. D is the sum of the squared deviations of
-    the units' means. The interval takes units for independent. Neighbouring positions of a text are not: then the effective number of
-    them is smaller and the true interval wider.
+    ``std`` is ``sqrt(D / n)``; ``ci95`` is ``t(n - 1) * s / sqrt(n)`` with ``s = sqrt(D / (n - 1))``. D is
+    the sum of the squared deviations of the units' means. The interval takes units for independent.
+    Neighbouring positions of a text are not: their effective number is smaller and the true interval wider.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         if interval == "std":
             return np.where(count < 1, np.nan, np.sqrt(deviation / count))
-        sizes, place = np.unique(count, return_inverse=True)
-        quantile = np.array([_student_t(int(size) - 1) if size > 1 else math.nan for size in sizes])[place]
+        sizes, index = np.unique(count, return_inverse=True)
+        quantile = np.array([_student_t(int(size) - 1) if size > 1 else math.nan for size in sizes])[index]
         found: npt.NDArray[np.float64] = quantile * np.sqrt(deviation / (count - 1)) / np.sqrt(count)
         return found
 
 
 def _student_t(freedom: int) -> float:
-    """Return the 0.975 quantile of Student's t: exact up to five degrees of freedom, then by Abramowitz and Stegun 26.7.5."""
+    """Return Student's t at 0.975: exact up to 5 degrees of freedom, then Abramowitz and Stegun 26.7.5."""
     if freedom <= len(_FEW):
         return _FEW[freedom - 1]
     first = (_Z**3 + _Z) / 4
@@ -156,16 +144,14 @@ class Query:
     ----------
     flag, part, phase, name : str or None
         Exact text of the column of that name; a column that the stream lacks is not asked for.
-    layers : tuple of (int, int) or None
-        Inclusive ranges of layers.
+    layers, steps : tuple of (int, int) or None
+        Inclusive ranges; ``steps`` only where there is a gap between the bounds.
     first, last : int or None
         Inclusive bounds of the step.
-    steps : tuple of (int, int) or None
-        Inclusive ranges of steps, where there is a gap between the bounds.
     pass_ : str or None
         ``forward`` or ``backward``.
-    ranks : mapping of int to tuple of int, or None
-        Layers by the rank that they are taken of; see :meth:`on_ranks`. A rank whose layers are ``None`` gives all that it has.
+    ranks : tuple of (int, tuple of int or None), or None
+        Layers by the rank that they are taken of, None for all of it; see :meth:`on_ranks`.
     measured : bool
         Only rows whose compression error was measured.
     where : tuple of (str, value)
@@ -198,13 +184,7 @@ class Query:
         pass_: str | None = None,
         rank: int | None = None,
     ) -> Query:
-        """Return the query that a person's arguments mean.
-
-        Raises
-        ------
-        ClientError
-            ``bad-parameter``, naming the argument.
-        """
+        """Return the query that a person's arguments mean; raises ``ClientError`` naming the argument."""
         for argument, value in (("flag", flag), ("part", part), ("phase", phase)):
             if value is not None and not isinstance(value, str):
                 raise bad_argument(argument, "text", value)
@@ -228,18 +208,12 @@ class Query:
             first,
             None if last == LAST_STEP else last,
             pass_,
-            None if rank is None else ((whole(rank, "rank"), None),),
+            None if rank is None else ((as_int(rank, "rank"), None),),
             steps=chosen if chosen is not None and len(chosen) > 1 else None,
         )
 
     def on_ranks(self, ranks: Mapping[int, int]) -> Query:
-        """Return the same query of each layer on one rank only, so that data-parallel replicas never mix.
-
-        Parameters
-        ----------
-        ranks : mapping of int to int
-            The rank by layer.
-        """
+        """Return the query of each layer on one rank only, so that data-parallel replicas never mix."""
         layers: dict[int, list[int]] = {}
         for layer, rank in ranks.items():
             layers.setdefault(rank, []).append(layer)
@@ -248,7 +222,7 @@ class Query:
         )
 
     def before(self, step: int) -> Query:
-        """Return the same query of steps before one only."""
+        """Return the same query, of earlier steps only."""
         return replace(self, last=step - 1 if self.last is None else min(self.last, step - 1))
 
     def columns(self) -> list[str]:
@@ -303,12 +277,11 @@ class Query:
                 parts.append(within)
         if not parts:
             return None
-        whole = parts[0]
+        joined = parts[0]
         for part in parts[1:]:
-            whole = whole & part
-        return whole
+            joined = joined & part
+        return joined
 
     def filter(self, table: pa.Table) -> pa.Table:
-        """Return the rows of ``table`` that match, in their order."""
         expression = self.expression()
         return table if expression is None else table.filter(expression)

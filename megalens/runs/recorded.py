@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ..protocol import Streams, attempt_folders
 from ..protocol.messages_generated import ConfigPatch, Status
-from .errors import ClientError, whole
+from .errors import ClientError, as_int
 from .query import Query
 from .run import Run
 from .run_folder import RunFolder
@@ -19,22 +19,19 @@ from .status import RunStatus
 if TYPE_CHECKING:
     from .moments import MomentSource
 
-__all__ = ["RecordedRun", "earlier_attempts", "rows_before", "run_of_attempt"]
-
 
 # The earlier attempts of a run whose training went back to a checkpoint: each can be opened as a run of its
 # own.
 def earlier_attempts(folder: Path | None) -> list[Run]:
-    """Return the earlier attempts in a run folder, oldest first."""
     found: list[Run] = []
-    for place in [] if folder is None else attempt_folders(folder):
+    for attempt in [] if folder is None else attempt_folders(folder):
         with suppress(ClientError):
-            found.append(RecordedRun(RunFolder(place)))
+            found.append(RecordedRun(RunFolder(attempt)))
     return found
 
 
 def rows_before(folder: Path, stream: str, query: Query) -> list[pa.Table]:
-    """Return the rows of a stream that match and are of steps before the newest attempt in a run folder; nothing where that cannot be read."""
+    """Return the matching rows of steps before a folder's newest attempt; nothing where unreadable."""
     found: list[pa.Table] = []
     if attempt_folders(folder):
         with suppress(ClientError, OSError):
@@ -45,10 +42,10 @@ def rows_before(folder: Path, stream: str, query: Query) -> list[pa.Table]:
 
 
 def run_of_attempt(folder: Path) -> Path:
-    """Return the folder of the run that an attempt's folder is of; itself where it is none of an attempt."""
+    """Return the run folder that an attempt's folder belongs to, or the folder itself."""
     run = folder.parent.parent
     is_attempt = folder.parent.name == "attempts" and (run / "run.json").is_file()
-    return run if is_attempt and folder.name in {place.name for place in attempt_folders(run)} else folder
+    return run if is_attempt and folder.name in {attempt.name for attempt in attempt_folders(run)} else folder
 
 
 class RecordedRun(Run):
@@ -62,39 +59,34 @@ class RecordedRun(Run):
 
     @property
     def live(self) -> bool:
-        """Whether rows may still arrive: never."""
         return False
 
     @property
     def status(self) -> RunStatus:
-        """What the recording knows of the run's end. Reading it goes through a stream that was cut short once."""
+        """What the recording says of the run's end. The first call scans a stream that was cut short."""
         if self._status is None:
             self._status = self._folder.status()
         return RunStatus(self._status)
 
     @property
     def warnings(self) -> list[str]:
-        """Sentences about what is missing or cut short."""
         return list(self.status.get("warnings", []))
 
     @property
     def truncated(self) -> list[str]:
-        """Streams whose file was cut short; they are read up to their last whole message."""
+        """Streams whose file was cut short; they are read up to their last complete message."""
         return self._folder.truncated()
 
     @property
     def folder(self) -> Path | None:
-        """The run folder."""
         return self._folder.path
 
     @property
     def attempts(self) -> list[Run]:
-        """See :attr:`Run.attempts`."""
         return earlier_attempts(self.folder)
 
     def wait(self, step: int | None = None, timeout: float | None = None) -> int:
-        """Return the newest step when the recording reaches ``step``."""
-        step = None if step is None else whole(step, "step")
+        step = None if step is None else as_int(step, "step")
         if step is not None and step <= self.step:
             return self.step
         wanted = "another step" if step is None else f"step {step}"
@@ -104,7 +96,6 @@ class RecordedRun(Run):
 
     @property
     def moment_source(self) -> MomentSource:
-        """What can be asked of the statistics; read on the first use."""
         if self._moments is None:
             from .moments import MomentSource, RecordedRows
 
@@ -113,7 +104,7 @@ class RecordedRun(Run):
         return self._moments
 
     def close(self) -> None:
-        """Let go of what is held of the statistics; everything stays readable. Safe twice."""
+        """Release the statistics in memory; everything stays readable. Safe twice."""
         if self._moments is not None:
             self._moments.close()
             self._moments = None
@@ -127,6 +118,7 @@ class RecordedRun(Run):
 
     def _configure(self, patch: ConfigPatch, timeout: float) -> int:
         raise ClientError(
-            f"{self.name} is a recorded run, so nothing of it can be changed. Connect to a live run with connect().",
+            f"{self.name} is a recorded run, so nothing of it can be changed. Connect to a live run with "
+            "connect().",
             code="recorded",
         )

@@ -1,4 +1,4 @@
-"""Reading an Arrow stream file that grows, or that nobody closed, up to its last whole message."""
+"""Reading an Arrow stream file that grows, or that nobody closed, up to its last complete message."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ import pyarrow as pa
 
 from ..protocol import Stream, file_name, open_plain
 from ..protocol.arrow_columns import CONTINUATION, MESSAGE_PREFIX, message_header, table_field, u32
-from .gathering import check_unfolded
+from .file_checks import check_unfolded
 from .query import Query
 from .recorded_parquet import DAMAGE
 from .run_header import unreadable
-
-__all__ = ["ArrowStream", "arrows_identity"]
 
 _LONG = struct.Struct("<q")
 _RECORD_BATCH = 3
@@ -30,23 +28,12 @@ _TOGETHER = 512
 
 
 class ArrowStream:
-    """One reading of an Arrow stream file: the rows that match, in the order in which they were written.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    stream : Stream
-        Its declaration.
-    query : Query
-        Which rows.
-    columns : list of str
-        Those to read. Those that the query looks at come with them.
+    """One reading of an Arrow stream file: the matching rows, in the order in which they were written.
 
     Attributes
     ----------
     read_to : int
-        Where ends what has been read: at a message, or 0.
+        The end of what has been read: at a message, or 0.
     cut : bool
         Whether the reading ended within a message, or before damage.
     """
@@ -61,45 +48,37 @@ class ArrowStream:
         self.cut = False
 
     def batches(self, since: int = 0) -> Iterator[pa.RecordBatch]:
-        """Yield the rows.
+        """Yield the rows behind the offset ``since``, where an earlier reading ended.
 
-        Parameters
-        ----------
-        since : int
-            Where in the file to begin: where an earlier reading ended, or 0.
-
-        Raises
-        ------
-        OSError
-            When the file cannot be opened.
-        ClientError
-            ``unreadable`` when its columns are not the stream's, or a message unfolds to too much.
+        Raises ``OSError`` when the file cannot be opened, ``ClientError`` (``unreadable``) when its columns
+        are not the stream's or a message unfolds to too much.
         """
         self.read_to = since
-        held: list[pa.RecordBatch] = []
+        pending: list[pa.RecordBatch] = []
         size = 0
         for batch, end, unfolded in self._messages(since):
-            held.append(batch)
+            pending.append(batch)
             size += unfolded
-            if size >= _TOGETHER_BYTES or len(held) == _TOGETHER:
+            if size >= _TOGETHER_BYTES or len(pending) == _TOGETHER:
                 self.read_to = end
-                yield from self._matching(held)
-                held, size = [], 0
-        if held:
+                yield from self._matching(pending)
+                pending, size = [], 0
+        if pending:
             self.read_to = end
-            yield from self._matching(held)
+            yield from self._matching(pending)
 
     def _messages(self, since: int) -> Iterator[tuple[pa.RecordBatch, int, int]]:
-        """Yield the columns of each whole message, checked, where it ends, and how many bytes it unfolds to."""
+        """Yield the columns of each complete message, checked, its end, and how many bytes it unfolds to."""
         with open_plain(self._path) as file:
-            # What comes while it is read is left to the next reading, so that a message that is not whole is the last one.
+            # What is appended meanwhile is left to the next reading, so that only the last message may be
+            # incomplete.
             size = os.fstat(file.fileno()).st_size
             reader = self._opened(file)
             if reader is None:
                 self.cut = True
                 return
             names = reader.schema.names
-            kept = [name for name in names if name in self._columns]
+            chosen = [name for name in names if name in self._columns]
             at = max(since, file.tell())
             while at < size:
                 try:
@@ -108,9 +87,10 @@ class ArrowStream:
                     batch = reader.read_next_batch()
                     at = file.tell()
                     if at >= size:
-                        # A crash of the machine may leave the last message half written at its full length: all of it is checked.
+                        # A crash of the machine may leave the last message incomplete at its full length: all
+                        # of it is checked.
                         batch.validate(full=True)
-                    batch = batch if kept == names else batch.select(kept)
+                    batch = batch if chosen == names else batch.select(chosen)
                     batch.validate(full=True)
                 except StopIteration:
                     return
@@ -120,7 +100,7 @@ class ArrowStream:
                 yield batch, at, unfolded
 
     def _opened(self, file: BinaryIO) -> pa.RecordBatchStreamReader | None:
-        """Return a reader; None where not even the schema is whole: nothing had been recorded when the hub went."""
+        """Return a reader; None where not even the schema is complete: nothing was recorded."""
         try:
             reader = pa.ipc.open_stream(pa.PythonFile(file, "r"))
             names = reader.schema.names
@@ -130,12 +110,13 @@ class ArrowStream:
         expected = pa.schema([field for field in schema if field.name in names])
         if self._stream.lacking(names) or not reader.schema.equals(expected, check_metadata=False):
             raise unreadable(
-                f"The columns of {file_name(self._path)} are {', '.join(names)[:300]}, and {', '.join(schema.names)} were expected."
+                f"The columns of {file_name(self._path)} are {', '.join(names)[:300]}, and "
+                f"{', '.join(schema.names)} were expected."
             )
         return reader
 
-    def _matching(self, held: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        batch = held[0] if len(held) == 1 else pa.concat_batches(held)
+    def _matching(self, batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
         batch = self._stream.with_later_columns(batch, self._columns)
         if self._expression is not None:
             batch = batch.filter(self._expression)
@@ -144,38 +125,18 @@ class ArrowStream:
 
 
 def arrows_identity(path: Path) -> tuple[int, int]:
-    """Return what tells a stream file that grows from another one in its place: a file system soon gives the number of a file to a new one, so that the beginning counts too.
-
-    Raises
-    ------
-    OSError
-        When the file cannot be read.
-    """
+    """Return a growing file's inode and the checksum of its head: an inode alone is soon reused."""
     with open_plain(path, buffering=0) as file:
         head = file.read(_HEAD_BYTES)
         return os.fstat(file.fileno()).st_ino, zlib.crc32(head) if len(head) == _HEAD_BYTES else 0
 
 
 def _check_message_size(file: BinaryIO, name: str, at: int, size: int) -> int:
-    """Refuse a message whose compressed buffers say that they unfold to too much: Arrow takes that memory before it looks at them. Return how many bytes its body unfolds to.
+    """Refuse a message whose compressed buffers claim to unfold to too much: Arrow allocates before it looks
+    at them.
 
-    Parameters
-    ----------
-    file : file
-        The stream file.
-    name : str
-        Its name, for the error.
-    at : int
-        Where the message begins.
-    size : int
-        Where the file ends.
-
-    Raises
-    ------
-    ClientError
-        ``unreadable``.
-    struct.error
-        When the message is not whole.
+    ``at`` is where the message begins, ``size`` where the file ends. Returns how many bytes its body unfolds
+    to. Raises ``ClientError`` (``unreadable``), or ``struct.error`` for an incomplete message.
     """
     if at == size:
         return 0
@@ -202,7 +163,7 @@ def _check_message_size(file: BinaryIO, name: str, at: int, size: int) -> int:
         offset, stored = (_LONG.unpack_from(head, vector + 4 + 16 * number + part)[0] for part in (0, 8))
         if stored >= 8 and 0 <= offset <= body - 8:
             file.seek(begin + offset)
-            said = _LONG.unpack(file.read(8))[0]
-            unfolded += stored if said == _AS_IT_IS else max(0, said)
+            claimed = _LONG.unpack(file.read(8))[0]
+            unfolded += stored if claimed == _AS_IT_IS else max(0, claimed)
     check_unfolded(name, unfolded, body)
     return unfolded

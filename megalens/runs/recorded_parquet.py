@@ -1,4 +1,4 @@
-"""Reading a packed stream in pieces that are bounded, whatever its file says."""
+"""Reading a packed stream in bounded pieces, whatever its file claims."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ..protocol import Stream, file_name, open_plain
-from .gathering import check_rows, check_unfolded
+from .file_checks import check_rows, check_unfolded
 from .parquet_footer import (
     I32,
     CutShort,
@@ -27,8 +27,6 @@ from .parquet_footer import (
 )
 from .query import Query
 
-__all__ = ["DAMAGE", "FileStamp", "ParquetStream", "opened_parquet"]
-
 DAMAGE = (pa.ArrowException, OSError, ValueError, TypeError, OverflowError, MemoryError)
 """What Python and Arrow answer with where a file is not as it should be."""
 
@@ -39,23 +37,14 @@ _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBL
 # Texts that share their beginnings with the one before: a page of these unfolds by itself.
 _SHARED_BEGINNINGS = 7
 _DATA, _DICTIONARY, _DATA_2 = 0, 2, 3
-# As in Parquet's own `parquet.thrift`: kind, bytes unfolded and stored, and of pages of values how many and their encoding.
+# As in Parquet's `parquet.thrift`: kind, sizes in memory and file, and of values their number and encoding.
 _PAGE = {1: I32, 2: I32, 3: I32, 5: {1: I32, 2: I32}, 8: {1: I32, 4: I32}}
 
 _PIECE_BYTES = 16 * 1024 * 1024
 
 
-# Cutting rows whose texts are places in a dictionary into pieces that hold the texts themselves.
 class TextPieces:
-    """Counts the texts of one reading of a file.
-
-    Parameters
-    ----------
-    name : str
-        Of the file, for the error.
-    stored : int
-        Its size.
-    """
+    """Counts the texts of one reading of a file, and cuts batches so that a piece has few MiB of them."""
 
     def __init__(self, name: str, stored: int) -> None:
         self._name = name
@@ -63,13 +52,7 @@ class TextPieces:
         self._unfolded = 0
 
     def cut(self, batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Yield a batch with the types of ``schema``, in pieces with few MiB of text each.
-
-        Raises
-        ------
-        ClientError
-            ``unreadable`` when all texts so far are too many for the file.
-        """
+        """Yield pieces with the types of ``schema``; raises ``unreadable`` when the texts are too many."""
         if not batch.num_rows:
             return
         sizes = sum((_text_bytes(column) for column in batch.columns), np.zeros(batch.num_rows, np.int64))
@@ -97,33 +80,17 @@ def _text_bytes(column: pa.Array) -> NDArray[np.int64]:
     if not pa.types.is_dictionary(kind):
         return np.zeros(len(column), np.int64)
     lengths = pc.fill_null(pc.binary_length(column.dictionary), 0).cast(pa.int64()).to_numpy()
-    places = pc.fill_null(column.indices, 0).to_numpy()
-    sizes: NDArray[np.int64] = lengths[places] if len(lengths) else np.zeros(len(column), np.int64)
+    indices = pc.fill_null(column.indices, 0).to_numpy()
+    sizes: NDArray[np.int64] = lengths[indices] if len(lengths) else np.zeros(len(column), np.int64)
     return sizes
 
 
 def check_chunk(file: BinaryIO, name: str, column: ParquetChunk, kind: str, repeated: bool) -> None:
     """Refuse a column of a row group that unfolds to too much, by the headers of its pages.
 
-    Parameters
-    ----------
-    file : file
-        The Parquet file.
-    name : str
-        Its name, for the error.
-    column : ParquetChunk
-        The column, with the place of its pages. What else it says is not believed.
-    kind : str
-        Its physical type.
-    repeated : bool
-        Whether it holds lists: a row may then have any number of values, and all of them are in memory at once.
-
-    Raises
-    ------
-    ClientError
-        ``unreadable`` when it unfolds to too much.
-    ValueError
-        When its pages are not as Parquet has them.
+    Only the offset of its pages is believed. ``kind`` is its physical type; where it is ``repeated``, a row
+    has any number of values, all in memory at once. Raises ``ClientError`` (``unreadable``), or
+    ``ValueError`` for pages that are no Parquet.
     """
     at, stored = column.begin, column.stored
     end = at + stored
@@ -143,13 +110,13 @@ def check_chunk(file: BinaryIO, name: str, column: ParquetChunk, kind: str, repe
         # One page is in memory at a time, of texts all that a batch needs.
         unfolded = unfolded + size if text else max(unfolded, size)
         if head.get(1) in (_DATA, _DATA_2):
-            place, encoding = (5, 2) if head[1] == _DATA else (8, 4)
-            page = head.get(place, {})
+            field, encoding = (5, 2) if head[1] == _DATA else (8, 4)
+            page = head.get(field, {})
             values += max(0, page.get(1, 0))
             if text and page.get(encoding) == _SHARED_BEGINNINGS:
                 raise ValueError("its texts must be stored one by one, not by what they share")
         at += length + packed
-    # Beside a value stand the two levels that say where lists begin.
+    # A value has two more levels, which mark where lists begin.
     check_unfolded(name, unfolded + (values * (width + 4) if repeated else 0), stored)
 
 
@@ -174,7 +141,7 @@ _MOST_CHUNKS = 200_000
 
 
 class FileStamp(NamedTuple):
-    """What changes when a file does. Nobody can set the time of a change of its entry."""
+    """What changes when a file does; nobody can set the time of a change of its entry."""
 
     number: int
     size: int
@@ -183,25 +150,15 @@ class FileStamp(NamedTuple):
 
     @classmethod
     def of(cls, found: os.stat_result) -> FileStamp:
-        """Return that of a file."""
         return cls(found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 @contextmanager
 def opened_parquet(path: Path, words: Sequence[str] = ()) -> Iterator[ParquetStream]:
-    """Open a packed stream.
+    """Open a packed stream; the columns ``words`` are read as dictionaries.
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    words : sequence of str
-        Columns of texts that are read as places in a dictionary.
-
-    Raises
-    ------
-    ValueError, OSError, pyarrow.ArrowException, ClientError
-        When it cannot be read, also later, while it is read.
+    Raises ``ValueError``, ``OSError``, ``pyarrow.ArrowException`` or ``ClientError``, also later, while it is
+    read.
     """
     # Only who reads packed streams needs it, and the start should not wait for it.
     import pyarrow.parquet as pq
@@ -214,7 +171,7 @@ def opened_parquet(path: Path, words: Sequence[str] = ()) -> Iterator[ParquetStr
 
 
 class _FooterRead:
-    """What was read and checked of a file. It is kept for as long as the file is the same, since a run's files are opened for every question."""
+    """What was read and checked of a file, for as long as it is the same: every question opens it."""
 
     def __init__(self, footer: ParquetFooter) -> None:
         self.footer = footer
@@ -223,7 +180,7 @@ class _FooterRead:
 
 
 class _Footers:
-    """The footers that were read last, of any file: a stream may have hundreds, and all of them are looked at for a question of a few steps."""
+    """The footers that were read last: a question may look at hundreds of files of a stream."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -235,7 +192,7 @@ class _Footers:
         with self._lock:
             found = self._known.pop(key, None)
             if found is not None:
-                # The one asked for last is let go of last.
+                # The last one used is evicted last.
                 self._known[key] = found
                 return found
         found = _FooterRead(read_footer(file))
@@ -254,12 +211,8 @@ _FOOTERS = _Footers()
 class ParquetStream:
     """An open file. Made by :func:`opened_parquet`.
 
-    Attributes
-    ----------
-    size : int
-        Its bytes.
-    groups : tuple of ParquetGroup
-        Its row groups. Arrow must not be asked for the columns of one: it ends the process where they are not as they should be.
+    ``groups`` are checked row groups. Arrow must not be asked for a group's columns: damaged ones end the
+    process.
     """
 
     def __init__(
@@ -285,12 +238,10 @@ class ParquetStream:
 
     @property
     def metadata(self) -> Any:
-        """What its footer says."""
         return self._parquet.metadata
 
     @property
     def schema(self) -> pa.Schema:
-        """Its columns."""
         schema: pa.Schema = self._parquet.schema_arrow
         return schema
 
@@ -307,7 +258,7 @@ class ParquetStream:
                 self._checked.add((at, leaf))
 
     def chunk(self, name: str, at: int) -> ParquetChunk:
-        """Return what the footer says of a column that is no list in a row group."""
+        """Return the footer's entry for a column that is no list in a row group."""
         return self.groups[at].chunks[self._leaves[name][0]]
 
     def column(self, name: str, at: int) -> Iterator[pa.Array]:
@@ -317,16 +268,16 @@ class ParquetStream:
             yield batch.column(0)
 
     def group(self, at: int, columns: Sequence[str]) -> pa.Table:
-        """Return those columns of a row group that the file has, after a look at what they unfold to."""
+        """Return those columns of a row group that the file has, after a check of what they unfold to."""
         there = [name for name in columns if name in self._leaves]
         self.check_group(at, there)
         table: pa.Table = self._parquet.read_row_group(at, columns=there)
-        # A text's place may lie outside of its dictionary.
+        # A text's index may be outside of its dictionary.
         table.validate(full=True)
         return table
 
     def steps(self) -> tuple[int, int] | None:
-        """Return the least and the largest step, by the figures of the footer where it has them; None where there are no rows."""
+        """Return the least and the largest step, from the footer if possible; None without rows."""
         found: list[int] = []
         for at, group in enumerate(self.groups):
             step = self.chunk("step", at)
@@ -338,21 +289,11 @@ class ParquetStream:
         return (min(found), max(found)) if found else None
 
     def batches(self, stream: Stream, columns: list[str], query: Query) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that match with ``columns`` of the stream's types, a few MiB at a time.
-
-        Parameters
-        ----------
-        stream : Stream
-            Its declaration.
-        columns : list of str
-            What is read; of the stream and in the file.
-        query : Query
-            Which rows.
-        """
+        """Yield the matching rows with ``columns`` of the stream's types, a few MiB at a time."""
         filters = query.expression()
         read = list(dict.fromkeys([*columns, *query.columns()]))
         wanted = pa.schema([stream.schema.field(name) for name in columns])
-        # Of texts the places in a dictionary are read, which take four bytes a row however long the texts are.
+        # Texts are read as dictionary indices, four bytes a row however long they are.
         words = [
             self.metadata.schema.column(leaf).path
             for name in read
@@ -364,10 +305,10 @@ class ParquetStream:
             for at in self._groups(query):
                 self.check_group(at, read)
                 for batch in parquet.iter_batches(self._batch_rows(at, read), row_groups=[at], columns=read):
-                    # Texts may be no UTF-8, and their places outside of the dictionary.
+                    # Texts may be no UTF-8, and their indices outside of the dictionary.
                     batch.validate(full=True)
-                    kept = batch if filters is None else batch.filter(filters)
-                    yield from pieces.cut(kept.select(columns), wanted)
+                    matching = batch if filters is None else batch.filter(filters)
+                    yield from pieces.cut(matching.select(columns), wanted)
 
     def _groups(self, query: Query) -> Iterator[int]:
         """Yield the row groups that may have rows of a query's steps."""
@@ -379,7 +320,7 @@ class ParquetStream:
                 yield at
 
     def _batch_rows(self, at: int, columns: list[str]) -> int:
-        # By what the footer says: more rows are no harm, since all of the group has been checked.
+        # By the footer's statistics: too many rows do no harm, since all of the group has been checked.
         group = self.groups[at]
         size = sum(group.chunks[leaf].unfolded for name in columns for leaf in self._leaves.get(name, ()))
         return max(1, min(_BATCH_ROWS, group.rows * _BATCH_BYTES // max(1, size)))

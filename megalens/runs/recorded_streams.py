@@ -1,4 +1,4 @@
-"""Reading the streams of one run folder, segment by segment, whatever becomes of the files meanwhile."""
+"""Reading the streams of one run folder, segment by segment, while files may be sealed or removed."""
 
 from __future__ import annotations
 
@@ -15,41 +15,29 @@ import pyarrow.compute as pc
 
 from ..protocol import Segment, Stream, Streams, file_name, stream_segments
 from .errors import ClientError
+from .file_checks import check_shapes
 from .query import Query
 from .recorded_arrow import ArrowStream, arrows_identity
 from .recorded_parquet import DAMAGE, FileStamp, opened_parquet
 from .run_header import query_from_one, rows_from_zero, unreadable
-from .shapes import check_shapes
-from .tensor_places import PLACE_COLUMNS, SegmentFile, TensorPlaces
-
-__all__ = ["KnownFiles", "RecordedStreams", "StreamEnd"]
+from .tensor_index import INDEX_COLUMNS, SegmentFile, TensorIndex
 
 _TENSORS = "tensors"
 Found = TypeVar("Found")
 
 
 class StreamEnd(NamedTuple):
-    """How far a stream goes, or one of its files.
-
-    Attributes
-    ----------
-    first_step, last_step : int or None
-        Least and largest step that is recorded; None where there is none.
-    cut : bool
-        Whether a file ends within a message, or cannot be read to its end.
-    """
+    """A stream's or file's least and largest step, and whether it is ``cut``: incomplete or damaged."""
 
     first_step: int | None = None
     last_step: int | None = None
     cut: bool = False
 
     def joined(self, other: StreamEnd) -> StreamEnd:
-        """Return that of both together."""
         steps = [step for step in (*self[:2], *other[:2]) if step is not None]
         return StreamEnd(min(steps, default=None), max(steps, default=None), self.cut or other.cut)
 
     def may_have(self, query: Query) -> bool:
-        """Whether there may be rows of a query's steps."""
         if self.first_step is None or self.last_step is None:
             return False
         late = query.last is not None and self.first_step > query.last
@@ -59,43 +47,35 @@ class StreamEnd(NamedTuple):
 class _KnownEnd(NamedTuple):
     stamp: FileStamp
     end: StreamEnd
-    # Of a file that grows: which one it is, and where its last whole message ends.
+    # Of a tail: its identity, and the end of its last complete message.
     identity: tuple[int, int] = (0, 0)
     read_to: int = 0
 
 
 @dataclass
 class KnownFiles:
-    """What is known of a run folder's files, so that only what came since is read. Any thread may ask.
+    """What is known of a run folder's files, so that only new data is read. Any thread may ask.
 
     Attributes
     ----------
     ends : dict
         How far each file goes.
     damaged : dict
-        Files in which a reading ended early, and what they were then: one that has grown since may have ended within a message that was being written.
-    places : TensorPlaces
+        Files in which a reading ended early, with their state then: one that grew since may have been in
+        mid-message.
+    tensors : TensorIndex
         What there is of traced tensors.
     """
 
     ends: dict[Path, _KnownEnd] = field(default_factory=dict)
     damaged: dict[Path, FileStamp] = field(default_factory=dict)
-    places: TensorPlaces = field(default_factory=TensorPlaces)
+    tensors: TensorIndex = field(default_factory=TensorIndex)
 
 
 class RecordedStreams:
     """Reads the files of a run folder's streams, without those of earlier attempts.
 
-    Parameters
-    ----------
-    folder : Path
-        The run folder.
-    streams : Streams
-        What it may have.
-    layers_from_one : bool
-        Whether it counts layers as recordings of format 1 do.
-    known : KnownFiles
-        What is known of it.
+    ``layers_from_one`` marks recordings of format 1, which count layers from 1.
     """
 
     def __init__(self, folder: Path, streams: Streams, layers_from_one: bool, known: KnownFiles) -> None:
@@ -105,16 +85,15 @@ class RecordedStreams:
         self.known = known
 
     def bytes(self) -> int:
-        """Return the size of all files."""
         total = 0
         for segment in (segment for stream in self._streams for segment in self._segments(stream)):
-            # One that is gone was sealed meanwhile, or given up.
+            # A missing file was sealed meanwhile, or dropped.
             with suppress(FileNotFoundError):
                 total += segment.path.stat().st_size
         return total
 
     def batches(self, stream: str, query: Query, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that match, in the order in which they were recorded. Files that have none of the query's steps are not opened once that is known of them."""
+        """Yield the matching rows in recorded order. Files known to have none are not opened."""
         declared = self._streams.named(stream)
         if self._layers_from_one:
             query = query_from_one(query)
@@ -122,35 +101,33 @@ class RecordedStreams:
             yield batch
 
     def end(self, stream: str) -> StreamEnd:
-        """Return how far a stream goes, by the footers of its sealed files; of one that grows what came since is read."""
+        """Return how far a stream goes, by the footers of its sealed files; of a tail what is new is read."""
         found = StreamEnd()
         for end in self._in_order(stream, lambda each: iter([self._end(each, self._streams[stream])])):
             found = found.joined(end)
         return found
 
     def is_cut(self, stream: str) -> bool:
-        """Whether a file of a stream ends within a message, or was found damaged."""
         damaged = self.known.damaged
         return self.end(stream).cut or any(
             segment.path in damaged and damaged[segment.path] == _stamp(segment.path)
             for segment in self._segments(stream)
         )
 
-    def places(self, check: Callable[[], None]) -> TensorPlaces:
-        """Return what there is of traced tensors; ``check`` raises where the reading is to be given up."""
+    def tensor_index(self, check: Callable[[], None]) -> TensorIndex:
         stream = self._streams[_TENSORS]
 
         def read(segment: Segment, since: int) -> Iterator[tuple[pa.RecordBatch, int]]:
-            for batch, at in self._rows(segment, stream, Query(), PLACE_COLUMNS, since):
+            for batch, at in self._rows(segment, stream, Query(), INDEX_COLUMNS, since):
                 check()
                 yield batch, at
 
         segments = self._segments(_TENSORS)
         while True:
             try:
-                return self.known.places.update([_file_of(segment) for segment in segments], read)
+                return self.known.tensors.update([_file_of(segment) for segment in segments], read)
             except FileNotFoundError as error:
-                # It was sealed meanwhile, or given up.
+                # It was sealed meanwhile, or dropped.
                 before, segments = segments, self._segments(_TENSORS)
                 if segments == before:
                     raise unreadable_file(segments[0].path, error) from error
@@ -162,7 +139,8 @@ class RecordedStreams:
             raise unreadable_file(self._folder / stream, error) from error
 
     def _in_order(self, stream: str, read: Callable[[Segment], Iterator[Found]]) -> Iterator[Found]:
-        """Yield what each segment gives. Where a file is gone, it was sealed meanwhile, or given up: the segments are looked at again, and read on from that one.
+        """Yield what each segment gives. Where a file is gone, it was sealed or removed: segments are listed
+        anew from there.
 
         A file that is gone has given nothing yet, since an open one can be read to its end.
         """
@@ -185,16 +163,16 @@ class RecordedStreams:
     def _rows(
         self, segment: Segment, stream: Stream, query: Query, columns: list[str] | None, since: int = 0
     ) -> Iterator[tuple[pa.RecordBatch, int]]:
-        """Yield the rows of a file that match, and to where it is read; 0 of a sealed one."""
+        """Yield the matching rows of a file, and to where it is read (0 for a sealed one)."""
         names = stream.schema.names if columns is None else columns
         wanted = pa.schema([stream.schema.field(name) for name in names])
         read = self._sealed_rows if segment.sealed else self._tail_rows
         for batch, at in read(segment, stream, query, names, since):
-            kept = batch if batch.schema.names == names else batch.select(names)
-            if kept.num_rows:
-                kept = kept.replace_schema_metadata(None).cast(wanted)
-                check_shapes(kept, stream, file_name(segment.path))
-                yield rows_from_zero(stream, kept) if self._layers_from_one else kept, at
+            chosen = batch if batch.schema.names == names else batch.select(names)
+            if chosen.num_rows:
+                chosen = chosen.replace_schema_metadata(None).cast(wanted)
+                check_shapes(chosen, stream, file_name(segment.path))
+                yield rows_from_zero(stream, chosen) if self._layers_from_one else chosen, at
 
     def _sealed_rows(
         self, segment: Segment, stream: Stream, query: Query, columns: list[str], since: int
@@ -231,7 +209,7 @@ class RecordedStreams:
                 self.known.damaged[segment.path] = stamp
 
     def _begin(self, path: Path, query: Query) -> int:
-        """Return where in a file that grows to begin: what is known to be of other steps than the query's is passed over."""
+        """Return the offset at which to begin in a tail: what is known to be of other steps is skipped."""
         known = self.known.ends.get(path)
         if known is None or known.end.may_have(query):
             return 0
@@ -295,7 +273,6 @@ def _file_of(segment: Segment) -> SegmentFile:
 
 
 def unreadable_file(path: Path, error: Exception) -> ClientError:
-    """Return the error for a file of a run folder that cannot be read."""
     if isinstance(error, PermissionError):
         return unreadable(
             f"{file_name(path)}: {os.strerror(errno.EACCES)}. You need the permission to read it."

@@ -40,15 +40,14 @@ if TYPE_CHECKING:
 
     from .moments import MomentSource
 
-__all__ = ["Run"]
-
 _Self = TypeVar("_Self", bound="Run")
 
 
 class Run(Controls):
     """One training run. Made by :func:`megalens.runs.connect` and :func:`megalens.runs.open_run`.
 
-    Use it as a context manager, or call :meth:`close`, to let go of the connection. What arrived before stays readable.
+    Use it as a context manager, or call :meth:`close`, to end the connection. What arrived before stays
+    readable.
     """
 
     _hello: Hello
@@ -97,7 +96,7 @@ class Run(Controls):
 
     @property
     def origin(self) -> Origin | None:
-        """Where the rows come from when no tracer of ours sends them: ``kind``, ``name``, ``steps``; ``None`` otherwise."""
+        """The source of the rows when no tracer of ours sends them: ``kind``, ``name``, ``steps``."""
         return self._hello.get("origin")
 
     @property
@@ -117,7 +116,7 @@ class Run(Controls):
 
     @property
     def logged(self) -> dict[str, int]:
-        """Statistics that the training logs: steps from one to the next, by ``param``, ``grad`` and so on. One that is not here is off."""
+        """Statistics that the training logs: steps between measurements by ``param``, ``grad`` and so on."""
         return {
             stat: every for stat, every in self._hello.get("statistics", {}).items() if isinstance(every, int)
         }
@@ -134,7 +133,7 @@ class Run(Controls):
 
     @property
     def ranks(self) -> Any:
-        """Every training process that was heard of, as a ``pandas.DataFrame``: ``rank``, ``name``, ``state``, ``step``, and the ``seconds`` since a word of it."""
+        """Every known training process: ``rank``, ``name``, ``state``, ``step``, ``seconds`` of silence."""
         from pandas import DataFrame
 
         return DataFrame(self.status.get("ranks", []), columns=["rank", "name", "state", "step", "seconds"])
@@ -147,7 +146,7 @@ class Run(Controls):
     @property
     @abstractmethod
     def truncated(self) -> list[str]:
-        """Streams of a recording whose file was cut short; they are read up to their last whole message."""
+        """Streams of a recording whose file was cut short; read up to their last complete message."""
 
     @property
     @abstractmethod
@@ -156,7 +155,11 @@ class Run(Controls):
 
     @property
     def attempts(self) -> list[Run]:
-        """Earlier attempts of a training that went back to a checkpoint and goes on in the same recording, oldest first: runs of their own, to be asked or compared with by their ``id``. Empty where this machine has none."""
+        """Earlier attempts of a training that went back to a checkpoint, oldest first: runs of their own,
+        with their ``id``.
+
+        Empty where this machine has none.
+        """
         return []
 
     @property
@@ -164,11 +167,11 @@ class Run(Controls):
         """Whether there are rows of streams, and not statistics alone."""
         return True
 
-    # What the run says
+    # Description of the run
 
     @abstractmethod
     def _read(self, stream: str, query: Query) -> pa.Table:
-        """Return the rows of a stream that match, in the order in which they came."""
+        """Return the matching rows of a stream, in the order in which they came."""
 
     @renamed(layer="layers")
     def tensors(
@@ -192,18 +195,21 @@ class Run(Controls):
         part : str, optional
             Named part, such as ``"q"``.
         steps : int, slice, range, iterable of int or str, optional
-            One step; ``slice(10, None)`` or ``range(10, 20)``, as everywhere in Python without the end; a list of steps; or a text such as ``"10-19,30"``.
+            One step; ``slice(10, None)`` or ``range(10, 20)``, as everywhere in Python without the end; a
+            list of steps; or a text such as ``"10-19,30"``.
         phase : str, optional
             ``train``, ``eval`` or ``generate``.
         pass_ : str, optional
             ``forward``, or ``backward`` for the gradients of the same tensors.
         rank : int, optional
-            Rows of one global rank; without it replicas stand beside one another, told apart by the column ``rank``.
+            Rows of one global rank; without it replicas stand beside one another, told apart by the column
+            ``rank``.
 
         Returns
         -------
         pyarrow.Table
-            Rows of the stream ``tensors``; ``values`` is flat float32 of shape ``shape``. ``.to_pandas()`` works on it. Where parts are of the experts of a mixture, a column ``expert`` has their numbers.
+            Rows of the stream ``tensors``; ``values`` is flat float32 of shape ``shape``. ``.to_pandas()``
+            works on it. Where parts are of the experts of a mixture, a column ``expert`` has their numbers.
 
         Raises
         ------
@@ -228,14 +234,16 @@ class Run(Controls):
         pass_: str = "forward",  # noqa: S107
         rank: int | None = None,
     ) -> NDArray[np.float32]:
-        """Return one traced tensor with its shape. Of a live run with a recording on this machine also what memory no longer has.
+        """Return one traced tensor with its shape. Of a live run with a recording on this machine also what
+        memory no longer has.
 
         Parameters
         ----------
         flag : str
             Trace point by name.
         layer, step : int, optional
-            Layer, counted from 0, and step. Where they are absent the only layer there is, and the newest step.
+            Layer, counted from 0, and step. Where they are absent the only layer there is, and the newest
+            step.
         part, micro_batch, rank : optional
             Named part, forward pass of the step, global rank; the first that there is when absent.
         phase, pass_ : str
@@ -244,7 +252,8 @@ class Run(Controls):
         Returns
         -------
         numpy.ndarray
-            float32 ``[samples, …]``: the axes of ``run.flags[flag]["axes"]``, the last one as the compressor left it. A copy.
+            float32 ``[samples, …]``: the axes of ``run.flags[flag]["axes"]``, the last one as the compressor
+            left it. A copy.
 
         Raises
         ------
@@ -269,7 +278,8 @@ class Run(Controls):
 
     @renamed(name="names")
     def scalars(self, names: str | Iterable[str] | None = None, steps: StepChoice = None) -> pa.Table:
-        """Return scalars: ``step``, ``time`` (seconds since the epoch), ``rank``, ``name``, ``value``, ``unit``.
+        """Return scalars: ``step``, ``time`` (seconds since the epoch), ``rank``, ``name``, ``value``,
+        ``unit``.
 
         Parameters
         ----------
@@ -289,33 +299,41 @@ class Run(Controls):
         where: Any = None,
         mixed: bool = False,
     ) -> DataFrame:
-        """Return statistics of groups of tensors, merged exactly as if the values themselves had been grouped.
+        """Return statistics of groups of tensors, merged exactly as if the values themselves had been
+        grouped.
 
         Parameters
         ----------
         stat : str or sequence of str
-            ``param``, ``grad``, ``activation``, ``dgrad``, ``residual``, ``residual_dgrad``, ``attention_entropy``, ``attention_max``, ``router_entropy``, ``router_similarity``, ``stable_rank``, ``kernel_norm``.
+            ``param``, ``grad``, ``activation``, ``dgrad``, ``residual``, ``residual_dgrad``,
+            ``attention_entropy``, ``attention_max``, ``router_entropy``, ``router_similarity``,
+            ``stable_rank``, ``kernel_norm``.
         by : str, function or sequence of them
-            Any of ``name``, ``layer``, ``stack``, ``family``, ``kind``, ``module_type``, ``item_type``, ``role``, ``expert``, ``rank``, ``stage``; a regular expression with groups (named
-            ones become columns, a name that it does not match is left out); a function of the name. ``[]`` is the total.
+            Any of ``name``, ``layer``, ``stack``, ``family``, ``kind``, ``module_type``, ``item_type``,
+            ``role``, ``expert``, ``rank``, ``stage``; a regular expression with groups (named ones become
+            columns, a name that it does not match is left out); a function of the name. ``[]`` is the total.
         steps : optional
             As in :meth:`tensors`.
         where : mapping or callable, optional
-            Which tensors take part, by the same columns: ``{"layer": 2, "role": "output"}``, ``{"layer": "0-3", "family": ["mlp"]}``,
-            ``{"name": r"fc1"}``; or a function of the name.
+            Which tensors take part, by the same columns: ``{"layer": 2, "role": "output"}``, ``{"layer":
+            "0-3", "family": ["mlp"]}``, ``{"name": r"fc1"}``; or a function of the name.
         mixed : bool
-            Let inputs and outputs of modules enter one group. The same values may count twice then, so it is refused without this.
+            Let inputs and outputs of modules enter one group. The same values may count twice then, so it is
+            refused without this.
 
         Returns
         -------
         pandas.DataFrame
-            One row for each step and group: ``stat``, ``step``, the columns of the group, ``count, mean, variance, std, l2, rms, skewness, kurtosis, excess_kurtosis,
-            nan_count, inf_count, min, max, near_zero_count, near_zero_share``, then ``variance_error, kurtosis_error, samples, scaled, gradient_stage``; see ``docs/statistics.md``. NaN is no answer: count 0, or not known.
+            One row for each step and group: ``stat``, ``step``, the columns of the group, ``count, mean,
+            variance, std, l2, rms, skewness, kurtosis, excess_kurtosis, nan_count, inf_count, min, max,
+            near_zero_count, near_zero_share``, then ``variance_error, kurtosis_error, samples, scaled,
+            gradient_stage``; see ``docs/statistics.md``. NaN is no answer: count 0, or not known.
 
         Raises
         ------
         ClientError
-            ``bad-parameter`` naming the argument, ``mixed``, or ``not-found`` when the run has none of that stat.
+            ``bad-parameter`` naming the argument, ``mixed``, or ``not-found`` when the run has none of that
+            stat.
         """
         from .moments import moment_frame
 
@@ -326,17 +344,16 @@ class Run(Controls):
     @property
     @abstractmethod
     def moment_source(self) -> MomentSource:
-        """What can be asked of the run's statistics without pandas: an index, rows and groups as Arrow tables."""
+        """The run's statistics without pandas: an index, rows and groups as Arrow tables."""
 
     @property
     def table(self) -> Tables:
-        """The rows of every stream of the run, one that this version does not know too: ``run.table("weight_norms")``; see :class:`Tables`."""
+        """The rows of any stream of the run: ``run.table("weight_norms")``; see :class:`Tables`."""
         return Tables(self._streams, self._read)
 
     @property
     @abstractmethod
-    def _streams(self) -> Streams:
-        """The streams that the run may have."""
+    def _streams(self) -> Streams: ...
 
     def readings(self, kind: str) -> DataFrame:
         """Return statistics row by row, as they were measured.
@@ -344,13 +361,16 @@ class Run(Controls):
         Parameters
         ----------
         kind : str
-            What was measured, by its name here (``"grad"``) or by that of TrainerMon's files (``"grad_reduced"``).
+            What was measured, by its name here (``"grad"``) or by that of TrainerMon's files
+            (``"grad_reduced"``).
 
         Returns
         -------
         pandas.DataFrame
-            ``kind`` and ``rank``; of files of TrainerMon then their own columns: ``vpp_stage``, ``name``, ``step``, ``micro_step`` where there is one, one for each operation, ``shape`` and ``dtype``. Of
-            other runs ``name``, ``step``, ``norm``, ``min``, ``max``, ``mean``, ``zeros`` (the share of values near zero) and ``nans``.
+            ``kind`` and ``rank``; of files of TrainerMon then their own columns: ``vpp_stage``, ``name``,
+            ``step``, ``micro_step`` where there is one, one for each operation, ``shape`` and ``dtype``. Of
+            other runs ``name``, ``step``, ``norm``, ``min``, ``max``, ``mean``, ``zeros`` (the share of
+            values near zero) and ``nans``.
 
         Raises
         ------
@@ -369,7 +389,9 @@ class Run(Controls):
         Parameters
         ----------
         query : str
-            One ``SELECT``, ``WITH``, ``FROM``, ``DESCRIBE`` or ``SUMMARIZE``. Each stream of the run is a table of its name: ``tensors``, ``moments``, ``scalars`` and so on. Steps that were trained again are there once, as they were trained last.
+            One ``SELECT``, ``WITH``, ``FROM``, ``DESCRIBE`` or ``SUMMARIZE``. Each stream of the run is a
+            table of its name: ``tensors``, ``moments``, ``scalars`` and so on. Steps that were trained again
+            are there once, as they were trained last.
 
         Returns
         -------
@@ -379,7 +401,8 @@ class Run(Controls):
         Raises
         ------
         ClientError
-            ``bad-parameter`` with DuckDB's own words and the names of the tables. A query reads the run alone: other files, the network and variables of the notebook are out of its reach.
+            ``bad-parameter`` with DuckDB's own words and the names of the tables. A query reads the run
+            alone: other files, the network and variables of the notebook are out of its reach.
         """
         from .run_rows import all_rows
         from .sql import sql_frame
@@ -393,12 +416,15 @@ class Run(Controls):
         streams: str | Iterable[str] | None = None,
         force: bool = False,
     ) -> dict[str, int]:
-        """Write the run as files that other tools read, into a folder. A line of text shows how far it is; interrupt it to cancel, which leaves nothing behind.
+        """Write the run as files that other tools read, into a folder.
+
+        A line of text shows how far it is; interrupt it to cancel, which leaves nothing behind.
 
         Parameters
         ----------
         to : str
-            ``parquet`` or ``csv``, a file for each stream, by step; ``tensorboard``, scalars and statistics; ``safetensors``, traced tensors as arrays; ``perfetto``, spans and alarms.
+            ``parquet`` or ``csv``, a file for each stream, by step; ``tensorboard``, scalars and statistics;
+            ``safetensors``, traced tensors as arrays; ``perfetto``, spans and alarms.
         path : str or path, optional
             The folder, which is made; ``<run id>-<to>`` when absent.
         streams : str or iterable of str, optional
@@ -414,7 +440,8 @@ class Run(Controls):
         Raises
         ------
         ClientError
-            ``bad-parameter``, naming the argument; ``not-found`` where there are no rows; ``not-installed``, naming what installs it; ``unwritable``.
+            ``bad-parameter``, naming the argument; ``not-found`` where there are no rows; ``not-installed``,
+            naming what installs it; ``unwritable``.
         """
         from .exports import export_run
         from .run_rows import all_rows
@@ -426,20 +453,21 @@ class Run(Controls):
         return self._read("audit", Query())
 
     def __getattr__(self, name: str) -> Any:
-        # What a slice gives to a run, such as generate of the generation lab and alarms of the monitor.
+        # Methods of slices, such as generate of the generation lab and alarms of the monitor.
         return run_attributes("run", self, name)
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *named("run")})
 
     def _await(self, stream: str, done: Callable[[], bool], timeout: float | None) -> bool:
-        """Wait until something holds of a stream's rows, and return whether it does. What is recorded does not change."""
+        """Wait until ``done`` holds of a stream's rows, and return whether it does."""
         return done()
 
     def _request(self, message: Generate | Cancel, timeout: float) -> Generating:
-        """Send a request, whose id is chosen here, and return its answer. Nobody is there to answer unless a run is live."""
+        """Send a request, whose id is chosen here, and return its answer."""
         raise ClientError(
-            f"{self.name} is not live, so its model writes nothing. megalens.serve(model, tokenizer) makes a live one.",
+            f"{self.name} is not live, so its model writes nothing. megalens.serve(model, tokenizer) makes "
+            "a live one.",
             code="recorded",
         )
 
@@ -467,7 +495,7 @@ class Run(Controls):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of the connection and its thread. Safe twice."""
+        """End the connection and its thread. Safe twice."""
 
     def __enter__(self: _Self) -> _Self:
         return self

@@ -1,4 +1,4 @@
-"""Reading a run folder: ``run.json`` and its streams, whole or cut short by a crash."""
+"""Reading a run folder: ``run.json`` and its streams, complete or cut short by a crash."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ from .recorded_streams import KnownFiles, RecordedStreams
 from .run_header import hello_from_zero, read_header
 from .run_words import attempt_words, lacking_words
 from .status import bare_hello
-from .tensor_places import TensorPlaces
-
-__all__ = ["RunFolder"]
+from .tensor_index import TensorIndex
 
 _LAYERS_FROM_ONE = 1
 _STATES = ("waiting", "training", "paused", "idle", "finished", "lost")
@@ -38,8 +36,8 @@ class RunFolder:
     Raises
     ------
     ClientError
-        ``not-found`` when the folder holds no run, ``unreadable`` when ``run.json`` is not what it should be, ``version-mismatch`` when it
-        is of a newer format.
+        ``not-found`` when the folder holds no run, ``unreadable`` when ``run.json`` is not what it should be,
+        ``version-mismatch`` when it is of a newer format.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -48,17 +46,17 @@ class RunFolder:
         self.streams = Streams(STREAMS.values())
         self._unreadable = self.streams.learn(self.header.get("announced", {}))
         self.earlier: list[tuple[RunFolder, int]] = []
-        """Of a training that went back to a checkpoint its earlier attempts, oldest first, each with the step from which on later ones have its steps."""
+        """Earlier attempts before a return to a checkpoint, oldest first, each with the step that ends it."""
         self._take_earlier()
         self._files = self._read_with(KnownFiles())
 
-    def again(self) -> RunFolder:
-        """Return a fresh object that reads ``run.json`` anew; both know what either finds out of the streams."""
+    def reopened(self) -> RunFolder:
+        """Return a fresh object that reads ``run.json`` anew and shares what either learns of the streams."""
         other = RunFolder(self.path)
         if other.id == self.id:
             other._files = other._read_with(self._files.known)
             known = {part.id: part for part, _ in self.earlier}
-            other.earlier = [(known.get(part.id, part).again(), until) for part, until in other.earlier]
+            other.earlier = [(known.get(part.id, part).reopened(), until) for part, until in other.earlier]
         return other
 
     def _read_with(self, known: KnownFiles) -> RecordedStreams:
@@ -66,21 +64,19 @@ class RunFolder:
 
     def _take_earlier(self) -> None:
         until = LAST_STEP + 1
-        for place in reversed(attempt_folders(self.path)):
+        for attempt in reversed(attempt_folders(self.path)):
             with suppress(ClientError):
-                part = RunFolder(place)
+                part = RunFolder(attempt)
                 until = min(until, part.header.get("superseded_from", until))
                 self.earlier.insert(0, (part, until))
                 self.streams.learn(part.header.get("announced", {}))
 
     @property
     def id(self) -> str:
-        """Run id."""
         return self.header["run"]["id"]
 
     @property
     def name(self) -> str:
-        """Run name."""
         return self.header["run"]["name"]
 
     @property
@@ -106,14 +102,14 @@ class RunFolder:
 
     @property
     def step(self) -> int:
-        """Newest step that ``run.json`` knows of; streams that nobody closed may hold more."""
+        """Newest step in ``run.json``; streams that nobody closed may have more."""
         own = [entry.get("last_step") or 0 for entry in self.header.get("streams", {}).values()]
         return max([*own, *(min(part.step, until - 1) for part, until in self.earlier)], default=0)
 
     def hello(self) -> Hello:
         """Return the ``hello`` message that a hub would send about this run."""
         hello: Hello = bare_hello(self.header["run"])
-        told = (
+        members = (
             "model",
             "layout",
             "flags",
@@ -126,14 +122,14 @@ class RunFolder:
             "generation",
             "phase",
         )
-        known: Any = {name: self.header[name] for name in told if name in self.header}  # type: ignore[literal-required]
+        header: Any = self.header
+        known: Any = {name: header[name] for name in members if name in header}
         hello.update(known)
         hello["streams"] = self.streams.declarations()
         return hello_from_zero(hello) if self.header["format"] == _LAYERS_FROM_ONE else hello
 
     @property
     def missing_steps(self) -> list[list[int]]:
-        """Ranges of steps that the recording lacks."""
         before = [
             [first, min(last, until - 1)]
             for part, until in self.earlier
@@ -148,7 +144,7 @@ class RunFolder:
         return max([0, self._files.end(stream).last_step or 0, *before])
 
     def status(self) -> Status:
-        """Return the ``status`` message that a hub would send about this run, with what is missing and cut short in its warnings."""
+        """Return the ``status`` that a hub would send, with what is missing in its warnings."""
         writing = not self.closed and any(hub.id == self.id for hub in live_hubs())
         state = self.state if self.closed or writing else "lost"
         missing = self.missing_steps
@@ -185,7 +181,7 @@ class RunFolder:
         return status
 
     def _recorded_warnings(self) -> list[str]:
-        """Return what was warned of while the run was live, in the words of then."""
+        """Return the warnings of the time while the run was live."""
         found = []
         try:
             for row in self.read("audit", columns=["action", "detail"]).to_pylist():
@@ -193,33 +189,22 @@ class RunFolder:
                     text = parse_json(row["detail"])["text"]
                     found.append(shown_text(str(text), 500))
         except (ClientError, OSError, ValueError, KeyError, TypeError):
-            # Somebody else's rows; what is wrong with the file itself is said of it.
+            # Rows of another stream; the file's own errors are reported separately.
             pass
         return found
 
     def bytes(self) -> int:
-        """Return the size of all stream files."""
         return self._files.bytes() + sum(part.bytes() for part, _ in self.earlier)
 
     def truncated(self) -> list[str]:
         """Return the streams of which a file ends within a message.
 
-        Of what is sealed footers are read for it, of what grows the steps alone: damage within a file is known once somebody has read up to it.
+        Footers of sealed files and the steps of tails are read for it: other damage is known once it was
+        read.
         """
         return [stream for stream in self.streams if self._files.is_cut(stream)]
 
     def read(self, stream: str, query: Query | None = None, columns: list[str] | None = None) -> pa.Table:
-        """Return the rows that match.
-
-        Parameters
-        ----------
-        stream : str
-            Stream name.
-        query : Query, optional
-            Everything when absent.
-        columns : list of str, optional
-            Only these columns.
-        """
         schema = self.streams.named(stream).schema
         if columns is not None:
             schema = pa.schema([schema.field(name) for name in columns])
@@ -228,27 +213,22 @@ class RunFolder:
     def batches(
         self, stream: str, query: Query | None = None, columns: list[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that match, a piece at a time, in the order in which they were written.
+        """Yield the matching rows, a piece at a time, in the order in which they were written.
 
-        A file that grows is read up to its last whole message, and of sealed ones only what may have rows of the query's steps. Steps that were trained again come as they were trained last.
+        A tail is read up to its last complete message, of sealed files only what may have the query's steps.
+        Steps that were trained twice come as they were trained last.
         """
         for part, until in self.earlier:
             yield from part.batches(stream, (query or Query()).before(until), columns)
         yield from self._files.batches(stream, query or Query(), columns)
 
-    def tensor_places(self, check: Callable[[], None] = lambda: None) -> TensorPlaces:
-        """Return what there is of traced tensors. Of a recording that grows only what came since it was last asked is read.
-
-        Parameters
-        ----------
-        check : callable
-            Raises where the reading is to be given up.
-        """
-        own = self._files.places(check)
+    def tensor_index(self, check: Callable[[], None] = lambda: None) -> TensorIndex:
+        """Return what there is of traced tensors, reading only what is new. ``check`` raises to cancel."""
+        own = self._files.tensor_index(check)
         if not self.earlier:
             return own
-        before = [(part.tensor_places(check), until) for part, until in self.earlier]
-        return TensorPlaces.joined([*before, (own, LAST_STEP + 1)])
+        before = [(part.tensor_index(check), until) for part, until in self.earlier]
+        return TensorIndex.joined([*before, (own, LAST_STEP + 1)])
 
     def _last_step(self) -> int:
         if self.closed:

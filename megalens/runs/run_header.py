@@ -1,4 +1,4 @@
-"""What ``run.json`` of a run folder says, checked once."""
+"""The content of ``run.json`` of a run folder, checked once."""
 
 from __future__ import annotations
 
@@ -28,15 +28,13 @@ from ..protocol.messages_generated import Hello, RunFile
 from .errors import ClientError
 from .query import Query
 
-__all__ = ["read_header", "unreadable", "hello_from_zero", "query_from_one", "rows_from_zero"]
-
 _FORMAT = 2
 
 
 # Recordings of format 1, whose layers count from 1 with the embedding as 0: what names a layer in them,
 # brought to the numbering from 0.
 def query_from_one(query: Query) -> Query:
-    """Return a query as the old recording numbers layers."""
+    """Return a query with layers as the old recording counts them."""
     layers, ranks = query.layers, query.ranks
     return replace(
         query,
@@ -46,22 +44,22 @@ def query_from_one(query: Query) -> Query:
 
 
 def rows_from_zero(stream: Stream, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows of an old recording with layers from 0. A stream that a producer declared counts as that says."""
+    """Return rows of an old recording with layers from 0; a producer's stream counts as it declares."""
     names = batch.schema.names
     if stream.name not in STREAMS:
         return batch
     if "layer" in names:
         layers = batch.column("layer")
-        # Without a check: a damaged file may say any number.
+        # Unchecked: a damaged file may have any number.
         return _with(batch, "layer", pc.subtract(layers, pa.scalar(1, layers.type)))
     if stream.name == "audit" and "detail" in names:
-        said = [_detail_from_zero(text) for text in batch.column("detail").to_pylist()]
-        return _with(batch, "detail", pa.array(said, batch.schema.field("detail").type))
+        details = [_detail_from_zero(text) for text in batch.column("detail").to_pylist()]
+        return _with(batch, "detail", pa.array(details, batch.schema.field("detail").type))
     return batch
 
 
 def hello_from_zero(hello: Hello) -> Hello:
-    """Return what an old recording says of its run with layers from 0."""
+    """Return the ``hello`` of an old recording with layers from 0."""
     flags: Any = [{**info, "layers": [layer - 1 for layer in info["layers"]]} for info in hello["flags"]]
     config: Any = _settings_from_zero(hello["config"])
     return {**hello, "flags": flags, "config": config}
@@ -78,12 +76,12 @@ def _detail_from_zero(text: str) -> str:
 
 
 def _settings_from_zero(value: Any) -> Any:
-    """Return a configuration, or a patch of one, in which every ``layers`` is a text of ranges from 0."""
+    """Return a configuration, or a patch of one, in which every ``layers`` is a range text from 0."""
     if not isinstance(value, Mapping):
         return value
     return {
-        name: _text_from_zero(said) if name == "layers" else _settings_from_zero(said)
-        for name, said in value.items()
+        name: _text_from_zero(setting) if name == "layers" else _settings_from_zero(setting)
+        for name, setting in value.items()
     }
 
 
@@ -100,7 +98,7 @@ def _with(batch: pa.RecordBatch, name: str, column: pa.Array) -> pa.RecordBatch:
 
 
 def read_header(path: Path) -> RunFile:
-    """Read ``run.json`` and check all of it, so that nobody has to look at one of its values again."""
+    """Read ``run.json`` and check all of it, so that nobody has to check one of its values later."""
     try:
         # What reads Arrow files takes paths as text.
         os.fspath(path).encode("utf-8")
@@ -111,7 +109,8 @@ def read_header(path: Path) -> RunFile:
     except (FileNotFoundError, NotADirectoryError) as error:
         what = "holds no run.json" if path.exists() else "does not exist"
         raise ClientError(
-            f"{shown_text(path.name or str(path), 200)} {what}. Give the folder of one recorded run, such as megalens-runs/<run id>."
+            f"{shown_text(path.name or str(path), 200)} {what}. Give the folder of one recorded run, such as "
+            "megalens-runs/<run id>."
         ) from error
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
@@ -121,7 +120,8 @@ def read_header(path: Path) -> RunFile:
     found = header.get("format")
     if type(found) is int and found > _FORMAT:
         raise ClientError(
-            f"This run folder is of format {found}; this version of Megalens reads up to format {_FORMAT}. Update megalens.",
+            f"This run folder is of format {found}; this version of Megalens reads up to format {_FORMAT}. "
+            "Update megalens.",
             code="version-mismatch",
             field="format",
         )
@@ -139,5 +139,4 @@ def read_header(path: Path) -> RunFile:
 
 
 def unreadable(reason: str, field: str | None = None) -> ClientError:
-    """Return the error for a run folder that cannot be read."""
     return ClientError(f"Could not read the run folder. {reason}", code="unreadable", field=field)

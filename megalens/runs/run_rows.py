@@ -1,4 +1,4 @@
-"""Where the rows of a run lie: in its recording, in memory, or nowhere."""
+"""Sources of a run's rows: its recording, memory, or none."""
 
 from __future__ import annotations
 
@@ -18,14 +18,10 @@ from .status import RunStatus
 if TYPE_CHECKING:
     from .moments import MomentSource
 
-__all__ = ["ReceivedRows", "all_rows", "rows_of"]
-
 _CHUNK_ROWS = 500_000
 
 
 class _RowsRun(Protocol):
-    """What is asked of a run for its rows: a part of :class:`megalens.runs.run.Run`."""
-
     @property
     def has_streams(self) -> bool: ...
     @property
@@ -42,7 +38,7 @@ class _RowsRun(Protocol):
 
 
 class ReceivedRows:
-    """The rows of a live run: those of its recording where this machine has one, and the newer ones that are in memory."""
+    """The rows of a live run: recorded ones where this machine has them, and the newer ones in memory."""
 
     def __init__(self, run: _RowsRun) -> None:
         self._run = run
@@ -52,18 +48,16 @@ class ReceivedRows:
 
     @property
     def missing_steps(self) -> list[list[int]]:
-        """Ranges of steps that the recording lacks."""
         return [] if self._recorded is None else self._recorded.missing_steps
 
     @property
     def streams(self) -> Streams:
-        """The streams that the run may have."""
         return self._run._streams
 
     def batches(
         self, stream: str, query: Query | None = None, columns: list[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Give the rows of a stream that match: recorded ones, then those that are in memory alone."""
+        """Yield the matching rows of a stream: recorded ones, then those in memory alone."""
         query = query or Query()
         if self._recorded is not None and stream in self._recorded.streams:
             newest = self._recorded.newest_step(stream)
@@ -77,7 +71,7 @@ class ReceivedRows:
 
 
 def rows_of(run: _RowsRun) -> StreamRows:
-    """Return where the rows of a run lie: in its recording, also while that grows, and in memory where there is none that goes on."""
+    """Return the source of a run's rows: its recording, which may grow, or memory without one."""
     if not run.has_streams:
         return NoRows()
     failed = run.live and run.status.get("recording", {}).get("state") == "failed"
@@ -87,12 +81,12 @@ def rows_of(run: _RowsRun) -> StreamRows:
 
 
 def all_rows(run: _RowsRun) -> StreamRows:
-    """Return where the rows of a run lie, as :func:`rows_of` does; those of files of statistics too."""
+    """Return the source of a run's rows, as :func:`rows_of` does, also for files of statistics."""
     return rows_of(run) if run.has_streams else _StatisticsRows(run.moment_source)
 
 
 class _StatisticsRows:
-    """Statistics that another logger wrote, as the stream ``moments``: ordered by step, and no other stream."""
+    """Statistics of another logger, as the stream ``moments`` ordered by step, and no other stream."""
 
     streams = Streams([STREAMS["moments"]])
     missing_steps: ClassVar[list[list[int]]] = []
@@ -104,7 +98,6 @@ class _StatisticsRows:
     def batches(
         self, stream: str, query: Query | None = None, columns: list[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Give the rows of some steps at a time."""
         query = query or Query()
         index = self._source.index()
         stats = [stat["stat"] for stat in index["stats"]]

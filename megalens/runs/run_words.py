@@ -11,14 +11,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ..protocol.messages_generated import FlagSetting, Layout, Mode, Model, Perturb
-__all__ = ["attempt_words", "check_flag", "lacking_words", "run_words", "unknown_flag"]
-
 _MOST_FLAGS = 24
 
 
 class _DescribedRun(Protocol):
-    """What the words of a run need of it: a part of :class:`megalens.runs.run.Run`."""
-
     @property
     def name(self) -> str: ...
     @property
@@ -46,12 +42,12 @@ class _DescribedRun(Protocol):
 
 
 def attempt_words(attempt: str, step: int) -> str:
-    """Say where steps are that were trained again."""
+    """Return a sentence on where the steps of an earlier attempt are."""
     return f"Steps from {step} on were trained again; what was recorded of them before is the run {attempt}."
 
 
 def lacking_words(missing: Sequence[Sequence[int]]) -> str:
-    """Say which steps a recording lacks: ranges, both ends inclusive, at least one."""
+    """Return a sentence on the steps that a recording lacks: at least one range, both ends inclusive."""
     spans = [str(first) if first == last else f"{first} to {last}" for first, last in missing[:5]]
     more = f" and {len(missing) - 5} more ranges" if len(missing) > 5 else ""
     several = len(missing) > 1 or missing[0][0] != missing[0][1]
@@ -59,19 +55,19 @@ def lacking_words(missing: Sequence[Sequence[int]]) -> str:
 
 
 def unknown_flag(name: str, flags: Collection[str]) -> str:
-    """Say which flags there are where one is named that is none; as the views say it."""
+    """Return the sentence, as in the views, that lists the flags where one is unknown."""
     more = f", and {len(flags) - _MOST_FLAGS} more" if len(flags) > _MOST_FLAGS else ""
     return f"This run has no flag {name!r:.100}. It has {', '.join(list(flags)[:_MOST_FLAGS])}{more}."
 
 
 def check_flag(flags: Collection[str], flag: object) -> None:
-    """Raise :class:`ClientError` where a run that says what its flags are has none of this name."""
+    """Raise :class:`ClientError` where a run that lists its flags has none of this name."""
     if isinstance(flag, str) and flags and flag not in flags:
         raise ClientError(unknown_flag(flag, flags), code="bad-parameter", field="flag")
 
 
 def run_words(run: _DescribedRun) -> Iterator[str]:
-    """Give the lines that say what a run is, how far it is, and what is traced, logged and perturbed."""
+    """Return the lines on what a run is, its progress, and what is traced, logged and perturbed."""
     kind = "live" if run.live else "recorded" if run.folder else "ended"
     yield f"{run.name} · {kind} · {run.state} · step {run.step}"
     model, layout = run.model, run.layout

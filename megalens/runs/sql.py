@@ -1,4 +1,4 @@
-"""SQL over the streams of a run, in a database of its own that sees nothing else."""
+"""SQL over the streams of a run, in an isolated database."""
 
 from __future__ import annotations
 
@@ -12,11 +12,8 @@ from .errors import ClientError, bad_argument
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["sql_frame"]
-
 
 def sql_frame(rows: StreamRows, query: str) -> DataFrame:
-    """Answer a query over the streams of a run; see :meth:`megalens.runs.run.Run.sql`."""
     if not isinstance(query, str):
         raise bad_argument("query", "text in SQL", query)
     import duckdb
@@ -24,7 +21,7 @@ def sql_frame(rows: StreamRows, query: str) -> DataFrame:
     from .moments.rows.cache_folder import cache_folder
 
     tables = {name: _StreamScan(rows, name) for name in rows.streams}
-    # What was copied from elsewhere must read the run and nothing else: no file, no network, no variable of the notebook.
+    # A copied query must read the run and nothing else: no file, no network, no variable of the notebook.
     config: dict[str, Any] = {
         "python_enable_replacements": "false",
         "enable_external_access": "false",
@@ -53,7 +50,7 @@ def _refused(why: str, tables: dict[str, Any]) -> ClientError:
 
 
 class _StreamScan:
-    """A stream as DuckDB reads it: from its beginning at each scan, a batch at a time, and only where a query names it."""
+    """A stream as DuckDB scans it, from its beginning, a batch at a time, if a query names it."""
 
     def __init__(self, rows: StreamRows, stream: str) -> None:
         self._rows, self._stream = rows, stream

@@ -1,4 +1,4 @@
-"""A run of which there are files of statistics by another logger, and nothing else of ours."""
+"""A run of which only another logger's files of statistics exist."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ..protocol import STREAMS, Streams, empty_table
 from ..protocol.messages_generated import ConfigPatch, Status
-from .errors import ClientError, whole
+from .errors import ClientError, as_int
 from .moments import MomentSource, Progress, StatisticsTree, rows_of
 from .query import Query
 from .run import Run
@@ -21,21 +21,11 @@ from .status import RunStatus, bare_hello
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["StatisticsRun"]
-
 _LOOK_SECONDS = 0.2
 
 
 class StatisticsRun(Run):
-    """Statistics that another logger wrote. Files that grow are followed: every question looks for what was appended.
-
-    Parameters
-    ----------
-    tree : StatisticsTree
-        Where the files are.
-    progress : callable, optional
-        Told how the first reading goes; see :class:`MomentSource`.
-    """
+    """Statistics that another logger wrote; every question reads what was appended."""
 
     def __init__(self, tree: StatisticsTree, progress: Progress | None = None) -> None:
         self._tree = tree
@@ -46,18 +36,12 @@ class StatisticsRun(Run):
 
     @property
     def live(self) -> bool:
-        """False: whether somebody still writes to the files cannot be known. What they write is read all the same."""
+        """False, since nobody knows whether somebody still writes the files."""
         return False
 
     @property
     def moment_source(self) -> MomentSource:
-        """What can be asked of the statistics. The files are read on the first use.
-
-        Raises
-        ------
-        ClientError
-            When there is nothing that can be read; says what was expected.
-        """
+        """The statistics, read on first use. Raises ``ClientError`` when there is nothing to read."""
         if self._source is None:
             source = MomentSource(rows_of(self._tree))
             source.refresh(self._progress)
@@ -65,19 +49,17 @@ class StatisticsRun(Run):
         return self._source
 
     def readings(self, kind: str) -> DataFrame:
-        """Return the files' own lines where they are TrainerMon's; see :meth:`Run.readings`."""
         if self._tree.layout != "trainermon":
             return super().readings(kind)
         from .moments.frame import file_readings
 
-        frame, said = file_readings(self._tree, kind)
-        for sentence in said:
+        frame, problems = file_readings(self._tree, kind)
+        for sentence in problems:
             warnings.warn(sentence, stacklevel=2)
         return frame
 
     @property
     def status(self) -> RunStatus:
-        """The newest step, and what is superseded, left out or unreadable."""
         source = self.moment_source
         steps = [stat["last"] for stat in source.index()["stats"]]
         status: Status = {
@@ -93,27 +75,22 @@ class StatisticsRun(Run):
 
     @property
     def warnings(self) -> list[str]:
-        """Sentences about what is superseded, left out or unreadable."""
         return self.moment_source.warnings
 
     @property
     def truncated(self) -> list[str]:
-        """Nothing: a last line that is not whole is read when it is."""
         return []
 
     @property
     def folder(self) -> Path | None:
-        """The folder of the files."""
         return self._tree.root if self._tree.root.is_dir() else self._tree.root.parent
 
     @property
     def has_streams(self) -> bool:
-        """None: files of statistics alone."""
         return False
 
     def wait(self, step: int | None = None, timeout: float | None = None) -> int:
-        """Look at the files until a step is in them; see :meth:`Run.wait`."""
-        wanted = self.step + 1 if step is None else whole(step, "step")
+        wanted = self.step + 1 if step is None else as_int(step, "step")
         end = None if timeout is None else time.monotonic() + timeout
         while self.step < wanted:
             if end is not None and time.monotonic() >= end:
@@ -126,7 +103,7 @@ class StatisticsRun(Run):
         return self.step
 
     def close(self) -> None:
-        """Let go of what is held; everything stays readable. Safe twice."""
+        """Release what is in memory; everything stays readable. Safe twice."""
         if self._source is not None:
             self._source.close()
             self._source = None
@@ -140,6 +117,7 @@ class StatisticsRun(Run):
 
     def _configure(self, patch: ConfigPatch, timeout: float) -> int:
         raise ClientError(
-            f"{self.name} is read from files, so nothing of it can be changed. Connect to a live run with connect().",
+            f"{self.name} is read from files, so nothing of it can be changed. Connect to a live run with "
+            "connect().",
             code="recorded",
         )

@@ -8,11 +8,9 @@ from typing import Any
 from ..protocol import compressor_infos, layer_name, shown_text
 from ..protocol.messages_generated import Budget, Hello, Overhead, RunInfo
 
-__all__ = ["RunStatus", "bare_hello"]
-
 
 def bare_hello(run: RunInfo) -> Hello:
-    """Return a ``hello`` that says as much as is known of recorded files: no model, no flags, and limits that bound nothing."""
+    """Return a minimal ``hello`` for recorded files: no model, no flags, and limits that bound nothing."""
     return {
         "type": "hello",
         "protocol": "megalens.v2",
@@ -50,7 +48,8 @@ class RunStatus(dict[str, Any]):
                     lines.append(f"  not {names}{f' and {more} more' if more > 0 else ''}{why}")
         if compiled := self.get("compiled"):
             lines.append(
-                f"compiled with probes: {_times(compiled['times'])}, of that again: {_times(compiled['again'])}"
+                f"compiled with probes: {_times(compiled['times'])}, of that again: "
+                f"{_times(compiled['again'])}"
             )
         if self.get("overhead"):
             parts = [
@@ -58,7 +57,8 @@ class RunStatus(dict[str, Any]):
             ]
             split = ", ".join(f"{name} {percent:.2g}" for name, percent in parts if percent is not None)
             lines.append(
-                f"tracing costs {_interval(self['overhead'])} of step time, by its own clocks{f' ({split})' if split else ''}"
+                f"tracing costs {_interval(self['overhead'])} of step time, by its own "
+                f"clocks{f' ({split})' if split else ''}"
             )
         if self.get("budget"):
             lines += _budget(self["budget"])
@@ -91,7 +91,8 @@ class RunStatus(dict[str, Any]):
         for rank in wrong[:10]:
             since = f" for {rank['seconds']:.1f} s" if "seconds" in rank else ""
             lines.append(
-                f"{rank.get('name') or 'rank ' + str(rank['rank'])}: {rank['state']}{since}, at step {_count(rank['step'])}"
+                f"{rank.get('name') or 'rank ' + str(rank['rank'])}: {rank['state']}{since}, at step "
+                f"{_count(rank['step'])}"
             )
         if len(wrong) > 10:
             lines.append(f"and {len(wrong) - 10} more ranks: run.ranks has all")

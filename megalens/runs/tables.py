@@ -1,4 +1,4 @@
-"""Any stream of a run as a table, one that this version of Megalens does not know too."""
+"""Any stream of a run as a table, also one that this version of Megalens does not know."""
 
 from __future__ import annotations
 
@@ -11,18 +11,11 @@ from ..protocol import Streams, is_whole
 from .errors import ClientError, bad_argument
 from .query import Query, StepChoice
 
-__all__ = ["Tables"]
-
 
 class Tables:
-    """The streams of a run by name: ``run.table("weight_norms", steps=range(10, 20), name="lm_head")``. ``run.table.`` completes their names.
+    """The streams of a run by name: ``run.table("weight_norms", steps=range(10, 20), name="lm_head")``.
 
-    Parameters
-    ----------
-    streams : Streams
-        What the run may have.
-    read : callable
-        Returns the rows of a stream that match a query.
+    ``run.table.`` completes their names. ``read`` returns the rows of a stream that match a query.
     """
 
     def __init__(self, streams: Streams, read: Callable[[str, Query], pa.Table]) -> None:
@@ -57,7 +50,8 @@ class Tables:
         for column, value in where.items():
             if column not in known:
                 raise ClientError(
-                    f"The stream {stream} has no column {column!r:.100} of text or whole numbers. It has {', '.join(known)}.",
+                    f"The stream {stream} has no column {column!r:.100} of text or whole numbers. It has "
+                    f"{', '.join(known)}.",
                     code="bad-parameter",
                     field=column,
                 )

@@ -11,14 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..protocol import EXPERT, expert_of_part, join_numbers, ranges_text
-from .errors import ClientError, whole
+from .errors import ClientError, as_int
 from .query import Query
 from .run_words import check_flag
 
 if TYPE_CHECKING:
     from .answers.selection import StreamRows
-
-__all__ = ["tensor_array", "with_experts"]
 
 _LEAST = {"layer": -1, "step": 0, "rank": 0, "micro_batch": 0}
 _ORDER = ("layer", "step", "part", "rank", "micro_batch")
@@ -26,7 +24,7 @@ _MOST_NAMED = 200
 
 
 def with_experts(table: pa.Table) -> pa.Table:
-    """Return rows of ``tensors`` with a column ``expert`` (int32, null for what is of none), where some of them are of experts; else the table itself."""
+    """Return rows of ``tensors`` with a column ``expert`` (int32, null without) if some are of experts."""
     parts = table["part"].combine_chunks()
     if not pc.any(pc.starts_with(parts, EXPERT)).as_py():
         return table
@@ -39,21 +37,20 @@ def with_experts(table: pa.Table) -> pa.Table:
 def tensor_array(
     rows: StreamRows, flags: Collection[str], flag: str, phase: str, pass_: str, **asked: Any
 ) -> npt.NDArray[np.float32]:
-    """Return the values of one row of the stream ``tensors`` of a run with these flags; see :meth:`Run.array`."""
     check_flag(flags, flag)
     wanted: dict[str, Any] = {
-        name: value if value is None or name == "part" else whole(value, name, _LEAST[name])
+        name: value if value is None or name == "part" else as_int(value, name, _LEAST[name])
         for name, value in asked.items()
     }
 
-    def places(**only: Any) -> pa.Table:
+    def coordinates(**only: Any) -> pa.Table:
         query = Query.of(flag=flag, phase=phase, pass_=pass_, **only)
         found = list(rows.batches("tensors", query, list(_ORDER)))
         return pa.Table.from_batches(found) if found else None
 
-    # Steps that are not asked for are not read, and are told only where there is nothing else to tell.
-    left = places(layers=wanted["layer"], steps=wanted["step"])
-    left = places() if left is None else left
+    # Other steps are read only where nothing else explains what is missing.
+    left = coordinates(layers=wanted["layer"], steps=wanted["step"])
+    left = coordinates() if left is None else left
     if left is None:
         raise ClientError(
             f"This run has no rows of {flag} (phase {phase}, {pass_} pass).",
@@ -83,7 +80,8 @@ def tensor_array(
         wanted[name] = chosen
         left = left.filter(pa.compute.field(name) == chosen)
     query = Query.of(
-        flag=flag, layers=wanted["layer"], steps=wanted["step"], part=wanted["part"], phase=phase, pass_=pass_, rank=wanted["rank"]
+        flag=flag, layers=wanted["layer"], steps=wanted["step"], part=wanted["part"], phase=phase,
+        pass_=pass_, rank=wanted["rank"],
     )  # fmt: skip
     *_, row = (row for batch in rows.batches("tensors", query) for row in _rows(batch, wanted["micro_batch"]))
     values: npt.NDArray[np.float32] = row["values"].values.to_numpy(zero_copy_only=False).astype(np.float32)
@@ -97,9 +95,9 @@ def tensor_array(
 
 
 def _rows(batch: pa.RecordBatch, micro_batch: int) -> Any:
-    kept = batch.filter(pa.compute.equal(batch["micro_batch"], micro_batch))
-    for at in range(kept.num_rows):
-        yield {name: kept[name][at] for name in ("values", "shape", "compressor")}
+    matching = batch.filter(pa.compute.equal(batch["micro_batch"], micro_batch))
+    for at in range(matching.num_rows):
+        yield {name: matching[name][at] for name in ("values", "shape", "compressor")}
 
 
 def _several(values: list[Any]) -> str:

@@ -1,4 +1,4 @@
-"""What every REST endpoint of Megalens shares: JSON errors, body and worker threads."""
+"""The common base of Megalens's REST endpoints: JSON errors, body and worker threads."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from ..protocol import ProtocolError, parse_json
 from ..runs import ClientError
 from .errors import ServerError
 from .registry import RunRegistry
-
-__all__ = ["MegalensHandler"]
 
 _T = TypeVar("_T")
 _CODES = {
@@ -54,12 +52,11 @@ class MegalensHandler(APIHandler):
     auth_resource = "megalens"
 
     def initialize(self) -> None:
-        """Prepare what stops the request's worker when the browser goes away."""
+        """Prepare to stop the request's worker when the browser disconnects."""
         self.cancelled = threading.Event()
 
     @property
     def registry(self) -> RunRegistry:
-        """All that the server knows of runs."""
         registry: RunRegistry = self.settings["megalens_registry"]
         return registry
 
@@ -74,7 +71,7 @@ class MegalensHandler(APIHandler):
         return await asyncio.get_running_loop().run_in_executor(executor, work, *arguments)
 
     def query_texts(self) -> dict[str, str]:
-        """Return what the address asks for, less what Jupyter itself reads of any request."""
+        """Return the query of the address, without Jupyter's own parameters."""
         return {
             name: self.get_query_argument(name, "", strip=name != "part")
             for name in self.request.query_arguments
@@ -82,13 +79,7 @@ class MegalensHandler(APIHandler):
         }
 
     def json_body(self) -> dict[str, Any]:
-        """Return the body, a JSON object.
-
-        Raises
-        ------
-        ServerError
-            400 when it is something else.
-        """
+        """Return the body, a JSON object; raises ``ServerError`` 400 for anything else."""
         try:
             body = parse_json(self.request.body)
         except ValueError as error:
@@ -103,11 +94,10 @@ class MegalensHandler(APIHandler):
         return body
 
     def answer(self, body: dict[str, Any]) -> None:
-        """Finish with a JSON object."""
         self.finish(json.dumps(body, ensure_ascii=False, allow_nan=False))
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """Answer any error as ``{code, message, field?}``, with nothing in it that this server did not mean to say."""
+        """Answer any error as ``{code, message, field?}``, with nothing that this server did not write."""
         error = (kwargs.get("exc_info") or (None, None))[1]
         refusal = _refusal(error, status_code)
         self.set_status(refusal.status if refusal.status != 499 else 400)
@@ -115,13 +105,13 @@ class MegalensHandler(APIHandler):
         self.finish(json.dumps(refusal.to_json(), ensure_ascii=False))
 
     def log_exception(self, kind: Any, error: Any, trace: Any) -> None:
-        """Log what is unexpected; a refusal is the answer and needs no traceback."""
+        """Log unexpected errors only; a refusal needs no traceback."""
         if not isinstance(error, (ServerError, ClientError, ProtocolError)):
             super().log_exception(kind, error, trace)
 
 
 def _odd_member(text: bytes) -> str | None:
-    """Return the member of a refused body that is no finite number, where that is what is wrong with it."""
+    """Return the member of a refused body that is no finite number, if that is the reason."""
     try:
         members = json.loads(text).items()
     except (ValueError, RecursionError, AttributeError):

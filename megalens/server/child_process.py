@@ -12,14 +12,13 @@ from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["end_process", "start_process", "give_back_memory", "take_small_pages"]
-
 
 # Where Arrow takes the memory of what this server reads.
 def take_small_pages() -> None:
-    """Have Arrow take its memory from jemalloc where its build has that and nobody chose another by ``ARROW_DEFAULT_MEMORY_POOL``.
+    """Have Arrow use jemalloc if possible, unless ``ARROW_DEFAULT_MEMORY_POOL`` selects another allocator.
 
-    mimalloc, its default, takes huge pages, which the system clears whole: in a server's first answer from ten million rows a quarter of the time.
+    mimalloc, its default, takes huge pages, which the system clears completely: in a server's first answer
+    from ten million rows a quarter of the time.
     """
     if not os.environ.get("ARROW_DEFAULT_MEMORY_POOL"):
         with suppress(NotImplementedError):
@@ -27,7 +26,7 @@ def take_small_pages() -> None:
 
 
 def give_back_memory() -> None:
-    """Hand memory that nobody uses back to the system: Arrow and the C library keep what large answers took."""
+    """Return unused memory of Arrow and the C library to the system: they retain what large answers took."""
     pa.default_memory_pool().release_unused()
     if _TRIM is not None:
         _TRIM(0)
@@ -43,12 +42,9 @@ _TRIM = _trim()
 
 
 def start_process(command: Sequence[str]) -> subprocess.Popen[str]:
-    """Start a process that writes lines, and ends when its standard input is closed, so also when this server ends in any way.
+    """Start a process that writes lines, and ends with its standard input, so also with this server.
 
-    Raises
-    ------
-    OSError, ValueError
-        When it cannot be started.
+    Raises ``OSError`` or ``ValueError`` when it cannot be started.
     """
     return subprocess.Popen(
         command,
@@ -64,7 +60,7 @@ def start_process(command: Sequence[str]) -> subprocess.Popen[str]:
 
 
 def end_process(process: subprocess.Popen[str], seconds: float) -> None:
-    """Ask a process to end, kill it when it has not after ``seconds``, and close what was written to it by."""
+    """Ask a process to end, kill it after ``seconds``, and close its standard input."""
     process.terminate()
     try:
         process.wait(seconds)

@@ -18,32 +18,27 @@ from .base_handler import MegalensHandler
 from .child_process import end_process, start_process
 from .errors import ServerError
 
-__all__ = ["DemoTraining", "DemoHandler"]
-
 _RUN = re.compile(r"run ([A-Za-z0-9][A-Za-z0-9._-]{0,99})")
 _MOST_LINE = 500
 _END_SECONDS = 10
 
 
 class DemoHandler(MegalensHandler):
-    """``megalens/api/demo``. A request has no say in what is started."""
+    """``megalens/api/demo``. A request cannot choose what is started."""
 
     @property
     def demo(self) -> DemoTraining:
-        """The server's one demo training."""
         demo: DemoTraining = self.settings["megalens_demo"]
         return demo
 
     @authenticated
     @authorized
     async def get(self) -> None:
-        """Answer whether the demo runs."""
         self.answer(await self.in_thread(self.demo.state))
 
     @authenticated
     @authorized
     async def post(self) -> None:
-        """Start the demo unless it runs, and answer its state."""
         if self.json_body():
             raise ServerError(400, "bad-parameter", "The body must be {}: the demo takes no settings.")
         self.answer(await self.in_thread(self.demo.start))
@@ -51,25 +46,17 @@ class DemoHandler(MegalensHandler):
     @authenticated
     @authorized
     async def delete(self) -> None:
-        """End the demo and answer its state."""
         self.answer(await self.in_thread(self.demo.stop))
 
 
 class DemoTraining:
     """At most one demo training. Its methods start and await a process: call them in a worker thread.
 
-    Parameters
-    ----------
-    folder : Path
-        Where its run folder goes.
-    allowed : bool
-        Whether it may be started at all.
-    command : list of str, optional
-        What to start instead, for the tests.
+    ``command`` replaces the training in tests.
     """
 
     def __init__(self, folder: Path, allowed: bool, command: list[str] | None = None) -> None:
-        # Nothing of a request reaches this list. Closing its standard input ends it, so it ends with this server however that ends.
+        # No part of a request gets into this list. It ends with its standard input, so also with this server.
         self._command = command or [
             *(sys.executable, "-m", "megalens.demo", "--record", str(folder)),
             *("--linger", "2", "--until-stdin-closes"),
@@ -87,8 +74,9 @@ class DemoTraining:
     def state(self) -> dict[str, Any]:
         """Return ``{state, run, message}``.
 
-        ``state`` is ``off`` (not allowed), ``idle`` (never started, stopped, or trained to its end), ``starting``, ``running`` or
-        ``failed``; ``run`` the id of its run once that is live; ``message`` the last line of what a failed one wrote.
+        ``state`` is ``off`` (not allowed), ``idle`` (never started, stopped, or finished), ``starting``,
+        ``running`` or ``failed``; ``run`` the id of its run once that is live; ``message`` the last line of a
+        failed one.
         """
         with self._lock:
             return self._state()
@@ -96,16 +84,14 @@ class DemoTraining:
     def start(self) -> dict[str, Any]:
         """Start the training unless it runs, and return the state.
 
-        Raises
-        ------
-        ServerError
-            403 when the administrator does not allow it, 409 while the server ends.
+        Raises ``ServerError``: 403 when the administrator does not allow it, 409 while the server ends.
         """
         if not self._allowed:
             raise ServerError(
                 403,
                 "forbidden",
-                "This server may not start the demo. Its administrator can allow it in c.MegalensExtension.allow_demo.",
+                "This server may not start the demo. Its administrator can allow it in "
+                "c.MegalensExtension.allow_demo.",
             )
         with self._lock:
             if self._closed:
@@ -142,11 +128,11 @@ class DemoTraining:
     def _read(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
         for line in process.stdout:
-            said = _RUN.fullmatch(line.strip())
+            match = _RUN.fullmatch(line.strip())
             if process is not self._process:
                 continue
-            if said:
-                self._run = said[1]
+            if match:
+                self._run = match[1]
             elif line.strip():
                 self._lines.append(line.strip()[:_MOST_LINE])
 

@@ -6,19 +6,17 @@ from collections.abc import Sequence
 
 from ..protocol import MegalensError, shown_text
 
-__all__ = ["ServerError", "closed_words", "some_of"]
-
 _MOST_NAMED = 10
 
 
 # What an answer leaves out, in sentences.
 def closed_words(name: str, error: OSError) -> str:
-    """Say that a folder may not be looked into, and why."""
+    """Return the sentence about a folder that may not be read, with the reason."""
     return f"{shown_text(name, 200)} cannot be looked into: {error.strerror}."
 
 
 def some_of(sentences: Sequence[str]) -> list[str]:
-    """Return the first sentences, and how many more there are."""
+    """Return the first sentences, and the number of the others."""
     more = len(sentences) - _MOST_NAMED
     return [*sentences[:_MOST_NAMED], *([f"And {more} more."] if more > 0 else [])]
 
@@ -46,7 +44,6 @@ class ServerError(MegalensError):
         self.field = field
 
     def to_json(self) -> dict[str, str]:
-        """Return the body of the answer."""
         body = {"code": self.code, "message": self.message}
         if self.field is not None:
             body["field"] = self.field

@@ -31,8 +31,6 @@ from .runs_handlers import (
 )
 from .translations import Translations
 
-__all__ = ["MegalensExtension", "handlers"]
-
 # Seconds after the start in which Jupyter itself has enough to do.
 _QUIET_SECONDS = 2.0
 _RUN = r"megalens/api/runs/([^/]+)"
@@ -74,7 +72,10 @@ class MegalensExtension(ExtensionApp):
     allowed_hubs = List(
         Unicode(),
         default_value=[],
-        help="Hubs that a user may connect to by address, as patterns such as 'gpu-*.example.org:4567' or '10.0.0.5:*'. None by default; the hubs of the server's own user are found without it.",
+        help=(
+            "Hubs that a user may connect to by address, as patterns such as 'gpu-*.example.org:4567' or "
+            "'10.0.0.5:*'. None by default; the hubs of the server's own user are found without it."
+        ),
     ).tag(config=True)
     limit_bytes = Int(
         64 * 1024 * 1024,
@@ -83,7 +84,10 @@ class MegalensExtension(ExtensionApp):
 
     limit_rows = Int(
         1_000_000,
-        help="Most rows of statistics that one answer may have; beyond, the browser asks for groups, which the server makes.",
+        help=(
+            "Most rows of statistics that one answer may have; beyond, the browser asks for groups, which "
+            "the server makes."
+        ),
     ).tag(config=True)
 
     allow_demo = Bool(
@@ -93,7 +97,6 @@ class MegalensExtension(ExtensionApp):
     _getting_ready: asyncio.TimerHandle | None = None
 
     def initialize_settings(self) -> None:
-        """Make the registry and the worker threads."""
         serverapp = self.serverapp
         assert serverapp is not None
         take_small_pages()
@@ -118,11 +121,10 @@ class MegalensExtension(ExtensionApp):
         )
 
     def initialize_handlers(self) -> None:
-        """Add the endpoints."""
         self.handlers.extend(handlers())
 
     async def _start_jupyter_server_extension(self, serverapp: Any) -> None:
-        """Jupyter's hook for when the server runs. Gets ready for questions while nobody asks any, where there are recordings to ask about."""
+        """Prepare for questions while nobody asks any, where there are recordings; Jupyter's start hook."""
 
         def get_ready() -> None:
             if self.settings["megalens_registry"].has_recordings():

@@ -1,4 +1,4 @@
-"""Where the hub of a live run is, and which run it is taken for."""
+"""The address of a live run's hub, and the run it is listed as."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from ..protocol import MAX_TEXT_BYTES, ProtocolError, decode_message, encode_mes
 from ..protocol.messages_generated import Message
 from .errors import ServerError
 
-__all__ = ["HubTarget", "AllowedHubs"]
-
 _MOST_NAME = 200
 
 _ADDRESS = re.compile(r"ws://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][A-Za-z0-9.-]*):([0-9]{1,5})/?")
@@ -21,13 +19,7 @@ _ADDRESS = re.compile(r"ws://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][A-Za-z0-9.-]*):([0-
 
 # Which hubs a user may connect to by address.
 class AllowedHubs:
-    """The administrator's patterns ``host:port``.
-
-    Parameters
-    ----------
-    patterns : iterable of str
-        None allows none.
-    """
+    """The administrator's patterns ``host:port``; None allows none."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
         # [::1]:8000 is an address here, never a set of characters.
@@ -36,39 +28,35 @@ class AllowedHubs:
     def check(self, address: Any) -> str:
         """Return the address of a hub that may be connected by hand.
 
-        Raises
-        ------
-        ServerError
-            400 when it is no address, 403 when the administrator did not allow it.
+        Raises ``ServerError``: 400 when it is no address, 403 when the administrator did not allow it.
         """
         match = _ADDRESS.fullmatch(address) if isinstance(address, str) and len(address) <= 300 else None
         if match is None or not 0 < int(match[2]) < 65536:
             raise ServerError(400, "bad-parameter", "An address must look like ws://host:port.", "address")
-        place = f"{match[1].lower()}:{int(match[2])}"
-        if not any(fnmatch.fnmatchcase(place, pattern) for pattern in self._patterns):
+        host = f"{match[1].lower()}:{int(match[2])}"
+        if not any(fnmatch.fnmatchcase(host, pattern) for pattern in self._patterns):
             raise ServerError(
                 403,
                 "forbidden",
-                f"This server may not connect to {place}. Its administrator can allow it in c.MegalensExtension.allowed_hubs.",
+                f"This server may not connect to {host}. Its administrator can allow it in "
+                "c.MegalensExtension.allowed_hubs.",
                 "address",
             )
-        return f"ws://{place}"
+        return f"ws://{host}"
 
 
 @dataclass(frozen=True)
 class HubTarget:
-    """A hub, bound to the address and token that a runtime file or a person gave.
+    """A hub with the address and token of a runtime file or a person.
 
     Attributes
     ----------
     id : str
         Under which it is listed and asked for.
     run : str
-        The run that it says it is. Another than ``id`` where that run is known to be another hub's.
-    name : str
-        Name of its run.
+        The run that it reports. It differs from ``id`` where that run is known to be another hub's.
     address, token : str
-        Where it is and how to be let in.
+        Of the hub.
     started : float
         Seconds since the epoch.
     ended : float or None
@@ -85,30 +73,33 @@ class HubTarget:
 
     @property
     def poses(self) -> bool:
-        """Whether it says that it is a run which another hub is."""
+        """Whether it reports a run that is another hub's."""
         return self.id != self.run
 
     @property
-    def _place(self) -> str:
+    def _address(self) -> str:
         return self.address.removeprefix("ws://")
 
     def posing_words(self) -> str:
-        """Return a sentence on a hub that poses."""
-        return f"The hub at {self._place} says that it is the run {self.run}, which is another one's. It is listed as {self.id}."
+        """Return a sentence about that."""
+        return (
+            f"The hub at {self._address} says that it is the run {self.run}, which is another one's. It is "
+            f"listed as {self.id}."
+        )
 
     def shown(self, name: str) -> str:
-        """Return the name under which its run is shown."""
-        return f"{name[: _MOST_NAME - 100]} (another hub, at {self._place:.70})" if self.poses else name
+        """Return the displayed name of its run."""
+        return f"{name[: _MOST_NAME - 100]} (another hub, at {self._address:.70})" if self.poses else name
 
     def from_hub(self, message: Message) -> Message:
-        """Return what a browser is told: of a hub that poses, under the name and id that it has here."""
+        """Return a message for a browser, with the name and id that the run has here."""
         if not self.poses or message["type"] != "hello":
             return message
         run = message["run"]
         return {**message, "run": {**run, "id": self.id, "name": self.shown(run["name"])}}
 
     def to_hub(self, data: str | bytes) -> str | bytes:
-        """Return what a hub is told: one that poses by the id that it goes by. What is no message goes on as it is, for the hub to refuse."""
+        """Return a message for a hub, with its own run id; invalid ones pass for the hub to refuse."""
         if not self.poses or isinstance(data, bytes) or len(data) > MAX_TEXT_BYTES:
             return data
         try:

@@ -21,8 +21,6 @@ from .hub_target import HubTarget
 from .relay import open_hub
 from .translations import DIALECTS, Translations
 
-__all__ = ["HubsHandler"]
-
 _HELLO_SECONDS = 10
 _REACH_SECONDS = 5
 _MOST_CONFIG = 64 * 1024
@@ -35,7 +33,7 @@ class HubsHandler(MegalensHandler):
 
     @property
     def translations(self) -> Translations:
-        """The foreign hubs that this server follows."""
+        """The running translations of foreign hubs."""
         translations: Translations = self.settings["megalens_translations"]
         return translations
 
@@ -49,7 +47,8 @@ class HubsHandler(MegalensHandler):
             raise ServerError(
                 400,
                 "bad-parameter",
-                "The body must be {address, token}, or {address, dialect, config?, prompts?, tokens?} for a foreign hub.",
+                "The body must be {address, token}, or {address, dialect, config?, prompts?, tokens?} for a "
+                "foreign hub.",
             )
         dialect = body.get("dialect", "megalens")
         if dialect != "megalens":
@@ -110,7 +109,7 @@ class HubsHandler(MegalensHandler):
 
 
 async def _reach(address: str) -> None:
-    """Find out that somebody listens there: what follows is a process, whose silence means nothing."""
+    """Check that the address accepts connections: the process that follows cannot report a silent one."""
     host, _, port = address.removeprefix("ws://").rpartition(":")
     try:
         opening = asyncio.open_connection(host.strip("[]"), int(port))
@@ -154,7 +153,7 @@ async def _greet(address: str, token: str) -> Hello:
 
 
 async def _leave(connection: ClientConnection) -> None:
-    """Say goodbye and read what was under way, so that the close is not stuck behind it."""
+    """Send the shutdown message and read what is under way, so that the close is not stuck behind it."""
     with contextlib.suppress(ConnectionClosed, asyncio.TimeoutError):
         await connection.send(encode_message({"type": "goodbye", "reason": "leaving"}))
         while True:

@@ -1,4 +1,4 @@
-"""Sources of statistics that are open: one for each run, shared by all requests, few at a time."""
+"""Open sources of statistics: one for each run, shared by all requests, few at a time."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from typing import Any, TypeVar
 
 from ..runs.moments import MomentSource, load_libraries
 from .errors import ServerError
-
-__all__ = ["MomentPool", "SharedMoments"]
 
 _T = TypeVar("_T")
 Opener = Callable[[str], MomentSource]
@@ -29,25 +27,16 @@ _SWEEP_SECONDS = 30.0
 class SharedMoments:
     """One run's source, its first reading under way or done.
 
-    Parameters
-    ----------
-    run_id : str
-        The run.
-    opener : callable
-        Makes the source of a run, in a worker thread.
-    executor : ThreadPoolExecutor
-        Where it is read and asked.
-
     Attributes
     ----------
     users, last_used : int, float
-        Requests that are being answered, and when one last was.
+        Current requests, and the time of the last one.
     done, total : int
-        How much of the first reading is done, in bytes.
+        Progress of the first reading, in bytes.
     index : dict
-        What there is, as of the last refresh.
+        The index, as of the last refresh.
     version : str
-        Changes whenever there is more; says how many names there were.
+        Changes whenever there is more; contains the number of names.
     """
 
     def __init__(self, run_id: str, opener: Opener, executor: ThreadPoolExecutor) -> None:
@@ -69,25 +58,18 @@ class SharedMoments:
 
     @property
     def failed(self) -> bool:
-        """Whether it could not be read."""
         return self._opening.done() and (self._opening.cancelled() or self._opening.exception() is not None)
 
     async def opened(self, seconds: float, gone: asyncio.Event) -> bool:
-        """Wait for the first reading and return whether it is done.
-
-        Raises
-        ------
-        ClientError
-            Why it could not be read.
-        """
+        """Wait for the first reading and return whether it is done; raises its ``ClientError``."""
         await _first_of(seconds, gone, self._opening)
         if self._opening.done():
             self._opening.result()
         return self._opening.done()
 
     async def ask(self, question: Callable[[MomentSource], _T], gone: asyncio.Event | None = None) -> _T:
-        """Put a question in a worker thread, one at a time."""
-        # The source answers one at a time: who waits here holds no thread that others could use.
+        """Run a question in a worker thread, one at a time."""
+        # The source answers one at a time: waiting here takes no thread from others.
         async with self._one:
             if gone is not None and gone.is_set():
                 raise ServerError(499, "cancelled", "The request was cancelled.")
@@ -106,14 +88,13 @@ class SharedMoments:
             return await answer
 
     def names_known(self, since: str | None) -> int:
-        """Return how many names who has the version ``since`` knows."""
+        """Return how many names the client with the version ``since`` knows."""
         generation, _, rest = (since or "").partition(".")
         count = rest.partition(".")[0]
         known = generation == self._generation and count.isascii() and count.isdecimal() and len(count) < 12
         return int(count) if known else 0
 
     async def refresh(self) -> None:
-        """Take in what was written since."""
         if await self.ask(lambda source: source.refresh()):
             self._take(await self.ask(lambda source: source.index()))
 
@@ -136,7 +117,7 @@ class SharedMoments:
             self._watchers -= 1
 
     async def close(self) -> None:
-        """Stop what is under way and close the source. Safe twice."""
+        """Cancel what is under way and close the source. Safe twice."""
         self._cancelled.set()
         if self._watch is not None:
             self._watch.cancel()
@@ -153,7 +134,7 @@ class SharedMoments:
         def read() -> tuple[MomentSource, dict[str, Any]]:
             source = opener(self.run_id)
             try:
-                source.refresh(self._told)
+                source.refresh(self._progressed)
                 return source, source.index()
             except BaseException:
                 source.close()
@@ -163,7 +144,7 @@ class SharedMoments:
         self._source, index = await loop.run_in_executor(self._executor, read)
         self._take(index)
 
-    def _told(self, done: int, total: int, _what: str = "") -> None:
+    def _progressed(self, done: int, total: int, _what: str = "") -> None:
         self.done, self.total = int(done), int(total)
         if self._cancelled.is_set():
             raise ServerError(499, "cancelled", "The reading was cancelled.")
@@ -175,7 +156,7 @@ class SharedMoments:
         self._newer = asyncio.Event()
 
     async def _look(self) -> None:
-        """Look for more while somebody waits for it: often, but never most of the time."""
+        """Refresh while somebody waits: often, but never most of the time."""
         loop = asyncio.get_running_loop()
         while self._watchers:
             started = loop.time()
@@ -185,15 +166,7 @@ class SharedMoments:
 
 
 class MomentPool:
-    """The sources that are open.
-
-    Parameters
-    ----------
-    opener : callable
-        Opens the source of a run.
-    idle_seconds : float
-        How long a source stays open that nobody asks.
-    """
+    """The open sources. One that nobody asks is closed after ``idle_seconds``."""
 
     def __init__(self, opener: Opener, idle_seconds: float = _IDLE_SECONDS) -> None:
         self._opener = opener
@@ -206,16 +179,10 @@ class MomentPool:
 
     @contextlib.asynccontextmanager
     async def share(self, run_id: str) -> AsyncIterator[SharedMoments]:
-        """Share in the source of a run, opening it where nobody has.
-
-        Raises
-        ------
-        ServerError
-            503 when as many as may be are in use.
-        """
+        """Return a run's shared source, opened if needed; raises ``ServerError`` 503 for too many."""
         shared = self._shared.get(run_id)
         if shared is None or shared.failed:
-            self._make_room()
+            self._evict()
             shared = self._shared[run_id] = SharedMoments(run_id, self._opener, self._executor)
             if self._sweeper is None or self._sweeper.done():
                 self._sweeper = asyncio.ensure_future(self._sweep())
@@ -226,14 +193,14 @@ class MomentPool:
             shared.users -= 1
             shared.last_used = asyncio.get_running_loop().time()
             if shared.failed and self._shared.get(run_id) is shared:
-                # Who asks next tries again.
+                # The next request tries anew.
                 del self._shared[run_id]
 
     def __len__(self) -> int:
         return len(self._shared)
 
     def warm_up(self) -> None:
-        """Get ready for the first question, in a worker thread. Later calls do nothing."""
+        """Prepare for the first question, in a worker thread. Later calls do nothing."""
         if not self._warm:
             self._warm = True
             self._executor.submit(load_libraries)
@@ -248,7 +215,7 @@ class MomentPool:
             await asyncio.wait(self._closing)
         self._executor.shutdown(wait=False, cancel_futures=True)
 
-    def _make_room(self) -> None:
+    def _evict(self) -> None:
         if len(self._shared) < _MOST_OPEN:
             return
         unused = [shared for shared in self._shared.values() if not shared.users]
@@ -256,7 +223,8 @@ class MomentPool:
             raise ServerError(
                 503,
                 "busy",
-                f"The statistics of {_MOST_OPEN} runs are being read already. Close the views of one of them and try again.",
+                f"The statistics of {_MOST_OPEN} runs are being read already. Close the views of one of "
+                "them and try again.",
             )
         self._drop(min(unused, key=lambda shared: shared.last_used).run_id)
 
@@ -275,7 +243,7 @@ class MomentPool:
 
 
 async def _first_of(seconds: float | None, gone: asyncio.Event, *futures: asyncio.Future[Any]) -> None:
-    """Wait for the first of some futures, for the client's going or for the time; the futures go on."""
+    """Wait for the first of some futures, for a disconnect or the timeout; the futures continue."""
     leaving = asyncio.ensure_future(gone.wait())
     try:
         limit = None if seconds is None else max(0.0, seconds)

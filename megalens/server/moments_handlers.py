@@ -1,4 +1,4 @@
-"""Statistics of a run: what there is, rows, and groups."""
+"""Statistics of a run: its index, rows, and groups."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from .errors import ServerError
 from .moment_pool import MomentPool, SharedMoments
 from .runs_handlers import ARROW
 
-__all__ = ["MomentGroupsHandler", "MomentRowsHandler", "MomentsHandler", "StatisticsHandler"]
-
 _MOST_WAIT = 30.0
 _OPENING_WAIT = 1.0
 # What is written at once is in memory four times: as rows, as their message, and twice on its way out.
@@ -26,7 +24,7 @@ _BATCH_ROWS = 1 << 14
 
 
 class _Handler(MegalensHandler):
-    """What the three endpoints of a run share: its source, and the answer while it is first read."""
+    """The common base: a run's source, and the answer during its first reading."""
 
     def initialize(self) -> None:
         super().initialize()
@@ -39,7 +37,7 @@ class _Handler(MegalensHandler):
     async def with_source(
         self, run_id: str, wait: float | None, answer: Callable[[SharedMoments], Awaitable[None]]
     ) -> None:
-        """Answer from the source of a run, or 202 with the progress while it is being read for the first time."""
+        """Answer from the source of a run, or 202 with the progress of its first reading."""
         pool: MomentPool = self.settings["megalens_moments"]
         async with pool.share(run_id) as shared:
             if await shared.opened(_OPENING_WAIT if wait is None else wait, self.gone):
@@ -49,7 +47,7 @@ class _Handler(MegalensHandler):
             self.answer({"progress": {"done": shared.done, "total": max(shared.total, shared.done)}})
 
     async def stream(self, table: pa.Table) -> None:
-        """Finish with a table as an Arrow stream, a piece at a time."""
+        """Send a table as an Arrow stream, a piece at a time."""
         self.set_header("Content-Type", ARROW)
         sink = _ChunkSink()
         with pa.ipc.new_stream(sink, table.schema) as writer:
@@ -68,7 +66,7 @@ class MomentsHandler(_Handler):
     @authenticated
     @authorized
     async def get(self, run_id: str) -> None:
-        """Answer what there is; with ``since`` and ``wait`` once there is more, or 304."""
+        """Answer the index; with ``since`` and ``wait`` once there is more, or 304."""
         since, wait = self.get_query_argument("since", None), self._seconds()
 
         async def answer(shared: SharedMoments) -> None:
@@ -78,12 +76,14 @@ class MomentsHandler(_Handler):
                 self.set_status(304)
                 self.finish()
                 return
-            place = shared.names_known(since)
-            names = shared.index["names"][place:]
+            known_names = shared.names_known(since)
+            names = shared.index["names"][known_names:]
             last = max((entry["last"] for entry in shared.index["stats"]), default=None)
             if last is not None:
                 self.registry.saw(run_id, step=last)
-            self.answer({**shared.index, "version": shared.version, "names_from": place, "names": names})
+            self.answer(
+                {**shared.index, "version": shared.version, "names_from": known_names, "names": names}
+            )
 
         await self.with_source(run_id, wait, answer)
 
@@ -109,7 +109,6 @@ class MomentRowsHandler(_Handler):
     @authenticated
     @authorized
     async def post(self, run_id: str) -> None:
-        """Answer the rows that match."""
         read = moment_rows(self.json_body(), self.settings["megalens_limit_rows"])
 
         async def answer(shared: SharedMoments) -> None:
@@ -124,7 +123,6 @@ class MomentGroupsHandler(_Handler):
     @authenticated
     @authorized
     async def post(self, run_id: str) -> None:
-        """Answer merged groups."""
         read = moment_groups(self.json_body())
 
         async def answer(shared: SharedMoments) -> None:
@@ -150,7 +148,7 @@ class StatisticsHandler(MegalensHandler):
 
 
 class _ChunkSink:
-    """A file to which an Arrow stream is written and from which its bytes are taken as they come."""
+    """A file for an Arrow writer whose bytes are taken as they come."""
 
     closed = False
 

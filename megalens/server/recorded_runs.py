@@ -1,4 +1,4 @@
-"""Which recordings lie in the run folders."""
+"""The recordings in the run folders."""
 
 from __future__ import annotations
 
@@ -19,26 +19,23 @@ from ..runs.query import Query
 from .errors import closed_words
 from .run_notes import file_stamp
 
-__all__ = ["RecordedRuns", "RunSummaries"]
-
 _LOOK_EVERY = 10.0
 _MOST_SETTINGS = 200
 _MOST_LETTERS = 200
 _TELLING = ("model", "layout", "config", "versions")
 
 
-# What the table of runs says of each beside its entry: the loss that came last, and the settings.
 class RunSummaries:
-    """Summaries of recorded runs, remembered while their files stay as they are. Its methods read files: call them in a worker thread."""
+    """Summaries of recorded runs, cached by file stamp. Its methods read files: use a worker thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: dict[str, tuple[float, tuple[int, int] | None, dict[str, Any]]] = {}
 
     def of(self, folder: RunFolder) -> dict[str, Any]:
-        """Return ``{loss, settings}`` of a run.
+        """Return ``{loss, settings}`` of a run, for a growing recording at most ten seconds old.
 
-        A recording that grows is read anew every ten seconds at most. ``loss`` is ``{name, step, value}`` or null; a value that is not finite is text.
+        ``loss`` is ``{name, step, value}`` or null; a value that is not finite is text.
         """
         now = time.monotonic()
         stamp = _stamp(folder)
@@ -52,7 +49,7 @@ class RunSummaries:
 
 
 def settings_of(header: Mapping[str, Any]) -> dict[str, str | int | float | bool | None]:
-    """Return what a run was set to, by dotted name: model, layout, tracing and versions; at most 200, short."""
+    """Return a run's settings by dotted name: model, layout, tracing and versions; at most 200, short."""
     found: dict[str, str | int | float | bool | None] = {}
     for name, value in _flat([(part, header.get(part)) for part in _TELLING]):
         if len(found) == _MOST_SETTINGS:
@@ -67,7 +64,7 @@ def _flat(parts: list[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
         if isinstance(value, Mapping):
             yield from _flat([(f"{name}.{key}", value[key]) for key in value])
         elif isinstance(value, list):
-            # Places of ranks and the like tell nobody what a run was set to.
+            # Coordinates of ranks and the like are no settings of a run.
             if all(isinstance(each, (str, int, float)) for each in value):
                 yield name, ", ".join(map(str, value))
         elif value is not None:
@@ -76,9 +73,9 @@ def _flat(parts: list[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
 
 def _last_loss(folder: RunFolder) -> dict[str, Any] | None:
     try:
-        # The loss may come every so many steps; the whole is read only where it did not come lately.
+        # The loss may be rare: everything is read only where recent steps have none.
         for first in dict.fromkeys((max(0, folder.step - 1000), 0)):
-            table = folder.again().read("scalars", Query(first=first), ["step", "name", "value"])
+            table = folder.reopened().read("scalars", Query(first=first), ["step", "name", "value"])
             names = table["name"].unique().to_pylist()
             name = (
                 "loss"
@@ -97,13 +94,13 @@ def _last_loss(folder: RunFolder) -> dict[str, Any] | None:
                     "value": value if math.isfinite(value) else str(value),
                 }
     except (ClientError, OSError):
-        # Its own description says what cannot be read of a run.
+        # The run's own description reports what cannot be read.
         return None
     return None
 
 
 def _stamp(folder: RunFolder) -> tuple[int, int] | None:
-    # A folder that cannot be listed is told of where the run is opened.
+    # An unlistable folder is reported where the run is opened.
     with contextlib.suppress(OSError):
         for segment in stream_segments(folder.path, "scalars")[-1:]:
             info = segment.path.lstat()
@@ -114,70 +111,57 @@ def _stamp(folder: RunFolder) -> tuple[int, int] | None:
 class RecordedRuns:
     """The recordings of the run folders. Its methods read files, one thread at a time.
 
-    Parameters
-    ----------
-    root : Path
-        The Jupyter server's root folder, resolved.
-    run_folders : iterable of str
-        Folders that hold run folders, relative to the root or absolute.
-    log : logging.Logger
-        Where trouble is told.
-
-    Attributes
-    ----------
-    left_out : list of str
-        Sentences on what the last :meth:`find` left out.
+    ``left_out`` has sentences about what the last :meth:`find` left out.
     """
 
     def __init__(self, root: Path, run_folders: Iterable[str], log: logging.Logger) -> None:
         self.left_out: list[str] = []
         self._root = root
         self._folders = [(root / Path(folder).expanduser()) for folder in run_folders]
-        # A folder that the administrator names may be a link; one in it that leads elsewhere is somebody else's choice.
+        # The administrator may name a link; one inside that leads elsewhere is somebody else's choice.
         self._within = [root, *(folder.resolve() for folder in self._folders)]
         self._log = log
         self._headers: dict[Path, tuple[tuple[int, int, int], RunFolder | ClientError]] = {}
 
     def find(self, also: Iterable[Path]) -> tuple[dict[str, RunFolder], list[Path]]:
-        """Return the recordings by their runs, and the folders that are none; ``also`` are run folders that lie elsewhere."""
+        """Return the recordings by their runs, and the other folders; ``also`` are run folders elsewhere."""
         left_out: list[str] = []
         found: dict[str, RunFolder] = {}
         others = []
-        for place in [*self._places(left_out), *also]:
+        for candidate in [*self._candidates(left_out), *also]:
             try:
-                run = self._header(place)
+                run = self._header(candidate)
             except ClientError as error:
-                left_out.append(f"{self.called(place)}: {error.message}")
+                left_out.append(f"{self.called(candidate)}: {error.message}")
                 run = None
             except OSError as error:
-                left_out.append(closed_words(self.called(place), error))
+                left_out.append(closed_words(self.called(candidate), error))
                 continue
             if run is not None:
                 found.setdefault(run.id, run)
                 for part, _ in run.earlier:
                     found.setdefault(part.id, part)
             else:
-                others.append(place)
+                others.append(candidate)
         self.left_out = left_out
         return found, others
 
     def may_delete(self, folder: Path) -> bool:
-        """Whether a folder lies in the run folders, is none of them, and no link."""
-        place = folder.resolve()
-        return not folder.is_symlink() and place not in self._within and self._is_within(place)
+        """Whether a folder is inside a run folder, and no link."""
+        resolved = folder.resolve()
+        return not folder.is_symlink() and resolved not in self._within and self._is_within(resolved)
 
     def forget(self, folder: Path) -> None:
-        """Forget what is known of a folder that was deleted."""
         self._headers.pop(folder, None)
 
-    def called(self, place: Path) -> str:
-        """Return how sentences call a folder: by where it lies and not where it leads."""
+    def called(self, folder: Path) -> str:
+        """Return the folder's name for sentences: its own path, not a link's target."""
         with contextlib.suppress(ValueError):
-            place = place.relative_to(self._root)
-        return shown_text(place.name if place.is_absolute() else place.as_posix(), 200)
+            folder = folder.relative_to(self._root)
+        return shown_text(folder.name if folder.is_absolute() else folder.as_posix(), 200)
 
     def relative(self, path: Path) -> str | None:
-        """Return a folder's path from the root; None for one that lies elsewhere or cannot be sent."""
+        """Return a folder's path from the root; None for one outside of it, or that cannot be sent."""
         try:
             text = path.resolve().relative_to(self._root).as_posix()
             # A name that is no UTF-8 text cannot be sent.
@@ -186,8 +170,8 @@ class RecordedRuns:
             return None
         return text
 
-    def _places(self, left_out: list[str]) -> Iterator[Path]:
-        """Give the folders in which runs may lie, and note which cannot be looked into."""
+    def _candidates(self, left_out: list[str]) -> Iterator[Path]:
+        """Yield the folders that may have runs, and note those that cannot be read."""
         for folder in self._folders:
             try:
                 entries = sorted(folder.iterdir())
@@ -202,36 +186,37 @@ class RecordedRuns:
                         continue
                     if entry.is_symlink() and not self._is_within(entry.resolve()):
                         left_out.append(
-                            f"{self.called(entry)} is a link that leads out of the run folders, and is not followed."
+                            f"{self.called(entry)} is a link that leads out of the run folders, and is not "
+                            "followed."
                         )
                         continue
                     yield entry
                 except OSError as error:
-                    # A link to where nobody may look, which hides no other folder.
+                    # A link to an unreadable folder, which hides no other one.
                     left_out.append(closed_words(self.called(entry), error))
 
-    def _is_within(self, place: Path) -> bool:
-        return any(place.is_relative_to(folder) for folder in self._within)
+    def _is_within(self, path: Path) -> bool:
+        return any(path.is_relative_to(folder) for folder in self._within)
 
-    def _header(self, place: Path) -> RunFolder | None:
-        """Return the run of a folder, or None where it holds none; raises ClientError or OSError where nobody can tell."""
-        stamp = file_stamp(place / "run.json")
+    def _header(self, path: Path) -> RunFolder | None:
+        """Return the run of a folder, or None; raises ClientError or OSError where that cannot be known."""
+        stamp = file_stamp(path / "run.json")
         if stamp is None:
             return None
-        known = self._headers.get(place)
+        known = self._headers.get(path)
         if known is None or known[0] != stamp:
             try:
-                # A run that is going on is described anew every few seconds: what is known of its files stays.
+                # A growing run is described anew every few seconds, with what is known of its files.
                 older = known[1] if known is not None else None
                 run: RunFolder | ClientError = (
-                    older.again() if isinstance(older, RunFolder) else RunFolder(place)
+                    older.reopened() if isinstance(older, RunFolder) else RunFolder(path)
                 )
             except ClientError as error:
                 self._log.warning(
-                    "Megalens leaves the run folder %s out: %s", shown_text(place.name), shown_text(error)
+                    "Megalens leaves the run folder %s out: %s", shown_text(path.name), shown_text(error)
                 )
                 run = error
-            known = self._headers[place] = (stamp, run)
+            known = self._headers[path] = (stamp, run)
         if isinstance(known[1], ClientError):
             raise known[1]
         return known[1]

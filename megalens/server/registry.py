@@ -1,4 +1,4 @@
-"""Which runs there are: hubs of this user, hubs that were connected by hand, and recorded folders."""
+"""All runs: hubs of this user, hubs that were connected by hand, and recorded folders."""
 
 from __future__ import annotations
 
@@ -25,8 +25,6 @@ from .recorded_runs import RecordedRuns, RunSummaries
 from .run_notes import NotesFiles, checked_name, recording_bytes, remove_recording, write_name
 from .statistics_runs import ServedStatistics, StatisticsRuns
 
-__all__ = ["RunRegistry"]
-
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -35,14 +33,10 @@ class RunRegistry:
 
     Parameters
     ----------
-    root : Path
-        The Jupyter server's root folder.
     run_folders : iterable of str
-        Folders that hold run folders, relative to the root or absolute.
+        Folders of run folders, relative to the root or absolute.
     allowed_hubs : iterable of str
         Patterns ``host:port`` of hubs that may be connected by hand.
-    log : logging.Logger
-        Where trouble is told.
     hidden : callable
         Whether Jupyter would hide a path, given relative to the root.
     """
@@ -61,7 +55,7 @@ class RunRegistry:
         self.allowed = AllowedHubs(allowed_hubs)
         self._log = log
         self._lock = threading.RLock()
-        # By the run that it says it is, and its address.
+        # By its reported run and its address.
         self._connected: dict[tuple[str, str], HubTarget] = {}
         self._names: dict[str, str] = {}
         self._announced: dict[str, str] = {}
@@ -80,7 +74,6 @@ class RunRegistry:
         return {"runs": entries, "warnings": [*some_of(posing), *some_of(self._recordings.left_out)]}
 
     def entries(self) -> list[dict[str, Any]]:
-        """Return the list of runs, newest first."""
         with self._lock:
             live = self._live()
             folders = self._recorded()
@@ -90,7 +83,6 @@ class RunRegistry:
         return sorted(entries, key=lambda entry: (entry["started"], entry["id"]), reverse=True)
 
     def has_recordings(self) -> bool:
-        """Whether there is a recording in the run folders."""
         with self._lock:
             return len(self._recorded()) > 0
 
@@ -99,13 +91,7 @@ class RunRegistry:
         return any((folder / "run.json").is_file() for folder in list(self._records.values()))
 
     def entry(self, run_id: str) -> dict[str, Any]:
-        """Return one run's entry in the list, or what is known of one that was live and left nothing to list.
-
-        Raises
-        ------
-        ServerError
-            404 when there is no such run.
-        """
+        """Return one run's entry, also of a live one that left nothing; raises ``ServerError`` 404."""
         found = next((entry for entry in self.entries() if entry["id"] == run_id), None)
         if found is None:
             with self._lock:
@@ -116,18 +102,12 @@ class RunRegistry:
         return found
 
     def hub(self, run_id: str) -> HubTarget | None:
-        """Return where a live run's hub is, or ``None``."""
+        """Return a live run's hub, or None."""
         with self._lock:
             return self._live().get(run_id)
 
     def folder(self, run_id: str) -> RunFolder:
-        """Return a recorded run.
-
-        Raises
-        ------
-        ServerError
-            404 when there is no such recorded run.
-        """
+        """Return a recorded run; raises ``ServerError`` 404."""
         if not _RUN_ID.fullmatch(run_id):
             raise _no_run(run_id)
         with self._lock:
@@ -145,22 +125,14 @@ class RunRegistry:
         return _opened(found)
 
     def rows(self, run_id: str) -> StreamRows:
-        """Return where the rows of a recorded run lie; none of a tree of statistics.
-
-        Raises
-        ------
-        ServerError
-            As :meth:`folder`.
-        """
+        """Return a recorded run's source of rows, none of a tree of statistics; raises as :meth:`folder`."""
         return NoRows() if self.statistics.get(run_id) is not None else self.folder(run_id)
 
     def describe(self, run_id: str, changes: dict[str, Any]) -> dict[str, Any]:
-        """Take what a person writes to a run, any of ``name``, ``notes`` and ``tags``, and return its entry.
+        """Write ``name``, ``notes`` or ``tags`` to a run, and return its entry.
 
-        Raises
-        ------
-        ServerError
-            400 for a bad value, 404 for no such run, 409 when its folder cannot be written, or notes have no folder to be written to.
+        Raises ``ServerError``: 400 for a bad value, 404 for no such run, 409 when its folder cannot be
+        written, or there is none for notes.
         """
         name = checked_name(changes["name"]) if "name" in changes else None
         entry = self.entry(run_id)
@@ -175,13 +147,10 @@ class RunRegistry:
         return self.entry(run_id)
 
     def delete(self, run_id: str) -> bool:
-        """Delete a recording, and return whether its folder is gone: what else lies in it stays.
+        """Delete a recording, and return whether its folder is gone: other files in it stay.
 
-        Raises
-        ------
-        ServerError
-            404 for no such recording, 403 for one that is a link or lies outside the known folders, 409 for a run whose hub still runs, for files of others, and where the system
-            refuses.
+        Raises ``ServerError``: 404 for no such recording, 403 for a link or one outside of the known folders,
+        409 for a run whose hub still runs, for files of others, and where the system refuses.
         """
         if self.statistics.get(run_id) is not None:
             raise ServerError(
@@ -193,7 +162,8 @@ class RunRegistry:
                 raise ServerError(
                     409,
                     "refused",
-                    "The hub of this run is still there. Delete the recording when the training has ended and nobody looks at it live.",
+                    "The hub of this run is still there. Delete the recording when the training has ended "
+                    "and nobody looks at it live.",
                 )
             if folder is None:
                 raise _no_run(run_id)
@@ -201,7 +171,8 @@ class RunRegistry:
                 raise ServerError(
                     409,
                     "refused",
-                    "This is an earlier attempt of a run, which has its first steps from it. Delete the run to delete both.",
+                    "This is an earlier attempt of a run, which has its first steps from it. Delete the run "
+                    "to delete both.",
                 )
             if not self._recordings.may_delete(folder.path):
                 raise ServerError(
@@ -222,22 +193,19 @@ class RunRegistry:
         return gone
 
     def summaries(self) -> dict[str, dict[str, Any]]:
-        """Return of each recorded run, by id, the loss that came last and the settings."""
+        """Return each recorded run's last loss and settings, by id."""
         with self._lock:
             folders = self._recorded()
         return {run_id: self._summaries.of(folder) for run_id, folder in folders.items()}
 
     def open_statistics(self, path: Any) -> tuple[list[dict[str, Any]], list[str]]:
-        """Take in the runs of a tree of raw-moment files, or traces of other tools; return their entries, and sentences on what was left out.
+        """Open a tree of raw-moment files, or traces of other tools.
 
-        Raises
-        ------
-        ServerError
-            Why not.
+        Returns the entries, and sentences about what was left out; raises ``ServerError``.
         """
-        place, _ = self.statistics.resolve(path)
+        target, _ = self.statistics.resolve(path)
         try:
-            folder = foreign_recording(place, within=self._root)
+            folder = foreign_recording(target, within=self._root)
         except ClientError as error:
             raise ServerError(409, error.code, error.message, "path") from error
         if folder is not None:
@@ -248,26 +216,20 @@ class RunRegistry:
         return [self._statistics_entry(run) for run in runs], warnings
 
     def moments(self, run_id: str) -> MomentSource:
-        """Return the statistics of a run, to be closed by who asks; nothing of them is read yet.
-
-        Raises
-        ------
-        ServerError
-            404 when there is no such run, or it is live and not recorded.
-        """
+        """Return the unread statistics of a run, which the caller closes; raises ``ServerError`` 404."""
         found = self.statistics.get(run_id)
         return MomentSource(rows_of(found.tree) if found else RecordedRows(self.folder(run_id).path))
 
     def statistics_path(self, run_id: str) -> Path:
-        """Return where the statistics of a run lie. Raises as :meth:`moments`."""
+        """Return the path of a run's statistics; raises as :meth:`moments`."""
         found = self.statistics.get(run_id)
         return found.tree.root if found else self.folder(run_id).path
 
     def connect(self, target: HubTarget) -> dict[str, Any]:
-        """Remember a hub that was connected by hand, and return its entry."""
+        """Add a hub that was connected by hand, and return its entry."""
         with self._lock:
             self._connected[target.run, target.address] = target
-            # The same hub may be known already, by its runtime file or another address: who has its token is the same.
+            # The same hub may be known by its runtime file or another address: it has the same token.
             same = [
                 found
                 for found in self._live().values()
@@ -278,7 +240,7 @@ class RunRegistry:
     def saw(
         self, run_id: str, *, name: str | None = None, step: int | None = None, over: bool | None = None
     ) -> None:
-        """Take what a relayed message said about a live run."""
+        """Note what a relayed message reports about a live run."""
         with self._lock:
             if over:
                 self._ended.setdefault(run_id, time.time())
@@ -303,14 +265,14 @@ class RunRegistry:
                 hub.id, hub.id, hub.name, hub.address, hub.started, hub.token, hub.ended
             )
             if hub.record:
-                # A killed hub leaves its folder, which may lie outside the folders of the configuration.
+                # A killed hub leaves its folder, maybe outside of the configured folders.
                 self._records[hub.id] = Path(hub.record)
         self._add_connected(found)
         self._seen.update(found)
         return found
 
     def _add_connected(self, found: dict[str, HubTarget]) -> None:
-        """Add the hubs that were connected by hand. What a hub says of itself never takes the place of a run that is known otherwise."""
+        """Add the hubs that were connected by hand, never in place of a run that is known otherwise."""
         recorded = self._recorded() if self._connected else {}
         for target in self._connected.values():
             other, folder = found.get(target.run), recorded.get(target.run)
@@ -326,7 +288,7 @@ class RunRegistry:
         return found
 
     def _notable(self, run_id: str) -> RunFolder:
-        """Return the folder to which notes on a run are written."""
+        """Return the folder for notes on a run."""
         with self._lock:
             folder = self._recorded().get(run_id)
         if folder is None:
@@ -337,7 +299,7 @@ class RunRegistry:
 
     def _live_entry(self, target: HubTarget, folder: RunFolder | None) -> dict[str, Any]:
         if folder is not None and folder.closed and (folder.state == "finished" or target.ended is not None):
-            # Its hub is there for those who look on; who comes now reads the whole of it.
+            # Its hub stays for present viewers; new ones read the recording.
             return self._recorded_entry(folder)
         # Its hub may record outside of the folders that are listed.
         path = self._records.get(target.id)
@@ -372,13 +334,13 @@ class RunRegistry:
         }
 
     def _written(self, folder: RunFolder) -> dict[str, Any]:
-        """Return what a recording takes on the disk, and what a person wrote about it."""
+        """Return a recording's size, and what a person wrote about it."""
         entry: dict[str, Any] = {"bytes": recording_bytes(folder.path)}
         try:
             notes = self._notes.of(folder.path)
         except (ValueError, OSError) as error:
-            said = error.strerror if isinstance(error, OSError) else str(error)
-            sentence = f"The notes on {self._recordings.called(folder.path)} cannot be read: {said:.300}."
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            sentence = f"The notes on {self._recordings.called(folder.path)} cannot be read: {reason:.300}."
             if sentence not in self._recordings.left_out:
                 self._recordings.left_out.append(sentence)
             notes = None
@@ -402,13 +364,13 @@ class RunRegistry:
 
 def _opened(folder: RunFolder) -> RunFolder:
     try:
-        return folder.again()
+        return folder.reopened()
     except ClientError as error:
         raise ServerError(409, error.code, error.message, error.field) from error
 
 
 def _is_written(folder: Path) -> bool:
-    """Whether a hub that runs records there, whichever run it says it is."""
+    """Whether a running hub records there, under any run."""
     return any(hub.record and Path(hub.record).resolve() == folder.resolve() for hub in live_hubs())
 
 

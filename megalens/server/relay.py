@@ -26,13 +26,11 @@ from .errors import ServerError
 from .hub_target import HubTarget
 from .registry import RunRegistry
 
-__all__ = ["RelayHandler", "open_hub"]
-
-# The hub's own limit for viewers is smaller and answered with a typed error; this one only guards this server's memory.
+# The hub's own limit is smaller and answered with a typed error; this one guards this server's memory.
 _MAX_BROWSER_BYTES = 4 * 1024 * 1024
 _REASON_BYTES = 123
 _BROKEN = 4410
-# What the library closes a connection with that breaks the framing: bad frames, bad UTF-8, too many small ones, too large.
+# The library's close codes of broken framing: bad frames, bad UTF-8, too many small ones, too large.
 _HUB_BROKE = {1002: "frames", 1007: "text", 1008: "frames", 1009: "size"}
 _PASSED_ON = {1000, 1001, 1009, *range(4400, 4500)}
 
@@ -44,21 +42,10 @@ _QUIET.setLevel(logging.CRITICAL)
 _QUIET.propagate = False
 
 
-# Opening a connection to a hub on somebody's behalf.
 async def open_hub(address: str, token: str, subprotocols: Sequence[str]) -> ClientConnection:
-    """Connect to a hub.
+    """Connect to a hub, offering the browser's subprotocols.
 
-    Parameters
-    ----------
-    address, token : str
-        Where it is and how to be let in.
-    subprotocols : sequence of str
-        What the browser offered; passed on as it is.
-
-    Raises
-    ------
-    ServerError
-        502, code ``unreachable`` or ``unauthorized``.
+    Raises ``ServerError`` 502, code ``unreachable`` or ``unauthorized``.
     """
     try:
         return await DirectConnect(
@@ -95,7 +82,7 @@ def _unreachable() -> ServerError:
 
 
 class RelayHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
-    """``megalens/ws/runs/{id}``: every message and frame as it is, both ways, once it has been checked to be what a hub may say."""
+    """``megalens/ws/runs/{id}``: every valid message and frame, unchanged, both ways."""
 
     auth_resource = "megalens"
     _hub: ClientConnection | None = None
@@ -104,34 +91,31 @@ class RelayHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
 
     @property
     def max_message_size(self) -> int:
-        """Largest message taken from a browser, in bytes."""
         return _MAX_BROWSER_BYTES
 
     @property
     def registry(self) -> RunRegistry:
-        """All that the server knows of runs."""
         registry: RunRegistry = self.settings["megalens_registry"]
         return registry
 
     @property
     def broken(self) -> MinuteLog:
-        """Counts what hubs say that they may not."""
+        """Counts the protocol violations of hubs."""
         log: MinuteLog = self.settings["megalens_broken"]
         return log
 
     @ws_authenticated
     @authorized(action="execute")  # type: ignore[untyped-decorator]
     async def get(self, *arguments: Any, **named: Any) -> None:  # type: ignore[override]
-        """Upgrade the request."""
-        # The library passes what the path holds to open() by itself.
+        # The library passes the path's parts to open() by itself.
         await super().get(*arguments, **named)
 
     def select_subprotocol(self, subprotocols: list[str]) -> str | None:
-        """Take any version of ours: the hub answers one that it does not speak so that a browser can read it."""
+        """Accept any version of ours: the hub refuses unknown ones so that a browser can read it."""
         return next((name for name in subprotocols if name.startswith("megalens.")), None)
 
     async def open(self, run_id: str) -> None:
-        """Find the hub and connect to it. Nothing is read from the browser until that is done."""
+        """Connect to the hub. Nothing is read from the browser until that is done."""
         super().open(run_id)
         self.set_nodelay(True)
         self._run_id = run_id
@@ -157,13 +141,13 @@ class RelayHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
             self._pump.cancel()
 
     async def on_message(self, message: str | bytes) -> None:
-        """Pass on what the browser says; the next message is read when the hub has taken this one."""
+        """Pass on a browser's message; the next one is read when the hub has taken it."""
         if self._hub is not None:
             with contextlib.suppress(ConnectionClosed):
                 await self._hub.send(self._target.to_hub(message))
 
     def on_close(self) -> None:
-        """Let go of the hub."""
+        """Disconnect from the hub."""
         relays: set[RelayHandler] = self.settings["megalens_relays"]
         relays.discard(self)
         pinging: Any = self.ping_callback
@@ -202,7 +186,7 @@ class RelayHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
             await hub.close()
 
     def _checked(self, reader: HubReader, data: str | bytes) -> str | bytes | None:
-        """Return what of the hub's goes on to the browser: nothing for a message of a type that this version does not know."""
+        """Return a hub's message for the browser, or nothing for an unknown type."""
         if isinstance(data, bytes):
             reader.frame(data)
             return data
@@ -219,7 +203,7 @@ class RelayHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
         return data if renamed is message else encode_message(renamed)
 
     def _hub_broke(self, error: ProtocolError) -> None:
-        """Say that the hub said what no hub may: to the browser with the reason, and to the log."""
+        """Report a hub's protocol violation to the browser and the log."""
         self.broken.count(
             f"connections ended because the hub of the run {self._run_id} broke the protocol ({error.code})"
         )
@@ -252,11 +236,11 @@ class RelayHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
             self._close(4502, "unreachable", "The connection to the hub broke. Try again.")
 
     def _gone(self) -> bool:
-        """Whether the hub does not run any more. A hub elsewhere is known only by its answers."""
+        """Whether the hub has ended. A remote hub is known only by its answers."""
         return self.registry.hub(self._run_id) is None
 
     def _notice(self, message: Message) -> None:
-        """Keep the name and the step for the list of runs."""
+        """Note the name and the step for the list of runs."""
         if message["type"] == "hello":
             self.registry.saw(self._run_id, name=message["run"]["name"])
         elif message["type"] == "status":

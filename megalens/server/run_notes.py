@@ -1,4 +1,4 @@
-"""What a person writes to a run: its name in ``run.json``, notes and tags in a file of their own beside it."""
+"""What a person writes about a run: its name in ``run.json``, notes and tags in a file next to it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,6 @@ from ..protocol.messages_generated import RunNotes
 from ..runs import RunFolder
 from .errors import ServerError
 
-__all__ = [
-    "NOTES_FILE",
-    "NotesFiles",
-    "checked_name",
-    "file_stamp",
-    "write_name",
-    "recording_bytes",
-    "remove_recording",
-]
-
 NOTES_FILE = "notes.json"
 _MOST_BYTES = 128 * 1024
 _RULES = {
@@ -35,14 +25,14 @@ _RULES = {
 }
 
 _HEADER = "run.json"
-_PLACE = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 # Files that a recorder, a packer or this server left half written.
 _HALF_WRITTEN = re.compile(r"run\.json\.partial|\.(run|notes)\.json\.[0-9a-f]{8}")
 
 
 # What a recorded run takes on the disk, and how it is deleted.
 def recording_bytes(folder: Path) -> int:
-    """Return the bytes of the plain files right in a folder, and of those of streams in the folders in it; links are not followed."""
+    """Return the bytes of plain files in a folder and its streams' folders; links are not followed."""
     total = 0
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
@@ -65,22 +55,12 @@ def _plain_bytes(entry: os.DirEntry[str]) -> int:
 
 
 def remove_recording(folder: Path, streams: Iterable[str]) -> bool:
-    """Delete a recording's own files, and its folder where nothing else lies there; return whether the folder is gone.
+    """Delete a recording's own files, and its folder if nothing else is there; return whether that is gone.
 
-    Only names that a recorder writes are deleted, in this very folder and in those of the streams: whatever else somebody put there stays. No link is followed, and the folder itself must not be one. ``run.json``
-    goes last, so that what was interrupted is still listed and can be deleted again.
-
-    Parameters
-    ----------
-    folder : Path
-        The run folder.
-    streams : iterable of str
-        Names of the streams that the recording may have.
-
-    Raises
-    ------
-    ServerError
-        409 when a file cannot be deleted.
+    Only names that a recorder writes are deleted, in this very folder and in those of ``streams``: other
+    files stay. No link is followed, and the folder itself must not be one. ``run.json`` goes last, so that
+    after an interruption the run is still listed and can be deleted. Raises ``ServerError`` 409 when a file
+    cannot be deleted.
     """
     named = set(streams)
     ours = {
@@ -88,18 +68,18 @@ def remove_recording(folder: Path, streams: Iterable[str]) -> bool:
     }
     ours.add(NOTES_FILE)
     try:
-        # Whatever takes the folder's place after this, the files are deleted where they were looked at.
-        place = os.open(folder, _PLACE)
+        # By descriptor: whatever replaces the folder, the files are deleted where they were checked.
+        directory = os.open(folder, _DIRECTORY)
         try:
-            for name in os.listdir(place):
+            for name in os.listdir(directory):
                 if name in named:
-                    _delete_stream(name, place)
+                    _delete_stream(name, directory)
                 elif name in ours or _HALF_WRITTEN.fullmatch(name):
-                    _delete(name, place)
-            _delete(_HEADER, place)
-            left = os.listdir(place)
+                    _delete(name, directory)
+            _delete(_HEADER, directory)
+            left = os.listdir(directory)
         finally:
-            os.close(place)
+            os.close(directory)
         if left:
             return False
         folder.rmdir()
@@ -110,35 +90,29 @@ def remove_recording(folder: Path, streams: Iterable[str]) -> bool:
 
 def _delete_stream(stream: str, run: int) -> None:
     try:
-        place = os.open(stream, _PLACE, dir_fd=run)
+        directory = os.open(stream, _DIRECTORY, dir_fd=run)
     except OSError as error:
         if error.errno in (errno.ENOTDIR, errno.ELOOP):
             return
         raise
     try:
-        for name in filter(is_stream_file, os.listdir(place)):
-            _delete(name, place)
-        if os.listdir(place):
+        for name in filter(is_stream_file, os.listdir(directory)):
+            _delete(name, directory)
+        if os.listdir(directory):
             return
     finally:
-        os.close(place)
+        os.close(directory)
     os.rmdir(stream, dir_fd=run)
 
 
-def _delete(name: str, place: int) -> None:
+def _delete(name: str, directory: int) -> None:
     with contextlib.suppress(FileNotFoundError):
-        if not stat.S_ISDIR(os.lstat(name, dir_fd=place).st_mode):
-            os.unlink(name, dir_fd=place)
+        if not stat.S_ISDIR(os.lstat(name, dir_fd=directory).st_mode):
+            os.unlink(name, dir_fd=directory)
 
 
 def checked_name(name: Any) -> str:
-    """Return a name that somebody gave a run.
-
-    Raises
-    ------
-    ServerError
-        400 for a bad one.
-    """
+    """Return a name that somebody gave a run; raises ``ServerError`` 400 for a bad one."""
     if not isinstance(name, str) or not 1 <= len(name.strip()) <= 200 or not name.isprintable():
         raise ServerError(
             400, "bad-parameter", "A name must be text of 1 to 200 printable characters.", "name"
@@ -147,20 +121,15 @@ def checked_name(name: Any) -> str:
 
 
 class NotesFiles:
-    """The notes of the runs, each read again when its file has changed. Its methods read files: call them in a worker thread."""
+    """The notes of the runs, reread after a change. Its methods read files: call them in a worker thread."""
 
     def __init__(self) -> None:
         self._known: dict[Path, tuple[tuple[int, int, int] | None, RunNotes | None]] = {}
 
     def of(self, folder: Path) -> RunNotes | None:
-        """Return what was written about a run; None where nothing was.
+        """Return what was written about a run, or None.
 
-        Raises
-        ------
-        ValueError
-            When the file is not as the schema says.
-        OSError
-            When it cannot be read or is no plain file.
+        Raises ``ValueError`` for a file against the schema, ``OSError`` for an unreadable or no plain file.
         """
         stamp = file_stamp(folder / NOTES_FILE)
         known = self._known.get(folder)
@@ -169,12 +138,10 @@ class NotesFiles:
         return known[1]
 
     def change(self, folder: Path, changes: dict[str, Any]) -> None:
-        """Replace ``notes``, ``tags`` or both, atomically. What could not be read is replaced, and a link in its place is not followed.
+        """Replace ``notes``, ``tags`` or both, atomically; an unreadable file or a link is replaced, too.
 
-        Raises
-        ------
-        ServerError
-            400 where one is not as the schema says, naming the field; 409 when the folder cannot be written.
+        Raises ``ServerError``: 400 naming the field that is against the schema, 409 when the folder cannot be
+        written.
         """
         try:
             known = self.of(folder)
@@ -183,12 +150,11 @@ class NotesFiles:
         _replace(folder / NOTES_FILE, _changed(known or {"format": 1, "notes": "", "tags": []}, changes))
 
     def forget(self, folder: Path) -> None:
-        """Forget a run."""
         self._known.pop(folder, None)
 
 
 def file_stamp(file: Path) -> tuple[int, int, int] | None:
-    """Return what tells a file from what it was; None where there is none."""
+    """Return what changes with a file; None where there is none."""
     try:
         info = file.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -221,13 +187,7 @@ def _changed(known: RunNotes, changes: dict[str, Any]) -> RunNotes:
 
 
 def write_name(folder: RunFolder, name: str) -> None:
-    """Write another name into a recorded run's ``run.json``.
-
-    Raises
-    ------
-    ServerError
-        409 when the folder cannot be written.
-    """
+    """Write another name into ``run.json``; raises ``ServerError`` 409 when the folder cannot be written."""
     # As it was read a moment ago, with all that a later version put into it.
     _replace(folder.path / "run.json", {**folder.header, "run": {**folder.header["run"], "name": name}})
 

@@ -23,16 +23,6 @@ from .base_handler import MegalensHandler
 from .errors import ServerError
 from .moment_pool import MomentPool
 
-__all__ = [
-    "IndexHandler",
-    "LinesHandler",
-    "RunHandler",
-    "RunsHandler",
-    "StreamHandler",
-    "SummariesHandler",
-    "ReportHandler",
-]
-
 ARROW = "application/vnd.apache.arrow.stream"
 
 _TYPES = {"html": "text/html; charset=utf-8", "ipynb": "application/x-ipynb+json"}
@@ -45,7 +35,6 @@ class ReportHandler(MegalensHandler):
     @authenticated
     @authorized
     async def post(self, run_id: str) -> None:
-        """Answer the report as an attachment."""
         body = self.json_body()
         kind = body.get("format", "html")
         views, title = body.get("views"), body.get("title")
@@ -80,7 +69,7 @@ class ReportHandler(MegalensHandler):
         try:
             return self._run(run_id)
         except (ServerError, ClientError):
-            # The report says that it is not there.
+            # The report says that it is missing.
             return None
 
     def _run(self, run_id: str) -> Run:
@@ -99,7 +88,6 @@ class RunsHandler(MegalensHandler):
     @authenticated
     @authorized
     async def get(self) -> None:
-        """Answer the list of runs, newest first."""
         self.answer(await self.in_thread(self.registry.listing))
         if self.registry.records():
             # Who sees the list may choose that run next.
@@ -113,7 +101,7 @@ class SummariesHandler(MegalensHandler):
     @authenticated
     @authorized
     async def get(self) -> None:
-        """Answer what the table of runs says of each recorded run beside its entry."""
+        """Answer the further columns of the table of runs."""
         self.answer({"runs": await self.in_thread(self.registry.summaries)})
 
 
@@ -123,13 +111,12 @@ class RunHandler(MegalensHandler):
     @authenticated
     @authorized
     async def get(self, run_id: str) -> None:
-        """Answer a recorded run's description, or the entry of a run that is live or left no recording."""
+        """Answer a recorded run's description, or the entry of a live run or one without a recording."""
         self.answer(await self.in_thread(self._describe, run_id))
 
     @authenticated
     @authorized
     async def patch(self, run_id: str) -> None:
-        """Rename a run, or write notes and tags to it."""
         body = self.json_body()
         unknown = set(body) - {"name", "notes", "tags"}
         if unknown or not body:
@@ -144,7 +131,6 @@ class RunHandler(MegalensHandler):
     @authenticated
     @authorized
     async def delete(self, run_id: str) -> None:
-        """Delete a recorded run's files."""
         self.answer({"gone": await self.in_thread(self.registry.delete, run_id)})
 
     def _describe(self, run_id: str) -> dict[str, Any]:
@@ -174,7 +160,6 @@ class IndexHandler(MegalensHandler):
     @authenticated
     @authorized
     async def get(self, run_id: str) -> None:
-        """Answer what a recorded run has of each flag."""
         self.answer({"tensors": await self.in_thread(self._index, run_id)})
 
     def _index(self, run_id: str) -> list[dict[str, Any]]:
@@ -182,12 +167,11 @@ class IndexHandler(MegalensHandler):
 
 
 class LinesHandler(MegalensHandler):
-    """``megalens/api/runs/{id}/lines/tensors`` and ``…/lines/scalars``: lines of as many points as are wanted."""
+    """``megalens/api/runs/{id}/lines/tensors`` and ``…/lines/scalars``: thinned lines."""
 
     @authenticated
     @authorized
     async def get(self, run_id: str, stream: str) -> None:
-        """Answer the lines, as an Arrow stream."""
         body = await self.in_thread(self._read, run_id, stream, self.query_texts())
         self.finish(body, set_content_type=ARROW)
 
@@ -203,7 +187,6 @@ class StreamHandler(MegalensHandler):
     @authenticated
     @authorized
     async def get(self, run_id: str, stream: str) -> None:
-        """Answer the rows that match, as an Arrow stream."""
         texts = self.query_texts()
         # Whatever every run may have needs no look at this one.
         streams = STREAMS if stream in STREAMS else await self.in_thread(self._streams, run_id)

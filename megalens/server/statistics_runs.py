@@ -1,4 +1,4 @@
-"""Runs that are trees of raw-moment files: opened by a user, or found where run folders are."""
+"""Runs that are trees of raw-moment files: opened by a user, or found next to run folders."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from ..runs.moments import StatisticsTree, find_trees
 from ..runs.status import bare_hello
 from .errors import ServerError, closed_words, some_of
 
-__all__ = ["ServedStatistics", "StatisticsRuns"]
-
 _MOST_RUNS = 1000
 _MOST_PATH = 4096
 _KNOWN_SECONDS = 5.0
@@ -26,24 +24,17 @@ _KNOWN_SECONDS = 5.0
 
 @dataclass
 class ServedStatistics:
-    """One tree.
-
-    Attributes
-    ----------
-    tree : StatisticsTree
-        Its files. Its id is made of its place, so that it is the same after the server was started again.
-    """
+    """One tree. Its id follows from its path, so that it survives a restart of the server."""
 
     tree: StatisticsTree
     _times: tuple[float, float, float] = (float("-inf"), 0.0, 0.0)
 
     @property
     def id(self) -> str:
-        """Run id."""
         return self.tree.id
 
     def times(self) -> tuple[float, float]:
-        """Return when it was begun and when last written, as far as files tell; asked of the disk every few seconds."""
+        """Return when it was begun and last written, by its files, at most seconds old."""
         now = time.monotonic()
         if now - self._times[0] > _KNOWN_SECONDS:
             with contextlib.suppress(OSError, ClientError):
@@ -53,23 +44,17 @@ class ServedStatistics:
         return self._times[1:]
 
     def hello(self, name: str) -> Hello:
-        """Return a ``hello`` that says as much as is known: no model, no flags."""
+        """Return a minimal ``hello``: no model, no flags."""
         return bare_hello({"id": self.id, "name": name, "started": self.times()[0]})
 
     def status(self, step: int) -> Status:
-        """Return a ``status``."""
         return {"type": "status", "state": "finished", "step": max(step, 0), "producers": [], "viewers": 0}
 
 
 class StatisticsRuns:
-    """The trees that the server knows, for as long as it runs. Its methods read files: call them in a worker thread.
+    """The trees that the server knows while it runs. Its methods read files: call them in a worker thread.
 
-    Parameters
-    ----------
-    root : Path
-        The server's root, resolved.
-    hidden : callable
-        Whether Jupyter would hide a path, which is given relative to the root.
+    ``hidden`` says whether Jupyter would hide a path, which is given relative to the root.
     """
 
     def __init__(self, root: Path, hidden: Callable[[str], bool]) -> None:
@@ -80,22 +65,19 @@ class StatisticsRuns:
         self._looked: set[Path] = set()
 
     def open(self, path: Any) -> tuple[list[ServedStatistics], list[str]]:
-        """Take in the runs of a tree that a user names; return them, and sentences on the folders that were left out since they may not be looked into.
+        """Add the runs of a tree that a user names; return them, and sentences about unreadable folders.
 
-        Raises
-        ------
-        ServerError
-            400 for what is no path, 403 for one that leads out of the root, 404 for one where no statistics are.
+        Raises ``ServerError``: 400 for no path, 403 for one out of the root, 404 for one without statistics.
         """
-        place, said = self.resolve(path)
+        folder, shown = self.resolve(path)
         closed: list[OSError] = []
         try:
-            trees = self._confined(find_trees(place, closed), self._root)
+            trees = self._confined(find_trees(folder, closed), self._root)
         except ClientError as error:
-            raise _in_words(error, said) from error
+            raise _in_words(error, shown) from error
         except OSError as error:
             raise ServerError(
-                409, "unreadable", f"Could not look into {said}: {error.strerror}.", "path"
+                409, "unreadable", f"Could not look into {shown}: {error.strerror}.", "path"
             ) from error
         if not trees:
             raise _outside()
@@ -105,17 +87,17 @@ class StatisticsRuns:
                 raise ServerError(
                     413,
                     "too-large",
-                    f"There are {len(trees)} runs in {said}. Name a folder with fewer.",
+                    f"There are {len(trees)} runs in {shown}. Name a folder with fewer.",
                     "path",
                 )
             self._runs.update((run.id, run) for run in fresh)
             runs = [self._runs[tree.id] for tree in trees]
         return runs, self._left_out(closed)
 
-    def look(self, places: Iterable[Path]) -> None:
-        """Take in the trees right below some folders."""
-        for place in places:
-            home = place / RAW_MOMENTS_FOLDER
+    def look(self, folders: Iterable[Path]) -> None:
+        """Add the trees right below some folders."""
+        for folder in folders:
+            home = folder / RAW_MOMENTS_FOLDER
             # One folder that may not be looked into hides no other.
             with contextlib.suppress(ClientError, OSError):
                 if (
@@ -125,18 +107,17 @@ class StatisticsRuns:
                     or home.is_symlink()
                 ):
                     continue
-                for tree in self._confined(find_trees(home), place.resolve()):
+                for tree in self._confined(find_trees(home), folder.resolve()):
                     with self._lock:
                         self._runs.setdefault(tree.id, ServedStatistics(tree))
                 self._looked.add(home)
 
     def all(self) -> list[ServedStatistics]:
-        """Return the runs whose files are still there, those too that may not be looked into any more."""
+        """Return the runs whose files still exist, also unreadable ones."""
         with self._lock:
             return [run for run in self._runs.values() if _is_there(run.tree.root)]
 
     def get(self, run_id: str) -> ServedStatistics | None:
-        """Return one run."""
         with self._lock:
             return self._runs.get(run_id)
 
@@ -151,7 +132,7 @@ class StatisticsRuns:
         return [replace(tree, within=within) for tree in inside]
 
     def resolve(self, path: Any) -> tuple[Path, str]:
-        """Return the place of a path that a user names, and how sentences call it. Raises as :meth:`open` for what is no path below the root."""
+        """Return a user's path, and its name for sentences; raises as :meth:`open`."""
         if not isinstance(path, str) or len(path) > _MOST_PATH or "\0" in path:
             raise ServerError(
                 400, "bad-parameter", "path must be the text of a path below the server's root.", "path"
@@ -162,28 +143,28 @@ class StatisticsRuns:
         if (text + "/").startswith(root.rstrip("/") + "/"):
             text = text.removeprefix(root).lstrip("/")
         parts = [part for part in text.split("/") if part not in ("", ".")]
-        said = "/".join(parts) or "the server's root"
+        shown = "/".join(parts) or "the server's root"
         if ".." in parts:
             raise _outside()
         if parts and self._hidden("/".join(parts)):
-            raise ServerError(404, "not-found", f"There is nothing at {said:.200}.", "path")
+            raise ServerError(404, "not-found", f"There is nothing at {shown:.200}.", "path")
         try:
-            place = self._root.joinpath(*parts).resolve(strict=True)
+            resolved = self._root.joinpath(*parts).resolve(strict=True)
         except (OSError, RuntimeError) as error:
             if text.startswith(("/", "~")):
-                # A whole path that is not the root's: whether something is there is not for this server to say.
+                # An absolute path outside of the root: this server must not reveal whether it exists.
                 raise _outside() from error
-            raise ServerError(404, "not-found", f"There is nothing at {said:.200}.", "path") from error
-        if place != self._root and self._root not in place.parents:
+            raise ServerError(404, "not-found", f"There is nothing at {shown:.200}.", "path") from error
+        if resolved != self._root and self._root not in resolved.parents:
             raise _outside()
-        return place, said[:200]
+        return resolved, shown[:200]
 
 
 def _is_there(path: Path) -> bool:
     try:
         return path.exists()
     except PermissionError:
-        # Who asks for it is told why it cannot be read.
+        # Opening it reports why it cannot be read.
         return True
 
 
@@ -191,11 +172,12 @@ def _outside() -> ServerError:
     return ServerError(
         403,
         "forbidden",
-        "This path leads out of the Jupyter server's root folder, and only what is below it is read. Give the path as the file browser shows it, or start Jupyter in a folder above the statistics.",
+        "This path leads out of the Jupyter server's root folder, and only what is below it is read. Give "
+        "the path as the file browser shows it, or start Jupyter in a folder above the statistics.",
         "path",
     )
 
 
-def _in_words(error: ClientError, said: str) -> ServerError:
+def _in_words(error: ClientError, shown: str) -> ServerError:
     status = {"not-found": 404, "bad-parameter": 400}.get(error.code, 409)
     return ServerError(status, error.code, error.message, "path")

@@ -1,4 +1,4 @@
-"""The foreign hubs that a person connected to from the panel: one child process of the Jupyter server each."""
+"""Foreign hubs that a person connected to from the panel: a child process of the Jupyter server each."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from typing import Any
 from .child_process import end_process, start_process
 from .errors import ServerError
 
-__all__ = ["DIALECTS", "Translations"]
-
 DIALECTS = ("3606", "T1", "T2", "inference")
 _RUN = re.compile(r"run ([A-Za-z0-9][A-Za-z0-9._-]{0,99})")
 _MOST = 8
@@ -26,8 +24,6 @@ _END_SECONDS = 10
 
 @dataclass(eq=False)
 class _Translation:
-    """One process that translates."""
-
     address: str
     process: subprocess.Popen[str]
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=20))
@@ -36,7 +32,7 @@ class _Translation:
 
 
 class Translations:
-    """All translations of this server. Its methods start and await processes: call them in a worker thread."""
+    """All translations of this server. Its methods await processes: call them in a worker thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -46,12 +42,10 @@ class Translations:
     def start(
         self, address: str, dialect: str, config: dict[str, Any] | None, prompts: list[str], tokens: int
     ) -> str:
-        """Translate the hub at ``address``, unless that is done already, and return the id of the run.
+        """Translate the hub at ``address``, unless that runs already, and return the id of the run.
 
-        Raises
-        ------
-        ServerError
-            400 for what the dialect cannot do, 409 when there are too many, 502 when it ended at once.
+        Raises ``ServerError``: 400 for what the dialect cannot do, 409 for too many, 502 when it ended at
+        once.
         """
         with self._lock:
             self._all = [each for each in self._all if each.process.poll() is None]
@@ -61,7 +55,7 @@ class Translations:
                     raise ServerError(
                         409, "refused", f"At most {_MOST} foreign hubs are followed at once. Leave one first."
                     )
-                # A second connection would take the place of the first at the peer.
+                # A second connection would replace the first at the peer.
                 found = _launch(address, dialect, config, prompts, tokens)
                 self._all.append(found)
         found.known.wait(_START_SECONDS)
@@ -117,9 +111,9 @@ def _read(translation: _Translation) -> None:
     assert translation.process.stdout is not None
     with translation.process.stdout as output:
         for line in output:
-            said = _RUN.fullmatch(line.strip())
-            if said and translation.run is None:
-                translation.run = said[1]
+            match = _RUN.fullmatch(line.strip())
+            if match and translation.run is None:
+                translation.run = match[1]
                 translation.known.set()
             elif line.strip():
                 translation.lines.append(line.strip()[:500])

@@ -8,8 +8,8 @@ from .points import FLAGS, FlagKind, FlagPoints, IAdapter, ModelPoints, Shards, 
 from .tensors.reductions import parse_reduction
 from .tracer import StepHandle, Tracer
 
-Place = RankCoordinates
-"""The name under which scripts give a process's coordinates: ``megalens.trace(model, place=Place(…))``."""
+RankCoordinates = RankCoordinates
+"""The name under which scripts give a process's coordinates: ``megalens.trace(model, place=RankCoordinates(…))``."""
 
 __all__ = [
     "FLAGS",
@@ -19,7 +19,7 @@ __all__ = [
     "IAdapter",
     "Instrument",
     "ModelPoints",
-    "Place",
+    "RankCoordinates",
     "RankCoordinates",
     "Shards",
     "SitePoints",

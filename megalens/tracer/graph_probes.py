@@ -277,7 +277,7 @@ class GraphProbes:
         return len(found), len(found) - len({each.frame_id for each in found})
 
     def place(self, module: nn.Module, side: str, item: int = 0, keyword: str | None = None) -> None:
-        """Place a probe at one end of a module, of one tensor or of everything there (``ALL_ITEMS``); once."""
+        """RankCoordinates a probe at one end of a module, of one tensor or of everything there (``ALL_ITEMS``); once."""
         hooks = self._hooks(module)
         if (item, keyword) not in hooks.ends[side]:
             end = GraphEnd(self._warn, side if item == ALL_ITEMS else None)

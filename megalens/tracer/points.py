@@ -119,7 +119,7 @@ class Source:
         Whether it is usual that there is nothing to see in a step, such as for an expert to which no token
         was routed. A tensor of two axes then has its tokens in the first.
     shards : Shards or callable
-        How the tensor is cut over the tensor-parallel ranks, the pieces being in the order of ``Place.tp``;
+        How the tensor is cut over the tensor-parallel ranks, the pieces being in the order of ``RankCoordinates.tp``;
         or a function of this rank's tensor ``[B, S, *]`` (before ``split``) where only the tensor itself
         tells. ``features`` and ``uneven`` hold of each part by itself, after ``split``; ``uneven`` are
         features of which ranks hold pieces of other sizes, or nothing.

@@ -124,7 +124,7 @@ class TraceSettings:
                 self.adapter is None or hasattr(self.adapter, "points"),
                 "an Adapter, as of megalens.adapters",
             ),
-            ("place", _none_or(self.place, RankCoordinates), "a megalens.tracer.Place"),
+            ("place", _none_or(self.place, RankCoordinates), "a megalens.tracer.RankCoordinates"),
             ("record", _none_or(self.record, str, Path), "a folder"),
             (
                 "record_bytes",

@@ -277,7 +277,7 @@ def main():
     """Answer for every folder that is named."""
     import pyarrow.dataset  # noqa: F401
 
-    from megalens.runs.moments.rows.libraries import load_libraries
+    from megalens.runs.moments import load_libraries
 
     load_libraries()
     told = []

@@ -12,7 +12,7 @@ from websockets.sync.server import serve
 
 from megalens.protocol import STREAMS, CheckedBody, FrameChecker, ProtocolError, Tile, decode_frame
 from megalens.runs import ClientError, Run, connect
-from megalens.runs.lines import StreamMemory
+from megalens.runs.arrivals import StreamMemory
 
 pytestmark = pytest.mark.slow
 

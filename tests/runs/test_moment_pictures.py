@@ -8,8 +8,8 @@ import pytest
 from grouped_moments import ask, row, source, spiky, values
 
 from megalens.protocol import MOMENT_READINGS
-from megalens.runs.gathering import trailing_mean
 from megalens.runs.moments import MomentQuery
+from megalens.runs.moments.grouping.answer import trailing_mean
 from megalens.runs.moments.grouping.series import Part, Thinner
 
 

@@ -361,7 +361,7 @@ print("duckdb" in sys.modules)
 
 def test_of_many_rows_that_arrive_the_older_lie_in_files_until_they_are_let_go(tmp_path, monkeypatch):
     monkeypatch.setenv("MEGALENS_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr("megalens.runs.moments.rows.table_rows._HELD_ROWS", 50)
+    monkeypatch.setattr("megalens.runs.moments.rows.table_rows._MEMORY_ROWS", 50)
     spill = tmp_path / "moments" / "spill"
     spill.mkdir(parents=True)
     gone = subprocess.Popen([sys.executable, "-c", ""])

@@ -123,7 +123,7 @@ def places_of(table: pa.Table) -> list[tuple[str, list[int], list[int]]]:
 
 
 def said_places(run: RunFolder) -> list[tuple[str, list[int], list[int]]]:
-    return [(each["flag"], each["layers"], each["steps"]) for each in run.tensor_places().index()]
+    return [(each["flag"], each["layers"], each["steps"]) for each in run.tensor_index().index()]
 
 
 KINDS = st.sampled_from(["sealed", "tail", "both"])
@@ -171,7 +171,7 @@ def test_a_stream_in_any_files_is_read_once_and_in_order(
         assert (run.newest_step("tensors"), run.truncated()) == (newest, ["tensors"] if was_cut else [])
         assert said_places(run) == places_of(whole)
         agrees(run, whole)
-        run = run.again()
+        run = run.reopened()
     assert run.bytes() == sum(
         path.stat().st_size
         for path in folder.rglob("tensors*/*")
@@ -300,7 +300,7 @@ def test_a_stream_is_read_once_while_another_thread_records_and_seals_it(folder)
             assert set(found["step"].to_pylist()) <= steps
             assert run.newest_step("tensors") >= max(found["step"].to_pylist(), default=0)
             looks, seen = looks + 1, len(means)
-            run = run.again()
+            run = run.reopened()
     finally:
         writer.join()
     assert said_places(run) == places_of(pa.concat_tables(tables))
@@ -333,7 +333,7 @@ def test_of_many_segments_those_of_other_steps_are_not_opened(folder, monkeypatc
     assert run.newest_step("tensors") == 600
     names = opened(monkeypatch)
     newest = Query(first=599).filter(pa.concat_tables(map(sealed, tables)))
-    assert run.again().read("tensors", Query(first=599)).equals(newest)
+    assert run.reopened().read("tensors", Query(first=599)).equals(newest)
     assert run.newest_step("tensors") == 600
     assert len(names) == 1
 

@@ -12,7 +12,7 @@ import megalens
 from megalens import Tile, trace
 from megalens.runs import open_run
 from megalens.runs.answers import RunAnswers
-from megalens.runs.open_run import answers_beside
+from megalens.runs.open_run import compared_answers
 from megalens.tracer import TracerError
 
 pytestmark = pytest.mark.slow
@@ -100,13 +100,13 @@ def test_several_attempts_lie_over_one_another(train, tmp_path):
         attempts = {attempt.id.rpartition(".")[2]: attempt for attempt in run.attempts}
         assert list(attempts) == ["attempt-1", "attempt-2"]
         assert run.moments("param", by=[])["step"].tolist() == [1, 2, 3, 4]
-        with answers_beside(run) as beside:
+        with compared_answers(run) as beside:
             lines = [beside(f"{run.id}.attempt-{number}") for number in (1, 2)]
             totals = [json.loads(json.dumps(line.moments_index()["stats"][0]["steps"])) for line in lines]
             assert totals == [8, 4]
             assert beside(f"{run.id}.attempt-3") is None
             assert beside(f"{run.id}.attempt-1/../1") is None
-        with answers_beside(attempts["attempt-2"]) as beside:
+        with compared_answers(attempts["attempt-2"]) as beside:
             assert beside(run.id).moments_index()["stats"][0]["steps"] == 4
 
 

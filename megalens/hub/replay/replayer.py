@@ -17,7 +17,7 @@ import pyarrow as pa
 from ...protocol import ProtocolError
 from ...protocol.messages_generated import Announce, Config, ConfigPatch, Origin, RunState, Status
 from ...runs import RunFolder
-from ...runs.errors import bad_argument, whole
+from ...runs.errors import as_int, bad_argument
 from ...runs.query import Query
 from ..dialects.hosted_run import HostedRun
 
@@ -172,7 +172,7 @@ class Replayer:
         self._folder = folder
         self._speed = read_speed(speed)
         self._loop = loop
-        if first is not None and not 0 <= whole(first, "first") <= folder.step:
+        if first is not None and not 0 <= as_int(first, "first") <= folder.step:
             raise bad_argument("first", f"a step of the recording, at most {folder.step}", first)
         self._first = None if first is None else int(first)
         self._wait_for_viewer = wait_for_viewer

@@ -1,4 +1,4 @@
-"""Models that write text while they are watched: the producer's side of the generation lab. Needs torch, which is loaded with the first name that is used."""
+"""Models that write text while they are watched: the generation lab. torch is imported on first use."""
 
 from __future__ import annotations
 

@@ -17,17 +17,20 @@ from ...protocol.settings import flags_from_text
 if TYPE_CHECKING:
     from ...hub.dialects.inference_gateway import ServedInference
 
-__all__ = ["add_commands"]
-
-_EXIT_CODES = "Exit codes: 0 ended by Ctrl-C or SIGTERM, 1 an error of Megalens itself, 2 wrong arguments or a folder without a model."
+_EXIT_CODES = (
+    "Exit codes: 0 ended by Ctrl-C or SIGTERM, 1 an error of Megalens itself, 2 wrong arguments or a folder "
+    "without a model."
+)
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command to the parser of ``megalens``."""
     parser = commands.add_parser(
         "serve",
         help="serve a model that writes text while it is watched",
-        description="Serve the model of a folder: a live run whose viewers can have it write text. Nothing is fetched, and no code of the folder is run.",
+        description=(
+            "Serve the model of a folder: a live run whose viewers can have it write text. Nothing is "
+            "fetched, and no code of the folder is run."
+        ),
         epilog=_EXIT_CODES,
     )
     parser.add_argument(
@@ -50,7 +53,10 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--dialect",
         choices=["inference"],
-        help="also serve it to MegatronApp's front end, which brings no token, to pages and programs of this machine",
+        help=(
+            "also serve it to MegatronApp's front end, which brings no token, to pages and programs of this "
+            "machine"
+        ),
     )
     parser.add_argument(
         "--dialect-port",
@@ -90,8 +96,8 @@ def _serve(arguments: argparse.Namespace) -> int:
         stack.enter_context(closing(lab))
         if arguments.dialect:
             try:
-                place = (arguments.dialect_port, arguments.dialect_host)
-                served = stack.enter_context(_serve_dialect(lab.tracer.run_id, *place))
+                endpoint = (arguments.dialect_port, arguments.dialect_host)
+                served = stack.enter_context(_serve_dialect(lab.tracer.run_id, *endpoint))
             except MegalensError as error:
                 print(shown_text(f"megalens serve: {error}"), file=sys.stderr)
                 return 2

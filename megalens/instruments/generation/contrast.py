@@ -1,4 +1,4 @@
-"""Directions of a trait in the residual stream, one a layer, from prompts that show it and prompts that do not."""
+"""Directions of a trait in the residual stream, one a layer, from prompts with and without it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ from ...adapters.find import find_adapter
 from ...tracer.errors import TracerError
 from ...tracer.points import IAdapter, ModelPoints, Source
 
-__all__ = ["Positions", "contrast_vectors", "save_vectors"]
-
 Prompt = str | Sequence[int] | Tensor
 Positions = str | int | slice | Sequence[int] | Callable[[Tensor], Tensor]
-"""``"all"``, ``"last"``, a position, a slice, positions, or a function from one prompt's ids ``[S]`` to positions or a mask."""
+"""``"all"``, ``"last"``, a position, a slice, positions, or a function of ids ``[S]`` to either or a mask."""
 
 
 def contrast_vectors(
@@ -30,18 +28,21 @@ def contrast_vectors(
     adapter: IAdapter | None = None,
     batch: int = 16,
 ) -> Tensor:
-    """Return the difference of mean hidden states, layer by layer: mean over ``positive`` minus mean over ``negative``.
+    """Return the difference of mean hidden states, layer by layer: mean over ``positive`` minus mean over
+    ``negative``.
 
-    This is how persona vectors are taken (Chen, Arditi, Sleight, Evans and Lindsey, "Persona vectors: monitoring and controlling character
-    traits in language models", arXiv 2507.21509, 2025, section 2), and steering vectors before them (Rimsky et al., "Steering Llama 2 via
-    contrastive activation addition", arXiv 2312.06681, 2023). A prompt's states are averaged over the chosen positions first, so that
-    each prompt counts alike, long or short. For the means of two groups the direction is the one along which they differ most in
-    the mean; what else differs between the prompts is in it too, so let them differ in the trait alone.
+    This is how persona vectors are taken (Chen, Arditi, Sleight, Evans and Lindsey, "Persona vectors:
+    monitoring and controlling character traits in language models", arXiv 2507.21509, 2025, section 2), and
+    steering vectors before them (Rimsky et al., "Steering Llama 2 via contrastive activation addition", arXiv
+    2312.06681, 2023). A prompt's states are averaged over the chosen positions first, so that each prompt
+    counts alike, long or short. The direction is the one along which the means of the groups differ; what
+    else differs between the prompts is in it too, so let them differ in the trait alone.
 
     Parameters
     ----------
     model : torch.nn.Module
-        Any model that :func:`megalens.trace` can trace. It is called without gradients and in evaluation mode, and left as it was.
+        Any model that :func:`megalens.trace` can trace. It runs without gradients in evaluation mode, which
+        is reset after.
     positive, negative : iterable of str, of ids or of tensors
         Prompts; text needs a ``tokenizer``. Prompts of one length are run together, so none is ever padded.
     positions : Positions
@@ -56,12 +57,14 @@ def contrast_vectors(
     Returns
     -------
     torch.Tensor
-        float32 ``[layers, hidden]`` on the CPU, not scaled: its length is how far the groups are apart. :class:`Projection` scales to length one itself.
+        float32 ``[layers, hidden]`` on the CPU, not scaled: its length is the distance of the groups.
+        :class:`Projection` scales to length one itself.
 
     Raises
     ------
     TracerError
-        When a group is empty, a prompt has no such positions, a process holds some of the layers only, or a state is not finite.
+        When a group is empty, a prompt has no such positions, a process has some of the layers only, or a
+        state is not finite.
     """
     if batch < 1:
         raise TracerError(f"batch must be a whole number from 1, got {batch!r:.50}.")
@@ -71,7 +74,8 @@ def contrast_vectors(
     sources = {layer: found[0] for layer, found in points.flags["HiddenStates"].layers.items()}
     if sorted(sources) != list(range(points.layers)):
         raise TracerError(
-            f"Every layer's hidden states are needed, and this process has those of {len(sources)} out of {points.layers}. "
+            f"Every layer's hidden states are needed, and this process has those of {len(sources)} out of "
+            f"{points.layers}. "
             "Build the vectors in one process."
         )
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
@@ -100,7 +104,7 @@ def contrast_vectors(
 
 
 def save_vectors(path: str | Path, vectors: Tensor, metadata: Mapping[str, Any] | None = None) -> Path:
-    """Write vectors to a ``.safetensors`` file that ``Projection`` and ``AddVector`` can be given.
+    """Write vectors to a ``.safetensors`` file for ``Projection`` and ``AddVector``.
 
     Parameters
     ----------
@@ -109,7 +113,7 @@ def save_vectors(path: str | Path, vectors: Tensor, metadata: Mapping[str, Any] 
     vectors : torch.Tensor
         ``[layers, features]`` or ``[layers, vectors, features]``.
     metadata : mapping, optional
-        What they are of, kept in the file as text.
+        A description, stored in the file as text.
 
     Raises
     ------
@@ -125,8 +129,10 @@ def save_vectors(path: str | Path, vectors: Tensor, metadata: Mapping[str, Any] 
         raise TracerError(
             f"vectors must be [layers, features] or [layers, vectors, features], got {list(vectors.shape)}."
         )
-    said = {str(key): str(value) for key, value in (metadata or {}).items()}
-    save_file({"vectors": vectors.detach().float().cpu().contiguous()}, path, {"made_by": "megalens", **said})
+    notes = {str(key): str(value) for key, value in (metadata or {}).items()}
+    save_file(
+        {"vectors": vectors.detach().float().cpu().contiguous()}, path, {"made_by": "megalens", **notes}
+    )
     return path
 
 
@@ -177,7 +183,8 @@ def _weights(ids: Tensor, positions: Positions) -> Tensor:
         chosen[where if isinstance(where, (int, slice)) else torch.as_tensor(where)] = 1
     except (IndexError, TypeError, ValueError, RuntimeError) as error:
         raise TracerError(
-            f"A prompt of {len(ids)} tokens has no positions {asked!r:.100}. Give 'all', 'last', a position, a slice, positions, "
+            f"A prompt of {len(ids)} tokens has no positions {asked!r:.100}. Give 'all', 'last', a position, "
+            "a slice, positions, "
             "or a function from ids to positions."
         ) from error
     if not bool(chosen.any()):

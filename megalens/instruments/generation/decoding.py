@@ -1,4 +1,4 @@
-"""The loop over forward passes: read the prompts, then draw a token of each sequence and read it, until all have ended."""
+"""The loop over forward passes: read the prompts, then draw and read a token of each sequence."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -16,24 +16,21 @@ from .errors import GenerationError
 from .language_model import LanguageModel, Reading
 from .texts import ITextStream
 
-__all__ = ["Candidates", "Decoding", "GenerationPass", "IPassHook", "Sampler", "candidates_of", "evaluating"]
-
 
 # From logits to the next token: temperature, top-k and top-p in the order and by the rules of transformers'
 # ``LogitsProcessor`` classes.
 class Sampler:
-    """Draws tokens with random numbers of its own: those of everybody else stay as they are.
+    """Draws tokens from its own random generator.
 
     Parameters
     ----------
     temperature : float
         Logits are divided by it; 0 always takes the most probable token.
     top_k, top_p
-        Draw from the k most probable tokens only (0 from all), and from the fewest that reach p together (1 from all).
+        Draw from the k most probable tokens only (0: all), and from the fewest that reach p together (1:
+        all).
     seed : int
         The same seed draws the same tokens.
-    device : torch.device
-        Where the logits are.
     """
 
     def __init__(
@@ -43,12 +40,9 @@ class Sampler:
         self._random = torch.Generator(device=device).manual_seed(seed)
 
     def filtered(self, logits: Tensor) -> Tensor:
-        """Return the logits that are drawn from, float32 ``[B, V]``, minus infinity where a token is cut off.
+        """Return the logits to draw from, float32 ``[B, V]``, minus infinity where a token is cut off.
 
-        Raises
-        ------
-        GenerationError
-            When they are no numbers.
+        Raises ``GenerationError`` when they are NaN.
         """
         scores = logits.float()
         if bool((scores.isnan() | scores.isposinf()).any()):
@@ -64,10 +58,10 @@ class Sampler:
             last = scores.topk(min(self._top_k, scores.shape[-1]))[0][..., -1, None]
             scores = scores.masked_fill(scores < last, -math.inf)
         if self._top_p < 1:
-            ordered, places = scores.sort(descending=False)
+            ordered, order = scores.sort(descending=False)
             cut = ordered.softmax(-1).cumsum(-1) <= 1 - self._top_p
             cut[..., -1] = False
-            scores = scores.masked_fill(cut.scatter(1, places, cut), -math.inf)
+            scores = scores.masked_fill(cut.scatter(1, order, cut), -math.inf)
         return scores
 
     def draw(self, filtered: Tensor) -> Tensor:
@@ -79,7 +73,7 @@ class Sampler:
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """Some rows of logits, and the token that each is asked about. On the host.
+    """Some rows of logits with a token of each, on the host.
 
     Attributes
     ----------
@@ -88,11 +82,11 @@ class Candidates:
     rank : torch.Tensor
         int64 ``[N]``: tokens with a higher logit.
     sampled : torch.Tensor or None
-        Probability of the token in what was drawn from, ``[N]``.
+        Probability of the token in the filtered distribution, ``[N]``.
     ids, logits, probabilities : torch.Tensor
         The most probable tokens, most probable first, ``[N, count]``.
     candidates_sampled : torch.Tensor or None
-        Their probabilities in what was drawn from.
+        Their probabilities in the filtered distribution.
     """
 
     logit: Tensor
@@ -107,18 +101,10 @@ class Candidates:
 
 
 def candidates_of(logits: Tensor, tokens: Tensor, count: int, filtered: Tensor | None = None) -> Candidates:
-    """Return what there is to say of rows of logits.
+    """Return ``count`` candidates of each row of logits ``[N, V]``, and the numbers of its token, int64
+    ``[N]``.
 
-    Parameters
-    ----------
-    logits : torch.Tensor
-        ``[N, V]``, as the model gave them.
-    tokens : torch.Tensor
-        int64 ``[N]``: the token that was taken, or that follows in the prompt.
-    count : int
-        Candidates of each row.
-    filtered : torch.Tensor, optional
-        What was drawn from, as :meth:`Sampler.filtered` gives it.
+    The token was drawn, or follows in the prompt. ``filtered`` is that of :meth:`Sampler.filtered`.
     """
     scores = logits.float()
     log_chances = scores.log_softmax(-1)
@@ -144,7 +130,8 @@ def candidates_of(logits: Tensor, tokens: Tensor, count: int, filtered: Tensor |
 
 
 def _on_host(found: Candidates) -> Candidates:
-    return Candidates(*(None if each is None else each.cpu() for each in vars(found).values()))  # type: ignore[arg-type]
+    moved: Any = (None if each is None else each.cpu() for each in vars(found).values())
+    return Candidates(*moved)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,19 +141,19 @@ class GenerationPass:
     Attributes
     ----------
     number : int
-        Counted from 0, the one that read the prompts.
+        0 for the pass that read the prompts.
     offset : int
-        Place in the padded batch of the first position that it read.
+        Index in the padded batch of the first position that it read.
     ids : torch.Tensor
-        int64 ``[B, n]``: the tokens that it read, padding included.
+        int64 ``[B, n]``: the tokens that it read, with padding.
     pads : torch.Tensor
-        int64 ``[B]``: padding before each prompt, so that a place less this is a position.
+        int64 ``[B]``: padding before each prompt; an index minus this is a position.
     logits : torch.Tensor
-        ``[B, n, V]``, as the model gave them.
+        ``[B, n, V]``, the model's output.
     filtered : torch.Tensor or None
-        float32 ``[B, V]``: what the next tokens were drawn from. None where none was drawn.
+        float32 ``[B, V]``: the distribution of the next tokens. None where none was drawn.
     tokens : torch.Tensor or None
-        int64 ``[B]``: the next tokens; of sequences that have ended they mean nothing.
+        int64 ``[B]``: the next tokens; undefined for sequences that have ended.
     wrote : tuple of bool
         Which sequences have a next token.
     goes_on : tuple of bool
@@ -187,36 +174,31 @@ class GenerationPass:
 class IPassHook(Protocol):
     """What looks at every pass, such as the logit lens."""
 
-    def after_pass(self, done: GenerationPass) -> None:
-        """Look at a pass that is over, inside of its step."""
-        ...
+    def after_pass(self, done: GenerationPass) -> None: ...
 
 
 class Decoding:
-    """Writes one batch. Iterating gives each pass when it is over; between two of them the caller may do anything, also stop.
+    """Writes one batch. Iteration yields each pass at its end; between two the caller may do anything, also
+    stop.
 
     Parameters
     ----------
-    model : LanguageModel
-        Who writes, in evaluation mode.
     prompts : sequence of list of int
-        Token ids, of which none is empty; a prompt with several samples stands there as often.
-    sampler : Sampler
-        How tokens are drawn.
+        Token ids, none empty, repeated for each sample.
     tokens : int
-        Tokens to write at most.
+        Most tokens to write.
     stop : sequence of str
         A sequence ends once its new text has one of these in it.
     stop_tokens : iterable of int
         A sequence ends after one of these.
     pass_scope : callable
-        Gives the context in which a forward pass runs.
+        Returns the context in which a forward pass runs.
     hooks : sequence of IPassHook
         Called after each pass, in its context.
     ends : callable
-        Whether to write nothing after the pass that is going on.
+        Whether to end after the current pass.
     before : callable
-        Told what the model keeps, before each pass.
+        Takes the model's state, before each pass.
     """
 
     def __init__(
@@ -268,7 +250,7 @@ class Decoding:
         self, number: int, offset: int, ids: Tensor, reading: Reading, read: Callable[[], Tensor]
     ) -> GenerationPass:
         self._before(reading)
-        # The caller's own gradients are on again when this is over, and not only when all is.
+        # Gradients are enabled for the caller between passes, not only at the end.
         with torch.no_grad(), self._scope():
             logits = read()
             filtered = tokens = None
@@ -290,7 +272,7 @@ class Decoding:
         return done
 
     def _end(self, tokens: Tensor) -> None:
-        """Note which sequences go on after their new tokens."""
+        """Note which sequences continue after their new tokens."""
         over = self._written >= self._tokens or self._ends()
         for row, token in enumerate(tokens.tolist()):
             if self._going[row]:
@@ -311,14 +293,14 @@ class _Ending:
     def push(self, token: int) -> bool:
         """Return whether the text is over with this token."""
         text = self._tail + self._stream.push(token)
-        # One that began before and ends now begins in what is kept.
+        # A stop text from before that ends now is in the retained part.
         self._tail = text[-self._longest :]
         return any(each in text for each in self._stop)
 
 
 @contextlib.contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Have a model in evaluation mode inside, and afterwards each of its modules in the mode that it was in."""
+    """Put a model into evaluation mode, and restore the mode of each module afterwards."""
     training = [each for each in module.modules() if each.training]
     module.eval()
     try:

@@ -1,4 +1,4 @@
-"""What a perturbation changes: the model reads the clean text without and with it, in one pass each. Rows of the stream ``effects``."""
+"""The effect of a perturbation on the reading of the clean text, in one pass each: the stream ``effects``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,6 @@ from .job import GenerationJob
 from .language_model import LanguageModel
 from .sweep import first_differences, generation_perturb, perturbed, sweep_points
 
-__all__ = ["Effect", "EffectReader", "compared", "effect_columns", "first_difference", "kl_divergence"]
-
 _MOST_VALUES = 1 << 26
 """Logits, or hidden states of all layers, that are kept of the clean pass at once."""
 
@@ -29,25 +28,12 @@ _MOST_VALUES = 1 << 26
 def compared(
     job: GenerationJob, model: LanguageModel, points: ModelPoints, folders: Sequence[Path]
 ) -> Iterator[dict[str, Any]]:
-    """Compare a generation with its control, then do its sweep. Ends early once it is cancelled.
+    """Compare a generation with its control, then run its sweep, until it is cancelled.
 
-    The clean text is read anew, in one pass, without and with the perturbation. For each point of a sweep text is written, too, until it differs from the clean one.
-
-    Parameters
-    ----------
-    job : GenerationJob
-        It and its control are written. What cannot be done is said of it, and how far a sweep is.
-    model : LanguageModel
-        In evaluation mode, untraced and unperturbed.
-    points : ModelPoints
-        Where the model's layers are.
-    folders : sequence of Path
-        Where vector files may lie.
-
-    Yields
-    ------
-    dict
-        Columns by name, all but ``step``. Between two of them the model is clean.
+    The clean text is read in one pass, without and with the perturbation. For each point of a sweep text is
+    written, too, until it differs from the clean one. The model is in evaluation mode and untraced, and clean
+    between two yields, which are columns by name, all but ``step``. ``folders`` may have vector files. What
+    cannot be done is reported in the job.
     """
     control, perturb = job.control, job.perturb
     assert control is not None
@@ -59,11 +45,11 @@ def compared(
     ]
     if model.context is not None and any(len(text) > model.context for text in read):
         read = [text[: model.context] for text in read]
-        job.say(f"Effects are of the first {model.context} positions, which the model reads at once.")
+        job.add_message(f"Effects are of the first {model.context} positions, which the model reads at once.")
     reader = EffectReader(model, points, read)
     same = {"generation": job.number, "control": control.number}
     differences = [first_difference(*texts) for texts in zip(clean, job.texts, strict=True)]
-    for _, first, effects in reader.compare(1, lambda _: perturbed(points, perturb, job.say)):
+    for _, first, effects in reader.compare(1, lambda _: perturbed(points, perturb, job.add_message)):
         for sequence, effect in enumerate(effects, first):
             if job.cancelled:
                 return
@@ -95,13 +81,13 @@ def _swept(
     differences: dict[int, list[int]] = {}
 
     def armed(number: int) -> Any:
-        return perturbed(points, generation_perturb(swept[number].perturb, points, folders), job.say)
+        return perturbed(points, generation_perturb(swept[number].perturb, points, folders), job.add_message)
 
     for number, first, effects in reader.compare(len(swept), armed):
         if number not in differences and not job.cancelled:
             with armed(number) as clock:
                 differences[number] = first_differences(
-                    lambda ends, clock=clock: job.decoding(model, ends=ends, before=clock.count),  # type: ignore[misc]
+                    partial(job.decoding, model, before=clock.count),
                     job.sequences,
                     clean,
                     lambda: job.cancelled,
@@ -128,7 +114,7 @@ _MOST_AT_ONCE = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class Effect:
-    """What was changed while one sequence was read.
+    """Changes while one sequence was read.
 
     Attributes
     ----------
@@ -148,14 +134,7 @@ class Effect:
 class EffectReader:
     """Has the model read texts without and with perturbations, padded as its prompts are.
 
-    Parameters
-    ----------
-    model : LanguageModel
-        The model, in evaluation mode.
-    points : ModelPoints
-        Where its layers are.
-    texts : sequence of list of int
-        Token ids of each sequence, none empty and none longer than what the model reads at once.
+    ``texts`` are token ids, none empty and none longer than the context.
     """
 
     def __init__(self, model: LanguageModel, points: ModelPoints, texts: Sequence[Sequence[int]]) -> None:
@@ -171,19 +150,11 @@ class EffectReader:
     def compare(
         self, count: int, armed: Callable[[int], AbstractContextManager[object]]
     ) -> Iterator[tuple[int, int, list[Effect]]]:
-        """Compare with one perturbation after another; the clean text is read once, or once for each of the groups in which many sequences are read.
+        """Compare ``count`` perturbations with the clean text, which is read once for each group of
+        sequences.
 
-        Parameters
-        ----------
-        count : int
-            How many perturbations.
-        armed : callable
-            Gives the context in which a perturbation is on, by its number.
-
-        Yields
-        ------
-        number, sequence, effects
-            Of the perturbation, the first sequence, and the effects on it and those that follow. Between two of them the model is clean.
+        ``armed`` returns the context with a perturbation on, by its number. Yields that number, the first
+        sequence, and the effects on it and those that follow; the model is clean between two yields.
         """
         for first, last in self._groups:
             texts = self._texts[first:last]
@@ -209,7 +180,7 @@ class EffectReader:
 
 
 def first_difference(clean: Sequence[int], other: Sequence[int]) -> int:
-    """Return the first position at which two texts differ, also by one of them being over; -1 where they do not."""
+    """Return the first position at which two texts differ, also by the end of one; -1 where they do not."""
     for at, (one, two) in enumerate(zip(clean, other, strict=False)):
         if one != two:
             return at
@@ -225,22 +196,11 @@ def effect_columns(
     positions: bool,
     **same: Any,
 ) -> dict[str, Any]:
-    """Return rows of the stream, as columns by name: of each sequence those over all positions, after those of each position.
+    """Return columns of the stream: of each sequence the rows over all positions, then those of each
+    position.
 
-    Parameters
-    ----------
-    effects : sequence of Effect
-        Of sequences that follow one another.
-    layers : sequence of int
-        Their layers.
-    first : int
-        The first sequence.
-    divergence : sequence of int
-        Of each of them the first position at which what was written differs, -1 where it does not.
-    positions : bool
-        Whether there are rows of each position.
-    **same
-        The other columns, the same in every row.
+    ``effects`` are of consecutive sequences from ``first``; ``divergence`` is the first position at which
+    what each wrote differs, or -1; ``positions`` adds rows of each position; ``same`` are constant columns.
     """
     parts: list[dict[str, np.ndarray]] = []
     for number, effect in enumerate(effects):
@@ -252,7 +212,7 @@ def effect_columns(
             "distance": np.vstack([np.full_like(kl, math.nan), distance]),
         }
         means = {name: values.mean(1, keepdims=True) for name, values in table.items()}
-        for values, places in ((table, np.arange(len(kl))), (means, np.array([-1]))):
+        for values, positions_of in ((table, np.arange(len(kl))), (means, np.array([-1]))):
             if len(values["kl"][0]) and (positions or values is means):
                 shape = values["kl"].shape
                 over = np.full(shape, -1)
@@ -261,7 +221,7 @@ def effect_columns(
                     {
                         **{name: each.ravel() for name, each in values.items()},
                         "sequence": np.full(shape, first + number).ravel(),
-                        "position": np.broadcast_to(places, shape).ravel(),
+                        "position": np.broadcast_to(positions_of, shape).ravel(),
                         "layer": np.broadcast_to(np.array([-1, *layers])[:, None], shape).ravel(),
                         "divergence": over.ravel(),
                     }
@@ -292,10 +252,10 @@ def _in_parts(measure: Callable[[Tensor, Tensor], Tensor], one: Tensor, two: Ten
 
 
 def kl_divergence(clean: Tensor, noisy: Tensor) -> Tensor:
-    """Return the Kullback-Leibler divergence of the distribution of ``noisy`` logits from that of clean ones, ``[n]`` of ``[n, V]``, nats."""
+    """Return the divergence (nats) of ``noisy`` from clean logits' distributions, ``[n]`` of ``[n, V]``."""
     one, two = clean.log_softmax(-1), noisy.log_softmax(-1)
     chances = one.exp()
-    # What is impossible adds nothing, where minus infinity from itself is NaN. Rounding must not go below nothing.
+    # Impossible tokens add nothing, where minus infinity from itself is NaN. Rounding must not go below zero.
     return torch.where(chances > 0, chances * (one - two), torch.zeros_like(chances)).sum(-1).clamp(min=0)
 
 

@@ -1,4 +1,4 @@
-"""What each layer gave in the newest forward pass, and attention probabilities of models that do not give them by themselves."""
+"""The hidden states of the newest forward pass, and attention probabilities that models do not output."""
 
 from __future__ import annotations
 
@@ -19,17 +19,7 @@ from ...tracer.points import NO_EXPERTS, IAdapter, ModelPoints, Source
 from ...tracer.tensors.config import TracingPlan, change_plan
 from ...tracer.tensors.values import Window
 from .errors import GenerationError
-from .token_rows import PassPlace
-
-__all__ = [
-    "ATTENTION",
-    "AttentionAdapter",
-    "HiddenStates",
-    "Passes",
-    "attention_probabilities",
-    "no_attention",
-    "with_attention",
-]
+from .token_rows import PassCoordinates
 
 ATTENTION = "RawAttentionScore_mat_mul"
 """The flag that shows them."""
@@ -37,19 +27,12 @@ _EAGER = "eager"
 
 
 class AttentionAdapter:
-    """Finds the trace points of a model as they are while its attention gives probabilities: whoever traces them switches it with :func:`attention_probabilities`.
-
-    Parameters
-    ----------
-    adapter : IAdapter, optional
-        Finds the points; found by itself when absent.
-    """
+    """Finds a model's trace points under :func:`attention_probabilities`, by ``adapter`` if given."""
 
     def __init__(self, adapter: IAdapter | None = None) -> None:
         self._adapter = adapter
 
     def points(self, model: Any) -> ModelPoints:
-        """Return the trace points of ``model``."""
         adapter = find_adapter(model) if self._adapter is None else self._adapter
         if not isinstance(model, nn.Module):
             return adapter.points(model)
@@ -58,13 +41,13 @@ class AttentionAdapter:
 
 
 def no_attention(points: ModelPoints) -> str | None:
-    """Return why attention probabilities cannot be traced, or None where they can."""
+    """Return why attention probabilities cannot be traced, or None."""
     flag = points.flags.get(ATTENTION, NO_EXPERTS)
     return None if flag.layers else flag.reason or "This model's attention gives no probabilities."
 
 
 def with_attention(plan: TracingPlan, points: ModelPoints, folders: Sequence[Path]) -> TracingPlan:
-    """Return a plan in which attention probabilities are traced while text is written, as their flag is set; in all layers and of all sequences where it is off."""
+    """Return a plan that traces attention probabilities in generation, as set or else completely."""
     asked = plan.asked.get(ATTENTION)
     setting: dict[str, Any] = {"compressor": Peaks().to_setting(), "samples": None, "phases": []}
     if asked is not None:
@@ -77,19 +60,11 @@ def with_attention(plan: TracingPlan, points: ModelPoints, folders: Sequence[Pat
 
 @contextlib.contextmanager
 def attention_probabilities(model: nn.Module) -> Iterator[str]:
-    """Have the attention of a model give its probabilities inside; afterwards it is computed as before.
+    """Make a model's attention output its probabilities inside the context.
 
     Models of Hugging Face make one mask for all layers, by the implementation: it is switched in all of them.
-
-    Yields
-    ------
-    str
-        What is to be told of it, a sentence; empty where nothing had to be switched.
-
-    Raises
-    ------
-    GenerationError
-        When the model cannot be switched.
+    Yields a sentence for people, empty where nothing was switched; raises ``GenerationError`` when the model
+    cannot be switched.
     """
     before = _implementation(model)
     if before in (None, _EAGER):
@@ -98,10 +73,14 @@ def attention_probabilities(model: nn.Module) -> Iterator[str]:
     with _eager(model):
         if _implementation(model) != _EAGER:
             raise GenerationError(
-                f"The attention of {type(unwrapped(model)).__name__} is computed with {before}, which gives no probabilities, and cannot be switched. "
+                f"The attention of {type(unwrapped(model)).__name__} is computed with {before}, which gives "
+                "no probabilities, and cannot be switched. "
                 "Load the model with attn_implementation='eager'."
             )
-        yield f"Attention was computed with eager instead of {before}, in every layer, so that its probabilities can be seen; logits differ by rounding."
+        yield (
+            f"Attention was computed with eager instead of {before}, in every layer, so that its "
+            "probabilities can be seen; logits differ by rounding."
+        )
 
 
 def _implementation(model: nn.Module) -> str | None:
@@ -110,7 +89,7 @@ def _implementation(model: nn.Module) -> str | None:
 
 @contextlib.contextmanager
 def _eager(model: nn.Module) -> Iterator[None]:
-    """Switch a model of Hugging Face, where it can be; whatever became of it, each of its configs is afterwards as it was."""
+    """Switch a model of Hugging Face, if possible; all of its configs are restored afterwards."""
     body: Any = unwrapped(model)
     switch = getattr(body, "set_attn_implementation", None)
     if not callable(switch) or _implementation(model) in (None, _EAGER):
@@ -128,7 +107,7 @@ def _eager(model: nn.Module) -> Iterator[None]:
 
 
 def _configs(body: nn.Module) -> list[Any]:
-    """Return every config that says how attention is computed: those of the parts of a model that sees and reads, too."""
+    """Return every config of the implementation of attention: those of multi-modal parts, too."""
     found: dict[int, Any] = {}
     waiting = [getattr(module, "config", None) for module in body.modules()]
     while waiting:
@@ -140,14 +119,10 @@ def _configs(body: nn.Module) -> list[Any]:
 
 
 class Passes:
-    """Gives the context of each forward pass, and counts them: every pass of a generation, and what is computed beside, runs in one.
+    """Makes the context of each forward pass, and counts passes: those of a generation and extra ones.
 
-    Parameters
-    ----------
-    step : callable
-        Returns the step that began last.
-    scope : callable, optional
-        Gives a context which is a step of its own. When absent all passes belong to the step that began last, and are numbered.
+    ``step`` returns the step that began last. ``scope`` returns a context which is a step of its own; without
+    it all passes belong to the last step, and are numbered.
     """
 
     def __init__(
@@ -155,33 +130,27 @@ class Passes:
     ) -> None:
         self._step, self._scope = step, scope
         self._begun = 0
-        self.here = PassPlace(-1, -1)
+        self.here = PassCoordinates(-1, -1)
         """Where the tensors of the newest pass are."""
 
     @contextlib.contextmanager
     def __call__(self) -> Iterator[None]:
-        """Run one pass."""
         with contextlib.nullcontext() if self._scope is None else self._scope():
-            self.here = PassPlace(self._step(), 0 if self._scope is not None else self._begun)
+            self.here = PassCoordinates(self._step(), 0 if self._scope is not None else self._begun)
             self._begun += 1
             yield
 
     @property
-    def following(self) -> PassPlace:
-        """Where those of the next pass will be."""
+    def following(self) -> PassCoordinates:
+        """The coordinates of the next pass."""
         step = self._step()
-        return PassPlace(step, self._begun) if self._scope is None else PassPlace(step + 1, 0)
+        return PassCoordinates(step, self._begun) if self._scope is None else PassCoordinates(step + 1, 0)
 
 
 class HiddenStates:
-    """Keeps the hidden states of the newest pass while it is entered. They are the model's own tensors: nothing is copied but what compiled code gives, which uses its memory again.
+    """Refers to the hidden states of the newest pass while it is entered, with any armed perturbation.
 
-    A perturbation that is armed before or meanwhile is in them, as in what is traced.
-
-    Parameters
-    ----------
-    points : ModelPoints
-        Where the model's layers are.
+    They are the model's own tensors; only compiled code's outputs are copied, since it reuses their memory.
     """
 
     def __init__(self, points: ModelPoints) -> None:
@@ -192,7 +161,7 @@ class HiddenStates:
 
     @property
     def layers(self) -> list[int]:
-        """Layers that this process has, ascending."""
+        """Layers of this process, ascending."""
         return sorted(self._sources)
 
     def __enter__(self) -> HiddenStates:
@@ -209,12 +178,9 @@ class HiddenStates:
         self._seen.clear()
 
     def of(self, layer: int, window: Window | None = None) -> Tensor:
-        """Return what a layer gave, ``[B, n, hidden]``; of the positions of a window.
+        """Return a layer's output, ``[B, n, hidden]``, of the positions of a window if given.
 
-        Raises
-        ------
-        LookupError
-            When the layer was not called, or gave no such tensor.
+        Raises ``LookupError`` when the layer was not called, or had no such tensor.
         """
         state = self._seen.get(layer)
         if state is None:

@@ -11,16 +11,15 @@ from ...tracer.settings import TraceSettings
 if TYPE_CHECKING:
     from .instrument import GenerationInstrument
 
-__all__ = ["traced"]
-
 
 def traced(model: Any, settings: TraceSettings, place: RankCoordinates) -> GenerationInstrument | None:
-    """Return the instrument that has the model in training write text; None where the settings do not allow it."""
+    """Return the instrument with which a model in training writes text; None where it is not allowed."""
     if "generate" not in settings.allow or settings.hub is None:
         return None
     if place.world_size > 1:
         raise TracerError(
-            f"allow=['generate'] needs the whole model in one process, and this job has {place.world_size}. Leave it out here, and load a checkpoint with megalens.serve."
+            f"allow=['generate'] needs the whole model in one process, and this job has {place.world_size}. "
+            "Leave it out here, and load a checkpoint with megalens.serve."
         )
     # What few trainings need is not imported by all.
     from .instrument import GenerationInstrument

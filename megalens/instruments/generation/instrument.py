@@ -4,7 +4,7 @@
 
     producer thread                               thread of the lab, or of the training between two steps
     asked(generate) ─▶ checked, queued ─ (queue) ─▶ run_next ─▶ passes ─▶ rows of tokens
-    asked(cancel) ───▶ marked ─────────────────────▶ ends after the pass that is going on
+    asked(cancel) ───▶ marked ─────────────────────▶ ends after the current pass
 """
 
 from __future__ import annotations
@@ -33,20 +33,14 @@ if TYPE_CHECKING:
     from ...tracer import Tracer
     from ...tracer.instrument import Host
 
-__all__ = ["GenerationInstrument"]
-
 _MOST_WAITING = 64
 
 
 class GenerationInstrument(Instrument):
     """Takes requests for text, one after another.
 
-    Parameters
-    ----------
-    model : LanguageModel
-        Who writes.
-    own_steps : bool
-        Whether each forward pass is a step, as in a lab: then somebody calls :meth:`run_next`. Otherwise requests are done between two steps of a training.
+    ``own_steps``: each forward pass is a step, as in a lab, and somebody calls :meth:`run_next`. Otherwise
+    requests run between two steps of a training.
     """
 
     name = "generation"
@@ -67,15 +61,14 @@ class GenerationInstrument(Instrument):
         """Told of each job before it is written, where several processes write it together."""
 
     def bind(self, tracer: Tracer) -> None:
-        """Get the tracer: what a generation changes for its time is changed there."""
+        """Take the tracer, whose settings a generation changes while it runs."""
         self._tracer = tracer
 
     def attach(self, host: Host) -> None:
-        """Begin to send."""
         self._host = host
 
     def describe(self, announce: Announce) -> None:
-        """Say how it can be asked."""
+        """Describe the possible requests."""
         model = self.model
         most = MOST_TOKENS if model.context is None or model.slides else model.context - 1
         announce["generation"] = {"prompts": MOST_SEQUENCES, "tokens": most, "context": model.context}
@@ -88,7 +81,6 @@ class GenerationInstrument(Instrument):
     # Requests, in the producer thread.
 
     def asked(self, message: Generate | Cancel) -> Generating:
-        """Queue a request, or end one."""
         answer: Generating = {"type": "generating", "id": message["id"], "generation": 0}
         if message["type"] == "generate":
             who = message.get("by", {"name": ""})["name"]
@@ -101,17 +93,10 @@ class GenerationInstrument(Instrument):
         return answer
 
     def request(self, request: Mapping[str, Any], who: str = "") -> tuple[int, int]:
-        """Queue what is asked for. Any thread.
+        """Queue a request. Any thread.
 
-        Returns
-        -------
-        number, control : int
-            Of the generation, and of the clean one beside it; 0 where there is none.
-
-        Raises
-        ------
-        ProtocolError
-            With the field at fault; then nothing is queued.
+        Returns the numbers of the generation and of its clean control (0: none). Raises ``ProtocolError``
+        with the field at fault; then nothing is queued.
         """
         tracer = self._tracer
         if tracer is None or self._released:
@@ -121,24 +106,22 @@ class GenerationInstrument(Instrument):
             if len(self._waiting) + len(jobs) > _MOST_WAITING:
                 raise ProtocolError(
                     "refused",
-                    f"{len(self._waiting)} generations wait already. Ask again when some have ended, or cancel one.",
+                    f"{len(self._waiting)} generations wait already. Ask again when some have ended, or "
+                    "cancel one.",
                     expected=f"at most {_MOST_WAITING}",
                     got=str(len(self._waiting) + len(jobs)),
                 )
             for job in jobs:
                 self._newest = job.number = next(self._numbers)
                 self._waiting.append(job)
-                self._say(job, place=len(self._waiting))
+                self._report(job, place=len(self._waiting))
             self._changed.notify_all()
         return jobs[-1].number, jobs[0].number if len(jobs) > 1 else 0
 
     def cancel(self, number: int) -> None:
-        """End a generation that waits, or that runs: then after the pass that is going on. One that has ended stays as it is. Any thread.
+        """Cancel a queued generation, or a running one after the current pass; ended ones stay. Any thread.
 
-        Raises
-        ------
-        ProtocolError
-            When there never was one of this number.
+        Raises ``ProtocolError`` for an unknown number.
         """
         with self._changed:
             if not 1 <= number <= self._newest:
@@ -154,13 +137,13 @@ class GenerationInstrument(Instrument):
             for job in [each for each in self._waiting if each.number == number]:
                 self._waiting.remove(job)
                 job.end("cancelled")
-                self._say(job)
-                self._say_places()
+                self._report(job)
+                self._report_positions()
 
     # Running, in the thread that has the model.
 
     def wait(self, seconds: float | None = None) -> bool | None:
-        """Wait until there is something to do, a request or a change of what is traced, and return True; False once all is over, None when it took longer than ``seconds``."""
+        """Wait for a request or a change of tracing: True; False at the end, None on timeout."""
         with self._changed:
             waited = self._changed.wait_for(
                 lambda: self._waiting or self._change_waits or self._released, seconds
@@ -169,22 +152,22 @@ class GenerationInstrument(Instrument):
             return not self._released if waited else None
 
     def change_waits(self) -> None:
-        """Have whoever waits look."""
+        """Wake up the waiting thread."""
         with self._changed:
             self._change_waits = True
             self._changed.notify_all()
 
     def new_passes(self, scope: Callable[[], AbstractContextManager[object]] | None = None) -> Passes:
-        """Return what gives the context of each pass; ``scope`` gives that of a step of its own."""
+        """Return the maker of pass contexts; ``scope`` makes that of a step of its own."""
         return Passes(self._step, scope)
 
     def run_next(self, passes: Passes) -> bool:
-        """Do the request that waits longest; False where none waits. What goes wrong is said of the generation, and nothing is raised but what is no ``Exception``."""
+        """Run the oldest request, if any; an ``Exception`` is reported in the generation, not raised."""
         with self._changed:
             if not self._waiting:
                 return False
             job = self._running = self._waiting.popleft()
-            self._say_places()
+            self._report_positions()
         try:
             self._run(job, passes)
         finally:
@@ -193,7 +176,7 @@ class GenerationInstrument(Instrument):
         return True
 
     def between_steps(self) -> None:
-        """Do what waits now, before a training takes its next step."""
+        """Run the queued requests, before a training takes its next step."""
         waiting = len(self._waiting)
         if self._own_steps or not waiting or self._tracer is None:
             return
@@ -211,7 +194,7 @@ class GenerationInstrument(Instrument):
             while self._waiting:
                 job = self._waiting.popleft()
                 job.end("cancelled", "The run has ended.")
-                self._say(job)
+                self._report(job)
             self._changed.notify_all()
 
     def _run(self, job: GenerationJob, passes: Passes) -> None:
@@ -227,12 +210,15 @@ class GenerationInstrument(Instrument):
             if self.share is not None:
                 self.share(job)
             job.begin(passes.following.step)
-            self._say(job)
+            self._report(job)
             assert self._tracer is not None
-            Writing(job, self.model, self._tracer, self.send, self._say).run(passes)
+            Writing(job, self.model, self._tracer, self.send, self._report).run(passes)
             state, message = "cancelled" if job.cancelled else "finished", ""
         except torch.OutOfMemoryError as error:
-            message = f"The device has not enough memory for this: {str(error)[:200]} Ask for fewer prompts, samples or tokens."
+            message = (
+                f"The device has not enough memory for this: {str(error)[:200]} Ask for fewer prompts, "
+                "samples or tokens."
+            )
         except MegalensError as error:
             message = str(error)
         except Exception as error:  # The model is the user's, and the next request may go well.
@@ -242,7 +228,7 @@ class GenerationInstrument(Instrument):
             if self._host is not None:
                 # Whoever waits for the end asks at once for all that was traced.
                 self._host.send_ready()
-            self._say(job)
+            self._report(job)
             if state == "failed" and torch.cuda.is_available():
                 torch.cuda.empty_cache()
 
@@ -251,15 +237,14 @@ class GenerationInstrument(Instrument):
     def _step(self) -> int:
         return 0 if self._host is None else self._host.step
 
-    def _say(self, job: GenerationJob, place: int = 0) -> None:
+    def _report(self, job: GenerationJob, place: int = 0) -> None:
         step = self._step()
         self.send("generations", job.row(step, place), step)
 
-    def _say_places(self) -> None:
-        for place, job in enumerate(self._waiting, 1):
-            self._say(job, place)
+    def _report_positions(self) -> None:
+        for queue_position, job in enumerate(self._waiting, 1):
+            self._report(job, queue_position)
 
     def send(self, stream: str, columns: Mapping[str, Any], step: int) -> None:
-        """Send rows."""
         if self._host is not None:
             self._host.send(stream, columns, step)

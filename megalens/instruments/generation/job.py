@@ -1,4 +1,4 @@
-"""One generation that waits, runs or has ended."""
+"""One generation: queued, running or ended."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ from .sweep import generation_perturb, sweep_points
 if TYPE_CHECKING:
     from ...tracer import Tracer
 
-__all__ = ["MOST_TOKENS", "GenerationJob", "checked_jobs"]
-
 _MESSAGE = 1000
 
 MOST_TOKENS = 1 << 20
@@ -35,12 +33,9 @@ _FIELD = "request"
 def checked_jobs(
     message: Mapping[str, Any], model: LanguageModel, tracer: Tracer, who: str
 ) -> list[GenerationJob]:
-    """Return what is to be done for a request: one generation; or the clean one, then the one under the perturbation. They have no numbers yet.
+    """Return the jobs of a request, without numbers: one, or the clean one before the perturbed one.
 
-    Raises
-    ------
-    ProtocolError
-        With the field at fault.
+    Raises ``ProtocolError`` with the field at fault.
     """
     if tracer.points.place.world_size > 1 and model.alone:
         raise ProtocolError(
@@ -51,9 +46,9 @@ def checked_jobs(
     request = GenerationRequest.from_message(message, _FIELD)
     prompts = [_prompt(number, text, request, model) for number, text in enumerate(request.prompts)]
     if model.vocabulary is not None:
-        for place, token in enumerate(request.stop_tokens or ()):
+        for index, token in enumerate(request.stop_tokens or ()):
             if token >= model.vocabulary:
-                field = f"{_FIELD}.stop_tokens.{place}"
+                field = f"{_FIELD}.stop_tokens.{index}"
                 raise must_be("A stop token", f"0 to {model.vocabulary - 1}", token, field)
     for member, asked, reason in (
         ("attention", request.attention, no_attention(tracer.points)),
@@ -80,7 +75,8 @@ def _prompt(number: int, text: str, request: GenerationRequest, model: LanguageM
         wrong = next(token for token in ids if not 0 <= token < model.vocabulary)
         raise ProtocolError(
             "bad-parameter",
-            f"Token ids of prompt {number} must be 0 to {model.vocabulary - 1}, got {wrong}: the tokenizer is of another vocabulary than the model.",
+            f"Token ids of prompt {number} must be 0 to {model.vocabulary - 1}, got {wrong}: the tokenizer "
+            "is of another vocabulary than the model.",
             field=field,
             expected=f"0 to {model.vocabulary - 1}",
             got=str(wrong),
@@ -93,13 +89,16 @@ def _prompt(number: int, text: str, request: GenerationRequest, model: LanguageM
         )
     left = model.context - len(ids)
     if request.tokens > left and not model.slides:
-        what = f"tokens after prompt {number}, which has {len(ids)} of the {model.context} that the model can read,"
+        what = (
+            f"tokens after prompt {number}, which has {len(ids)} of the {model.context} that the model can "
+            "read,"
+        )
         raise must_be(what, f"0 to {left}", request.tokens, f"{_FIELD}.tokens")
     return ids
 
 
 def _perturb(setting: Perturb, tracer: Tracer, field: str | None = None) -> PerturbPlan:
-    """Return the plan of what is asked for; an error names ``field``, or what of the perturbation is wrong."""
+    """Return the plan of a perturbation; an error names ``field``, or its wrong part."""
     if "perturb" not in tracer.controls:
         raise ProtocolError(
             "refused",
@@ -117,28 +116,26 @@ def _perturb(setting: Perturb, tracer: Tracer, field: str | None = None) -> Pert
 
 @dataclass(eq=False)
 class GenerationJob:
-    """A request with its number, and how it stands. One thread changes it at a time: whoever asked until it runs, then whoever runs it.
+    """A request with its number and state. One thread at a time changes it: the requesting one, then the
+    running one.
 
     Attributes
     ----------
     number : int
         Counted from 1.
-    request : GenerationRequest
-        What was asked for.
     prompts : sequence of list of int
         Token ids of each prompt.
     who : str
         Who asked.
     control : GenerationJob or None
         Of a generation under a perturbation the one without it.
-    perturb : PerturbPlan or None
-        Its perturbation.
     paired : bool
-        Whether it is one of such two: then nothing else that is armed is done to it.
+        Whether it is one of such two: then no other armed perturbation applies.
     cancelled : bool
         Whether it ends now.
     asked_to_end : bool
-        Whether somebody asked for that. Several processes agree on it in their next forward pass; one alone has no need to.
+        Whether somebody asked for that. Several processes agree on it in their next forward pass; one alone
+        has no need to.
     shared : bool
         Whether several processes write it.
     state : str
@@ -146,7 +143,7 @@ class GenerationJob:
     texts : list of list of int
         Of each sequence the prompt and what was written so far.
     progress : str
-        How far it is, while it runs.
+        A sentence while it runs.
     """
 
     number: int
@@ -168,7 +165,7 @@ class GenerationJob:
     progress: str = ""
     _began: float | None = None
     _seconds: float = 0.0
-    _told: bool = False
+    _sent: bool = False
 
     @property
     def sequences(self) -> list[Sequence[int]]:
@@ -176,30 +173,30 @@ class GenerationJob:
         return [prompt for prompt in self.prompts for _ in range(self.request.samples)]
 
     def begin(self, step: int) -> None:
-        """Note that it runs, its first pass in ``step``."""
+        """Mark it as running, with its first pass in ``step``."""
         self.state, self.first_step = "running", step
         self.texts = [list(prompt) for prompt in self.sequences]
         self._began = time.monotonic()
 
     def end(self, state: str, message: str = "") -> None:
-        """Note that it is over, and why."""
+        """Mark it as ended, with a reason."""
         self.state, self.progress = state, ""
         if self._began is not None:
             self._seconds = time.monotonic() - self._began
-        self.say(message)
+        self.add_message(message)
 
-    def say(self, message: str) -> None:
-        """Add a sentence to what people are told of it."""
+    def add_message(self, message: str) -> None:
+        """Add a sentence to its message for people."""
         if message not in self.message:
             self.message = f"{self.message} {message}".strip()[:_MESSAGE]
 
     def cancel(self) -> None:
-        """Have it end, after the pass that is going on. Any thread."""
+        """End it after the current pass. Any thread."""
         self.asked_to_end = True
         self.cancelled = self.cancelled or not self.shared
 
     def decoding(self, model: LanguageModel, **more: Any) -> Decoding:
-        """Begin to write it, with its seed; ``more`` is for :class:`Decoding`."""
+        """Start writing with its seed; ``more`` is for :class:`Decoding`."""
         request = self.request
         sampler = Sampler(request.temperature, request.top_k, request.top_p, request.seed, model.device)
         stop_tokens = model.end_tokens if request.stop_tokens is None else request.stop_tokens
@@ -208,7 +205,7 @@ class GenerationJob:
         )
 
     def passed(self, done: GenerationPass, step: int) -> None:
-        """Note what a pass wrote, which was in ``step``."""
+        """Add what a pass wrote, which was in ``step``."""
         self.last_step = step
         self.tokens += sum(done.wrote)
         if done.tokens is not None:
@@ -217,9 +214,9 @@ class GenerationJob:
                     text.append(token)
 
     def row(self, step: int, place: int = 0) -> dict[str, list[Any]]:
-        """Return its row of ``generations`` as it stands, at ``step``; what was asked for is in the first one only."""
+        """Return its current row of ``generations`` at ``step``; only the first has the request."""
         runs = self.first_step >= 0
-        request, self._told = "" if self._told else json.dumps(self.request.to_message()), True
+        request, self._sent = "" if self._sent else json.dumps(self.request.to_message()), True
         values = {
             "step": step,
             "time": time.time(),

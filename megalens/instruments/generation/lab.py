@@ -1,4 +1,4 @@
-"""A lab: a model that waits for requests to write text, in a thread of its own, in one process or in all those of a job."""
+"""A lab: a model that waits for requests to write text, in a thread of its own, in one process or a job."""
 
 from __future__ import annotations
 
@@ -27,22 +27,12 @@ from .writing import Writing
 if TYPE_CHECKING:
     from ...tracer import Tracer
 
-__all__ = ["Lab", "MegatronLab", "joined_control"]
-
 
 class Lab:
-    """A live run whose model writes text when it is asked. Made by :func:`megalens.serve`.
+    """A live run whose model writes text on request. Made by :func:`megalens.serve`.
 
-    Everything that the run has (``configure``, ``tensors``, the views) it has too; ``with`` closes it at the end.
-
-    Parameters
-    ----------
-    tracer : Tracer
-        Traces the model; its steps are forward passes.
-    instrument : GenerationInstrument
-        Attached to it.
-    connect : callable
-        Attaches to the run, as whoever looks at it.
+    Everything that the run has (``configure``, ``tensors``, the views) it has too; ``with`` closes it at the
+    end.
     """
 
     def __init__(self, tracer: Tracer, instrument: GenerationInstrument, connect: Callable[[], Any]) -> None:
@@ -59,12 +49,11 @@ class Lab:
 
     @property
     def model(self) -> Any:
-        """The module that writes."""
         return self._instrument.model.module
 
     @property
     def run(self) -> Any:
-        """The run, as whoever looks at it has it; attached to on first use."""
+        """The run as a viewer has it; connected to on first use."""
         with self._lock:
             if self._run is None:
                 self._run = self._connect()
@@ -117,16 +106,9 @@ class Lab:
 
 
 class MegatronLab(Lab):
-    """A lab in each process of a job. Every one of them makes it, and waits for it: it is over when rank 0 closes it.
+    """A lab in each process of a job. Each makes it and waits for it: it ends when rank 0 closes it.
 
-    While nothing is asked rank 0 says so to the others, well before anything is given up for that.
-
-    Parameters
-    ----------
-    tracer, instrument, connect
-        As of :class:`Lab`.
-    control : JobControl
-        Of this job, which the model has joined.
+    While idle, rank 0 sends heartbeats to the others, well within any time limit.
     """
 
     def __init__(
@@ -147,7 +129,7 @@ class MegatronLab(Lab):
         Raises
         ------
         LostJobError
-            When a process of the job went, or failed where the others could not go on.
+            When a process of the job went, or failed where the others could not continue.
         """
         super().wait()
         if self._failure is not None:
@@ -177,23 +159,23 @@ class MegatronLab(Lab):
     def _lead(self, passes: Passes) -> None:
         control, instrument = self._control, self._instrument
         instrument.share = self._share
-        while (there := instrument.wait(control.beat_seconds)) is not False:
+        while (there := instrument.wait(control.heartbeat_seconds)) is not False:
             if there is None:
-                control.tell({"do": "beat"})
+                control.send({"do": "beat"})
                 control.settle()
             elif not instrument.run_next(passes):
-                control.tell({"do": "changes"})
+                control.send({"do": "changes"})
                 self.tracer.take_changes()
             if control.lost is not None:
-                # It was said of the generation, too.
+                # The generation reports it, too.
                 raise control.lost
-        control.tell({"do": "end"})
+        control.send({"do": "end"})
 
     def _share(self, job: GenerationJob) -> None:
         """Have the others write a job, too."""
         control = self._control
         control.job = job
-        control.tell(
+        control.send(
             {
                 "do": "write",
                 "number": job.number,
@@ -209,7 +191,7 @@ class MegatronLab(Lab):
 
     def _follow(self, passes: Passes) -> None:
         control, why = self._control, ""
-        while (message := control.hear())["do"] != "end":
+        while (message := control.receive())["do"] != "end":
             try:
                 if message["do"] == "changes":
                     self.tracer.take_changes()
@@ -245,7 +227,7 @@ class MegatronLab(Lab):
             job.end(state)
 
     def _send_layers(self, stream: str, columns: Mapping[str, Any], step: int) -> None:
-        """Send what only this process knows of a generation: the effects on its stage's layers. Rank 0 sends everything else."""
+        """Send the effects on this stage's layers. Rank 0 sends everything else."""
         place = self.tracer.points.place
         if stream != "effects" or place.pp == 0 or not place.leads or place.dp > 0:
             return
@@ -275,7 +257,7 @@ class MegatronLab(Lab):
 
 
 def joined_control(model: LanguageModel) -> JobControl | None:
-    """Have a model of Megatron-Core computed by all processes of this job from now on, and return how they agree; None where it is whole in this process."""
+    """Join all processes of this job that compute a Megatron-Core model; None where it is complete in one."""
     there = distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
     if not there or not isinstance(model, MegatronLanguageModel):
         return None

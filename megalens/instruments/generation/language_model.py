@@ -1,4 +1,4 @@
-"""What every model that writes text is here, and what one that is reading keeps."""
+"""The interface of models that write text, and their state while they read."""
 
 from __future__ import annotations
 
@@ -14,19 +14,13 @@ from ...tracer.tensors.values import Window
 from .errors import GenerationError
 from .texts import Texts
 
-__all__ = ["LanguageModel", "PaddedPrompts", "PlainLanguageModel", "Reading", "RereadingReading"]
-
 
 @dataclass(frozen=True, eq=False)
 class PaddedPrompts:
     """Prompts of different lengths as one batch, padded on the left.
 
-    Attributes
-    ----------
-    ids : torch.Tensor
-        int64 ``[B, padded]``.
-    pads : torch.Tensor
-        int64 ``[B]``: positions of padding before each prompt.
+    ``ids`` are int64 ``[B, padded]``; ``pads`` are the positions of padding before each prompt, int64
+    ``[B]``.
     """
 
     ids: Tensor
@@ -42,28 +36,27 @@ class PaddedPrompts:
 
     @property
     def padded(self) -> int:
-        """Positions of the longest prompt."""
         return self.ids.shape[1]
 
     def real(self) -> Tensor:
         """Return which positions are no padding, bool ``[B, padded]``."""
-        places = torch.arange(self.padded, device=self.ids.device)
-        return places >= self.pads[:, None]
+        indices = torch.arange(self.padded, device=self.ids.device)
+        return indices >= self.pads[:, None]
 
 
 class Reading(ABC):
-    """What a model that reads some prompts, and then goes on, keeps from pass to pass."""
+    """A model's state from pass to pass."""
 
     window: Window | None = None
     """Positions of the next pass that are new, where it computes others again."""
 
     @abstractmethod
     def prompts(self) -> Tensor:
-        """Read the prompts in one forward pass and return the logits ``[B, padded, vocabulary]``; what they are of padding means nothing."""
+        """Read the prompts in one pass; return logits ``[B, padded, vocabulary]``, undefined for padding."""
 
     @abstractmethod
     def next(self, tokens: Tensor) -> Tensor:
-        """Read one more token of each sequence, int64 ``[B]``, in one forward pass and return the logits ``[B, 1, vocabulary]``."""
+        """Read another token of each sequence, int64 ``[B]``; return logits ``[B, 1, vocabulary]``."""
 
 
 class LanguageModel(ABC):
@@ -73,14 +66,12 @@ class LanguageModel(ABC):
     ----------
     module : torch.nn.Module
         What is traced: its call is one forward pass.
-    texts : Texts
-        Its tokenizer.
     vocabulary : int, optional
         Number of token ids; None where that is not known.
     context : int, optional
         Positions that it can read; None where that is not known.
     slides : bool
-        Whether it goes on beyond the context, reading the newest positions only.
+        Whether it continues beyond the context, reading the newest positions only.
     end_tokens : sequence of int, optional
         Tokens after which a text is over; the tokenizer's own when absent.
 
@@ -108,44 +99,37 @@ class LanguageModel(ABC):
 
     @property
     def device(self) -> torch.device:
-        """Where token ids have to be."""
         first = next(self.module.parameters(), None)
         return torch.device("cpu") if first is None else first.device
 
     def agreed(self, tokens: Tensor) -> Tensor:
-        """Return the tokens that all processes which compute the model together go on with, of those that each drew, int64 ``[B]``."""
+        """Return the tokens, int64 ``[B]``, on which all processes of the model agree."""
         return tokens
 
     @abstractmethod
     def begin(self, prompts: Sequence[Sequence[int]], tokens: int = 0) -> Reading:
-        """Prepare to read prompts, of which none is empty, and up to ``tokens`` more of each. Nothing is computed yet."""
+        """Prepare to read prompts, none empty, and ``tokens`` more of each. Nothing is computed yet."""
 
 
-# Any causal model of plain PyTorch: ``ids [B, S]`` to ``logits [B, S, vocabulary]``, and nothing kept from
-# pass to pass.
 class PlainLanguageModel(LanguageModel):
-    """A module that takes ids and gives logits, or something with ``logits``. Each pass computes everything again.
+    """A module from ids to logits, or an output with ``logits``, without a cache.
 
-    It is padded on the right: a causal model sees nothing of that. What is reported is in the order of padding on the left, as of every other model, and of each pass only what is new.
+    It is padded on the right: a causal model sees nothing of that. The reported order is that of padding on
+    the left, as of every other model, and of each pass only the new positions are reported.
     """
 
     def begin(self, prompts: Sequence[Sequence[int]], tokens: int = 0) -> Reading:
-        """Prepare to read prompts."""
         return RereadingReading(self._logits, PaddedPrompts.of(prompts, self.device))
 
-    def _logits(self, ids: Tensor, places: Tensor) -> Tensor:
-        return _logits(self.module(ids), ids).take_along_dim(places[:, :, None], 1)
+    def _logits(self, ids: Tensor, indices: Tensor) -> Tensor:
+        return _logits(self.module(ids), ids).take_along_dim(indices[:, :, None], 1)
 
 
 class RereadingReading(Reading):
     """Reads everything in every pass.
 
-    Parameters
-    ----------
-    read : callable
-        Gives the logits ``[B, n, vocabulary]`` at places ``[B, n]`` of ids ``[B, S]``, which are padded on the right.
-    prompts : PaddedPrompts
-        What is read first.
+    ``read`` returns the logits ``[B, n, vocabulary]`` at indices ``[B, n]`` of ids ``[B, S]``, padded on the
+    right.
     """
 
     def __init__(self, read: Callable[[Tensor, Tensor], Tensor], prompts: PaddedPrompts) -> None:
@@ -154,31 +138,29 @@ class RereadingReading(Reading):
         self.window = self._new(prompts.padded)
 
     def prompts(self) -> Tensor:
-        """Read the prompts."""
         return self._read(self._ids.shape[1])
 
     def next(self, tokens: Tensor) -> Tensor:
-        """Read all of it with one more token of each."""
         self._ids = torch.cat([self._ids, tokens[:, None]], dim=1)
         return self._read(1)
 
     def _read(self, count: int) -> Tensor:
-        """Read everything and return the logits of the last ``count`` places."""
+        """Read everything and return the logits of the last ``count`` positions."""
         length = self._ids.shape[1]
-        places = torch.arange(length, device=self._ids.device).expand_as(self._ids)
+        indices = torch.arange(length, device=self._ids.device).expand_as(self._ids)
         # The ids of padding go round to the end.
-        given = self._ids.take_along_dim((places + self._pads[:, None]) % length, 1)
-        logits = self._logits(given, self._places(length)[:, -count:])
-        self.window = Window(self._places(length + 1)[:, -1:], self._places(length + 1))
+        given = self._ids.take_along_dim((indices + self._pads[:, None]) % length, 1)
+        logits = self._logits(given, self._right_padded(length)[:, -count:])
+        self.window = Window(self._right_padded(length + 1)[:, -1:], self._right_padded(length + 1))
         return logits
 
     def _new(self, count: int) -> Window:
-        return Window(self._places(count), self._places(count))
+        return Window(self._right_padded(count), self._right_padded(count))
 
-    def _places(self, length: int) -> Tensor:
-        """Return where each place of the batch padded on the left is when it is padded on the right, int64 ``[B, length]``; of padding the first place."""
-        places = torch.arange(length, device=self._ids.device)
-        return (places - self._pads[:, None]).clamp(min=0)
+    def _right_padded(self, length: int) -> Tensor:
+        """Return each left-padded index's right-padded one, int64 ``[B, length]``; 0 for padding."""
+        indices = torch.arange(length, device=self._ids.device)
+        return (indices - self._pads[:, None]).clamp(min=0)
 
 
 def _logits(output: Any, ids: Tensor) -> Tensor:
@@ -186,6 +168,7 @@ def _logits(output: Any, ids: Tensor) -> Tensor:
     if not isinstance(logits, Tensor) or logits.ndim != 3 or logits.shape[:2] != ids.shape:
         came = f"of shape {list(logits.shape)}" if isinstance(logits, Tensor) else type(logits).__name__
         raise GenerationError(
-            f"The model must give logits of shape [{ids.shape[0]}, {ids.shape[1]}, vocabulary] for ids of shape {list(ids.shape)}, got {came}."
+            f"The model must give logits of shape [{ids.shape[0]}, {ids.shape[1]}, vocabulary] for ids of "
+            f"shape {list(ids.shape)}, got {came}."
         )
     return logits

@@ -1,4 +1,4 @@
-"""The logit lens: what each layer's hidden states would predict, as rows of the stream ``lens``."""
+"""The logit lens: predictions from each layer's hidden states, as rows of the stream ``lens``."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ from .decoding import Candidates, GenerationPass, candidates_of
 from .errors import GenerationError
 from .hidden import HiddenStates
 from .texts import Texts
-from .token_rows import PlacedPass, lists_column
-
-__all__ = ["LensReader", "Readout", "no_lens"]
+from .token_rows import LocatedPass, lists_column
 
 _MOST_LOGITS = 1 << 24
 """Logits that are looked at together."""
@@ -32,17 +30,8 @@ _HEADS = ("lm_head", "output_layer", "embed_out", "head", "output", "unembed")
 class Readout:
     """Reads hidden states as the model reads those of its last layer.
 
-    Parameters
-    ----------
-    model : torch.nn.Module
-        The model.
-    points : ModelPoints
-        Where its layers are.
-
-    Raises
-    ------
-    GenerationError
-        When this process holds a part of the model only, or the two modules cannot be told; says why.
+    Raises ``GenerationError`` when this process has a part of the model only, or final norm or output layer
+    are ambiguous.
     """
 
     def __init__(self, model: nn.Module, points: ModelPoints) -> None:
@@ -68,7 +57,7 @@ class Readout:
         return self._after(self._head(states))
 
     def differs(self, states: Tensor, logits: Tensor) -> bool:
-        """Return whether the last layer's hidden states give other logits than the model did."""
+        """Return whether the last layer's hidden states give other logits than the model's."""
         found = self(states).float()
         if found.shape != logits.shape:
             return True
@@ -79,7 +68,7 @@ class Readout:
 
 
 def no_lens(model: nn.Module, points: ModelPoints) -> str | None:
-    """Return why hidden states cannot be read, or None where they can."""
+    """Return why hidden states cannot be read, or None."""
     try:
         Readout(model, points)
     except GenerationError as error:
@@ -108,18 +97,18 @@ def _norm(owner: nn.Module) -> nn.Module | None:
 
 
 def _head(body: Any, owner: nn.Module, hidden: int | None) -> Callable[[Tensor], Tensor]:
-    """Return the output layer."""
     give = getattr(body, "get_output_embeddings", None)
     found = give() if callable(give) else None
     if not isinstance(found, nn.Module):
         found = next(_named_heads(body, owner, hidden), None)
     if found is None:
         raise GenerationError(
-            f"The output layer of {type(body).__name__} was not found. It is looked for as one of {', '.join(_HEADS)}."
+            f"The output layer of {type(body).__name__} was not found. It is looked for as one of "
+            f"{', '.join(_HEADS)}."
         )
     head: nn.Module = found
     if getattr(body, "share_embeddings_and_output_weights", False):
-        # Megatron-Core's output layer is given the embedding's weight.
+        # Megatron-Core's output layer is called with the embedding's weight.
         return lambda states: _first(head(states, weight=body.shared_embedding_or_output_weight()))
     return lambda states: _first(head(states))
 
@@ -154,22 +143,8 @@ def _first(output: Any) -> Tensor:
 class LensReader:
     """Reads the hidden states of each pass of one generation.
 
-    Of the last layer the model's own logits are read: they are what its hidden states give. That they are is checked at the first pass.
-
-    Parameters
-    ----------
-    readout : Readout
-        The model's final norm and output layer.
-    hidden : HiddenStates
-        Entered while the model runs.
-    generation : int
-        Its number.
-    texts : Texts
-        The tokenizer.
-    sequences : sequence of list of int
-        Token ids of each sequence's prompt.
-    count : int
-        Candidates to keep.
+    Of the last layer the model's own logits are taken, which is checked at the first pass. ``count`` is the
+    number of candidates; ``hidden`` is entered while the model runs.
     """
 
     def __init__(
@@ -185,51 +160,43 @@ class LensReader:
         self._texts, self._sequences, self._count = texts, sequences, count
 
     def states(self, window: Window | None = None) -> list[Tensor]:
-        """Return what each layer gave in the newest pass, ``[B, n, hidden]``, of the positions of a window: the model's own tensors."""
+        """Return each layer's output in the newest pass, ``[B, n, hidden]``: the model's own tensors."""
         return [self._hidden.of(layer, window) for layer in self._hidden.layers]
 
     @torch.no_grad()
     def rows(
-        self, passes: Sequence[PlacedPass], states: Sequence[Sequence[Tensor]]
+        self, passes: Sequence[LocatedPass], states: Sequence[Sequence[Tensor]]
     ) -> Iterator[dict[str, Any]]:
-        """Give what the layers predicted at the positions that passes read, as columns by name.
+        """Yield the layers' predictions at the positions that passes read, as columns by name.
 
-        Parameters
-        ----------
-        passes : sequence of PlacedPass
-            In their order, all having read as many positions.
-        states : sequence of sequence of torch.Tensor
-            Of each pass, as :meth:`states` gives them.
-
-        Raises
-        ------
-        GenerationError
-            When the last layer's hidden states, read so, do not give the model's logits.
+        All passes have read as many positions; ``states`` are theirs from :meth:`states`. Raises
+        ``GenerationError`` when the last layer's hidden states do not give the model's logits.
         """
         first = passes[0].done
         if first.number == 0 and self._readout.differs(states[0][-1][:, -1:], first.logits[:, -1:]):
             raise GenerationError(
-                "The logit lens cannot read this model: its last hidden states, through its final norm and output layer, give other logits than its own."
+                "The logit lens cannot read this model: its last hidden states, through its final norm and "
+                "output layer, give other logits than its own."
             )
         # All passes side by side are but a larger batch.
         hidden = [_side_by_side(of_layer) for of_layer in zip(*states, strict=True)]
         given = _side_by_side([each.done.logits for each in passes])
         layers = np.array(self._hidden.layers)
         read = [self._read(each.done) for each in passes]
-        sequence, place, token = (np.concatenate(columns) for columns in zip(*read, strict=True))
+        sequence, index, token = (np.concatenate(columns) for columns in zip(*read, strict=True))
         of_pass = np.repeat(np.arange(len(passes)), [len(each[0]) for each in read])
         row = sequence + of_pass * len(self._sequences)
         step = np.array([each.here.step for each in passes])[of_pass]
         offset = np.array([each.done.offset for each in passes])[of_pass]
-        position = place + offset - first.pads.cpu().numpy()[sequence]
+        position = index + offset - first.pads.cpu().numpy()[sequence]
         many = len(sequence)
         size = max(1, _MOST_LOGITS // given.shape[-1])
         for start in range(0, len(layers) * many, size):
             layer, pair = np.divmod(np.arange(start, min(start + size, len(layers) * many)), many)
-            rows, places = torch.from_numpy(row[pair]), torch.from_numpy(place[pair])
+            rows, indices = torch.from_numpy(row[pair]), torch.from_numpy(index[pair])
 
-            def of(data: Tensor, chosen: Any, rows: Tensor = rows, places: Tensor = places) -> Tensor:
-                return data[rows[chosen], places[chosen]]
+            def of(data: Tensor, chosen: Any, rows: Tensor = rows, indices: Tensor = indices) -> Tensor:
+                return data[rows[chosen], indices[chosen]]
 
             inner = [of(hidden[each], layer == each) for each in np.unique(layer) if each < len(layers) - 1]
             logits = of(given, layer == len(layers) - 1)
@@ -240,7 +207,7 @@ class LensReader:
             yield self._columns(found, sequence[pair], position[pair], token[pair], layers[layer], step[pair])
 
     def _read(self, done: GenerationPass) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return of each position that was read its sequence, its place in the pass, and the token that follows it; -1 where none does."""
+        """Return each read position's sequence, index in the pass, and next token (-1: none)."""
         drawn = [-1] * len(self._sequences) if done.tokens is None else done.tokens.tolist()
         follows = [token if wrote else -1 for token, wrote in zip(drawn, done.wrote, strict=True)]
         if done.number > 0:

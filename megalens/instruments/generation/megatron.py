@@ -1,4 +1,4 @@
-"""GPT models of Megatron-Core, whole or as the processes of a tensor- and pipeline-parallel job hold them."""
+"""GPT models of Megatron-Core, complete or in the processes of a tensor- and pipeline-parallel job."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from .language_model import LanguageModel, PaddedPrompts, Reading, RereadingRead
 from .megatron_control import JobControl, is_of_communication
 from .texts import Texts
 
-__all__ = ["MegatronLanguageModel", "is_megatron", "vocabulary_of"]
-
 
 def is_megatron(model: Any) -> bool:
     """Return whether a model, or the list of its chunks, is a GPT model of Megatron-Core."""
@@ -27,18 +25,15 @@ def is_megatron(model: Any) -> bool:
 class MegatronLanguageModel(LanguageModel):
     """A GPT model of Megatron-Core: bare, or in its DDP or Float16Module.
 
-    In a job of several processes each of them holds a part, and a forward pass takes them all: each has to :meth:`join`, and does the same.
-    Logits are gathered over the pieces of the vocabulary and brought to every stage of the pipeline.
-
-    Prompts of one length are read with Megatron-Core's cache of keys and values. Others are padded on the right, which needs nothing of the kind of attention
-    that is used, and read anew in every pass.
+    In a job of several processes each of them has a part, and a forward pass takes them all: each has to
+    :meth:`join`, and does the same. Logits are gathered over the parts of the vocabulary and sent to every
+    stage of the pipeline. Prompts of one length are read with Megatron-Core's cache of keys and values.
+    Others are padded on the right, which works with any kind of attention, and reread in every pass.
 
     Parameters
     ----------
     model : torch.nn.Module or list of one
-        What this process holds.
-    texts : Texts
-        The tokenizer.
+        This process's part.
     tokens : int, optional
         Token ids that the tokenizer has: the embedding may be padded to more.
 
@@ -52,14 +47,16 @@ class MegatronLanguageModel(LanguageModel):
         chunks = list(model) if isinstance(model, (list, tuple)) else [model]
         if len(chunks) != 1:
             raise GenerationError(
-                f"Text is written without interleaved pipeline stages: a process must hold 1 model chunk, got {len(chunks)}."
+                "Text is written without interleaved pipeline stages: a process must hold 1 model chunk, "
+                f"got {len(chunks)}."
             )
         self._gpt = _any(unwrapped(chunks[0]))
         self._state = _imported("megatron.core.parallel_state")
         self._parallel = self._state is not None and self._state.model_parallel_is_initialized()
         if self._parallel and self._state.get_context_parallel_world_size() > 1:
             raise GenerationError(
-                f"Text is written without context parallelism: its size must be 1, got {self._state.get_context_parallel_world_size()}."
+                "Text is written without context parallelism: its size must be 1, got "
+                f"{self._state.get_context_parallel_world_size()}."
             )
         width = int(self._gpt.vocab_size)
         super().__init__(
@@ -73,22 +70,21 @@ class MegatronLanguageModel(LanguageModel):
 
     @property
     def alone(self) -> bool:  # type: ignore[override]
-        """Whether this process computes a forward pass without others, as far as it knows."""
+        """Whether this process computes a forward pass without others."""
         return self._control is None
 
     def join(self, control: JobControl) -> None:
-        """Compute with the other processes from now on: each of them reads what rank 0 reads. Sequence parallelism is off as long."""
+        """Compute with the other processes, each reading what rank 0 reads, without sequence parallelism."""
         self._control = control
         self._cut_sequence = bool(self._gpt.config.sequence_parallel)
         self._set_cut_sequence(False)
 
     def leave(self) -> None:
-        """Compute alone again. Safe twice."""
+        """Compute alone from now on. Safe twice."""
         self._control = None
         self._set_cut_sequence(self._cut_sequence)
 
     def begin(self, prompts: Sequence[Sequence[int]], tokens: int = 0) -> Reading:
-        """Prepare to read prompts."""
         padded = PaddedPrompts.of(prompts, self.device)
         cache = None if padded.pads.any() else self._cache(len(prompts), padded.padded + tokens)
         if cache is None:
@@ -96,7 +92,6 @@ class MegatronLanguageModel(LanguageModel):
         return _CachedReading(self._read, padded, cache)
 
     def agreed(self, tokens: Tensor) -> Tensor:
-        """Return the tokens that rank 0 drew."""
         if self._control is None:
             return tokens
         return torch.tensor(self._control.tokens(tokens.tolist()), device=tokens.device)
@@ -117,25 +112,25 @@ class MegatronLanguageModel(LanguageModel):
 
     # One forward pass, in all processes.
 
-    def _read(self, ids: Tensor, places: Tensor, cache: Any = None) -> Tensor:
-        """Return the logits ``[B, n, vocabulary]`` at places ``[B, n]`` of ids ``[B, S]``, which follow what is in a cache."""
+    def _read(self, ids: Tensor, indices: Tensor, cache: Any = None) -> Tensor:
+        """Return logits ``[B, n, vocabulary]`` at indices ``[B, n]`` of ids ``[B, S]`` behind a cache."""
         control = self._control
         if control is None:
-            return self._shared(self._stage(ids, cache), places)
+            return self._shared(self._stage(ids, cache), indices)
         control.begin_pass()
         failure: Exception | None = None
         output: Tensor | None = None
         try:
             output = self._stage(ids, cache)
         except Exception as error:
-            # The others hear of it before anybody goes on.
+            # The others get it before anybody continues.
             failure = error
             self._hand_on_nothing(ids, error)
         control.settle(failure)
-        return self._shared(output, places)
+        return self._shared(output, indices)
 
     def _stage(self, ids: Tensor, cache: Any) -> Tensor:
-        """Compute this process's stage of the pipeline: the logits ``[B, S, vocabulary]`` in the last one, else what was handed on."""
+        """Compute this pipeline stage: logits ``[B, S, vocabulary]`` in the last, else activations."""
         batch, length = ids.shape
         first = 0 if cache is None else int(cache.sequence_len_offset)
         positions = torch.arange(first, first + length, device=ids.device).expand(batch, length)
@@ -145,14 +140,14 @@ class MegatronLanguageModel(LanguageModel):
             self._gpt.set_input_tensor(hidden)
         more = {} if cache is None else {"inference_context": cache}
         mask = _future(length, first, ids.device)
-        # Of the whole vocabulary, which tensor-parallel processes have a piece of each.
+        # Of the complete vocabulary, of which each tensor-parallel process has a part.
         output: Tensor = self.module(ids, positions, mask, runtime_gather_output=True, **more)
         if not self._gpt.post_process:
             distributed.send(output.contiguous(), self._state.get_pipeline_model_parallel_next_rank())
         return output
 
     def _handed_on(self, ids: Tensor) -> Tensor:
-        """Return room for what one stage hands on to the next: zeros ``[S, B, hidden]``."""
+        """Return a buffer for activations between stages: zeros ``[S, B, hidden]``."""
         config, (batch, length) = self._gpt.config, ids.shape
         kind = config.pipeline_dtype or config.params_dtype
         if config.fp32_residual_connection:
@@ -160,20 +155,20 @@ class MegatronLanguageModel(LanguageModel):
         return torch.zeros(length, batch, config.hidden_size, dtype=kind, device=ids.device)
 
     def _hand_on_nothing(self, ids: Tensor, error: Exception) -> None:
-        """Have the next stage not wait for one that failed: what it computes is thrown away. What failed between processes is left alone."""
+        """Keep the next stage from waiting for a failed one by dummy data, unless communication failed."""
         if not self._gpt.post_process and not is_of_communication(error):
             distributed.send(self._handed_on(ids), self._state.get_pipeline_model_parallel_next_rank())
 
-    def _shared(self, output: Tensor | None, places: Tensor) -> Tensor:
-        """Return the logits that all processes go on with: of the whole vocabulary, from the last stage of the pipeline."""
+    def _shared(self, output: Tensor | None, indices: Tensor) -> Tensor:
+        """Return the complete logits of the last stage in all processes."""
         assert output is not None
         last = bool(self._gpt.post_process)
         if last:
-            output = output.take_along_dim(places[:, :, None], 1).float().contiguous()
+            output = output.take_along_dim(indices[:, :, None], 1).float().contiguous()
         if not self._parallel:
             return output[..., : self.vocabulary].clone()
         width = int(self._gpt.vocab_size)
-        logits = torch.empty(*places.shape, width, dtype=torch.float32, device=places.device)
+        logits = torch.empty(*indices.shape, width, dtype=torch.float32, device=indices.device)
         if last:
             logits.copy_(output[..., :width])
         if self._state.get_pipeline_model_parallel_world_size() > 1:
@@ -183,7 +178,7 @@ class MegatronLanguageModel(LanguageModel):
 
 
 class _CachedReading(Reading):
-    """Prompts of one length, and then one token after another, with the keys and values of what was read kept."""
+    """Prompts of one length, then token after token, with a cache of keys and values."""
 
     def __init__(self, read: Any, prompts: PaddedPrompts, cache: Any) -> None:
         self._read, self._ids, self._cache = read, prompts.ids, cache
@@ -205,13 +200,13 @@ class _CachedReading(Reading):
 
 
 def _future(length: int, first: int, device: torch.device) -> Tensor:
-    """Return what a position must not see, bool ``[1, 1, length, first + length]``: with an attention that makes its own mask it is not looked at."""
+    """Return a causal mask, bool ``[1, 1, length, first + length]``; some attention makes its own."""
     mask = torch.ones(length, first + length, dtype=torch.bool, device=device)
     return mask.triu(1 + first)[None, None]
 
 
 def _imported(name: str) -> Any:
-    """Return a module that whoever made the model has imported; None where it did not."""
+    """Return a module if it has been imported."""
     return sys.modules.get(name)
 
 
@@ -220,7 +215,7 @@ def _any(model: Any) -> Any:
 
 
 def vocabulary_of(tokenizer: Any) -> int | None:
-    """Return how many token ids a tokenizer has, where it says so."""
+    """Return a tokenizer's number of token ids, if it is known."""
     try:
         return len(tokenizer)
     except TypeError:

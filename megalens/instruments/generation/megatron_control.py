@@ -1,4 +1,4 @@
-"""What the processes of one job tell each other while they compute a model together: small objects from rank 0, and from each whether it is well."""
+"""Messages of a job's processes that compute one model: small objects from rank 0, and everybody's status."""
 
 from __future__ import annotations
 
@@ -16,32 +16,31 @@ from .errors import GenerationError
 if TYPE_CHECKING:
     from .job import GenerationJob
 
-__all__ = ["JobControl", "LostJobError", "is_of_communication"]
-
 _USUAL_SECONDS = 1800.0
 _LONGER_SECONDS = 30.0
-_MOST_BEAT_SECONDS = 20.0
+_MOST_HEARTBEAT_SECONDS = 20.0
 _TEXT_BYTES = 1024
 _WELL, _FAILED, _LOST = range(3)
 _OF_COMMUNICATION = ("gloo", "nccl", "timed out", "timeout", "connection", "process group", "store")
 
 
 class LostJobError(GenerationError):
-    """The processes of a job cannot go on together: one is gone, or they are no longer at the same place. Says which, and why."""
+    """The processes of a job cannot continue: one is gone, or they are out of step. Says which, and why."""
 
 
 class JobControl:
-    """A gloo group of all processes. All of them make it, at the same place; each uses it in one thread.
+    """A gloo group of all processes. All of them make it at the same point; each uses it in one thread.
 
-    Messages are JSON in a tensor of bytes: nothing that comes is ever run. Each call waits for the others, a little longer than the job's own groups
-    do: a process that waits in one of these for one that failed is heard before it is given up.
+    Messages are JSON in a tensor of bytes: nothing that comes is ever run. Each call waits for the others, a
+    little longer than the job's own groups do, so that a process that waits for a failed one reports before
+    it is given up.
 
     Attributes
     ----------
     rank, size : int
         Of this process, and how many there are.
-    beat_seconds : float
-        How often rank 0 has to tell something at least.
+    heartbeat_seconds : float
+        The longest time between two messages of rank 0.
     job : GenerationJob or None
         What is written.
     lost : LostJobError or None
@@ -52,37 +51,25 @@ class JobControl:
         self.rank, self.size = distributed.get_rank(), distributed.get_world_size()
         limit = _limit_seconds() + _LONGER_SECONDS
         self._group = distributed.new_group(backend="gloo", timeout=timedelta(seconds=limit))
-        self.beat_seconds = min(limit / 4, _MOST_BEAT_SECONDS)
+        self.heartbeat_seconds = min(limit / 4, _MOST_HEARTBEAT_SECONDS)
         self.job: GenerationJob | None = None
         self.lost: LostJobError | None = None
         self._heard: dict[str, Any] | None = None
 
     @property
     def leads(self) -> bool:
-        """Whether the others do what this process says."""
+        """Whether this is rank 0, which the others follow."""
         return self.rank == 0
 
-    def tell(self, message: dict[str, Any]) -> None:
-        """Tell the others something that has a ``do``.
-
-        Raises
-        ------
-        LostJobError
-            When one of them is gone.
-        """
+    def send(self, message: dict[str, Any]) -> None:
+        """Send the others a message with a ``do``; raises ``LostJobError`` when one of them is gone."""
         data = torch.frombuffer(bytearray(json.dumps(message).encode()), dtype=torch.uint8)
         with self._together():
             distributed.broadcast(torch.tensor([len(data)]), 0, group=self._group)
             distributed.broadcast(data, 0, group=self._group)
 
-    def hear(self) -> dict[str, Any]:
-        """Return what rank 0 tells next.
-
-        Raises
-        ------
-        LostJobError
-            When it is gone.
-        """
+    def receive(self) -> dict[str, Any]:
+        """Return rank 0's next message; raises ``LostJobError`` when it is gone."""
         if self._heard is not None:
             message, self._heard = self._heard, None
             return message
@@ -95,35 +82,22 @@ class JobControl:
         return dict(message)
 
     def expect(self, do: str) -> dict[str, Any]:
-        """Return what rank 0 tells next, which has to be of a kind.
+        """Return rank 0's next message of a kind.
 
-        Raises
-        ------
-        GenerationError
-            When it is not: rank 0 has ended the generation. Then :meth:`hear` gives it again.
-        LostJobError
-            As :meth:`hear`.
+        Raises ``GenerationError`` for another kind: rank 0 has ended the generation. Then :meth:`receive`
+        returns that again. Raises ``LostJobError`` as :meth:`receive`.
         """
-        message = self.hear()
+        message = self.receive()
         if message["do"] != do:
             self._heard = message
             raise GenerationError("Rank 0 ended the generation.")
         return message
 
     def settle(self, error: Exception | None = None) -> None:
-        """Hear from every process whether it is well, and tell how this one is.
+        """Exchange status with all processes; ``error`` is what went wrong here.
 
-        Parameters
-        ----------
-        error : Exception, optional
-            What went wrong here.
-
-        Raises
-        ------
-        GenerationError
-            In all processes, when something went wrong in one.
-        LostJobError
-            Also in all, when it went wrong in a collective operation, after which they are not at the same place; or when one is gone.
+        Raises ``GenerationError`` in all processes when something went wrong in one, or ``LostJobError`` when
+        that was in a collective operation, after which they are out of step, or when one is gone.
         """
         state = _WELL if error is None else _LOST if is_of_communication(error) else _FAILED
         text = b"" if error is None else describe_error(error).encode("utf-8", "replace")[: _TEXT_BYTES - 1]
@@ -144,19 +118,14 @@ class JobControl:
         raise GenerationError(" ".join(texts))
 
     def begin_pass(self) -> None:
-        """Begin a forward pass in all processes, or in none. Whether the job is cancelled is the same in all of them from here on.
+        """Begin a forward pass in all processes or none, with one answer to whether the job is cancelled.
 
-        Raises
-        ------
-        GenerationError
-            When a process is not there for it; in all of them.
-        LostJobError
-            As :meth:`settle`.
+        Raises ``GenerationError`` in all when a process is not ready, ``LostJobError`` as :meth:`settle`.
         """
         job = self.job
         if self.leads:
             message: dict[str, Any] = {"do": "pass", "cancelled": job is not None and job.asked_to_end}
-            self.tell(message)
+            self.send(message)
         else:
             message = self.expect("pass")
         if job is not None:
@@ -164,20 +133,14 @@ class JobControl:
         self.settle()
 
     def tokens(self, ids: list[int]) -> list[int]:
-        """Return the token ids that rank 0 gives. The others' own are not looked at.
-
-        Raises
-        ------
-        GenerationError, LostJobError
-            As :meth:`expect`.
-        """
+        """Return rank 0's token ids instead of one's own; raises as :meth:`expect`."""
         if self.leads:
-            self.tell({"do": "tokens", "ids": ids})
+            self.send({"do": "tokens", "ids": ids})
             return ids
         return [int(each) for each in self.expect("tokens")["ids"]]
 
     def close(self) -> None:
-        """Give the group back. Safe twice."""
+        """Destroy the group. Safe twice."""
         group, self._group = self._group, None
         if group is not None:
             with contextlib.suppress(Exception):  # The job may be over.
@@ -200,7 +163,7 @@ class JobControl:
 
 
 def _limit_seconds() -> float:
-    """Return for how long the job's own groups wait."""
+    """Return the timeout of the job's own groups."""
     backends = getattr(distributed.group.WORLD, "_get_backend", None)
     for kind in ("cpu", "cuda"):
         with contextlib.suppress(Exception):  # Not every job has both, and this is no public interface.
@@ -210,7 +173,7 @@ def _limit_seconds() -> float:
 
 
 def is_of_communication(error: Exception) -> bool:
-    """Return whether an error is one of a collective operation, after which processes may not be at the same place."""
+    """Return whether an error is a collective operation's, after which processes may be out of step."""
     if isinstance(error, distributed.DistError):
         return True
     text = str(error).lower()

@@ -12,26 +12,16 @@ if TYPE_CHECKING:
     from ...api.notebook import NotebookRun
     from ...pictures.widgets import View
 
-__all__ = ["NotebookGeneration", "generate", "generation", "generations"]
-
 
 class NotebookGeneration(Generation):
-    """A generation that shows itself. Made by ``run.generate(…)`` and ``run.generation(number)`` in a notebook.
-
-    Parameters
-    ----------
-    notebook : NotebookRun
-        The run with its views.
-    number : int
-        Number of the generation.
-    """
+    """A generation that shows itself; made by ``run.generate(…)`` and ``run.generation(number)``."""
 
     def __init__(self, notebook: NotebookRun, number: int) -> None:
         super().__init__(notebook.run, number)
         self._notebook = notebook
 
     def view(self, name: str = "tokens", **options: Any) -> View:
-        """Return a view of this generation by its name, with its options: any that has the option ``generation``."""
+        """Return a view of this generation by its name: any that has the option ``generation``."""
         return self._notebook.view(name, generation=self.number, **options)
 
     def _of(self, number: int) -> NotebookGeneration:

@@ -17,8 +17,6 @@ from .errors import GenerationError
 from .language_model import LanguageModel, PaddedPrompts, Reading
 from .texts import Texts
 
-__all__ = ["as_language_model"]
-
 
 # Causal models of Hugging Face, with their key-value cache.
 def is_causal(module: nn.Module) -> bool:
@@ -28,15 +26,7 @@ def is_causal(module: nn.Module) -> bool:
 
 
 class HuggingFaceLanguageModel(LanguageModel):
-    """A causal model of Hugging Face.
-
-    Parameters
-    ----------
-    module : torch.nn.Module
-        The model, or what wraps it for a training.
-    texts : Texts
-        Its tokenizer.
-    """
+    """A causal model of Hugging Face, or what wraps it for a training."""
 
     def __init__(self, module: nn.Module, texts: Texts) -> None:
         inner: Any = unwrapped(module)
@@ -51,26 +41,29 @@ class HuggingFaceLanguageModel(LanguageModel):
             end_tokens=ends or None,
         )
         self._pad = next(
-            (each for name in ("pad_token_id", "eos_token_id") if isinstance(each := getattr(config, name, None), int)),
+            (
+                each
+                for name in ("pad_token_id", "eos_token_id")
+                if isinstance(each := getattr(config, name, None), int)
+            ),
             0,
-        )  # fmt: skip
+        )
         names = inspect.signature(inner.forward).parameters
-        self._takes_places = "position_ids" in names or any(
+        self._takes_positions = "position_ids" in names or any(
             each.kind is inspect.Parameter.VAR_KEYWORD for each in names.values()
         )
 
     def begin(self, prompts: Sequence[Sequence[int]], tokens: int = 0) -> Reading:
-        """Prepare to read prompts."""
         pad = self._pad if self.vocabulary is None or 0 <= self._pad < self.vocabulary else 0
         return _HuggingFaceReading(
-            self.module, PaddedPrompts.of(prompts, self.device, pad), self._takes_places
+            self.module, PaddedPrompts.of(prompts, self.device, pad), self._takes_positions
         )
 
 
 class _HuggingFaceReading(Reading):
-    def __init__(self, module: nn.Module, prompts: PaddedPrompts, takes_places: bool) -> None:
+    def __init__(self, module: nn.Module, prompts: PaddedPrompts, takes_positions: bool) -> None:
         self._module, self._prompts = module, prompts
-        self._takes_places = takes_places
+        self._takes_positions = takes_positions
         self._mask = prompts.real().long()
         self._cache: Any = None
 
@@ -83,9 +76,9 @@ class _HuggingFaceReading(Reading):
 
     def _read(self, ids: Tensor) -> Tensor:
         given: dict[str, Any] = {"input_ids": ids, "attention_mask": self._mask}
-        if self._takes_places:
-            places = self._mask.cumsum(-1) - 1
-            given["position_ids"] = places.clamp(min=0)[:, -ids.shape[1] :]
+        if self._takes_positions:
+            positions = self._mask.cumsum(-1) - 1
+            given["position_ids"] = positions.clamp(min=0)[:, -ids.shape[1] :]
         # The model makes the cache that it needs.
         output = self._module(**given, past_key_values=self._cache, use_cache=True, return_dict=True)
         self._cache = output.past_key_values
@@ -94,15 +87,7 @@ class _HuggingFaceReading(Reading):
 
 
 class DemoLanguageModel(LanguageModel):
-    """The model of :mod:`megalens.demo`. Beyond its longest sequence it reads the newest positions only, as its own ``generate`` does.
-
-    Parameters
-    ----------
-    module : torch.nn.Module
-        The model, or what wraps it for a training.
-    texts : Texts
-        Its tokenizer.
-    """
+    """The model of :mod:`megalens.demo`. Beyond its context it reads the newest positions only."""
 
     def __init__(self, module: torch.nn.Module, texts: Texts) -> None:
         inner = unwrapped(module)
@@ -113,7 +98,6 @@ class DemoLanguageModel(LanguageModel):
         )
 
     def begin(self, prompts: Sequence[Sequence[int]], tokens: int = 0) -> Reading:
-        """Prepare to read prompts."""
         return _DemoReading(self, PaddedPrompts.of(prompts, self.device), self._config.layers)
 
 
@@ -131,7 +115,7 @@ class _DemoReading(Reading):
         over = self._ids.shape[1] - (self._model.context or 0)
         if over <= 0:
             return self._passed(tokens[:, None], self._cache)
-        # Every place is another one now, so that nothing of the cache holds.
+        # All positions have shifted, so that the cache is invalid.
         self._cache = None
         cache = Cache(self._layers, (self._pads - over).clamp(min=0))
         return self._passed(self._ids[:, over:], cache)[:, -1:]
@@ -145,19 +129,12 @@ class _DemoReading(Reading):
 
 
 def as_language_model(model: Any, tokenizer: Any = None) -> LanguageModel:
-    """Return the language model that a module is.
+    """Return the language model of a module.
 
-    Parameters
-    ----------
-    model : torch.nn.Module or LanguageModel
-        Of Hugging Face, of Megatron-Core (also the list of its one chunk), of :mod:`megalens.demo`, or any causal module that gives logits ``[B, S, vocabulary]`` for ids ``[B, S]``.
-    tokenizer : optional
-        With ``encode(text)`` and ``decode(ids)``. The demo's model over bytes needs none.
-
-    Raises
-    ------
-    GenerationError
-        When it is none, or has no tokenizer.
+    The module is of Hugging Face, of Megatron-Core (also the list of its one chunk), of :mod:`megalens.demo`,
+    or any causal module from ids to logits ``[B, S, vocabulary]``. A tokenizer has ``encode(text)`` and
+    ``decode(ids)``; the demo's model over bytes needs none. Raises ``GenerationError`` when it is no such
+    module, or has no tokenizer.
     """
     if isinstance(model, LanguageModel):
         return model
@@ -167,7 +144,8 @@ def as_language_model(model: Any, tokenizer: Any = None) -> LanguageModel:
         return MegatronLanguageModel(model, _texts(model, tokenizer), vocabulary_of(tokenizer))
     if not isinstance(model, nn.Module):
         raise GenerationError(
-            f"Text is written by a torch.nn.Module or a megalens.instruments.generation.LanguageModel, got a {type(model).__name__}."
+            "Text is written by a torch.nn.Module or a megalens.instruments.generation.LanguageModel, got a "
+            f"{type(model).__name__}."
         )
     # Models that are not asked for are not imported for it.
     from ...demo.model import GPT, ByteTokenizer
@@ -188,6 +166,7 @@ def as_language_model(model: Any, tokenizer: Any = None) -> LanguageModel:
 def _texts(model: Any, tokenizer: Any) -> Texts:
     if tokenizer is None:
         raise GenerationError(
-            f"{type(model).__name__} needs its tokenizer to write text: something with encode(text) and decode(ids)."
+            f"{type(model).__name__} needs its tokenizer to write text: something with encode(text) and "
+            "decode(ids)."
         )
     return Texts(tokenizer)

@@ -1,4 +1,4 @@
-"""What a run gets of this instrument: to have its model write text, and what it wrote. The first argument of each is the run."""
+"""A run's methods of this instrument: have its model write text, and read what it wrote."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ...protocol import GenerationRequest, Perturbation, replace_file
 from ...runs.controls import build_perturb
-from ...runs.errors import ClientError, as_arguments, bad_argument, whole
+from ...runs.errors import ClientError, as_arguments, as_int, bad_argument
 from ...runs.query import LayerChoice
 from .written_text import Generation, generations_of
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ...runs.run import Run
-
-__all__ = ["direction", "generate", "generation", "generations", "save_direction"]
 
 _Vector = npt.NDArray[np.float32]
 _TILES = re.compile(r"Tile\(tiles=(\d+), reduction='mean'\)")
@@ -38,7 +36,8 @@ def save_direction(
     path : str or Path
         The file. To be read its folder must be among the run's ``vectors_folders``.
     vectors : array
-        ``[hidden]`` for all layers alike, or ``[layers, hidden]``; of numpy, of torch or lists. Written as float32 and not scaled.
+        ``[hidden]`` for all layers alike, or ``[layers, hidden]``; of numpy, of torch or lists. Written as
+        float32 and not scaled.
     metadata : mapping, optional
         What it is of, kept in the file as text.
 
@@ -67,10 +66,10 @@ def save_direction(
         raise bad_argument("vectors", "[hidden] or [layers, hidden]", list(array.shape))
     if not np.isfinite(array).all():
         raise bad_argument("vectors", "finite float32 numbers", "some that are not")
-    said = {str(name): str(value) for name, value in (metadata or {}).items()}
+    notes = {str(name): str(value) for name, value in (metadata or {}).items()}
     header = json.dumps(
         {
-            "__metadata__": {"made_by": "megalens", **said},
+            "__metadata__": {"made_by": "megalens", **notes},
             "vectors": {"dtype": "F32", "shape": list(array.shape), "data_offsets": [0, array.nbytes]},
         }
     ).encode()
@@ -91,7 +90,7 @@ def group_direction(
 ) -> _Vector:
     """Return the mean of a group's vectors less that of all others; see ``Run.direction``."""
     numbers = [generation] if isinstance(generation, int) else list(generation)
-    group = {_place(token, numbers) for token in tokens}
+    group = {_coordinates(token, numbers) for token in tokens}
     chosen: list[_Vector] = []
     others: list[_Vector] = []
     missing = set(group)
@@ -104,10 +103,10 @@ def group_direction(
                     "flag", "a trace point with a vector for each position, such as 'HiddenStates'", flag
                 )
             for position in range(len(vectors)):
-                place = (number, sequence, position)
-                missing.discard(place)
+                key = (number, sequence, position)
+                missing.discard(key)
                 if np.isfinite(vectors[position]).all():
-                    (chosen if place in group else others).append(vectors[position])
+                    (chosen if key in group else others).append(vectors[position])
     if missing:
         number, sequence, position = min(missing)
         raise ClientError(
@@ -118,7 +117,8 @@ def group_direction(
     if not chosen or not others:
         which = "tokens of the group" if not chosen else "tokens beside the group"
         raise ClientError(
-            f"There are no {which} with finite vectors of {flag} of layer {layer}, and the direction goes from those beside the group to it.",
+            f"There are no {which} with finite vectors of {flag} of layer {layer}, and the direction goes "
+            "from those beside the group to it.",
             code="not-found",
             field="tokens",
         )
@@ -127,7 +127,7 @@ def group_direction(
 
 
 def _traced(run: Run, flag: str, layer: int, number: int, part: str | None) -> tuple[str, int]:
-    """Return the compressor of a generation's rows, and the features of the tensor before it."""
+    """Return the compressor of a generation's rows, and the features of the uncompressed tensor."""
     steps = run.generation(number).tokens()["tensor_step"]
     rows = run.tensors(flag, layers=layer, part=part, steps=int(steps.max()), phase="generate")
     [row] = rows.slice(0, 1).select(["compressor", "source_shape"]).to_pylist()
@@ -141,16 +141,17 @@ def _widened(direction: _Vector, compressor: str, features: int, flag: str) -> _
     tiles = _TILES.search(compressor)
     if tiles is None:
         raise ClientError(
-            f"{flag} was traced with {compressor}, which keeps no features of it. Trace it with NoOp, or with the mean of tiles.",
+            f"{flag} was traced with {compressor}, which keeps no features of it. Trace it with NoOp, or "
+            "with the mean of tiles.",
             code="bad-parameter",
             field="flag",
         )
     return np.repeat(direction, -(-features // int(tiles[1])))[:features]
 
 
-def _place(token: Sequence[int], numbers: Sequence[int]) -> tuple[int, int, int]:
+def _coordinates(token: Sequence[int], numbers: Sequence[int]) -> tuple[int, int, int]:
     try:
-        parts = [int(whole(each, "tokens")) for each in token]
+        parts = [int(as_int(each, "tokens")) for each in token]
     except TypeError as error:
         raise bad_argument("tokens", "pairs (sequence, position)", token) from error
     if len(parts) == 2 and len(numbers) == 1:
@@ -187,7 +188,8 @@ def generate(
     timeout: float | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> Generation:
-    """Have the model write text: of a lab (:func:`megalens.serve`), or of a training that allows it (``allow=["generate"]``), between two steps.
+    """Have the model write text: of a lab (:func:`megalens.serve`), or of a training that allows it
+    (``allow=["generate"]``), between two steps.
 
     Parameters
     ----------
@@ -198,7 +200,8 @@ def generate(
     temperature : float
         Logits are divided by it; 0 always takes the most probable token.
     top_k, top_p : int, float
-        Draw from the k most probable tokens, from the fewest that reach the probability p together; 0 and 1 leave all.
+        Draw from the k most probable tokens, from the fewest that reach the probability p together; 0 and 1
+        leave all.
     seed : int
         The same seed draws the same tokens.
     samples : int
@@ -214,11 +217,13 @@ def generate(
     lens : int
         Candidates to read from each layer's hidden state (logit lens).
     perturb : Perturbation or mapping, optional
-        Write the text twice, clean and perturbed, and compare: a kind such as ``Noise1(0.1)`` (between layers), or by site as in :meth:`perturb`; or a whole ``Perturb`` object, with ``sites`` and ``seed``.
+        Write the text twice, clean and perturbed, and compare: a kind such as ``Noise1(0.1)`` (between
+        layers), or by site as in :meth:`perturb`; or a whole ``Perturb`` object, with ``sites`` and ``seed``.
     layers : optional
         Layers of the perturbation that do not say their own; all when absent.
     sweep : mapping, optional
-        Repeat the perturbation with other settings: ``{"coefficient": [0.01, 0.1, 1.0]}``, ``{"layers": ["0", "1", "2-3"]}`` or ``{"site": ["system", "calculation"]}``.
+        Repeat the perturbation with other settings: ``{"coefficient": [0.01, 0.1, 1.0]}``, ``{"layers": ["0",
+        "1", "2-3"]}`` or ``{"site": ["system", "calculation"]}``.
     wait : bool
         Whether to return when all is written, or at once.
     timeout : float, optional
@@ -277,7 +282,7 @@ def generation(run: Run, number: int | None = None) -> Generation:
                 code="not-found",
             )
         number = numbers[-1]
-    asked = Generation(run, whole(number, "number", 1))
+    asked = Generation(run, as_int(number, "number", 1))
     # Raises where there is none.
     _ = asked.state
     return asked
@@ -297,7 +302,8 @@ def direction(
     *,
     part: str | None = None,
 ) -> NDArray[np.float32]:
-    """Return the way to a group of tokens: the mean of their vectors less the mean of all others'. :func:`megalens.save_direction` saves it.
+    """Return the way to a group of tokens: the mean of their vectors less the mean of all others'.
+    :func:`megalens.save_direction` saves it.
 
     Parameters
     ----------
@@ -308,15 +314,17 @@ def direction(
     generation : int or sequence of int
         Generations whose tokens are compared.
     tokens : sequence
-        The group, as pairs (sequence, position); of several generations as triples (generation, sequence, position).
+        The group, as pairs (sequence, position); of several generations as triples (generation, sequence,
+        position).
     part : str, optional
         Named part; the first that there is when absent.
 
     Returns
     -------
     numpy.ndarray
-        float32 ``[features]``, as many as the tensor has. Where means of tiles were kept, each feature of a tile has its tile's mean: what is known of the direction. Positions that
-        were not read, and vectors that are not finite, are left out.
+        float32 ``[features]``, as many as the tensor has. Where means of tiles were kept, each feature of a
+        tile has its tile's mean: what is known of the direction. Positions that were not read, and vectors
+        that are not finite, are left out.
 
     Raises
     ------
@@ -333,15 +341,15 @@ def _request_of(
     sweep: Mapping[str, Sequence[Any]] | None,
     **asked: Any,
 ) -> GenerationRequest:
-    """Return the request that a person's arguments mean; errors are in the words of the call."""
+    """Return the request of a person's arguments; errors are in the words of the call."""
     message: dict[str, Any] = {"prompts": [prompts] if isinstance(prompts, str) else prompts, **asked}
     for name in ("prompts", "stop", "stop_tokens"):
         value = message.get(name)
         message[name] = [value] if isinstance(value, str) else value if value is None else list(value)
     if perturb is not None:
         sites = {"system": perturb} if isinstance(perturb, (Perturbation, str)) else perturb
-        whole_setting = isinstance(sites, Mapping) and "sites" in sites
-        message["perturb"] = dict(sites) if whole_setting else build_perturb(sites, layers=layers)
+        is_complete_setting = isinstance(sites, Mapping) and "sites" in sites
+        message["perturb"] = dict(sites) if is_complete_setting else build_perturb(sites, layers=layers)
     if sweep is not None:
         if not isinstance(sweep, Mapping) or len(sweep) != 1:
             raise bad_argument(

@@ -17,8 +17,6 @@ from .errors import GenerationError
 from .hidden import AttentionAdapter
 from .lab import Lab, MegatronLab, joined_control
 
-__all__ = ["load_folder", "serve"]
-
 _HUB_SECONDS = 30.0
 
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
@@ -28,21 +26,12 @@ _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 def load_folder(
     folder: str | Path, tokenizer: Any = None, *, device: torch.device | str | None = None
 ) -> LanguageModel:
-    """Return the model of a folder, on the first GPU where there is one.
+    """Return the model of a folder, on ``device`` or the first GPU where there is one.
 
-    Parameters
-    ----------
-    folder : str or path
-        What ``save_pretrained`` of a causal model of Hugging Face wrote, with its tokenizer; or a checkpoint of :mod:`megalens.demo`.
-    tokenizer : optional
-        Instead of the folder's.
-    device : torch.device or str, optional
-        Where the model is put.
-
-    Raises
-    ------
-    GenerationError
-        When there is no folder or no model in it, its tokenizer is missing or of another vocabulary, or transformers is not installed.
+    The folder is the ``save_pretrained`` of a causal model of Hugging Face with its tokenizer, which
+    ``tokenizer`` replaces; or a checkpoint of :mod:`megalens.demo`. Raises ``GenerationError`` when there is
+    no folder or no model in it, its tokenizer is missing or of another vocabulary, or transformers is not
+    installed.
     """
     path = Path(folder)
     if not path.is_dir():
@@ -57,7 +46,8 @@ def load_folder(
             raise GenerationError(str(error)) from error
     if not (path / "config.json").exists() or not any(any(path.glob(each)) for each in _WEIGHTS):
         raise GenerationError(
-            f"{path.name} holds no model: expected config.json with *.safetensors, as save_pretrained of Hugging Face writes them, or {CONFIG} of the demo."
+            f"{path.name} holds no model: expected config.json with *.safetensors, as save_pretrained of "
+            f"Hugging Face writes them, or {CONFIG} of the demo."
         )
     return _hugging_face(path, tokenizer, device)
 
@@ -67,7 +57,8 @@ def _hugging_face(path: Path, tokenizer: Any, device: torch.device | str) -> Lan
         import transformers
     except ImportError as error:
         raise GenerationError(
-            f"{path.name} holds a model of Hugging Face, and transformers is not installed. pip install transformers"
+            f"{path.name} holds a model of Hugging Face, and transformers is not installed. pip install "
+            "transformers"
         ) from error
     own: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     if tokenizer is None:
@@ -88,7 +79,8 @@ def _hugging_face(path: Path, tokenizer: Any, device: torch.device | str) -> Lan
     size = getattr(tokenizer, "vocab_size", None)
     if model.vocabulary is not None and isinstance(size, int) and size > model.vocabulary:
         raise GenerationError(
-            f"The tokenizer of {path.name} is of another vocabulary than its model: it has {size} tokens, and the model {model.vocabulary}."
+            f"The tokenizer of {path.name} is of another vocabulary than its model: it has {size} tokens, "
+            f"and the model {model.vocabulary}."
         )
     return model
 
@@ -115,20 +107,24 @@ def serve(
     hub_host: str = "127.0.0.1",
     hub_port: int = 0,
 ) -> Lab:
-    """Serve a model to whoever wants to see it write text: a live run, found like any run, that answers ``generate``.
+    """Serve a model to whoever wants to see it write text: a live run, found like any run, that answers
+    ``generate``.
 
-    In a job of several processes that hold a model of Megatron-Core together each of them calls it, and waits: ``lab.wait()``. Rank 0 is asked, and ends it.
+    In a job of several processes that hold a model of Megatron-Core together each of them calls it, and
+    waits: ``lab.wait()``. Rank 0 is asked, and ends it.
 
     Parameters
     ----------
     model : torch.nn.Module, LanguageModel or path
-        A causal model of Hugging Face or of :mod:`megalens.demo`, any causal module that gives logits for ids, or the folder of a checkpoint of the first two.
+        A causal model of Hugging Face or of :mod:`megalens.demo`, any causal module that gives logits for
+        ids, or the folder of a checkpoint of the first two.
     tokenizer : optional
         With ``encode(text)`` and ``decode(ids)``. A folder has its own.
     name : str, optional
         Name of the run; the folder's when absent, or the model's class.
     flags, layers, samples, record, record_bytes, hub, adapter, vectors_folders, linger, hub_host, hub_port
-        As :func:`megalens.trace` takes them. All sequences of a batch are traced unless ``samples`` says otherwise.
+        As :func:`megalens.trace` takes them. All sequences of a batch are traced unless ``samples`` says
+        otherwise.
     perturb : bool
         Whether viewers may perturb the model while it writes.
 
@@ -175,7 +171,7 @@ def serve(
         hub_host=hub_host,
         hub_port=hub_port,
     )
-    # Whoever is told of it may ask at once.
+    # A client may send requests at once.
     if control is None or control.leads:
         tracer.connected(_HUB_SECONDS)
 
@@ -196,11 +192,8 @@ def _writer(model: Any, tokenizer: Any) -> LanguageModel:
 
 
 class _PieceDecoder:
-    """The texts of traced token ids."""
-
     def __init__(self, model: LanguageModel) -> None:
         self._piece = model.texts.piece
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of ids, each by itself."""
         return "".join(map(self._piece, ids))

@@ -2,8 +2,6 @@
 
 from ...slices import Slice
 
-__all__ = ["SLICE"]
-
 _HERE = "megalens.instruments.generation"
 _RUN = f"{_HERE}.requests"
 _NOTEBOOK = f"{_HERE}.notebook_generation"

@@ -1,4 +1,4 @@
-"""One perturbation with other settings, one after another: which points a request means, and how the text goes on under each."""
+"""One perturbation with several settings: the points of a request, and the text under each."""
 
 from __future__ import annotations
 
@@ -18,14 +18,12 @@ from ...tracer.points import ModelPoints
 from .decoding import Decoding
 from .errors import GenerationError
 
-__all__ = ["PassClock", "SweepPoint", "first_differences", "generation_perturb", "perturbed", "sweep_points"]
-
 
 # A perturbation that is on for some passes outside of every step: armed and disarmed here, carried out as
 # every other.
 @dataclass
 class PassClock:
-    """What the random numbers of a perturbation depend on, besides its seed: the number of the pass in its generation, so that the same request draws the same ones."""
+    """The pass number that seeds a perturbation, so that the same request draws the same random numbers."""
 
     step: int = 0
     phase: str = "generate"
@@ -37,12 +35,9 @@ class PassClock:
 
 
 def generation_perturb(setting: Perturb, points: ModelPoints, folders: Sequence[Path]) -> PerturbPlan:
-    """Return the plan of what is asked for a generation: it lasts as long as that, whatever its phases say.
+    """Return the plan of a generation's perturbation, which lasts as long as that, whatever its phases.
 
-    Raises
-    ------
-    ProtocolError
-        As :func:`megalens.tracer.perturb.perturb_plan`, with a field below ``perturb``.
+    Raises ``ProtocolError`` as :func:`megalens.tracer.perturb.perturb_plan`, with a field below ``perturb``.
     """
     asked = copy.deepcopy(setting)
     for site in asked["sites"].values():
@@ -54,19 +49,8 @@ def generation_perturb(setting: Perturb, points: ModelPoints, folders: Sequence[
 def perturbed(points: ModelPoints, plan: PerturbPlan, warn: Callable[[str], None]) -> Iterator[PassClock]:
     """Perturb the passes inside; afterwards the model is as before, bit by bit.
 
-    Parameters
-    ----------
-    points : ModelPoints
-        The model that the plan was made for.
-    plan : PerturbPlan
-        What is done.
-    warn : callable
-        Takes a sentence about what could not be perturbed.
-
-    Yields
-    ------
-    PassClock
-        Whoever runs passes counts them in it.
+    ``warn`` takes a sentence about what could not be perturbed. Yields the clock on which passes are to be
+    counted.
     """
     clock = PassClock()
     installed = install_perturbations(points, plan, clock, warn)
@@ -95,7 +79,7 @@ class SweepPoint(NamedTuple):
 
 
 def sweep_points(request: GenerationRequest) -> list[SweepPoint]:
-    """Return the points of a request's sweep, in its order; none where nothing is swept. Whether the model can do them is not checked."""
+    """Return the points of a request's sweep in order, not checked against the model."""
     sweep, perturb = request.sweep, request.perturb
     if sweep is None or perturb is None:
         return []
@@ -117,23 +101,15 @@ def sweep_points(request: GenerationRequest) -> list[SweepPoint]:
 
 
 def first_differences(
-    write: Callable[[Callable[[], bool]], Decoding],
+    write: Callable[..., Decoding],
     prompts: Sequence[Sequence[int]],
     clean: Sequence[Sequence[int]],
     ends: Callable[[], bool] = lambda: False,
 ) -> list[int]:
-    """Write until every text differs from the clean one, and return the first position at which each does; -1 where it does not.
+    """Write until every text differs from the clean one; return each first different position, or -1.
 
-    Parameters
-    ----------
-    write : callable
-        Begins to write with the seed of the clean text; takes whether to write nothing more.
-    prompts : sequence of list of int
-        Token ids of each sequence's prompt.
-    clean : sequence of list of int
-        Prompt and clean text of each sequence.
-    ends : callable
-        Whether to stop before.
+    ``write`` starts with the seed of the clean text and takes ``ends``, whether to write nothing more;
+    ``ends`` is whether to stop before.
     """
     found = [-1] * len(clean)
     at = [len(prompt) for prompt in prompts]
@@ -142,7 +118,7 @@ def first_differences(
         return ends() or -1 not in found
 
     try:
-        for done in write(over):
+        for done in write(ends=over):
             tokens = [] if done.tokens is None else done.tokens.tolist()
             for row, token in enumerate(tokens):
                 if done.wrote[row] and found[row] < 0:
@@ -154,7 +130,7 @@ def first_differences(
     except GenerationError:
         # Logits that are no numbers end the text at its next position.
         return [position if first < 0 else first for first, position in zip(found, at, strict=True)]
-    # Where the clean text goes on, it differs there.
+    # Where the clean text continues, it differs there.
     lengths = map(len, clean)
     return [
         position if first < 0 and position < length else first

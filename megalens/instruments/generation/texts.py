@@ -1,4 +1,4 @@
-"""Texts of token ids, whatever the tokenizer is."""
+"""Texts of token ids, for any tokenizer."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from typing import Any, Protocol
 
 from .errors import GenerationError
 
-__all__ = ["ITextStream", "Texts"]
-
 _KNOWN = 1 << 17
 _LOOKED_AT = 16
 """Tokens that a character, with what joins it to the text before, can be made of at most."""
@@ -23,17 +21,18 @@ class ITextStream(Protocol):
     """The text of one sequence as its tokens come."""
 
     def push(self, token: int) -> str:
-        """Return what a token adds to the text: nothing while its bytes are no whole character, then all of it."""
+        """Return what a token adds to the text: nothing until its bytes complete a character."""
         ...
 
 
 class Texts:
-    """Text to ids and back. Ids that no tokenizer knows have a piece that says so, and no text.
+    """Text to ids and back. Unknown ids have a piece that says so, and no text.
 
     Parameters
     ----------
     tokenizer : Any
-        With ``encode(text)`` and ``decode([id, …])``: of Hugging Face or of the library tokenizers, or one's own. One's own may say the bytes of an id, ``token_bytes(id)``.
+        With ``encode(text)`` and ``decode([id, …])``: of Hugging Face or of the library tokenizers, or one's
+        own, which may have ``token_bytes(id)``.
 
     Raises
     ------
@@ -45,7 +44,8 @@ class Texts:
         for name in ("encode", "decode"):
             if not callable(getattr(tokenizer, name, None)):
                 raise GenerationError(
-                    f"A tokenizer must have encode(text) and decode(ids), got a {type(tokenizer).__name__} without {name}."
+                    f"A tokenizer must have encode(text) and decode(ids), got a {type(tokenizer).__name__} "
+                    f"without {name}."
                 )
         self._tokenizer = tokenizer
         # Those of Hugging Face can fail where two threads use them at once.
@@ -61,19 +61,17 @@ class Texts:
         """Text of one id by itself; bytes that are no whole character as ``<0xE2>``."""
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of a text, with the special tokens that the tokenizer begins texts with.
+        """Return the ids of a text, with the tokenizer's special tokens at the beginning.
 
-        Raises
-        ------
-        GenerationError
-            When the text has half a character, or the tokenizer makes nothing of it.
+        Raises ``GenerationError`` for half a character, and where the tokenizer returns nothing.
         """
         try:
             text.encode()
         except UnicodeEncodeError as error:
             half = text[error.start].encode("utf-8", "backslashreplace").decode()
             raise GenerationError(
-                f"The text has half a character ({half}) at {error.start}, which no tokenizer can read. Take it out."
+                f"The text has half a character ({half}) at {error.start}, which no tokenizer can read. Take "
+                "it out."
             ) from None
         try:
             with self._alone:
@@ -81,7 +79,8 @@ class Texts:
             ids = [int(each) for each in _flat(getattr(found, "ids", found))]
         except Exception as error:  # The tokenizer is the user's.
             raise GenerationError(
-                f"The tokenizer ({type(self._tokenizer).__name__}) could not read the text: {str(error)[:200] or type(error).__name__}."
+                f"The tokenizer ({type(self._tokenizer).__name__}) could not read the text: "
+                f"{str(error)[:200] or type(error).__name__}."
             ) from error
         if not ids:
             raise GenerationError(
@@ -90,12 +89,11 @@ class Texts:
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of a sequence as it streams, without the bytes at its end that are no whole character."""
+        """Return the text of a sequence as it streams, without an incomplete character at its end."""
         stream = self.stream()
         return "".join(stream.push(token) for token in ids)
 
     def stream(self) -> ITextStream:
-        """Begin a text."""
         if self._bytes is not None:
             return _ByteStream(self._bytes, self._silent, self._drops_space)
         return _WindowStream(self._decode, self._silent)
@@ -116,7 +114,7 @@ class Texts:
 
 
 class _ByteStream:
-    """Of a tokenizer whose tokens are bytes."""
+    """The text of a tokenizer whose tokens are bytes."""
 
     def __init__(
         self, bytes_of: Callable[[int], bytes | None], silent: frozenset[int], drops_space: bool
@@ -136,25 +134,25 @@ class _ByteStream:
 
 
 class _WindowStream:
-    """Of any other tokenizer: what the last tokens are decoded to with the new one, after what they were without it."""
+    """The text of other tokenizers: the decoded last tokens with the new one, minus those without it."""
 
     def __init__(self, decode: Callable[[Sequence[int]], str], silent: frozenset[int]) -> None:
         self._decode, self._silent = decode, silent
         self._ids: list[int] = []
-        self._told = 0
+        self._reported = 0
         """How many of them are told."""
 
     def push(self, token: int) -> str:
         if token in self._silent:
             return ""
         self._ids.append(token)
-        before, now = self._decode(self._ids[: self._told]), self._decode(self._ids)
-        waits = len(self._ids) - self._told
+        before, now = self._decode(self._ids[: self._reported]), self._decode(self._ids)
+        waits = len(self._ids) - self._reported
         if now.endswith(_CUT) and waits < _LOOKED_AT:
             return ""
-        # What was told stays as context, since tokens that begin a text may read otherwise.
+        # Reported tokens stay as context, since tokens at the beginning of a text may decode differently.
         self._ids = self._ids[-_LOOKED_AT:] if len(self._ids) > 2 * _LOOKED_AT else self._ids
-        self._told = len(self._ids)
+        self._reported = len(self._ids)
         return now[len(before) :]
 
 
@@ -165,7 +163,7 @@ def _flat(ids: Any) -> Any:
 
 
 def _shown(data: bytes) -> str:
-    """Return bytes as text, those that are no character as ``<0xE2>``."""
+    """Return bytes as text, invalid ones as ``<0xE2>``."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -181,7 +179,7 @@ codecs.register_error("megalens.instruments.generation.hex", _hex)
 
 
 def _unknown(tokenizer: Any, token: int) -> str:
-    """Return what stands for an id that is decoded to nothing."""
+    """Return the piece of an id that is decoded to nothing."""
     named = getattr(tokenizer, "convert_ids_to_tokens", None)
     try:
         name = named(token) if callable(named) else None
@@ -191,7 +189,7 @@ def _unknown(tokenizer: Any, token: int) -> str:
 
 
 def _bytes_of(tokenizer: Any) -> Callable[[int], bytes | None] | None:
-    """Return what gives the bytes of an id, None for one that is not known; None where the tokenizer does not tell them."""
+    """Return the function from an id to its bytes (None: unknown), or None where it does not exist."""
     own = getattr(tokenizer, "token_bytes", None)
     if callable(own):
         return lambda token: _own_bytes(own, token)
@@ -238,21 +236,21 @@ def _backend(tokenizer: Any) -> Any:
 
 
 def _decoders(tokenizer: Any) -> list[dict[str, Any]]:
-    """Return what the library tokenizers does to make text of tokens, one after another; nothing of any other tokenizer."""
+    """Return the library tokenizers' decoder steps; nothing of other tokenizers."""
     backend = _backend(tokenizer)
     if not (hasattr(backend, "to_str") and hasattr(backend, "get_added_tokens_decoder")):
         return []
     decoder = getattr(backend, "decoder", None)
     if decoder is None:
         return []
-    # The whole tokenizer as text would take its vocabulary along.
+    # The tokenizer's complete JSON would include its vocabulary.
     state = json.loads(decoder.__getstate__())
     steps = state.get("decoders", [state])
     return [each for each in steps if isinstance(each, dict) and "type" in each]
 
 
 def _drops_space(tokenizer: Any) -> bool:
-    """Return whether the space that the first word begins with is no part of the text."""
+    """Return whether the space before the first word is no part of the text."""
     return any(
         each["type"] == "Strip" and each.get("content") == " " and each.get("start")
         for each in _decoders(tokenizer)
@@ -261,9 +259,9 @@ def _drops_space(tokenizer: Any) -> bool:
 
 @functools.cache
 def _alphabet() -> dict[str, int]:
-    """Return the byte that each character of a byte-level vocabulary stands for: printable ones for themselves, the others for what follows 255."""
-    kept = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    found = {chr(each): each for each in kept}
-    others = (each for each in range(256) if each not in kept)
+    """Return each byte-level character's byte: printable ones are their own, others follow 255."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    found = {chr(each): each for each in printable}
+    others = (each for each in range(256) if each not in printable)
     found.update({chr(256 + number): each for number, each in enumerate(others)})
     return found

@@ -14,14 +14,12 @@ from ...protocol.arrow_columns import arrow_column
 from .decoding import Candidates, GenerationPass, candidates_of
 from .texts import Texts
 
-__all__ = ["PassPlace", "PlacedPass", "TokenRows", "lists_column"]
-
 _MOST_ROWS = 2048
 """Of one batch."""
 
 
 def lists_column(values: Any, lengths: Sequence[int]) -> pa.Array:
-    """Return a column of lists out of what is in all of them, one after another."""
+    """Return a column of lists from their concatenated items."""
     texts = isinstance(values, list)
     flat = (
         arrow_column(values, pa.utf8()) if texts else arrow_column(np.ascontiguousarray(values).reshape(-1))
@@ -36,36 +34,25 @@ _MOST_LOGITS = 1 << 24
 _NUMBERS = ("logit", "probability", "entropy")
 
 
-class PassPlace(NamedTuple):
-    """Where the tensors of a forward pass are: ``step`` and ``micro_batch`` of their rows."""
+class PassCoordinates(NamedTuple):
+    """The ``step`` and ``micro_batch`` of a forward pass's tensor rows."""
 
     step: int
     number: int
 
 
-class PlacedPass(NamedTuple):
-    """A pass, where its tensors are, and where those of the next pass will be, which reads what was drawn."""
+class LocatedPass(NamedTuple):
+    """A pass with its coordinates, and those of the next pass, which reads what was drawn."""
 
     done: GenerationPass
-    here: PassPlace
-    following: PassPlace
+    here: PassCoordinates
+    following: PassCoordinates
 
 
 class TokenRows:
     """Makes the rows of one generation, pass by pass.
 
-    Parameters
-    ----------
-    generation : int
-        Its number.
-    texts : Texts
-        The tokenizer.
-    prompts : sequence of list of int
-        Token ids of each prompt.
-    samples : int
-        Sequences of each prompt.
-    candidates : int
-        Candidates to keep of each position.
+    ``samples`` is the number of sequences of each prompt, ``candidates`` that of candidates at each position.
     """
 
     def __init__(
@@ -75,13 +62,10 @@ class TokenRows:
         self._prompts, self._samples, self._count = prompts, samples, candidates
         self._streams = [texts.stream() for _ in range(len(prompts) * samples)]
 
-    def of(self, passes: Sequence[PlacedPass]) -> Iterator[dict[str, Any]]:
-        """Give the rows that passes made possible, as columns by name: of the prompts that the first one read, and of the tokens that were drawn.
+    def of(self, passes: Sequence[LocatedPass]) -> Iterator[dict[str, Any]]:
+        """Yield the rows that passes made possible: the read prompts of the first, then drawn tokens.
 
-        Parameters
-        ----------
-        passes : sequence of PlacedPass
-            In their order, the one that read the prompts by itself.
+        ``passes`` are in order, the one that read the prompts by itself.
         """
         if passes[0].done.number == 0:
             for number, prompt in enumerate(self._prompts):
@@ -91,7 +75,7 @@ class TokenRows:
             yield self._written(wrote)
 
     def _prompt(
-        self, number: int, prompt: Sequence[int], done: GenerationPass, here: PassPlace
+        self, number: int, prompt: Sequence[int], done: GenerationPass, here: PassCoordinates
     ) -> Iterator[dict[str, Any]]:
         # Samples of one prompt read the same.
         rows = range(number * self._samples, (number + 1) * self._samples)
@@ -115,8 +99,8 @@ class TokenRows:
             for row in rows:
                 yield self._complete(columns, np.full(len(ids), row), "prompt", here.step, here)
 
-    def _written(self, passes: Sequence[PlacedPass]) -> dict[str, Any]:
-        """Return the rows of the tokens that were drawn from some passes, a row of logits for each."""
+    def _written(self, passes: Sequence[LocatedPass]) -> dict[str, Any]:
+        """Return the rows of the tokens drawn in some passes, each with a row of logits."""
         wrote = np.array([each.done.wrote for each in passes])
         drawn, rows = wrote.nonzero()
         at = torch.from_numpy(wrote.ravel().nonzero()[0]).to(passes[0].done.logits.device)
@@ -138,7 +122,7 @@ class TokenRows:
             "tensor_offset": np.zeros(len(rows), np.int64),
         }
         steps = np.array([each.here.step for each in passes])[drawn]
-        read = PassPlace(*np.array([each.following for each in passes])[drawn].T)
+        read = PassCoordinates(*np.array([each.following for each in passes])[drawn].T)
         complete = self._complete(columns, rows, "generated", steps, read)
         ended = ~np.array([each.done.goes_on for each in passes])[drawn, rows]
         for name in ("tensor_step", "tensor_pass", "tensor_offset"):
@@ -146,7 +130,7 @@ class TokenRows:
         return complete
 
     def _described(self, ids: Sequence[int], found: Candidates, unknown: int) -> dict[str, Any]:
-        """Return what is said of each token, the first ``unknown`` of which nothing predicts."""
+        """Return the columns of each token, the first ``unknown`` of which nothing predicts."""
         before = np.full(unknown, math.nan)
         flat = found.ids.flatten().tolist()
         count = found.ids.shape[1]
@@ -169,9 +153,9 @@ class TokenRows:
         }
 
     def _complete(
-        self, columns: dict[str, Any], sequences: np.ndarray, kind: str, step: Any, read: PassPlace
+        self, columns: dict[str, Any], sequences: np.ndarray, kind: str, step: Any, read: PassCoordinates
     ) -> dict[str, Any]:
-        """Add what all rows have; ``step`` and ``read`` are of all of them, or arrays."""
+        """Add the common columns; ``step`` and ``read`` are constants or arrays."""
         n = len(sequences)
         return {
             **columns,

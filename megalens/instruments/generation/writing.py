@@ -1,4 +1,4 @@
-"""One generation as it is written: what is set up for its time, its passes, and what is sent of them."""
+"""Writing one generation: its setup, its passes, and what is sent of them."""
 
 from __future__ import annotations
 
@@ -23,14 +23,12 @@ from .job import GenerationJob
 from .language_model import LanguageModel, Reading
 from .lens import LensReader, Readout
 from .sweep import PassClock, perturbed
-from .token_rows import PlacedPass, TokenRows
+from .token_rows import LocatedPass, TokenRows
 
 if TYPE_CHECKING:
     from ...tracer import Tracer
 
-__all__ = ["GatheredPasses", "Writing"]
-
-_TOLD_EVERY = 0.25
+_REPORT_SECONDS = 0.25
 """Seconds between two rows that say how far a sweep is."""
 
 _SECONDS = 0.05
@@ -40,23 +38,11 @@ _APART = 0.03
 _MOST_BYTES = 16 << 20
 
 
-# What was written in several passes, told together: every frame wakes the hub and each viewer, and passes are
-# short.
 class GatheredPasses:
     """Gathers passes, makes their rows together, and sends them about 20 times a second.
 
-    Parameters
-    ----------
-    send : callable
-        Takes a stream, columns by name and the newest step among them.
-    rows : TokenRows
-        Makes rows of tokens.
-    lens : LensReader or None
-        Makes rows of the logit lens.
-    say : callable
-        Takes a sentence for the user.
-    tensors : callable
-        Hands over what the passes' tensors gave.
+    ``send`` takes a stream, columns by name and the newest step; ``tensors`` flushes the passes' traced
+    tensors.
     """
 
     def __init__(
@@ -64,25 +50,25 @@ class GatheredPasses:
         send: Callable[[str, Mapping[str, Any], int], None],
         rows: TokenRows,
         lens: LensReader | None,
-        say: Callable[[str], None],
+        report: Callable[[str], None],
         tensors: Callable[[], None],
     ) -> None:
-        self._send, self._rows, self._lens, self._say, self._tensors = send, rows, lens, say, tensors
-        self._passes: list[PlacedPass] = []
+        self._send, self._rows, self._lens, self._report, self._tensors = send, rows, lens, report, tensors
+        self._passes: list[LocatedPass] = []
         self._states: list[Sequence[Tensor]] = []
         self._nbytes = 0
         self._sent = self._passed = 0.0
 
-    def add(self, done: PlacedPass, window: Window | None) -> None:
-        """Take a pass that is over, and send what waits where that is due: at once after the prompts were read."""
-        kept = done.done
+    def add(self, done: LocatedPass, window: Window | None) -> None:
+        """Take a finished pass, and send what is due: at once after the prompts were read."""
+        stored = done.done
         now = time.monotonic()
-        due = kept.number == 0 or now - self._sent >= _SECONDS or now - self._passed >= _APART
+        due = stored.number == 0 or now - self._sent >= _SECONDS or now - self._passed >= _APART
         if not due:
             # The next pass may write over what this one gave.
-            kept = replace(kept, logits=kept.logits[:, -1:].clone())
-            self._nbytes += kept.logits.nbytes
-        self._passes.append(done._replace(done=kept))
+            stored = replace(stored, logits=stored.logits[:, -1:].clone())
+            self._nbytes += stored.logits.nbytes
+        self._passes.append(done._replace(done=stored))
         if self._lens is not None:
             states: Sequence[Tensor] = self._lens.states(window)
             if not due:
@@ -95,7 +81,7 @@ class GatheredPasses:
         self._passed = time.monotonic()
 
     def flush(self) -> None:
-        """Send what waits."""
+        """Send what is gathered."""
         passes, states, self._passes, self._states, self._nbytes = self._passes, self._states, [], [], 0
         # What is sent wakes the thread that sends, which then takes the interpreter: so all is made before.
         made = [*self._made(passes, states)] if passes else []
@@ -105,21 +91,20 @@ class GatheredPasses:
         self._sent = time.monotonic()
 
     def _made(
-        self, passes: Sequence[PlacedPass], states: Sequence[Sequence[Tensor]]
+        self, passes: Sequence[LocatedPass], states: Sequence[Sequence[Tensor]]
     ) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Give what there is to send: the stream, and its columns by name."""
+        """Yield streams with their columns by name."""
         yield from (("tokens", each) for each in _together(self._rows.of(passes)))
         if self._lens is not None:
             try:
                 yield from (("lens", each) for each in _together(self._lens.rows(passes, states)))
             except GenerationError as error:
-                # The text goes on without.
+                # The text continues without.
                 self._lens = None
-                self._say(str(error))
+                self._report(str(error))
 
 
 def _together(several: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Give the columns of all, where there are any."""
     found = list(several)
     if len(found) > 1:
         yield {name: _joined([columns[name] for columns in found]) for name in found[0]}
@@ -135,25 +120,14 @@ def _joined(columns: list[Any]) -> Any:
     return [value for column in columns for value in column]
 
 
-_TOLD_TEXT = 1.0
+_REPORT_TEXT = 1.0
 """The same of a text."""
 
 
 class Writing:
-    """Writes the text of one generation. Whatever is changed for it is afterwards as it was.
+    """Writes the text of one generation, and restores afterwards whatever it changed.
 
-    Parameters
-    ----------
-    job : GenerationJob
-        What is written.
-    model : LanguageModel
-        Who writes.
-    tracer : Tracer
-        Traces the model.
-    send : callable
-        Sends rows: takes a stream, columns by name and the step.
-    say : callable
-        Says how a job stands.
+    ``send`` takes a stream, columns by name and the step; ``report`` publishes a job's state.
     """
 
     def __init__(
@@ -162,14 +136,14 @@ class Writing:
         model: LanguageModel,
         tracer: Tracer,
         send: Callable[[str, Mapping[str, Any], int], None],
-        say: Callable[[GenerationJob], None],
+        report: Callable[[GenerationJob], None],
     ) -> None:
         self._job, self._model, self._tracer = job, model, tracer
-        self._send, self._say = send, say
+        self._send, self._report = send, report
         self._points = tracer.points
 
     def run(self, passes: Passes) -> None:
-        """Write, token by token, until it is over or cancelled; under a perturbation compare with the clean control then, and do the sweep."""
+        """Write until the end or a cancellation; under a perturbation compare with the control, and sweep."""
         with self._set_up():
             self._write(passes)
             if self._job.control is not None and not self._job.cancelled:
@@ -177,7 +151,7 @@ class Writing:
 
     @contextlib.contextmanager
     def _set_up(self) -> Iterator[None]:
-        """Have the model, and what is traced of it, as this generation needs it."""
+        """Prepare the model and the tracing for this generation."""
         job, tensors = self._job, self._tracer.tensors
 
         def change(plan: TracingPlan) -> TracingPlan:
@@ -192,7 +166,7 @@ class Writing:
                 stack.enter_context(tensors.changed(change))
             attention = tensors.capture.plan.flags.get(ATTENTION)
             if attention is not None and attention.layers and "generate" in attention.phases:
-                job.say(stack.enter_context(attention_probabilities(self._model.module)))
+                job.add_message(stack.enter_context(attention_probabilities(self._model.module)))
             stack.callback(setattr, tensors.capture, "window", None)
             yield
 
@@ -207,21 +181,21 @@ class Writing:
         with contextlib.ExitStack() as stack:
             clock = PassClock()
             if job.perturb is not None:
-                clock = stack.enter_context(perturbed(self._points, job.perturb, job.say))
+                clock = stack.enter_context(perturbed(self._points, job.perturb, job.add_message))
             hand_over = stack.enter_context(self._tracer.tensors.holding())
-            gathered = GatheredPasses(self._send, rows, self._lens(stack), job.say, hand_over)
+            gathered = GatheredPasses(self._send, rows, self._lens(stack), job.add_message, hand_over)
             stack.callback(gathered.flush)
-            told = time.monotonic()
+            reported_at = time.monotonic()
             for done in job.decoding(model, pass_scope=passes, ends=lambda: job.cancelled, before=before):
                 step = passes.here.step
                 job.passed(done, step)
-                gathered.add(PlacedPass(done, passes.here, passes.following), capture.window)
-                if time.monotonic() - told >= _TOLD_TEXT:
-                    told = time.monotonic()
-                    self._say(job)
+                gathered.add(LocatedPass(done, passes.here, passes.following), capture.window)
+                if time.monotonic() - reported_at >= _REPORT_TEXT:
+                    reported_at = time.monotonic()
+                    self._report(job)
 
     def _lens(self, stack: contextlib.ExitStack) -> LensReader | None:
-        """Return what reads the hidden states of each pass, where that was asked for."""
+        """Return the reader of each pass's hidden states, if it was asked for."""
         job, model = self._job, self._model
         if not job.request.lens:
             return None
@@ -230,10 +204,10 @@ class Writing:
         return LensReader(readout, hidden, job.number, model.texts, job.sequences, job.request.lens)
 
     def _compare(self, passes: Passes) -> None:
-        job, told, step = self._job, 0.0, passes.here.step
+        job, reported_at, step = self._job, 0.0, passes.here.step
         with self._tracer.tensors.changed(lambda plan: replace(plan, flags={}, perturb=None)):
             for columns in compared(job, self._model, self._points, self._tracer.folders):
                 self._send("effects", {**columns, "step": np.full(len(columns["kl"]), step)}, step)
-                if job.progress and time.monotonic() - told > _TOLD_EVERY:
-                    told = time.monotonic()
-                    self._say(job)
+                if job.progress and time.monotonic() - reported_at > _REPORT_SECONDS:
+                    reported_at = time.monotonic()
+                    self._report(job)

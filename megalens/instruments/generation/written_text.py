@@ -1,4 +1,4 @@
-"""A text that a model wrote, with everything that was kept of it: read from the streams of a run, live or recorded."""
+"""A text that a model wrote, with all of its data, from the streams of a live or recorded run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from ...protocol import GENERATION_ENDED, parse_json, shown_text
 from ...protocol.messages_generated import GenerateRequest
-from ...runs.errors import ClientError, whole
+from ...runs.errors import ClientError, as_int
 from ...runs.query import LayerChoice, Query
 from ...runs.run_words import check_flag
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from ...runs.run import Run
-
-__all__ = ["Generation", "generations_of"]
 
 _SHOWN_CHARACTERS = 400
 
@@ -53,7 +51,8 @@ def generation_array(
             passes.setdefault((row["step"], row["micro_batch"]), values.reshape(shape)[sequence])
     if not passes:
         raise ClientError(
-            f"Generation {tokens['generation'].iloc[0]} has no rows of {flag} of layer {layer}. Switch it on before: run.configure({flag}=True).",
+            f"Generation {tokens['generation'].iloc[0]} has no rows of {flag} of layer {layer}. Switch it "
+            f"on before: run.configure({flag}=True).",
             code="not-found",
             field="flag",
         )
@@ -77,14 +76,9 @@ def generation_array(
 
 
 class Generation:
-    """One generation of a run. Made by ``run.generate(…)`` and ``run.generation(number)``; everything is read anew from the run when it is asked for.
+    """One generation of a run. Made by ``run.generate(…)`` and ``run.generation(number)``.
 
-    Parameters
-    ----------
-    run : Run
-        The run.
-    number : int
-        Number of the generation in it, counted from 1.
+    Everything is read from the run when it is asked for. ``number`` counts from 1.
     """
 
     def __init__(self, run: Run, number: int) -> None:
@@ -92,7 +86,7 @@ class Generation:
         self.number = number
         """Number of the generation in its run."""
 
-    # How it stands.
+    # State.
 
     @property
     def state(self) -> str:
@@ -106,12 +100,12 @@ class Generation:
 
     @property
     def place(self) -> int:
-        """Place in the queue, counted from 1; 0 when it does not wait."""
+        """Position in the queue, counted from 1; 0 when it does not wait."""
         return int(self._newest["place"])
 
     @property
     def message(self) -> str:
-        """Why it failed, or what was done differently from what was asked."""
+        """Why it failed, or how it differs from the request."""
         return str(self._newest["message"])
 
     @property
@@ -121,13 +115,13 @@ class Generation:
 
     @property
     def control(self) -> Generation | None:
-        """Of a generation under a perturbation the clean one with the same seed."""
+        """The clean generation with the same seed, of one under a perturbation."""
         number = int(self._newest["control"])
         return self._of(number) if number else None
 
     @property
     def request(self) -> GenerateRequest:
-        """What was asked for, complete."""
+        """The complete request."""
         text = next((text for text in self._states["request"].to_pylist() if text), "{}")
         return parse_json(text)  # type: ignore[no-any-return]
 
@@ -166,12 +160,12 @@ class Generation:
         return self._rows("tokens", sequence).sort_by(_by("sequence", "position")).to_pandas()
 
     def lens(self, sequence: int | None = None, layers: LayerChoice = None) -> DataFrame:
-        """Return what each layer would predict at each position: the columns of the stream ``lens``. Empty unless it was asked for."""
+        """Return each layer's predictions at each position: the stream ``lens``. Empty unless asked for."""
         rows = self._rows("lens", sequence, layers)
         return rows.sort_by(_by("sequence", "position", "layer")).to_pandas()
 
     def effects(self, sequence: int | None = None, layers: LayerChoice = None) -> DataFrame:
-        """Return what the perturbation changed against the clean control: the columns of the stream ``effects``. Empty without one."""
+        """Return the perturbation's effects against the control, the stream ``effects``; else empty."""
         rows = self._rows("effects", sequence, layers)
         return rows.sort_by(_by("point", "sequence", "position", "layer")).to_pandas()
 
@@ -194,8 +188,9 @@ class Generation:
         Returns
         -------
         numpy.ndarray
-            float32 ``[positions, features]``, of attention probabilities ``[heads, positions, positions]``. NaN where a position was not traced: the last token, which the model
-            has not read, and what was left out of the trace.
+            float32 ``[positions, features]``, of attention probabilities ``[heads, positions, positions]``.
+            NaN where a position was not traced: the last token, which the model has not read, and what was
+            left out of the trace.
 
         Raises
         ------
@@ -204,10 +199,10 @@ class Generation:
         """
         check_flag(self._run.flags, flag)
         return generation_array(
-            self._run, self.tokens(sequence), flag, whole(layer, "layer", -1), sequence, part
+            self._run, self.tokens(sequence), flag, as_int(layer, "layer", -1), sequence, part
         )
 
-    # While it goes on.
+    # While it runs.
 
     def wait(
         self, timeout: float | None = None, *, progress: Callable[[int, int], object] | None = None
@@ -226,26 +221,27 @@ class Generation:
         ClientError
             ``timeout``, ``failed`` with the reason, or ``closed`` when the run ended first.
         """
-        told = -1
+        reported = -1
 
         def done() -> bool:
-            nonlocal told
+            nonlocal reported
             newest = self._newest
-            if progress is not None and int(newest["tokens"]) != told:
-                told = int(newest["tokens"])
+            if progress is not None and int(newest["tokens"]) != reported:
+                reported = int(newest["tokens"])
                 request = self.request
-                progress(told, int(request.get("tokens", 0)) * int(newest["sequences"]))
+                progress(reported, int(request.get("tokens", 0)) * int(newest["sequences"]))
             return newest["state"] in GENERATION_ENDED
 
         if not self._run._await("generations", done, timeout):
             live = self._run.live
-            said = (
+            message = (
                 f"did not end within {timeout:g} s"
                 if live and timeout is not None
                 else "did not end before its run"
             )
             raise ClientError(
-                f"Generation {self.number} {said}; it is {self.state}.", code="timeout" if live else "closed"
+                f"Generation {self.number} {message}; it is {self.state}.",
+                code="timeout" if live else "closed",
             )
         if self.state == "failed":
             raise ClientError(f"Generation {self.number} failed. {self.message}", code="failed")
@@ -288,7 +284,7 @@ class Generation:
     def _rows(self, stream: str, sequence: int | None = None, layers: LayerChoice = None) -> pa.Table:
         where: list[tuple[str, str | int]] = [("generation", self.number)]
         if sequence is not None:
-            where.append(("sequence", whole(sequence, "sequence")))
+            where.append(("sequence", as_int(sequence, "sequence")))
         query = Query.of(layers=layers)
         return self._run._read(stream, Query(layers=query.layers, where=tuple(where)))
 

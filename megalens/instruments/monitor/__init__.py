@@ -1,1 +1,1 @@
-"""Rules over rows of statistics, the alarms that they raise, and the files of another monitor. Nothing here needs torch."""
+"""Rules over rows of statistics, their alarms, and the files of another monitor; independent of torch."""

@@ -1,4 +1,4 @@
-"""What an alarm sets off, as far as the training script allows it."""
+"""The actions of an alarm, as far as the training script allows them."""
 
 from __future__ import annotations
 
@@ -7,32 +7,23 @@ import threading
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 from ...protocol import is_whole
 from ...tracer.errors import TracerError, describe_error
 
-__all__ = ["Action", "TrainingStopped", "actions_from", "post"]
-
 _SEVERITIES = ("note", "warning", "critical")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _WEBHOOK_SECONDS = 5.0
-_MOST_TOLD = 20
+_MOST_POSTED = 20
 
 
 class TrainingStopped(Exception):
-    """An alarm ended the training, as the script asked with ``actions={"stop": True}``. Raised at the end of a step, by ``with monitor.step():``."""
+    """An alarm ended the training, as the script asked with ``actions={"stop": True}``.
 
-
-class IFound(Protocol):
-    """What is asked of an alarm here: columns of its stream."""
-
-    @property
-    def rule(self) -> str: ...
-
-    @property
-    def severity(self) -> str: ...
+    Raised at the end of a step, by ``with monitor.step():``.
+    """
 
 
 @dataclass(frozen=True)
@@ -74,7 +65,11 @@ class Action:
     def __post_init__(self) -> None:
         for name, fits, expected in (
             ("severity", self.severity in _SEVERITIES, "critical, warning or note"),
-            ("rules", isinstance(self.rules, tuple) and all(isinstance(r, str) for r in self.rules), "names of rules"),
+            (
+                "rules",
+                isinstance(self.rules, tuple) and all(isinstance(r, str) for r in self.rules),
+                "names of rules",
+            ),
             ("every", is_whole(self.every, 1), "a number of steps from 1"),
             ("raise_tracing", is_whole(self.raise_tracing), "a number of steps from 0"),
             ("pause", isinstance(self.pause, bool), "true or false"),
@@ -85,7 +80,7 @@ class Action:
             if not fits:
                 raise TracerError(f"actions.{name} must be {expected}, got {getattr(self, name)!r:.100}.")
         if self.webhook is not None:
-            # Its path may hold a secret: it is told to nobody.
+            # Its path may have a secret: it is never shown.
             parts = urlsplit(self.webhook) if isinstance(self.webhook, str) else None
             local = parts is not None and parts.scheme == "http" and parts.hostname in _LOOPBACK
             if parts is None or not (local or (parts.scheme == "https" and parts.hostname)):
@@ -104,12 +99,10 @@ class Action:
 
 
 def actions_from(given: Any) -> tuple[Action, ...]:
-    """Return the actions that a script gave: one, or several, as :class:`Action` or as a mapping of its attributes.
+    """Return the actions that a script gave: one or several, each an :class:`Action` or a mapping of its
+    attributes.
 
-    Raises
-    ------
-    TracerError
-        Naming what is wrong.
+    Raises ``TracerError`` naming what is wrong.
     """
     if given is None:
         return ()
@@ -135,16 +128,16 @@ def actions_from(given: Any) -> tuple[Action, ...]:
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_: Any) -> None:
-        """Follow nobody elsewhere."""
+        """Return None: no redirect is followed."""
 
 
 def post(url: str, run: str | None, alarms: list[Any], warn: Callable[[str], None]) -> threading.Thread:
-    """Post alarms as JSON, in a thread of its own: nothing waits for it. What fails is said without the address's path."""
-    told = [{k: _plain(v) for k, v in asdict(alarm).items()} for alarm in alarms[:_MOST_TOLD]]
-    body = json.dumps({"run": run, "count": len(alarms), "alarms": told}, allow_nan=False).encode()
+    """Post alarms as JSON from a thread of its own. A failure is reported without the address's path."""
+    rows = [{k: _plain(v) for k, v in asdict(alarm).items()} for alarm in alarms[:_MOST_POSTED]]
+    body = json.dumps({"run": run, "count": len(alarms), "alarms": rows}, allow_nan=False).encode()
 
     def send() -> None:
-        request = urllib.request.Request(url, body, {"Content-Type": "application/json"}, method="POST")  # noqa: S310
+        request = urllib.request.Request(url, body, {"Content-Type": "application/json"})  # noqa: S310
         try:
             with urllib.request.build_opener(_NoRedirect).open(request, timeout=_WEBHOOK_SECONDS) as answer:
                 answer.read(1)

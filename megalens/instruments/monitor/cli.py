@@ -1,4 +1,4 @@
-"""The command line: ``megalens check``, and ``megalens anomalies`` and ``megalens monitor`` for what TrainerMon wrote."""
+"""``megalens check``, and for what TrainerMon wrote ``megalens anomalies`` and ``megalens monitor``."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from typing import Any
 from ...protocol import MegalensError, is_whole, shown_text
 from ...protocol.outside import parse_json
 
-__all__ = ["add_commands"]
-
 _EXIT_CODES = (
     "Exit codes: 0 healthy, 1 alarms of severity critical or warning, 2 a run or rules that cannot be read."
 )
@@ -24,11 +22,13 @@ _EVERY_SECONDS = 0.5
 
 
 def add_trainermon_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the commands to the parser of ``megalens``."""
     parser = commands.add_parser(
         "anomalies",
         help="put the anomalies that TrainerMon recorded in order",
-        description="Read the anomaly.json of every rank, say which anomalies came first in the computation, and write them to anomaly_analyse.json.",
+        description=(
+            "Read the anomaly.json of every rank, say which anomalies came first in the computation, and "
+            "write them to anomaly_analyse.json."
+        ),
         epilog="Exit codes: 0 done, 2 a folder or an argument that cannot be read.",
     )
     parser.add_argument(
@@ -50,7 +50,9 @@ def add_trainermon_commands(commands: argparse._SubParsersAction[argparse.Argume
     parser = kinds.add_parser(
         "to-db",
         help="as the SQLite file of msProbe's trend viewer",
-        description="Read the CSV files that TrainerMon wrote, of all ranks, and write monitor_data.trend.db.",
+        description=(
+            "Read the CSV files that TrainerMon wrote, of all ranks, and write monitor_data.trend.db."
+        ),
         epilog="Exit codes: 0 done, 2 a folder or an argument that cannot be read.",
     )
     parser.add_argument("folder", metavar="DIR", help="an output folder of TrainerMon")
@@ -66,7 +68,10 @@ def add_trainermon_commands(commands: argparse._SubParsersAction[argparse.Argume
     parser = kinds.add_parser(
         "to-tensorboard",
         help="as files of TensorBoard",
-        description="Read the CSV files that TrainerMon wrote, of all ranks, and write their numbers over steps as TensorBoard's events, one file for each rank and kind.",
+        description=(
+            "Read the CSV files that TrainerMon wrote, of all ranks, and write their numbers over steps as "
+            "TensorBoard's events, one file for each rank and kind."
+        ),
         epilog="Exit codes: 0 done, 2 a folder or an argument that cannot be read.",
     )
     parser.add_argument("folder", metavar="DIR", help="an output folder of TrainerMon")
@@ -173,18 +178,20 @@ def _steps(text: str) -> frozenset[int]:
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command to the parser of ``megalens``."""
     parser = commands.add_parser(
         "check",
         help="judge a recorded run by rules",
-        description="Judge the recorded statistics of a run by the rules of the monitor, and say what they find.",
+        description=(
+            "Judge the recorded statistics of a run by the rules of the monitor, and say what they find."
+        ),
         epilog=_EXIT_CODES,
     )
     parser.add_argument("run_folder", metavar="RUN", help="the run folder, or a folder of raw moments")
     parser.add_argument(
         "--rules",
         metavar="FILE",
-        help='JSON file of rule settings: {"rules": {"jump": {"on": true, "threshold": 12}}, "muted": [{"rule": "dead", "name": "*bias"}]}',
+        help='JSON file of rule settings: {"rules": {"jump": {"on": true, "threshold": 12}}, '
+        '"muted": [{"rule": "dead", "name": "*bias"}]}',
     )
     parser.add_argument(
         "--json", action="store_true", help="one JSON object a line: each alarm, then the summary"
@@ -192,7 +199,10 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--upgrade",
         action="store_true",
-        help="judge nothing: rewrite the files of an older recording, or of one whose hub was killed, as those of a finished one are today",
+        help=(
+            "judge nothing: rewrite the files of an older recording, or of one whose hub was killed, as "
+            "those of a finished one are today"
+        ),
     )
     parser.set_defaults(run=_check)
     add_trainermon_commands(commands)
@@ -213,7 +223,7 @@ def _check(arguments: argparse.Namespace) -> int:
                 steps += 1
                 for alarm in alarms:
                     serious += alarm.severity != "note"
-                    _say(alarm, arguments.json)
+                    _print_alarm(alarm, arguments.json)
         if not steps:
             raise MegalensError(f"{arguments.run_folder} holds no statistics to judge.")
     except (MegalensError, OSError) as error:
@@ -247,29 +257,29 @@ def _settings(path: str) -> Any:
         raise MegalensError(f"{path} must be a JSON file of rule settings: {str(error)[:200]}") from error
 
 
-def _say(alarm: Any, as_json: bool) -> None:
+def _print_alarm(alarm: Any, as_json: bool) -> None:
     if as_json:
-        told = {
+        row = {
             k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(alarm).items()
         }
-        print(json.dumps(told))
+        print(json.dumps(row))
         return
     where = "" if alarm.rank < 0 else f", rank {alarm.rank}"
     print(
         shown_text(
-            f"step {alarm.step}{where}: {alarm.severity} {alarm.rule}, {alarm.direction}, {alarm.stat} {alarm.name}: {alarm.sentence}"
+            f"step {alarm.step}{where}: {alarm.severity} {alarm.rule}, {alarm.direction}, {alarm.stat} "
+            f"{alarm.name}: {alarm.sentence}"
         )
     )
 
 
 class _Progress:
-    """Says on a terminal how far it is."""
+    """Prints progress on a terminal."""
 
     def __init__(self) -> None:
-        self._told = time.monotonic()
+        self._reported_at = time.monotonic()
 
     def __call__(self, done: int, total: int, what: str) -> None:
-        """Take how much is done."""
-        if sys.stderr.isatty() and time.monotonic() - self._told > _EVERY_SECONDS:
-            self._told = time.monotonic()
+        if sys.stderr.isatty() and time.monotonic() - self._reported_at > _EVERY_SECONDS:
+            self._reported_at = time.monotonic()
             print(f"{what}: {done:,} of {total:,} steps", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""How many alarms other settings of the rules would have given in what is recorded of a run."""
+"""How many alarms other settings of the rules would have given in a recorded run."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ from ...server.errors import ServerError
 from .recorded import count_alarms
 from .rules import RULES
 from .settings import installed_rules
-
-__all__ = ["ENDPOINTS", "AlarmCountsHandler"]
 
 _MOST_SECONDS = 30.0
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from ...tracer.instrument import Host
     from ...tracer.tracer import Tracer
 
-__all__ = ["IWatch", "MonitorInstrument"]
-
 STREAM = "alarms"
 _MOST_WAITING = 16
 _MOST_REASON = 1000
@@ -42,21 +40,9 @@ _READING_BYTES = 8 * len(MOMENT_COLUMNS) + 64
 
 # The last steps at full rate: what a recording that is sparse lacks when something goes wrong.
 class BlackBox:
-    """Keeps the last steps, in bounded memory.
+    """Keeps the readings of at most ``steps`` last steps in at most ``limit`` bytes.
 
-    Parameters
-    ----------
-    steps : int
-        How many at most.
-    limit : int
-        Bytes at most: of more, the oldest steps are given up.
-
-    Attributes
-    ----------
-    recorded : callable
-        Takes a step and gives the statistics of it that are sent anyway.
-    nbytes : int
-        What it holds.
+    ``recorded`` takes a step and returns the statistics of it that are sent anyway.
     """
 
     def __init__(self, steps: int, limit: int) -> None:
@@ -69,20 +55,13 @@ class BlackBox:
         return len(self._steps)
 
     def add(self, step: StepReadings) -> None:
-        """Keep a step."""
         self._steps.append(step)
         self.nbytes += _size(step)
         while self._steps and (len(self._steps) > self.most or self.nbytes > self.limit):
             self.nbytes -= _size(self._steps.popleft())
 
     def open(self, rank: int) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Give the rows of ``moments`` that were not sent, step by step, and forget them.
-
-        Parameters
-        ----------
-        rank : int
-            Who sends them.
-        """
+        """Yield the unsent rows of ``moments`` step by step, and forget them; ``rank`` sends them."""
         while self._steps:
             step = self._steps.popleft()
             self.nbytes -= _size(step)
@@ -102,15 +81,15 @@ def _size(step: StepReadings) -> int:
 
 def _columns(step: StepReadings, readings: list[Readings], rank: int) -> dict[str, Any]:
     """Return the columns of the stream, parts of one tensor merged over the processes."""
-    places: dict[tuple[str, int, str], int] = {}
+    indices: dict[tuple[str, int, str], int] = {}
     of = [
-        places.setdefault((each.stat, each.micro_batch, name), len(places))
+        indices.setdefault((each.stat, each.micro_batch, name), len(indices))
         for each in readings
         for name in each.names
     ]
     rows = np.concatenate([each.rows for each in readings])
     given = {name: rows[:, at] for at, name in enumerate(MOMENT_COLUMNS)}
-    n = len(places)
+    n = len(indices)
     merged = merge_moments(given, np.array(of, np.int64), n)
     first: list[Any] = [None] * n
     at = 0
@@ -138,45 +117,29 @@ def _columns(step: StepReadings, readings: list[Readings], rank: int) -> dict[st
 
 
 class IWatch(Protocol):
-    """What judges: :class:`megalens.instruments.monitor.watch.Watch`."""
+    """The judge: :class:`megalens.instruments.monitor.watch.Watch`."""
 
-    def judge(self, step: StepReadings) -> Sequence[Any]:
-        """Return the alarms of a step."""
+    def judge(self, step: StepReadings) -> Sequence[Any]: ...
 
     def columns(self, alarms: Sequence[Any]) -> Mapping[str, Sequence[Any]]:
         """Return them as the columns of the stream."""
 
     def configure(self, settings: Any) -> None:
-        """Follow other settings. Raises ``ProtocolError`` with the field at fault."""
+        """Follow other settings; raises ``ProtocolError`` with the field at fault."""
 
     def check(self, settings: Any) -> dict[str, Any]:
-        """Return other settings complete. Raises ``ProtocolError`` with the field at fault."""
+        """Return other settings complete; raises as :meth:`configure`."""
 
-    def to_message(self) -> dict[str, Any]:
-        """Return the settings."""
+    def to_message(self) -> dict[str, Any]: ...
 
-    def schema(self) -> dict[str, Any]:
-        """Return their JSON Schema."""
+    def schema(self) -> dict[str, Any]: ...
 
 
 class MonitorInstrument(Instrument):
     """Judges steps in the producer thread of rank 0, sends the alarms and, with them, the steps before.
 
-    Parameters
-    ----------
-    actions : sequence of Action
-        What alarms set off.
-    black_box : int
-        How many steps are kept at full rate.
-    box_bytes : int
-        In how much memory at most.
-
-    Attributes
-    ----------
-    judged, alarms : int
-        Steps that were judged, and alarms that they gave.
-    stopped : str
-        Why the training is to end; empty while it goes on.
+    ``black_box`` is the number of steps stored at full rate, in at most ``box_bytes``. ``judged`` and
+    ``alarms`` count; ``stopped`` is why the training is to end, and empty while it continues.
     """
 
     name = "monitor"
@@ -202,30 +165,19 @@ class MonitorInstrument(Instrument):
         self.stopped = ""
 
     def begin(self, tracer: Tracer, watch: IWatch, recorded: Callable[[int], Collection[str]]) -> None:
-        """Be told what it judges with, before it is attached.
-
-        Parameters
-        ----------
-        tracer : Tracer
-            Whose steps these are.
-        watch : IWatch
-            What judges.
-        recorded : callable
-            Takes a step and gives the statistics of it that are sent anyway.
-        """
+        """Set what it judges with, before it is attached; ``recorded`` is that of :class:`BlackBox`."""
         self._tracer, self._watch = tracer, watch
         self._box.recorded = recorded
 
     # The producer thread.
 
     def take(self, step: StepReadings) -> None:
-        """Take a step, to be judged once the numbers of the training loop are there too."""
+        """Queue a step, to be judged once the numbers of the training loop are there too."""
         self._untaken.append(step)
         self.send_ready()
 
     @property
     def waiting(self) -> bool:
-        """Whether a step waits to be judged."""
         return bool(self._untaken)
 
     @property
@@ -275,12 +227,11 @@ class MonitorInstrument(Instrument):
     # The training thread.
 
     def attach(self, host: Host) -> None:
-        """Begin to judge."""
         self._host = host
         host.gather(self)
 
     def samples_are(self, step: int, ids: Any) -> None:
-        """Keep the samples of a step for its alarms."""
+        """Store the samples of a step for its alarms."""
         if isinstance(ids, Tensor):
             if ids.is_cuda:
                 raise TracerError(
@@ -293,7 +244,7 @@ class MonitorInstrument(Instrument):
         self._samples[step] = text[:_MOST_TEXT]
 
     def step_begins(self, step: int, untraced: bool) -> None:
-        """Do between two steps what alarms have set off."""
+        """Run, between two steps, the actions that alarms have set off."""
         while self._waiting:
             action, alarms, at = self._waiting.popleft()
             for what in ("checkpoint", "call", "pause", "stop"):
@@ -311,7 +262,8 @@ class MonitorInstrument(Instrument):
         elif what == "pause" and action.pause:
             self._tracer.configure({"flags": {}, "mode": {"paused": True}})
         elif what == "stop" and action.stop and not self.stopped:
-            # A change of settings reaches all ranks at one step: a rank that ended alone would leave the others waiting for it.
+            # By a change of settings, which all ranks get at one step: if one rank ended alone, the others
+            # would hang.
             first = alarms[0]
             why = f"Step {first.step}, {first.direction}, {first.name}: {first.sentence}"[:_MOST_REASON]
             self._tracer.configure({"flags": {}, "instruments": {self.name: {"stop": why}}})
@@ -319,11 +271,10 @@ class MonitorInstrument(Instrument):
     # Settings.
 
     def settings(self) -> Mapping[str, Any]:
-        """Return which rules judge, and how."""
         return {**self._watch.to_message(), **self._stop("")} if self._settings is None else self._settings
 
     def schema(self) -> Mapping[str, Any]:
-        """Return the JSON Schema of rules, parameters, what is muted and, where the script allows it, why the training ends."""
+        """Return the JSON Schema of rules, parameters, mutes and, if allowed, the reason to stop."""
         schema = self._watch.schema()
         stop = {
             "type": "string",
@@ -334,7 +285,6 @@ class MonitorInstrument(Instrument):
         return {**schema, "properties": {**schema["properties"], **self._stop(stop)}}
 
     def check(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return settings with every parameter of every rule."""
         rules = {name: value for name, value in settings.items() if name != "stop" or not self._may_stop}
         why = settings.get("stop", "")
         if self._may_stop and not (isinstance(why, str) and len(why) <= _MOST_REASON):
@@ -352,10 +302,10 @@ class MonitorInstrument(Instrument):
         return {"stop": value} if self._may_stop else {}
 
     def report(self, status: Status) -> None:
-        """Say how much was judged, and what the black box holds."""
-        told = {
+        """Report how much was judged, and the size of the black box."""
+        numbers = {
             "judged": self.judged,
             "alarms": self.alarms,
             "black_box": {"steps": len(self._box), "bytes": self._box.nbytes, "limit_bytes": self._box.limit},
         }
-        status.setdefault("instruments", {})[self.name] = told
+        status.setdefault("instruments", {})[self.name] = numbers

@@ -1,4 +1,4 @@
-"""Where each series usually lies and how far it usually strays: medians over windows, which one outlier does not move."""
+"""The usual level and deviation of each series: medians over windows, which one outlier does not move."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from ...protocol import RANK_SCALAR
 
-__all__ = ["MODULE_END", "Levels", "Past", "direction_of", "median_of", "module_order", "places"]
-
 MODULE_END = re.compile(r"/(input|output)\d*$")
 """What stands behind the name of a module in the name of a tensor at one of its ends."""
 
@@ -23,7 +21,7 @@ Column = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 RECENT, WINDOW, BLOCKS = 8, 64, 16
-"""Values of which the median is the level, differences from it of which the median is the usual one, and levels that are kept, one of every :data:`RECENT` values."""
+"""Values of a level's median, deviations of their median, and stored levels, one of :data:`RECENT` values."""
 
 DIRECTIONS = {
     "param_origin": "parameters",
@@ -42,7 +40,7 @@ DIRECTIONS = {
 }
 """By statistic the part of the step in which it comes about; what is not named is of the forward pass."""
 
-# Of each part: whether it comes before, in or after the micro-batches; its place among those of its kind; and whether it runs from the last layer to the first.
+# Of each part: before, in or after the micro-batches; order in its kind; and whether last layer first.
 _PARTS = {
     "parameters": (0, 0, False),
     "forward": (1, 0, False),
@@ -59,19 +57,17 @@ _EMBEDDING = re.compile(r"embed|\bw[tp]e\b", re.IGNORECASE)
 
 
 def direction_of(stat: str, name: str = "") -> str:
-    """Return the part of the step in which a statistic comes about, as in the stream ``alarms``."""
+    """Return the part of the step in which a statistic arises, as in the stream ``alarms``."""
     if stat in ("scalar", RANK_SCALAR):
         return "loss" if "loss" in name.lower() else "optimizer"
     return DIRECTIONS.get(stat, "forward")
 
 
 def module_order(by_stat: Mapping[str, Sequence[str]]) -> dict[str, float]:
-    """Return the place of each tensor of one process in the order of a forward pass.
+    """Return the index of each tensor of one process in the order of a forward pass.
 
-    Parameters
-    ----------
-    by_stat : mapping
-        By statistic the names as they were measured: those of activations in the order in which modules ran, those of their gradients in that of the backward pass.
+    ``by_stat`` has the names as they were measured: those of activations in the order in which modules ran,
+    those of their gradients in that of the backward pass.
     """
     ran = list(by_stat.get("activation") or reversed(by_stat.get("dgrad", ())))
     first: dict[str, float] = {}
@@ -92,14 +88,14 @@ def module_order(by_stat: Mapping[str, Sequence[str]]) -> dict[str, float]:
         ends = "/output" in name
         if path in first:
             before = last[path] + 0.5 if ends else first[path] - 0.25
-        # What no module tells the place of comes after what it was listed after; embeddings first.
+        # A tensor of no module follows its predecessor in the list; embeddings first.
         order[name] = -1.0 if _EMBEDDING.search(name) else before
     given = {name: at for at, name in enumerate(order)}
     ranked = sorted(order, key=lambda name: (order[name], not _EMBEDDING.search(name), given[name]))
     return {name: float(at) for at, name in enumerate(ranked)}
 
 
-def places(
+def trace_order(
     stats: Sequence[str],
     names: Sequence[str],
     ranks: NDArray[np.integer],
@@ -107,18 +103,11 @@ def places(
     micro_batches: NDArray[np.integer],
     index: NDArray[np.floating],
 ) -> NDArray[np.int64]:
-    """Return the column ``place`` of rows: a number below 2**53 that rises with the order in which the computation of a step runs.
+    """Return the column ``place`` of rows: a number below 2**53 that rises with the order of a step's
+    computation.
 
-    Of what comes at the same place on several ranks that of the lowest comes first.
-
-    Parameters
-    ----------
-    stats, names : sequence of str
-        Of each row.
-    ranks, stages, micro_batches : ndarray
-        Of each row, -1 where it is none.
-    index : ndarray
-        Place of its tensor in the order of the forward pass, as :func:`module_order` gives it.
+    At equal positions on several ranks the lowest comes first. ``ranks``, ``stages`` and ``micro_batches``
+    are -1 where absent; ``index`` is that of :func:`module_order`.
     """
     directions = [direction_of(stat, name) for stat, name in zip(stats, names, strict=True)]
     phase, part, back = (np.array([_PARTS[each][at] for each in directions], np.int64) for at in range(3))
@@ -128,7 +117,7 @@ def places(
     top_stage, top_index = (1 << _STAGE_BITS) - 1, (1 << _INDEX_BITS) - 1
     stage = np.where(back == 1, top_stage - stage, stage)
     order = np.where(back == 1, top_index - order, order)
-    # Of the whole step: before the second micro-batch.
+    # Of the complete step: before the second micro-batch.
     micro_batch = np.where(phase == 1, _clipped(micro_batches, _MICRO_BATCH_BITS), 0)
     place: NDArray[np.int64] = phase
     for bits, field in (
@@ -158,7 +147,7 @@ _ADOPT = 12
 
 @dataclass(frozen=True)
 class Past:
-    """What rows were before this step, of one quantity.
+    """The rows' history before this step, of one quantity.
 
     Attributes
     ----------
@@ -167,13 +156,15 @@ class Past:
     level : ndarray
         Median of the last :data:`RECENT`; NaN where there are none.
     sigma : ndarray
-        Usual distance of a value from the level before it, robust: 1.4826 times the median; NaN where it is not known.
+        Usual deviation of a value from the level before it, robust: 1.4826 times the median; NaN where it is
+        not known.
     off : ndarray
-        This step's distance from the level.
+        This step's deviation from the level.
     top : ndarray
         Largest level there ever was.
     blocks : callable
-        Takes rows and gives ``[n, BLOCKS]``, the levels of their blocks, the newest last; NaN before there were any.
+        Takes rows and returns ``[n, BLOCKS]``, the levels of their blocks, the newest last; NaN before there
+        were any.
     """
 
     seen: NDArray[np.int64]
@@ -185,13 +176,13 @@ class Past:
 
     @cached_property
     def new_block(self) -> NDArray[np.bool_]:
-        """Whether the step before ended a block: there is another level of values that have none in common with those of earlier blocks."""
+        """Whether the step before completed a block, whose level shares no values with earlier blocks."""
         found: NDArray[np.bool_] = (self.seen > 0) & (self.seen % RECENT == 0)
         return found
 
     @cached_property
     def settled(self) -> Column:
-        """:attr:`off` of what is known well enough to judge; 0 of the rest."""
+        """:attr:`off` where enough is known to judge; else 0."""
         return np.where((self.seen >= RECENT) & np.isfinite(self.off), self.off, 0.0)
 
 
@@ -199,13 +190,7 @@ _ARRAYS = ("seen", "_strays", "level", "sigma", "top", "recent", "offs", "blocks
 
 
 class Levels:
-    """Level and usual distance of every series, of several quantities, all in the same arrays: a step costs as many calls as one quantity would.
-
-    Parameters
-    ----------
-    quantities : int
-        How many.
-    """
+    """Level and deviation of every series, of several quantities at once, which costs no more calls."""
 
     def __init__(self, quantities: int) -> None:
         self._quantities = quantities
@@ -223,7 +208,7 @@ class Levels:
         return len(self.seen) // self._quantities
 
     def grow(self, series: int) -> None:
-        """Make room for more series."""
+        """Make space for more series."""
         more = (series - len(self)) * self._quantities
         if more <= 0:
             return
@@ -234,7 +219,7 @@ class Levels:
             setattr(self, name, np.concatenate((array, added)))
 
     def past(self, quantity: int, series: Rows, values: Column) -> Past:
-        """Return what series were before ``values``, of one quantity."""
+        """Return the history of series before ``values``, of one quantity."""
         at = series * self._quantities + quantity
         level = self.level[at]
         return Past(
@@ -243,7 +228,10 @@ class Levels:
         )
 
     def take(self, series: Rows, values: Column, stray: NDArray[np.bool_]) -> None:
-        """Let values ``[quantities, series]`` enter the level. Those that are not finite, and those that stray, do not; but many in a row are a new level."""
+        """Add values ``[quantities, series]`` to the level.
+
+        Values that are not finite or stray do not enter; but many strays in a row are a new level.
+        """
         self._turn += 1
         at, values, stray = (series * self._quantities + self._each).ravel(), values.ravel(), stray.ravel()
         good = np.isfinite(values)
@@ -262,17 +250,17 @@ class Levels:
         if not len(at):
             return
         seen = self.seen[at]
-        # The first has no level to be off from: it takes the place of the oldest later.
+        # The first has no level to deviate from: the oldest one later replaces it.
         self.offs[at, np.maximum(seen - 1, 0) % WINDOW] = np.abs(values - self.level[at])
         self.recent[at, seen % RECENT] = values
         self.seen[at] = after = seen + 1
         level = self.level[at] = median_of(self.recent[at])
         self.top[at] = np.fmax(self.top[at], level)
-        whole = after % RECENT == 0
-        if whole.any():
-            ended = at[whole]
+        complete = after % RECENT == 0
+        if complete.any():
+            ended = at[complete]
             self.blocks[ended, :-1] = self.blocks[ended, 1:]
-            self.blocks[ended, -1] = level[whole]
+            self.blocks[ended, -1] = level[complete]
         turn = (seen < 2 * RECENT) | (at // self._quantities % _TURNS == self._turn % _TURNS)
         due = at[turn]
         if len(due):
@@ -280,7 +268,7 @@ class Levels:
 
 
 def median_of(values: Column) -> Column:
-    """Return the median of each row's numbers, the upper one of two; NaN sorts last and does not count."""
+    """Return the median of each row's numbers, the upper one of two; NaN does not count."""
     values = np.sort(values, axis=1)
     count = values.shape[1] - np.isnan(values).sum(axis=1)
     middle: Column = values[np.arange(len(values)), count // 2]

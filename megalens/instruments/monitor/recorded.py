@@ -1,4 +1,4 @@
-"""Alarms of a recorded run: those that it has, as a frame, and those that other thresholds would have found."""
+"""Alarms of a recorded run: those it has, as a frame, and those that other thresholds would have found."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from .watch import Watch
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-__all__ = ["count_alarms", "judge_run", "recorded_steps"]
 
 _WINDOW_ROWS = 200_000
 
@@ -45,8 +43,9 @@ def alarms(
     Returns
     -------
     pandas.DataFrame
-        ``step``, ``micro_step`` (the micro-batch; -1: of the whole step), ``rank``, ``rule``, ``severity``, ``name``, ``value``, ``expected``, ``sentence``, then the other columns of the stream
-        ``alarms``. Empty while the training is healthy.
+        ``step``, ``micro_step`` (the micro-batch; -1: of the whole step), ``rank``, ``rule``, ``severity``,
+        ``name``, ``value``, ``expected``, ``sentence``, then the other columns of the stream ``alarms``.
+        Empty while the training is healthy.
     """
     frame = run.table("alarms", steps).to_pandas().rename(columns={"micro_batch": "micro_step"})
     for column, wanted in (("rule", rule), ("severity", severity)):
@@ -57,23 +56,22 @@ def alarms(
 
 
 def first_anomaly(run: Run) -> dict[str, Any] | None:
-    """Return the alarm of severity critical or warning that came first, by the columns of :meth:`alarms`, with ``path``: what it reached next as (direction, module, rank). None where there is none."""
+    """Return the first alarm of severity critical or warning, by the columns of :meth:`alarms`; None without
+    one.
+
+    Its ``path`` is what it reached next as (direction, module, rank).
+    """
     rows = list(alarms(run).itertuples(index=False, name="Alarm"))
     first = first_serious(rows)
     return None if first is None else {**first._asdict(), "path": reached(rows)}
 
 
 def recorded_steps(run: Run, progress: Progress | None = None) -> Iterator[StepReadings]:
-    """Give the steps of a run in their order, as rules judge them. Of the whole run only some steps are in memory at a time.
+    """Yield the steps of a run as rules judge them, with only some in memory at a time.
 
-    Tensors are in natural order, as a recording does not say in which they were measured; of a statistic that all ranks count together there is one row.
-
-    Parameters
-    ----------
-    run : Run
-        The run, live or recorded.
-    progress : callable, optional
-        Called with (steps done, steps in all, what is being done); raise from it to cancel.
+    Tensors are in natural order, as a recording does not have the order of measurement; of a statistic that
+    all ranks count together there is one row. ``progress`` is called with (steps done, steps in all, what is
+    being done) and may raise to cancel.
     """
     source = run.moment_source
     source.refresh()
@@ -163,21 +161,10 @@ def _codes(column: Any) -> Any:
 def judge_run(
     run: Run, settings: Any = None, progress: Progress | None = None
 ) -> Iterator[tuple[int, list[Alarm]]]:
-    """Judge a run again; give each step with its alarms.
+    """Judge a recorded run; yield each step with its alarms.
 
-    Parameters
-    ----------
-    run : Run
-        The run.
-    settings : mapping, optional
-        The settings object of the instrument ``monitor``: ``{"rules": …, "muted": …}``.
-    progress : callable, optional
-        As in :func:`recorded_steps`.
-
-    Raises
-    ------
-    ProtocolError
-        With the field of the settings at fault.
+    ``settings`` is the settings object of the instrument ``monitor``: ``{"rules": …, "muted": …}``. Raises
+    ``ProtocolError`` with the field at fault.
     """
     own = installed_rules()
     watch = Watch(WatchSettings.of(settings, tuple(own)), own, clock=lambda: 0.0)
@@ -192,22 +179,14 @@ def count_alarms(
     *,
     enough: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
-    """Count the alarms that settings would have given in what is recorded of a run.
+    """Count the alarms that settings would have given in a recorded run.
 
-    Parameters
-    ----------
-    run, settings, progress
-        As for :func:`judge_run`.
-    enough : callable
-        Asked after each step: whether the rest is left out.
-
-    Returns
-    -------
-    dict
-        ``whole``, whether none was left out, ``steps`` that were judged, ``alarms`` of severity critical and warning, ``notes``, ``rules`` (alarms by rule, notes left out) and ``first``, the first anomaly as an :class:`Alarm` or None.
+    ``enough`` is asked after each step whether to leave out the rest. Returns a dict of ``whole`` (nothing
+    was left out), ``steps`` that were judged, ``alarms`` of severity critical and warning, ``notes``,
+    ``rules`` (alarms by rule without notes) and ``first``, the first anomaly as an :class:`Alarm` or None.
     """
     steps = notes = 0
-    whole = True
+    complete = True
     rules: Counter[str] = Counter()
     first: Alarm | None = None
     for _, alarms in judge_run(run, settings, progress):
@@ -217,10 +196,10 @@ def count_alarms(
         rules.update(alarm.rule for alarm in serious)
         first = first or first_serious(serious)
         if enough():
-            whole = False
+            complete = False
             break
     return {
-        "whole": whole,
+        "whole": complete,
         "steps": steps,
         "alarms": rules.total(),
         "notes": notes,

@@ -1,4 +1,4 @@
-"""What a rule is and gives: parameters that people can change, a small pure function over a step, and alarms, of which one is the first anomaly."""
+"""Rules: parameters that people can change, a pure function over a step, and alarms."""
 
 from __future__ import annotations
 
@@ -15,13 +15,11 @@ from ...protocol.kinds import Kind
 from .levels import MODULE_END
 from .table import StepTable
 
-__all__ = ["Alarm", "Finding", "OwnRule", "Rule", "Severity", "alarm_columns", "first_serious", "reached"]
-
 Severity = Literal["critical", "warning", "note"]
 
 
 class IAlarm(Protocol):
-    """What is asked of an alarm here: columns of its stream."""
+    """The columns of an alarm that are used here."""
 
     @property
     def step(self) -> int: ...
@@ -46,20 +44,15 @@ _Alarm = TypeVar("_Alarm", bound=IAlarm)
 
 
 def first_serious(alarms: Iterable[_Alarm]) -> _Alarm | None:
-    """Return the alarm of severity critical or warning that came first, by (step, place); None where there is none."""
+    """Return the first alarm of severity critical or warning, by (step, place); None without one."""
     serious = (alarm for alarm in alarms if alarm.severity != "note")
     return min(serious, key=_when, default=None)
 
 
 def reached(alarms: Iterable[_Alarm], steps: int = 1) -> list[tuple[str, str, int]]:
-    """Return what the first anomaly reached next: (direction, module, rank), each once, in the order of the computation.
+    """Return what the first anomaly reached next: (direction, module, rank), each once, in computation order.
 
-    Parameters
-    ----------
-    alarms : iterable
-        Those of the run.
-    steps : int
-        Up to how many steps after it.
+    ``steps`` is up to how many steps after it.
     """
     alarms = list(alarms)
     first = first_serious(alarms)
@@ -81,7 +74,7 @@ def _where(alarm: IAlarm) -> tuple[str, str, int]:
 
 @dataclass(frozen=True)
 class Alarm:
-    """One finding of a rule. The attributes are the columns of the stream ``alarms`` and are described there."""
+    """One finding of a rule. The attributes are the columns of the stream ``alarms``."""
 
     step: int
     rule: str
@@ -102,7 +95,6 @@ class Alarm:
 
 
 def alarm_columns(alarms: Sequence[Alarm]) -> dict[str, list[Any]]:
-    """Return the columns of the stream ``alarms``."""
     return {each.name: [getattr(alarm, each.name) for alarm in alarms] for each in fields(Alarm)}
 
 
@@ -112,18 +104,18 @@ OwnRule: TypeAlias = Callable[[StepReadings, Sequence[StepReadings]], Iterable[A
 
 @dataclass(frozen=True)
 class Finding:
-    """Rows of which something is wrong.
+    """Rows that are not as they should be.
 
     Attributes
     ----------
     rows : ndarray
-        Which ones.
+        Their indices.
     statistic : str
-        What of them.
+        The statistic of them that is wrong.
     value, expected : ndarray or float
         What was found, and what it should have been, of each.
     sentence : callable
-        Takes value and expected of one of them and gives what it means, for people.
+        Takes value and expected of one of them and returns its meaning for people.
     severity : str, optional
         The rule's own where absent.
     """
@@ -137,12 +129,9 @@ class Finding:
 
 
 class Rule(Kind):
-    """A rule, with its parameters as fields. The first paragraph of a subclass's description is told to people: what an alarm of it means.
+    """A rule, with its parameters as fields and the severity of its alarms.
 
-    Attributes
-    ----------
-    severity : str
-        Of its alarms.
+    The first paragraph of a subclass's docstring explains its alarms to people.
     """
 
     severity: ClassVar[Severity] = "warning"
@@ -153,5 +142,4 @@ class Rule(Kind):
 
     @classmethod
     def settings(cls) -> dict[str, Any]:
-        """Return the defaults of its parameters."""
         return {name: spec["default"] for name, spec in cls.properties.items()}

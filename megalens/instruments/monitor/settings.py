@@ -1,4 +1,4 @@
-"""Which rules judge, with which parameters, and what is muted: the settings of the instrument ``monitor`` and of ``megalens check``, with the rules of scripts and packages."""
+"""Settings of the monitor and of ``megalens check``: rules, parameters and mutes, with rules of others."""
 
 from __future__ import annotations
 
@@ -14,18 +14,14 @@ from ...protocol.kinds import kind_from_setting, kind_infos
 from .rule import Alarm, OwnRule, Rule
 from .rules import RULES
 
-__all__ = ["WatchSettings", "installed_rules", "read_rules"]
-
 GROUP = "megalens.rules"
 
 
 def read_rules(given: Any, more: Sequence[OwnRule] = ()) -> tuple[WatchSettings, dict[str, OwnRule]]:
-    """Return the settings and the own rules that ``megalens.monitor(rules=…)`` was given, with ``more`` of the second kind and those of installed packages.
+    """Return the settings and the own rules of ``megalens.monitor(rules=…)``, with ``more`` and installed
+    packages'.
 
-    Raises
-    ------
-    ProtocolError
-        Naming what is wrong.
+    Raises ``ProtocolError`` naming what is wrong.
     """
     settings: Any = None
     functions: Any = ()
@@ -46,13 +42,7 @@ def read_rules(given: Any, more: Sequence[OwnRule] = ()) -> tuple[WatchSettings,
 
 
 def installed_rules() -> dict[str, OwnRule]:
-    """Return the rules of installed packages, by name.
-
-    Raises
-    ------
-    ProtocolError
-        When one cannot be loaded, naming it.
-    """
+    """Return the rules of installed packages, by name; raises ``ProtocolError`` if one does not load."""
     found: dict[str, OwnRule] = {}
     for entry in entry_points(group=GROUP):
         try:
@@ -60,7 +50,8 @@ def installed_rules() -> dict[str, OwnRule]:
         except Exception as error:
             raise ProtocolError(
                 "bad-parameter",
-                f"The rule {entry.name} of the package {entry.value} could not be loaded: {type(error).__name__}: {str(error)[:300]}",
+                f"The rule {entry.name} of the package {entry.value} could not be loaded: "
+                f"{type(error).__name__}: {str(error)[:300]}",
                 field="rules",
             ) from error
         found[_free(entry.name, found)] = rule
@@ -92,21 +83,11 @@ class WatchSettings:
 
     @classmethod
     def of(cls, given: Any, own: tuple[str, ...] = (), where: str = "instruments.monitor") -> WatchSettings:
-        """Return what a settings object says: ``{"rules": {"jump": {"on": true, "threshold": 12}}, "muted": [{"rule": "jump", "name": "lm_head*"}]}``.
+        """Return the settings of ``{"rules": {"jump": {"on": true, "threshold": 12}}, "muted": [{"rule": …,
+        "name": "lm_head*"}]}``.
 
-        Parameters
-        ----------
-        given : mapping or None
-            The object; None: all as it is by default.
-        own : tuple of str
-            Names of rules of somebody's own.
-        where : str
-            Dotted name of the object, for errors.
-
-        Raises
-        ------
-        ProtocolError
-            ``bad-parameter`` with the field at fault.
+        ``own`` are the names of somebody's own rules; ``where`` is the dotted name of the object in errors.
+        Raises ``ProtocolError`` with the field at fault.
         """
         given = _mapping(given, where)
         for key in given:
@@ -130,7 +111,7 @@ class WatchSettings:
                         RULES, wanted, at, noun="rule", unknown="bad-parameter"
                     )
                 except ProtocolError as error:
-                    # Here parameters stand beside the switch.
+                    # Here parameters are siblings of the switch.
                     error.field = (error.field or at).replace(f"{at}.params", at)
                     raise
             elif setting:
@@ -150,17 +131,15 @@ class WatchSettings:
 
     @cached_property
     def rules(self) -> tuple[Rule, ...]:
-        """The rules that judge."""
         return tuple(
             self.parameters.get(name) or rule() for name, rule in RULES.items() if name not in self.off
         )
 
     def on(self, name: str) -> bool:
-        """Return whether a rule judges."""
         return name not in self.off
 
     def muted(self, alarm: Alarm) -> bool:
-        """Return whether an alarm is not to be raised."""
+        """Return whether an alarm is muted."""
         return any(
             fnmatchcase(alarm.rule, rule) and fnmatchcase(alarm.name, name) for rule, name in self.mutes
         )
@@ -176,7 +155,6 @@ class WatchSettings:
 
     @staticmethod
     def schema(own: tuple[str, ...] = ()) -> dict[str, Any]:
-        """Return the JSON Schema of the settings object."""
         on = {"type": "boolean", "title": "On", "default": True}
         rules = {
             info["name"]: {

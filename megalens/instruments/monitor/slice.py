@@ -2,8 +2,6 @@
 
 from ...slices import Slice
 
-__all__ = ["SLICE"]
-
 _HERE = "megalens.instruments.monitor"
 
 SLICE = Slice(

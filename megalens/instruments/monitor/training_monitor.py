@@ -1,4 +1,4 @@
-"""``megalens.monitor``: the one line that begins it, with a configuration of TrainerMon too."""
+"""``megalens.monitor``: the one line that starts it, also with a configuration of TrainerMon."""
 
 from __future__ import annotations
 
@@ -28,8 +28,6 @@ from .trainermon.config import MonitorConfig, read_config
 from .trainermon.rules import RecordedRules, rules_from, values_of
 from .watch import Watch
 
-__all__ = ["TrainerMonRules", "TrainingMonitor", "monitor"]
-
 _DEFAULTS = {"param": 1, "grad": 1, "activation": 10, "optimizer_state": 1}
 _KEPT = 1000
 _BOX_BYTES = 64 << 20
@@ -46,14 +44,9 @@ _WHOLE = ("targets", "module_ranks", "start_step", "collect_times", "dynamic_on"
 
 
 def monitor_options(config: MonitorConfig, warn: Callable[[str], None]) -> dict[str, Any]:
-    """Return the arguments of ``megalens.log_statistics`` that measure what a configuration asks for, at each ``step_interval`` steps.
+    """Return the arguments of ``megalens.log_statistics`` for a checked configuration.
 
-    Parameters
-    ----------
-    config : MonitorConfig
-        Checked.
-    warn : callable
-        Takes a sentence about fields that a monitor does not follow.
+    ``warn`` takes a sentence about fields that a monitor does not follow.
     """
     asked: list[str] = []
     if config.param_distribution:
@@ -75,20 +68,15 @@ def monitor_options(config: MonitorConfig, warn: Callable[[str], None]) -> dict[
     others = [name for name in _WHOLE if getattr(config, name) != getattr(default, name)]
     if others:
         warn(
-            f"A monitor measures the whole model on every rank from its first step on; {', '.join(others)} are for megalens.TrainerMon."
+            f"A monitor measures the whole model on every rank from its first step on; {', '.join(others)} "
+            "are for megalens.TrainerMon."
         )
     options: dict[str, Any] = dict.fromkeys(asked, config.step_interval)
     return {**options, **({"sites": "all"} if config.xy_distribution else {})}
 
 
 class TrainerMonRules:
-    """TrainerMon's rules as a rule of one's own: each has its memory of every number of every tensor, rank and micro-batch.
-
-    Parameters
-    ----------
-    rules : list of dict
-        ``alert.rules`` of a configuration, checked.
-    """
+    """TrainerMon's checked ``alert.rules`` as one own rule, with a memory for each number."""
 
     __name__ = "trainermon"
 
@@ -96,7 +84,6 @@ class TrainerMonRules:
         self._rules = RecordedRules(rules_from(rules))
 
     def __call__(self, step: StepReadings, before: Sequence[StepReadings]) -> list[Alarm]:
-        """Judge a step."""
         found = []
         for part in step.readings:
             for name, row in zip(part.names, part.rows.tolist(), strict=True):
@@ -144,29 +131,36 @@ def monitor(
     model, optimizer
         As for :func:`megalens.log_statistics`.
     config : mapping or path, optional
-        A configuration of TrainerMon, or the JSON file that has it: what is measured and how often, and ``alert.rules``, which judge as a rule named ``trainermon`` beside ours. Files are written by
+        A configuration of TrainerMon, or the JSON file that has it: what is measured and how often, and
+        ``alert.rules``, which judge as a rule named ``trainermon`` beside ours. Files are written by
         :class:`megalens.TrainerMon` only.
     tracer : Tracer, optional
         Whose steps these are. Without one a tracer is made and closed with the monitor.
     rules : mapping, function or sequence of functions, optional
-        Settings of the rules: ``{"rules": {"jump": {"threshold": 12}}, "muted": [{"rule": "dead", "name": "*bias"}]}``. Or rules of your own: functions that take a ``StepReadings`` and those of the steps
-        before, and give :class:`~megalens.instruments.monitor.rule.Alarm` objects. Under ``"own"`` of the settings both go together. Rules that installed packages bring by entry points of the group
+        Settings of the rules: ``{"rules": {"jump": {"threshold": 12}}, "muted": [{"rule": "dead", "name":
+        "*bias"}]}``. Or rules of your own: functions that take a ``StepReadings`` and those of the steps
+        before, and give :class:`~megalens.instruments.monitor.rule.Alarm` objects. Under ``"own"`` of the
+        settings both go together. Rules that installed packages bring by entry points of the group
         ``megalens.rules`` judge too.
     actions : Action, mapping or sequence of them, optional
-        What alarms may set off: ``{"checkpoint": save, "stop": True}``; see :class:`~megalens.instruments.monitor.actions.Action`.
+        What alarms may set off: ``{"checkpoint": save, "stop": True}``; see
+        :class:`~megalens.instruments.monitor.actions.Action`.
     black_box : int
-        How many of the last steps are kept as they were measured, and sent when an alarm is raised although the recording is sparse. 0: none.
+        How many of the last steps are kept as they were measured, and sent when an alarm is raised although
+        the recording is sparse. 0: none.
     black_box_bytes : int
         In how much memory at most: of more, the oldest are given up.
     record : str or Path, optional
         Folder of the recording, as for :func:`megalens.trace`.
     **options
-        For :func:`megalens.log_statistics`: every how many steps each statistic is measured, and how the run is called.
+        For :func:`megalens.log_statistics`: every how many steps each statistic is measured, and how the run
+        is called.
 
     Returns
     -------
     TrainingMonitor
-        Use ``with monitor.step():`` (or the tracer's own) around each optimizer step, and close it at the end, or use it in a ``with``.
+        Use ``with monitor.step():`` (or the tracer's own) around each optimizer step, and close it at the
+        end, or use it in a ``with``.
 
     Raises
     ------
@@ -215,7 +209,7 @@ def monitor(
         optimizer,
         tracer=tracer,
         judge=instrument.take,
-        # What alarms set off comes before the next step; where they set off nothing, and nobody looks, steps of up to a second are judged together.
+        # Actions come before the next step; without actions and viewers, up to a second is judged together.
         at_once=bool(done),
         **intervals,
         **options,
@@ -240,7 +234,7 @@ class TrainingMonitor:
 
     def __init__(self, statistics: StatisticsLogger, watch: Watch, instrument: MonitorInstrument) -> None:
         self.statistics, self.tracer = statistics, statistics.tracer
-        self._watch = _Kept(watch)
+        self._watch = _StoringWatch(watch)
         self._instrument = instrument
         instrument.begin(self.tracer, self._watch, statistics.recorded.due)
         self.tracer.attach(instrument)
@@ -257,7 +251,7 @@ class TrainingMonitor:
 
     @property
     def stopped(self) -> str:
-        """Why the training is to end, on all ranks from the same step on; empty while it goes on."""
+        """Why the training is to end, on all ranks from the same step on; empty while it continues."""
         return self._instrument.stopped
 
     @contextmanager
@@ -267,7 +261,8 @@ class TrainingMonitor:
         Raises
         ------
         TrainingStopped
-            At the end of a step, on all ranks the same, when an alarm has set off the action ``stop``. Only here does a monitor raise into a training; with ``tracer.step()`` ask :attr:`stopped` instead.
+            At the end of a step, on all ranks the same, when an alarm has set off the action ``stop``. Only
+            here does a monitor raise into a training; with ``tracer.step()`` ask :attr:`stopped` instead.
         """
         with self.tracer.step():
             yield
@@ -275,7 +270,7 @@ class TrainingMonitor:
             raise TrainingStopped(self.stopped)
 
     def configure(self, settings: Mapping[str, Any]) -> None:
-        """Change rules, thresholds and what is muted, from the next step on. What is not named stays, None takes one back to its default.
+        """Change rules, thresholds and mutes from the next step on; the rest stays, None is a default.
 
         Raises
         ------
@@ -285,7 +280,7 @@ class TrainingMonitor:
         self.tracer.configure({"flags": {}, "instruments": {"monitor": settings}})
 
     def close(self) -> None:
-        """Take every hook off and, where the tracer is the monitor's own, end the run. Safe twice."""
+        """Remove every hook and, where the tracer is the monitor's own, end the run. Safe twice."""
         self.statistics.close()
         self._leave()
 
@@ -299,13 +294,13 @@ class TrainingMonitor:
         self._leave()
 
     def _leave(self) -> None:
-        # A tracer of its own has ended, and goes on saying what there was.
+        # Its own tracer has ended, and still reports what there was.
         if not self.statistics.owns_tracer:
             self.tracer.detach(self._instrument)
 
 
-class _Kept:
-    """A watch that keeps the last alarms for the script."""
+class _StoringWatch:
+    """A watch that stores the last alarms for the script."""
 
     def __init__(self, watch: Watch) -> None:
         self.alarms: deque[Alarm] = deque(maxlen=_KEPT)
@@ -315,7 +310,6 @@ class _Kept:
         self.to_message, self.schema = watch.to_message, watch.schema
 
     def judge(self, step: StepReadings) -> list[Alarm]:
-        """Return the alarms of a step."""
         found = self._watch.judge(step)
         self.alarms += found
         if self.first is None:

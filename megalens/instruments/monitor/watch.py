@@ -16,14 +16,13 @@ from ...protocol import RANK_SCALAR, StepReadings
 from .levels import direction_of
 from .rule import Alarm, Finding, OwnRule, Rule, alarm_columns
 from .settings import WatchSettings
-from .table import QUANTITIES, StepTable, StepTables
-
-__all__ = ["Watch"]
+from .step_tables import StepTables
+from .table import QUANTITIES, StepTable
 
 MOST_ALARMS = 1000
 """Rows of the stream in one step; what is more is counted in one row."""
 
-# What lasts is said once: an alarm comes again after so many judged steps without it.
+# A lasting finding is reported once, until it was absent for so many judged steps.
 _QUIET = 16
 _HISTORY = 8
 # What is so far off does not enter a level.
@@ -33,16 +32,8 @@ _STRAY_BITS, _STRAY_SIGMAS = 2.0, 8.0
 class Watch:
     """Judges the steps of one run, in their order.
 
-    Parameters
-    ----------
-    settings : WatchSettings, optional
-        Which rules, with which parameters.
-    own : sequence of callable
-        Rules of somebody's own, by name.
-    warn : callable, optional
-        Takes a sentence for the user: a rule that failed.
-    clock : callable
-        Gives the column ``time``.
+    ``own`` are somebody's own rules by name; ``warn`` takes a sentence about a rule that failed; ``clock``
+    gives the column ``time``.
     """
 
     def __init__(
@@ -65,7 +56,8 @@ class Watch:
     def judge(self, step: StepReadings) -> list[Alarm]:
         """Return the alarms of a step, in the order of its computation."""
         self._judged += 1
-        # Rules reckon with NaN and infinity. Asked for once, because every rule that asked for itself would take longer over that than over a row of numbers.
+        # Rules compute with NaN and infinity. Set once, because each rule's own context costs more than its
+        # numbers.
         with np.errstate(all="ignore"):
             now = self._tables.of(step)
             alarms = self._alarms(now, step, self._find(now))
@@ -84,34 +76,28 @@ class Watch:
 
     @property
     def series(self) -> range:
-        """Numbers of the series that it knows."""
+        """Number of known series."""
         return range(len(self._tables.levels))
 
     def columns(self, alarms: Sequence[Alarm]) -> dict[str, list[Any]]:
-        """Return alarms as the columns of their stream."""
         return alarm_columns(alarms)
 
     def configure(self, settings: Any) -> None:
-        """Follow other settings from the next step on, by the settings object; levels stay.
+        """Follow another settings object from the next step on; levels stay.
 
-        Raises
-        ------
-        ProtocolError
-            With the field at fault; then nothing has changed.
+        Raises ``ProtocolError`` with the field at fault; then nothing has changed.
         """
         self.settings = WatchSettings.of(settings, tuple(self._own))
 
     def check(self, settings: Any) -> dict[str, Any]:
-        """Return other settings with every parameter of every rule; nothing changes. Raises as :meth:`configure`."""
+        """Return other settings with every parameter of every rule; raises as :meth:`configure`."""
         own = tuple(self._own)
         return WatchSettings.of(settings, own).to_message(own)
 
     def to_message(self) -> dict[str, Any]:
-        """Return the settings object, with every parameter of every rule."""
         return self.settings.to_message(tuple(self._own))
 
     def schema(self) -> dict[str, Any]:
-        """Return the JSON Schema of the settings object."""
         return WatchSettings.schema(tuple(self._own))
 
     def _find(self, now: StepTable) -> list[tuple[Rule, Finding, np.ndarray]]:
@@ -150,7 +136,7 @@ class Watch:
         ]
         several.sort()
         alarms = []
-        for place, number, at in several[:MOST_ALARMS]:
+        for order, number, at in several[:MOST_ALARMS]:
             rule, finding, _ = found[number]
             row = finding.rows[at]
             value, expected = (
@@ -174,7 +160,7 @@ class Watch:
                     rank=int(layout.ranks[row]),
                     stage=int(layout.stages[row]),
                     micro_batch=int(layout.micro_batches[row]),
-                    place=int(place),
+                    place=int(order),
                     time=clock,
                     samples=step.sample_ids,
                 )
@@ -197,7 +183,7 @@ class Watch:
         return alarms
 
     def _placed(self, alarm: Alarm, now: StepTable) -> Alarm:
-        """Return an alarm of somebody's own rule with what it did not say."""
+        """Return an own rule's alarm with defaults for what it left out."""
         layout = now.layout
         same = [
             at

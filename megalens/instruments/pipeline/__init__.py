@@ -1,4 +1,4 @@
-"""Pipeline parallelism: plans of a step's order, and the schedule that runs them on ``torch.distributed.pipelining``."""
+"""Pipeline parallelism: plans of a step's order, and the schedule that runs them in torch."""
 
 from __future__ import annotations
 

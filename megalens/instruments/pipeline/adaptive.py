@@ -1,4 +1,4 @@
-"""Chooses the order by what the last steps took, and says why."""
+"""Chooses the order by measured steps, and explains the choice."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ from .executor import Done
 from .orders import GreedyRule, OrderChoice, name_of
 from .plan_type import Placement, Plan
 
-__all__ = ["Adaptive", "Compare", "Measured"]
-
 Compare = Callable[[Placement, Mapping[str, Any], Plan | None], Sequence[tuple[Mapping[str, Any], float]]]
-"""Takes a layout, ``PipelineTimes``, and the plan that runs where one does; gives plans with the ms that a step is simulated to take, that plan first."""
+"""Takes a layout, ``PipelineTimes``, and a running plan; returns plans with simulated ms, that one first."""
 
 _WINDOW, _SETTLE = 10, 2
 _SIGMAS = 2.0
 _DRIFT, _LEAST = 3.0, 0.02
-"""Of a change that is taken for one of the machine: so many times the uncertainty, which is taken for no less than this share of a step."""
+"""A change beyond this multiple of the uncertainty, at least this share of a step, is the machine's."""
 
 
 @dataclass
@@ -34,12 +32,11 @@ class Measured:
 
     @property
     def mean(self) -> float:
-        """Mean length of a step."""
         return sum(self.steps) / len(self.steps)
 
     @property
     def error(self) -> float:
-        """By how much the mean may be off: twice its standard error."""
+        """The uncertainty of the mean: twice its standard error."""
         if len(self.steps) < 2:
             return math.inf
         variance = sum((each - self.mean) ** 2 for each in self.steps) / (len(self.steps) - 1)
@@ -47,20 +44,20 @@ class Measured:
 
 
 class Adaptive:
-    """Measures the order that runs, tries what promises more than its own uncertainty, and keeps what is faster by more than that.
+    """Measures the running order, tries what promises more than its own uncertainty, and stays with what is
+    faster.
 
-    A window is ten steps of one order; the two after a change are not counted. On the deciding rank another thread looks at a window that is full: no step waits for it.
+    A window is ten steps of one order; the two after a change are not counted. On the deciding rank another
+    thread looks at a full window: no step waits for it.
 
     Parameters
     ----------
-    layout, stage : Placement, int
-        What the pipeline is like, and this rank's stage.
     board : Board
-        Ranks post on it what their operations take.
+        Ranks post on it the durations of their operations.
     ask : callable
         Takes an order and why it is to be in force.
-    say : callable
-        Takes a sentence about what stays as it is.
+    report : callable
+        Takes a sentence about an order that stays.
     compare : callable or None
         Simulates plans; None: only the greedy rules are tried.
     rules : bool
@@ -73,12 +70,12 @@ class Adaptive:
         stage: int,
         board: Board,
         ask: Callable[[OrderChoice, str], None],
-        say: Callable[[str], None],
+        report: Callable[[str], None],
         compare: Compare | None,
         rules: bool = True,
     ) -> None:
         self._layout, self._stage, self._board = layout, stage, board
-        self._ask, self._say, self._compare = ask, say, compare
+        self._ask, self._report, self._compare = ask, report, compare
         # With one chunk both are the same.
         both = (GreedyRule("breadth"), GreedyRule("depth")) if layout.chunks > 1 else (GreedyRule("breadth"),)
         self._rules = both if rules else ()
@@ -92,7 +89,7 @@ class Adaptive:
         self._settled: Measured | None = None
 
     def step_ended(self, order: OrderChoice, name: str, ms: float, done: Sequence[Done]) -> None:
-        """Take a step: what ran, how long it took on this rank, and its operations."""
+        """Take a step: its order, its duration on this rank, and its operations."""
         now = self._now
         if now is None or now.order != order:
             self._now = now = Measured(order, name)
@@ -102,7 +99,7 @@ class Adaptive:
             self._skip -= 1
             return
         if len(now.steps) >= _WINDOW:
-            # The window goes on until it has been looked at.
+            # The window continues until it has been judged.
             del now.steps[0]
         now.steps.append(ms)
         for (kind, virtual, _), began, ended, _ in done:
@@ -111,7 +108,7 @@ class Adaptive:
             sums[1] += 1
         if len(now.steps) < _WINDOW or self._busy.is_set():
             return
-        self._board.say(
+        self._board.publish(
             f"times/{self._stage}", {name: total / count for name, (total, count) in self._sums.items()}
         )
         if self._board.decides:
@@ -127,12 +124,12 @@ class Adaptive:
         try:
             self._decide(full)
         except Exception as error:
-            self._say(f"The order stays {full.name}: {type(error).__name__}: {str(error)[:300]}")
+            self._report(f"The order stays {full.name}: {type(error).__name__}: {str(error)[:300]}")
         finally:
             self._busy.clear()
 
     def _decide(self, full: Measured) -> None:
-        """Judge what ran against what ran before it, then look for something better. In a thread of the deciding rank."""
+        """Judge what ran against what ran before, then look for better, in a thread of the deciding rank."""
         self._known[full.name] = full
         before = self._incumbent
         if before is not None and before.name != full.name:
@@ -141,25 +138,28 @@ class Adaptive:
                 self._tried.add(full.name)
                 self._ask(
                     before.order,
-                    f"{_took(full)}, which is not faster than {_took(before)} by more than their uncertainty, {unsure:.3g} ms",
+                    f"{_took(full)}, which is not faster than {_took(before)} by more than their "
+                    f"uncertainty, {unsure:.3g} ms",
                 )
                 return
-            self._say(f"{full.name} stays: {_took(full)}, and {_took(before)}")
+            self._report(f"{full.name} stays: {_took(full)}, and {_took(before)}")
         self._incumbent = full
         settled = self._settled
         if settled is not None and abs(full.mean - settled.mean) > _DRIFT * max(
             full.error, settled.error, _LEAST * full.mean
         ):
-            self._say(
-                f"Steps of {full.name} took {settled.mean:.3g} ms and now take {full.mean:.3g}: other orders are looked at anew"
+            self._report(
+                f"Steps of {full.name} took {settled.mean:.3g} ms and now take {full.mean:.3g}: other orders "
+                "are looked at anew"
             )
             self._tried.clear()
             self._settled = None
         found = self._best(full)
         if found is None:
             if self._settled is None:
-                self._say(
-                    f"The order stays {full.name}, of which {_took(full)}: nothing else promises more than the uncertainty"
+                self._report(
+                    f"The order stays {full.name}, of which {_took(full)}: nothing else promises more than "
+                    "the uncertainty"
                 )
                 self._settled = full
             return
@@ -175,7 +175,8 @@ class Adaptive:
         if self._compare is not None:
             running = full.order if isinstance(full.order, Plan) else None
             plans = list(self._compare(self._layout, times, running))
-            # By how much the simulation is off for what was measured, it may be off for others; a rule cannot be simulated.
+            # The simulation's error for the measured plan may also be that of others; a rule cannot be
+            # simulated.
             simulated = plans[0][1] if running is not None and plans else full.mean
             scale = full.mean / simulated if simulated > 0 else 1.0
             unsure = math.hypot(
@@ -185,34 +186,40 @@ class Adaptive:
                 plan = Plan.of(given)
                 gain = full.mean - ms * scale
                 if plan.schedule not in self._tried and gain > unsure and (best is None or gain > best[0]):
-                    why = f"{_took(full)}, and {plan.schedule} should take {ms * scale:.3g} ms, less by more than the uncertainty, {unsure:.3g} ms"
+                    why = (
+                        f"{_took(full)}, and {plan.schedule} should take {ms * scale:.3g} ms, less by more "
+                        f"than the uncertainty, {unsure:.3g} ms"
+                    )
                     best = gain, plan, why
         if best is None:
             idle = full.mean - busiest
             for rule in self._rules:
                 name = name_of(rule)
                 if name not in self._tried and name != full.name and idle > full.error:
-                    why = f"{_took(full)}, of which the busiest stage waits {idle:.3g} ms: it is tried whether it waits less"
+                    why = (
+                        f"{_took(full)}, of which the busiest stage waits {idle:.3g} ms: it is tried whether "
+                        "it waits less"
+                    )
                     return rule, why
             return None
         return best[1], best[2]
 
     def _times(self) -> tuple[dict[str, Any] | None, float]:
-        """Return ``PipelineTimes`` by virtual stage, and how long the busiest stage computes in a step, ms; None before all ranks have said theirs."""
+        """Return ``PipelineTimes`` by virtual stage and the busiest one's ms; None until all have posted."""
         layout = self._layout
         forward, inputs, weights = ([0.0] * layout.virtual_stages for _ in range(3))
         busiest = 0.0
         for stage in range(layout.stages):
-            said = self._board.said(f"times/{stage}")
-            if said is None:
+            posted = self._board.last_post(f"times/{stage}")
+            if posted is None:
                 return None, 0.0
             busy = 0.0
             for virtual in layout.held_by(stage):
-                forward[virtual] = said.get(f"F{virtual}", 0.0)
-                if f"I{virtual}" in said:
-                    inputs[virtual], weights[virtual] = said[f"I{virtual}"], said.get(f"W{virtual}", 0.0)
+                forward[virtual] = posted.get(f"F{virtual}", 0.0)
+                if f"I{virtual}" in posted:
+                    inputs[virtual], weights[virtual] = posted[f"I{virtual}"], posted.get(f"W{virtual}", 0.0)
                 else:
-                    inputs[virtual] = weights[virtual] = said.get(f"B{virtual}", 0.0) / 2
+                    inputs[virtual] = weights[virtual] = posted.get(f"B{virtual}", 0.0) / 2
                 busy += (forward[virtual] + inputs[virtual] + weights[virtual]) * len(layout.passing(virtual))
             busiest = max(busiest, busy)
         if layout.kind == "two_way":

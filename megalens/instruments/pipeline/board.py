@@ -3,10 +3,11 @@
 ::
 
     first rank   step s: post the order for s+1, then send the first forward pass of s ───▶ …
-    any rank     step s: each of its operations depends on that forward pass ─▶ step s+1 begins: look whether one is posted for s+1
+    any rank     step s: each operation depends on that pass ─▶ step s+1 begins: is an order posted for it?
 
-A rank ends step s only after it has done its part of it, for which the first rank's activations of step s had to come: these were sent after the post. So whoever
-begins step s+1 finds the post, or there is none. The order is JSON in the store that the job was started with, and deleted when all must have read it.
+A rank ends step s only after its part of it, for which the first rank's activations of step s had to come:
+these were sent after the post. So whoever begins step s+1 finds the post, or there is none. The order is JSON
+in the store that the job was started with, and deleted when all must have read it.
 """
 
 from __future__ import annotations
@@ -23,8 +24,6 @@ from torch.distributed.distributed_c10d import PrefixStore
 from ...protocol import parse_json
 from .errors import PipelineError
 
-__all__ = ["Board"]
-
 _made: Counter[str] = Counter()
 
 
@@ -36,7 +35,8 @@ class Board:
     first : int
         Global rank of the pipeline's first rank.
     decider : int or None
-        Global rank that decides: where pipelines run side by side and share stages, one for all. None on ranks that only know their own pipeline's first one, which says it.
+        Global rank that decides: where parallel pipelines share stages, one for all. None on ranks that only
+        know their own pipeline's first one, which posts it.
     rank : int
         This one.
     timeout : float
@@ -64,7 +64,6 @@ class Board:
         """Global rank that does."""
 
     def post(self, step: int, order: Mapping[str, Any]) -> None:
-        """Post an order to be in force from a step on."""
         self._store.set(f"order/{step}", json.dumps(order))
 
     def first(self) -> dict[str, Any]:
@@ -72,26 +71,26 @@ class Board:
         return _of(self._get(self._store, "order/1"))
 
     def look(self, step: int) -> dict[str, Any] | None:
-        """Return what is in force from a step on, where something new is."""
+        """Return the new order that is in force from a step on, if any."""
         key = f"order/{step}"
         if not self._store.check([key]):
             return None
         return _of(self._store.get(key))
 
     def forget(self, step: int) -> None:
-        """Delete what was posted for a step that all ranks have begun."""
+        """Delete the post for a step that all ranks have begun."""
         self._store.delete_key(f"order/{step}")
 
-    def say(self, name: str, value: Any) -> None:
+    def publish(self, name: str, value: Any) -> None:
         """Post something to this rank's own pipeline."""
         self._own.set(name, json.dumps(value))
 
-    def said(self, name: str) -> Any:
-        """Return what a rank of this pipeline posted last; None where there is nothing."""
+    def last_post(self, name: str) -> Any:
+        """Return a rank's last post in this pipeline, or None."""
         return parse_json(self._own.get(name)) if self._own.check([name]) else None
 
     def wait_for(self, name: str) -> Any:
-        """Return what a rank of this pipeline posts, waiting for it."""
+        """Return a rank's post in this pipeline, waiting for it."""
         return parse_json(self._get(self._own, name))
 
     def _get(self, store: Any, key: str) -> bytes:
@@ -99,7 +98,8 @@ class Board:
             store.wait([key], timedelta(seconds=self._timeout))
         except (RuntimeError, ValueError) as error:
             raise PipelineError(
-                f"Another rank of the pipeline did not come within {self._timeout:.3g} s: every rank makes its DynamicSchedule, with its own stages ({str(error)[:200]}).",
+                f"Another rank of the pipeline did not come within {self._timeout:.3g} s: every rank makes "
+                f"its DynamicSchedule, with its own stages ({str(error)[:200]}).",
                 code="waited",
             ) from error
         return store.get(key)  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""One virtual stage at work: its passes, micro-batch by micro-batch."""
+"""One virtual stage: its passes, micro-batch by micro-batch."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from torch.utils._pytree import tree_leaves
 from .errors import PipelineError
 from .plan_type import Operation, words_of
 
-__all__ = ["StageChunk"]
-
 Gradients = Sequence[Tensor]
 """Of those tensors alone that take one."""
 
@@ -24,15 +22,11 @@ Gradients = Sequence[Tensor]
 class StageChunk:
     """Runs the passes of one virtual stage.
 
-    torch's own stage knows how gradients of a stage are computed whole or in two parts, and how DDP and FSDP are kept from reducing them before the last; which pass is the
-    last, and what runs when, is said here.
+    torch's own stage knows how gradients of a stage are computed in one or two parts, and how DDP and FSDP
+    are kept from reducing them before the last; which pass is the last, and what runs when, is decided here.
 
     Parameters
     ----------
-    stage : torch.distributed.pipelining.PipelineStage
-        With the module.
-    virtual : int
-        Virtual stage.
     first, last : bool
         Whether it takes the model's input, and gives its output.
     backward_passes : int
@@ -52,12 +46,11 @@ class StageChunk:
 
     @property
     def module(self) -> nn.Module:
-        """The module."""
         return self.stage.submod  # type: ignore[no-any-return]
 
     @property
     def reduces(self) -> bool:
-        """Whether ranks that hold the same stage talk to each other in its passes, and so have to run them in one order."""
+        """Whether its passes communicate with ranks of the same stage, which then need one order."""
         module = self.module
         return isinstance(module, (DistributedDataParallel, FSDPModule)) or any(
             isinstance(each, DTensor) for each in module.parameters()
@@ -72,7 +65,7 @@ class StageChunk:
             self.module.set_reshard_after_forward(False)
 
     def clear(self) -> None:
-        """Forget the step."""
+        """Drop the step's data."""
         for each in (self._saved, self._losses, self._parts, self.outputs):
             each.clear()
 
@@ -86,16 +79,8 @@ class StageChunk:
     ) -> tuple[Any, ...]:
         """Run a forward pass and return its outputs, with their graph.
 
-        Parameters
-        ----------
-        number : int
-            Micro-batch.
-        inputs, kwargs : tuple, dict
-            What the module is called with.
-        loss : callable, optional
-            Makes the loss of the module's output, on the last virtual stage.
-        keep_output : bool
-            Whether the output is wanted after the step.
+        On the last virtual stage ``loss`` computes the loss of the output; ``keep_output`` retains that for
+        after the step.
         """
         output = self.stage.forward_maybe_with_nosync(*inputs, **kwargs)
         outputs = tuple(output) if isinstance(output, (tuple, list)) else (output,)
@@ -111,7 +96,7 @@ class StageChunk:
         else:
             self._check_outputs(number, outputs)
         if torch.is_grad_enabled():
-            # What detaches its outputs in place cannot do so with a view.
+            # A module that detaches its outputs in place cannot do so with a view.
             outputs = tuple(
                 each.clone() if isinstance(each, Tensor) and each._is_view() else each for each in outputs
             )
@@ -124,64 +109,58 @@ class StageChunk:
         return self._losses.get(number)
 
     def backward(self, number: int, gradients: Gradients) -> Gradients:
-        """Run a whole backward pass and return the gradients of what came from the stage before.
+        """Run a complete backward pass and return the gradients of the input.
 
-        Parameters
-        ----------
-        number : int
-            Micro-batch.
-        gradients : sequence of Tensor
-            Of each output that has a graph.
+        ``gradients`` are of each output that has a graph.
         """
         outputs, inputs, count = self._saved.pop(number)
         self._left -= 1
         if not _has_graph(outputs):
             self._reduce(True)
             return _taking(inputs[:count], ())
-        kept = {"stage_output": outputs, "output_grads": _spread(outputs, gradients), "input_values": inputs}
-        found, _ = self.stage.backward_maybe_with_nosync("full", kept, last_backward=self._left == 0)
+        args = {"stage_output": outputs, "output_grads": _spread(outputs, gradients), "input_values": inputs}
+        found, _ = self.stage.backward_maybe_with_nosync("full", args, last_backward=self._left == 0)
         self._reduce(False)
         return _taking(inputs[:count], found)
 
     def backward_input(self, number: int, gradients: Gradients) -> Gradients:
-        """Compute the gradients of what came from the stage before, and keep what those of the weights need."""
+        """Compute the gradients of the input, and retain what those of the weights need."""
         outputs, inputs, count = self._saved.pop(number)
         if not any(each.requires_grad for each in inputs) or not _has_graph(outputs):
             # Without them there are only those of the weights.
             self._parts[number] = outputs, gradients, inputs, None
             return _taking(inputs[:count], ())
-        kept = {"stage_output": outputs, "output_grads": _spread(outputs, gradients), "input_values": inputs}
-        found, groups = self.stage.backward_maybe_with_nosync("input", kept, last_backward=False)
+        args = {"stage_output": outputs, "output_grads": _spread(outputs, gradients), "input_values": inputs}
+        found, groups = self.stage.backward_maybe_with_nosync("input", args, last_backward=False)
         self._parts[number] = outputs, None, inputs, groups
         return _taking(inputs[:count], found)
 
     def backward_weight(self, number: int) -> None:
-        """Compute the gradients of the weights."""
         outputs, gradients, inputs, groups = self._parts.pop(number)
         self._left -= 1
         if groups is not None:
-            kept = {"stage_output": outputs, "param_groups": groups}
-            self.stage.backward_maybe_with_nosync("weight", kept, last_backward=False)
+            args = {"stage_output": outputs, "param_groups": groups}
+            self.stage.backward_maybe_with_nosync("weight", args, last_backward=False)
         elif _has_graph(outputs):
-            kept = {
+            args = {
                 "stage_output": outputs,
                 "output_grads": _spread(outputs, gradients),
                 "input_values": inputs,
             }
-            self.stage.backward_maybe_with_nosync("full", kept, last_backward=self._left == 0)
+            self.stage.backward_maybe_with_nosync("full", args, last_backward=self._left == 0)
             self._reduce(False)
             return
         self._reduce(True)
 
     def _reduce(self, by_hand: bool) -> None:
-        """Have the gradients reduced after the last backward pass; ``by_hand`` where none of DDP's hooks ran in it."""
+        """Reduce the gradients after the last backward pass; ``by_hand``: none of DDP's hooks ran in it."""
         if self._left:
             return
         module = self.module
         if isinstance(module, FSDPModule):
             self.stage.perform_reduce_grad(1)
         elif by_hand and isinstance(module, DistributedDataParallel):
-            # Gradients that were put there are seen by none of its hooks. A backward pass that adds zeros has it reduce what is there.
+            # DDP's hooks did not see these gradients. A backward pass that adds zeros has it reduce them.
             views = [each.view_as(each) for each in module.parameters() if each.requires_grad]
             module.reducer.prepare_for_backward(views)
             torch.autograd.backward(views, [each.new_zeros(()).expand_as(each) for each in views])
@@ -191,7 +170,8 @@ class StageChunk:
             if not isinstance(each, Tensor) or isinstance(each, DTensor):
                 what = Operation("F", self.virtual, number)
                 raise PipelineError(
-                    f"{what} ({words_of(what)}) gave a {type(each).__name__}: between stages only plain tensors, or a tuple of them, can be sent. "
+                    f"{what} ({words_of(what)}) gave a {type(each).__name__}: between stages only plain "
+                    "tensors, or a tuple of them, can be sent. "
                     "Of a DTensor have the layer give the local one (use_local_output=True).",
                     code="shape",
                     operation=str(what),

@@ -1,4 +1,4 @@
-"""Which stages a stage exchanges messages with, and what comes from them in a step."""
+"""The stages that a stage exchanges messages with, and the messages of a step."""
 
 from __future__ import annotations
 
@@ -17,24 +17,13 @@ from .orders import OrderChoice
 from .plan_type import Placement, Plan
 from .stages.inbox import Key
 
-__all__ = ["CopySum", "check_told_shapes", "expected_messages", "mirrored", "neighbours"]
-
 
 class CopySum:
-    """Gives each part of the model the gradients of all micro-batches: half of them passed its other copy.
+    """Sums the gradients of both copies of a part of the model: half of the micro-batches passed the other
+    copy.
 
-    Gradients that a parameter had before the step, which are sums already, are put aside meanwhile.
-
-    Parameters
-    ----------
-    layout, stage : Placement, int
-        What the pipeline is like, and this rank's stage.
-    chunks : mapping of int to StageChunk
-        Its virtual stages.
-    executor : Executor
-        Exchanges them.
-    pairs : sequence of (int, int)
-        Virtual stages here, and those that are the same part, in the order in which both ends exchange them. Empty where there is one copy.
+    Gradients from before the step, which are sums already, are set aside meanwhile. ``pairs`` are virtual
+    stages here and their other copies, in the order of exchange at both ends; empty where there is one copy.
     """
 
     def __init__(
@@ -55,7 +44,7 @@ class CopySum:
         self._before: list[tuple[nn.Parameter, Tensor]] = []
 
     def begin(self, training: bool) -> None:
-        """Put aside what is there."""
+        """Set aside existing gradients."""
         self._before.clear()
         if not training:
             return
@@ -66,7 +55,7 @@ class CopySum:
                     parameter.grad = None
 
     def end(self, training: bool) -> None:
-        """Add up what the step gave."""
+        """Sum the step's gradients."""
         if not training or not self._pairs:
             return
         with torch.no_grad():
@@ -136,25 +125,22 @@ def _flat(parameters: Sequence[nn.Parameter]) -> list[Tensor]:
     ]
 
 
-def check_told_shapes(board: Board, layout: Placement, chunks: Mapping[int, StageChunk]) -> None:
-    """Say on this rank's behalf what its stages were told, and compare with the stages beside them.
+def check_given_shapes(board: Board, layout: Placement, chunks: Mapping[int, StageChunk]) -> None:
+    """Post the shapes given to this rank's stages, and compare them with the neighbouring stages'.
 
-    Only a ``PipelineStage`` with ``input_args`` and ``output_args`` was told anything; what the others give and take is known from the first message on.
-
-    Raises
-    ------
-    PipelineError
-        ``shape``, where the output of one differs from the input of the next.
+    Only a ``PipelineStage`` with ``input_args`` and ``output_args`` has any; others are known from the first
+    message on. Raises ``PipelineError`` (``shape``) where the output of one differs from the input of the
+    next.
     """
-    said = {virtual: _told(each) for virtual, each in chunks.items()}
-    for virtual, told in said.items():
-        board.say(f"told/{virtual}", told)
-    for virtual, told in said.items():
+    given = {virtual: _given_shapes(each) for virtual, each in chunks.items()}
+    for virtual, shapes in given.items():
+        board.publish(f"told/{virtual}", shapes)
+    for virtual, shapes in given.items():
         # Both ends look, so that neither waits for the other, which gave up.
-        if not layout.is_first(virtual) and told["inputs"] is not None:
-            _compare(layout, virtual, board.wait_for(f"told/{virtual - 1}")["outputs"], told["inputs"])
-        if not layout.is_last(virtual) and told["outputs"] is not None:
-            _compare(layout, virtual + 1, told["outputs"], board.wait_for(f"told/{virtual + 1}")["inputs"])
+        if not layout.is_first(virtual) and shapes["inputs"] is not None:
+            _compare(layout, virtual, board.wait_for(f"told/{virtual - 1}")["outputs"], shapes["inputs"])
+        if not layout.is_last(virtual) and shapes["outputs"] is not None:
+            _compare(layout, virtual + 1, shapes["outputs"], board.wait_for(f"told/{virtual + 1}")["inputs"])
 
 
 def _compare(layout: Placement, virtual: int, gives: Any, takes: Any) -> None:
@@ -162,7 +148,8 @@ def _compare(layout: Placement, virtual: int, gives: Any, takes: Any) -> None:
         return
     stage, number = layout.stage_of(virtual), layout.passing(virtual)[0]
     raise PipelineError(
-        f"Virtual stage {virtual - 1} gives {_words(gives)}, and virtual stage {virtual} (stage {stage}) was told to expect {_words(takes)}: "
+        f"Virtual stage {virtual - 1} gives {_words(gives)}, and virtual stage {virtual} (stage {stage}) was "
+        f"told to expect {_words(takes)}: "
         f"{virtual}F{number} could not run. Tell both the same in output_args and input_args.",
         code="shape",
         operation=f"{virtual}F{number}",
@@ -171,7 +158,7 @@ def _compare(layout: Placement, virtual: int, gives: Any, takes: Any) -> None:
     )
 
 
-def _told(chunk: StageChunk) -> dict[str, Any]:
+def _given_shapes(chunk: StageChunk) -> dict[str, Any]:
     meta = getattr(chunk.stage, "_user_meta", None)
 
     def shapes(given: Any) -> list[list[Any]] | None:
@@ -185,8 +172,8 @@ def _told(chunk: StageChunk) -> dict[str, Any]:
     }
 
 
-def _words(told: list[list[Any]]) -> str:
-    return ", ".join(f"{dtype}{shape}" for dtype, shape in told)
+def _words(shapes: list[list[Any]]) -> str:
+    return ", ".join(f"{dtype}{shape}" for dtype, shape in shapes)
 
 
 def neighbours(layout: Placement, stage: int) -> set[int]:
@@ -203,7 +190,7 @@ def neighbours(layout: Placement, stage: int) -> set[int]:
 
 
 def mirrored(layout: Placement, stage: int) -> list[tuple[int, int]]:
-    """Return, of two copies of the model, each virtual stage of a stage with the virtual stage that is the same part, by part."""
+    """Return a stage's virtual stages with the other copies of their parts, by part."""
     if layout.kind != "two_way":
         return []
     pairs = [
@@ -215,7 +202,7 @@ def mirrored(layout: Placement, stage: int) -> list[tuple[int, int]]:
 def expected_messages(
     layout: Placement, stage: int, order: OrderChoice, training: bool, peers: Sequence[int]
 ) -> Mapping[int, list[Key | None]]:
-    """Return what comes to a stage in a step, by the stage that sends it, in the order in which it does; None for each message of which only its header will say what it is."""
+    """Return the messages to a stage in a step by sender, in order; None where only a header will tell."""
     found: dict[int, list[Key | None]] = {}
     for peer in peers:
         keys: list[Key | None] = []

@@ -1,4 +1,4 @@
-"""The one error class of the pipeline room."""
+"""The error classes of pipelines and split trainings."""
 
 from __future__ import annotations
 
@@ -6,26 +6,23 @@ from typing import Any
 
 from ...protocol import MegalensError
 
-__all__ = ["PipelineError", "SplitError", "StageError"]
-
 
 class StageError(MegalensError, RuntimeError):
-    """Something that runs in stages cannot, or cannot go on: what was expected, what came, what to try.
+    """Something that runs in stages cannot start or continue: what was expected, what came, what to try.
 
     Parameters
     ----------
     message : str
         One or two sentences for a person.
     code : str
-        Of a step ``waited`` (nothing came within the time limit), ``lost`` (another rank is gone), ``failed`` (the model's own error) or ``shape``; ``refused`` for what was asked for.
+        Of a step ``waited`` (nothing came within the time limit), ``lost`` (another rank is gone), ``failed``
+        (the model's own error) or ``shape``; ``refused`` for a request.
     operation : str, optional
         As plans write it: ``5F2``.
-    stage : int, optional
-        Pipeline stage, counted from 0.
-    micro_batch : int, optional
-        Micro-batch, counted from 0.
+    stage, micro_batch : int, optional
+        Pipeline stage and micro-batch, counted from 0.
     rank : int, optional
-        Global rank that says so.
+        Global rank that reports it.
     """
 
     def __init__(
@@ -44,25 +41,27 @@ class StageError(MegalensError, RuntimeError):
 
 
 class PipelineError(StageError):
-    """A pipeline cannot run, or cannot go on.
+    """A pipeline cannot run, or cannot continue.
 
-    Of a plan :attr:`code` is ``missing``, ``doubled``, ``unknown``, ``misplaced``, ``order``, ``cycle`` or ``shape``.
+    Of a plan :attr:`code` is ``missing``, ``doubled``, ``unknown``, ``misplaced``, ``order``, ``cycle`` or
+    ``shape``.
     """
 
 
 class SplitError(StageError):
-    """A training with forward and backward processes cannot run, or cannot go on.
+    """A training with forward and backward processes cannot run, or cannot continue.
 
     Parameters
     ----------
     message : str
         One or two sentences for a person.
     code : str
-        As of every :class:`StageError`; and ``diverged``, where a forward and a backward process have different weights.
+        As of every :class:`StageError`; and ``diverged``, where a forward and a backward process have
+        different weights.
     field : str, optional
         The argument, or the model's parameter, that is at fault.
     role : str, optional
-        Of the process that says so: ``forward`` or ``backward``.
+        Of the reporting process: ``forward`` or ``backward``.
     **more
         As of every :class:`StageError`.
     """

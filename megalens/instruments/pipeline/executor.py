@@ -1,4 +1,4 @@
-"""Does a step's operations on one rank, and waits only where nothing else can be done."""
+"""Runs a step's operations on one rank, and waits only where nothing else can be done."""
 
 from __future__ import annotations
 
@@ -15,19 +15,17 @@ from .orders import IOrder
 from .plan_type import Operation, Placement, words_of
 from .stages.cut_batch import StepBatch
 from .stages.inbox import Arrival, Inbox, Key, shapes_text
-from .stages.link import Link, spec_of, tell_received, tell_sent
+from .stages.link import Link, report_received, report_sent, spec_of
 from .together import Together
 
 if TYPE_CHECKING:
     from ...tracer import Tracer
 
-__all__ = ["Done", "Executor"]
-
 _clock = time.perf_counter_ns
 
 
 class Done(NamedTuple):
-    """An operation that was done: times in ns of ``perf_counter_ns``, and ns that were waited before it."""
+    """A finished operation: times in ns of ``perf_counter_ns``, and ns of waiting before it."""
 
     operation: Operation
     began: int
@@ -40,22 +38,16 @@ class Executor:
 
     Parameters
     ----------
-    layout : Placement
-        What the pipeline is like.
-    stage, rank : int
-        Stage of this rank, and its global rank.
     chunks : mapping of int to StageChunk
         Its virtual stages.
     links : mapping of int to Link
-        By stage, to those that it talks to.
-    inbox : Inbox
-        Where they file messages.
+        By stage.
     timeout : float
-        Seconds after which what does not come ends the step.
+        Seconds after which a missing message ends the step.
     headers : bool
         Whether shapes change from message to message.
     together : Together, optional
-        Where several ranks hold this stage and have to do dynamic orders alike.
+        Where several ranks have this stage and need one dynamic order.
     """
 
     def __init__(
@@ -85,21 +77,10 @@ class Executor:
     # A step.
 
     def run(self, order: IOrder, batch: StepBatch, expected: Mapping[int, Sequence[Key | None]]) -> None:
-        """Do a step.
+        """Run a step; ``expected`` are the messages by stage, in order.
 
-        Parameters
-        ----------
-        order : IOrder
-            What is done when.
-        batch : StepBatch
-            With what.
-        expected : mapping of int to sequence
-            By stage the messages that will come from it, in order.
-
-        Raises
-        ------
-        PipelineError
-            ``waited`` or ``lost``, naming what was waited for; ``failed`` for an error of the model; ``shape``.
+        Raises ``PipelineError``: ``waited`` or ``lost``, naming what was awaited; ``failed`` for an error of
+        the model; ``shape``.
         """
         self.done = []
         watch = self.watch if self.watch is not None and self.watch.follows_passes else None
@@ -133,14 +114,14 @@ class Executor:
     def exchange(
         self, peer_stage: int, part: int, theirs: int, tensors: Sequence[Tensor]
     ) -> Sequence[Tensor]:
-        """Send weights' gradients of a part of the model to the stage with the other copy, and return its ones. The step's messages from there end with them."""
+        """Exchange a part's weight gradients with the stage of the other copy, after all other messages."""
         link = self._links[peer_stage]
         self._inbox.specs["S", part] = spec_of(tensors)
         link.send(("S", theirs, 0), tensors, self._in_headers)
         before = _clock()
         message = self._wait_for(("S", part, 0), None, peer_stage)
         if self._watched is not None:
-            tell_received(self._watched, message, before, self._number[part], -1)
+            report_received(self._watched, message, before, self._number[part], -1)
         self._drain()
         return [each for each in message.tensors if each is not None]
 
@@ -151,7 +132,7 @@ class Executor:
         assert watch is not None
         chunk = self._number[virtual]
         if message is not None:
-            tell_received(watch, message, before, chunk, number)
+            report_received(watch, message, before, chunk, number)
         watch.operation_begins({"F": "forward", "W": "wgrad"}.get(kind, "backward"), chunk, number)
         try:
             self._operate(operation, message, batch, headers)
@@ -170,7 +151,8 @@ class Executor:
             raise self._error(
                 "failed",
                 operation,
-                f"Rank {self._rank} (stage {self._stage}) could not do {operation}, the {words_of(operation)}: {type(error).__name__}: {str(error)[:400]}",
+                f"Rank {self._rank} (stage {self._stage}) could not do {operation}, the "
+                f"{words_of(operation)}: {type(error).__name__}: {str(error)[:400]}",
             ) from error
 
     def _run(self, operation: Operation, message: Arrival | None, batch: StepBatch, headers: bool) -> None:
@@ -214,15 +196,16 @@ class Executor:
     def _give(self, key: Key, tensors: Sequence[Tensor], headers: bool, operation: Operation) -> None:
         stage = self._layout.stage_of(key[1])
         if stage == self._stage:
-            kept = tuple(each.detach().requires_grad_(each.requires_grad) for each in tensors)
-            self._inbox.put(key, Arrival(kept))
+            copies = tuple(each.detach().requires_grad_(each.requires_grad) for each in tensors)
+            self._inbox.put(key, Arrival(copies))
             return
         before = self._links[stage].send(key, tensors, headers)
         if before is not None:
             raise self._error(
                 "shape",
                 operation,
-                f"{operation} gave {shapes_text(spec_of(tensors))}, and micro-batches before gave {shapes_text(before)}. "
+                f"{operation} gave {shapes_text(spec_of(tensors))}, and micro-batches before gave "
+                f"{shapes_text(before)}. "
                 "Where shapes change from one to the next, say static_shapes=False on every rank.",
             )
 
@@ -265,7 +248,7 @@ class Executor:
                 order.arrived(*key)
 
     def _source(self, operation: Operation) -> tuple[Key, int] | None:
-        """Return what an operation needs of another virtual stage, and from which stage it comes."""
+        """Return an operation's input message from another virtual stage, and the sending stage."""
         kind, virtual, number = operation
         if kind == "F" and not self._chunks[virtual].first:
             return ("F", virtual, number), self._layout.stage_of(virtual - 1)
@@ -290,7 +273,7 @@ class Executor:
         with inbox.lock:
             if key not in inbox.filed:
                 deadline = time.monotonic() + self._timeout
-                # What is needed may be behind what is not: all links let come what they like, as long as nothing can be done.
+                # Needed messages may be behind others: all links receive anything while nothing can be done.
                 self._starve(True)
                 while key not in inbox.filed:
                     self._wait(deadline, operation)
@@ -305,7 +288,7 @@ class Executor:
         return message
 
     def _receive(self, link: Link, key: Key, operation: Operation | None) -> None:
-        """Receive from a link, in a fixed order, until what is needed is there."""
+        """Receive from a link, in a fixed order, until a message is there."""
         if self._inbox.failure is not None:
             raise self._lost(operation, *self._inbox.failure)
         try:
@@ -320,7 +303,7 @@ class Executor:
             link.starve(hungry)
 
     def _wait(self, deadline: float, operation: Operation | None) -> None:
-        """Wait for the inbox to change. With it held."""
+        """Wait for the inbox to change. The caller has the lock."""
         if self._inbox.failure is not None:
             raise self._lost(operation, *self._inbox.failure) from self._inbox.failure[1]
         left = deadline - time.monotonic()
@@ -329,18 +312,22 @@ class Executor:
         self._inbox.changed.wait(left)
 
     def _lost(self, operation: Operation | None, peer: int, error: BaseException) -> PipelineError:
-        said = str(error).partition(". ")[0][:300]
+        reason = str(error).partition(". ")[0][:300]
         return self._error(
             "lost",
             operation,
-            f"Rank {self._rank} (stage {self._stage}) waited for {self._awaited(operation)} when its connection to rank {peer} failed: {said}. Rank {peer} is gone, or is stuck in an error of its own: see what it said.",
+            f"Rank {self._rank} (stage {self._stage}) waited for {self._awaited(operation)} when its "
+            f"connection to rank {peer} failed: {reason}. Rank {peer} is gone, or is stuck in an error of its "
+            "own: see what it said.",
         )
 
     def _late(self, operation: Operation | None) -> PipelineError:
         return self._error(
             "waited",
             operation,
-            f"Rank {self._rank} (stage {self._stage}) waited {self._timeout:.3g} s for {self._awaited(operation)}, and it did not come: that rank, or one before it, is stopped or stuck, or runs another order. timeout= of the schedule sets this limit.",
+            f"Rank {self._rank} (stage {self._stage}) waited {self._timeout:.3g} s for "
+            f"{self._awaited(operation)}, and it did not come: that rank, or one before it, is stopped or "
+            "stuck, or runs another order. timeout= of the schedule sets this limit.",
         )
 
     def _awaited(self, operation: Operation | None) -> str:
@@ -371,10 +358,10 @@ class Executor:
         if self._watched is None:
             return
         for link in self._links.values():
-            tell_sent(self._watched, link, self._giver)
+            report_sent(self._watched, link, self._giver)
 
     def _giver(self, key: Key) -> int:
-        """Return the chunk that gave a message."""
+        """Return the chunk that produced a message."""
         return self._number.get(key[1] + {"F": -1, "B": 1}.get(key[0], 1 << 20), -1)
 
     def _error(self, code: str, operation: Operation | None, message: str) -> PipelineError:

@@ -1,4 +1,4 @@
-"""The order of a pipeline as a setting of the run, so that viewers change it like everything else that is traced."""
+"""The order of a pipeline as a setting of the run, so that viewers can change it like what is traced."""
 
 from __future__ import annotations
 
@@ -14,21 +14,14 @@ from .orders import NAMES, name_of
 if TYPE_CHECKING:
     from .order_control import OrderControl
 
-__all__ = ["PipelineInstrument"]
-
 _SAID = 5
 _ORDERS = ("script", "greedy", "adaptive", *NAMES, "plan")
 
 
 class PipelineInstrument(Instrument):
-    """Changes the order of a schedule where the run's settings say so, on all ranks at one step: the one after that at which the settings are in force.
+    """Changes a schedule's order by the run's settings, on all ranks at one step, the one after they apply.
 
     The name of a schedule is planned on the first rank meanwhile, and in force on all at a later step.
-
-    Parameters
-    ----------
-    control : OrderControl
-        Whose order it is.
     """
 
     name = "pipeline"
@@ -40,15 +33,13 @@ class PipelineInstrument(Instrument):
 
     @property
     def watches(self) -> bool:
-        """Nothing by itself."""
         return False
 
     def settings(self) -> Mapping[str, Any]:
-        """Return what was asked for last; ``script`` is the order that the script says."""
+        """Return the last request; ``script`` is the script's own order."""
         return self._settings
 
     def schema(self) -> Mapping[str, Any]:
-        """Return the JSON Schema of the settings."""
         return {
             "type": "object",
             "properties": {
@@ -57,7 +48,8 @@ class PipelineInstrument(Instrument):
                     "enum": list(_ORDERS),
                     "default": "script",
                     "title": "Order",
-                    "description": "script: as the training script says; greedy: what has arrived, backward first; adaptive: what was fastest so far; plan: the one given; else a schedule by name.",
+                    "description": "script: as the training script says; greedy: what has arrived, backward "
+                    "first; adaptive: what was fastest so far; plan: the one given; else a schedule by name.",
                 },
                 "prefer": {"type": "string", "enum": ["breadth", "depth"], "title": "Of greedy, first"},
                 "in_flight": {"type": "integer", "minimum": 1, "title": "Of greedy, micro-batches under way"},
@@ -66,7 +58,6 @@ class PipelineInstrument(Instrument):
         }
 
     def check(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the settings complete."""
         found = {name: value for name, value in settings.items() if value is not None}
         for name in found:
             if name not in ("order", "prefer", "in_flight", "plan"):
@@ -81,7 +72,7 @@ class PipelineInstrument(Instrument):
         if plan is not None and not isinstance(plan, Mapping):
             raise _wrong(f"plan must be an object, got a {type(plan).__name__}.", "plan")
         if plan is not None and order != "plan":
-            # Which of the two is new says what is meant.
+            # The changed one of the two is meant.
             if plan == self._settings.get("plan"):
                 del found["plan"]
             else:
@@ -99,7 +90,6 @@ class PipelineInstrument(Instrument):
         return found
 
     def apply(self, step: int, settings: Mapping[str, Any]) -> None:
-        """Follow other settings from ``step`` on."""
         if settings == self._settings:
             return
         self._settings = settings
@@ -108,7 +98,7 @@ class PipelineInstrument(Instrument):
         self._control.follow_settings(asked, step)
 
     def report(self, status: Status) -> None:
-        """Add the settings, what runs, and the last changes with why they were made."""
+        """Add the settings, the running order, and the last changes with their reasons."""
         shown = {
             **{name: value for name, value in self._settings.items() if name != "plan"},
             "running": name_of(self._control.order),

@@ -1,4 +1,4 @@
-"""Which order is in force, and from which step on another one is."""
+"""The order in force, and the step at which another one takes over."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from .executor import Done
 from .orders import GreedyRule, OrderChoice, choice_from_json, choice_of, name_of
 from .plan_type import Placement, Plan
 
-__all__ = ["OrderControl", "Planner"]
-
 Planner = Callable[[str, Placement], Mapping[str, Any]]
 """Makes a plan of a schedule's name and a layout."""
 
@@ -25,16 +23,14 @@ _log = logging.getLogger(__name__)
 
 
 class OrderControl:
-    """The order of one rank's pipeline: asked for by the script, by settings or by what was measured.
+    """The order of one rank's pipeline, requested by the script, by settings or by measurements.
 
     Parameters
     ----------
-    layout, stage : Placement, int
-        What the pipeline is like, and this rank's stage.
     rule : GreedyRule
-        What ``"greedy"`` stands for.
+        The meaning of ``"greedy"``.
     fixed_only : bool
-        Whether only plans can run here: ranks that hold the same stage are not known, and have to do everything alike.
+        Whether only plans can run here: ranks of the same stage are not known, and need one order.
     planner, compare : callable
         Make and simulate plans.
     """
@@ -64,25 +60,20 @@ class OrderControl:
         self._wants_adaptive = False
 
     def checked(self, order: Any) -> OrderChoice | str | None:
-        """Return what somebody asks for; None for the adaptive order. Any thread; nothing changes.
-
-        Raises
-        ------
-        PipelineError
-            For what is not right, or not for this pipeline.
-        """
+        """Return a checked order, or None for the adaptive one; raises ``PipelineError``. Any thread."""
         if isinstance(order, str) and order == "adaptive":
             return None
         choice = choice_of(order, self._layout, self._rule)
         if isinstance(choice, GreedyRule) and self._fixed_only:
             raise PipelineError(
-                "This stage is held by several ranks, which talk to each other in its passes (DDP, FSDP or DTensor): with an order that follows what has arrived "
+                "This stage is held by several ranks, which talk to each other in its passes (DDP, FSDP or "
+                "DTensor): with an order that follows what has arrived "
                 "they have to agree. Say peers=, the ranks that hold this stage, or take a plan."
             )
         return choice
 
     def start(self, board: Board, order: Any) -> None:
-        """Agree on the order of the first step: the deciding rank says it."""
+        """Agree on the order of the first step, the deciding rank's."""
         choice = self.checked(order)
         self._board = board
         if board.decides:
@@ -98,7 +89,7 @@ class OrderControl:
         self._script = self.order
 
     def use(self, order: Any, why: str) -> None:
-        """Change the order at the beginning of the same step on all ranks; on the deciding rank, and checked only on others."""
+        """Change the order at the same step on all ranks; other ranks than the deciding one only check it."""
         choice = self.checked(order)
         if not self._board.decides:
             return
@@ -111,15 +102,16 @@ class OrderControl:
             self._ask(choice, why)
 
     def follow_settings(self, order: Any, step: int) -> None:
-        """Change the order as the settings of the run say, which are in force from a step of the trace on.
+        """Change the order as the run's settings ask, which apply from a step of the trace on.
 
-        A rank may hear of settings after it has begun that step. For what is traced that does no harm; two ranks in different orders would. So settings, too, go by the board.
+        A rank may receive settings after it has begun that step. For what is traced that does no harm; two
+        ranks in different orders would. So settings, too, go by the board.
         """
         script = isinstance(order, str) and order == "script"
         self.use(self._script if script else order, f"the settings of the run, at step {step} of the trace")
 
     def begin_step(self) -> bool:
-        """Begin a step and return whether another order is in force than in the one before."""
+        """Begin a step, and return whether the order has changed."""
         self._step += 1
         board, step, before = self._board, self._step, self.order
         posted = board.look(step) if step > 1 else None
@@ -135,11 +127,10 @@ class OrderControl:
             if pending is not None:
                 choice, why = pending
                 board.post(step + 1, {**choice.to_json(), "adaptive": self._wants_adaptive})
-                self._say(f"From step {step + 1} on {name_of(choice)}: {why}.")
+                self._report(f"From step {step + 1} on {name_of(choice)}: {why}.")
         return self.order is not before
 
     def end_step(self, ms: float, done: Sequence[Done]) -> None:
-        """Take how long a step took."""
         if self._adaptive is not None:
             self._adaptive.step_ended(self.order, name_of(self.order), ms, done)
 
@@ -150,7 +141,7 @@ class OrderControl:
         self.order = choice_from_json(posted)
 
     def _adapt(self, wanted: bool) -> None:
-        """Have the order chosen by measurements, or not any more."""
+        """Start or stop choosing the order by measurements."""
         self._wants_adaptive = wanted
         if not wanted:
             self._adaptive = None
@@ -161,7 +152,7 @@ class OrderControl:
                 self._board,
                 # It looks in a thread of its own, and may come too late.
                 lambda order, why: self._ask(order, why) if self._wants_adaptive else None,
-                self._say,
+                self._report,
                 self._compare,
                 not self._fixed_only,
             )
@@ -176,19 +167,19 @@ class OrderControl:
         return found
 
     def _plan_apart(self, name: str, why: str) -> None:
-        """Have a schedule planned in another thread, so that no step waits for the planner."""
+        """Plan a schedule in another thread, so that no step waits for the planner."""
 
         def work() -> None:
             try:
                 planned = self._planned(name)
             except Exception as error:
-                self._say(f"{name} was asked for and could not be planned: {error}")
+                self._report(f"{name} was asked for and could not be planned: {error}")
             else:
                 self._ask(planned, why)
 
         threading.Thread(target=work, name="megalens-pipeline-plan", daemon=True).start()
 
-    def _say(self, words: str) -> None:
+    def _report(self, words: str) -> None:
         self.decisions.append(words)
         del self.decisions[:-_MOST_DECISIONS]
         _log.info("pipeline: %s", words)

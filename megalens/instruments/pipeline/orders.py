@@ -1,4 +1,4 @@
-"""In what order a rank does its operations: as a plan says it, or by what has arrived."""
+"""The order of a rank's operations: a plan's, or by what has arrived."""
 
 from __future__ import annotations
 
@@ -10,23 +10,11 @@ from typing import Any, Protocol
 from .errors import PipelineError
 from .plan_type import Operation, Placement, Plan, check_plan
 
-__all__ = [
-    "NAMES",
-    "FixedOrder",
-    "GreedyOrder",
-    "GreedyRule",
-    "IOrder",
-    "OrderChoice",
-    "choice_from_json",
-    "choice_of",
-    "name_of",
-]
-
 NAMES = (
     *("gpipe", "1f1b", "interleaved_1f1b", "depth_first", "breadth_first", "megadpp"),
     *("zb_h1", "zb_h2", "zb_v", "dualpipe", "dualpipev"),
 )
-"""Schedules that the planner makes, as in ``protocol/pipeline.schema.json``; ``search`` is not among them, since it needs times."""
+"""The planner's schedules, as in ``protocol/pipeline.schema.json``, without ``search``, which needs times."""
 
 _PREFER = ("breadth", "depth")
 
@@ -34,14 +22,14 @@ _PREFER = ("breadth", "depth")
 # What a pipeline runs: a plan, or a rule by which each rank chooses.
 @dataclass(frozen=True)
 class GreedyRule:
-    """Greedy: backward passes first, then forward passes, of those whose inputs have arrived.
+    """Backward passes first, then forward passes, of those whose inputs have arrived.
 
     Attributes
     ----------
     prefer : str
         ``breadth`` or ``depth``, of several that are ready.
     in_flight : int or None
-        Micro-batches that may be under way in the pipeline; None: all.
+        Most micro-batches under way in the pipeline; None: all.
     """
 
     prefer: str = "breadth"
@@ -57,7 +45,6 @@ class GreedyRule:
             )
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON."""
         return {"rule": "greedy", "prefer": self.prefer, "in_flight": self.in_flight}
 
 
@@ -65,21 +52,10 @@ OrderChoice = Plan | GreedyRule
 
 
 def choice_of(given: Any, layout: Placement, rule: GreedyRule) -> OrderChoice | str:
-    """Return what somebody asks for, checked; a name that only the planner can make a plan of as it is.
+    """Return a checked order; a name that only the planner can turn into a plan as it is.
 
-    Parameters
-    ----------
-    given : Any
-        ``"greedy"``, the name of a schedule, a plan, the path of one, or what either gives as JSON.
-    layout : Placement
-        What the pipeline is like.
-    rule : GreedyRule
-        What ``"greedy"`` stands for here.
-
-    Raises
-    ------
-    PipelineError
-        For a plan that is not right or not for this pipeline.
+    ``given`` is ``"greedy"`` (which is ``rule``), the name of a schedule, a plan, the path of one, or the
+    JSON of either. Raises ``PipelineError`` for a wrong plan, or one of another pipeline.
     """
     if isinstance(given, GreedyRule):
         return given
@@ -90,7 +66,8 @@ def choice_of(given: Any, layout: Placement, rule: GreedyRule) -> OrderChoice | 
             return given
         if not given.endswith(".json"):
             raise PipelineError(
-                f"order must be one of {', '.join((*NAMES, 'greedy', 'adaptive'))}, a plan, or the path of a .json file with one, got {given!r:.120}."
+                f"order must be one of {', '.join((*NAMES, 'greedy', 'adaptive'))}, a plan, or the path of a "
+                f".json file with one, got {given!r:.120}."
             )
     if isinstance(given, Mapping) and given.get("rule") == "greedy":
         return GreedyRule(given.get("prefer", rule.prefer), given.get("in_flight", rule.in_flight))
@@ -104,7 +81,7 @@ def fits(plan: Plan, layout: Placement) -> None:
     """Raise ``PipelineError`` where a plan is for another pipeline."""
     if plan.layout == layout:
         return
-    said = [
+    differences = [
         f"{getattr(plan.layout, name)} instead of {getattr(layout, name)} as {words}"
         for name, words in (
             ("kind", "placement"),
@@ -115,54 +92,46 @@ def fits(plan: Plan, layout: Placement) -> None:
         if getattr(plan.layout, name) != getattr(layout, name)
     ]
     raise PipelineError(
-        f"The plan {plan.schedule!r} is for another pipeline: it has {', '.join(said)}. Make one for this layout, or the schedule with placement= and n_microbatches= of the plan.",
+        f"The plan {plan.schedule!r} is for another pipeline: it has {', '.join(differences)}. Make one for this "
+        "layout, or the schedule with placement= and n_microbatches= of the plan.",
         code="shape",
     )
 
 
 def choice_from_json(given: Mapping[str, Any]) -> OrderChoice:
-    """Return what another rank posted, which checked it."""
+    """Return the order that another rank has checked and posted."""
     if given.get("rule") == "greedy":
         return GreedyRule(given["prefer"], given["in_flight"])
     return Plan.of(given)
 
 
 def name_of(choice: OrderChoice) -> str:
-    """Return an order in a word or two."""
+    """Return a short name of an order."""
     return choice.schedule if isinstance(choice, Plan) else f"greedy ({choice.prefer} first)"
 
 
 class IOrder(Protocol):
-    """Says what a rank does next."""
+    """Decides what a rank does next."""
 
     dynamic: bool
     """Whether only this rank knows the order."""
 
-    def begin(self) -> None:
-        """Begin a step."""
+    def begin(self) -> None: ...
 
     def arrived(self, letter: str, virtual: int, micro_batch: int) -> None:
-        """Note that what an operation needs is there: activations (``F``) or a gradient (``B``)."""
+        """Note the input of an operation: activations (``F``) or a gradient (``B``)."""
 
     def next(self) -> Operation | None:
-        """Take the operation to be done next; None where something has to arrive before, or nothing is left."""
+        """Take the next operation; None where input is missing, or nothing is left."""
 
-    def ended(self, operation: Operation) -> None:
-        """Note that an operation is done."""
+    def ended(self, operation: Operation) -> None: ...
 
     @property
-    def over(self) -> bool:
-        """Whether nothing is left."""
+    def over(self) -> bool: ...
 
 
 class FixedOrder:
-    """Follows a list; what an operation needs is waited for.
-
-    Parameters
-    ----------
-    operations : sequence of Operation
-        In order.
-    """
+    """Follows a list; an operation's input is waited for."""
 
     dynamic = False
 
@@ -170,43 +139,37 @@ class FixedOrder:
         self._operations, self._at = operations, 0
 
     def begin(self) -> None:
-        """Begin a step."""
         self._at = 0
 
-    def arrived(self, letter: str, virtual: int, micro_batch: int) -> None:
-        """Note that what an operation needs is there."""
+    def arrived(self, letter: str, virtual: int, micro_batch: int) -> None: ...
 
     def next(self) -> Operation | None:
-        """Take the next operation."""
         if self.over:
             return None
         self._at += 1
         return self._operations[self._at - 1]
 
-    def ended(self, operation: Operation) -> None:
-        """Note that it is done."""
+    def ended(self, operation: Operation) -> None: ...
 
     @property
     def over(self) -> bool:
-        """Whether nothing is left."""
         return self._at >= len(self._operations)
 
 
 class GreedyOrder:
-    """Backward passes first, then forward passes, of those whose inputs have arrived; by depth the two take turns while both can be done.
+    """Ready backward passes first, then ready forward passes; by depth both take turns.
 
     Each choice costs the logarithm of what is ready, however many micro-batches there are.
 
     Parameters
     ----------
-    layout : Placement
-        What the pipeline is like.
     held : sequence of int
         The rank's virtual stages, by chunk.
     prefer : str
-        Of several, ``breadth``: all micro-batches of a chunk before the next chunk; ``depth``: all chunks of as many micro-batches as there are stages before further ones.
+        Of several, ``breadth``: all micro-batches of a chunk before the next chunk; ``depth``: all chunks of
+        as many micro-batches as there are stages before further ones.
     in_flight : int or None
-        Micro-batches that may be under way in the pipeline, for its memory.
+        Most micro-batches under way in the pipeline, for its memory.
     training : bool
         Whether there are backward passes.
     """
@@ -216,15 +179,15 @@ class GreedyOrder:
     def __init__(
         self,
         layout: Placement,
-        held: Sequence[int],
+        chunks: Sequence[int],
         prefer: str,
         in_flight: int | None,
         training: bool = True,
     ) -> None:
-        self._layout, self._held, self._training = layout, tuple(held), training
-        self._chunk = {virtual: chunk for chunk, virtual in enumerate(self._held)}
+        self._layout, self._chunks, self._training = layout, tuple(chunks), training
+        self._chunk = {virtual: chunk for chunk, virtual in enumerate(self._chunks)}
         self._most = in_flight
-        # By depth the two take turns while both can be done: with several chunks a step is longer where backward passes always come first.
+        # By depth both take turns: with several chunks, backward passes first would make a step longer.
         self._turns = prefer == "depth"
         self._rank: Callable[[int, int], tuple[int, int, int]] = (
             (lambda chunk, number: (number // layout.stages, chunk, number))
@@ -234,16 +197,15 @@ class GreedyOrder:
         self.begin()
 
     def begin(self) -> None:
-        """Begin a step."""
         layout = self._layout
         self._last = ""
-        passes = sum(len(layout.passing(virtual)) for virtual in self._held)
+        passes = sum(len(layout.passing(virtual)) for virtual in self._chunks)
         self._left = passes * (2 if self._training else 1)
         self._forward: list[tuple[tuple[int, int, int], Operation]] = []
         self._backward: list[tuple[tuple[int, int, int], Operation]] = []
         # Micro-batches that have not entered here, by virtual stage, the next one last.
         self._outside: dict[int, list[int]] = {}
-        for virtual in self._held:
+        for virtual in self._chunks:
             if layout.is_first(virtual):
                 self._outside[virtual] = list(reversed(layout.passing(virtual)))
                 most = len(self._outside[virtual])
@@ -251,11 +213,10 @@ class GreedyOrder:
                     self._enter(virtual)
 
     def arrived(self, letter: str, virtual: int, micro_batch: int) -> None:
-        """Note that what an operation needs is there."""
         self._push(Operation(letter, virtual, micro_batch))
 
     def next(self) -> Operation | None:
-        """Take the best of what can be done; None where nothing can."""
+        """Take the best ready operation, or None."""
         first, second = (
             (self._forward, self._backward)
             if self._turns and self._last == "B"
@@ -276,7 +237,6 @@ class GreedyOrder:
         heapq.heapify(ready)
 
     def ended(self, operation: Operation) -> None:
-        """Note that an operation is done."""
         kind, virtual, number = operation
         self._left -= 1
         if kind == "F" and self._training and self._layout.is_last(virtual):
@@ -286,7 +246,6 @@ class GreedyOrder:
 
     @property
     def over(self) -> bool:
-        """Whether nothing is left."""
         return self._left == 0
 
     def _enter(self, virtual: int) -> None:
@@ -297,6 +256,6 @@ class GreedyOrder:
         kind, virtual, number = operation
         chunk = self._chunk[virtual]
         if kind == "B":
-            heapq.heappush(self._backward, (self._rank(len(self._held) - 1 - chunk, number), operation))
+            heapq.heappush(self._backward, (self._rank(len(self._chunks) - 1 - chunk, number), operation))
         else:
             heapq.heappush(self._forward, (self._rank(chunk, number), operation))

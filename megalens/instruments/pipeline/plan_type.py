@@ -1,4 +1,4 @@
-"""A plan of a pipeline's step: what each stage does, in order, and where its virtual stages lie."""
+"""A plan of a pipeline's step: the operations of each stage in order, and its virtual stages."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from typing import Any, NamedTuple, NoReturn
 from ...protocol import parse_json
 from .errors import PipelineError
 
-__all__ = ["Operation", "Placement", "Plan", "check_plan", "words_of"]
-
 _MEMBERS = ("schedule", "stages", "chunks", "micro_batches", "placement", "order")
 _MOST_BYTES = 1 << 30
 _WORD = re.compile("([0-9]{1,9})([FBIW])([0-9]{1,9})")
@@ -23,14 +21,10 @@ PLACEMENTS = ("loop", "v", "two_way")
 
 @dataclass(frozen=True)
 class Placement:
-    """Virtual stages on the stages of a pipeline, as ``protocol/pipeline.schema.json`` says it.
+    """Virtual stages on the stages of a pipeline, as in ``protocol/pipeline.schema.json``.
 
-    Attributes
-    ----------
-    kind : str
-        ``loop``, ``v`` or ``two_way``.
-    stages, chunks, micro_batches : int
-        Stages P, chunks V of a stage, micro-batches M of a step.
+    ``kind`` is ``loop``, ``v`` or ``two_way``; there are P ``stages``, V ``chunks`` of a stage, M
+    ``micro_batches`` of a step.
     """
 
     kind: str
@@ -53,31 +47,30 @@ class Placement:
             )
         if self.kind == "two_way" and self.micro_batches % 2:
             raise PipelineError(
-                f"Placement two_way needs an even number of micro-batches, got {self.micro_batches}: half of them run each way.",
+                f"Placement two_way needs an even number of micro-batches, got {self.micro_batches}: half "
+                "of them run each way.",
                 code="shape",
             )
 
     @property
     def virtual_stages(self) -> int:
-        """How many virtual stages there are."""
         return self.stages * self.chunks
 
     def stage_of(self, virtual: int) -> int:
-        """Return the stage that holds a virtual stage."""
         turn, at = divmod(virtual, self.stages)
         back = self.kind != "loop" and turn % 2 == 1
         return self.stages - 1 - at if back else at
 
     def held_by(self, stage: int) -> tuple[int, ...]:
-        """Return the virtual stages that a stage holds, by chunk."""
+        """Return a stage's virtual stages, by chunk."""
         return tuple(v for v in range(self.virtual_stages) if self.stage_of(v) == stage)
 
     def is_first(self, virtual: int) -> bool:
-        """Whether a virtual stage takes the model's own input."""
+        """Whether a virtual stage takes the model's input."""
         return virtual == 0 or (self.kind == "two_way" and virtual == self.stages)
 
     def is_last(self, virtual: int) -> bool:
-        """Whether a virtual stage gives the model's own output."""
+        """Whether a virtual stage gives the model's output."""
         return virtual == self.virtual_stages - 1 or (self.kind == "two_way" and virtual == self.stages - 1)
 
     def passing(self, virtual: int) -> range:
@@ -92,14 +85,7 @@ class Placement:
 def needed_by(plan: Plan, each: Operation, split: set[tuple[int, int]]) -> list[Operation]:
     """Return what an operation waits for besides those before it on its stage.
 
-    Parameters
-    ----------
-    plan : Plan
-        Whose operation it is.
-    each : Operation
-        The one that waits.
-    split : set of (int, int)
-        Virtual stages and micro-batches whose backward pass is in two parts.
+    ``split`` are the virtual stages and micro-batches with a backward pass in two parts.
     """
     kind, virtual, number = each
     if kind == "F":
@@ -113,29 +99,26 @@ def needed_by(plan: Plan, each: Operation, split: set[tuple[int, int]]) -> list[
 
 
 def check_plan(plan: Plan) -> None:
-    """Raise where a plan is not right.
+    """Raise ``PipelineError`` for a wrong plan, naming operation, stage and micro-batch.
 
-    Raises
-    ------
-    PipelineError
-        ``unknown``, ``misplaced``, ``doubled``, ``missing``, ``order`` or ``cycle``, with operation, stage and micro-batch.
+    Its code is ``unknown``, ``misplaced``, ``doubled``, ``missing``, ``order`` or ``cycle``.
     """
-    places: dict[Operation, int] = {}
+    indices: dict[Operation, int] = {}
     for stage in range(plan.layout.stages):
-        _check_words(plan, stage, places)
+        _check_words(plan, stage, indices)
     for virtual in range(plan.layout.virtual_stages):
         for number in plan.layout.passing(virtual):
-            _check_there(plan, virtual, number, places)
-    split = {(each.virtual, each.micro_batch) for each in places if each.kind == "I"}
+            _check_there(plan, virtual, number, indices)
+    split = {(each.virtual, each.micro_batch) for each in indices if each.kind == "I"}
     for stage in range(plan.layout.stages):
         for each in plan.operations(stage):
             for needed in needed_by(plan, each, split):
-                if needed.virtual == each.virtual and places[needed] > places[each]:
+                if needed.virtual == each.virtual and indices[needed] > indices[each]:
                     _wrong("order", each, stage, f"it stands before {needed}, which it waits for")
     _check_cycles(plan, split)
 
 
-def _check_words(plan: Plan, stage: int, places: dict[Operation, int]) -> None:
+def _check_words(plan: Plan, stage: int, indices: dict[Operation, int]) -> None:
     layout = plan.layout
     operations = []
     for at, word in enumerate(plan.order[stage].split(" ") if plan.order[stage] else ()):
@@ -143,7 +126,8 @@ def _check_words(plan: Plan, stage: int, places: dict[Operation, int]) -> None:
             each = Operation.of(word)
         except ValueError:
             raise PipelineError(
-                f"An operation of a plan must be a virtual stage, F, B, I or W, and a micro-batch, such as 5F2; got {word!r:.80} on stage {stage}.",
+                "An operation of a plan must be a virtual stage, F, B, I or W, and a micro-batch, such as "
+                f"5F2; got {word!r:.80} on stage {stage}.",
                 code="unknown",
                 operation=word[:80],
                 stage=stage,
@@ -165,16 +149,16 @@ def _check_words(plan: Plan, stage: int, places: dict[Operation, int]) -> None:
             )
         others = {"B": "IW", "I": "B", "W": "B"}.get(kind, "")
         # Plain tuples are equal to operations, and made in a fraction of the time.
-        if each in places or any((other, virtual, number) in places for other in others):
+        if each in indices or any((other, virtual, number) in indices for other in others):
             _wrong("doubled", each, stage, "this pass is in the plan already")
-        places[each] = at
+        indices[each] = at
         operations.append(each)
     plan.parsed[stage] = operations
 
 
-def _check_there(plan: Plan, virtual: int, number: int, places: dict[Operation, int]) -> None:
+def _check_there(plan: Plan, virtual: int, number: int, indices: dict[Operation, int]) -> None:
     def there(kind: str) -> bool:
-        return (kind, virtual, number) in places
+        return (kind, virtual, number) in indices
 
     if not there("F"):
         lacks = "F"
@@ -187,7 +171,7 @@ def _check_there(plan: Plan, virtual: int, number: int, places: dict[Operation, 
 
 
 def _check_cycles(plan: Plan, split: set[tuple[int, int]]) -> None:
-    """Let the stages run in turn, each as far as it comes: linear in the operations."""
+    """Run the stages in turn, each as far as it comes: linear in the operations."""
     done: set[Operation] = set()
     at = [0] * plan.layout.stages
     waiting: dict[Operation, list[int]] = {}
@@ -213,11 +197,11 @@ def _check_cycles(plan: Plan, split: set[tuple[int, int]]) -> None:
 
 
 def _wrong(code: str, each: Operation, stage: int, why: str) -> NoReturn:
-    said = f"Operation {each} of the plan ({words_of(each)}) on stage {stage} is {_SAID[code]}: {why}."
-    raise PipelineError(said, code=code, operation=str(each), stage=stage, micro_batch=each.micro_batch)
+    message = f"Operation {each} of the plan ({words_of(each)}) on stage {stage} is {_WORDS[code]}: {why}."
+    raise PipelineError(message, code=code, operation=str(each), stage=stage, micro_batch=each.micro_batch)
 
 
-_SAID = {
+_WORDS = {
     "unknown": "unknown",
     "misplaced": "misplaced",
     "doubled": "doubled",
@@ -228,7 +212,6 @@ _SAID = {
 
 
 def words_of(each: Operation) -> str:
-    """Return an operation in words."""
     kind = {
         "F": "forward pass",
         "B": "backward pass",
@@ -250,7 +233,7 @@ class Operation(NamedTuple):
 
     @staticmethod
     def of(word: str) -> Operation:
-        """Return what a word of a plan means; raises ``ValueError`` where it is none."""
+        """Return the operation of a plan's word; raises ``ValueError``."""
         match = _WORD.fullmatch(word)
         if match is None:
             raise ValueError(word)
@@ -259,18 +242,9 @@ class Operation(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """A ``Plan`` of ``protocol/pipeline.schema.json``. That it is right, :func:`check_plan` says.
+    """A ``Plan`` of ``protocol/pipeline.schema.json``, right if :func:`check_plan` accepts it.
 
-    Attributes
-    ----------
-    schedule : str
-        Its name.
-    layout : Placement
-        Stages, chunks, micro-batches, and where which virtual stage lies.
-    order : tuple of str
-        By stage, operations separated by one space.
-    parsed : dict
-        By stage, what :meth:`operations` found so far.
+    ``order`` has the operations by stage, separated by one space; ``parsed`` caches :meth:`operations`.
     """
 
     schedule: str
@@ -280,12 +254,10 @@ class Plan:
 
     @staticmethod
     def of(given: Any) -> Plan:
-        """Return a plan from a mapping, its JSON as bytes, the path of a JSON file, or what :func:`megalens.pipeline.plan` gave.
+        """Return a plan from a mapping, JSON bytes, the path of a JSON file, or
+        :func:`megalens.pipeline.plan`.
 
-        Raises
-        ------
-        PipelineError
-            ``shape``, when it is none.
+        Raises ``PipelineError`` (``shape``) when it is none.
         """
         if isinstance(given, Plan):
             return given
@@ -300,7 +272,8 @@ class Plan:
                 raise PipelineError(f"A plan must be JSON: {error}", code="shape") from error
         if not isinstance(given, Mapping):
             raise PipelineError(
-                f"A plan must be an object with {', '.join(_MEMBERS)}, or the path of a JSON file with one, got a {type(given).__name__}.",
+                f"A plan must be an object with {', '.join(_MEMBERS)}, or the path of a JSON file with one, "
+                f"got a {type(given).__name__}.",
                 code="shape",
             )
         if set(given) != set(_MEMBERS):
@@ -324,7 +297,7 @@ class Plan:
         return Plan(name, layout, tuple(order))
 
     def operations(self, stage: int) -> list[Operation]:
-        """Return what a stage does, in order, of a plan that :func:`check_plan` took."""
+        """Return a stage's operations in order, of a plan that :func:`check_plan` accepted."""
         found = self.parsed.get(stage)
         if found is None:
             # One pass in C over a text that was checked where it came from.
@@ -333,7 +306,6 @@ class Plan:
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON."""
         layout = self.layout
         return {
             "schedule": self.schedule,
@@ -354,6 +326,7 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise PipelineError(
-            f"The plan {str(path)!r:.200} cannot be read: {error.strerror or error}. Give the path of a JSON file with a plan, or the name of an order.",
+            f"The plan {str(path)!r:.200} cannot be read: {error.strerror or error}. Give the path of a "
+            "JSON file with a plan, or the name of an order.",
             code="shape",
         ) from error

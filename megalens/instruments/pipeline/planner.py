@@ -15,25 +15,21 @@ from .plan_type import Placement, Plan
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["PipelinePlan", "compare_plans", "plan", "plan_of_name"]
-
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _SECONDS = 120.0
 
 
 class PipelinePlan:
-    """A plan and what a step of it is simulated to be.
+    """A plan and the simulation of one step of it.
 
     Attributes
     ----------
-    plan : Plan
-        What each stage does, in order.
     step_ms : float
         Length of a step, ms; its mean where durations vary.
     bubble : list of float
         By stage, the share of the step in which it is idle.
     peak_bytes : list of float
-        By stage, the most that it holds: weights and activations.
+        By stage, the most weights and activations.
     """
 
     def __init__(self, answer: Mapping[str, Any]) -> None:
@@ -45,12 +41,15 @@ class PipelinePlan:
 
     @property
     def schedule(self) -> str:
-        """Name of the schedule."""
         return self.plan.schedule
 
     @property
     def operations(self) -> pd.DataFrame:
-        """Each operation of each stage in order: stage, virtual_stage, chunk, kind (``F``, ``B``, ``I``, ``W``), micro_batch, begin and end (ms from the step's beginning)."""
+        """Each operation of each stage in order.
+
+        Columns are stage, virtual_stage, chunk, kind (``F``, ``B``, ``I``, ``W``), micro_batch, begin and end
+        (ms from the step's beginning).
+        """
         import pandas as pd
 
         return pd.DataFrame(self._answer["operations"])
@@ -67,7 +66,10 @@ class PipelinePlan:
 
     def __repr__(self) -> str:
         layout = self.plan.layout
-        return f"<PipelinePlan {self.schedule}: {layout.stages} stages, {layout.chunks} chunks, {layout.micro_batches} micro-batches, {self.step_ms:.4g} ms>"
+        return (
+            f"<PipelinePlan {self.schedule}: {layout.stages} stages, {layout.chunks} chunks, "
+            f"{layout.micro_batches} micro-batches, {self.step_ms:.4g} ms>"
+        )
 
 
 def plan(
@@ -87,13 +89,17 @@ def plan(
     Parameters
     ----------
     run_or_times : Run or mapping
-        A run with ``timeline="phases"``, whose measured times are taken, and of a pipeline its stages and micro-batches; the model of another is cut into equal stages. Or ``PipelineTimes`` of ``protocol/pipeline.schema.json``: ms of ``forward``, ``input_gradient``, ``weight_gradient``, bytes, and so on.
+        A run with ``timeline="phases"``, whose measured times are taken, and of a pipeline its stages and
+        micro-batches; the model of another is cut into equal stages. Or ``PipelineTimes`` of
+        ``protocol/pipeline.schema.json``: ms of ``forward``, ``input_gradient``, ``weight_gradient``, bytes,
+        and so on.
     schedule : str
-        Name of a schedule; ``search``: the best order that is found; of a run also ``measured``: the order in which its own steps ran.
+        Name of a schedule; ``search``: the best order that is found; of a run also ``measured``: the order in
+        which its own steps ran.
     stages, micro_batches, chunks : int
-        What the pipeline is like: of a run as it is, or 4 stages and 8 micro-batches; 2 chunks where the schedule takes several and nothing is said.
+        As measured of a run, or 4 stages and 8 micro-batches; 2 chunks where the schedule takes several.
     memory : str or float, optional
-        What a stage may hold: ``"20GiB"``, or bytes.
+        Limit of a stage: ``"20GiB"``, or bytes.
     seed : int
         Of the search.
     steps : tuple of int, optional
@@ -136,13 +142,14 @@ def plan(
     found = [each for each in _planned(request, answers) if each["schedule"] == schedule]
     if not found:
         raise PipelineError(
-            'measured must be the order of a pipeline with so many stages and micro-batches, and nothing of one was recorded. Train with timeline="phases", or name a schedule.'
+            "measured must be the order of a pipeline with so many stages and micro-batches, and nothing of "
+            'one was recorded. Train with timeline="phases", or name a schedule.'
         )
     return PipelinePlan(_had(found[0]))
 
 
 def plan_of_name(name: str, layout: Placement) -> Mapping[str, Any]:
-    """Return the plan of a schedule's name for a layout, with operations that all take the same time; raises ``PipelineError``."""
+    """Return the plan of a schedule's name, with equal durations; raises ``PipelineError``."""
     found = _planned(
         {
             "schedules": [name],
@@ -158,7 +165,7 @@ def plan_of_name(name: str, layout: Placement) -> Mapping[str, Any]:
 def compare_plans(
     layout: Placement, times: Mapping[str, Any], running: Plan | None
 ) -> Sequence[tuple[Mapping[str, Any], float]]:
-    """Return the plans that fit a layout with the ms that a step of each is simulated to take, the one that runs first."""
+    """Return the plans that fit a layout with their simulated ms a step, the running one first."""
     request: dict[str, Any] = {
         "schedules": list(NAMES),
         "stages": layout.stages,
@@ -183,7 +190,7 @@ def _planned(request: Mapping[str, Any], answers: Mapping[str, Any] | None = Non
 
 
 def _had(found: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what was planned; raises ``PipelineError`` with the planner's reason where it was not."""
+    """Return what was planned; raises ``PipelineError`` with the planner's reason."""
     refused = found.get("refused")
     if refused is None:
         return found

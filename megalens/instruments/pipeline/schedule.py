@@ -1,4 +1,4 @@
-"""A pipeline schedule for ``torch.distributed.pipelining`` whose order of operations is a plan, or what has arrived."""
+"""A schedule for ``torch.distributed.pipelining`` whose order is a plan, or what has arrived."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.distributed.pipelining.microbatch import merge_chunks
 from .adaptive import Compare
 from .board import Board
 from .chunk import StageChunk
-from .connections import CopySum, check_told_shapes, expected_messages, mirrored, neighbours
+from .connections import CopySum, check_given_shapes, expected_messages, mirrored, neighbours
 from .errors import PipelineError
 from .executor import Done, Executor
 from .order_control import OrderControl, Planner
@@ -26,37 +26,43 @@ from .stages.inbox import Inbox, Key
 from .stages.link import connect
 from .together import Together
 
-__all__ = ["DynamicSchedule"]
-
 
 class DynamicSchedule:
-    """Runs a pipeline's steps as torch's schedules do, in any order that is right, and changes the order between two steps.
+    """Runs a pipeline's steps as torch's schedules do, in any order that is right, and changes the order
+    between two steps.
 
     Parameters
     ----------
     stages : PipelineStage, nn.Module, or sequence of them
-        This rank's, by chunk: of a ``PipelineStage`` its module and group are taken; modules are taken as the virtual stages that ``placement`` gives this rank.
+        This rank's, by chunk: of a ``PipelineStage`` its module and group are taken; modules are taken as the
+        virtual stages that ``placement`` gives this rank.
     n_microbatches : int
         Micro-batches of a step.
     order : str, mapping, path, or plan
-        ``"greedy"``: backward passes first, then forward passes, by what has arrived. ``"adaptive"``: whatever was fastest, by its own measurements. The name of a schedule
-        that the planner makes (``"1f1b"``, ``"zb_h1"``, …), a plan, or the path of its JSON file. Where ranks disagree, the first one decides.
+        ``"greedy"``: backward passes first, then forward passes, by what has arrived. ``"adaptive"``:
+        whatever was fastest, by its own measurements. The name of a schedule that the planner makes
+        (``"1f1b"``, ``"zb_h1"``, …), a plan, or the path of its JSON file. Where ranks disagree, the first
+        one decides.
     loss_fn : callable, optional
-        Takes an output and its part of ``target`` and returns a scalar. Without it there are forward passes only.
+        Takes an output and its part of ``target`` and returns a scalar. Without it there are forward passes
+        only.
     placement : str
         Where virtual stages lie: ``loop``, ``v`` or ``two_way``.
     group : torch.distributed.ProcessGroup, optional
         The pipeline's ranks, by stage; that of the stages, or all ranks.
     peers : sequence of int, or torch.distributed.ProcessGroup, optional
-        Ranks that hold the same stage and talk to each other in its passes (tensor, data or context parallel), this one among them. They do dynamic orders alike, and change orders at one step.
+        Ranks that hold the same stage and talk to each other in its passes (tensor, data or context
+        parallel), this one among them. They do dynamic orders alike, and change orders at one step.
     args_chunk_spec, kwargs_chunk_spec
         How arguments are cut into micro-batches, as torch's schedules take it.
     scale_grads : bool
-        Whether gradients are those of the mean of the micro-batches' losses, as of torch's schedules; of their sum otherwise.
+        Whether gradients are those of the mean of the micro-batches' losses, as of torch's schedules; of
+        their sum otherwise.
     prefer, in_flight : str, int or None
         Of ``greedy``: ``breadth`` or ``depth`` first of what is ready; micro-batches that may be under way.
     static_shapes : bool
-        Whether what crosses between two stages has the same shape in every micro-batch and step. Otherwise each message says its shape.
+        Whether what crosses between two stages has the same shape in every micro-batch and step. Otherwise
+        each message says its shape.
     ahead : int
         Receives that may be posted before what came is used, on each link.
     timeout : float
@@ -64,11 +70,13 @@ class DynamicSchedule:
     device : torch.device, optional
         Where modules run; that of the first parameter, or the CPU.
     tracer : megalens.Tracer, optional
-        Times each operation and message (``timeline="phases"``), and lets viewers change the order: ``run.configure(pipeline="breadth_first")``.
+        Times each operation and message (``timeline="phases"``), and lets viewers change the order:
+        ``run.configure(pipeline="breadth_first")``.
     planner : callable, optional
         Makes a plan of a schedule's name and a layout, instead of the engine's planner.
     compare : callable, optional
-        Simulates plans for ``adaptive``, instead of the engine's planner: :data:`megalens.instruments.pipeline.adaptive.Compare`.
+        Simulates plans for ``adaptive``, instead of the engine's planner:
+        :data:`megalens.instruments.pipeline.adaptive.Compare`.
 
     Raises
     ------
@@ -125,7 +133,8 @@ class DynamicSchedule:
                 or (name == "timeout" and value == 0)
             ):
                 raise PipelineError(
-                    f"{name} must be a number {'above 0' if name == 'timeout' else 'from 1'}, got {value!r:.80}."
+                    f"{name} must be a number {'above 0' if name == 'timeout' else 'from 1'}, got "
+                    f"{value!r:.80}."
                 )
         together = _ranks(peers)
         if together and self.rank not in together:
@@ -144,7 +153,7 @@ class DynamicSchedule:
         if self.stage == 0:
             decider = min(together) if together else self.rank
         board = Board(ranks[0], decider, self.rank, timeout)
-        check_told_shapes(board, self.layout, self._chunks)
+        check_given_shapes(board, self.layout, self._chunks)
         self._inbox = Inbox()
         where = next(iter(self._chunks.values())).stage.device
         self._links = connect(
@@ -179,7 +188,8 @@ class DynamicSchedule:
 
             self._executor.watch = tracer
             tracer.attach(PipelineInstrument(self._control))
-        # Of the order that runs, with and without backward passes: the order of this rank, what comes to it, whether passes are split.
+        # Of the running order, with and without backward passes: this rank's order, its messages, split
+        # passes.
         self._made: dict[bool, tuple[IOrder, Mapping[int, Sequence[Key | None]], bool]] = {}
 
     # Steps.
@@ -192,7 +202,8 @@ class DynamicSchedule:
         return_outputs: bool = True,
         **kwargs: Any,
     ) -> Any:
-        """Run one step: all micro-batches forward and backward; gradients are added to those of the parameters.
+        """Run one step: all micro-batches forward and backward; gradients are added to those of the
+        parameters.
 
         Parameters
         ----------
@@ -210,7 +221,8 @@ class DynamicSchedule:
         Returns
         -------
         Any
-            On a rank with the last virtual stage the outputs of its micro-batches, joined along the first dimension; None elsewhere.
+            On a rank with the last virtual stage the outputs of its micro-batches, joined along the first
+            dimension; None elsewhere.
 
         Raises
         ------
@@ -251,19 +263,20 @@ class DynamicSchedule:
     def use(self, order: Any, why: str = "asked for") -> None:
         """Change the order, at the beginning of the same step on all ranks: the next one but one.
 
-        The pipeline's first rank decides, so that others may call it alike or not at all. The name of a schedule is made a plan in another thread, and in force once there is one.
+        The pipeline's first rank decides, so that others may call it alike or not at all. The name of a
+        schedule is planned in another thread, and in force once there is a plan.
 
         Parameters
         ----------
         order : str, mapping, path, or plan
             As of the schedule.
         why : str
-            What :attr:`decisions` is to say.
+            The reason in :attr:`decisions`.
 
         Raises
         ------
         PipelineError
-            For a plan that is not right or not for this pipeline; then nothing changes.
+            For a wrong plan, or one of another pipeline; then nothing changes.
         """
         self._control.use(order, why)
 
@@ -274,12 +287,12 @@ class DynamicSchedule:
 
     @property
     def running(self) -> str:
-        """What runs, in a word or two."""
+        """Short name of the running order."""
         return name_of(self.order)
 
     @property
     def decisions(self) -> list[str]:
-        """What the order was changed to, and why; the newest last."""
+        """Changes of the order and their reasons; the newest last."""
         return self._control.decisions
 
     def close(self) -> None:
@@ -294,7 +307,8 @@ class DynamicSchedule:
         """Return a step's data by micro-batch; what does not fit is refused before anything runs."""
         if self._broken is not None:
             raise PipelineError(
-                f"This schedule runs no more: {self._broken}. Make another one, in processes that are all alive."
+                f"This schedule runs no more: {self._broken}. Make another one, in processes that are all "
+                "alive."
             )
         firsts = any(each.first for each in self._chunks.values())
         lasts = any(each.last for each in self._chunks.values())
@@ -371,7 +385,9 @@ def _chunks(
             each = PipelineStage(each, virtual, layout.virtual_stages, device, group=group)
         elif each.stage_index != virtual or each.num_stages != layout.virtual_stages:
             raise PipelineError(
-                f"Stage {stage} holds virtual stages {layout.held_by(stage)} of {layout.virtual_stages} (placement {layout.kind}), in this order; got a PipelineStage {each.stage_index} of {each.num_stages}.",
+                f"Stage {stage} holds virtual stages {layout.held_by(stage)} of {layout.virtual_stages} "
+                f"(placement {layout.kind}), in this order; got a PipelineStage {each.stage_index} of "
+                f"{each.num_stages}.",
                 code="shape",
                 stage=stage,
             )

@@ -1,7 +1,5 @@
-"""What pipelines add to Megalens: nothing but their own names, ``megalens.pipeline`` and ``megalens.split``."""
+"""The entry point of pipelines, which add nothing but ``megalens.pipeline`` and ``megalens.split``."""
 
 from ...slices import Slice
-
-__all__ = ["SLICE"]
 
 SLICE = Slice(name="pipeline")

@@ -1,4 +1,4 @@
-"""Ranks that hold the same stage do the operations of a dynamic order alike: the first chooses, the others follow."""
+"""One dynamic order on the ranks of a stage: the first chooses, the others follow."""
 
 from __future__ import annotations
 
@@ -13,24 +13,17 @@ from torch import Tensor, distributed
 from .errors import PipelineError
 from .plan_type import Operation
 
-__all__ = ["Together"]
-
 _TAG = 3
 _KINDS = "FBIW"
-_MOST_KEPT = 64
+_MOST_SENDING = 64
 
 
 class Together:
-    """Tells which operation is next.
+    """Announces the next operation.
 
-    What the first has the input of, the others' neighbours have computed or will: they follow the ranks beside the first.
-
-    Parameters
-    ----------
-    ranks : sequence of int
-        Global ranks that hold one stage and talk to each other in its passes: its tensor-parallel, context-parallel and data-parallel ranks.
-    timeout : float
-        Seconds that connecting may take.
+    When the first rank has an operation's input, the others' neighbours have computed it or will: they follow
+    the first rank's neighbours. ``ranks`` are the tensor-, context- and data-parallel ranks of one stage;
+    connecting may take ``timeout`` seconds.
     """
 
     def __init__(self, ranks: Sequence[int], timeout: float) -> None:
@@ -45,23 +38,24 @@ class Together:
         self._sent: deque[tuple[Any, Tensor]] = deque()
 
     def choose(self, operation: Operation) -> None:
-        """Tell the others, without waiting for them."""
-        said = torch.tensor([_KINDS.index(operation.kind), operation.virtual, operation.micro_batch])
+        """Announce an operation to the others, without waiting."""
+        message = torch.tensor([_KINDS.index(operation.kind), operation.virtual, operation.micro_batch])
         for other in self._others:
-            self._sent.append((self._group.send([said], other, _TAG), said))
-        while len(self._sent) > _MOST_KEPT * len(self._others):
+            self._sent.append((self._group.send([message], other, _TAG), message))
+        while len(self._sent) > _MOST_SENDING * len(self._others):
             # They are a few bytes, which the network took long ago.
             self._sent.popleft()[0].wait()
 
     def chosen(self, timeout: float) -> Operation:
-        """Return what the first rank does next; raises ``PipelineError`` when it does not say so in time."""
-        said = torch.empty(3, dtype=torch.int64)
+        """Return the first rank's next operation; raises ``PipelineError`` after the timeout."""
+        message = torch.empty(3, dtype=torch.int64)
         try:
-            self._group.recv([said], 0, _TAG).wait(timedelta(seconds=timeout))
+            self._group.recv([message], 0, _TAG).wait(timedelta(seconds=timeout))
         except RuntimeError as error:
             raise PipelineError(
-                f"Rank {self.first}, which holds the same stage, did not say within {timeout:.3g} s which operation is next: {str(error)[:200]}",
+                f"Rank {self.first}, which holds the same stage, did not say within {timeout:.3g} s which "
+                f"operation is next: {str(error)[:200]}",
                 code="waited",
             ) from error
-        kind, virtual, number = said.tolist()
+        kind, virtual, number = message.tolist()
         return Operation(_KINDS[kind], virtual, number)

@@ -1,4 +1,4 @@
-"""All that can be said of a recording's spans: what belongs together, one clock, a verdict with its prices, what-ifs."""
+"""What follows from a recording's spans: dependencies, one clock, a verdict with its prices, what-ifs."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ from .replay import WORK_KINDS, StepChanges, StepReplay
 from .spans import Spans, Work, work
 from .verdict import Culprit, Verdict, judge
 
-__all__ = ["Analysis", "WhatIf", "analyse"]
-
 _REPLAYED, _LARGE_REPLAYED = 9, 5
 """Steps that a price is the median of, and of how many where each has more spans than below."""
 _LARGE = 30_000
@@ -33,14 +31,12 @@ _MAD = 1.4826
 
 @dataclass(frozen=True)
 class WhatIf:
-    """How long steps are, and would be. Times in ns, medians over the steps that were replayed.
+    """How long steps are, and would be; medians in ns over the replayed steps.
 
     Attributes
     ----------
-    before_ns, after_ns : float
-        The step as it was, and as it would be.
     saved_ns, saved_low, saved_high : float
-        What it would be shorter by, with a 95 % interval over steps.
+        How much shorter the step would be, with a 95 % interval over steps.
     """
 
     before_ns: float
@@ -61,11 +57,8 @@ class WhatIf:
 class Analysis:
     """Spans of all ranks, looked at together. Everything is computed when it is first asked for.
 
-    Parameters
-    ----------
-    spans : Spans
-    whole : bool
-        Whether these are the spans of all ranks; of some, collectives are taken for those of the ranks that are there.
+    ``whole`` says whether these are the spans of all ranks; otherwise collectives are those of the ranks
+    present.
     """
 
     def __init__(self, spans: Spans, *, whole: bool = True) -> None:
@@ -73,17 +66,14 @@ class Analysis:
 
     @cached_property
     def dependencies(self) -> Dependencies:
-        """Which spans are one collective or message."""
         return dependencies(self.spans, whole=self._whole)
 
     @cached_property
     def clocks(self) -> Clocks:
-        """One clock for all ranks."""
         return clocks(self.dependencies)
 
     @cached_property
     def work(self) -> Work:
-        """What each rank did itself in each step."""
         return work(self.spans)
 
     @cached_property
@@ -139,7 +129,7 @@ class Analysis:
         priced.sort(key=lambda each: -each.price_ns if each.price_ns == each.price_ns else -each.slower)
         matters = [part._matters(each, verdict) for each in priced]
         culprits = tuple(each for each, does in zip(priced, matters, strict=True) if does)
-        # It has no price, and says so by where it stands.
+        # Nobody waits for these, so that they have no price.
         hidden = tuple(
             replace(each, price_ns=math.nan) for each, does in zip(priced, matters, strict=True) if not does
         )
@@ -156,7 +146,8 @@ class Analysis:
         Parameters
         ----------
         work : mapping, optional
-            By rank and kind (``compute``, ``data``, ``checkpoint``, ``host``) the factor on its own work: ``{(5, "compute"): 0.75}``.
+            By rank and kind (``compute``, ``data``, ``checkpoint``, ``host``) the factor on its own work:
+            ``{(5, "compute"): 0.75}``.
         links : mapping, optional
             By the ranks of a message or collective the factor on its transfers: ``{(2, 4): 0.5}``.
         steps : sequence of int, optional
@@ -181,7 +172,8 @@ class Analysis:
         result = self._compare(chosen, changes)
         if result is None:
             raise TimelineError(
-                "None of these steps can be replayed: that needs spans of timeline='phases' or finer of every rank."
+                "None of these steps can be replayed: that needs spans of timeline='phases' or finer of "
+                "every rank."
             )
         return result
 
@@ -205,7 +197,7 @@ class Analysis:
         return found
 
     def _matters(self, culprit: Culprit, verdict: Verdict) -> bool:
-        """Return whether anybody waits for a culprit: by itself, or once the others are gone, behind which it may be hidden. What cannot be replayed does."""
+        """Return whether anybody waits for a culprit, alone or once the others are gone, or nobody knows."""
         pair = culprit.kind == "link" and len(culprit.ranks) == 2
         if self.summed or pair or culprit.kind in ("step", "stage"):
             return True
@@ -247,7 +239,6 @@ class Analysis:
         return WhatIf(float(first), float(second), middle, middle - error, middle + error)
 
     def _priced(self, culprit: Culprit) -> Culprit:
-        """Return a culprit with the step's duration without it."""
         done = self.work
         inside = (done.steps >= culprit.first) & (done.steps <= culprit.last)
         if culprit.kind == "step":
@@ -297,6 +288,7 @@ def analyse(run: Any) -> Analysis:
     table = run if isinstance(run, pa.Table) else run.table("spans")
     if not len(table):
         raise TimelineError(
-            "The run has no spans. Record them with megalens.trace(model, timeline='phases') or run.configure(timeline='phases')."
+            "The run has no spans. Record them with megalens.trace(model, timeline='phases') or "
+            "run.configure(timeline='phases')."
         )
     return Analysis(Spans.of(table))

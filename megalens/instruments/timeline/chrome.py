@@ -1,4 +1,4 @@
-"""Chrome's trace format, which ``chrome://tracing`` and Perfetto open: spans written with all ranks on one clock, and read from files of anybody."""
+"""Chrome's trace format, for ``chrome://tracing`` and Perfetto: spans written on one clock, and read."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from ...protocol import join_numbers, ranges_text
-from .analysis import Analysis
+from ...protocol import STREAMS, join_numbers, ranges_text
+from ...runs.exports import Export, Format
+from .analysis import Analysis, analyse
 from .megascan_files import TimelineError
 from .spans import COMMUNICATION, KINDS
 from .trace_events import Event
 
-__all__ = ["BEGIN", "END", "SpanRow", "chrome_spans", "kind_of", "span_row", "write_chrome_trace"]
-
 _ROWS = 50_000
-_OWN, _BESIDE = 0, 1
+_OWN, _SECOND_TRACK = 0, 1
 _NO_TEXT = '""'
 _FIELDS = ("step", "micro_batch", "chunk", "blocked", "bytes", "peer", "sequence", "count")
 _ABSENT = {"micro_batch": -1, "chunk": -1, "blocked": 0, "bytes": 0, "peer": -1, "sequence": -1, "count": 1}
@@ -30,7 +30,11 @@ SpanRow = dict[str, Any]
 
 _NAMES: tuple[tuple[str, str], ...] = (
     ("step", r"(train[_ ]?)?(step|iteration)\b|ProfilerStep"),
-    ("collective", r"all[-_ ]?(reduce|gather|to[-_ ]?all)|reduce[-_ ]?scatter|_(reduce|gather|reduce_scatter)|broadcast|barrier|nccl|gloo:|grad[-_ ]sync|exchange-|c10d::"),
+    (
+        "collective",
+        r"all[-_ ]?(reduce|gather|to[-_ ]?all)|reduce[-_ ]?scatter|_(reduce|gather|reduce_scatter)"
+        r"|broadcast|barrier|nccl|gloo:|grad[-_ ]sync|exchange-|c10d::",
+    ),
     ("send", r"i?send\b"),
     ("receive", r"i?recv\b|receive"),
     ("forward", r"forward"),
@@ -44,7 +48,7 @@ _PATTERNS = [(kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _NA
 _STAGE = re.compile(r"PP(\d{1,5})\b|[Ss]tage (\d{1,5})\b")
 _NUMBER = re.compile(r"(\d{1,6})$")
 _MOST = 1 << 60
-_MOST_PLACE = 1 << 31
+_MOST_INDEX = 1 << 31
 _PASS = re.compile(r"(forward|backward)(-warmup|-cooldown)?")
 
 BEGIN, REDUCE, END = "iteration begin", "reduce", "iteration end"
@@ -52,17 +56,17 @@ BEGIN, REDUCE, END = "iteration begin", "reduce", "iteration end"
 Stretch = tuple[Any, int, str, int, int]
 
 
-# The ticks by which MegatronApp's older tracer says when an iteration begins and ends, and when its pipeline
-# has run empty.
+# MegatronApp's older tracer marks with ticks when an iteration begins and ends, and its pipeline has run
+# empty.
 class IterationTicks:
-    """Collects instants, and makes stretches of time of them."""
+    """Collects instants, and makes spans of them."""
 
     def __init__(self) -> None:
         self._at: dict[tuple[Any, int], dict[str, int]] = {}
         self._threads: dict[tuple[Any, int], set[Any]] = {}
 
     def take(self, event: Event, ns: int | None) -> None:
-        """Look at an instant; any other than these ticks is passed over."""
+        """Take an instant; others than these ticks are ignored."""
         iteration = event.args.iteration if event.args is not None else None
         if event.name not in (BEGIN, REDUCE, END) or ns is None or type(iteration) is not int:
             return
@@ -74,18 +78,17 @@ class IterationTicks:
         self._threads.setdefault((pid, iteration), set()).add(tid)
 
     def stretches(self) -> list[Stretch]:
-        """Return process, iteration, what it is (``step`` or ``reduce``), begin and end in ns.
+        """Return process, iteration, ``step`` or ``reduce``, begin and end in ns.
 
-        Raises
-        ------
-        TimelineError
-            Where several recordings were put into one file, as by MegatronApp's ``merge_trace.py``: each process has an iteration on several threads.
+        Raises ``TimelineError`` where several recordings are in one file, as by MegatronApp's
+        ``merge_trace.py``: a process then has an iteration on several threads.
         """
         merged = next((threads for threads in self._threads.values() if len(threads) > 1), None)
         if merged:
             threads = " and ".join(sorted(map(str, merged))[:5])
             raise TimelineError(
-                f"The trace holds several recordings of the same iterations, on threads {threads} of each process. Open the files that it was merged from one by one, and compare their runs."
+                f"The trace holds several recordings of the same iterations, on threads {threads} of each "
+                "process. Open the files that it was merged from one by one, and compare their runs."
             )
         found: list[Stretch] = []
         for (pid, iteration), at in self._at.items():
@@ -96,12 +99,12 @@ class IterationTicks:
 
 
 def kind_of(name: str) -> str:
-    """Return the kind of span that a name speaks of; ``user`` for any other."""
+    """Return the kind of span that a name suggests, or ``user``."""
     return next((kind for kind, pattern in _PATTERNS if pattern.match(name)), "user")
 
 
 def span_row(kind: str, rank: int, start: int, end: int, **others: Any) -> SpanRow:
-    """Return a row of the stream; what is not said is absent. A span that communicates blocks all the time."""
+    """Return a row of the stream; a span that communicates blocks all the time."""
     row: SpanRow = {
         "step": 0, "rank": rank, "stage": -1, "chunk": -1, "micro_batch": -1, "kind": kind, "name": "",
         "start": start, "end": end, "count": 1, "blocked": 0 if kind == "send" else end - start, "bytes": 0,
@@ -112,7 +115,7 @@ def span_row(kind: str, rank: int, start: int, end: int, **others: Any) -> SpanR
 
 
 def chrome_spans(pieces: Iterable[list[Event]]) -> tuple[list[SpanRow], list[str]]:
-    """Return spans, and what was left out, in sentences."""
+    """Return spans, and sentences about what was left out."""
     rows: list[SpanRow] = []
     begun: dict[tuple[Any, Any], list[Event]] = {}
     names: dict[Any, str] = {}
@@ -156,9 +159,9 @@ def chrome_spans(pieces: Iterable[list[Event]]) -> tuple[list[SpanRow], list[str
         if what == "step":
             rows.append(span_row("step", -1, start, end, **step, ranks=[]))
         else:
-            # Gradients are reduced and the optimizer steps: nobody says with whom.
+            # Gradients are reduced and the optimizer steps, without a named group.
             rows.append(span_row("collective", -1, start, end, **step, name=what, ranks=None))
-    _place(rows, names)
+    _set_ranks(rows, names)
     return _with_steps(rows), [f"{odd} events do not fit and were left out."] if odd else []
 
 
@@ -176,7 +179,7 @@ def _row(name: Any, category: Any, pid: Any, start: int, end: int, arguments: li
     name = name if isinstance(name, str) else ""
     kind = category if isinstance(category, str) and category in KINDS else kind_of(name)
 
-    def said(*names: str, least: int = 0, most: int = _MOST) -> int | None:
+    def number(*names: str, least: int = 0, most: int = _MOST) -> int | None:
         for each in arguments:
             for field in names if each is not None else ():
                 value = getattr(each, field)
@@ -197,24 +200,26 @@ def _row(name: Any, category: Any, pid: Any, start: int, end: int, arguments: li
         if isinstance(group, list) and len(group) < 65_536
         else []
     )
-    whole = {
-        "step": said("step", "iteration"),
-        "stage": said("pp_rank", "pp_rk", most=_MOST_PLACE),
-        "micro_batch": said("micro_batch", "micro_batch_index", "microbatch", most=_MOST_PLACE),
-        "chunk": said("chunk", "model_chunk", most=_MOST_PLACE),
-        "bytes": said("bytes", "data"),
-        "peer": said("peer", most=_MOST_PLACE),
-        "sequence": said("sequence"),
-        "count": said("count", least=1, most=_MOST_PLACE),
+    numbers = {
+        "step": number("step", "iteration"),
+        "stage": number("pp_rank", "pp_rk", most=_MOST_INDEX),
+        "micro_batch": number("micro_batch", "micro_batch_index", "microbatch", most=_MOST_INDEX),
+        "chunk": number("chunk", "model_chunk", most=_MOST_INDEX),
+        "bytes": number("bytes", "data"),
+        "peer": number("peer", most=_MOST_INDEX),
+        "sequence": number("sequence"),
+        "count": number("count", least=1, most=_MOST_INDEX),
     }
-    row = span_row(kind, -1, start, end, **{key: value for key, value in whole.items() if value is not None})
+    row = span_row(
+        kind, -1, start, end, **{key: value for key, value in numbers.items() if value is not None}
+    )
     row["pid"] = pid
-    # MegatronApp calls whole passes by the part of the schedule that they are in.
+    # MegatronApp names complete passes by the part of the schedule that they are in.
     if name.lower() != kind and not _PASS.fullmatch(name):
         row["name"] = name[:500]
     row["ranks"] = ranks
     row["group"] = group[:2000] if isinstance(group, str) else ""
-    blocked = said("blocked")
+    blocked = number("blocked")
     if blocked is not None or (category in KINDS and kind in COMMUNICATION):
         row["blocked"] = min(blocked or 0, end - start)
     if name.startswith("exchange-"):
@@ -223,15 +228,15 @@ def _row(name: Any, category: Any, pid: Any, start: int, end: int, arguments: li
     return row
 
 
-def _place(rows: list[SpanRow], names: dict[Any, str]) -> None:
-    """Make ranks and stages of processes and their names."""
+def _set_ranks(rows: list[SpanRow], names: dict[Any, str]) -> None:
+    """Derive ranks and stages from processes and their names."""
     pids = sorted({_key(row["pid"]) for row in rows}, key=lambda pid: (not isinstance(pid, int), str(pid)))
     rank_of: dict[Any, int] = {}
     for order, pid in enumerate(pids):
         named = _NUMBER.search(names.get(pid, "") or (pid if isinstance(pid, str) else ""))
         small = pid if isinstance(pid, int) and 0 <= pid < 1 << 20 else None
-        said = int(named[1]) if named and "rank" in names.get(pid, str(pid)).lower() else None
-        wanted = said if said is not None else small
+        rank = int(named[1]) if named and "rank" in names.get(pid, str(pid)).lower() else None
+        wanted = rank if rank is not None else small
         rank_of[pid] = wanted if wanted is not None and wanted not in rank_of.values() else order
     stage_of = {_key(row["pid"]): row["stage"] for row in rows if row["stage"] >= 0}
     for pid, name in names.items():
@@ -255,7 +260,7 @@ def _place(rows: list[SpanRow], names: dict[Any, str]) -> None:
 
 
 def _with_steps(rows: list[SpanRow]) -> list[SpanRow]:
-    """Give each span its step, and each rank's step a span of its own where the trace has none: from its first span to its last."""
+    """Set the step of each span; without step spans, add one from first to last span of a rank's step."""
     known = {(row["rank"], row["step"]) for row in rows if row["kind"] == "step"}
     ends: dict[tuple[int, int], list[int]] = {}
     for row in rows:
@@ -271,15 +276,18 @@ def _with_steps(rows: list[SpanRow]) -> list[SpanRow]:
 
 
 def write_chrome_trace(analysis: Analysis, path: Path, alarms: Sequence[Mapping[str, Any]] = ()) -> int:
-    """Write a trace and return how many spans it has. Each rank is a process; what goes on beside its passes, such as asynchronous collectives, is a second thread; messages have arrows. Under ``metadata.megalens`` stand the clocks: by how much each rank's times were shifted, and how surely.
+    """Write a trace and return how many spans it has.
+
+    Each rank is a process; what runs concurrently with its passes, such as asynchronous collectives, is a
+    second thread; messages have arrows. ``metadata.megalens`` has the clocks: by how much each rank's times
+    were shifted, and how surely.
 
     Parameters
     ----------
-    analysis : Analysis
     path : pathlib.Path
         Compressed where it ends in ``.gz``.
     alarms : sequence of mapping
-        Rows of the stream ``alarms``: instants at the end of their rank's step. Those of steps that were not timed are left out.
+        Rows of the stream ``alarms``: instants at the end of their rank's step, if that was timed.
 
     Raises
     ------
@@ -287,7 +295,7 @@ def write_chrome_trace(analysis: Analysis, path: Path, alarms: Sequence[Mapping[
         When it cannot be written.
     """
     with path.open("wb") as raw:
-        # No time and no name in the file: the same run gives the same bytes.
+        # No time and no name in the header: the same run gives the same bytes.
         packed = gzip.GzipFile("", "wb", 6, raw, 0) if path.name.endswith(".gz") else raw
         with packed, io.TextIOWrapper(packed, "utf-8", write_through=True) as file:
             file.write('{"displayTimeUnit":"ms","metadata":')
@@ -327,8 +335,8 @@ def _events(analysis: Analysis, alarms: Sequence[Mapping[str, Any]]) -> Iterator
     reference = clocks.component[np.searchsorted(clocks.ranks, spans.rank)]
     for each in np.unique(reference):
         start[reference == each] -= start[reference == each].min()
-    # A rank's own track holds what lies in each other: passes, and what blocks.
-    beside = (spans.blocked < spans.end - spans.start).astype(int)
+    # A rank's own track has what is nested: passes, and what blocks.
+    track = (spans.blocked < spans.end - spans.start).astype(int)
     names, groups = ([json.dumps(text) for text in texts] for texts in (spans.names, spans.groups))
     kinds = [json.dumps(kind) for kind in KINDS]
     for at in range(0, len(spans), _ROWS):
@@ -338,7 +346,7 @@ def _events(analysis: Analysis, alarms: Sequence[Mapping[str, Any]]) -> Iterator
             *(getattr(spans, name)[rows].tolist() for name in ("kind", "name", "group", "rank")), strict=True
         )
         times = zip(
-            start[rows].tolist(), (spans.end - spans.start)[rows].tolist(), beside[rows].tolist(), strict=True
+            start[rows].tolist(), (spans.end - spans.start)[rows].tolist(), track[rows].tolist(), strict=True
         )
         yield [
             _span(kinds[kind], names[name], groups[group], rank, time, values)
@@ -346,13 +354,13 @@ def _events(analysis: Analysis, alarms: Sequence[Mapping[str, Any]]) -> Iterator
                 texts, times, zip(*columns, strict=True), strict=True
             )
         ]
-    yield from _arrows(analysis, start, beside)
+    yield from _arrows(analysis, start, track)
     if instants := list(_instants(analysis, start, alarms)):
         yield instants
 
 
 def _instants(analysis: Analysis, start: Any, alarms: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Give an instant for each alarm, where its rank's step ended."""
+    """Yield an instant for each alarm, where its rank's step ended."""
     spans = analysis.spans
     steps = np.flatnonzero(spans.of_kind("step"))
     ended = {
@@ -393,8 +401,8 @@ def _span(
     )
 
 
-def _arrows(analysis: Analysis, start: Any, beside: Any) -> Iterator[list[str]]:
-    """Give an arrow for each message, from its send to its receive."""
+def _arrows(analysis: Analysis, start: Any, second_track: Any) -> Iterator[list[str]]:
+    """Yield an arrow for each message, from its send to its receive."""
     found, spans = analysis.dependencies, analysis.spans
     events = np.flatnonzero(found.complete & found.message)
     for at in range(0, len(events), _ROWS):
@@ -405,11 +413,12 @@ def _arrows(analysis: Analysis, start: Any, beside: Any) -> Iterator[list[str]]:
         for phase, rows, times in (("s", sent, start[sent]), ("f", received, arrived)):
             more = ',"bp":"e"' if phase == "f" else ""
             lines += [
-                f'{{"ph":"{phase}","id":{number},"name":"message","cat":"message","pid":{rank},"tid":{track},"ts":{time / 1000:.3f}{more}}}'
+                f'{{"ph":"{phase}","id":{number},"name":"message","cat":"message",'
+                f'"pid":{rank},"tid":{track},"ts":{time / 1000:.3f}{more}}}'
                 for number, rank, track, time in zip(
                     chosen.tolist(),
                     spans.rank[rows].tolist(),
-                    beside[rows].tolist(),
+                    second_track[rows].tolist(),
                     times.tolist(),
                     strict=True,
                 )
@@ -425,7 +434,19 @@ def _processes(analysis: Analysis) -> Iterator[dict[str, Any]]:
     ):
         name = f"Rank {rank}" if stage < 0 else f"Stage {stage}, rank {rank}"
         yield {"ph": "M", "name": "process_name", "pid": rank, "args": {"name": name}}
-        place = max(stage, 0) * (len(first) + 1) + order
-        yield {"ph": "M", "name": "process_sort_index", "pid": rank, "args": {"sort_index": place}}
-        for track, text in ((_OWN, "Passes"), (_BESIDE, "Beside them")):
+        sort_index = max(stage, 0) * (len(first) + 1) + order
+        yield {"ph": "M", "name": "process_sort_index", "pid": rank, "args": {"sort_index": sort_index}}
+        for track, text in ((_OWN, "Passes"), (_SECOND_TRACK, "Beside them")):
             yield {"ph": "M", "name": "thread_name", "pid": rank, "tid": track, "args": {"name": text}}
+
+
+def _export(export: Export) -> None:
+    spans, alarms = (
+        pa.Table.from_batches(export.batches(stream), STREAMS[stream].schema)
+        for stream in ("spans", "alarms")
+    )
+    write_chrome_trace(analyse(spans), export.folder / "trace.json.gz", alarms.to_pylist())
+
+
+PERFETTO = Format(_export, ("spans", "alarms"))
+"""The format of ``run.export("perfetto")``."""

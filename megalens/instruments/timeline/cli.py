@@ -15,11 +15,8 @@ from ...protocol import MegalensError, shown_text
 if TYPE_CHECKING:
     from ...runs import Run
 
-__all__ = ["add_commands"]
-
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command to the parser of ``megalens``."""
     parser = commands.add_parser(
         "timeline", help="say which rank makes the others wait, and put traces together"
     )
@@ -28,7 +25,10 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = kinds.add_parser(
         "verdict",
         help="who makes the others wait, and what it costs",
-        description="Judge the spans of a recorded run: slow devices, links, hosts and data, uneven stages and bad steps.",
+        description=(
+            "Judge the spans of a recorded run: slow devices, links, hosts and data, uneven stages and bad "
+            "steps."
+        ),
         epilog="Exit codes: 0 healthy, 1 something is slow, 2 a run that cannot be read or has no spans.",
     )
     parser.add_argument("folder", metavar="RUN", help="the folder of a recorded run")
@@ -45,7 +45,10 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = kinds.add_parser(
         "export",
         help="the spans of a run as a trace that chrome://tracing and Perfetto open",
-        description="Write the spans of a recorded run with all ranks on one clock. The file says how sure that clock is.",
+        description=(
+            "Write the spans of a recorded run with all ranks on one clock. The file says how sure that "
+            "clock is."
+        ),
         epilog=codes,
     )
     parser.add_argument("folder", metavar="RUN", help="the folder of a recorded run")
@@ -60,7 +63,10 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = kinds.add_parser(
         "aggregate",
         help="the files that MegatronApp's tracer wrote, as one file of Chrome's events",
-        description="Read benchmark-data-…json of every rank and write one file that chrome://tracing and Perfetto open.",
+        description=(
+            "Read benchmark-data-…json of every rank and write one file that chrome://tracing and Perfetto "
+            "open."
+        ),
         epilog=codes,
     )
     parser.add_argument("folder", metavar="DIR", help="the folder with one file for each rank")
@@ -102,7 +108,7 @@ def _megascan(arguments: argparse.Namespace) -> int:
 
     folder = Path(arguments.folder)
     if folder.is_dir() and is_megascan(folder):
-        # Its own files say the place of each rank, which spans do not.
+        # Its own files have each rank's coordinates, which spans lack.
         verdict = megascan_of_files(read_rank_files(folder)[0])
     else:
         with _opened(arguments.folder) as run:
@@ -144,7 +150,7 @@ def _aggregate(arguments: argparse.Namespace) -> int:
 
 
 def _written(out: Path, write: Callable[[Path], Any]) -> Any:
-    """Write a file beside and put it in its place once it is whole."""
+    """Write to a temporary file, then rename it to ``out``."""
     from .megascan_files import TimelineError
 
     partial = out.with_name(f".{os.getpid()}.partial.{out.name}")

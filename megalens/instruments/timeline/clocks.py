@@ -1,15 +1,20 @@
 """One clock for all ranks, from what must coincide.
 
-A collective ends on all of its ranks at about the same time: on none before the last of them came. So each collective gives one equation for each pair of its ranks. For every rank an offset and a drift against a reference are sought
-with which ends of the same collective lie together,
+A collective ends on all of its ranks at about the same time, and on none before the last of them came. So
+each collective gives one equation for each pair of its ranks. For every rank an offset and a drift against a
+reference are sought with which ends of the same collective coincide,
 
     t + offset + drift · (t - middle) = end of the collective,
 
-by least squares over all collectives of all groups at once, each end weighted by how far off it is (Cauchy's weights), as ends have a heavy tail. Intervals are those of the sandwich estimator over steps (White 1980, Liang and Zeger 1986).
+by least squares over all collectives of all groups at once, each end weighted by its residual (Cauchy's
+weights), as ends have a heavy tail. Intervals are those of the sandwich estimator over steps (White 1980,
+Liang and Zeger 1986).
 
-Ranks that say that they read one clock, those of one machine, need no calibration against each other: they are one unknown, and a collective ended on their clock when the first of them saw it.
+Ranks that declare one clock, those of one machine, are one unknown: a collective ended on their clock when
+the first of them saw it.
 
-Ranks that only messages connect are set by what is fastest in each direction, as NTP does: half the difference of the two shortest ways, uncertain by half their sum.
+Ranks that only messages connect are set by the fastest in each direction, as NTP does: half the difference of
+the two shortest ways, uncertain by half their sum.
 """
 
 from __future__ import annotations
@@ -22,8 +27,6 @@ import numpy as np
 
 from .dependencies import Dependencies
 from .spans import Floats, Integers, Spans, ranks_text
-
-__all__ = ["Clocks", "clocks"]
 
 _ROUNDS = 6
 _NORMAL = 1.96
@@ -60,9 +63,10 @@ class Clocks:
     component : numpy.ndarray
         The reference of each rank. Ranks of two components cannot be compared.
     error_ns, tied : numpy.ndarray
-        What the half width is without what messages leave open, and the lowest rank that collectives connect it with: of ranks that are tied together only that counts.
+        The half width without the uncertainty of messages, and the lowest rank that collectives connect it
+        with: between ranks that are tied together only that counts.
     problems : tuple of str
-        Ranks without a common clock, and clocks that jumped, in sentences.
+        Sentences about ranks without a common clock, and clocks that jumped.
     """
 
     ranks: Integers
@@ -76,20 +80,14 @@ class Clocks:
     tied: Integers
     problems: tuple[str, ...] = ()
 
-    def between(self, places: Any) -> float:
-        """Return by how much times of some ranks can be wrong against each other, ns; infinite where nothing connects them.
-
-        Parameters
-        ----------
-        places : sequence of int
-            Places in ``ranks``.
-        """
-        if len(np.unique(self.component[places])) > 1:
+    def between(self, indices: Any) -> float:
+        """Return the possible error between some ranks' times, by index, ns; infinite if unconnected."""
+        if len(np.unique(self.component[indices])) > 1:
             return float("inf")
-        if len(np.unique(self.clock[places])) == 1:
+        if len(np.unique(self.clock[indices])) == 1:
             return 0.0
-        widths = self.error_ns if len(np.unique(self.tied[places])) == 1 else self.half_width_ns
-        return float(widths[places].max())
+        widths = self.error_ns if len(np.unique(self.tied[indices])) == 1 else self.half_width_ns
+        return float(widths[indices].max())
 
     def aligned(self, rank: Integers, time: Integers) -> Integers:
         """Return times of ranks on the reference's clock, ns."""
@@ -101,7 +99,7 @@ class Clocks:
 
 @dataclass
 class _GroupEnds:
-    """Ends of the events of one group: ns of each clock since its middle, and by how much they are aligned already."""
+    """Ends of one group's events: ns of each clock since its middle, and the alignment so far."""
 
     members: Integers
     """Places of its clocks ``[k]``, each once."""
@@ -109,26 +107,19 @@ class _GroupEnds:
     local: Floats
     """``[n, k]``"""
     slack: Floats
-    """ns by which each event could be shifted on the second clock, for pairs of messages; 0 of collectives ``[n]``."""
+    """ns by which each event may be shifted on the second clock, for messages; 0 of collectives ``[n]``."""
 
     def before(self, jumps: Integers) -> _GroupEnds:
         """Return the events before a clock of theirs jumped."""
-        kept = self.step < jumps[self.members].min()
-        return _GroupEnds(self.members, self.step[kept], self.local[kept], self.slack[kept])
+        usable = self.step < jumps[self.members].min()
+        return _GroupEnds(self.members, self.step[usable], self.local[usable], self.slack[usable])
 
 
 def clocks(found: Dependencies) -> Clocks:
-    """Find the clocks of all ranks.
-
-    Parameters
-    ----------
-    found : Dependencies
-        What must coincide.
-    """
     spans = found.spans
     ranks = spans.ranks
     clock = _clock_of(spans)
-    # All that follows is of clocks. Each is named by the lowest of its ranks, and they are in the order of those.
+    # From here on indices are of clocks, each named by its lowest rank and sorted by it.
     heads = np.unique(clock, return_index=True)[1]
     count = len(heads)
     where = clock[np.searchsorted(ranks, spans.rank)]
@@ -137,7 +128,7 @@ def clocks(found: Dependencies) -> Clocks:
     groups = list(_collectives(found, where, middle))
     named = [ranks_text(ranks[clock == each].tolist()) for each in range(count)]
     jumps, problems = _jumps(groups, named)
-    groups = [kept for kept in (each.before(jumps) for each in groups) if len(kept.step)]
+    groups = [usable for usable in (each.before(jumps) for each in groups) if len(usable.step)]
     component = _connected(groups, count)
     pairs: list[_GroupEnds] = []
     offset, drift = np.zeros(count), np.zeros(count)
@@ -148,14 +139,15 @@ def clocks(found: Dependencies) -> Clocks:
             break
         _guess(groups + pairs, offset)
         offset, drift, error = _solve(groups + pairs, offset, drift, first, last, middle)
-    whole = _connected(groups + pairs, count)
-    offset += middle[whole] - middle
-    half = error + _along(pairs, component, whole)
-    apart = sorted(set(whole.tolist()) - {0})
+    components = _connected(groups + pairs, count)
+    offset += middle[components] - middle
+    half = error + _along(pairs, component, components)
+    apart = sorted(set(components.tolist()) - {0})
     if apart:
-        alone = ranks[np.isin(whole[clock], apart)].tolist()
+        alone = ranks[np.isin(components[clock], apart)].tolist()
         problems.append(
-            f"Nothing connects {ranks_text(alone)} with rank {int(ranks[0])}: their clocks are not calibrated, and times of both are not compared."
+            f"Nothing connects {ranks_text(alone)} with rank {int(ranks[0])}: their clocks are not "
+            "calibrated, and times of both are not compared."
         )
     return Clocks(
         ranks,
@@ -164,7 +156,7 @@ def clocks(found: Dependencies) -> Clocks:
         np.rint(offset).astype(np.int64)[clock],
         drift[clock] * 1e-9,
         half[clock],
-        ranks[heads][whole][clock],
+        ranks[heads][components][clock],
         error[clock],
         ranks[heads][component][clock],
         tuple(problems),
@@ -172,14 +164,14 @@ def clocks(found: Dependencies) -> Clocks:
 
 
 def _clock_of(spans: Spans) -> Integers:
-    """Return for each rank the number of its clock, counted from 0 by the lowest rank that reads it. A rank that says none, or several, has its own."""
+    """Return each rank's clock number, counted by lowest rank; without a declared one its own."""
     begin = spans.first_rows
     if not len(begin):
         return begin
-    said = np.minimum.reduceat(spans.clock, begin)
-    said = np.where(said == np.maximum.reduceat(spans.clock, begin), said, 0)
-    _, first, place = np.unique(said, return_index=True, return_inverse=True)
-    heads = np.where(said > 0, first[place], np.arange(len(said)))
+    declared = np.minimum.reduceat(spans.clock, begin)
+    declared = np.where(declared == np.maximum.reduceat(spans.clock, begin), declared, 0)
+    _, first, index = np.unique(declared, return_index=True, return_inverse=True)
+    heads = np.where(declared > 0, first[index], np.arange(len(declared)))
     numbers: Integers = np.unique(heads, return_inverse=True)[1]
     return numbers
 
@@ -228,9 +220,11 @@ def _pairs(
     component: Integers,
     jumps: Integers,
 ) -> Iterator[_GroupEnds]:
-    """Give, for each pair of clocks that messages alone connect, one event a step: the middle between a message of each direction.
+    """Yield, for each pair of clocks that messages alone connect, one event a step: the middle of both
+    directions.
 
-    At first, with no offsets, that is the fastest one. With offsets it is the median of those that were waited for, which is the same whether there are few of them or many.
+    At first, with no offsets, that is of the fastest messages. With offsets it is the median of those that
+    were waited for, which does not depend on their number.
     """
     spans = found.spans
     events = np.flatnonzero(found.complete & found.message)
@@ -278,7 +272,7 @@ def _pairs(
 
 
 def _connected(groups: list[_GroupEnds], count: int) -> Integers:
-    """Return for each clock the lowest that it is connected with."""
+    """Return for each clock the lowest one that it is connected with."""
     root = np.arange(count)
     for _ in range(count):
         before = root.copy()
@@ -290,7 +284,7 @@ def _connected(groups: list[_GroupEnds], count: int) -> Integers:
 
 
 def _guess(groups: list[_GroupEnds], offset: Floats) -> None:
-    """Set offsets roughly, along groups, so that what is solved for is small."""
+    """Set rough offsets along groups, so that the unknowns are small."""
     known = np.zeros(len(offset), bool)
     for start in range(len(offset)):
         if known[start]:
@@ -319,7 +313,7 @@ def _solve(
     last: Integers,
     middle: Integers,
 ) -> tuple[Floats, Floats, Floats]:
-    """Return offset, drift in ns/s, and the half width of the 95 % interval of an offset anywhere between first and last."""
+    """Return offset, drift in ns/s, and half the 95 % interval of an offset in ``first`` to ``last``."""
     count = len(offset)
     root = _connected(groups, count)
     # The reference of each component stays as it is.
@@ -352,7 +346,7 @@ def _solve(
 def _weighted(
     group: _GroupEnds, offset: Floats, drift: Floats, scale: float
 ) -> tuple[Floats, Floats, Floats, float]:
-    """Return weights, residuals in ns and seconds since the middle, ``[n, k]`` each, and the scale of the residuals."""
+    """Return weights, residuals in ns and seconds since the middle, each ``[n, k]``, and the scale."""
     seconds = group.local * 1e-9
     aligned = group.local + offset[group.members] + drift[group.members] * seconds
     centre = np.median(aligned, axis=1, keepdims=True)
@@ -413,7 +407,8 @@ def _half_widths(
     normal[np.arange(count, 2 * count), np.arange(count, 2 * count)] += _LIKELY_DRIFT**-2
     bread = np.zeros((2 * count, 2 * count))
     bread[np.ix_(chosen, chosen)] = np.linalg.inv(normal[np.ix_(chosen, chosen)])
-    # Of bread · pullsᵀ · pulls · bread only three diagonals are wanted: sums over what each step pulls at every rank.
+    # Only three diagonals of bread · pullsᵀ · pulls · bread are needed: sums over each step's pulls at every
+    # rank.
     own, cross, rate = np.zeros(count), np.zeros(count), np.zeros(count)
     for where, pull in pulls:
         moved = pull @ bread[where]
@@ -428,10 +423,10 @@ def _half_widths(
     return np.asarray(_NORMAL * np.maximum(widths[0], widths[1]), np.float64)
 
 
-def _along(pairs: list[_GroupEnds], component: Integers, whole: Integers) -> Floats:
-    """Return by how much clocks that only messages connect with their reference may be shifted: the smallest sum of half ways, ns."""
-    loose = np.where(component == whole, 0.0, np.inf)
-    for _ in range(len(whole)):
+def _along(pairs: list[_GroupEnds], component: Integers, components: Integers) -> Floats:
+    """Return the possible shift of clocks that messages alone connect: the smallest sum of half ways, ns."""
+    loose = np.where(component == components, 0.0, np.inf)
+    for _ in range(len(components)):
         before = loose.copy()
         for pair in pairs:
             a, b = (np.flatnonzero(component == component[each]) for each in pair.members)
@@ -444,9 +439,11 @@ def _along(pairs: list[_GroupEnds], component: Integers, whole: Integers) -> Flo
 
 
 def _jumps(groups: list[_GroupEnds], named: list[str]) -> tuple[Integers, list[str]]:
-    """Return for each clock the first step after it jumped, or a step that never comes, and say so by the names of its ranks.
+    """Return for each clock the first step after it jumped, or a step that never comes, and a sentence about
+    it.
 
-    A clock's ends against the middle of its groups change from step to step by its drift; a jump is far more than that.
+    A clock's ends against the middle of its groups change from step to step by its drift; a jump is far more
+    than that.
     """
     never = np.iinfo(np.int64).max
     jumps = np.full(len(named), never)

@@ -1,4 +1,4 @@
-"""Collectives and messages as spans: of which group, to which rank, how many bytes, and how long the rank waited in them."""
+"""Collectives and messages as spans: group, peer, bytes, and how long the rank waited in them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from ...tracer.collectives import COLLECTIVES, CollectiveHooks, Done, tensors_of
 from ...tracer.passes import after_backward
 from .rows import Span
 
-__all__ = ["CommunicationHooks"]
-
 _OPERATIONS = (*COLLECTIVES, "all_gather_single", "reduce_scatter_single", "barrier")
 _FUNCTIONAL = (
     *("all_reduce", "broadcast", "permute_tensor", "all_to_all_single"),
@@ -31,20 +29,14 @@ _COALESCED, _BUFFERS = "_broadcast_coalesced", "broadcast_buffers"
 """By this DDP gives its buffers to all replicas before a forward pass."""
 _SENDS, _RECEIVES = ("send", "isend"), ("recv", "irecv")
 _REDUCTION = "reduce_gradients"
-"""What torch's DDP does in C++, bucket by bucket, while the backward pass goes on; the rank waits from the end of the pass on."""
+"""DDP reduces in C++, bucket by bucket, during the backward pass; the rank waits from its end on."""
 
 
 class CommunicationHooks:
-    """Stands before the functions of ``torch.distributed`` while steps are timed.
+    """Wraps the functions of ``torch.distributed`` while steps are timed.
 
-    Parameters
-    ----------
-    keep : callable
-        Takes a span. Must not raise.
-    failed : callable
-        Takes an exception of ours, which the training does not see.
-    clock : callable
-        Gives the time in ns.
+    ``keep`` takes a span and must not raise; ``failed`` takes an exception of ours, which the training does
+    not see.
     """
 
     def __init__(
@@ -55,7 +47,7 @@ class CommunicationHooks:
         self._groups: dict[str, str] = {}
         self._hooks = CollectiveHooks(self._called, _OPERATIONS, outermost=True, clock=clock)
         self._replaced: list[tuple[Any, str, Any, Any]] = []
-        # Results of functional collectives that nobody has waited for yet, by the address of the data.
+        # Results of functional collectives before their wait, by data address.
         self._results: dict[int, Done] = {}
         # Replicas whose backward pass reduces, with the group's text and the bytes.
         self._reducing: dict[int, tuple[str, int]] = {}
@@ -64,7 +56,7 @@ class CommunicationHooks:
         self._resolve: Callable[[Any, str], Any]
 
     def begin(self) -> None:
-        """Stand before the functions, in a job of several processes. Safe twice."""
+        """Wrap the functions, in a job of several processes. Safe twice."""
         if self._open or not (distributed.is_available() and distributed.is_initialized()):
             return
         # Only then: the import takes its time.
@@ -82,23 +74,23 @@ class CommunicationHooks:
         self._replace(functional, "wait_tensor", self._waited)
 
     def end(self) -> None:
-        """Give the functions back. Safe twice."""
+        """Restore the functions. Safe twice."""
         self._open = False
         self._hooks.end()
         replaced, self._replaced = self._replaced, []
-        for place, name, own, ours in reversed(replaced):
-            if getattr(place, name) is ours:
-                setattr(place, name, own)
+        for module, name, own, ours in reversed(replaced):
+            if getattr(module, name) is ours:
+                setattr(module, name, own)
         self._results.clear()
         self._reducing.clear()
 
     def forget(self) -> None:
-        """Wait no more for what was begun in an earlier step."""
+        """Drop what was begun in an earlier step."""
         self._results.clear()
         self._reducing.clear()
 
     def backward_ended(self, began: int) -> None:
-        """Time what DDP waits for after a backward pass, which began at ``began``. To be called when all gradients are computed, before its own callback."""
+        """Time DDP's wait after a backward pass; call it once all gradients exist, before DDP's callback."""
         reducing, self._reducing = self._reducing, {}
         for group, nbytes in reducing.values():
             # Behind DDP's own callback, which is queued before this runs.
@@ -176,7 +168,6 @@ class CommunicationHooks:
         return number
 
     def _group(self, group: Any) -> str:
-        """Return the ranks of a group as range text."""
         name = str(getattr(group, "group_name", ""))
         text = self._groups.get(name)
         if text is None:
@@ -191,12 +182,12 @@ class CommunicationHooks:
     # Functional collectives, as of DTensor, and DDP.
 
     def _replace(
-        self, place: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]
+        self, module: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]
     ) -> None:
-        own = getattr(place, name)
+        own = getattr(module, name)
         ours = functools.wraps(own)(make(own))
-        setattr(place, name, ours)
-        self._replaced.append((place, name, own, ours))
+        setattr(module, name, ours)
+        self._replaced.append((module, name, own, ours))
 
     def _functional(self, name: str, own: Callable[..., Any]) -> Callable[..., Any]:
         def called(*args: Any, **kwargs: Any) -> Any:
@@ -253,7 +244,7 @@ class CommunicationHooks:
                     if replica.require_backward_grad_sync:
                         nbytes = self._replica_bytes.get(replica)
                         if nbytes is None:
-                            # Once: to go through all modules takes longer than all else that is noted of a pass.
+                            # Cached: a walk over all modules takes longer than everything else of a pass.
                             nbytes = _bytes([p for p in replica.parameters() if p.requires_grad])
                             self._replica_bytes[replica] = nbytes
                         self._reducing[id(replica)] = (self._group(replica.process_group), nbytes)
@@ -271,14 +262,13 @@ def _bytes(tensors: Sequence[Tensor]) -> int:
 
 
 @functools.cache
-def _place(function: Any, name: str) -> int:
+def _parameter_index(function: Any, name: str) -> int:
     parameters = list(inspect.signature(function).parameters)
     return parameters.index(name) if name in parameters else -1
 
 
 def _argument(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> Any:
-    """Return an argument of a call; None where it was not given."""
-    at = _place(inspect.unwrap(function), name)
+    at = _parameter_index(inspect.unwrap(function), name)
     return args[at] if 0 <= at < len(args) else kwargs.get(name)
 
 
@@ -292,19 +282,24 @@ def _root(operation: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
         _argument(function, args, kwargs, each) for each in (name, f"group_{name}", "group")
     )
     if root is None and local is not None:
-        root = distributed.get_global_rank(distributed.group.WORLD if group is None else group, local)  # type: ignore[arg-type]
+        root = _global_rank(group, local)
     # Without either these begin or end at rank 0.
     return 0 if root is None else int(root)
+
+
+def _global_rank(group: Any, local: int) -> int:
+    world: Any = distributed.group.WORLD
+    return distributed.get_global_rank(world if group is None else group, local)
 
 
 def _message_of(
     operation: str, args: tuple[Any, ...], kwargs: dict[str, Any], end: str
 ) -> tuple[Tensor, int | None, Any]:
-    """Return tensor, global rank of the other end where it is known, and group of a message."""
+    """Return tensor, global rank of the peer where it is known, and group of a message."""
     function = getattr(distributed, operation)
     tensor, peer, group, local = (
         _argument(function, args, kwargs, name) for name in ("tensor", end, "group", f"group_{end}")
     )
     if peer is None and local is not None:
-        peer = distributed.get_global_rank(distributed.group.WORLD if group is None else group, local)  # type: ignore[arg-type]
+        peer = _global_rank(group, local)
     return tensor, peer, group

@@ -1,4 +1,4 @@
-"""Which spans are one collective or one message: these must coincide, and these make ranks wait for each other."""
+"""Which spans are one collective or one message: they coincide, and make ranks wait for each other."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ import numpy as np
 
 from .spans import KINDS, Bools, Floats, Integers, Spans, ranks_text
 
-__all__ = ["Dependencies", "dependencies"]
-
 _ONE_SIDED = ("broadcast", "broadcast_buffers", "scatter", "reduce", "gather")
-"""Collectives in which not everybody waits for everybody: for the root, or along a tree that depends on who carries them out."""
+"""Collectives in which ranks wait for the root only, or along a tree that depends on the implementation."""
 _BITS = 40
 _SEND, _RECEIVE = KINDS.index("send"), KINDS.index("receive")
 
@@ -26,9 +24,9 @@ class Dependencies:
     Attributes
     ----------
     spans : Spans
-        The spans of sums, which say no more than how much there was, are in no event.
+        Spans that are sums are in no event.
     event : numpy.ndarray
-        For each span the number of its event, -1 where it is in none; int64 ``[n]``.
+        For each span the number of its event, or -1; int64 ``[n]``.
     rows : numpy.ndarray
         Spans of events, event by event, in each by rank.
     first : numpy.ndarray
@@ -38,7 +36,7 @@ class Dependencies:
     message : numpy.ndarray
         Whether it is a message, whose rows are its send and its receive, in this order; bool ``[events]``.
     problems : tuple of str
-        What does not fit together, in sentences.
+        Sentences about what does not fit together.
     """
 
     spans: Spans
@@ -51,12 +49,11 @@ class Dependencies:
 
     @property
     def count(self) -> int:
-        """How many events there are."""
         return len(self.complete)
 
     @cached_property
     def group(self) -> Integers:
-        """The group of each event, place in ``spans.groups``; int64 ``[events]``."""
+        """The group of each event, an index into ``spans.groups``; int64 ``[events]``."""
         return self.spans.group[self.rows[self.first[:-1]]]
 
     @cached_property
@@ -66,22 +63,16 @@ class Dependencies:
 
     @cached_property
     def mutual(self) -> Bools:
-        """Collectives in which every rank waits for every other, so that none goes on before the last of them came; bool ``[events]``."""
+        """Collectives in which every rank waits for the last of all; bool ``[events]``."""
         sided = np.array([name in _ONE_SIDED for name in self.spans.names] or [False])
         found: Bools = ~self.message & ~sided[self.spans.name[self.rows[self.first[:-1]]]]
         return found
 
     def waited(self, rows: Integers, begin: Floats, end: Floats) -> Bools:
-        """Return which of some spans waited for the others of their events; bool as ``rows``.
+        """Return which spans (-1: none) waited for the others of their events; bool as ``rows``.
 
-        All but sends do, and those of a one-sided collective that were through before the last of its ranks came.
-
-        Parameters
-        ----------
-        rows : numpy.ndarray
-            Spans; -1 for none.
-        begin, end : numpy.ndarray
-            Of these, on one clock.
+        All but sends do, and those of a one-sided collective that ended before the last of its ranks came.
+        ``begin`` and ``end`` are on one clock.
         """
         event = np.where(rows >= 0, self.event[rows], -1)
         known = event >= 0
@@ -92,27 +83,21 @@ class Dependencies:
         return waits
 
     def last(self, event: int, begin: Floats, until: float) -> int:
-        """Return the span for which an event waited at a moment: of those that send the one that began last before it."""
+        """Return the span for which an event waited: the last sender that had begun."""
         members = self.of(event)
         senders = members[(self.spans.kind[members] != _RECEIVE) & (begin[members] < until)]
         return int(senders[int(begin[senders].argmax())]) if len(senders) else int(members[0])
 
     def of(self, event: int) -> Integers:
-        """Return the spans of an event."""
         return self.rows[self.first[event] : self.first[event + 1]]
 
 
 def dependencies(spans: Spans, *, whole: bool = True) -> Dependencies:
-    """Find which spans belong together.
+    """Find which spans of all ranks belong together.
 
-    A collective is what has one name, group and sequence number; a message what rank a sent to b and b received from a with one number. Where there is no number, the order in the step says it.
-
-    Parameters
-    ----------
-    spans : Spans
-        Of all ranks.
-    whole : bool
-        Whether a collective needs all ranks of its group; otherwise those that there are anything of.
+    A collective is what has one name, group and sequence number; a message what rank a sent to b and b
+    received from a with one number. Without numbers, the order in the step counts. ``whole`` says whether a
+    collective needs all ranks of its group; otherwise those that have any spans.
     """
     single = spans.count == 1
     collectives = np.flatnonzero(spans.of_kind("collective") & single)
@@ -145,21 +130,21 @@ def dependencies(spans: Spans, *, whole: bool = True) -> Dependencies:
 
 
 def _keys(spans: Spans, rows: Integers, what: Integers, whose: Integers) -> Integers:
-    """Return one number for what is one event: what it is, and which of these."""
+    """Return one number for each event: what it is, and which of these."""
     _, code = np.unique(what, return_inverse=True)
     number = spans.sequence[rows].copy()
     without = np.flatnonzero(number < 0)
     if len(without):
-        # By order: the how manieth of its kind on this rank in its step. Rows are in the order of time already.
+        # The count of its kind on this rank in its step. Rows are in time order already.
         step, mine, of = spans.step[rows][without], whose[without], code[without]
         order = np.lexsort((of, mine, spans.rank[rows][without], step))
         columns = [column[order] for column in (step, spans.rank[rows][without], mine, of)]
         new = np.ones(len(order), bool)
         new[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
         began = np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order)) - began
-        number[without] = (1 << (_BITS - 1)) | step << 16 | np.minimum(place, 0xFFFF)
+        index = np.empty(len(order), np.int64)
+        index[order] = np.arange(len(order)) - began
+        number[without] = (1 << (_BITS - 1)) | step << 16 | np.minimum(index, 0xFFFF)
     keys: Integers = code.astype(np.int64) << _BITS | number & ((1 << _BITS) - 1)
     return keys
 
@@ -205,7 +190,7 @@ def _problems(
     complete: Bools,
     members: dict[int, list[int]],
 ) -> list[str]:
-    """Say what is not whole. What nobody else could have seen (a group of one) is no problem."""
+    """Describe what is incomplete, except groups of one, which nobody else could have seen."""
     problems: list[str] = []
     at = rows[first[:-1]]
     alone = int((~complete & message).sum())

@@ -13,16 +13,14 @@ from ...server.base_handler import MegalensHandler
 from .pipeline_answer import read_pipeline
 from .timeline_answer import draft_timeline, read_timeline
 
-__all__ = ["ENDPOINTS", "PipelineHandler", "TimelineHandler"]
-
 
 class TimelineHandler(MegalensHandler):
-    """``megalens/api/runs/{id}/timeline``: the spans of a recorded run as a picture needs them, and what they say."""
+    """``megalens/api/runs/{id}/timeline``: the spans of a recorded run for a picture, and the verdict."""
 
     @authenticated
     @authorized
     async def post(self, run_id: str) -> None:
-        """Answer lanes, verdict and slow ranks of what the body asks for, or lanes alone where a draft will do."""
+        """Answer lanes, verdict and slow ranks, or lanes alone where a draft will do."""
         body = self.json_body()
         answer = await self.in_thread(self._draft, run_id, body) if body.get("draft") else None
         if answer is None:
@@ -40,12 +38,11 @@ class TimelineHandler(MegalensHandler):
 
 
 class PipelineHandler(MegalensHandler):
-    """``megalens/api/runs/{id}/pipeline``: steps of one pipeline of a recorded run as they were measured."""
+    """``megalens/api/runs/{id}/pipeline``: measured steps of one pipeline of a recorded run."""
 
     @authenticated
     @authorized
     async def post(self, run_id: str) -> None:
-        """Answer operations of the steps that the body asks for."""
         # One at a time, as timelines: it reads the same rows.
         executor: Executor = self.settings["megalens_counting"]
         self.answer(

@@ -23,27 +23,17 @@ from .step_clock import StepClock, TimelineSettings
 if TYPE_CHECKING:
     from ...tracer.instrument import Host
 
-__all__ = ["TimelineInstrument", "traced"]
-
 _MOST_SPANS = 20_000
 _OF_PASSES = ("data", "collective", "send", "receive")
 """What belongs to an evaluation where one goes on."""
 
 
 class TimelineInstrument(Instrument):
-    """Times what a rank does in its steps. While it is off nothing is hooked, replaced or kept.
+    """Times what a rank does in its steps. While it is off nothing is hooked, replaced or stored.
 
-    Of a model on a CUDA device all times are when that device came to each place, on the host's clock: a wait that it had no need to wait for has no length.
-
-    Parameters
-    ----------
-    settings : TimelineSettings
-        To begin with.
-
-    Attributes
-    ----------
-    reconfigure : callable or None
-        Changes the settings of all ranks: :meth:`Tracer.configure`.
+    Of a model on a CUDA device all times are when that device reached each point, on the host's clock: a wait
+    that cost the device nothing has no length. ``reconfigure`` changes the settings of all ranks:
+    :meth:`Tracer.configure`.
     """
 
     name = "timeline"
@@ -60,7 +50,7 @@ class TimelineInstrument(Instrument):
         self._loop = LoopHooks(self._note, self._now)
         self._stages = StageHooks(self)
         self._modules: list[ModuleHooks] = []
-        # Spans of the step that goes on, and those since the step before, which are the next one's.
+        # Spans of the current step, and those since the step before, which belong to the next.
         self._spans: list[Span] = []
         self._step, self._began = 0, 0
         self._inside = self._taken = False
@@ -71,7 +61,7 @@ class TimelineInstrument(Instrument):
         self._backward: list[tuple[int, int, int]] = []
         self._entered: dict[int, int] = {}
         self._user: list[tuple[str, str, int]] = []
-        # What a pipeline's schedule says that it does: kind, chunk, micro-batch, beginning.
+        # A pipeline schedule's current operation: kind, chunk, micro-batch, beginning.
         self._operation: tuple[str, int, int, int] | None = None
         self.reconfigure: Callable[..., int] | None = None
         # A rank was found slow; steps that are timed more finely since; what is to be in force after them.
@@ -81,44 +71,36 @@ class TimelineInstrument(Instrument):
 
     @property
     def passes(self) -> bool:  # type: ignore[override]
-        """Whether anything is timed."""
         return self._settings.granularity != "off"
 
     @property
     def watches(self) -> bool:
-        """Whether anything is timed."""
         return self.passes
 
     # Settings.
 
     def bind(self, tracer: Any) -> None:
-        """Place probes in what is to be compiled."""
         self.reconfigure = tracer.configure
         if tracer.graph is not None:
             self.place(tracer.graph, tracer.points.roots)
 
     def attach(self, host: Host) -> None:
-        """Begin."""
         self._host, self._sender = host, SpanSender(host, self._found_slow, self._step_clock)
 
     def settings(self) -> Mapping[str, Any]:
-        """Return how finely steps are timed, and how often."""
         return self._settings.to_message()
 
     def schema(self) -> Mapping[str, Any]:
-        """Return the JSON Schema of the settings."""
         return TimelineSettings.schema()
 
     def settings_from(self, asked: Any) -> Mapping[str, Any]:
-        """Return settings for a granularity, or for a mapping of some settings."""
         return TimelineSettings.given(asked).to_message()
 
     def check(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the settings complete."""
         return TimelineSettings.of(settings).to_message()
 
     def apply(self, step: int, settings: Mapping[str, Any]) -> None:
-        """Time ``step`` and those after it by other settings, with the hooks that these need and no more."""
+        """Time ``step`` and those after it by other settings, with no more hooks than these need."""
         self._settings = TimelineSettings.of(settings)
         if self._settings.granularity != "phases":
             self._after = None
@@ -140,7 +122,7 @@ class TimelineInstrument(Instrument):
             ]
 
     def place(self, graph: GraphProbes, roots: Iterable[nn.Module]) -> None:
-        """Place what times modules in compiled code: layers always, operations where they are asked for by now."""
+        """RankCoordinates probes in compiled code: layers always, operations where they are asked for by now."""
         for root in roots:
             timed = [
                 *layers_of(root),
@@ -151,25 +133,24 @@ class TimelineInstrument(Instrument):
                 graph.place(module, "output")
 
     def _probed(self, timed: list[tuple[str, nn.Module]]) -> list[tuple[str, nn.Module]]:
-        """Return those with probes, where compiled code has any: another number of hooks would have the others compiled anew."""
+        """Return the modules that have probes in compiled code: other hooks would cause a recompilation."""
         probed = [each for each in timed if end_of(each[1], "input") is not None]
         if not probed or len(probed) == len(timed):
             return timed
         self._host.warn(
-            f"{len(timed) - len(probed)} of {len(timed)} modules are not timed, since the code of this model is compiled without probes for them. "
+            f"{len(timed) - len(probed)} of {len(timed)} modules are not timed, since the code of this model "
+            "is compiled without probes for them. "
             "For operations, say timeline='operations' in megalens.trace(…), before the first step."
         )
         return probed
 
     def release(self, closing: bool) -> None:
-        """Take every hook off. Safe twice."""
         self._unhook_modules()
         self._unhook()
         if self._sender is not None:
             self._sender.close()
 
     def received(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
-        """Take the spans of another rank."""
         if self._sender is not None:
             self._sender.received(rank, meta, payload)
 
@@ -189,7 +170,6 @@ class TimelineInstrument(Instrument):
     # The step path.
 
     def step_begins(self, step: int, untraced: bool) -> None:
-        """Begin a step."""
         every = self._settings.every
         self._inside, self._step = True, step
         self._taken = self.passes and not untraced and self._host.sends and step % every == 0
@@ -208,14 +188,13 @@ class TimelineInstrument(Instrument):
         self._began = self._clock()
 
     def step_ends(self) -> None:
-        """Hand the step over."""
         self._inside = False
         for each in self._modules:
             each.step_ends()
         spans, self._spans = self._spans, []
         taken, self._taken = self._taken, False
         now = self._clock()
-        # What lies between steps is the next one's.
+        # Spans between steps belong to the next one.
         self._step_clock.on = self.passes
         if not taken or self._sender is None:
             return
@@ -233,7 +212,7 @@ class TimelineInstrument(Instrument):
         self._slow = True
 
     def _look_closer(self) -> None:
-        """Time some steps by phases where sums have shown that a rank is slow, and then go back to sums."""
+        """Time some steps by phases where sums have shown a slow rank, then return to sums."""
         asked = self._settings
         # The producer thread may find another one meanwhile.
         slow, self._slow = self._slow, False
@@ -253,28 +232,24 @@ class TimelineInstrument(Instrument):
                 self._host.warn(f"The timeline could not be changed: {describe_error(error)}")
 
     def step_abandoned(self) -> None:
-        """Forget the step."""
         self._inside = self._taken = False
         self._spans = []
         self._step_clock.forget()
 
     def pause(self, phase: str) -> None:
-        """Time no passes that are no training."""
+        """Stop timing passes that are no training."""
         self._others += 1
 
     def resume(self, training: bool) -> None:
-        """Time passes again."""
         self._others = max(0, self._others - 1)
 
     def forward_begins(self, chunk: int) -> None:
-        """Note the beginning of a forward pass."""
         if self._taken and not self._others:
             number = self._counts[chunk] if self._operation is None else self._operation[2]
             self._forward.append((chunk, number, self._clock()))
             self._counts[chunk] += 1
 
     def forward_ends(self, output: Any) -> None:
-        """Note its end, and wait for its backward pass."""
         if not self._forward or self._others:
             return
         now = self._clock()
@@ -286,12 +261,11 @@ class TimelineInstrument(Instrument):
         when_backpropagated(output, lambda: self._enter(step, chunk, number))
 
     def _enter(self, step: int, chunk: int, number: int) -> None:
-        # The tracer tells of the backward pass itself next.
+        # The tracer reports the backward pass itself next.
         if step == self._step:
             self._entered[chunk] = number
 
     def backward_begins(self, chunk: int) -> None:
-        """Note the beginning of a backward pass."""
         if self._taken:
             # The last module hears of the gradient of the model's output first.
             began = min((self._clock(), *(each.backward_began for each in self._modules)))
@@ -299,7 +273,6 @@ class TimelineInstrument(Instrument):
             self._backward.append((chunk, number, began))
 
     def backward_ends(self) -> None:
-        """Note its end."""
         if not self._taken or not self._backward:
             return
         for each in self._modules:
@@ -311,12 +284,11 @@ class TimelineInstrument(Instrument):
         self._communication.backward_ended(began)
 
     def operation_begins(self, kind: str, chunk: int, micro_batch: int) -> None:
-        """Note the beginning of what a pipeline's schedule does: from now on its passes are no spans of their own."""
+        """Begin an operation of a pipeline's schedule: from now on its passes are no spans of their own."""
         if self._taken and not self._others:
             self._operation = kind, chunk, micro_batch, self._clock()
 
     def operation_ends(self) -> None:
-        """Note its end."""
         if self._operation is not None:
             now = self._clock()
             (kind, chunk, number, began), self._operation = self._operation, None
@@ -334,7 +306,6 @@ class TimelineInstrument(Instrument):
         chunk: int,
         micro_batch: int,
     ) -> None:
-        """Note a message of a pipeline's schedule."""
         if not self._taken:
             return
         self._note(
@@ -357,12 +328,10 @@ class TimelineInstrument(Instrument):
         return ",".join(map(str, sorted((self._host.place.rank, peer))))
 
     def span_begins(self, name: str, kind: str) -> None:
-        """Note the beginning of a span of the script's own."""
         if self.passes:
             self._user.append((name, kind, self._clock()))
 
     def span_ends(self) -> None:
-        """Note its end."""
         if self._user:
             now = self._clock()
             name, kind, began = self._user.pop()
@@ -385,7 +354,7 @@ class TimelineInstrument(Instrument):
         return self._clock()
 
     def _note(self, span: Span) -> None:
-        """Keep a span of the step that goes on, or of the next one."""
+        """Add a span to the current step, or the next one."""
         if (self._inside and not self._taken) or (self._others and span.kind in _OF_PASSES):
             return
         if len(self._spans) < _MOST_SPANS:
@@ -395,7 +364,8 @@ class TimelineInstrument(Instrument):
 
     def _no_device_times(self, error: Exception) -> None:
         self._host.warn(
-            f"The times of the device could not be read, so that passes are timed until their work is queued: {describe_error(error)}"
+            "The times of the device could not be read, so that passes are timed until their work is "
+            f"queued: {said(error)}"
         )
 
     def _failed(self, error: Exception) -> None:
@@ -403,5 +373,5 @@ class TimelineInstrument(Instrument):
 
 
 def traced(model: Any, settings: TraceSettings, place: RankCoordinates) -> TimelineInstrument:
-    """Return the timeline of a training: off where the settings say nothing of it, so that viewers can switch it on."""
+    """Return the timeline of a training, off where the settings lack it: viewers may switch it on."""
     return TimelineInstrument(TimelineSettings.given(settings.timeline))

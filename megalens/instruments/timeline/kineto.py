@@ -1,4 +1,4 @@
-"""Spans of what PyTorch's profiler wrote of one rank: passes, optimizer, data and collectives, on its device where it has one."""
+"""Spans of a rank's PyTorch profiler trace: passes, optimizer, data and collectives, on its device if any."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from ...protocol import join_numbers, ranges_text
 from .chrome import SpanRow, kind_of, span_row
 from .trace_events import Event, TraceFile
 
-__all__ = ["KinetoTrace", "is_kineto", "kineto_trace"]
-
 Times = NDArray[np.float64]
 
 _STEP = re.compile(r"ProfilerStep\s?#(\d{1,12})$")
@@ -23,7 +21,12 @@ _BACKWARD = "autograd::engine::evaluate_function"
 _COLLECTIVE = re.compile(r"nccl(?:Dev)?Kernel|nccl:|gloo:|rccl|ucc:|mpi:", re.IGNORECASE)
 _POINT_TO_POINT = re.compile(r"send|recv", re.IGNORECASE)
 _RANKS = re.compile(r"\d{1,7}")
-_BYTES = {"float": 4, "int": 4, "half": 2, "bfloat16": 2, "double": 8, "long": 8, "char": 1, "byte": 1, "bool": 1, "short": 2}  # fmt: skip
+_BYTES = {
+    **dict.fromkeys(("char", "byte", "bool"), 1),
+    **dict.fromkeys(("half", "bfloat16", "short"), 2),
+    **dict.fromkeys(("float", "int"), 4),
+    **dict.fromkeys(("double", "long"), 8),
+}
 _FAR_US = 1e15
 """No profile is of another century; more than this has no ns."""
 _APART_US = 50.0
@@ -31,21 +34,12 @@ _APART_US = 50.0
 
 
 def is_kineto(file: TraceFile) -> bool:
-    """Return whether the head of a file is that of PyTorch's profiler."""
     return file.facts.distributed is not None or file.facts.schema is not None
 
 
 @dataclass
 class KinetoTrace:
-    """One file.
-
-    Attributes
-    ----------
-    rank, world : int or None
-        What the file says of itself.
-    rows : list of dict
-        Spans; times in ns of the host's clock, ``rank`` is -1.
-    """
+    """One file: the rank and world it names, and rows with times in ns of the host's clock and rank -1."""
 
     rank: int | None
     world: int | None
@@ -54,7 +48,7 @@ class KinetoTrace:
 
 @dataclass
 class _Found:
-    """What is kept of the events. Times in µs."""
+    """The events that are needed. Times in µs."""
 
     annotations: list[Event] = field(default_factory=list)
     backward: list[tuple[float, float]] = field(default_factory=list)
@@ -67,28 +61,22 @@ class _Found:
 
 
 def kineto_trace(file: TraceFile) -> KinetoTrace:
-    """Read a file.
-
-    Raises
-    ------
-    TimelineError
-        When it is no trace.
-    """
+    """Read a file; raises ``TimelineError`` when it is no trace."""
     found = _Found()
     for events in file.pieces():
         _sort(events, found)
-    said = file.facts.distributed if isinstance(file.facts.distributed, dict) else {}
+    facts = file.facts.distributed if isinstance(file.facts.distributed, dict) else {}
     base = file.facts.base_ns
     base = base if isinstance(base, int) and 0 <= base < 1 << 62 else 0
-    rows = _rows(found, base, said)
-    return KinetoTrace(_whole(said.get("rank")), _whole(said.get("world_size")), rows)
+    rows = _rows(found, base, facts)
+    return KinetoTrace(_integer(facts.get("rank")), _integer(facts.get("world_size")), rows)
 
 
 def _plain(value: Any) -> Any:
     return value if isinstance(value, int | str) else None
 
 
-def _whole(value: Any) -> int | None:
+def _integer(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 20 else None
 
 
@@ -134,7 +122,7 @@ def _sort(events: list[Event], found: _Found) -> None:
             found.launches[_plain(each.args.correlation)] = each.ts
 
 
-def _rows(found: _Found, base: int, said: dict[str, Any]) -> list[SpanRow]:
+def _rows(found: _Found, base: int, facts: dict[str, Any]) -> list[SpanRow]:
     def ns(us: float) -> int:
         return base + round(us * 1000)
 
@@ -143,8 +131,8 @@ def _rows(found: _Found, base: int, said: dict[str, Any]) -> list[SpanRow]:
     starts = [start for start, _, _ in steps]
 
     def step(at: float) -> int:
-        place = bisect_right(starts, at) - 1
-        return steps[max(place, 0)][2] if steps else 0
+        index = bisect_right(starts, at) - 1
+        return steps[max(index, 0)][2] if steps else 0
 
     device = "cpu"
     kernels = _launched(found)
@@ -154,7 +142,7 @@ def _rows(found: _Found, base: int, said: dict[str, Any]) -> list[SpanRow]:
     counts: dict[tuple[str, int], int] = {}
     for kind, start, end in phases:
         which = step(start)
-        place = counts[kind, which] = counts.get((kind, which), -1) + 1
+        count = counts[kind, which] = counts.get((kind, which), -1) + 1
         of = device if kind in ("forward", "backward", "optimizer") else "cpu"
         if len(kernels) and of == device:
             mine = kernels[(kernels[:, 2] >= start) & (kernels[:, 2] < end)]
@@ -162,14 +150,14 @@ def _rows(found: _Found, base: int, said: dict[str, Any]) -> list[SpanRow]:
                 continue
             # Of a device count from its first kernel to its last, whenever they were launched.
             start, end = float(mine[:, 0].min()), float(mine[:, 1].max())
-        batch = place if kind in ("forward", "backward") else -1
+        batch = count if kind in ("forward", "backward") else -1
         rows.append(span_row(kind, -1, ns(start), ns(end), step=which, micro_batch=batch, device=of))
     work: Times = kernels[:, :2] if len(kernels) else np.array(found.operations, float).reshape(-1, 2)
-    return rows + _communication(found, _union(work), ns, step, said, device)
+    return rows + _communication(found, _union(work), ns, step, facts, device)
 
 
 def _phases(found: _Found) -> list[tuple[str, float, float]]:
-    """Return passes and what annotations speak of, as the host saw them: kind, start and end."""
+    """Return the annotated passes on the host: kind, start and end."""
     phases = []
     for each in found.annotations:
         kind = kind_of(each.name)
@@ -193,7 +181,7 @@ def _phases(found: _Found) -> list[tuple[str, float, float]]:
     before = -np.inf
     for start, end in [*backward, (np.inf, np.inf)]:
         mine = forward[(forward >= before) & (forward < start)]
-        # What runs again during a backward pass (activation checkpointing) belongs to it.
+        # Recomputation in a backward pass (activation checkpointing) belongs to it.
         if len(mine):
             last = np.searchsorted(operations[:, 0], mine[-1], side="right") - 1
             until = max(float(mine[-1]), float(operations[last, 1]) if last >= 0 else float(mine[-1]))
@@ -204,14 +192,14 @@ def _phases(found: _Found) -> list[tuple[str, float, float]]:
 
 
 def _steps(found: _Found, phases: list[tuple[str, float, float]]) -> list[tuple[float, float, int]]:
-    """Return start, end and number of each step: those that the profiler was told of, or from one optimizer step to the next."""
-    told = [
+    """Return start, end and number of each step: the profiler's own, or between optimizer steps."""
+    marked = [
         (each.ts, each.ts + each.dur, int(match[1]))
         for each in found.annotations
         if (match := _STEP.match(each.name))
     ]
-    if told:
-        return sorted(told)
+    if marked:
+        return sorted(marked)
     ends = [end for kind, _, end in phases if kind == "optimizer"]
     begin = min((start for _, start, _ in phases), default=0.0)
     steps = []
@@ -222,7 +210,7 @@ def _steps(found: _Found, phases: list[tuple[str, float, float]]) -> list[tuple[
 
 
 def _launched(found: _Found) -> Times:
-    """Return start, end and launch of each kernel, µs, float64 ``[n, 3]``; those whose launch is not known count as launched when they began."""
+    """Return start, end and launch of each kernel, µs, float64 ``[n, 3]``; unknown launches are starts."""
     table = [
         (start, end, found.launches.get(correlation, start)) for start, end, correlation in found.kernels
     ]
@@ -230,7 +218,7 @@ def _launched(found: _Found) -> Times:
 
 
 def _union(intervals: Times) -> Times:
-    """Return what intervals cover together, rising and apart."""
+    """Return the union of intervals, rising and disjoint."""
     if not len(intervals):
         return intervals
     order = intervals[np.argsort(intervals[:, 0], kind="stable")]
@@ -242,10 +230,10 @@ def _union(intervals: Times) -> Times:
 
 
 def _communication(
-    found: _Found, work: Times, ns: Any, step: Any, said: dict[str, Any], device: str
+    found: _Found, work: Times, ns: Any, step: Any, facts: dict[str, Any], device: str
 ) -> list[SpanRow]:
-    """Return collectives and messages. What of them nothing is computed in counts as waiting."""
-    groups = said.get("pg_config")
+    """Return collectives and messages; the time in which nothing is computed is their wait."""
+    groups = facts.get("pg_config")
     only = (
         groups[0].get("ranks")
         if isinstance(groups, list) and len(groups) == 1 and isinstance(groups[0], dict)
@@ -254,9 +242,9 @@ def _communication(
     covered = np.concatenate([[0.0], np.cumsum(work[:, 1] - work[:, 0])])
 
     def computing(at: float) -> float:
-        place = int(np.searchsorted(work[:, 0], at, side="right"))
-        over = max(0.0, float(work[place - 1, 1]) - at) if place else 0.0
-        return float(covered[place]) - over
+        index = int(np.searchsorted(work[:, 0], at, side="right"))
+        over = max(0.0, float(work[index - 1, 1]) - at) if index else 0.0
+        return float(covered[index]) - over
 
     rows = []
     for each in sorted(found.collectives, key=lambda event: event.ts):
@@ -271,12 +259,12 @@ def _communication(
             "blocked": min(round(1000 * waiting), ns(end) - ns(start)), "bytes": _size(each),
             "device": device if each.cat == "kernel" else "cpu",
         }  # fmt: skip
-        if arguments is not None and _whole(arguments.seq) is not None:
+        if arguments is not None and _integer(arguments.seq) is not None:
             others["sequence"] = arguments.seq
         kind = "collective"
         if _POINT_TO_POINT.search(name) and arguments is not None:
             kind = "send" if "send" in name.lower() else "receive"
-            peer = _whole(arguments.destination if kind == "send" else arguments.source)
+            peer = _integer(arguments.destination if kind == "send" else arguments.source)
             others["peer"] = -1 if peer is None else peer
         rows.append(span_row(kind, -1, ns(start), ns(end), **others))
     return rows
@@ -284,10 +272,10 @@ def _communication(
 
 def _ranks(value: Any) -> list[int]:
     if isinstance(value, str):
-        # Long lists are shortened in the middle by the profiler, and then say nothing.
+        # The profiler shortens long lists in the middle, which makes them useless.
         return [] if "..." in value else sorted({int(each) for each in _RANKS.findall(value[:400_000])})
     if isinstance(value, list) and len(value) < 65_536:
-        return sorted({each for each in value if _whole(each) is not None})
+        return sorted({each for each in value if _integer(each) is not None})
     return []
 
 
@@ -295,7 +283,7 @@ def _size(event: Event) -> int:
     arguments = event.args
     if arguments is None:
         return 0
-    elements = _whole_size(arguments.elements)
+    elements = _checked_size(arguments.elements)
     if elements is None:
         elements = 0
         for dimensions in re.findall(rb"\[([\d,\s]*)\]", bytes(arguments.dimensions)[:4000]):
@@ -307,5 +295,5 @@ def _size(event: Event) -> int:
     return min(elements * _BYTES.get(kind.lower(), 4), 1 << 50)
 
 
-def _whole_size(value: Any) -> int | None:
+def _checked_size(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 50 else None

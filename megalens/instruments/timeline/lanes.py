@@ -1,4 +1,4 @@
-"""What a picture of a timeline needs and no more: spans on one clock, those that are too short to be seen summed, in as many pieces as a screen has room for."""
+"""A timeline as a picture needs it: spans on one clock, short ones summed by pixel."""
 
 from __future__ import annotations
 
@@ -11,18 +11,16 @@ from .analysis import Analysis
 from .dependencies import Dependencies
 from .spans import COMMUNICATION, KINDS, Bools, Floats, Integers
 
-__all__ = ["MOST_LANES", "found_of", "lanes_of", "links_of", "path_of"]
-
 MOST_LANES = 64
 _MOST_PIECES = 24_000
 _PHASE, _INSIDE, _BLOCKED = range(3)
-"""What is drawn over what: phases, layers and operations in them, and moments in which the rank is blocked."""
+"""Drawing order: phases, layers and operations in them, and moments in which the rank is blocked."""
 
 
 # What a step waited for from its end back to its beginning: work of which any less would have made the step
 # shorter.
 class PathPiece(NamedTuple):
-    """A stretch of the path on one rank. Times as they were given."""
+    """A part of the path on one rank. Times as they were given."""
 
     rank: int
     begin: float
@@ -32,7 +30,9 @@ class PathPiece(NamedTuple):
 def critical_path(found: Dependencies, begin: Floats, end: Floats, steps: Sequence[int]) -> list[PathPiece]:
     """Return the critical paths of some steps, each from its end to its beginning.
 
-    From the rank that ends a step last the path goes back along what it did. Where it waited in a collective or for a message, the path goes on at the rank that came last, or at the sender; the transfer belongs to the rank that is left.
+    From the rank that ends a step last the path goes back along what it did. Where it waited in a collective
+    or for a message, the path goes on at the rank that came last, or at the sender; the transfer belongs to
+    the rank that is left.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def critical_path(found: Dependencies, begin: Floats, end: Floats, steps: Sequen
     steps : sequence of int
     """
     spans = found.spans
-    whole = np.flatnonzero(spans.of_kind("step") & np.isin(spans.step, list(steps)))
+    steps_ = np.flatnonzero(spans.of_kind("step") & np.isin(spans.step, list(steps)))
     waits = np.flatnonzero(
         spans.of_kind(*COMMUNICATION)
         & (found.event >= 0)
@@ -55,7 +55,7 @@ def critical_path(found: Dependencies, begin: Floats, end: Floats, steps: Sequen
     mine = {int(rank): waits[spans.rank[waits] == rank] for rank in np.unique(spans.rank[waits])}
     path: list[PathPiece] = []
     for step in steps:
-        rows = whole[spans.step[whole] == step]
+        rows = steps_[spans.step[steps_] == step]
         if len(rows):
             path += _back(found, begin, end, rows, mine)
     return path
@@ -83,7 +83,7 @@ def _back(
 def _waited(
     found: Dependencies, begin: Floats, end: Floats, mine: Integers, rank: int, until: float, start: float
 ) -> tuple[int, float] | None:
-    """Return the rank for which this one waited last before a moment, and when that came; None where it never did."""
+    """Return the rank for which this one waited last before a moment, and until when; None if for none."""
     spans = found.spans
     at = int(np.searchsorted(end[mine], until, side="right"))
     while at > 0:
@@ -111,22 +111,17 @@ _MS = 1e-6
 def lanes_of(
     analysis: Analysis, ranks: Sequence[int], window: tuple[float, float] | None, columns: int
 ) -> dict[str, Any]:
-    """Return the lanes of some ranks as plain JSON, times in ms since the first step began.
+    """Return the lanes of some ranks (at most ``MOST_LANES``, in this order) as plain JSON, ms since the
+    first step began.
 
-    Parameters
-    ----------
-    analysis : Analysis
-    ranks : sequence of int
-        At most ``MOST_LANES``; each is a lane, in this order.
-    window : (float, float), optional
-        What is looked at, ms; everything when absent.
-    columns : int
-        Pixels across. A span that fills at least one is given as it is. Of shorter ones those of a pixel are one piece, of the kind that takes most of it; waiting is kept where it takes half as much as another kind.
+    A span that fills at least one of ``columns`` pixels stays. The shorter ones of a pixel become one piece
+    of the kind that takes most of it; waiting stays where it takes half as much as another kind. ``window``
+    is in ms; None is everything.
     """
     spans = analysis.spans
     begin, end = _times(analysis)
-    whole = (0.0, float(end.max(initial=1.0)))
-    shown = window if window is not None else whole
+    everything = (0.0, float(end.max(initial=1.0)))
+    shown = window if window is not None else everything
     columns = max(50, min(columns, _MOST_PIECES // max(len(ranks), 1)))
     lane_of = {rank: lane for lane, rank in enumerate(ranks)}
     lane = np.array([lane_of.get(int(rank), -1) for rank in spans.ranks])[
@@ -137,7 +132,7 @@ def lanes_of(
     seen = (lane >= 0) & ~spans.of_kind("step") & (end > shown[0]) & (begin < shown[1]) & (spans.count == 1)
     seen &= ~traffic | (spans.blocked > 0)
     rows = np.flatnonzero(seen)
-    depth = np.select([traffic[rows], ~spans.whole_phases[rows]], [_BLOCKED, _INSIDE], _PHASE)
+    depth = np.select([traffic[rows], ~spans.complete_phases[rows]], [_BLOCKED, _INSIDE], _PHASE)
     pieces = _pieces(lane[rows], depth, spans.kind[rows], begin[rows], end[rows], rows, shown, columns)
     own = pieces["row"]
     known = own >= 0
@@ -154,7 +149,7 @@ def lanes_of(
     return {
         "lanes": _lanes(analysis, ranks),
         "window": list(shown),
-        "whole": list(whole),
+        "whole": list(everything),
         "steps": _steps(analysis, begin, end, shown),
         "kinds": list(KINDS),
         "pieces": {
@@ -172,7 +167,8 @@ def lanes_of(
 
 
 def links_of(analysis: Analysis, row: int) -> list[dict[str, Any]]:
-    """Return what a span depends on or gives: for each other end of its message or collective both ends, ``{rank, at, other, other_at}`` in ms.
+    """Return the other ends of a span's message or collective with its own, ``{rank, at, other, other_at}``,
+    ms.
 
     From the rank that came last, or the sender, to each of those that waited for it.
     """
@@ -197,7 +193,7 @@ def links_of(analysis: Analysis, row: int) -> list[dict[str, Any]]:
 
 
 def path_of(analysis: Analysis, window: tuple[float, float] | None) -> list[dict[str, Any]]:
-    """Return the critical path of the steps in a window as ``{rank, begin, end}``, from the end back, ms; nothing of more than 30 steps."""
+    """Return the critical path of at most 30 steps in a window as ``{rank, begin, end}``, backwards, ms."""
     begin, end = _times(analysis)
     shown = window if window is not None else (0.0, float(end.max(initial=1.0)))
     steps = [int(step) for step, *_ in _steps(analysis, begin, end, shown)]
@@ -209,7 +205,7 @@ def path_of(analysis: Analysis, window: tuple[float, float] | None) -> list[dict
 
 
 def found_of(analysis: Analysis, ranks: Sequence[int], text: str) -> dict[str, Any]:
-    """Return the spans of some ranks whose name or kind has a text in it, upper and lower case alike: how many, and the first as ``{rank, step, begin, end}`` by time, ms."""
+    """Return the number of spans with a text in name or kind, and the first by time, ms; case is ignored."""
     spans, wanted = analysis.spans, text.lower()
     name = np.array([wanted in each.lower() for each in spans.names] or [False])
     kind = np.array([wanted in each for each in KINDS])
@@ -247,21 +243,21 @@ def _times(analysis: Analysis) -> tuple[Floats, Floats]:
 
 def _lanes(analysis: Analysis, ranks: Sequence[int]) -> list[dict[str, Any]]:
     clocks, spans = analysis.clocks, analysis.spans
-    places = np.searchsorted(clocks.ranks, ranks)
+    indices = np.searchsorted(clocks.ranks, ranks)
     stage = spans.stage[np.searchsorted(spans.rank, ranks)]
     return [
         {
             "rank": int(rank),
             "stage": int(stage[at]),
-            "half_width": float(clocks.half_width_ns[place]) * _MS,
-            "reference": int(clocks.component[place]),
+            "half_width": float(clocks.half_width_ns[index]) * _MS,
+            "reference": int(clocks.component[index]),
         }
-        for at, (rank, place) in enumerate(zip(ranks, places, strict=True))
+        for at, (rank, index) in enumerate(zip(ranks, indices, strict=True))
     ]
 
 
 def _steps(analysis: Analysis, begin: Floats, end: Floats, shown: tuple[float, float]) -> list[list[float]]:
-    """Return number, beginning and end of each step that is looked at."""
+    """Return number, beginning and end of each step in the window."""
     spans = analysis.spans
     rows = np.flatnonzero(spans.of_kind("step"))
     result = []
@@ -297,7 +293,7 @@ def _pieces(
     short = ~long
     sums = _sums(lane[short], depth[short], kind[short], begin[short], end[short], shown[0], pixel, columns)
     joined = {name: np.concatenate([sums[name], exact[name]]) for name in exact}
-    # What lies deeper is drawn later, and so over it.
+    # Deeper spans are drawn later, on top.
     order = np.lexsort((joined["begin"], joined["lane"], joined["depth"]))
     return {name: column[order] for name, column in joined.items()}
 
@@ -312,7 +308,7 @@ def _sums(
     pixel: float,
     columns: int,
 ) -> dict[str, Any]:
-    """Return the short spans of each lane and pixel as one piece of the kind that takes most of it, neighbours of one kind joined."""
+    """Return the short spans of each lane and pixel as a piece of the main kind, equal neighbours joined."""
     column = np.clip(((begin + end) / 2 - zero) / pixel, 0, columns - 1).astype(np.int64)
     # Phases and what is in them are one row of pixels, blocked moments another.
     blocked = (depth == _BLOCKED).astype(np.int64)
@@ -326,9 +322,9 @@ def _sums(
     np.add.at(of_kind, (kind, which), end - begin)
     strongest = of_kind.argmax(axis=0)
     at, row = cells % columns, cells // columns
-    kept = _kept(row, at, time)
-    at, row, strongest, time, count = (each[kept] for each in (at, row, strongest, time, count))
-    # Pixels beside each other of one kind, nearly full, are one piece.
+    shown = _shown(row, at, time)
+    at, row, strongest, time, count = (each[shown] for each in (at, row, strongest, time, count))
+    # Neighbouring, nearly full pixels of one kind are one piece.
     full = np.minimum(np.maximum(time, _LEAST_SEEN * pixel), pixel)
     joins = np.zeros(len(at), bool)
     joins[1:] = (row[1:] == row[:-1]) & (at[1:] == at[:-1] + 1) & (strongest[1:] == strongest[:-1])
@@ -346,14 +342,14 @@ def _sums(
     }
 
 
-def _kept(row: Integers, at: Integers, time: Floats) -> Bools:
-    """Return which sums are shown: all but blocked moments that are less than half of what else their pixel holds."""
+def _shown(row: Integers, at: Integers, time: Floats) -> Bools:
+    """Return which sums are shown: all but waits of less than half of what else their pixel has."""
     key = row // 2 * (1 << 32) + at
     own = row % 2 == 0
     order = np.argsort(key[own], kind="stable")
     keys, values = key[own][order], time[own][order]
-    place = np.minimum(np.searchsorted(keys, key), max(len(keys) - 1, 0))
-    there = (keys[place] == key) if len(keys) else np.zeros(len(key), bool)
-    beside = np.where(there, values[place], 0.0) if len(keys) else np.zeros(len(key))
-    kept: Bools = own | (time >= _WAITING * beside)
-    return kept
+    index = np.minimum(np.searchsorted(keys, key), max(len(keys) - 1, 0))
+    there = (keys[index] == key) if len(keys) else np.zeros(len(key), bool)
+    other = np.where(there, values[index], 0.0) if len(keys) else np.zeros(len(key))
+    shown: Bools = own | (time >= _WAITING * other)
+    return shown

@@ -1,4 +1,4 @@
-"""Files of MegatronApp's tracer, one for each rank, in both of its formats: iterations with their beginnings and ends of spans."""
+"""Files of MegatronApp's tracer, one a rank, in both formats: iterations with begins and ends of spans."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from typing import Any
 from ...protocol import MegalensError, shown_text
 from ...protocol.outside import parse_json
 
-__all__ = ["Iteration", "RankTrace", "TimelineError", "aggregate", "read_rank_file", "read_rank_files"]
-
 _FILE = re.compile(
     r"benchmark-data-(\d{1,6})-pipeline-(\d{1,6})-tensor-(\d{1,6})\.json|\w{1,80}-(\d{1,6})\.json"
 )
 _MOST_BYTES = 1 << 28
-_PLACE = ("dp_rk", "pp_rk", "tp_rk", "dev", "g_rk")
+_COORDINATES = ("dp_rk", "pp_rk", "tp_rk", "dev", "g_rk")
 _TOLD = 20
 _COLORS = (
     ("forward", "thread_state_running"),
@@ -29,27 +27,25 @@ _COLORS = (
     ("allreduce", "light_memory_dump"),
     ("optimizer", "detailed_memory_dump"),
 )
-_NOT_ATTRIBUTES = ("name", "ph", "rel_ts", "cat", *_PLACE)
+_NOT_ATTRIBUTES = ("name", "ph", "rel_ts", "cat", *_COORDINATES)
 
 
 def aggregate(traces: Sequence[RankTrace]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the events, times in µs, and what was left out, in sentences.
+    """Return the events, times in µs, and sentences about what was left out.
 
-    An iteration begins on all ranks at once, after the longest pause of any rank, and lasts as long as on the slowest: a barrier before each is the only clock that these files share. Of files whose rows say
-    their place, a span is one event with its duration, and spans that wait for each other name each other; of the older ones beginnings and ends stay events of their own, and so do instants.
-
-    Parameters
-    ----------
-    traces : sequence of RankTrace
-        With as many iterations each, in the order in which events of one time are to come.
+    An iteration begins on all ranks at once, after the longest pause of any rank, and lasts as long as on the
+    slowest: a barrier before each is the only clock that these files share. Where rows have their
+    coordinates, a span is one event with its duration, and spans that wait for each other are related; in
+    older files begins, ends and instants stay events. ``traces`` have as many iterations each, in the order
+    in which events of one time are to come.
     """
-    placed = [bool(trace.place) for trace in traces]
-    if any(placed) != all(placed):
+    has_coordinates = [bool(trace.coordinates) for trace in traces]
+    if any(has_coordinates) != all(has_coordinates):
         raise TimelineError(
             "Some files say the place of their rank and some do not: give a folder that holds one job."
         )
     rows = list(_rows(traces))
-    if not all(placed):
+    if not all(has_coordinates):
         return [_event(row, iteration, rank, start) for row, iteration, rank, start in rows], []
     events, problems = _spans(rows)
     for number, event in enumerate(events):
@@ -59,7 +55,7 @@ def aggregate(traces: Sequence[RankTrace]) -> tuple[list[dict[str, Any]], list[s
 
 
 def _rows(traces: Sequence[RankTrace]) -> Iterator[tuple[dict[str, Any], int, int, int]]:
-    """Give rows of all ranks by time, each with its iteration, its rank and the ns at which the iteration began."""
+    """Yield rows of all ranks by time, each with its iteration, rank and the ns at which that began."""
     start = 0
     for number in range(min((len(trace.iterations) for trace in traces), default=0)):
         several = [(trace.rank, trace.iterations[number]) for trace in traces]
@@ -72,7 +68,7 @@ def _rows(traces: Sequence[RankTrace]) -> Iterator[tuple[dict[str, Any], int, in
 
 def _event(row: dict[str, Any], iteration: int, rank: int, start: int) -> dict[str, Any]:
     name = row["name"]
-    place = {key: row[key] for key in _PLACE if key in row}
+    coordinates = {key: row[key] for key in _COORDINATES if key in row}
     attributes = {key: value for key, value in row.items() if key not in _NOT_ATTRIBUTES}
     return {
         "name": name,
@@ -81,13 +77,13 @@ def _event(row: dict[str, Any], iteration: int, rank: int, start: int) -> dict[s
         "ts": (row["rel_ts"] + start) // 1000,
         "pid": rank,
         "tid": 0,
-        "args": {"iteration": iteration, **place, **attributes},
+        "args": {"iteration": iteration, **coordinates, **attributes},
         **({"cat": row["cat"]} if "cat" in row else {}),
     }
 
 
 def _spans(rows: Sequence[tuple[dict[str, Any], int, int, int]]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return one event for each beginning and its end on the same rank."""
+    """Return one event for each begin and its end on the same rank."""
     spans: list[dict[str, Any]] = []
     begun: dict[int, list[dict[str, Any]]] = {}
     lost = 0
@@ -113,13 +109,13 @@ def _spans(rows: Sequence[tuple[dict[str, Any], int, int, int]]) -> tuple[list[d
             **({"cat": event["cat"]} if "cat" in event else {}),
         }
         span["args"] |= event["args"]
-    whole = [span for span in spans if span["ph"] == "X" and span["dur"] >= 0]
-    lost += len(spans) - len(whole)
-    return whole, [f"{lost} beginnings or ends of spans have no other half."] if lost else []
+    complete = [span for span in spans if span["ph"] == "X" and span["dur"] >= 0]
+    lost += len(spans) - len(complete)
+    return complete, [f"{lost} beginnings or ends of spans have no other half."] if lost else []
 
 
 def _relate(events: Sequence[dict[str, Any]]) -> None:
-    """Let spans that wait for each other name each other: those of one group that have the name that the first of them expects."""
+    """Relate spans that wait for each other: those of one group with the name that the first expects."""
     waiting: dict[tuple[str, tuple[int, ...]], tuple[list[dict[str, Any]], set[int]]] = {}
     for event in events:
         arguments = event["args"]
@@ -143,10 +139,10 @@ def _relate(events: Sequence[dict[str, Any]]) -> None:
 
 
 def _names(traces: Sequence[RankTrace]) -> Iterator[dict[str, Any]]:
-    stages = 1 + max(trace.place["pp_rk"] for trace in traces)
-    tensors = 1 + max(trace.place["tp_rk"] for trace in traces)
+    stages = 1 + max(trace.coordinates["pp_rk"] for trace in traces)
+    tensors = 1 + max(trace.coordinates["tp_rk"] for trace in traces)
     for trace in traces:
-        d, p, t = (trace.place[each] for each in ("dp_rk", "pp_rk", "tp_rk"))
+        d, p, t = (trace.coordinates[each] for each in ("dp_rk", "pp_rk", "tp_rk"))
         about = (
             ("process_name", {"name": f"DP{d}-PP{p}-TP{t}"}),
             ("process_sort_index", {"sort_index": (d * stages + p) * tensors + t}),
@@ -170,7 +166,8 @@ class Iteration:
     duration : int
         ns of the host's clock.
     rows : list of dict
-        Beginnings (``B``), ends (``E``) and instants (``i``) in the order of the file; ``rel_ts`` is ns since the iteration began. Attributes stand on the ends.
+        Begins (``B``), ends (``E``) and instants (``i``) in the order of the file; ``rel_ts`` is ns since the
+        iteration began. The ends have the attributes.
     """
 
     pad: int
@@ -180,37 +177,29 @@ class Iteration:
 
 @dataclass
 class RankTrace:
-    """What one file holds.
+    """The content of one file.
 
     Attributes
     ----------
     rank : int
         Of all ranks of the job.
     place : mapping
-        ``dp_rk``, ``pp_rk``, ``tp_rk``, ``dev`` and ``g_rk`` where the rows have them, as the format since July 2025 does; else empty.
+        ``dp_rk``, ``pp_rk``, ``tp_rk``, ``dev`` and ``g_rk`` where the rows have them, as the format since
+        July 2025 does; else empty.
     iterations : list of Iteration
         Each once.
     """
 
     rank: int
-    place: Mapping[str, int] = field(default_factory=dict)
+    coordinates: Mapping[str, int] = field(default_factory=dict)
     iterations: list[Iteration] = field(default_factory=list)
 
 
 def read_rank_files(folder: Path) -> tuple[list[RankTrace], list[str]]:
-    """Read the files of a folder.
+    """Read the files of a folder: traces by rank with equal iterations, and sentences about what was left
+    out.
 
-    Returns
-    -------
-    traces : list of RankTrace
-        By rank, all with as many iterations.
-    problems : list of str
-        What was left out, in a sentence each.
-
-    Raises
-    ------
-    TimelineError
-        When there is nothing to read, or there are files of two jobs.
+    Raises ``TimelineError`` when there is nothing to read, or there are files of two jobs.
     """
     try:
         entries = sorted(
@@ -238,9 +227,10 @@ def read_rank_files(folder: Path) -> tuple[list[RankTrace], list[str]]:
         else:
             traces[trace.rank] = trace
     if not traces:
-        said = f" {problems[0]}" if problems else ""
+        reason = f" {problems[0]}" if problems else ""
         raise TimelineError(
-            f"{shown_text(str(folder), 300)} must hold files such as benchmark-data-0-pipeline-0-tensor-0.json, one for each rank.{said}"
+            f"{shown_text(str(folder), 300)} must hold files such as "
+            f"benchmark-data-0-pipeline-0-tensor-0.json, one for each rank.{reason}"
         )
     found = [traces[rank] for rank in sorted(traces)]
     missing = sorted(set(range(found[-1].rank + 1)) - traces.keys())
@@ -250,7 +240,8 @@ def read_rank_files(folder: Path) -> tuple[list[RankTrace], list[str]]:
     longer = [trace for trace in found if len(trace.iterations) > least]
     if longer:
         problems.append(
-            f"Ranks {', '.join(str(trace.rank) for trace in longer[:_TOLD])} have more than {least} iterations: only the first {least} of each are taken."
+            f"Ranks {', '.join(str(trace.rank) for trace in longer[:_TOLD])} have more than {least} "
+            f"iterations: only the first {least} of each are taken."
         )
         for trace in longer:
             del trace.iterations[least:]
@@ -258,18 +249,13 @@ def read_rank_files(folder: Path) -> tuple[list[RankTrace], list[str]]:
 
 
 def read_rank_file(path: Path) -> tuple[RankTrace, list[str]]:
-    """Read one file; what was left out of it, in sentences.
-
-    Raises
-    ------
-    TimelineError
-        When it is no such file.
-    """
+    """Read one file, and return sentences about what was left out; raises ``TimelineError``."""
     name = shown_text(path.name, 200)
     found = _FILE.fullmatch(path.name)
     if found is None:
         raise TimelineError(
-            f"{name} must be named as a rank's file is, such as benchmark-data-0-pipeline-1-tensor-0.json or app-1.json."
+            f"{name} must be named as a rank's file is, such as benchmark-data-0-pipeline-1-tensor-0.json or "
+            "app-1.json."
         )
     try:
         if path.stat().st_size > _MOST_BYTES:
@@ -281,7 +267,7 @@ def read_rank_file(path: Path) -> tuple[RankTrace, list[str]]:
     try:
         rows = parse_json(text)
     except ValueError as error:
-        # Whoever wrote it may have been stopped: whole rows are kept.
+        # The writer may have been killed: complete rows count.
         try:
             rows = parse_json(text[: text.rfind(b"}") + 1] + b"]")
         except ValueError:
@@ -294,13 +280,13 @@ def read_rank_file(path: Path) -> tuple[RankTrace, list[str]]:
     if skipped:
         problems.append(f"{name}: {skipped} rows that do not fit were left out.")
     if trace.rank < 0:
-        places = {each: int(found[at]) for at, each in enumerate(("dp_rk", "pp_rk", "tp_rk"), 1)}
-        raise TimelineError(f"{name} does not say its rank (g_rk); its place is {places}.")
+        named = {each: int(found[at]) for at, each in enumerate(("dp_rk", "pp_rk", "tp_rk"), 1)}
+        raise TimelineError(f"{name} does not say its rank (g_rk); its place is {named}.")
     return trace, problems
 
 
 def _fill(trace: RankTrace, rows: list[Any]) -> int:
-    """Sort rows into iterations; return how many do not fit. What stands outside of iterations, as of an evaluation, is passed over."""
+    """Sort rows into iterations, and return how many do not fit; rows outside of any are skipped."""
     skipped, pad = 0, 0
     own: list[dict[str, Any]] | None = None
     before: list[dict[str, Any]] = []
@@ -310,7 +296,7 @@ def _fill(trace: RankTrace, rows: list[Any]) -> int:
         ):
             skipped += 1
         elif row["name"] == "iteration" and row["ph"] == "B":
-            pad, own = _whole(row.get("pad_before")), []
+            pad, own = _integer(row.get("pad_before")), []
         elif own is None:
             continue
         elif row["name"] == "iteration" and row["ph"] == "E":
@@ -324,9 +310,11 @@ def _fill(trace: RankTrace, rows: list[Any]) -> int:
             own = None
         elif _is_time(row.get("rel_ts")):
             own.append(row)
-            if not trace.place and all(_is_time(row.get(each)) for each in _PLACE if each != "dev"):
-                trace.place = {each: _whole(row.get(each)) for each in _PLACE}
-                trace.rank = trace.place["g_rk"]
+            if not trace.coordinates and all(
+                _is_time(row.get(each)) for each in _COORDINATES if each != "dev"
+            ):
+                trace.coordinates = {each: _integer(row.get(each)) for each in _COORDINATES}
+                trace.rank = trace.coordinates["g_rk"]
         else:
             skipped += 1
     return skipped
@@ -336,5 +324,5 @@ def _is_time(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _whole(value: Any) -> int:
+def _integer(value: Any) -> int:
     return value if _is_time(value) else 0

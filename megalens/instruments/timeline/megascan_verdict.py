@@ -1,4 +1,4 @@
-"""What MegaScan's three heuristics say of a recording, to compare with: one slow GPU at most, of jobs with tensor and data parallelism."""
+"""MegaScan's three heuristics, to compare with: at most one slow GPU, with tensor and data parallelism."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from .dependencies import Dependencies
 from .megascan_files import RankTrace, TimelineError, aggregate
 from .spans import COMMUNICATION, Spans
 
-__all__ = ["MegascanVerdict", "megascan_of_files", "megascan_of_spans"]
-
 _LEAST_SUSPICIONS = 5
 _LEAST_SHARE = 0.4
 
@@ -24,12 +22,12 @@ Durations = Mapping[int, Sequence[tuple[str, float]]]
 
 @dataclass(frozen=True)
 class MegascanVerdict:
-    """What it logs.
+    """What MegaScan logs.
 
     Attributes
     ----------
     suspicions : mapping of int to int
-        By rank how often it was the odd one among the ranks that do the same.
+        By rank how often it was the outlier among the ranks that do the same.
     slow : mapping of int to (int, int)
         By rank that it calls slow: its short tensor-parallel reductions, and all of them.
     """
@@ -39,11 +37,10 @@ class MegascanVerdict:
 
     @property
     def abnormal(self) -> int | None:
-        """The rank that it writes down: the last that it calls slow, since it overwrites those before."""
+        """The rank that it writes down: the last that it calls slow, since each overwrites the one before."""
         return [*self.slow][-1] if self.slow else None
 
     def to_message(self) -> dict[str, Any]:
-        """Return it as plain JSON."""
         return {
             "suspicions": [{"rank": rank, "times": count} for rank, count in self.suspicions.items()],
             "slow": [{"rank": rank, "short": few, "of": of} for rank, (few, of) in self.slow.items()],
@@ -51,7 +48,6 @@ class MegascanVerdict:
         }
 
     def __str__(self) -> str:
-        """Return it as lines."""
         lines = [f"Suspect: rank {rank}, {count} times" for rank, count in self.suspicions.items()]
         lines += [f"Abnormal GPU: rank {rank} ({few} of {all_})" for rank, (few, all_) in self.slow.items()]
         return "\n".join(lines or ["MegaScan's heuristics suspect no rank."])
@@ -60,18 +56,15 @@ class MegascanVerdict:
 def megascan_of_files(traces: Sequence[RankTrace]) -> MegascanVerdict:
     """Judge the files of its own tracer.
 
-    Raises
-    ------
-    TimelineError
-        Where its heuristics have nothing to compare: less than two data-parallel or two tensor-parallel ranks.
+    Raises ``TimelineError`` for less than two data-parallel or two tensor-parallel ranks: nothing to compare.
     """
     events, _ = aggregate(traces)
     spans = [event for event in events if event.get("ph") == "X"]
     peers: dict[tuple[int, int], list[int]] = {}
     for trace in sorted(traces, key=lambda trace: trace.rank):
-        if not trace.place:
+        if not trace.coordinates:
             raise TimelineError("These files do not say the place of their rank, which MegaScan needs.")
-        peers.setdefault((trace.place["pp_rk"], trace.place["tp_rk"]), []).append(trace.rank)
+        peers.setdefault((trace.coordinates["pp_rk"], trace.coordinates["tp_rk"]), []).append(trace.rank)
     durations = {trace.rank: _compared(trace) for trace in traces}
     reductions: dict[int, list[tuple[float, float]]] = {trace.rank: [] for trace in traces}
     for span in spans:
@@ -100,12 +93,10 @@ def _compared(trace: RankTrace) -> list[tuple[str, float]]:
 
 
 def megascan_of_spans(dependencies: Dependencies) -> MegascanVerdict:
-    """Judge spans: their backward passes, reductions of gradients, and tensor-parallel collectives stand for what its tracer times.
+    """Judge spans: backward passes, gradient reductions and tensor-parallel collectives stand for what it
+    times.
 
-    Raises
-    ------
-    TimelineError
-        Where its heuristics have nothing to compare: less than two data-parallel or two tensor-parallel ranks.
+    Raises ``TimelineError`` as :func:`megascan_of_files`.
     """
     spans = dependencies.spans
     tensor, data = _groups(spans)
@@ -118,7 +109,7 @@ def megascan_of_spans(dependencies: Dependencies) -> MegascanVerdict:
     long = (spans.end - spans.start).astype(float)
     durations: dict[int, list[tuple[str, float]]] = {int(rank): [] for rank in spans.ranks}
     for name, which in (
-        ("backward", spans.of_kind("backward") & spans.whole_phases),
+        ("backward", spans.of_kind("backward") & spans.complete_phases),
         ("allreduce", group_of["allreduce"]),
     ):
         for row in np.flatnonzero(which & (spans.step > first)):
@@ -134,7 +125,10 @@ def megascan_of_spans(dependencies: Dependencies) -> MegascanVerdict:
 
 
 def _groups(spans: Spans) -> tuple[dict[int, int], dict[int, int]]:
-    """Return each rank's tensor-parallel and data-parallel group: the one with most collectives, and of those that share no other rank with it the one with most bytes."""
+    """Return each rank's tensor-parallel and data-parallel group.
+
+    The first has most collectives, the second most bytes among those that share no other rank with it.
+    """
     rows = np.flatnonzero(spans.of_kind(*COMMUNICATION) & (spans.group >= 0))
     members = {int(each): {*spans.members(int(each))} for each in np.unique(spans.group[rows])}
     tensor, data = {}, {}
@@ -151,7 +145,8 @@ def _groups(spans: Spans) -> tuple[dict[int, int], dict[int, int]]:
             data[rank] = max(crossing, key=size.__getitem__)
     if not data:
         raise TimelineError(
-            "MegaScan's heuristics need at least 2 tensor-parallel and 2 data-parallel ranks, and the collectives of both."
+            "MegaScan's heuristics need at least 2 tensor-parallel and 2 data-parallel ranks, and the "
+            "collectives of both."
         )
     return tensor, data
 

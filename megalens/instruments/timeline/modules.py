@@ -1,4 +1,4 @@
-"""Layers and operations as spans: hooks on modules, and on the gradients that come back to them."""
+"""Layers and operations as spans, by hooks on modules and on the gradients that come back to them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ from ...tracer.own_hooks import hook_after, hook_before
 from ...tracer.passes import when_backpropagated
 from .rows import Span
 
-__all__ = ["LoopHooks", "ModuleHooks", "StageHooks", "layers_of", "operations_of"]
-
 _LISTS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)
 
 _OPERATIONS = {
@@ -33,14 +31,11 @@ _OPERATIONS = {
 
 
 class StageHooks:
-    """Stands before the operations of ``torch.distributed.pipelining``'s stages while steps are timed.
+    """Wraps the operations of ``torch.distributed.pipelining``'s stages while steps are timed, and notifies
+    the instrument.
 
-    Counting forward passes would tell micro-batches as long as each chunk has them in order; gradients of weights alone call no module at all.
-
-    Parameters
-    ----------
-    instrument : Instrument
-        Is told of each.
+    Counting forward passes would find micro-batches only while each chunk has them in order; gradients of
+    weights alone call no module at all.
     """
 
     def __init__(self, instrument: Instrument) -> None:
@@ -48,27 +43,27 @@ class StageHooks:
         self._replaced: list[tuple[Any, str, Any, Any]] = []
 
     def begin(self) -> None:
-        """Stand before them, where the script uses them. Safe twice."""
+        """Wrap them, where the script uses them. Safe twice."""
         module = sys.modules.get("torch.distributed.pipelining.stage")
         if module is None or self._replaced:
             return
         # torch's two kinds of stage have it from one class.
-        place = module.PipelineStage.__mro__[1]
+        stage_class = module.PipelineStage.__mro__[1]
         for name, kind in _OPERATIONS.items():
-            own = getattr(place, name, None)
+            own = getattr(stage_class, name, None)
             if own is not None:
-                ours = self._told(own, kind)
-                setattr(place, name, ours)
-                self._replaced.append((place, name, own, ours))
+                ours = self._reporting(own, kind)
+                setattr(stage_class, name, ours)
+                self._replaced.append((stage_class, name, own, ours))
 
     def end(self) -> None:
-        """Give them back. Safe twice."""
+        """Restore them. Safe twice."""
         replaced, self._replaced = self._replaced, []
-        for place, name, own, ours in replaced:
-            if getattr(place, name) is ours:
-                setattr(place, name, own)
+        for owner, name, own, ours in replaced:
+            if getattr(owner, name) is ours:
+                setattr(owner, name, own)
 
-    def _told(self, own: Callable[..., Any], kind: str) -> Callable[..., Any]:
+    def _reporting(self, own: Callable[..., Any], kind: str) -> Callable[..., Any]:
         @functools.wraps(own)
         def operation(stage: Any, number: int, *args: Any, **kwargs: Any) -> Any:
             # However stages are placed, each round over the ranks is a chunk of every rank.
@@ -81,16 +76,10 @@ class StageHooks:
         return operation
 
 
-# What a training loop does beside passes: optimizer steps, waiting for batches, saving.
 class LoopHooks:
-    """Stands before ``torch.save``, the iterators of data loaders, and the step of every optimizer.
+    """Wraps ``torch.save``, the iterators of data loaders, and the step of every optimizer.
 
-    Parameters
-    ----------
-    keep : callable
-        Takes a span. Must not raise.
-    clock : callable
-        Gives the time in ns.
+    ``keep`` takes a span and must not raise.
     """
 
     def __init__(self, keep: Callable[[Span], None], clock: Callable[[], int]) -> None:
@@ -100,7 +89,7 @@ class LoopHooks:
         self._optimizers: list[int] = []
 
     def begin(self) -> None:
-        """Stand before them. Safe twice."""
+        """Wrap them. Safe twice."""
         if self._handles:
             return
         self._handles = [
@@ -108,18 +97,18 @@ class LoopHooks:
             register_optimizer_step_post_hook(self._optimizer_ends),
         ]
         self._replace(dataloader._BaseDataLoaderIter, "__next__", "data")
-        for place in (torch, torch.serialization):
-            self._replace(place, "save", "checkpoint")
+        for module in (torch, torch.serialization):
+            self._replace(module, "save", "checkpoint")
 
     def end(self) -> None:
-        """Give all back. Safe twice."""
+        """Restore all. Safe twice."""
         for handle in self._handles:
             handle.remove()
         self._handles = []
         replaced, self._replaced = self._replaced, []
-        for place, name, own, ours in reversed(replaced):
-            if getattr(place, name) is ours:
-                setattr(place, name, own)
+        for owner, name, own, ours in reversed(replaced):
+            if getattr(owner, name) is ours:
+                setattr(owner, name, own)
         self._optimizers.clear()
 
     def _optimizer_begins(self, *_: Any) -> None:
@@ -130,8 +119,8 @@ class LoopHooks:
             began, now = self._optimizers.pop(), self._clock()
             self._keep(Span("optimizer", began, now, type(optimizer).__name__, blocked=now - began))
 
-    def _replace(self, place: Any, name: str, kind: str) -> None:
-        own = getattr(place, name)
+    def _replace(self, owner: Any, name: str, kind: str) -> None:
+        own = getattr(owner, name)
 
         @functools.wraps(own)
         def ours(*args: Any, **kwargs: Any) -> Any:
@@ -142,12 +131,12 @@ class LoopHooks:
                 now = self._clock()
                 self._keep(Span(kind, began, now, blocked=now - began))
 
-        setattr(place, name, ours)
-        self._replaced.append((place, name, own, ours))
+        setattr(owner, name, ours)
+        self._replaced.append((owner, name, own, ours))
 
 
 def layers_of(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Give what a model is made of, by path: members of its outermost lists of modules, and what stands beside these."""
+    """Yield the layers of a model by path: members of its outermost module lists, and their siblings."""
 
     def inside(module: nn.Module, path: str) -> Iterator[tuple[str, nn.Module]]:
         for name, child in module.named_children():
@@ -163,30 +152,18 @@ def layers_of(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 
 
 def operations_of(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Give the modules that have no children, by path."""
+    """Yield the modules that have no children, by path."""
     for path, module in getattr(root, "_orig_mod", root).named_modules():
         if path and next(module.children(), None) is None:
             yield path, module
 
 
 class ModuleHooks:
-    """Times the calls of modules, and their backward passes: from the gradient of what a module gave to that of what it was given.
+    """Times the calls of modules, and their backward passes: from the output's gradient to the input's.
 
-    A module whose input has no gradient, as an embedding, ends with the pass. What activation checkpointing computes again is a forward span inside of the backward pass.
-
-    Parameters
-    ----------
-    modules : sequence of (str, torch.nn.Module)
-        By path.
-    keep : callable
-        Takes kind, path, beginning and end. Must not raise.
-    clock : callable
-        Gives the time in ns.
-
-    Attributes
-    ----------
-    on : bool
-        Whether anything is timed in the step that goes on.
+    A module whose input has no gradient, as an embedding, ends with the pass. Recomputation of activation
+    checkpointing is a forward span inside the backward pass. ``keep`` takes kind, path, begin and end, and
+    must not raise; ``on`` says whether the current step is timed.
     """
 
     def __init__(
@@ -212,26 +189,26 @@ class ModuleHooks:
                     self._handles.append(end.watch(_with(values, path), _with(gradients, path)))
 
     def close(self) -> None:
-        """Take the hooks off. Safe twice."""
+        """Remove the hooks. Safe twice."""
         for handle in self._handles:
             handle.remove()
         self._handles = []
         self.step_ends()
 
     def step_ends(self) -> None:
-        """Forget what has not ended."""
+        """Drop what has not ended."""
         self.on = False
         self._begun.clear()
         self._open.clear()
 
     @property
     def backward_began(self) -> int:
-        """When the first of the backward passes that go on began; now where none does."""
+        """Return when the first of the current backward passes began; now where there is none."""
         # Of a device each reading of the clock is one more event.
         return min(self._open.values()) if self._open else self._clock()
 
     def backward_ends(self) -> None:
-        """End what has no gradient to end it."""
+        """End the spans that have no gradient to end them."""
         now = self._clock()
         while self._open:
             path, began = self._open.popitem()

@@ -1,4 +1,4 @@
-"""The steps of a run's pipeline as they were measured."""
+"""Measured steps of a run's pipeline."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ from .pipeline_passes import PipelinePasses, pipeline_passes
 from .spans import Bools, Integers, Spans
 from .timeline_answer import MOST_ROWS, STREAM, number_of, step_counts
 
-__all__ = ["pipeline_steps", "read_pipeline", "whole_steps"]
-
 _MEMBERS = ("first", "last", "replica")
 _STEPS = 10
 _SPARE = 4
@@ -34,15 +32,14 @@ _FORWARD, _BACKWARD, _INPUT, _WEIGHT, _OPTIMIZER = range(5)
 _MS = 1e-6
 
 
-# Steps of one pipeline as they were measured: what each stage did when, as a planner's schedule says it.
-def whole_steps(passes: PipelinePasses, replica: int = 0) -> Integers:
-    """Return the steps that every rank of a replica has whole, with passes in them, rising."""
+def complete_steps(passes: PipelinePasses, replica: int = 0) -> Integers:
+    """Return the rising steps that are complete on every rank of a replica and have passes."""
     spans = passes.spans
     ranks = passes.ranks[replica][passes.ranks[replica] >= 0]
-    whole = np.flatnonzero(spans.of_kind("step") & (spans.count == 1) & np.isin(spans.rank, ranks))
+    step_rows = np.flatnonzero(spans.of_kind("step") & (spans.count == 1) & np.isin(spans.rank, ranks))
     worked = passes.rows[np.isin(spans.rank[passes.rows], ranks)]
     there = np.zeros((2, len(spans.steps), len(spans.ranks)), bool)
-    for which, rows in enumerate((whole, worked)):
+    for which, rows in enumerate((step_rows, worked)):
         there[
             which,
             np.searchsorted(spans.steps, spans.step[rows]),
@@ -53,47 +50,38 @@ def whole_steps(passes: PipelinePasses, replica: int = 0) -> Integers:
 
 
 def pipeline_steps(passes: PipelinePasses, steps: Integers, replica: int = 0) -> dict[str, Any]:
-    """Return the operations of some steps as plain JSON, columns of one length ordered by step, stage and beginning.
+    """Return the operations of some steps as plain JSON, columns of one length ordered by step, stage and
+    beginning.
 
-    Parameters
-    ----------
-    passes : PipelinePasses
-    steps : numpy.ndarray
-        Some of :func:`whole_steps`, rising. Of more than 20, or than have 200,000 operations, the newest are taken.
-    replica : int
-        Which pipeline: the how-manieth rank of each stage.
-
-    Returns
-    -------
-    dict
-        ``steps`` (each with its ``duration`` in ms), ``left`` (how many were left out), ``stages``, ``chunks``, ``micro_batches``, ``placement``, ``replicas``, ``replica``, ``ranks`` (of each stage) and ``operations``: ``step``, ``stage``, ``rank``, ``chunk``, ``virtual_stage``, ``kind`` (``F``, ``B``, ``I``: a backward pass whose gradients of weights come apart, ``W``: these, ``O``: optimizer), ``micro_batch``, ``begin_ms`` and ``end_ms`` since the first of the ranks began the step.
-
-    Raises
-    ------
-    TimelineError
-        Where one step has more operations than an answer may.
+    ``steps`` are some of :func:`complete_steps`; beyond 20, or 200,000 operations, the newest are taken. The
+    answer has ``steps`` (each with its ``duration`` in ms), ``left`` (how many were left out), ``stages``,
+    ``chunks``, ``micro_batches``, ``placement``, ``replicas``, ``replica``, ``ranks`` (of each stage) and
+    ``operations``: ``step``, ``stage``, ``rank``, ``chunk``, ``virtual_stage``, ``kind`` (``F``, ``B``,
+    ``I``: a backward pass without gradients of weights, ``W``: these, ``O``: optimizer), ``micro_batch``,
+    ``begin_ms`` and ``end_ms`` since the first of the ranks began the step. Raises ``TimelineError`` where
+    one step has too many operations.
     """
     spans, ranks = passes.spans, passes.ranks[replica]
     mine = np.isin(spans.rank, ranks[ranks >= 0])
     chosen = np.isin(spans.step, steps)
-    # A pass is a row and its place among the passes; an optimizer step has no such place.
-    place = np.full(len(spans), -1)
-    place[passes.rows] = np.arange(len(passes.rows))
-    wanted: Bools = (place >= 0) | (spans.of_kind("optimizer") & (spans.count == 1))
+    # A pass is a row and its index among the passes; an optimizer step has no such index.
+    index = np.full(len(spans), -1)
+    index[passes.rows] = np.arange(len(passes.rows))
+    wanted: Bools = (index >= 0) | (spans.of_kind("optimizer") & (spans.count == 1))
     rows = np.flatnonzero(mine & chosen & wanted)
     taken = _newest(spans.step[rows], steps)
     rows = rows[np.isin(spans.step[rows], taken)]
-    whole = np.flatnonzero(mine & spans.of_kind("step") & (spans.count == 1) & np.isin(spans.step, taken))
+    step_rows = np.flatnonzero(mine & spans.of_kind("step") & (spans.count == 1) & np.isin(spans.step, taken))
     zero, over = np.full(len(taken), np.inf), np.full(len(taken), -np.inf)
-    at = np.searchsorted(taken, spans.step[whole])
-    np.minimum.at(zero, at, passes.begin[whole])
-    np.maximum.at(over, at, passes.end[whole])
+    at = np.searchsorted(taken, spans.step[step_rows])
+    np.minimum.at(zero, at, passes.begin[step_rows])
+    np.maximum.at(over, at, passes.end[step_rows])
     stage_of = np.full(len(spans.ranks), -1)
     stage_of[np.searchsorted(spans.ranks, ranks[ranks >= 0])] = np.flatnonzero(ranks >= 0)
     stage = stage_of[np.searchsorted(spans.ranks, spans.rank[rows])]
     order = np.lexsort((passes.begin[rows], stage, spans.step[rows]))
     rows, stage = rows[order], stage[order]
-    since, among = zero[np.searchsorted(taken, spans.step[rows])], place[rows]
+    since, among = zero[np.searchsorted(taken, spans.step[rows])], index[rows]
     is_pass = among >= 0
     columns = {
         name: np.where(is_pass, getattr(passes, of)[among], -1).tolist()
@@ -125,11 +113,12 @@ def pipeline_steps(passes: PipelinePasses, steps: Integers, replica: int = 0) ->
 
 
 def _newest(of: Integers, steps: Integers) -> Integers:
-    """Return the newest steps that an answer may hold, rising."""
+    """Return the newest steps that an answer may have, rising."""
     count = np.bincount(np.searchsorted(steps, of), minlength=len(steps))[::-1]
     if len(count) and count[0] > MOST_OPERATIONS:
         raise TimelineError(
-            f"Step {int(steps[-1])} has {int(count[0])} operations, and at most {MOST_OPERATIONS} are answered: record with timeline='phases', or fewer micro-batches."
+            f"Step {int(steps[-1])} has {int(count[0])} operations, and at most {MOST_OPERATIONS} are "
+            "answered: record with timeline='phases', or fewer micro-batches."
         )
     fit = int((np.cumsum(count) <= MOST_OPERATIONS).sum())
     return steps[len(steps) - min(fit, MOST_STEPS) :]
@@ -138,8 +127,8 @@ def _newest(of: Integers, steps: Integers) -> Integers:
 def _kinds(passes: PipelinePasses, rows: Integers, among: Integers) -> Integers:
     spans = passes.spans
     kind = np.full(len(rows), _OPTIMIZER)
-    for name, place in (("forward", _FORWARD), ("backward", _BACKWARD), ("wgrad", _WEIGHT)):
-        kind[spans.of_kind(name, rows=rows)] = place
+    for name, code in (("forward", _FORWARD), ("backward", _BACKWARD), ("wgrad", _WEIGHT)):
+        kind[spans.of_kind(name, rows=rows)] = code
     key = np.stack([spans.step[rows], spans.rank[rows], passes.chunk[among], passes.micro_batch[among]])
     _, which = np.unique(key, axis=1, return_inverse=True)
     which = which.ravel()
@@ -152,23 +141,13 @@ def _kinds(passes: PipelinePasses, rows: Integers, among: Integers) -> Integers:
 def read_pipeline(
     rows: StreamRows, request: Mapping[str, Any], key: object, cancelled: threading.Event
 ) -> dict[str, Any]:
-    """Return operations of the newest whole steps, as plain JSON: see :func:`pipeline_steps`. Before them stand ``steps_there`` and ``problems``; ``{steps_there: None}`` where there are no spans.
+    """Return operations of the newest complete steps, as :func:`pipeline_steps`, with ``steps_there`` and
+    ``problems``.
 
-    Parameters
-    ----------
-    rows : StreamRows
-    request : mapping
-        All optional: ``first`` and ``last`` step, of which the newest 20 are answered; the newest 10 without them. ``replica``: which pipeline, from 0.
-    key : object
-        Whose rows these are; nothing of them is kept.
-    cancelled : threading.Event
-
-    Raises
-    ------
-    ProtocolError
-        Naming the member that is wrong.
-    ClientError
-        ``not-found`` where the spans hold no whole step with passes.
+    ``request`` may have ``first`` and ``last`` step, of which the newest 20 are answered (without them the
+    newest 10), and ``replica``, from 0. Without spans the answer is ``{steps_there: None}``. ``key``
+    identifies the rows; none are cached. Raises ``ProtocolError`` naming the wrong member, or ``not-found``
+    without a complete step with passes.
     """
     only_members(request, _MEMBERS)
     first, last, replica = (number_of(request, name) for name in _MEMBERS)
@@ -186,7 +165,8 @@ def read_pipeline(
     looked = wanted[-read:]
     if not len(looked):
         raise ClientError(
-            f"No step from {first or 0} to {'the last' if last is None else last} has spans; there are steps {there[0]} to {there[-1]}.",
+            f"No step from {first or 0} to {'the last' if last is None else last} has spans; there are "
+            f"steps {there[0]} to {there[-1]}.",
             code="not-found",
         )
     batches = []
@@ -200,16 +180,17 @@ def read_pipeline(
         if chosen >= len(passes.ranks):
             expected = f"less than {len(passes.ranks)}, the number of pipelines"
             raise must_be("replica", expected, chosen, "replica", "bad-parameter")
-        whole = whole_steps(passes, chosen)
-        if not len(whole):
+        complete = complete_steps(passes, chosen)
+        if not len(complete):
             raise TimelineError(
-                f"None of the steps {looked[0]} to {looked[-1]} is whole on every stage. Record timeline='phases' on every rank, and wait for a step to end."
+                f"None of the steps {looked[0]} to {looked[-1]} is whole on every stage. Record "
+                "timeline='phases' on every rank, and wait for a step to end."
             )
-        found = pipeline_steps(passes, whole[-most:], chosen)
+        found = pipeline_steps(passes, complete[-most:], chosen)
     except TimelineError as error:
         raise ClientError(str(error), code="not-found") from error
     if first is not None or last is not None:
-        # All that were asked for, less those that are here or are not whole.
-        found["left"] = len(wanted) - len(looked) + len(whole) - len(found["steps"])
+        # All requested steps without the answered and the incomplete ones.
+        found["left"] = len(wanted) - len(looked) + len(complete) - len(found["steps"])
     problems = [*passes.spans.problems, *passes.problems]
     return {"steps_there": [int(there[0]), int(there[-1])], **found, "problems": problems}

@@ -1,4 +1,4 @@
-"""Which passes of a recording are of which stage, replica, chunk and micro-batch of a pipeline, on one clock, and how busy its stages are."""
+"""The stage, replica, chunk and micro-batch of a recording's passes, on one clock, and pipeline metrics."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from ...runs.run import Run
 
-__all__ = ["PipelinePasses", "pipeline_passes", "span_metrics"]
-
 _MOST_STAGES = 65_536
 _MOST_MICRO_BATCHES = 1 << 20
 _MOST_RANKS = 1 << 22
@@ -38,17 +36,23 @@ _Row = tuple[str, int, int, float]
 
 
 def pipeline_metrics(run: Run, steps: StepChoice = None) -> DataFrame:
-    """Return how busy the stages of a pipeline are and how long micro-batches wait between them, from spans of ``timeline="phases"`` or finer, or of an opened trace.
+    """Return how busy the stages of a pipeline are and how long micro-batches wait between them, from spans
+    of ``timeline="phases"`` or finer, or of an opened trace.
 
     Parameters
     ----------
     steps : optional
-        As in :meth:`tensors`. Where there are several, the first of them is left out of the means: it warms up.
+        As in :meth:`tensors`. Where there are several, the first of them is left out of the means: it warms
+        up.
 
     Returns
     -------
     pandas.DataFrame
-        ``metric``, ``rank``, ``peer``, ``value``; rank or peer is -1 where the metric is of none. ``iteration_ms``, then of each rank ``compute_window_ms`` (a pass), ``compute_ratio`` (the part of its step in passes), ``reduce_window_ms`` (from its last pass to the end of its step), then of each two neighbouring stages ``forward_send_window_ms``, ``backward_send_window_ms`` (from the end of a pass on ``rank`` to the beginning of the one that takes its output on ``peer``).
+        ``metric``, ``rank``, ``peer``, ``value``; rank or peer is -1 where the metric is of none.
+        ``iteration_ms``, then of each rank ``compute_window_ms`` (a pass), ``compute_ratio`` (the part of its
+        step in passes), ``reduce_window_ms`` (from its last pass to the end of its step), then of each two
+        neighbouring stages ``forward_send_window_ms``, ``backward_send_window_ms`` (from the end of a pass on
+        ``rank`` to the beginning of the one that takes its output on ``peer``).
 
     Raises
     ------
@@ -64,33 +68,27 @@ def pipeline_metrics(run: Run, steps: StepChoice = None) -> DataFrame:
 
 
 def span_metrics(spans: Spans) -> dict[str, list[str] | list[int] | list[float]]:
-    """Measure a pipeline, by the definitions of MegatronApp's ``profiling`` scripts. The first step is left out where there are several: it warms up.
+    """Measure a pipeline, by the definitions of MegatronApp's ``profiling`` scripts.
 
-    Parameters
-    ----------
-    spans : Spans
-        Of all ranks.
+    The first of several steps is left out: it warms up. Returns columns ``metric``, ``rank``, ``peer``,
+    ``value``; -1 where a metric is of no rank or no pair, and no row where nothing was measured. Raises
+    ``TimelineError`` where there is no pipeline: no passes of micro-batches, or one stage only.
 
-    Returns
-    -------
-    dict
-        Columns ``metric``, ``rank``, ``peer``, ``value``; -1 where a metric is of no rank or no pair. A metric of which nothing is there has no row.
-
-        - ``iteration_ms``: from the first rank's beginning of a step to the last one's end, mean over steps.
-        - ``compute_window_ms``: mean duration of a rank's passes.
-        - ``compute_ratio``: the part of its step in which a rank is in passes, geometric mean over steps.
-        - ``reduce_window_ms``: from the tick ``reduce``, and without one from the end of its last pass, to the end of the rank's step, mean over steps.
-        - ``forward_send_window_ms``, ``backward_send_window_ms``: from the end of a pass on ``rank`` to the beginning of what takes its output on ``peer``, the next or previous virtual stage of the same step and micro-batch; mean over all. Waiting in line there is in it.
-
-    Raises
-    ------
-    TimelineError
-        Where there is no pipeline: no passes of micro-batches, or one stage only.
+    - ``iteration_ms``: from the first rank's beginning of a step to the last one's end, mean over steps.
+    - ``compute_window_ms``: mean duration of a rank's passes.
+    - ``compute_ratio``: the part of its step in which a rank is in passes, geometric mean over steps.
+    - ``reduce_window_ms``: from the tick ``reduce``, or the end of the last pass, to the end of the step,
+    mean.
+    - ``forward_send_window_ms``, ``backward_send_window_ms``: from the end of a pass on ``rank`` to the begin
+    of
+      what takes its output on ``peer``, the next or previous virtual stage of the same step and micro-batch;
+      mean over all, with the time in queues.
     """
     passes = pipeline_passes(Analysis(spans))
     if passes.stages < 2:
         raise TimelineError(
-            "The spans are of one pipeline stage. Record a run of several, with megalens.trace(model, timeline='phases') on every rank, or open a trace that says stages (pp_rank)."
+            "The spans are of one pipeline stage. Record a run of several, with megalens.trace(model, "
+            "timeline='phases') on every rank, or open a trace that says stages (pp_rank)."
         )
     steps = np.unique(spans.step[passes.rows])
     first = int(steps[1 if len(steps) > 1 else 0])
@@ -105,11 +103,11 @@ def _of_ranks(passes: PipelinePasses, first: int) -> Iterator[_Row]:
     ranks, steps = spans.ranks, spans.steps[spans.steps >= first]
     shape = (len(ranks), len(steps))
     cell = np.searchsorted(ranks, spans.rank) * shape[1] + np.searchsorted(steps, spans.step)
-    whole = np.flatnonzero(spans.of_kind("step") & (spans.count == 1) & (spans.step >= first))
+    step_rows = np.flatnonzero(spans.of_kind("step") & (spans.count == 1) & (spans.step >= first))
     mine = passes.rows[spans.step[passes.rows] >= first]
     began, ended = (
-        _first(cell[whole], begin[whole], shape),
-        _last(cell[whole], end[whole], shape),
+        _first(cell[step_rows], begin[step_rows], shape),
+        _last(cell[step_rows], end[step_rows], shape),
     )
     busy = np.bincount(cell[mine], (end - begin)[mine], shape[0] * shape[1]).reshape(shape)
     count = np.bincount(cell[mine], minlength=shape[0] * shape[1]).reshape(shape)
@@ -130,7 +128,7 @@ def _of_ranks(passes: PipelinePasses, first: int) -> Iterator[_Row]:
             share = busy[at, known] / np.maximum(ended[at, known] - began[at, known], 1.0)
             yield "compute_ratio", rank, _ABSENT, float(np.exp(np.log(np.maximum(share, 1e-12)).mean()))
             rest = np.maximum(ended[at, known] - over[at, known], 0)
-            # A step that ends with its last pass was made of its passes: nobody knows how long it was.
+            # A step that ends with its last pass was made up of passes: its true length is unknown.
             if rest.any():
                 yield "reduce_window_ms", rank, _ABSENT, float(rest.mean()) * _MS
 
@@ -167,7 +165,7 @@ def _sends(passes: PipelinePasses, first: int) -> Iterator[_Row]:
 
 
 def _keys(passes: PipelinePasses, of: Integers) -> Integers:
-    """Return a number for each step, replica, micro-batch and virtual stage, the last of which counts by one."""
+    """Return a number for each step, replica, micro-batch and virtual stage, the last counting by one."""
     steps = passes.spans.steps
     step = np.searchsorted(steps, passes.spans.step[passes.rows[of]])
     sizes = [len(steps), len(passes.ranks), passes.micro_batches, passes.stages * passes.chunks]
@@ -182,7 +180,7 @@ def _keys(passes: PipelinePasses, of: Integers) -> Integers:
 
 
 def _ticks(spans: Spans) -> Bools:
-    """Return which spans are a tick of MegatronApp's: a reduction of several ranks is another thing."""
+    """Return which spans are MegatronApp's ticks, not a reduction of several ranks."""
     named = np.array([each == "reduce" for each in spans.names] or [False])
     alone = np.array([each.isdigit() for each in spans.groups] or [False])
     found: Bools = named[spans.name] & alone[spans.group] & spans.of_kind("collective")
@@ -205,21 +203,21 @@ class PipelinePasses:
 
     Attributes
     ----------
-    spans : Spans
     begin, end : numpy.ndarray
         Of all spans, ns on one clock, float64 ``[spans]``.
     ranks : numpy.ndarray
-        Of each replica and stage, int64 ``[replicas, stages]``; -1 where there is none. Ranks of a stage count by their number, so that the first are the lowest data-parallel replica and tensor rank 0.
+        Of each replica and stage, int64 ``[replicas, stages]``; -1 where there is none. Ranks of a stage are
+        sorted, so that the first are the lowest data-parallel replica and tensor rank 0.
     rows : numpy.ndarray
-        Spans that are a whole pass of a micro-batch, int64 ``[n]`` as all below.
+        Spans that are a complete pass of a micro-batch, int64 ``[n]`` as all below.
     stage, replica, chunk, micro_batch, virtual : numpy.ndarray
-        Of each; ``virtual`` is the place of its chunk in the order in which a micro-batch runs through all.
+        Of each; ``virtual`` is the virtual stage: its chunk's position on a micro-batch's way through all.
     chunks, micro_batches : int
         Of the model on each stage; of a step.
     placement : str
         ``loop``: every chunk begins at the first stage; ``v``: every second one runs back from the last.
     problems : tuple of str
-        What was left out, in sentences.
+        Sentences about what was left out.
     """
 
     spans: Spans
@@ -239,24 +237,17 @@ class PipelinePasses:
 
     @property
     def stages(self) -> int:
-        """How many stages there are."""
         return int(self.ranks.shape[1])
 
 
 def pipeline_passes(analysis: Analysis) -> PipelinePasses:
     """Find the passes of a pipeline.
 
-    Parameters
-    ----------
-    analysis : Analysis
-
-    Raises
-    ------
-    TimelineError
-        Where no span is a pass of a micro-batch, and where stages, chunks or micro-batches are too many to be of a pipeline.
+    Raises ``TimelineError`` where no span is a pass of a micro-batch, and for implausibly many stages, chunks
+    or micro-batches.
     """
     spans = analysis.spans
-    rows = np.flatnonzero(spans.of_kind(*PASSES) & spans.whole_phases & (spans.count == 1))
+    rows = np.flatnonzero(spans.of_kind(*PASSES) & spans.complete_phases & (spans.count == 1))
     problems: list[str] = []
     micro_batch = spans.micro_batch[rows]
     if len(rows) and (micro_batch < 0).all():
@@ -265,19 +256,21 @@ def pipeline_passes(analysis: Analysis) -> PipelinePasses:
     known = micro_batch >= 0
     if not known.all():
         problems.append(f"{int((~known).sum())} passes do not say their micro-batch; they are left out.")
-    ranks, stage_of, replica_of, more = _places(spans)
+    ranks, stage_of, replica_of, more = _coordinates(spans)
     at = np.searchsorted(spans.ranks, spans.rank[rows])
-    kept = known & (stage_of[at] >= 0)
-    rows, at, micro_batch = rows[kept], at[kept], micro_batch[kept]
+    usable = known & (stage_of[at] >= 0)
+    rows, at, micro_batch = rows[usable], at[usable], micro_batch[usable]
     if not len(rows):
         raise TimelineError(
-            "The spans hold no forward or backward pass of a micro-batch. Record them with megalens.trace(model, timeline='phases') or run.configure(timeline='phases')."
+            "The spans hold no forward or backward pass of a micro-batch. Record them with "
+            "megalens.trace(model, timeline='phases') or run.configure(timeline='phases')."
         )
     stage, replica, chunk = stage_of[at], replica_of[at], np.maximum(spans.chunk[rows], 0)
     stages, chunks, count = ranks.shape[1], int(chunk.max()) + 1, int(micro_batch.max()) + 1
     if stages * chunks > _MOST_STAGES or count > _MOST_MICRO_BATCHES:
         raise TimelineError(
-            f"A pipeline has at most {_MOST_STAGES} stages times chunks and {_MOST_MICRO_BATCHES} micro-batches a step; these spans name {stages} × {chunks} and {count}."
+            f"A pipeline has at most {_MOST_STAGES} stages times chunks and {_MOST_MICRO_BATCHES} "
+            f"micro-batches a step; these spans name {stages} × {chunks} and {count}."
         )
     begin, end, apart = _one_clock(analysis, ranks)
     forward = np.flatnonzero(spans.of_kind("forward", rows=rows) & (chunk % 2 == 1))
@@ -292,7 +285,7 @@ def pipeline_passes(analysis: Analysis) -> PipelinePasses:
 
 
 def _by_order(spans: Spans, rows: Integers) -> Integers:
-    """Return numbers of passes by the order in which each kind of them came on a rank in a step and chunk."""
+    """Return numbers of passes by the order of each kind on a rank in a step and chunk."""
     columns = (spans.kind[rows], spans.chunk[rows], spans.step[rows], spans.rank[rows])
     order = np.lexsort((spans.start[rows], *columns))
     new = np.ones(len(rows), bool)
@@ -302,8 +295,8 @@ def _by_order(spans: Spans, rows: Integers) -> Integers:
     return number
 
 
-def _places(spans: Spans) -> tuple[Integers, Integers, Integers, list[str]]:
-    """Return the ranks of each replica and stage, and the stage and replica of each rank; -1 of ranks without a stage beside others that have one."""
+def _coordinates(spans: Spans) -> tuple[Integers, Integers, Integers, list[str]]:
+    """Return the ranks of each replica and stage, and each rank's stage and replica (-1: without a stage)."""
     stage = spans.stage[spans.first_rows].copy()
     if (stage < 0).all():
         stage[:] = 0
@@ -323,7 +316,8 @@ def _places(spans: Spans) -> tuple[Integers, Integers, Integers, list[str]]:
     shape = (int(replica[inside].max(initial=0)) + 1, int(stage.max(initial=0)) + 1)
     if shape[0] * shape[1] > _MOST_RANKS:
         raise TimelineError(
-            f"At most {_MOST_RANKS} ranks of pipelines are looked at; these spans name {shape[1]} stages of up to {shape[0]} ranks."
+            f"At most {_MOST_RANKS} ranks of pipelines are looked at; these spans name {shape[1]} stages of "
+            f"up to {shape[0]} ranks."
         )
     ranks = np.full(shape, -1)
     ranks[replica[inside], stage[inside]] = spans.ranks[inside]
@@ -335,37 +329,41 @@ def _places(spans: Spans) -> tuple[Integers, Integers, Integers, list[str]]:
 
 
 def _one_clock(analysis: Analysis, ranks: Integers) -> tuple[Floats, Floats, list[str]]:
-    """Return when spans begin and end, ns. Clocks that nothing connects are taken for one where the same steps coincide by them, as in a trace of all ranks; else every rank begins its steps at once."""
+    """Return begin and end of spans, ns, on one clock.
+
+    Unconnected clocks are taken for one where the same steps coincide by them, as in a trace of all ranks;
+    otherwise every rank begins its steps at once.
+    """
     spans, clocks = analysis.spans, analysis.clocks
     begin, end = (clocks.aligned(spans.rank, each).astype(float) for each in (spans.start, spans.end))
     component = clocks.component[np.searchsorted(clocks.ranks, ranks[ranks >= 0])]
     if len(np.unique(component)) < 2:
         return begin, end, []
-    whole = np.flatnonzero(spans.of_kind("step"))
+    step_rows = np.flatnonzero(spans.of_kind("step"))
     step = np.searchsorted(spans.steps, spans.step)
     first = np.full(len(spans.steps), -np.inf)
     last = np.full(len(spans.steps), np.inf)
-    np.maximum.at(first, step[whole], begin[whole])
-    np.minimum.at(last, step[whole], end[whole])
-    if len(whole) and float((first < last).mean()) > _MOSTLY:
+    np.maximum.at(first, step[step_rows], begin[step_rows])
+    np.minimum.at(last, step[step_rows], end[step_rows])
+    if len(step_rows) and float((first < last).mean()) > _MOSTLY:
         return begin, end, []
     cell = np.searchsorted(spans.ranks, spans.rank) * len(spans.steps) + step
     zero = np.full(len(spans.ranks) * len(spans.steps), np.inf)
-    of = whole if len(whole) else np.arange(len(spans))
+    of = step_rows if len(step_rows) else np.arange(len(spans))
     np.minimum.at(zero, cell[of], begin[of])
     # A step that a rank has no span of is on no clock.
     zero[np.isinf(zero)] = 0
-    places = step * float((spans.end - spans.start).max() + 1)
+    offsets = step * float((spans.end - spans.start).max() + 1)
     apart = ranks_text(np.unique(component).tolist())
     return (
-        begin - zero[cell] + places,
-        end - zero[cell] + places,
+        begin - zero[cell] + offsets,
+        end - zero[cell] + offsets,
         [f"Nothing connects the clocks of {apart} and those with them: each begins its steps at 0."],
     )
 
 
 def _falls(key: Integers, stage: Integers, begin: Floats) -> bool:
-    """Return whether micro-batches run through their odd chunks from the last stage to the first."""
+    """Return whether micro-batches run through odd chunks from the last stage to the first."""
     order = np.lexsort((stage, *key))
     same = (key[:, order][:, 1:] == key[:, order][:, :-1]).all(axis=0)
     same &= stage[order][1:] != stage[order][:-1]

@@ -1,11 +1,12 @@
-"""Steps played again through their dependencies, with some durations changed: what a step would take without a culprit.
+"""Steps replayed through their dependencies with some durations changed, as without a culprit.
 
-Each rank is a chain of its own work and of moments at which it is blocked in a collective or message. A blocked rank goes on once all whom it waits for have begun theirs and the transfer is done:
+Each rank is a chain of its own work and of moments at which it is blocked in a collective or message. A
+blocked rank continues once all whom it waits for have begun theirs and the transfer is done:
 
     done = last beginning of any sender + transfer        (of a collective every rank is one)
-    a rank goes on at max(its own coming, done)
+    a rank continues at max(its own arrival, done)
 
-Work and transfers are as measured; waiting follows. Played with nothing changed this gives the step that was.
+Work and transfers are as measured; waiting follows. A replay without changes gives the measured step.
 """
 
 from __future__ import annotations
@@ -19,8 +20,6 @@ from .clocks import Clocks
 from .dependencies import Dependencies
 from .spans import COMMUNICATION, KINDS, PASSES, Bools, Floats, Integers, Spans
 
-__all__ = ["WORK_KINDS", "StepChanges", "StepReplay"]
-
 WORK_KINDS = ("compute", "data", "checkpoint", "host")
 """Kinds of a rank's own work, by which it can be scaled."""
 _PHASES = {"compute": (*PASSES, "optimizer"), "data": ("data",), "checkpoint": ("checkpoint",)}
@@ -32,7 +31,7 @@ _NOBODY = -1
 
 @dataclass(frozen=True)
 class StepChanges:
-    """What is other than it was.
+    """What differs from the measured step.
 
     Attributes
     ----------
@@ -48,11 +47,11 @@ class StepChanges:
 
 @dataclass(frozen=True)
 class _StepPieces:
-    """Pieces of a step: own work and the wait after it, ordered by rank and time. Times in ns since its beginning."""
+    """A step's own work and waits, ordered by rank and time, ns since its beginning."""
 
     ranks: Integers
     rank: Integers
-    """Place of each piece's rank ``[pieces]``, as all below."""
+    """RankCoordinates of each piece's rank ``[pieces]``, as all below."""
     own: Floats
     """Work by kind ``[pieces, 4]``."""
     event: Integers
@@ -74,32 +73,19 @@ class _StepPieces:
 
 
 class StepReplay:
-    """Steps of a recording that can be played again.
-
-    Parameters
-    ----------
-    found : Dependencies
-    clocks : Clocks
-    """
+    """Steps of a recording that can be replayed."""
 
     def __init__(self, found: Dependencies, clocks: Clocks) -> None:
         self._found, self._clocks = found, clocks
         self._made: dict[int, _StepPieces | None] = {}
 
     def duration(self, step: int, changes: StepChanges | None = None) -> float:
-        """Return how long a step would take, ns; NaN where it is not there.
-
-        Parameters
-        ----------
-        step : int
-        changes : StepChanges, optional
-            Nothing is changed when absent.
-        """
+        """Return how long a step would take, ns; NaN where it does not exist."""
         made = self._step(step)
         return float("nan") if made is None else _play(made, changes or StepChanges())
 
     def measured(self, step: int) -> float:
-        """Return how long a step took, from when the last rank began it to when the last ended it, ns; NaN where it is not there."""
+        """Return the ns from the last rank's beginning of a step to the last end; NaN without the step."""
         made = self._step(step)
         return float("nan") if made is None else made.ns
 
@@ -112,25 +98,25 @@ class StepReplay:
 def _pieces(found: Dependencies, clocks: Clocks, step: int) -> _StepPieces | None:
     spans = found.spans
     rows = np.flatnonzero((spans.step == step) & (spans.count == 1))
-    whole = rows[spans.of_kind("step", rows=rows)]
-    if not len(whole):
+    step_rows = rows[spans.of_kind("step", rows=rows)]
+    if not len(step_rows):
         return None
-    ranks = spans.rank[whole]
-    starts, ends = spans.start[whole].copy(), spans.end[whole]
+    ranks = spans.rank[step_rows]
+    starts, ends = spans.start[step_rows].copy(), spans.end[step_rows]
     # A batch that was waited for since the step before, or a checkpoint, belongs to this one.
     before = rows[spans.of_kind("data", "checkpoint", rows=rows) & np.isin(spans.rank[rows], ranks)]
     np.minimum.at(starts, np.searchsorted(ranks, spans.rank[before]), spans.start[before])
     waits = rows[spans.of_kind(*COMMUNICATION, rows=rows) & np.isin(spans.rank[rows], ranks)]
-    place = np.searchsorted(ranks, spans.rank[waits])
+    index = np.searchsorted(ranks, spans.rank[waits])
     begin = spans.end[waits] - spans.blocked[waits]
-    inside = (begin >= starts[place]) & (spans.end[waits] <= ends[place])
-    rank = np.concatenate([place[inside], np.arange(len(ranks))])
+    inside = (begin >= starts[index]) & (spans.end[waits] <= ends[index])
+    rank = np.concatenate([index[inside], np.arange(len(ranks))])
     came = np.concatenate([begin[inside], ends])
     row = np.concatenate([waits[inside], np.full(len(ranks), -1)])
     order = np.lexsort((came, row < 0, rank))
     rank, came, row = rank[order], came[order], row[order]
     went = np.where(row < 0, came, spans.end[row])
-    # Work goes from where the rank went on to where it came to wait again.
+    # Work begins where the rank continued and ends where it waits.
     new = np.concatenate([[True], rank[1:] != rank[:-1]])
     since = np.where(new, starts[rank], np.concatenate([[0], went[:-1]]))
     came = np.maximum(came, since)
@@ -192,21 +178,21 @@ def _split(
     since: Integers,
     until: Integers,
 ) -> Floats:
-    """Return how much of each stretch of time is of which kind of work, ns ``[pieces, 4]``."""
+    """Return how much of each interval is of which kind of work, ns ``[pieces, 4]``."""
     own = np.zeros((len(rank), len(WORK_KINDS)))
     step = int((until - starts[rank]).max(initial=0)) + 1
     for column, kind in enumerate(WORK_KINDS[:-1]):
-        mine = rows[spans.of_kind(*_PHASES[kind], rows=rows) & spans.whole_phases[rows]]
+        mine = rows[spans.of_kind(*_PHASES[kind], rows=rows) & spans.complete_phases[rows]]
         mine = mine[np.isin(spans.rank[mine], ranks)]
-        place = np.searchsorted(ranks, spans.rank[mine])
-        begin = place * step + np.clip(spans.start[mine] - starts[place], 0, step - 1)
-        long = np.minimum(spans.end[mine] - starts[place], step - 1) - (begin - place * step)
+        index = np.searchsorted(ranks, spans.rank[mine])
+        begin = index * step + np.clip(spans.start[mine] - starts[index], 0, step - 1)
+        long = np.minimum(spans.end[mine] - starts[index], step - 1) - (begin - index * step)
         before = np.concatenate([[0], np.cumsum(np.maximum(long, 0))])
 
         def covered(
             times: Integers, begin: Integers = begin, before: Integers = before, long: Integers = long
         ) -> Integers:
-            # Phases of a rank lie beside each other: all that begin before, of the last only the part.
+            # Phases of a rank are adjacent: all that begin before, of the last only a part.
             key = rank * step + (times - starts[rank])
             at = np.searchsorted(begin, key, side="right") - 1
             if not len(begin):
@@ -232,7 +218,8 @@ def _transfers(
 ) -> tuple[Floats, Floats]:
     """Return when each event was done, and how long after its last beginning.
 
-    Only who waited before the last beginning saw all of it. Where nobody did, it took at most until somebody went on, and probably as long as others of its size.
+    Only who waited before the last beginning saw all of it. Where nobody did, it took at most until somebody
+    continued, and probably as long as others of its size.
     """
     begun, done = np.full(count, -np.inf), np.full(count, np.inf)
     np.maximum.at(begun, event[sends], issued[sends])
@@ -281,9 +268,9 @@ def _play(step: _StepPieces, changes: StepChanges) -> float:
                 if not awaited[mine]:
                     factor_of = changes.links.get(step.members[mine], 1.0)
                     done[mine] = begun[mine] + step.transfer[mine] * factor_of
-                    for other, place in asleep.pop(mine, ()):
-                        now[other] = max(now[other] + blocked[place], done[mine] + late[place])
-                        runnable.append((other, place + 1))
+                    for other, piece in asleep.pop(mine, ()):
+                        now[other] = max(now[other] + blocked[piece], done[mine] + late[piece])
+                        runnable.append((other, piece + 1))
             if waits[at] and mine not in done:
                 now[rank] = time
                 asleep.setdefault(mine, []).append((rank, at))

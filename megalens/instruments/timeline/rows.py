@@ -1,4 +1,4 @@
-"""Spans on their way: noted in the training thread, made rows in the producer thread, sent by rank 0."""
+"""The way of spans: noted in the training thread, made rows in the producer thread, sent by rank 0."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from .step_clock import DeviceTimes, Marks, StepClock, clock_number
 
 if TYPE_CHECKING:
     from ...tracer.instrument import Host
-
-__all__ = ["SPAN_BYTES", "STREAM", "SlowRanks", "Span", "SpanSender", "computed_ns", "medians_of_others"]
 
 STREAM = "spans"
 _ALARMS = "alarms"
@@ -43,83 +41,77 @@ _USUAL = 0.8
 """Share of the steps in which it must be seen: a few long ones are another thing."""
 _MAD = 1.4826
 _MOST_STEPS, _MOST_WAITING = 256, 20_000
-"""Steps that wait for ranks which have not said theirs: so many, or as many as hold so many numbers. Ranks say those of up to a second together."""
+"""Most steps, or numbers in them, that wait for other ranks, which report up to a second together."""
 _AGAIN = 1.5
 
 
 # Says while the training runs which rank computes more slowly than those that do the same: from sums of each
 # step, on rank 0.
 class SlowRanks:
-    """Compares the ranks of each pipeline stage step by step.
-
-    Parameters
-    ----------
-    world : int
-        How many ranks there are.
-    """
-
     def __init__(self, world: int) -> None:
         self._world = world
         self._steps: dict[int, dict[int, tuple[int, float]]] = {}
-        # Of the newest steps that all ranks have said, the next one's place being ``_seen`` modulo how many are kept.
+        # Of the newest steps that all ranks reported, a ring whose next index is ``_seen`` modulo its length.
         self._seen = 0
         self._numbers = np.zeros(_KEPT, np.int64)
         self._slower = np.zeros((_KEPT, world))
         self._own, self._like = np.zeros((2, _WINDOW, world))
-        self._told = np.zeros(world)
+        self._reported = np.zeros(world)
 
     def take(self, rank: int, stage: int, step: int, ns: float) -> list[dict[str, Any]]:
-        """Take what a rank worked on a step; return the rows of the stream ``alarms`` that follow from it."""
+        """Take a rank's work in a step; return the rows of the stream ``alarms`` that follow."""
         if self._world < 2:
             return []
-        said = self._steps.setdefault(step, {})
-        said[rank] = (stage, ns)
-        if len(said) < self._world:
+        reported = self._steps.setdefault(step, {})
+        reported[rank] = (stage, ns)
+        if len(reported) < self._world:
             while len(self._steps) > max(_MOST_STEPS, _MOST_WAITING // self._world):
                 del self._steps[next(iter(self._steps))]
             return []
         del self._steps[step]
-        stages, work = np.array([said[each] for each in range(self._world)]).T
+        stages, work = np.array([reported[each] for each in range(self._world)]).T
         like = medians_of_others(stages, work)
         at, recent = self._seen % _KEPT, self._seen % _WINDOW
         self._seen += 1
         self._numbers[at], self._own[recent], self._like[recent] = step, work, like
-        # Who has nobody to be compared with, or nobody who works, is not slower.
+        # Without others that work a rank is not slower.
         self._slower[at] = np.divide(work, like, out=np.ones(len(work)), where=like > 0) - 1
         return self._judged(step, stages) if self._seen >= _WINDOW else []
 
     def _judged(self, step: int, stages: np.ndarray) -> list[dict[str, Any]]:
-        """Return the alarms of a step: most often there are none, which the first lines find."""
+        """Return the alarms of a step: mostly none, which the first lines find."""
         newest = (self._seen - 1 - np.arange(min(self._seen, _KEPT))) % _KEPT
         recent = self._slower[newest[:_WINDOW]]
         middle = np.median(recent, axis=0)
-        self._told[middle < _LEAST / 2] = 0.0
-        large = np.flatnonzero((middle >= _LEAST) & (middle >= _AGAIN * self._told))
+        self._reported[middle < _LEAST / 2] = 0.0
+        large = np.flatnonzero((middle >= _LEAST) & (middle >= _AGAIN * self._reported))
         found = []
         for rank in large.tolist():
             mine, level = recent[:, rank], float(middle[rank])
             error = _MAD * float(np.median(np.abs(mine - level))) / math.sqrt(_WINDOW)
             if level <= _SURE * error or (mine > level / 2).mean() < _USUAL:
                 continue
-            self._told[rank] = level
-            # Since when: the stretch up to now with most steps of it, each other step counting against two of them.
+            self._reported[rank] = level
+            # Since when: the interval up to now with most of its steps, each other step counting against two.
             score = np.cumsum(np.where(self._slower[newest, rank] > level / 2, 1, -2))
             since = int(self._numbers[newest[int(np.argmax(score))]])
             stage = int(stages[rank])
             where = " of its stage" if stage >= 0 else ""
             found.append({
-                "step": step, "time": time.time(), "rank": rank, "stage": stage, "micro_batch": -1, "rule": _RULE,
-                "severity": "warning", "direction": "compute", "stat": "span", "name": "compute", "statistic": "ms",
+                "step": step, "time": time.time(), "rank": rank, "stage": stage, "micro_batch": -1,
+                "rule": _RULE, "severity": "warning", "direction": "compute",
+                "stat": "span", "name": "compute", "statistic": "ms",
                 "value": float(np.median(self._own[:, rank])) / 1e6,
                 "expected": float(np.median(self._like[:, rank])) / 1e6,
-                "sentence": f"Rank {rank} is {level:.0%} slower than the other ranks{where} since step {since}.",
+                "sentence": f"Rank {rank} is {level:.0%} slower than the other ranks{where} "
+                f"since step {since}.",
                 "place": 0, "samples": "",
             })  # fmt: skip
         return found
 
 
 def medians_of_others(stages: np.ndarray, work: np.ndarray) -> np.ndarray:
-    """Return for each rank the median of what the other ranks of its stage worked; NaN where it has no other."""
+    """Return for each rank the median work of the others of its stage; NaN without others."""
     like = np.full(len(work), np.nan)
     for stage in np.unique(stages):
         ranks = np.flatnonzero(stages == stage)
@@ -127,12 +119,12 @@ def medians_of_others(stages: np.ndarray, work: np.ndarray) -> np.ndarray:
         if others < 1:
             continue
         order = np.argsort(work[ranks], kind="stable")
-        place = np.empty(len(ranks), np.int64)
-        place[order] = np.arange(len(ranks))
+        index = np.empty(len(ranks), np.int64)
+        index[order] = np.arange(len(ranks))
         ordered = work[ranks][order]
         # Without a rank those after it move up by one.
         below, above = ((others - 1) // 2, others // 2)
-        like[ranks] = sum(ordered[np.where(place > each, each, each + 1)] for each in (below, above)) / 2
+        like[ranks] = sum(ordered[np.where(index > each, each, each + 1)] for each in (below, above)) / 2
     return like
 
 
@@ -141,7 +133,7 @@ _NOT_BLOCKED_NS = 20_000
 
 
 class Span(NamedTuple):
-    """One row, without what all of a rank have in common. Times in ns of the rank's own clock."""
+    """One row, without the columns that are constant on a rank. Times in ns of the rank's own clock."""
 
     kind: str
     start: int
@@ -159,7 +151,7 @@ class Span(NamedTuple):
 
 
 class _TimedStep(NamedTuple):
-    """The spans of a step, as the training thread hands them over."""
+    """The spans of a step, as the training thread passes them on."""
 
     number: int
     spans: Sequence[Span]
@@ -168,7 +160,7 @@ class _TimedStep(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """The rows of some steps of a rank, and what they have in common."""
+    """The rows of some steps of a rank, and their common columns."""
 
     rank: int
     stage: int
@@ -179,16 +171,9 @@ class _Table(NamedTuple):
 
 
 class SpanSender:
-    """Takes the spans of a step from the training thread. Other ranks tell rank 0, which sends those of all.
+    """Takes the spans of a step from the training thread. Other ranks send theirs to rank 0, which sends all.
 
-    Parameters
-    ----------
-    host : Host
-        Where everything goes.
-    slow : callable
-        Called in the producer thread of rank 0 when a rank was found slow.
-    clock : StepClock
-        By which the spans are timed.
+    ``slow`` is called in the producer thread of rank 0 when a rank was found slow.
     """
 
     def __init__(self, host: Host, slow: Callable[[], None], clock: StepClock) -> None:
@@ -205,34 +190,34 @@ class SpanSender:
             host.gather(self)
 
     def put(self, step: int, spans: Sequence[Span], summed: bool) -> None:
-        """Take a step, in the training thread."""
+        """Queue a step; training thread."""
         self._steps.append(_TimedStep(step, spans, summed, self._clock.take()))
-        # Rows of several steps go together: neither a rank that is found slow over many steps nor a picture that is made twice a second waits for one.
+        # Rows of several steps go together: neither the search for slow ranks nor a picture waits for one.
         if not self._host.later(self._take, SPAN_BYTES * len(spans), patient=True):
             with contextlib.suppress(IndexError):
                 self._clock.give(self._steps.pop().marks)
             self._host.lose(len(spans), "waiting")
 
     def close(self) -> None:
-        """Take nothing more; what came is still sent."""
+        """Accept nothing more; what came is still sent."""
         self._closed = True
         self._host.later(self._take)
 
     def received(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
-        """Take what another rank told, in the thread of the connections."""
+        """Take the spans of another rank, in the thread of the connections."""
         table = np.frombuffer(payload, "<i8").reshape(-1, len(_NUMBERS) + len(_TEXTS))
         texts = [str(text) for text in meta["texts"]]
         if table[:, len(_NUMBERS) :].size and not 0 <= table[:, len(_NUMBERS) :].max() < len(texts):
             raise ValueError("a text that is not there")
         worked = [(int(step), float(ns)) for step, ns in meta["worked"]]
-        told = _Table(rank, int(meta["stage"]), int(meta["clock"]), table, texts)
-        self._host.later(lambda: self._keep(told, worked), payload.nbytes, patient=True)
+        table_ = _Table(rank, int(meta["stage"]), int(meta["clock"]), table, texts)
+        self._host.later(lambda: self._keep(table_, worked), payload.nbytes, patient=True)
 
     # The producer thread.
 
     @property
     def waiting(self) -> bool:
-        """Whether rows wait to be sent, or a device works on what they are of."""
+        """Whether rows are to be sent, or a device still works on them."""
         return bool(self._rows or self._steps)
 
     @property
@@ -241,7 +226,7 @@ class SpanSender:
         return self._closed and not self.waiting
 
     def send_ready(self, *, everything: bool = False) -> None:
-        """Send what has come, not more often than twice a second."""
+        """Send what has come, at most twice a second."""
         if self._steps:
             self._take()
         if not self._rows or not (
@@ -254,7 +239,7 @@ class SpanSender:
         rows, self._rows, self._count = self._rows, [], 0
         self._flushed = time.monotonic()
         sizes = [len(each.rows) for each in rows]
-        # Each table has its own texts: in one list they stand after those of the tables before.
+        # Each table has its own texts: concatenated, they follow those of earlier tables.
         firsts = np.cumsum([0, *(len(each.texts) for each in rows[:-1])])
         every = np.array([text for each in rows for text in each.texts], object)
         table = np.concatenate([each.rows for each in rows])
@@ -298,7 +283,7 @@ class SpanSender:
             self._host.tell(0, {"stage": stage, "clock": clock, "texts": texts, "worked": worked}, [table])
 
     def _placed(self, step: _TimedStep) -> Sequence[Span]:
-        """Return spans as the device worked on them, on the host's clock."""
+        """Return spans with the device's times on the host's clock."""
         events = self._clock.events
         if events is None:
             return step.spans
@@ -326,20 +311,20 @@ class SpanSender:
 
 
 def _on_device(span: Span, passed: Mapping[int, int], device: str) -> Span:
-    """Return a span with the times at which a device passed its ends; as it is where it has not passed both."""
+    """Return a span with the times at which a device passed its ends, if it has passed both."""
     start, end = passed.get(span.start), passed.get(span.end)
     if start is None or end is None:
         return span
-    whole = max(0, end - start)
+    length = max(0, end - start)
     since = passed.get(span.end - span.blocked, start)
-    blocked = min(whole, max(0, end - since))
-    if blocked < whole and blocked <= _NOT_BLOCKED_NS:
+    blocked = min(length, max(0, end - since))
+    if blocked < length and blocked <= _NOT_BLOCKED_NS:
         blocked = 0
-    return span._replace(start=start, end=start + whole, blocked=blocked, device=device)
+    return span._replace(start=start, end=start + length, blocked=blocked, device=device)
 
 
 def computed_ns(spans: Sequence[Span]) -> float:
-    """Return the ns in which a rank itself worked on a step: its passes and optimizer, without the communication in them that it waited for."""
+    """Return the ns of a rank's own work in a step: passes and optimizer without waiting in communication."""
     work = sorted(
         (each.start, each.end)
         for each in spans
@@ -356,7 +341,7 @@ def computed_ns(spans: Sequence[Span]) -> float:
 
 
 def _sums(spans: Sequence[Span]) -> list[Span]:
-    """Return one row for each kind: how many there were, and their times, waits and bytes together. A span in another of its kind counts with it."""
+    """Return one row for each kind: count, times, waits and bytes; nested spans of a kind count once."""
     sums: dict[str, Span] = {}
     until: dict[str, int] = {}
     for each in sorted(spans, key=lambda span: span.start):
@@ -379,7 +364,7 @@ def _sums(spans: Sequence[Span]) -> list[Span]:
 
 
 def _rows(step: int, spans: Sequence[Span], codes: dict[str, int]) -> list[tuple[int, ...]]:
-    """Return spans as rows of 14 integers: numbers, and then places of texts in ``codes``, where new ones are added."""
+    """Return spans as rows of 14 integers: numbers, then indices of texts in ``codes``, which grows."""
     return [
         (
             *(step, each.chunk, each.micro_batch, each.start, each.end, each.counted),

@@ -2,8 +2,6 @@
 
 from ...slices import Slice
 
-__all__ = ["SLICE"]
-
 _HERE = "megalens.instruments.timeline"
 
 SLICE = Slice(
@@ -14,7 +12,7 @@ SLICE = Slice(
         "timeline": f"{_HERE}.timeline_answer:read_timeline",
         "pipeline": f"{_HERE}.pipeline_answer:read_pipeline",
     },
-    exports={"perfetto": f"{_HERE}.perfetto:PERFETTO"},
+    exports={"perfetto": f"{_HERE}.chrome:PERFETTO"},
     opens=f"{_HERE}.trace_folder:TRACES",
     endpoints=f"{_HERE}.endpoints:ENDPOINTS",
     commands=f"{_HERE}.cli:add_commands",

@@ -1,4 +1,4 @@
-"""The rows of the stream ``spans`` as columns to compute with, and what each rank did itself in each step, by which ranks can be compared."""
+"""The rows of the stream ``spans`` as columns, and each rank's own work in each step, to compare ranks by."""
 
 from __future__ import annotations
 
@@ -12,19 +12,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ...protocol.ranges import read_ranges
-
-__all__ = [
-    "COMMUNICATION",
-    "KINDS",
-    "PASSES",
-    "Bools",
-    "Floats",
-    "Integers",
-    "Spans",
-    "Work",
-    "ranks_text",
-    "work",
-]
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -44,7 +31,7 @@ class Work:
     stage : numpy.ndarray
         Of each rank; -1 where there are none.
     step : numpy.ndarray
-        The step as a whole, with what it waited for before it began.
+        The whole step, with what it waited for before it began.
     compute : numpy.ndarray
         Passes and optimizer, without the collectives and messages in them.
     data, checkpoint : numpy.ndarray
@@ -67,18 +54,11 @@ class Work:
 
     @property
     def ready(self) -> bool:
-        """Whether any step of any rank is whole."""
+        """Whether any step of any rank is complete."""
         return bool(np.isfinite(self.step).any())
 
 
 def work(spans: Spans) -> Work:
-    """Split the steps of all ranks.
-
-    Parameters
-    ----------
-    spans : Spans
-        Of any granularity.
-    """
     ranks, steps = spans.ranks, spans.steps
     cell = np.searchsorted(ranks, spans.rank) * len(steps) + np.searchsorted(steps, spans.step)
     long = (spans.end - spans.start).astype(float)
@@ -88,9 +68,9 @@ def work(spans: Spans) -> Work:
         sums = np.bincount(cell[rows], values[rows], len(ranks) * len(steps)).astype(float)
         return sums.reshape(len(ranks), len(steps))
 
-    whole = spans.whole_phases
-    of_kind = {kind: np.flatnonzero(spans.of_kind(kind) & whole) for kind in ("step", "data", "checkpoint")}
-    phases = np.flatnonzero(spans.of_kind(*PASSES, "optimizer") & whole)
+    outer = spans.complete_phases
+    of_kind = {kind: np.flatnonzero(spans.of_kind(kind) & outer) for kind in ("step", "data", "checkpoint")}
+    phases = np.flatnonzero(spans.of_kind(*PASSES, "optimizer") & outer)
     traffic = np.flatnonzero(spans.of_kind(*COMMUNICATION))
     step, data, checkpoint = (total(of_kind[kind], long) for kind in ("step", "data", "checkpoint"))
     # Batches that came and what was saved since the step before are of this one, which waited for them.
@@ -102,7 +82,7 @@ def work(spans: Spans) -> Work:
     waiting = total(traffic, blocked)
     inside = traffic[enclosing(spans, traffic, phases) >= 0]
     summed = bool((spans.count[phases] > 1).any())
-    # Sums do not say what lay in what: then all communication is taken for being in passes.
+    # Sums are not nested: all communication is taken for being in passes.
     compute = total(phases, long) - (waiting if summed else total(inside, blocked))
     host = step - compute - waiting - data - checkpoint
     absent = step == 0
@@ -123,7 +103,7 @@ def work(spans: Spans) -> Work:
 
 
 def enclosing(spans: Spans, inner: Integers, outer: Integers) -> Integers:
-    """Return for each of some rows the place in ``outer`` of the row in which its blocked time lies, -1 where there is none. Outer rows of a rank lie beside each other."""
+    """Return each row's index in ``outer`` of the row around it, or -1; a rank's outer rows are adjacent."""
     if not len(outer) or not len(inner):
         return np.full(len(inner), -1)
     least = min(int(spans.start[outer].min()), int((spans.end - spans.blocked)[inner].min()))
@@ -145,8 +125,8 @@ def enclosing(spans: Spans, inner: Integers, outer: Integers) -> Integers:
 
 
 def _unit(spans: Spans, cell: Integers, traffic: Integers, ranks: int, steps: int) -> Floats | None:
-    """Return the median layer of each rank and step, forward and backward together, without communication; None where no layers were recorded."""
-    layers = np.flatnonzero(~spans.whole_phases & spans.of_kind(*PASSES) & (spans.count == 1))
+    """Return the median layer of each rank and step, both passes without communication, if recorded."""
+    layers = np.flatnonzero(~spans.complete_phases & spans.of_kind(*PASSES) & (spans.count == 1))
     if not len(layers):
         return None
     long = (spans.end - spans.start).astype(float)[layers]
@@ -183,16 +163,12 @@ class Spans:
 
     Attributes
     ----------
-    step, rank, stage, chunk, micro_batch, start, end, count, blocked, bytes, peer, sequence, clock : numpy.ndarray
+    step, rank, stage, chunk, micro_batch, start, end, count, blocked, bytes, peer, sequence, clock
         As in the stream; times in ns of the rank's own clock.
-    kind : numpy.ndarray
-        Places in ``KINDS``.
-    name, group : numpy.ndarray
-        Places in ``names`` and ``groups``.
-    names, groups : sequence of str
-        The texts.
+    kind, name, group : numpy.ndarray
+        Indices into ``KINDS``, ``names`` and ``groups``.
     problems : tuple of str
-        What was left out, in sentences.
+        Sentences about what was left out.
     """
 
     step: Integers
@@ -217,7 +193,7 @@ class Spans:
 
     @classmethod
     def of(cls, table: pa.Table) -> Spans:
-        """Return the spans of a table of the stream, in any order. Spans that end before they begin, or of unknown kinds, are left out and said."""
+        """Return the spans of a table in any order; negative lengths and unknown kinds are a problem."""
         columns: dict[str, Any] = {name: np.zeros(len(table), np.int64) for name in _LATER}
         for name in (*_NUMBERS, *(each for each in _LATER if each in table.column_names)):
             columns[name] = table[name].to_numpy().astype(np.int64, copy=False)
@@ -243,7 +219,6 @@ class Spans:
         return len(self.step)
 
     def take(self, rows: Any) -> Spans:
-        """Return some rows, in the order given."""
         columns = (each.name for each in fields(self) if each.name not in ("names", "groups", "problems"))
         return replace(self, **{name: getattr(self, name)[rows] for name in columns})
 
@@ -255,17 +230,16 @@ class Spans:
         return found
 
     @cached_property
-    def whole_phases(self) -> Bools:
-        """Passes, optimizer steps and so on that are no layer or operation inside of one, bool ``[n]``."""
+    def complete_phases(self) -> Bools:
+        """Passes, optimizer steps and so on that are no layer or operation inside one, bool ``[n]``."""
         named = (
             np.array([bool(name) for name in self.names] or [False])[self.name] if len(self) else self.name
         )
-        whole: Bools = ~(self.of_kind(*PASSES) & named.astype(bool))
-        return whole
+        outer: Bools = ~(self.of_kind(*PASSES) & named.astype(bool))
+        return outer
 
     @cached_property
     def ranks(self) -> Integers:
-        """All ranks, rising."""
         return np.unique(self.rank)
 
     @cached_property
@@ -275,11 +249,10 @@ class Spans:
 
     @cached_property
     def steps(self) -> Integers:
-        """All steps, rising."""
         return np.unique(self.step)
 
     def members(self, group: int) -> list[int]:
-        """Return the ranks of a group, rising; none where its text says none."""
+        """Return the ranks of a group, rising; None where its text has none."""
         try:
             ranges = read_ranges(self.groups[group], "group") or ()
         except ValueError:
@@ -297,12 +270,12 @@ def ranks_text(ranks: Sequence[int]) -> str:
 
 
 def _codes(column: pa.ChunkedArray) -> tuple[Integers, list[str]]:
-    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if isinstance(whole, pa.ChunkedArray):
-        whole = pa.concat_arrays(whole.chunks)
-    if not pa.types.is_dictionary(whole.type):
-        whole = whole.dictionary_encode()
-    return whole.indices.to_numpy(zero_copy_only=False).astype(np.int64), whole.dictionary.to_pylist()
+    column_ = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(column_, pa.ChunkedArray):
+        column_ = pa.concat_arrays(column_.chunks)
+    if not pa.types.is_dictionary(column_.type):
+        column_ = column_.dictionary_encode()
+    return column_.indices.to_numpy(zero_copy_only=False).astype(np.int64), column_.dictionary.to_pylist()
 
 
 def _order(spans: Spans) -> Integers:

@@ -1,13 +1,14 @@
-"""The clock of spans: of the host, or of a device, whose times are put on the host's clock.
+"""The clock of spans: of the host, or of a device, whose times are converted to the host's clock.
 
-A device works on what the host has queued long before. Where a model is on one, every reading of the clock also queues an event, which the device passes when it comes there. The step waits for none; the producer thread reads them
-later::
+A device works on what the host has queued long before. Where a model is on one, every reading of the clock
+also queues an event, which the device passes when it comes there. The step waits for none; the producer
+thread reads them later::
 
     training thread    now() ──▶ 17 ns, event ──────────────── now() ──▶ 90 ns, event
     device             … earlier work … │▷ 410 ns  ▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒ │▷ 980 ns
     producer thread                                                              placed: 17 → 410, 90 → 980
 
-Until then the host's time stands for the reading, so that whoever notes a span needs to know nothing of devices.
+Until then the host's time stands for the reading, so that who notes a span needs to know nothing of devices.
 """
 
 from __future__ import annotations
@@ -27,8 +28,6 @@ from torch import nn
 from ...protocol import is_whole, must_be, no_such
 from ...tracer.errors import TracerError
 
-__all__ = ["DeviceTimes", "Marks", "StepClock", "TimelineSettings", "clock_number"]
-
 _MOST_SPARE = 4096
 _MOST_MARKS = 40_000
 """Both ends of as many spans as a step may have."""
@@ -45,8 +44,9 @@ class TimelineSettings:
     Attributes
     ----------
     granularity : str
-        ``off``; ``steps``: one sum for each kind of span; ``phases``: forward and backward passes, optimizer, data, collectives and messages; ``layers``: also each layer in its passes;
-        ``operations``: also each module without children.
+        ``off``; ``steps``: one sum for each kind of span; ``phases``: forward and backward passes, optimizer,
+        data, collectives and messages; ``layers``: also each layer in its passes; ``operations``: also each
+        module without children.
     every : int
         Every how many steps.
     around : int
@@ -59,31 +59,24 @@ class TimelineSettings:
 
     @classmethod
     def given(cls, asked: Any) -> TimelineSettings:
-        """Return what a script asked for: a granularity, True for ``phases``, a mapping of both settings, or nothing for ``off``.
+        """Return what a script asked for: a granularity, True for ``phases``, a mapping, or nothing for
+        ``off``.
 
-        Raises
-        ------
-        TracerError
-            When it is none of these.
+        Raises ``TracerError`` when it is none of these.
         """
         if asked is None or isinstance(asked, bool):
             return cls("phases" if asked else "off")
         settings = {"granularity": asked} if isinstance(asked, str) else asked
         if not isinstance(settings, Mapping) or settings.keys() - asdict(cls()).keys():
             raise TracerError(
-                f"timeline=… must be one of {', '.join(GRANULARITIES)}, or a mapping with granularity, every and around, got {asked!r:.100}."
+                f"timeline=… must be one of {', '.join(GRANULARITIES)}, or a mapping with granularity, every "
+                f"and around, got {asked!r:.100}."
             )
         return cls.of(settings)
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> TimelineSettings:
-        """Return complete settings.
-
-        Raises
-        ------
-        ProtocolError
-            ``bad-parameter`` with the field at fault.
-        """
+        """Return complete settings; raises ``ProtocolError`` with the field at fault."""
         known = asdict(cls())
         for name in settings:
             if name not in known:
@@ -99,12 +92,10 @@ class TimelineSettings:
         return cls(**asked)
 
     def to_message(self) -> dict[str, Any]:
-        """Return the settings object."""
         return asdict(self)
 
     @staticmethod
     def schema() -> dict[str, Any]:
-        """Return the JSON Schema of the settings object."""
         return {
             "type": "object",
             "additionalProperties": False,
@@ -114,7 +105,8 @@ class TimelineSettings:
                     "enum": list(GRANULARITIES),
                     "default": "off",
                     "title": "Granularity",
-                    "description": "off; steps: one sum for each kind; phases, with collectives and messages; layers; operations: every module.",
+                    "description": "off; steps: one sum for each kind; phases, with collectives and "
+                    "messages; layers; operations: every module.",
                 },
                 "every": {
                     "type": "integer",
@@ -127,7 +119,8 @@ class TimelineSettings:
                     "minimum": 0,
                     "default": 10,
                     "title": "Steps after a slow rank",
-                    "description": "Of granularity steps: so many steps are timed by phases once a rank is found slow.",
+                    "description": "Of granularity steps: so many steps are timed by phases once a rank is "
+                    "found slow.",
                 },
             },
         }
@@ -135,15 +128,17 @@ class TimelineSettings:
 
 _TRIES = 3
 _CLOCK_BITS = 48
-"""Of a number that tells machines apart: among 10,000 of them two are taken for one in fewer than one job of a million."""
+"""Of a machine's number: among 10,000 machines two collide in fewer than one job of a million."""
 _ANCHORED_NS = 1_000_000_000
-"""An event is this far from the one that its time is counted from, and a step: of a float32 of milliseconds that leaves 0.1 µs."""
+"""Longest distance of an event from its reference, plus a step: float32 milliseconds then resolve 0.1 µs."""
 
 
 def clock_number() -> int:
-    """Return a number that all processes have in common whose :func:`time.perf_counter_ns` reads the same clock, 1 or more; 0 where that cannot be told.
+    """Return a number shared by all processes that read the same :func:`time.perf_counter_ns`, or 0 if
+    unknown.
 
-    On Linux that clock counts since the machine booted, and can be shifted for all processes of a time namespace.
+    On Linux that clock counts since the machine booted, and can be shifted for all processes of a time
+    namespace.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text()
@@ -157,16 +152,13 @@ def clock_number() -> int:
 
 
 class IEvent(Protocol):
-    """What :class:`torch.cuda.Event` has."""
+    """The part of :class:`torch.cuda.Event` that is used."""
 
-    def record(self, stream: Any = None) -> None:
-        """Queue it."""
+    def record(self, stream: Any = None) -> None: ...
 
-    def query(self) -> bool:
-        """Return whether the device has passed it."""
+    def query(self) -> bool: ...
 
-    def synchronize(self) -> None:
-        """Wait until the device has."""
+    def synchronize(self) -> None: ...
 
     def elapsed_time(self, end: Any) -> float:
         """Return the milliseconds from this to another event."""
@@ -177,13 +169,7 @@ Marks: TypeAlias = dict[int, IEvent]
 
 
 class DeviceEvents:
-    """Gives events of one CUDA device.
-
-    Parameters
-    ----------
-    device : torch.device
-        Which one.
-    """
+    """Makes and queues events of one CUDA device."""
 
     def __init__(self, device: torch.device) -> None:
         self.name = str(device)
@@ -191,18 +177,18 @@ class DeviceEvents:
         self._aside: Any = None
 
     def event(self) -> IEvent:
-        """Return a new event that can be timed."""
+        """Return a new event with timing."""
         return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
 
     def queue(self, event: IEvent) -> bool:
-        """Queue an event behind what the calling thread has queued; False where a CUDA graph is captured, which would take it along."""
+        """Queue an event behind the calling thread's work; False during the capture of a CUDA graph."""
         if torch.cuda.is_current_stream_capturing():
             return False
         event.record(torch.cuda.current_stream(self._device))
         return True
 
     def pass_now(self, event: IEvent) -> None:
-        """Have the device pass an event at once, on a stream of its own where nothing waits, and wait for it."""
+        """Queue an event on an idle stream of its own, and wait for it."""
         if self._aside is None:
             self._aside = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
         event.record(self._aside)
@@ -212,19 +198,16 @@ class DeviceEvents:
 class StepClock:
     """Reads the time in the training thread, and in those of the backward pass.
 
-    Parameters
+    Attributes
     ----------
     failed : callable
         Takes what went wrong with a device; from then on times are of the host. Must not raise.
-
-    Attributes
-    ----------
     events : DeviceEvents or None
         Of the device whose times are wanted; None for those of the host.
     on : bool
-        Whether anything is timed now; where nothing is, no event is queued.
+        Whether anything is timed now; otherwise no event is queued.
     now : callable
-        Gives the host's time in ns; on a device it stands for when the device comes here.
+        Returns the host's time in ns, which on a device stands for when the device comes here.
     """
 
     def __init__(self, failed: Callable[[Exception], None]) -> None:
@@ -236,9 +219,9 @@ class StepClock:
         self.now: Callable[[], int] = time.perf_counter_ns
 
     def follow(self, roots: Iterable[nn.Module]) -> None:
-        """Read the clock of the device on which a model is, where that is a CUDA device; else the host's."""
+        """Read the clock of the model's CUDA device, or the host's."""
         devices = {each.device for root in roots for each in root.parameters() if each.is_cuda}
-        # Of a model on several devices no single one says what the process waits for.
+        # With several devices no single one shows what the process waits for.
         device = devices.pop() if len(devices) == 1 else None
         if device is None:
             self.read(None)
@@ -281,12 +264,12 @@ class StepClock:
             self._failed(error)
 
     def take(self) -> Marks:
-        """Return the events since this was last asked, by the time that stands for them."""
+        """Return the events since the last call, by the time that stands for them."""
         marks, self._marks = self._marks, {}
         return marks
 
     def forget(self) -> None:
-        """Have those back that nobody has taken."""
+        """Reuse the events that nobody has taken."""
         self.give(self.take())
 
     def passed(self, marks: Marks) -> bool:
@@ -298,25 +281,19 @@ class StepClock:
             return True
 
     def give(self, marks: Marks) -> None:
-        """Take events back. Any thread."""
+        """Take events back for reuse. Any thread."""
         self._spare.extend(marks.values())
 
 
 class DeviceTimes:
-    """Puts the times of a device on the host's clock, in the producer thread.
-
-    Parameters
-    ----------
-    events : DeviceEvents
-        Of that device.
-    """
+    """Converts the times of a device to the host's clock, in the producer thread."""
 
     def __init__(self, events: DeviceEvents) -> None:
         self.events = events
         self._set_anchor()
 
     def read(self, marks: Marks) -> dict[int, int]:
-        """Return when the device passed each event, ns of the host's clock, by the time that stands for it. Waits for those that it has not passed."""
+        """Return when the device passed each event, host ns, by the time that stands for it. Waits for it."""
         for event in marks.values():
             event.synchronize()
         anchor, at = self._anchor, self._anchor_at
@@ -326,7 +303,8 @@ class DeviceTimes:
         return passed
 
     def _set_anchor(self) -> None:
-        # An event on a stream of its own is passed between two readings of the host's clock; the closest ones say most exactly when.
+        # An event on its own stream is passed between two readings of the host's clock; the closest pair is
+        # the best.
         narrowest = 1 << 62
         for _ in range(_TRIES):
             event = self.events.event()

@@ -1,4 +1,4 @@
-"""The timeline of a run: lanes of its ranks on one clock, a verdict, and which ranks are slow at which steps."""
+"""The timeline of a run: lanes of its ranks on one clock, a verdict, and the slow ranks of each step."""
 
 from __future__ import annotations
 
@@ -23,39 +23,37 @@ from .lanes import MOST_LANES, found_of, lanes_of, links_of, path_of
 from .spans import Spans
 from .verdict import Verdict
 
-__all__ = ["MOST_ROWS", "STREAM", "draft_timeline", "number_of", "read_timeline", "step_counts"]
-
 STREAM = "spans"
 MOST_ROWS = 1_500_000
 _DRAFT_ROWS = 150_000
 """Of fewer a verdict is there as soon."""
-_MOST_KEPT = 2
+_MOST_STORED = 2
 _COLUMNS = 1000
 _MEMBERS = ("first", "last", "window", "columns", "ranks", "row", "path", "find", "draft")
 _MOST_TEXT = 200
 
 
 class _Newest:
-    """The last ones that were asked for: whoever pans asks about the same rows again."""
+    """The last results: who pans asks about the same rows."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[Any, ...], tuple[Analysis, dict[str, Any]]] = OrderedDict()
+        self._stored: OrderedDict[tuple[Any, ...], tuple[Analysis, dict[str, Any]]] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, key: tuple[Any, ...]) -> tuple[Analysis, dict[str, Any]] | None:
         with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-            return self._kept.get(key)
+            if key in self._stored:
+                self._stored.move_to_end(key)
+            return self._stored.get(key)
 
     def put(self, key: tuple[Any, ...], found: tuple[Analysis, dict[str, Any]]) -> None:
         with self._lock:
-            self._kept[key] = found
-            while len(self._kept) > _MOST_KEPT:
-                self._kept.popitem(last=False)
+            self._stored[key] = found
+            while len(self._stored) > _MOST_STORED:
+                self._stored.popitem(last=False)
 
 
-_kept, _drafts = _Newest(), _Newest()
+_answers, _drafts = _Newest(), _Newest()
 
 
 def read_timeline(
@@ -63,30 +61,20 @@ def read_timeline(
 ) -> dict[str, Any]:
     """Return what a view draws of a run's spans, as plain JSON.
 
-    Parameters
-    ----------
-    rows : StreamRows
-    request : mapping
-        All optional: ``first`` and ``last`` step (the newest ones that are not too many rows when absent), ``window`` in ms since the first of them, ``columns`` (pixels), ``ranks`` as text, ``row`` whose dependencies are wanted, ``path`` whether the critical path is, ``find`` a text in names;
-        ``draft`` is for :func:`draft_timeline`.
-    key : object
-        Tells this run's rows from others'.
-    cancelled : threading.Event
-
-    Raises
-    ------
-    ProtocolError
-        Naming the member that is wrong.
+    ``request`` may have ``first`` and ``last`` step (by default the newest, as many as fit), ``window`` in ms
+    since the first of them, ``columns`` (pixels), ``ranks`` as text, ``row`` whose dependencies are wanted,
+    ``path`` for the critical path, and ``find``, a text in names; ``draft`` is for :func:`draft_timeline`.
+    ``key`` identifies this run's rows in the cache. Raises ``ProtocolError`` naming the wrong member.
     """
     asked = _Asked.of(request)
     available, chosen, count = _steps(rows, asked.first, asked.last, cancelled)
     if chosen is None:
         return {"steps_there": None}
-    analysis, told = _analysis(rows, key, chosen, count, cancelled)
+    analysis, more = _analysis(rows, key, chosen, count, cancelled)
     spans = analysis.spans
     stages = spans.stage[spans.first_rows]
-    ranks, there = asked.lanes(spans.ranks, stages, told["verdict"]["culprits"])
-    return {"steps_there": available, "chosen": list(chosen), **there, **told} | _drawn(
+    ranks, there = asked.lanes(spans.ranks, stages, more["verdict"]["culprits"])
+    return {"steps_there": available, "chosen": list(chosen), **there, **more} | _drawn(
         analysis, asked, ranks
     )
 
@@ -94,23 +82,19 @@ def read_timeline(
 def draft_timeline(
     rows: StreamRows, request: Mapping[str, Any], key: object, cancelled: threading.Event
 ) -> dict[str, Any] | None:
-    """Return the lanes of :func:`read_timeline` before it is known who makes the others wait: of a large job that takes seconds, the lanes a part of one.
+    """Return the lanes of :func:`read_timeline` before the verdict, which takes seconds for a large job.
 
-    Only the spans of the ranks that are drawn are looked at, and their clocks are found from these alone. ``draft`` is true, and there are no culprits and no slow ranks.
-
-    Returns
-    -------
-    dict or None
-        None where the whole answer is there as soon.
+    Only the spans of the drawn ranks are read, and their clocks are found from these alone. ``draft`` is
+    true, and there are no culprits and no slow ranks. None where the complete answer is as fast.
     """
     asked = _Asked.of(request)
     available, chosen, count = _steps(rows, asked.first, asked.last, cancelled)
-    if chosen is None or count <= _DRAFT_ROWS or _kept.get((key, chosen, count)) is not None:
+    if chosen is None or count <= _DRAFT_ROWS or _answers.get((key, chosen, count)) is not None:
         return None
     steps = Query(first=chosen[0], last=chosen[1])
-    places = pa.Table.from_batches(rows.batches(STREAM, steps, ["rank", "stage"]))
-    every, at = np.unique(places["rank"].to_numpy(), return_index=True)
-    stages = places["stage"].to_numpy()[at]
+    table = pa.Table.from_batches(rows.batches(STREAM, steps, ["rank", "stage"]))
+    every, at = np.unique(table["rank"].to_numpy(), return_index=True)
+    stages = table["stage"].to_numpy()[at]
     ranks, there = asked.lanes(every, stages, ())
     if not ranks or 2 * len(ranks) > len(every):
         return None
@@ -121,20 +105,20 @@ def draft_timeline(
         where = (("stage", stage.pop()),) if len(stage) == 1 else ()
         spans = _spans(rows, replace(steps, where=where), cancelled, pa.array(ranks, pa.int32()))
         analysis = Analysis(spans, whole=False)
-        whole_steps = analysis.work.step[np.isfinite(analysis.work.step)]
-        usual = float(np.median(whole_steps)) if whole_steps.size else math.nan
+        complete_steps = analysis.work.step[np.isfinite(analysis.work.step)]
+        usual = float(np.median(complete_steps)) if complete_steps.size else math.nan
         verdict = Verdict((), 0, 0, usual).to_message()
         found = analysis, {"verdict": verdict, "slow": {"ranks": [], "steps": [], "values": []}}
         _drafts.put(whole, found)
-    analysis, told = found
-    return {"draft": True, "steps_there": available, "chosen": list(chosen), **there, **told} | _drawn(
+    analysis, found_ = found
+    return {"draft": True, "steps_there": available, "chosen": list(chosen), **there, **found_} | _drawn(
         analysis, replace(asked, row=None, path=False), ranks
     )
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """What a request asks for."""
+    """A checked request."""
 
     first: int | None
     last: int | None
@@ -161,7 +145,7 @@ class _Asked:
     def lanes(
         self, ranks: Any, stages: Any, culprits: Sequence[Mapping[str, Any]]
     ) -> tuple[list[int], dict[str, int]]:
-        """Return the ranks that are drawn, in their order, and how many there are and are chosen."""
+        """Return the drawn ranks in order, and the numbers of all and of chosen ones."""
         ordered: list[int] = ranks[np.lexsort((ranks, stages))].tolist()
         chosen = [rank for rank in ordered if in_ranges(rank, self.ranks)]
         there = {"ranks_there": len(ordered), "ranks_chosen": len(chosen)}
@@ -186,7 +170,6 @@ def number_of(request: Mapping[str, Any], name: str) -> int | None:
 
 
 def step_counts(rows: StreamRows, cancelled: threading.Event) -> dict[int, int]:
-    """Return how many spans each step has."""
     counts: dict[int, int] = {}
     if STREAM not in rows.streams:
         return counts
@@ -214,7 +197,7 @@ def _window(request: Mapping[str, Any]) -> tuple[float, float] | None:
 def _steps(
     rows: StreamRows, first: int | None, last: int | None, cancelled: threading.Event
 ) -> tuple[list[int] | None, tuple[int, int] | None, int]:
-    """Return the first and last step that there are, those to look at, and how many rows these have."""
+    """Return the first and last existing step, those to look at, and their number of rows."""
     counts = step_counts(rows, cancelled)
     there = sorted(counts)
     wanted = [step for step in there if (first is None or step >= first) and (last is None or step <= last)]
@@ -233,20 +216,20 @@ def _steps(
 def _analysis(
     rows: StreamRows, key: object, chosen: tuple[int, int], count: int, cancelled: threading.Event
 ) -> tuple[Analysis, dict[str, Any]]:
-    whole = (key, chosen, count)
-    if (kept := _kept.get(whole)) is not None:
+    key_ = (key, chosen, count)
+    if (kept := _answers.get(key_)) is not None:
         return kept
     analysis = Analysis(_spans(rows, Query(first=chosen[0], last=chosen[1]), cancelled))
-    told = {"verdict": analysis.verdict().to_message(), "slow": _slow(analysis)}
+    more = {"verdict": analysis.verdict().to_message(), "slow": _slow(analysis)}
     check_cancelled(cancelled)
-    _kept.put(whole, (analysis, told))
-    return analysis, told
+    _answers.put(key_, (analysis, more))
+    return analysis, more
 
 
 def _spans(
     rows: StreamRows, query: Query, cancelled: threading.Event, ranks: pa.Array | None = None
 ) -> Spans:
-    """Read the spans that match, of some ranks or of all."""
+    """Read the matching spans of some ranks or of all."""
     batches = []
     for batch in rows.batches(STREAM, query):
         check_cancelled(cancelled)
@@ -255,7 +238,7 @@ def _spans(
 
 
 def _slow(analysis: Analysis) -> dict[str, Any]:
-    """Return by how much each rank computes longer than the ranks of its stage in each step: 0.1 for 10 %, None where it has no such step."""
+    """Return each rank's excess over its stage in each step (0.1: 10 % longer), None where absent."""
     done = analysis.work
     with np.errstate(invalid="ignore"):
         ratio = np.full(done.compute.shape, np.nan)
@@ -272,9 +255,9 @@ def _slow(analysis: Analysis) -> dict[str, Any]:
 
 
 def _first_lanes(ranks: Sequence[int], culprits: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Return as many ranks as there are lanes, those of culprits among them."""
+    """Return as many ranks as there are lanes, with those of culprits."""
     named = [rank for each in culprits for rank in each["ranks"]][: MOST_LANES // 2]
     left = MOST_LANES - len({*named} & {*ranks})
     others = [rank for rank in ranks if rank not in named][:left]
-    kept = {*named, *others}
-    return [rank for rank in ranks if rank in kept]
+    drawn = {*named, *others}
+    return [rank for rank in ranks if rank in drawn]

@@ -1,4 +1,4 @@
-"""Events of a trace in Chrome's JSON, which profilers write too: read piece by piece, packed or not, whole or cut off."""
+"""Events of a trace in Chrome's JSON: read piece by piece, packed or not, complete or cut off."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ import msgspec
 from ...protocol import shown_text
 from .megascan_files import TimelineError
 
-__all__ = ["Event", "EventArguments", "TraceFacts", "TraceFile"]
-
 _PIECE = 1 << 23
 _LARGEST_EVENT = 1 << 27
 _HEAD = 1 << 20
@@ -26,7 +24,7 @@ _ENDS = re.compile(rb"\}\s*\]|^\s*\]")
 
 
 class EventArguments(msgspec.Struct, gc=False):
-    """What of an event's arguments is used: ours, MegatronApp's, Kineto's. Anybody may have written anything there."""
+    """The event arguments that are used: ours, MegatronApp's, Kineto's; of any type."""
 
     step: Any = None
     iteration: Any = None
@@ -74,7 +72,7 @@ class Event(_LooseEvent, gc=False):
 
 
 class TraceFacts(msgspec.Struct, kw_only=True):
-    """What stands beside the events. Anybody may have written anything there."""
+    """The members next to the events; of any type."""
 
     schema: Any = msgspec.field(default=None, name="schemaVersion")
     distributed: Any = msgspec.field(default=None, name="distributedInfo")
@@ -88,16 +86,7 @@ _decode_loosely = msgspec.json.Decoder(list[_LooseEvent]).decode
 
 @dataclass
 class TraceFile:
-    """One file.
-
-    Attributes
-    ----------
-    path : pathlib.Path
-    facts : TraceFacts
-        What stands beside the events; that behind them once they are read.
-    problems : list of str
-        What was left out, in sentences, once they are read.
-    """
+    """One file. ``facts`` behind the events, and ``problems``, are known once these are read."""
 
     path: Path
     facts: TraceFacts = field(default_factory=TraceFacts)
@@ -106,11 +95,11 @@ class TraceFile:
 
     @property
     def shown(self) -> str:
-        """Its name, for sentences."""
+        """Its printable name."""
         return shown_text(self.path.name, 200)
 
     def head(self) -> bool:
-        """Read what stands before the events; return whether there are any."""
+        """Read what is before the events, and return whether there are any."""
         try:
             with self._open() as file:
                 return self._skip_head(file) is not None
@@ -118,13 +107,7 @@ class TraceFile:
             raise self._unreadable(error) from error
 
     def pieces(self) -> Iterator[list[Event]]:
-        """Give all events, many at a time.
-
-        Raises
-        ------
-        TimelineError
-            When this is no trace.
-        """
+        """Yield all events, many at a time; raises ``TimelineError`` when this is no trace."""
         try:
             with self._open() as file:
                 rest = self._skip_head(file)
@@ -186,7 +169,7 @@ class TraceFile:
         yield self._last(buffer)
 
     def _whole_events(self, buffer: bytes, tries: int = 64) -> tuple[list[Event], bytes]:
-        """Return the events up to the last place between two of them, and what is behind it. A place inside of an event gives no JSON, so that the one before is tried."""
+        """Return the events up to the last boundary, and the rest; within an event JSON is invalid."""
         at = len(buffer)
         for _ in range(tries):
             at = buffer.rfind(b"{", 0, at)
@@ -233,7 +216,7 @@ class TraceFile:
         events, rest = self._decoded(buffer.rstrip().rstrip(b",")), b""
         if events is None:
             events, rest = self._whole_events(buffer, 1000)
-        # Chrome's own traces may end without a bracket; a profiler that was stopped leaves half an event, or no end of the whole.
+        # Chrome's own traces may lack the last bracket; a killed profiler leaves half an event, or no end.
         if rest.strip() or not self._is_list:
             self.problems.append(f"{self.shown} is cut off: its whole events are taken.")
         return events

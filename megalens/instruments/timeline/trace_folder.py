@@ -1,4 +1,4 @@
-"""Traces that other tools wrote of one job, as rows of the stream ``spans``."""
+"""Other tools' traces of one job, as rows of the stream ``spans``."""
 
 from __future__ import annotations
 
@@ -24,11 +24,9 @@ from .kineto import KinetoTrace, is_kineto, kineto_trace
 from .megascan_files import RankTrace, TimelineError, aggregate, read_rank_file, read_rank_files
 from .trace_events import Event, EventArguments, TraceFile
 
-__all__ = ["Traces", "is_megascan", "read_traces", "trace_files"]
-
 _MOST_FILES = 20_000
 _MOST_SPANS = 30_000_000
-_TOLD = 5
+_MOST_SENTENCES = 5
 _LOOKED_AT = 20
 _RANK = re.compile(r"(?:rank|worker|host)[-_]?(\d{1,6})", re.IGNORECASE)
 _MEGASCAN = (b'"rel_ts"', b'"pad_before"')
@@ -39,11 +37,11 @@ Progress = Callable[[int, int, str], object]
 
 _VERSION = 4
 """Rises when the same files give other rows."""
-_MOST_TOLD = 200
+_MOST_PROBLEMS = 200
 
 
 def holds_traces(path: Path, within: Path | None = None) -> bool:
-    """Return whether a file or folder looks like traces of several ranks. Only the beginnings of some files are read."""
+    """Return whether a file or folder looks like traces of several ranks, by the heads of some files."""
     from .trace_events import TraceFile
 
     try:
@@ -60,24 +58,15 @@ def holds_traces(path: Path, within: Path | None = None) -> bool:
 
 
 def trace_recording(path: Path, progress: Progress | None = None, within: Path | None = None) -> RunFolder:
-    """Return the recording of a trace or a folder of traces; files are read where they changed since.
+    """Return the recording of a trace or a folder of traces; changed files are read anew.
 
-    Parameters
-    ----------
-    path : pathlib.Path
-    progress : callable, optional
-        Called with (bytes done, bytes in all, what is being done); raise from it to cancel.
-    within : pathlib.Path, optional
-        Links that lead out of this folder are not followed.
-
-    Raises
-    ------
-    ClientError
-        When they cannot be read or are of several jobs.
+    ``progress`` is called with (bytes done, bytes in all, what is being done) and may raise to cancel. Links
+    that lead out of ``within`` are not followed. Raises ``ClientError`` for unreadable files, and those of
+    several jobs.
     """
     try:
         files = trace_files(path, within)
-        # What lies there and when it was written, not what is in it: that may be gigabytes.
+        # By names and times of the files, not by their content: that may be gigabytes.
         stamps = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
         mark = hashlib.sha256(repr((_VERSION, str(path.resolve()), stamps)).encode()).hexdigest()
         folder = cache_folder() / mark[:2] / mark
@@ -112,11 +101,11 @@ def _write(folder: Path, mark: str, path: Path, traces: Traces, files: list[Path
                 "action": "warning",
                 "detail": json.dumps({"text": text[:500]}),
             }
-            for text in traces.problems[:_MOST_TOLD]
+            for text in traces.problems[:_MOST_PROBLEMS]
         ]
         if warnings:
-            told = pa.Table.from_pylist(warnings, schema=stream_schema("audit"))
-            pq.write_table(told, _segment(folder, "audit", int(steps[0])))
+            rows = pa.Table.from_pylist(warnings, schema=stream_schema("audit"))
+            pq.write_table(rows, _segment(folder, "audit", int(steps[0])))
         header: dict[str, Any] = {
             "format": 2,
             "run": {"id": f"trace-{mark[:16]}", "name": path.name, "started": written},
@@ -149,17 +138,7 @@ def _segment(folder: Path, stream: str, first_step: int) -> Path:
 
 @dataclass(frozen=True)
 class Traces:
-    """What was read.
-
-    Attributes
-    ----------
-    table : pyarrow.Table
-        Rows of the stream ``spans``, by step.
-    tool : str
-        Who wrote the files, in words.
-    problems : tuple of str
-        What was left out, in sentences.
-    """
+    """What was read: ``spans`` rows by step, who wrote the files, and sentences about omissions."""
 
     table: pa.Table
     tool: str
@@ -167,7 +146,7 @@ class Traces:
 
 
 def trace_files(path: Path, within: Path | None = None) -> list[Path]:
-    """Return the files that may be traces: the one that is named, or those right in a folder by name. Whether they are is not looked at; links that lead out of ``within`` are left out."""
+    """Return the possible traces by name: the file itself, or those in a folder, all in ``within``."""
 
     def may_be(entry: Path) -> bool:
         return (
@@ -191,20 +170,11 @@ def trace_files(path: Path, within: Path | None = None) -> list[Path]:
 
 
 def read_traces(path: Path, files: Sequence[Path], progress: Progress | None = None) -> Traces:
-    """Read a trace, or all traces of a folder: one file for each rank by PyTorch's profiler or by MegatronApp's tracer, or one file of several ranks in Chrome's format.
+    """Read one file for each rank by PyTorch's profiler or MegatronApp's tracer, or one file in Chrome's
+    format.
 
-    Parameters
-    ----------
-    path : pathlib.Path
-    files : sequence of pathlib.Path
-        What :func:`trace_files` gave of it.
-    progress : callable, optional
-        Called with (bytes done, bytes in all, what is being done); raise from it to cancel.
-
-    Raises
-    ------
-    TimelineError
-        When there is no trace, and when there are two jobs.
+    ``files`` are those of :func:`trace_files`; ``progress`` is as for :func:`trace_recording`. Raises
+    ``TimelineError`` when there is no trace, and when there are two jobs.
     """
     if is_megascan(path, files):
         traces, problems = read_rank_files(path) if path.is_dir() else _one_rank(path)
@@ -223,21 +193,21 @@ def read_traces(path: Path, files: Sequence[Path], progress: Progress | None = N
                 raise
             problems.append(str(error))
     if not found:
-        said = f" {problems[0]}" if problems else ""
+        reason = f" {problems[0]}" if problems else ""
         raise TimelineError(
-            f"{shown_text(path.name, 200)} holds no traces: JSON files with a list traceEvents.{said}"
+            f"{shown_text(path.name, 200)} holds no traces: JSON files with a list traceEvents.{reason}"
         )
     sizes = [each.path.stat().st_size for each in found]
     kineto = [each for each in found if is_kineto(each)]
     if not kineto:
         if len(found) > 1 and path.is_dir():
-            names = ", ".join(each.shown for each in found[:_TOLD])
+            names = ", ".join(each.shown for each in found[:_MOST_SENTENCES])
             raise TimelineError(f"{path.name} holds several traces of whole jobs: name one of {names}.")
         rows, more = chrome_spans(found[0].pieces())
         return Traces(_table(rows), "Chrome’s trace format", (*problems, *more, *found[0].problems))
     if len(kineto) < len(found):
         others = [each.shown for each in found if not is_kineto(each)]
-        problems.append(f"{', '.join(others[:_TOLD])}: not by PyTorch's profiler, and left out.")
+        problems.append(f"{', '.join(others[:_MOST_SENTENCES])}: not by PyTorch's profiler, and left out.")
     several: list[tuple[TraceFile, KinetoTrace]] = []
     done = 0
     for file, size in zip(found, sizes, strict=True):
@@ -255,7 +225,7 @@ def read_traces(path: Path, files: Sequence[Path], progress: Progress | None = N
 
 
 def is_megascan(path: Path, files: Sequence[Path] | None = None) -> bool:
-    """Return whether a folder holds files of MegatronApp's tracer, one for each rank; ``files`` are those in it, where they are known."""
+    """Return whether a folder has files of MegatronApp's tracer, one a rank, among ``files`` if known."""
     return any(map(_is_rank_file, (trace_files(path) if files is None else files)[:_LOOKED_AT]))
 
 
@@ -274,7 +244,7 @@ def _one_rank(path: Path) -> tuple[list[RankTrace], list[str]]:
 
 
 def _events(traces: Sequence[RankTrace]) -> list[Event]:
-    """Return what MegatronApp's own aggregate has, with its times in ns kept whole."""
+    """Return the events of MegatronApp's own aggregate, with times as whole ns."""
     events, _ = aggregate(traces)
     fields = set(EventArguments.__struct_fields__)
     return _ticks(traces) + [
@@ -287,14 +257,14 @@ def _events(traces: Sequence[RankTrace]) -> list[Event]:
 
 
 def _ticks(traces: Sequence[RankTrace]) -> list[Event]:
-    """Return when iterations began and ended, of the older files that say it only by the rows around their spans."""
+    """Return begins and ends of iterations of older files, which have them only in neighbouring rows."""
     found: list[Event] = []
     start = 0
     for number in range(min(len(trace.iterations) for trace in traces)):
         several = [(trace, trace.iterations[number]) for trace in traces]
         start += max(iteration.pad for _, iteration in several)
         for trace, iteration in several:
-            if trace.place or any(row["name"] == BEGIN for row in iteration.rows):
+            if trace.coordinates or any(row["name"] == BEGIN for row in iteration.rows):
                 continue
             long = max([iteration.duration, *(row["rel_ts"] for row in iteration.rows)])
             for name, at in ((BEGIN, start), (END, start + long)):
@@ -307,11 +277,12 @@ def _ticks(traces: Sequence[RankTrace]) -> list[Event]:
 def _one_job(
     several: Sequence[tuple[TraceFile, KinetoTrace]], folder: str, problems: list[str]
 ) -> list[SpanRow]:
-    """Give each file its rank, and say which are missing; files of one rank that follow each other are parts of it."""
+    """Set each file's rank, and describe missing ones; consecutive files of one rank are parts of it."""
     worlds = {trace.world for _, trace in several if trace.world}
     if len(worlds) > 1:
         raise TimelineError(
-            f"{folder} holds traces of jobs of {' and '.join(map(str, sorted(worlds)))} ranks: give a folder that holds one job."
+            f"{folder} holds traces of jobs of {' and '.join(map(str, sorted(worlds)))} ranks: give a folder "
+            "that holds one job."
         )
     parts: dict[int, list[tuple[TraceFile, KinetoTrace]]] = {}
     unknown = []
@@ -337,11 +308,12 @@ def _one_job(
             begin = min((row["start"] for row in trace.rows), default=0)
             if begin < until:
                 raise TimelineError(
-                    f"{file.shown} and another file are both of rank {rank} at the same time: give a folder that holds one job."
+                    f"{file.shown} and another file are both of rank {rank} at the same time: give a folder "
+                    "that holds one job."
                 )
             until = max((row["end"] for row in trace.rows), default=until)
             first = min((row["step"] for row in trace.rows), default=0)
-            # Each file counts its steps anew where the profiler was not told of any.
+            # Without the profiler's step numbers each file counts from its own beginning.
             shift = last + 1 - first if first <= last else 0
             for row in trace.rows:
                 row["rank"], row["step"] = rank, row["step"] + shift
@@ -350,8 +322,8 @@ def _one_job(
     world = next(iter(worlds), 0)
     missing = sorted({*range(world or max(parts, default=-1) + 1)} - parts.keys())
     if missing:
-        shown = ", ".join(map(str, missing[:_TOLD]))
-        more = f" and {len(missing) - _TOLD} more" if len(missing) > _TOLD else ""
+        shown = ", ".join(map(str, missing[:_MOST_SENTENCES]))
+        more = f" and {len(missing) - _MOST_SENTENCES} more" if len(missing) > _MOST_SENTENCES else ""
         problems.append(f"Ranks {shown}{more} have no file.")
     return rows
 

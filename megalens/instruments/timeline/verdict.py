@@ -1,8 +1,7 @@
-"""Who makes the others wait: slow devices, links, hosts and data, uneven stages and bad steps. "Healthy" is an answer."""
+"""Who makes the others wait: slow devices, links, hosts and data, uneven stages and bad steps, or nobody."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import erf, sqrt
@@ -13,8 +12,7 @@ import numpy as np
 from .clocks import Clocks
 from .dependencies import Dependencies
 from .spans import Bools, Floats, Integers, Spans, Work, ranks_text
-
-__all__ = ["Culprit", "Verdict", "judge"]
+from .stretches import MAD, SURE, median, running_median, stretches
 
 _LEAST = 0.032
 """What is slower by less is as healthy devices differ."""
@@ -22,16 +20,10 @@ _LEAST_LINK = 0.15
 _LEAST_STAGE = 0.08
 _BAD_STEP = 0.3
 """A single step is longer by this share of those around it, and by eight times what they usually differ."""
-_SURE = 6.0
-"""Standard errors that a finding must be above nothing."""
 _SURE_OF_PAST = 10.0
 """The same for a link that has nothing to be compared with but its own past."""
-_SHORTEST = 6
-_BLOCK = 4
-"""Steps that what lasts for some steps, such as how busy a host is, is judged by."""
 _LEAST_NS = 1e6
 """What is less than a millisecond of a step is the operating system's."""
-_MAD = 1.4826
 _NORMAL = 1.96
 
 
@@ -42,19 +34,22 @@ class Culprit:
     Attributes
     ----------
     kind : str
-        ``device`` (computes more slowly), ``link`` (transfers between the ranks take longer), ``host`` (pauses between passes), ``data`` (waits for batches), ``stage`` (has more to compute than other stages), ``step`` (one long step).
+        ``device`` (computes more slowly), ``link`` (slow transfers between the ranks), ``host`` (pauses
+        between passes), ``data`` (waits for batches), ``stage`` (more to compute than other stages), ``step``
+        (one long step).
     ranks : tuple of int
         Whose.
     first, last : int
         Steps.
     slower : float
-        0.34 where it takes 1.34 times as long as that of the others; of host and data what they add to the rank's own computing.
+        0.34 for 1.34 times as long as the others; of host and data relative to the rank's own computing.
     low, high : float
         95 % interval of ``slower``.
     confidence : float
         That ``slower`` is more than nothing, 0 to 1.
     price_ns, price_low, price_high : float
-        By how much the step would be shorter without it, with an interval over steps; NaN where it was not replayed.
+        By how much the step would be shorter without it, with an interval over steps; NaN where it was not
+        replayed.
     """
 
     kind: str
@@ -70,7 +65,7 @@ class Culprit:
     price_high: float = float("nan")
 
     def __str__(self) -> str:
-        """Return it as sentences: ``Steps 120 to 400: rank 5 computes 34% (± 1%) slower than its like. Without that a step is 157 ms (± 8) shorter.``."""
+        """Return it as sentences, the second with the price."""
         who = ranks_text(self.ranks)
         several, whose = ("", "their") if len(self.ranks) > 1 else ("s", "its")
         by = f"{self.slower:.1%} (± {(self.high - self.low) / 2:.1%})"
@@ -90,7 +85,7 @@ class Culprit:
         return f"{when}: {says}.{price}"
 
     def to_message(self) -> dict[str, Any]:
-        """Return it as plain JSON, with ``sentence``; what is not known is None."""
+        """Return it as plain JSON, with ``sentence``; unknown numbers are None."""
         values = {
             name: None if isinstance(value, float) and value != value else value
             for name, value in asdict(self).items()
@@ -100,18 +95,18 @@ class Culprit:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was found in the steps ``first`` to ``last``.
+    """The culprits of the steps ``first`` to ``last``.
 
     Attributes
     ----------
     culprits : tuple of Culprit
-        The dearest first.
+        The most expensive first.
     first, last : int
-        Steps that were judged; 0 where there were none.
+        Judged steps; 0 where there were none.
     step_ns : float
         Median duration of a step, NaN where there was none.
     problems : tuple of str
-        What could not be used or judged, in sentences.
+        Sentences about what could not be used or judged.
     hidden : tuple of Culprit
         What is slow and costs nothing, since nobody waits for it.
     """
@@ -129,7 +124,6 @@ class Verdict:
         return not self.culprits and self.last > 0
 
     def __str__(self) -> str:
-        """Return it as sentences, a line each."""
         if not self.last:
             return "\n".join(("There is nothing to judge.", *self.problems))
         judged = f"Steps {self.first} to {self.last}, {self.step_ns / 1e6:.4g} ms each"
@@ -138,7 +132,6 @@ class Verdict:
         return "\n".join((f"{judged}.", *found, *hidden, *self.problems))
 
     def to_message(self) -> dict[str, Any]:
-        """Return it as plain JSON."""
         return {
             "healthy": self.healthy,
             "culprits": [each.to_message() for each in self.culprits],
@@ -153,51 +146,40 @@ class Verdict:
 def judge(
     spans: Spans, done: Work, found: Dependencies | None = None, clocks: Clocks | None = None
 ) -> Verdict:
-    """Find what is slow, without prices.
-
-    Parameters
-    ----------
-    spans : Spans
-        The steps to judge.
-    done : Work
-        The same, split.
-    found : Dependencies, optional
-        With ``clocks`` links are judged too.
-    clocks : Clocks, optional
-    """
+    """Find what is slow, without prices; ``found`` with ``clocks`` has links judged too."""
     problems = list(spans.problems)
     if not done.ready:
         return Verdict((), 0, 0, float("nan"), (*problems, "There is no whole step."))
     steps = done.steps
     usual = float(np.nanmedian(done.step))
-    bad, kept = _bad_steps(done)
+    bad, usable = _bad_steps(done)
     culprits = list(bad)
-    culprits += _devices(done, kept, problems)
+    culprits += _devices(done, usable, problems)
     own = np.nanmedian(done.compute, axis=1, keepdims=True)
-    culprits += _found("host", done, (done.host - _others(done.host, done.stage)) / own, kept)
-    culprits += _found("data", done, done.data / own, kept)
-    culprits += _stages(done, culprits, kept)
+    culprits += _found("host", done, (done.host - _others(done.host, done.stage)) / own, usable)
+    culprits += _found("data", done, done.data / own, usable)
+    culprits += _stages(done, culprits, usable)
     if found is not None and clocks is not None:
         problems += [*found.problems, *clocks.problems]
-        culprits += _links(found, clocks, steps, kept)
+        culprits += _links(found, clocks, steps, usable)
     merged = sorted(_merged(culprits, len(done.ranks)), key=lambda each: -each.slower)
     return Verdict(tuple(merged), int(steps[0]), int(steps[-1]), usual, tuple(problems))
 
 
 def _bad_steps(done: Work) -> tuple[list[Culprit], Bools]:
-    """Return single steps that are far longer than those around them, and which steps are left."""
+    """Return single steps far longer than their neighbours, and which steps are left."""
     longest = np.nanmax(done.step, axis=0)
-    around = _running_median(longest[None, :], 9)[0]
-    usual = _MAD * float(np.nanmedian(np.abs(longest - around)))
+    around = running_median(longest[None, :], 9)[0]
+    usual = MAD * float(np.nanmedian(np.abs(longest - around)))
     long = longest > around + np.maximum(_BAD_STEP * around, 8 * usual)
-    kept = np.ones(len(longest), bool)
+    usable = np.ones(len(longest), bool)
     culprits = []
     for at in np.flatnonzero(long):
         near = long[max(0, at - 2) : at + 3].sum()
         # The first step warms up, and in the second DDP sorts its buckets anew.
         if at < 2 or near > 2:
             continue
-        kept[at] = False
+        usable[at] = False
         own = done.compute + done.host + done.checkpoint + done.data
         extra = own[:, at] - np.nanmedian(own, axis=1)
         late = extra > 0.5 * np.nanmax(extra)
@@ -205,10 +187,10 @@ def _bad_steps(done: Work) -> tuple[list[Culprit], Bools]:
         step = int(done.steps[at])
         ranks = tuple(int(rank) for rank in done.ranks[late])
         culprits.append(Culprit("step", ranks, step, step, slower, slower, slower, 1.0))
-    return culprits, kept
+    return culprits, usable
 
 
-def _devices(done: Work, kept: Bools, problems: list[str]) -> list[Culprit]:
+def _devices(done: Work, usable: Bools, problems: list[str]) -> list[Culprit]:
     alone = [int(stage) for stage in np.unique(done.stage) if (done.stage == stage).sum() == 1]
     with np.errstate(divide="ignore", invalid="ignore"):
         values = np.log(done.compute)
@@ -220,38 +202,39 @@ def _devices(done: Work, kept: Bools, problems: list[str]) -> list[Culprit]:
                 against[single] = (unit - _others(unit, np.zeros_like(done.stage)))[single]
             else:
                 problems.append(
-                    "A stage of one rank is compared with itself at other steps only: whether it has always been slow, or has more to compute, shows with layers (timeline='layers')."
+                    "A stage of one rank is compared with itself at other steps only: whether it has always "
+                    "been slow, or has more to compute, shows with layers (timeline='layers')."
                 )
-    return _found("device", done, against, kept, logarithmic=True)
+    return _found("device", done, against, usable, logarithmic=True)
 
 
 def _others(values: Floats, role: Integers, past: float = 0.2) -> Floats:
-    """Return for each rank and step what ranks of the same role have: their median, of two the other, of one its own past, by this quantile."""
+    """Return each value's reference: the median of its role, of two the other, of one its own past."""
     base = np.empty_like(values)
     for each in np.unique(role):
         mine = np.flatnonzero(role == each)
         if len(mine) >= 3:
-            base[mine] = _median(values[mine], axis=0)
+            base[mine] = median(values[mine], axis=0)
         elif len(mine) == 2:
             base[mine] = values[mine[::-1]]
         else:
-            base[mine] = np.nanquantile(_running_median(values[mine], 5), past, axis=1, keepdims=True)
+            base[mine] = np.nanquantile(running_median(values[mine], 5), past, axis=1, keepdims=True)
     return base
 
 
 def _found(
-    kind: str, done: Work, against: Floats, kept: Bools, logarithmic: bool = False, least: float = _LEAST
+    kind: str, done: Work, against: Floats, usable: Bools, logarithmic: bool = False, least: float = _LEAST
 ) -> list[Culprit]:
-    """Return the ranks that are above the others in a stretch of steps."""
-    steps = done.steps[kept]
+    """Return the ranks that are above the others in a run of steps."""
+    steps = done.steps[usable]
     culprits = []
-    found = _stretches(against[:, kept], least)
-    level = _median(against[:, kept], axis=1)
+    found = stretches(against[:, usable], least)
+    level = median(against[:, usable], axis=1)
     for rank, (begin, end, mean, error) in found.items():
         # By how much others of the same role differ without being slow.
         alike = level[(done.stage == done.stage[rank]) & (np.arange(len(level)) != rank)]
         alike = alike[np.isfinite(alike)]
-        spread = _MAD * float(np.median(np.abs(alike - np.median(alike)))) if len(alike) >= 4 else 0.0
+        spread = MAD * float(np.median(np.abs(alike - np.median(alike)))) if len(alike) >= 4 else 0.0
         usual = float(np.nanmedian(done.compute[rank]))
         if mean < 3 * spread or mean * usual < _LEAST_NS:
             continue
@@ -277,66 +260,8 @@ def _culprit(
     return Culprit(kind, ranks, first, last, slower, low, high, _confidence(mean / error))
 
 
-def _stretches(values: Floats, least: float, sure: float = _SURE) -> dict[int, tuple[int, int, float, float]]:
-    """Return by row the stretch in which it is above half of ``least`` most, where its mean is at least that: beginning, end, mean and standard error."""
-    result: dict[int, tuple[int, int, float, float]] = {}
-    if values.shape[1] < _SHORTEST:
-        return result
-    smooth = _running_median(values, 3)
-    noise = _MAD * _median(np.abs(np.diff(values, axis=1)), axis=1) / sqrt(2)
-    for row in np.flatnonzero(np.nan_to_num(smooth).max(axis=1) > least / 2):
-        # Once more above half of what was found: where it really begins and ends.
-        mean = least
-        for _ in range(3):
-            begin, end = _highest(smooth[row], mean / 2)
-            inside = values[row, begin:end]
-            count = int(np.isfinite(inside).sum())
-            if count < _SHORTEST:
-                break
-            mean = max(least, float(np.nanmean(smooth[row, begin:end])))
-        else:
-            found = float(np.nanmedian(inside))
-            error = max(float(noise[row]), _lasting(values[row], begin, end)) / sqrt(count)
-            error = max(error, 1e-4)
-            if found >= least and found >= sure * error:
-                result[int(row)] = (begin, end, found, error)
-    return result
-
-
-def _lasting(values: Floats, begin: int, end: int) -> float:
-    """Return the noise of single values as means over blocks of steps show it: more than their differences do where a disturbance lasts. What was found is no noise."""
-    rest = values.copy()
-    inside = np.zeros(len(values), bool)
-    inside[begin:end] = True
-    for part in (inside, ~inside):
-        if np.isfinite(rest[part]).any():
-            rest[part] -= np.nanmedian(rest[part])
-    whole = len(rest) // _BLOCK * _BLOCK
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        means = np.nanmean(rest[:whole].reshape(-1, _BLOCK), axis=1)
-    means = means[np.isfinite(means)]
-    return sqrt(_BLOCK) * _MAD * float(np.median(np.abs(means))) if len(means) >= 4 else 0.0
-
-
-def _highest(values: Floats, above: float) -> tuple[int, int]:
-    """Return the stretch with the largest sum of what is above a value (Kadane); steps that are not there count for nothing."""
-    sums = np.concatenate([[0.0], np.cumsum(np.where(np.isfinite(values), values - above, 0.0))])
-    lowest = np.minimum.accumulate(sums)
-    end = int((sums - lowest).argmax())
-    return int(sums[: end + 1].argmin()), end
-
-
-def _median(values: Floats, axis: int) -> Floats:
-    """Return medians without NaN; NaN where there is nothing else."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        median: Floats = np.nanmedian(values, axis=axis)
-    return median
-
-
-def _stages(done: Work, culprits: Iterable[Culprit], kept: Bools) -> list[Culprit]:
-    """Return the stages that compute more than the others, apart from what their slow devices take."""
+def _stages(done: Work, culprits: Iterable[Culprit], usable: Bools) -> list[Culprit]:
+    """Return the stages that compute more than the others, apart from the time of their slow devices."""
     stages = np.unique(done.stage)
     if len(stages) < 2:
         return []
@@ -347,15 +272,15 @@ def _stages(done: Work, culprits: Iterable[Culprit], kept: Bools) -> list[Culpri
             inside = (done.steps >= each.first) & (done.steps <= each.last)
             compute[np.ix_(rows, inside)] /= 1 + each.slower
     levels = np.log(
-        np.stack([np.nanmedian(compute[done.stage == stage][:, kept], axis=0) for stage in stages])
+        np.stack([np.nanmedian(compute[done.stage == stage][:, usable], axis=0) for stage in stages])
     )
     result = []
     for at, stage in enumerate(stages):
         others = np.delete(levels, at, axis=0)
         apart = levels[at] - np.median(others, axis=0)
         mean = float(np.median(apart))
-        error = max(_MAD * float(np.median(np.abs(apart - mean))) / sqrt(len(apart)), 1e-4)
-        if mean >= _LEAST_STAGE and mean >= _SURE * error:
+        error = max(MAD * float(np.median(np.abs(apart - mean))) / sqrt(len(apart)), 1e-4)
+        if mean >= _LEAST_STAGE and mean >= SURE * error:
             ranks = tuple(int(rank) for rank in done.ranks[done.stage == stage])
             result.append(_culprit("stage", ranks, done.steps, (0, len(done.steps), mean, error), True))
     return result
@@ -377,10 +302,11 @@ class _Transfers:
     members: Mapping[int, tuple[int, ...]]
 
 
-def _links(found: Dependencies, clocks: Clocks, steps: Integers, kept: Bools) -> list[Culprit]:
+def _links(found: Dependencies, clocks: Clocks, steps: Integers, usable: Bools) -> list[Culprit]:
     """Return the pairs and groups of ranks whose transfers take longer than those of their like.
 
-    Of messages there and back together clocks do not matter: what one direction gains by an offset the other loses. Otherwise nothing is said that is smaller than the uncertainty of the clocks.
+    Of messages in both directions clocks cancel: one direction gains by an offset what the other loses.
+    Otherwise nothing smaller than the uncertainty of the clocks is reported.
     """
     culprits: list[Culprit] = []
     messages, collectives = _messages(found, clocks), _collectives(found, clocks)
@@ -397,15 +323,15 @@ def _links(found: Dependencies, clocks: Clocks, steps: Integers, kept: Bools) ->
             with np.errstate(invalid="ignore"):
                 # A network differs more from itself over time than a device does.
                 against = np.log(level) - _others(np.log(level), np.zeros(len(links), int), 0.5)
-            sure = _SURE if len(links) > 1 else _SURE_OF_PAST
-            for row, stretch in _stretches(against[:, kept], _LEAST_LINK, sure).items():
+            sure = SURE if len(links) > 1 else _SURE_OF_PAST
+            for row, stretch in stretches(against[:, usable], _LEAST_LINK, sure).items():
                 members = transfers.members[int(links[row])]
                 excess = -np.expm1(-stretch[2]) * float(
-                    np.nanmedian(level[row, kept][stretch[0] : stretch[1]])
+                    np.nanmedian(level[row, usable][stretch[0] : stretch[1]])
                 )
-                places = np.searchsorted(clocks.ranks, members)
-                if way == "both" or excess > clocks.between(places):
-                    culprits.append(_culprit("link", members, steps[kept], stretch, logarithmic=True))
+                indices = np.searchsorted(clocks.ranks, members)
+                if way == "both" or excess > clocks.between(indices):
+                    culprits.append(_culprit("link", members, steps[usable], stretch, logarithmic=True))
     return culprits
 
 
@@ -416,7 +342,7 @@ def _messages(found: Dependencies, clocks: Clocks) -> _Transfers:
     left = clocks.aligned(spans.rank[sent], spans.start[sent])
     ready = clocks.aligned(spans.rank[received], spans.end[received] - spans.blocked[received])
     came = clocks.aligned(spans.rank[received], spans.end[received])
-    # Of one that was there before it was asked for nobody knows how long it took.
+    # The transfer time of a message that was there before the receive is unknown.
     waited = (left > ready) & (came > left)
     sent, received, took = sent[waited], received[waited], (came - left)[waited].astype(float)
     low, high = (which(spans.rank[sent], spans.rank[received]) for which in (np.minimum, np.maximum))
@@ -449,7 +375,7 @@ def _collectives(found: Dependencies, clocks: Clocks) -> _Transfers:
 
 
 def _same_numbers(*columns: Integers) -> Integers:
-    """Return a number for each row, the same for rows of the same numbers."""
+    """Return a number for each row, equal for equal rows."""
     if not len(columns[0]):
         return np.arange(0)
     _, numbers = np.unique(np.stack(columns), axis=1, return_inverse=True)
@@ -457,7 +383,7 @@ def _same_numbers(*columns: Integers) -> Integers:
 
 
 def _levels(link: Integers, at: Integers, took: Floats, links: int, steps: int) -> Floats:
-    """Return the median transfer of each link in each step, NaN where there was none ``[links, steps]``."""
+    """Return each link's median transfer in each step, ``[links, steps]``, or NaN."""
     level = np.full(links * steps, np.nan)
     cell = link * steps + at
     order = np.lexsort((took, cell))
@@ -476,9 +402,9 @@ def _merged(culprits: Sequence[Culprit], ranks: int) -> list[Culprit]:
         alike = [other for other in culprits if _one(each, other)]
         joined = tuple(sorted({rank for other in alike for rank in other.ranks}))
         many = each.kind in ("host", "data") and 2 * len(joined) >= ranks and len(joined) > 2
-        whole = replace(each, ranks=joined) if many else each
-        if not any(_one(whole, other) and {*whole.ranks} <= {*other.ranks} for other in result):
-            result.append(whole)
+        wider = replace(each, ranks=joined) if many else each
+        if not any(_one(wider, other) and {*wider.ranks} <= {*other.ranks} for other in result):
+            result.append(wider)
     return result
 
 
@@ -488,14 +414,6 @@ def _one(a: Culprit, b: Culprit) -> bool:
     if a.kind != b.kind or overlap < shorter / 2:
         return False
     return a.kind in ("host", "data", "link") and 0.5 < (1 + a.slower) / (1 + b.slower) < 2
-
-
-def _running_median(values: Floats, width: int) -> Floats:
-    """Return the median of each value and those around it along the last axis; at the ends of fewer."""
-    half = width // 2
-    padded = np.pad(values, ((0, 0), (half, half)), constant_values=np.nan)
-    windows = np.lib.stride_tricks.sliding_window_view(padded, width, axis=1)
-    return _median(windows, 2)
 
 
 def _confidence(errors: float) -> float:

@@ -1,6 +1,8 @@
-"""The engine's process: V8 with the bundle of ``src/engine`` in it, and nothing else. It is run by its path and imports nothing of this package.
+"""The engine's process: V8 with the bundle of ``src/engine``. It is run by its path and imports nothing of
+this package.
 
-It reads messages from its standard input and writes others to its standard output, as ``protocol/README.md`` says, and ends with its input.
+It reads messages from its standard input and writes others to its standard output, as ``protocol/README.md``
+says, and ends with its input.
 """
 
 from __future__ import annotations
@@ -15,8 +17,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import IO, Any
 
-__all__ = ["MOST_BYTES", "FrameError", "main", "pack_frame", "read_frame"]
-
 MOST_BYTES = 512 * 1024 * 1024
 """Bound of one message."""
 
@@ -28,9 +28,9 @@ class FrameError(ValueError):
 
 
 def pack_frame(message: dict[str, Any], body: bytes | memoryview = b"") -> bytes:
-    """Return a message as it crosses the pipe: two lengths (32 bits, little-endian), JSON in ASCII, bytes.
+    """Return a message for the pipe: two lengths (32 bits, little-endian), JSON in ASCII, bytes.
 
-    JSON in ASCII carries every text, lone surrogates too, which UTF-8 refuses.
+    JSON in ASCII has every text, also lone surrogates, which UTF-8 refuses.
     """
     head = json.dumps(message, separators=(",", ":"), allow_nan=False).encode("ascii")
     if len(head) + len(body) > MOST_BYTES:
@@ -67,37 +67,32 @@ class _Engine:
             racer.eval(file.read())
         call: Callable[[str], Any] = racer.eval
         self._racer = racer
-        self.begin, self.answer, self.refuse, self._room, self._pump, self._bytes = (
+        self.begin, self.answer, self.refuse, self._new_buffer, self._pump, self._bytes = (
             call(f"megalensEngine.{name}") for name in ("begin", "answer", "refuse", "room", "pump", "bytes")
         )
 
     def give(self, ask: int, text: str, body: bytes) -> None:
         """Hand an answer in, its bytes written into a buffer that V8 made."""
         if body:
-            # A buffer that V8 made is written to from here; one that lives on would keep the process from ending.
-            room = self._room(ask, len(body))
-            room[:] = body
-            del room
+            # V8's buffer is written to from here; a remaining reference would keep the process from ending.
+            buffer = self._new_buffer(ask, len(body))
+            buffer[:] = body
+            del buffer
         self.answer(ask, text)
 
     def pump(self) -> list[tuple[dict[str, Any], bytes]]:
-        """Run what is due, and return what the job says."""
-        said = []
+        """Run what is due, and return the job's messages."""
+        messages = []
         for message in json.loads(self._pump()):
-            place = message.pop("bytes", None)
-            said.append((message, b"" if place is None else bytes(self._bytes(place))))
-        return said
+            position = message.pop("bytes", None)
+            messages.append((message, b"" if position is None else bytes(self._bytes(position))))
+        return messages
 
 
 def main(bundle: str, most_memory: str, most_data: str) -> None:
     """Run jobs until the input ends.
 
-    Parameters
-    ----------
-    bundle : str
-        The script to load.
-    most_memory, most_data : str
-        Bounds of V8's heap and of the process's data, in bytes; 0 for none.
+    The bounds of V8's heap and of the process's data are in bytes; 0 for none.
     """
     # What a library prints must not get between messages.
     out = os.fdopen(os.dup(1), "wb")
@@ -138,7 +133,7 @@ def _run(
     inbox: queue.SimpleQueue[tuple[dict[str, Any], bytes]],
     say: Callable[..., None],
 ) -> None:
-    """Run one job: what it says goes out, and when it has nothing to do it is given the next answer."""
+    """Run one job: send its messages, and give it the next answer when it is idle."""
     say({"type": "begun"})
     engine.begin(str(job["name"]), _ascii(job["args"]))
     while True:
@@ -182,11 +177,11 @@ def _ascii(value: Any) -> str:
 
 
 def _words(error: Exception) -> str:
-    # V8 goes on with the line of the script, which is the whole bundle.
+    # V8 appends the line of the script, which is the complete bundle.
     return (str(error).strip() or type(error).__name__).partition("\n")[0][:500]
 
 
 if __name__ == "__main__":
-    # This folder is no place to import from.
+    # Nothing may be imported from this folder.
     del sys.path[0]
     main(*sys.argv[1:])

@@ -1,4 +1,4 @@
-"""The engine as the rest of the package uses it: one for each process, started on first use."""
+"""The engine as the package uses it: one for each process, started on first use."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from .process import BUNDLE, EngineError, EngineProcess
 if TYPE_CHECKING:
     from ...runs.answers import RunAnswers
 
-__all__ = ["Answers", "Asked", "Engine", "Progress", "run_job", "warm_up"]
-
 Progress = Callable[[int, int, str], object]
 """Called with (done, total, what is being done). Raise from it to cancel."""
 
@@ -26,22 +24,17 @@ _LOOK_SECONDS = 0.1
 
 
 class Asked(Protocol):
-    """Answers what a job asks: JSON and bytes."""
+    """Answers a job's questions: JSON and bytes."""
 
     def __call__(self, method: str, body: Mapping[str, Any]) -> tuple[Any, bytes | memoryview]:
-        """Answer one question. An exception with ``message``, ``code`` and ``field`` is handed to the job."""
+        """Answer one question. An exception with ``message``, ``code`` and ``field`` is passed to the job."""
         ...
 
 
 class Engine:
-    """Runs jobs in a child process, one at a time, whichever thread asks. A child that dies or is given up is replaced for the next job.
+    """Runs jobs in a child process, one at a time, from any thread. A dead or abandoned child is replaced.
 
-    Parameters
-    ----------
-    bundle : Path
-        What the child loads.
-    bounds : int
-        ``most_memory`` and ``most_data`` of :class:`EngineProcess`.
+    ``bounds`` are ``most_memory`` and ``most_data`` of :class:`EngineProcess`.
     """
 
     def __init__(self, bundle: Path = BUNDLE, **bounds: int) -> None:
@@ -52,11 +45,10 @@ class Engine:
 
     @property
     def pid(self) -> int | None:
-        """Process id of the child, where there is one."""
         return None if self._process is None else self._process.pid
 
     def warm_up(self) -> None:
-        """Start the child without waiting for it, so that the first job finds it ready. Raises nothing."""
+        """Start the child in advance without waiting for it. Raises nothing."""
         if self._lock.acquire(blocking=False):
             try:
                 self._ready()
@@ -75,20 +67,20 @@ class Engine:
         cancelled: threading.Event | None = None,
         timeout: float = _TIMEOUT,
     ) -> tuple[Any, bytes]:
-        """Run a job and return what it gives: JSON and bytes.
+        """Run a job and return its result: JSON and bytes.
 
         Parameters
         ----------
         name, args : str, mapping
-            As ``src/engine/jobs.ts`` knows it. Texts may hold any character.
+            As ``src/engine/jobs.ts`` knows it. Texts may have any character.
         asked : callable
             Answers the job's questions, in this thread.
         progress : callable, optional
-            Hears how far the job is.
+            Takes the job's progress.
         cancelled : threading.Event, optional
-            Gives the job up once it is set.
+            Cancels the job once it is set.
         timeout : float
-            Seconds that the engine may take, those aside in which it waits for answers.
+            Seconds for the engine, without the time in which it waits for answers.
 
         Raises
         ------
@@ -96,13 +88,13 @@ class Engine:
             Why it did not finish.
         """
         with self._lock:
-            again = self._process is not None
+            is_restart = self._process is not None
             process = self._ready()
             try:
                 try:
                     return _run(process, name, args, asked, progress, cancelled, timeout)
                 except _NeverBegun:
-                    if not again:
+                    if not is_restart:
                         raise
                     # It was ended while it waited, which does not show at once.
                     self._drop()
@@ -116,13 +108,13 @@ class Engine:
 
     def close(self) -> None:
         """End the child. Safe twice; a later job starts another."""
-        # Without the lock: at exit nobody waits for a job of a thread that is left behind.
+        # Without the lock: at exit nobody waits for the job of an abandoned thread.
         process, self._process = self._process, None
         if process is not None:
             process.end()
 
     def forget(self) -> None:
-        """Let go of the child in a forked process, which starts one of its own."""
+        """Drop the child in a forked process, which starts one of its own."""
         process, self._process = self._process, None
         self._lock = threading.Lock()
         if process is not None:
@@ -142,7 +134,7 @@ class Engine:
 
 
 class _JobFailed(Exception):
-    """A job's own error: the engine is as good as before."""
+    """A job's own error: the engine remains usable."""
 
     def __init__(self, error: EngineError) -> None:
         self.error = error
@@ -202,12 +194,12 @@ def _answer(process: EngineProcess, message: Mapping[str, Any], asked: Asked) ->
     try:
         json, body = asked(str(message["method"]), message["body"])
     except Exception as error:
-        said = getattr(error, "message", None)
-        if said is None:
+        sentence = getattr(error, "message", None)
+        if sentence is None:
             raise
-        # The job may go on without: it says why a picture has nothing.
+        # The job may continue without: it explains why a picture is empty.
         code, field = getattr(error, "code", "failed"), getattr(error, "field", None)
-        process.send({"type": "refusal", "ask": ask, "code": code, "message": said, "field": field})
+        process.send({"type": "refusal", "ask": ask, "code": code, "message": sentence, "field": field})
         return
     process.send({"type": "answer", "ask": ask, "json": json}, body)
 
@@ -227,20 +219,7 @@ def run_job(
     cancelled: threading.Event | None = None,
     timeout: float = _TIMEOUT,
 ) -> tuple[Any, bytes]:
-    """Run a job about runs in this process's engine, and return what it gives: JSON and bytes.
-
-    Parameters
-    ----------
-    name, args, progress, cancelled, timeout
-        As for :meth:`Engine.run`.
-    answers : mapping or callable
-        The runs that it may ask, by their ids; None for one that there is not.
-
-    Raises
-    ------
-    EngineError
-        Why it did not finish.
-    """
+    """Run a job about runs in this process's engine; ``answers`` are the runs by id, or None."""
     opened = answers if callable(answers) else answers.get
 
     @cache

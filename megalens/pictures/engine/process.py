@@ -14,12 +14,10 @@ from typing import Any
 from ...protocol import MegalensError
 from .child import FrameError, pack_frame, read_frame
 
-__all__ = ["BUNDLE", "EngineProcess", "EngineError"]
-
 BUNDLE = Path(__file__).with_name("bundle") / "engine.js"
 _MOST_MEMORY = 1 << 30
 _MOST_DATA = 3 << 30
-_MOST_SAID = 4000
+_MOST_ERRORS = 4000
 _MOST_WAITING = 10_000
 _END_SECONDS = 2.0
 
@@ -34,9 +32,10 @@ class EngineError(MegalensError, RuntimeError):
     message : str
         One or two sentences for a person.
     code : str
-        Stable machine-readable reason: ``missing`` (this installation lacks the engine or its bundle), ``ended`` (its process was ended),
-        ``memory``, ``timeout``, ``cancelled``, ``too-large`` (a message between the two), ``stuck`` (the job waits for something that cannot come), or
-        ``failed`` (the job's own error).
+        Stable machine-readable reason: ``missing`` (this installation lacks the engine or its bundle),
+        ``ended`` (its process was ended), ``memory``, ``timeout``, ``cancelled``, ``too-large`` (a message
+        between the two), ``stuck`` (the job waits for something that cannot come), or ``failed`` (the job's
+        own error).
     field : str, optional
         What of the job's arguments is at fault.
     """
@@ -49,19 +48,11 @@ class EngineError(MegalensError, RuntimeError):
 
 
 class EngineProcess:
-    """A child with V8 in it. One thread at a time uses it; three threads of its own move bytes, so that neither side waits for the other's pipe.
+    """A child with V8 in it, for one thread at a time.
 
-    Parameters
-    ----------
-    bundle : Path
-        What it loads.
-    most_memory, most_data : int
-        Bounds of V8's heap, and of all its data where the platform has such a bound, in bytes.
-
-    Raises
-    ------
-    EngineError
-        ``missing`` when there is no bundle or no process could be started.
+    Three threads of its own move bytes, so that neither side waits for the other's pipe. Bounds are in bytes:
+    of V8's heap, and of all data where the platform has such a bound. Raises ``EngineError`` (``missing``)
+    without a bundle or process.
     """
 
     def __init__(
@@ -69,7 +60,8 @@ class EngineProcess:
     ) -> None:
         if not bundle.is_file():
             raise EngineError(
-                "This installation lacks the engine's script. Reinstall megalens; in a checkout run: npm run build:bundles",
+                "This installation lacks the engine's script. Reinstall megalens; in a checkout run: npm "
+                "run build:bundles",
                 code="missing",
             )
         child = str(Path(__file__).with_name("child.py"))
@@ -79,14 +71,14 @@ class EngineProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                # An interrupt of the notebook's cell is not for it: the host ends it when its job is given up.
+                # Not for an interrupt of the notebook's cell: the host ends it when its job is cancelled.
                 start_new_session=True,
             )
         except OSError as error:
             raise EngineError(
                 f"The engine's process could not be started: {error.strerror}.", code="missing"
             ) from error
-        self._said = b""
+        self._errors = b""
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._inbox: queue.SimpleQueue[Frame | EngineError] = queue.SimpleQueue()
         self._listener = threading.Thread(target=self._listen, name="megalens-engine", daemon=True)
@@ -97,34 +89,23 @@ class EngineProcess:
 
     @property
     def pid(self) -> int:
-        """Process id."""
         return self._process.pid
 
     @property
     def alive(self) -> bool:
-        """Whether it runs."""
         return self._process.poll() is None
 
     def send(self, message: dict[str, Any], body: bytes | memoryview = b"") -> None:
-        """Hand a message over without waiting.
-
-        Raises
-        ------
-        EngineError
-            ``too-large``.
-        """
+        """Queue a message without waiting; raises ``EngineError`` (``too-large``)."""
         try:
             self._outbox.put(pack_frame(message, body))
         except FrameError as error:
             raise EngineError(f"{error} Choose fewer layers or steps.", code="too-large") from error
 
     def receive(self, seconds: float) -> Frame | None:
-        """Wait for the next message; None when the time is over.
+        """Wait for the next message; None on timeout.
 
-        Raises
-        ------
-        EngineError
-            ``ended``, ``memory``, ``missing`` or ``too-large``: the process is gone.
+        Raises ``EngineError`` ``ended``, ``memory``, ``missing`` or ``too-large``: the process is gone.
         """
         try:
             frame = self._inbox.get(timeout=max(0.0, seconds))
@@ -137,7 +118,7 @@ class EngineProcess:
         return frame
 
     def end(self) -> None:
-        """End the process, at once where it does not go by itself. Safe twice."""
+        """End the process, by force if needed. Safe twice."""
         self._outbox.put(None)
         try:
             self._process.wait(_END_SECONDS)
@@ -152,12 +133,13 @@ class EngineProcess:
         self._outbox.put(None)
 
     def forget(self) -> None:
-        """Let go of it in a process that was forked off its host's: the pipes stay open there, and must not here."""
+        """Drop it in a fork of its host's process: the pipes stay open there, and must not here."""
         self._process.returncode = 0
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             if pipe is not None:
                 with suppress(OSError):
-                    # Closing the file object would wait for a lock that a thread held which is not here.
+                    # Closing the file object would wait for a lock of a thread that this process does not
+                    # have.
                     os.close(pipe.fileno())
 
     def _listen(self) -> None:
@@ -181,8 +163,8 @@ class EngineProcess:
         assert self._process.stderr is not None
         with suppress(OSError, ValueError):
             while piece := os.read(self._process.stderr.fileno(), 65536):
-                # Why V8 gave up stands before a long list of addresses.
-                self._said = (self._said + piece)[:_MOST_SAID]
+                # The reason of V8's abort precedes a long list of addresses.
+                self._errors = (self._errors + piece)[:_MOST_ERRORS]
 
     def _write(self) -> None:
         assert self._process.stdin is not None
@@ -194,11 +176,12 @@ class EngineProcess:
             self._process.stdin.close()
 
     def _gone(self) -> EngineError:
-        said = self._said.decode("utf-8", "replace")
-        if "out of memory" in said.lower() or "MemoryError" in said:
+        text = self._errors.decode("utf-8", "replace")
+        if "out of memory" in text.lower() or "MemoryError" in text:
             return _broken("memory", "")
         return EngineError(
-            "The engine's process was ended while it worked. Ask again: it is started anew. If it happens again, there may be too little memory.",
+            "The engine's process was ended while it worked. Ask again: it is started anew. If it happens "
+            "again, there may be too little memory.",
             code="ended",
         )
 
@@ -206,7 +189,8 @@ class EngineProcess:
 def _broken(code: str, message: str) -> EngineError:
     if code == "memory":
         return EngineError(
-            "The engine ran out of memory for this picture. Choose fewer layers, fewer steps or a stronger reduction.",
+            "The engine ran out of memory for this picture. Choose fewer layers, fewer steps or a stronger "
+            "reduction.",
             code="memory",
         )
     if code == "missing":

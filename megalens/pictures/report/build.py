@@ -1,4 +1,4 @@
-"""From a run and a list of views to a file. The whole text of it is made in TypeScript, by the engine's job ``report``."""
+"""From a run and a list of views to a file, whose text the engine's job ``report`` makes in TypeScript."""
 
 from __future__ import annotations
 
@@ -17,11 +17,9 @@ from ...protocol import VIEW_NAMES, MegalensError, ProtocolError, check_view_opt
 from ...protocol.version import own_version
 from ...runs import Run, RunFolder
 from ...runs.answers import rows_of
-from ...runs.open_run import Others, answers_beside
+from ...runs.open_run import Others, compared_answers
 from ...runs.run_words import unknown_flag
 from ..engine import EngineError, run_job
-
-__all__ = ["Progress", "build_report", "write_report", "traced_flags", "ReportError"]
 
 Progress = Callable[[int, int, str], object]
 
@@ -53,10 +51,7 @@ _COLUMNS = ["flag", "step", "layer", "compressor"]
 
 # What was traced of a run, counted: values are most of a recording, and are not read for it.
 def traced_flags(run: Run) -> list[dict[str, Any]]:
-    """Return ``flag``, ``compressor``, ``first``, ``last``, ``steps``, ``layers`` of everything that was traced, by flag.
-
-    ``steps`` counts the distinct steps, ``layers`` lists the layers.
-    """
+    """Return ``flag``, ``compressor``, ``first``, ``last``, ``steps`` (count), ``layers`` of all flags."""
     source = rows_of(run)
     schema = source.streams["tensors"].schema
     table = pa.Table.from_batches(
@@ -77,19 +72,16 @@ def traced_flags(run: Run) -> list[dict[str, Any]]:
 
 
 def check_views(run: Run, views: Any) -> list[dict[str, Any]]:
-    """Return the views with every default filled in: of options objects, or of what holds them as ``options``, as widgets do.
+    """Return views, options objects or widgets, with every default filled in.
 
-    Raises
-    ------
-    ReportError
-        Naming the view (``views[1]``) and the field at fault.
+    Raises ``ReportError`` naming the view (``views[1]``) and the field at fault.
     """
     if isinstance(views, Mapping | str) or not hasattr(views, "__iter__"):
         raise ReportError(
             f"views must be a list of views, such as [run.heatmap(…), run.trend(…)], got {views!r:.100}.",
             field="views",
         )
-    return [_check_view(run, options, f"views[{place}]") for place, options in enumerate(views)]
+    return [_check_view(run, options, f"views[{index}]") for index, options in enumerate(views)]
 
 
 def _check_view(run: Run, options: Any, where: str) -> dict[str, Any]:
@@ -97,13 +89,17 @@ def _check_view(run: Run, options: Any, where: str) -> dict[str, Any]:
     options = {"view": given} if isinstance(given, str) else getattr(given, "options", given)
     if not isinstance(options, Mapping):
         raise ReportError(
-            f"{where} must be a widget such as run.heatmap(…), a view's name, or a dict with view in it, got {given!r:.100}.",
+            f"{where} must be a widget such as run.heatmap(…), a view's name, or a dict with view in it, "
+            f"got {given!r:.100}.",
             view=where,
             field=where,
         )
     view = options.get("view") if isinstance(options, Mapping) else None
     if isinstance(view, str) and view not in VIEW_NAMES:
-        message = f"{where}: view must be one of {', '.join(VIEW_NAMES)}, got {view!r:.100}. A view of another package is drawn in JupyterLab only."
+        message = (
+            f"{where}: view must be one of {', '.join(VIEW_NAMES)}, got {view!r:.100}. A view of another "
+            "package is drawn in JupyterLab only."
+        )
         raise ReportError(message, view=where, field=f"{where}.view")
     try:
         checked = check_view_options(options, where)
@@ -134,30 +130,26 @@ def build_report(
     others: Others | None = None,
     progress: Progress | None = None,
 ) -> bytes:
-    """Freeze views of a run.
+    """Freeze views of a run, and return the file as UTF-8 bytes.
 
     Parameters
     ----------
     run : Run
-        Live or recorded. A live one is frozen as it is now, with all that its recording has where this machine has that.
+        Live or recorded. A live one is frozen as it is now, with its recording where this machine has that.
     views : sequence, optional
-        Options objects, each with ``view``, or widgets; when absent scalars and statistics where there are some, and trend and heatmap of the first
-        traced flag.
+        Options objects, each with ``view``, or widgets; when absent scalars and statistics where there are
+        some, and trend and heatmap of the first traced flag.
     title : str, optional
         Title; the run's name when absent.
     format : {"html", "ipynb"}
         A page that draws without kernel and network, or a notebook with the views' own code.
     folder : str, optional
-        Run folder as a notebook report opens it, relative to where the notebook will lie; ``megalens-runs/<folder>`` when absent.
+        Run folder in a notebook report, relative to the notebook; ``megalens-runs/<folder>`` when absent.
     others : callable, optional
-        Opens a run that a view compares with by its id, or gives None; it is closed here. When absent: the recordings beside this one.
+        Opens a run that a view compares with by its id, or returns None; it is closed here. When absent: the
+        neighbouring recordings.
     progress : callable, optional
         See :data:`Progress`.
-
-    Returns
-    -------
-    bytes
-        UTF-8 text of the file.
 
     Raises
     ------
@@ -180,7 +172,7 @@ def build_report(
         "traced": traced_flags(run),
         "parts": _parts() if format == "html" else None,
     }
-    with answers_beside(run, others, _settle) as answers:
+    with compared_answers(run, others, _settle) as answers:
         try:
             _, text = run_job("report", args, answers, progress=progress, timeout=_TIMEOUT)
         except EngineError as error:
@@ -196,24 +188,10 @@ def write_report(
     *,
     progress: Progress | None = None,
 ) -> Path:
-    """Freeze views of a run into a file, whole or not at all.
+    """Freeze views of a run into a file, atomically, as :func:`build_report`; return its path.
 
-    Parameters
-    ----------
-    run, views, title, progress
-        As for :func:`build_report`.
-    path : str or path
-        ``….html`` or ``….ipynb``. A file that is there is replaced.
-
-    Returns
-    -------
-    pathlib.Path
-        The file written.
-
-    Raises
-    ------
-    ReportError
-        When the name has another ending, the folder cannot be written, or a view is wrong.
+    Raises ``ReportError`` for an ending other than ``.html`` and ``.ipynb``, an unwritable folder, or a wrong
+    view.
     """
     if not isinstance(path, (str, os.PathLike)):
         raise ReportError(f"path must be the name of a file, got {path!r:.100}.", field="path")
@@ -250,15 +228,15 @@ def write_report(
 
 
 def _settle(run: Run) -> None:
-    """Let what a hub keeps for those who come late arrive, where that is what is read: a run that was just connected to has nothing yet."""
+    """Wait for a hub's backlog where that is what is read: a fresh connection has nothing yet."""
     if isinstance(rows_of(run), RunFolder):
         return
-    held = -1
+    seen = -1
     for _ in range(_SETTLE_LOOKS if run.live else 0):
         run.moment_source.refresh()
         moments = sum(each["rows"] for each in run.moment_source.index()["stats"])
-        before, held = held, run.tensors().num_rows + run.scalars().num_rows + moments
-        if held == before and held > 0:
+        before, seen = seen, run.tensors().num_rows + run.scalars().num_rows + moments
+        if seen == before and seen > 0:
             return
         time.sleep(_SETTLE_SECONDS)
 
@@ -266,10 +244,10 @@ def _settle(run: Run) -> None:
 def _relative(run: Run, target: Path) -> str | None:
     if run.folder is None:
         return None
-    whole, here = run.folder.resolve(), target.parent.resolve()
+    folder, here = run.folder.resolve(), target.parent.resolve()
     return (
-        whole.relative_to(here).as_posix()
-        if whole.is_relative_to(here) and here != Path(here.anchor)
+        folder.relative_to(here).as_posix()
+        if folder.is_relative_to(here) and here != Path(here.anchor)
         else None
     )
 
@@ -281,5 +259,6 @@ def _parts() -> Any:
         return json.loads(_PARTS.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ReportError(
-            "This installation lacks the report's script. Reinstall megalens; in a checkout run: npm run build:bundles"
+            "This installation lacks the report's script. Reinstall megalens; in a checkout run: npm run "
+            "build:bundles"
         ) from None

@@ -1,4 +1,4 @@
-"""Kernel-side widgets: each is a run's name and a view's options; the browser draws it from those alone."""
+"""Kernel-side widgets: a run's name and a view's options each, from which the browser draws."""
 
 from . import generated
 from .base import VIEW_MIME, OtherView, View, WidgetError

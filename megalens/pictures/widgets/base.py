@@ -1,4 +1,4 @@
-"""What every view widget shares: the run, the options, and the forms in which a notebook keeps them."""
+"""The common part of view widgets: the run, the options, and their forms in a notebook file."""
 
 from __future__ import annotations
 
@@ -31,9 +31,7 @@ from ...protocol.version import own_version
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["VIEW_MIME", "Framer", "Painter", "View", "Option", "WidgetError", "OtherView"]
-
-# npm range of the browser side: this version and what is compatible with it, any for a checkout that was never installed.
+# npm range of the browser side: compatible versions, any for a checkout that was never installed.
 _MODULE_RANGE = "*" if own_version() == "0" else f"^{own_version()}"
 
 VIEW_MIME = "application/vnd.megalens.view+json"
@@ -63,13 +61,13 @@ class WidgetError(MegalensError, ValueError):
 
 # View options as attributes of a widget.
 class Option(TraitType[Any, Any]):
-    """One view option as a trait: setting it checks it against the view's schema and changes the view's ``options``."""
+    """A view option as a trait: setting it checks the view's schema and changes the view's ``options``."""
 
     default_value: Any = None
     allow_none = True
 
     def validate(self, obj: View, value: Any) -> Any:
-        """Return the value as it will stand in ``options``, or raise :class:`WidgetError`."""
+        """Return the value as ``options`` will have it, or raise :class:`WidgetError`."""
         assert self.name is not None
         name = option_name(self.name)
         plain = value if obj._spreading else obj.checked({self.name: value})[name]
@@ -77,10 +75,12 @@ class Option(TraitType[Any, Any]):
 
 
 def plain_option(schema: Mapping[str, Any], value: Any) -> Any:
-    """Return what a person may write for an option in the form that the schema has for it.
+    """Return a person's value of an option in the form of its schema.
 
-    What is taken besides is the schema's ``x-input``: ``ranges`` a number or numbers (``3``, ``range(4)``), ``steps`` a step, range or slice, ``words`` one text, ``runs`` runs;
-    numpy's numbers wherever numbers are; the members of a filter each in their own way. Whatever is none of these is returned as it is, for the schema to refuse.
+    The schema's ``x-input`` allows further forms: ``ranges`` a number or numbers (``3``, ``range(4)``),
+    ``steps`` a step, range or slice, ``words`` one text, ``runs`` runs; numpy's numbers wherever numbers are;
+    the members of a filter each in their own way. Other values are returned unchanged, for the schema to
+    refuse.
     """
     form = schema.get("x-input")
     if form == "steps":
@@ -103,7 +103,7 @@ def plain_option(schema: Mapping[str, Any], value: Any) -> Any:
 
 
 def python_value(schema: Mapping[str, Any], value: Any) -> Any:
-    """Return an option's value as Python has it: of steps a range, or a slice that is open, so that it can be given to a call again."""
+    """Return an option's value as Python has it: steps as a range or an open slice, to be used in a call."""
     if schema.get("x-input") != "steps" or not isinstance(value, list):
         return value
     # JSON Schema takes 6.0 for an integer.
@@ -142,13 +142,14 @@ Framer = Callable[[Mapping[str, Any]], "DataFrame"]
 class View(DOMWidget):  # type: ignore[misc]  # ipywidgets has no types
     """A view of one run in a cell.
 
-    The cell's output holds the run's name and the options, so that the browser draws the view by itself while the kernel is busy, dead or
-    restarted; beside them lies a static picture for every program that shows notebooks and knows nothing of Megalens.
+    The cell's output has the run's name and the options, so that the browser draws the view by itself while
+    the kernel is busy, dead or restarted, and a static picture for programs that do not know Megalens.
 
     Parameters
     ----------
     run : mapping
-        ``id``, ``name`` and ``folder`` (relative to the notebook, or None), and ``kind`` where it is ``"statistics"``. No token and no absolute path.
+        ``id``, ``name`` and ``folder`` (relative to the notebook, or None), and ``kind`` where it is
+        ``"statistics"``. No token and no absolute path.
     options : mapping
         Options of the view, without ``view``.
     painter : callable, optional
@@ -159,7 +160,7 @@ class View(DOMWidget):  # type: ignore[misc]  # ipywidgets has no types
     Raises
     ------
     WidgetError
-        When an option is not what ``protocol/views.schema.json`` says; ``field`` names the argument.
+        When an option violates ``protocol/views.schema.json``; ``field`` names the argument.
     """
 
     view_name: ClassVar[str] = ""
@@ -193,17 +194,11 @@ class View(DOMWidget):  # type: ignore[misc]  # ipywidgets has no types
 
     @classmethod
     def read(cls, options: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the options that a person means by the arguments of a run's method."""
+        """Return the options of the arguments of a run's method."""
         return options
 
     def checked(self, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options with some changed, after checking them all. Nothing is changed here.
-
-        Raises
-        ------
-        WidgetError
-            Naming the option at fault.
-        """
+        """Return the options with some changed, all checked; raises ``WidgetError`` naming one."""
         named = {option_name(name): value for name, value in changes.items()}
         try:
             plain = {
@@ -215,7 +210,7 @@ class View(DOMWidget):  # type: ignore[misc]  # ipywidgets has no types
             raise WidgetError(error.message, error.field or "options") from error
 
     def draw(self) -> str:
-        """Draw the static picture of the options as they are now, keep it in ``picture``, and return its caption."""
+        """Draw the static picture of the current options into ``picture``, and return its caption."""
         if self._painter is None:
             return ""
         svg, caption = self._painter(self.options)
@@ -223,7 +218,7 @@ class View(DOMWidget):  # type: ignore[misc]  # ipywidgets has no types
         return caption
 
     def _current(self) -> dict[str, Any]:
-        # Before the base class is set up there are no options, and asking a trait for its default would set it.
+        # Before the base class's setup there are no options, and reading a trait would set its default.
         return dict(self._trait_values.get("options") or {})
 
     @validate("options")
@@ -231,7 +226,7 @@ class View(DOMWidget):  # type: ignore[misc]  # ipywidgets has no types
         try:
             return check_view_options({**proposal["value"], "view": self.view_name})
         except ProtocolError as error:
-            # The browser's changes come this way too, and there a TraitError is logged and the message dropped.
+            # The browser's changes come here, too: a TraitError is logged and the message dropped.
             raise TraitError(error.message) from error
 
     @observe("options")
@@ -251,8 +246,8 @@ class View(DOMWidget):  # type: ignore[misc]  # ipywidgets has no types
             self.options = self.checked({change["name"]: change["new"]})
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
-        # Without the type of ipywidgets: JupyterLab draws ours, and whatever has no Megalens shows the picture. A converter of an
-        # executed notebook would take ipywidgets' first and show an empty box.
+        # Without the type of ipywidgets: JupyterLab draws ours, and programs without Megalens show the
+        # picture. A converter of an executed notebook would take ipywidgets' first and show an empty box.
         bundle: dict[str, Any] = {}
         caption = self.draw()
         bundle[VIEW_MIME] = {
@@ -285,23 +280,13 @@ class View(DOMWidget):  # type: ignore[misc]  # ipywidgets has no types
 class OtherView(View):
     """A view that a JupyterLab extension registered.
 
-    Its options are checked in the browser, by the schema that it was registered with; there is no static picture of it.
-
-    Parameters
-    ----------
-    run : mapping
-        As for :class:`View`.
-    options : mapping
-        ``view``, its name, and the options.
-
-    Raises
-    ------
-    WidgetError
-        When an option is not JSON; ``field`` names it.
+    Its options are checked in the browser, by the schema that it was registered with; there is no static
+    picture of it. ``options`` have ``view``, its name. Raises ``WidgetError`` when an option is not JSON;
+    ``field`` names it.
     """
 
     def checked(self, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options with some changed. Only that they are JSON is known here."""
+        """Return the options with some changed, checked to be JSON."""
         return _plain({**self._current(), **changes})
 
     @validate("options")
@@ -318,7 +303,7 @@ class OtherView(View):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _spread_options(self, change: Mapping[str, Any]) -> None:
-        """Options of a view of others are no traits."""
+        """Do nothing: options of an unknown view are no traits."""
 
     def __repr__(self) -> str:
         given = ", ".join(f"{name}={value!r}" for name, value in self.options.items())

@@ -11,18 +11,17 @@ from .base import View, WidgetError
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["Explorer"]
-
 
 class Explorer(View):
     """A view whose rows are there as a table, and where a statistic may stand for what was measured."""
 
     @property
     def df(self) -> DataFrame:
-        """The rows that the view draws, as the options are now: a ``pandas.DataFrame``, read anew each time.
+        """The rows that the view draws with its current options: a ``pandas.DataFrame``, read at each access.
 
-        They are those of ``run.moments`` with the same grouping, filter and steps, and a column ``value`` with what is drawn: the statistic, or the ratio.
-        It is neither thinned nor smoothed, and not cut to the largest series.
+        They are those of ``run.moments`` with the same grouping, filter and steps, and a column ``value``
+        with what is drawn: the statistic, or the ratio. It is neither thinned nor smoothed, and not cut to
+        the largest series.
         """
         if self._framer is None:
             raise WidgetError("This view was made without a run. Make it with run.explore(…).", "run")
@@ -30,14 +29,15 @@ class Explorer(View):
 
     @classmethod
     def read(cls, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Tell what was measured from what is read of it: no word names both."""
+        """Distinguish the measured stat from the statistic read of it: no word names both."""
         measured, read = (option_schema(cls.view_name, name) for name in ("stat", "statistic"))
         stat, statistic = options.get("stat", measured["default"]), options.get("statistic")
         if stat not in read["enum"]:
             return {**options, "stat": stat, "statistic": read["default"] if statistic is None else statistic}
         if statistic is not None:
             raise WidgetError(
-                f"stat={stat!r} is a statistic, and statistic={statistic!r:.100} came beside it. Name what was measured with stat: {', '.join(measured['enum'])}.",
+                f"stat={stat!r} is a statistic, and statistic={statistic!r:.100} came beside it. Name what "
+                f"was measured with stat: {', '.join(measured['enum'])}.",
                 "stat",
             )
         return {**options, "stat": measured["default"], "statistic": stat}

@@ -6,19 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...runs import ClientError, Run
-from ...runs.open_run import answers_beside
+from ...runs.open_run import compared_answers
 from ..engine import EngineError, run_job
-
-__all__ = ["draw_picture"]
 
 
 def draw_picture(run: Run, options: Mapping[str, Any]) -> tuple[str, str]:
-    """Draw a view for a cell: SVG text and a caption of one line. Where there is nothing to draw, the SVG is empty and the caption says why.
+    """Draw a view for a cell: SVG text and a caption of one line. An empty SVG has the reason in the caption.
 
-    A cell must display whatever happens, so this raises nothing that a run, an option or the engine can cause.
+    A cell must display whatever happens, so this raises nothing that a run, an option or the engine can
+    cause.
     """
     try:
-        with answers_beside(run) as answers:
+        with compared_answers(run) as answers:
             stills, _ = run_job("still", {"run": run.id, "options": dict(options)}, answers)
     except (EngineError, ClientError) as error:
         return "", error.message

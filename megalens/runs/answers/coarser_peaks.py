@@ -1,4 +1,4 @@
-"""Attention as ``Peaks`` would have kept it with fewer cells: of a long text with many heads that is enough for a first picture."""
+"""Attention as ``Peaks`` would have stored it with fewer cells: enough for a first picture of a long text."""
 
 from __future__ import annotations
 
@@ -13,41 +13,29 @@ import pyarrow as pa
 
 from ...protocol import Peaks
 
-__all__ = ["CHANGED_COLUMNS", "SHAPE_COLUMNS", "coarser_rows", "coarser_shape", "coarser_shapes"]
-
 SHAPE_COLUMNS = ["compressor", "source_shape", "shape"]
 """What says how coarse a row may become."""
 
 CHANGED_COLUMNS = ["compressor", "shape", "values", "compression_error"]
 """What a coarser row says otherwise."""
 
-_KEPT = re.compile(r"Peaks\(cells=([1-9][0-9]{0,4})\)")
+_PEAKS = re.compile(r"Peaks\(cells=([1-9][0-9]{0,4})\)")
 
 
 def coarser_shape(
     compressor: str, source: Sequence[int], shape: Sequence[int], cells: int
 ) -> list[int] | None:
-    """Return the shape that a row has with at most ``cells`` blocks along queries and keys.
+    """Return the shape of a row with at most ``cells`` blocks along queries and keys.
 
-    Parameters
-    ----------
-    compressor : str
-        The row's, as its column has it.
-    source, shape : sequence of int
-        Of the whole tensor and of what was kept, both ending with queries and keys.
-    cells : int
-        From 1.
-
-    Returns
-    -------
-    list of int or None
-        ``None`` where the row stays as it is: it is of another compressor, or as coarse already.
+    ``source`` is the shape of the whole tensor, ``shape`` that of the stored one; both end with queries and
+    keys. None where the row stays as it is: it is of another compressor, or as coarse already.
     """
-    kept = _KEPT.fullmatch(compressor)
-    if kept is None or len(source) != 4 or len(shape) != 4 or min(source) < 1:
+    match = _PEAKS.fullmatch(compressor)
+    if match is None or len(source) != 4 or len(shape) != 4 or min(source) < 1:
         return None
-    before, after = Peaks(int(kept[1])), Peaks(cells)
-    # Blocks of either begin at the first position, and sides are powers of two: the coarser ones are made of whole finer ones.
+    before, after = Peaks(int(match[1])), Peaks(cells)
+    # All blocks begin at the first position and sides are powers of two, so that coarser ones merge finer
+    # ones.
     if [math.ceil(length / before.side(length)) for length in source[2:]] != list(shape[2:]):
         return None
     coarse = [
@@ -58,7 +46,6 @@ def coarser_shape(
 
 
 def coarser_shapes(batch: pa.RecordBatch, cells: int) -> list[list[int] | None]:
-    """Return the shape of each row, of ``SHAPE_COLUMNS``, as :func:`coarser_shape` does of one."""
     compressors, sources, shapes = (batch.column(name).to_pylist() for name in SHAPE_COLUMNS)
     return [
         coarser_shape(compressor, source, shape, cells)
@@ -67,7 +54,7 @@ def coarser_shapes(batch: pa.RecordBatch, cells: int) -> list[list[int] | None]:
 
 
 def coarser_rows(batch: pa.RecordBatch, cells: int) -> pa.RecordBatch:
-    """Return the rows of ``tensors`` with at most ``cells`` blocks an axis where ``Peaks`` kept more; those keep the largest value of each."""
+    """Return rows of ``tensors`` with at most ``cells`` blocks an axis; they have the largest value."""
     shapes = coarser_shapes(batch, cells)
     if not any(shapes):
         return batch

@@ -1,4 +1,4 @@
-"""Lines as they travel: an Arrow stream, with what is known of them as JSON in its schema."""
+"""Lines as they are sent: an Arrow stream, with what is known of them as JSON in its schema."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ from .selection import StreamRows, check_cancelled
 from .stream_query import whole_number
 from .trend_answer import TrendQuery, axes_of, read_trend
 
-__all__ = ["arrow_stream", "read_lines", "ScalarQuery", "read_scalars"]
-
 _MOST_NAMES = 1000
 _COLUMNS = ["step", "time", "name", "value"]
 _KNOWN = ("names", "first", "last", "points")
@@ -32,17 +30,7 @@ _KNOWN = ("names", "first", "last", "points")
 # Scalars over steps, as lines thinned out so that no extreme is lost.
 @dataclass(frozen=True)
 class ScalarQuery:
-    """What of the scalars is asked.
-
-    Attributes
-    ----------
-    names : tuple of str or None
-        Which; all where there is none.
-    first, last : int or None
-        Steps, both included.
-    points : int or None
-        About how many points of a line are wanted; every one where there is none.
-    """
+    """Which scalars a request asks for; None means all names, no bound of steps, every point."""
 
     names: tuple[str, ...] | None
     first: int | None
@@ -51,13 +39,7 @@ class ScalarQuery:
 
     @classmethod
     def of_texts(cls, texts: Mapping[str, str]) -> ScalarQuery:
-        """Check a request: ``names`` (a JSON list of text), ``first``, ``last`` and ``points``.
-
-        Raises
-        ------
-        ClientError
-            ``bad-parameter``, naming what is at fault.
-        """
+        """Check a request: ``names`` (a JSON list of text), ``first``, ``last`` and ``points``."""
         for name in texts:
             if name not in _KNOWN:
                 raise _bad(name[:100], f"Scalars cannot be asked for {name!r:.100}.")
@@ -84,7 +66,8 @@ class ScalarAnswer:
     Attributes
     ----------
     table : pyarrow.Table
-        ``line`` (a place in ``about.lines``), ``step``, ``time``, ``value`` and ``start`` (1 where the line begins anew), all float64; ordered by line, then step.
+        ``line`` (an index into ``about.lines``), ``step``, ``time``, ``value`` and ``start`` (1 at the begin
+        of a stretch), all float64; ordered by line, then step.
     about : dict
         ``lines``: name and ``total`` of each; ``units`` of every scalar of the run by its name.
     """
@@ -94,13 +77,6 @@ class ScalarAnswer:
 
 
 def read_scalars(rows: StreamRows, asked: ScalarQuery, cancelled: threading.Event) -> ScalarAnswer:
-    """Read the lines that a question asks for.
-
-    Raises
-    ------
-    ClientError
-        ``cancelled`` when that was set meanwhile.
-    """
     pieces: dict[str, list[NDArray[Any]]] = {name: [] for name in ("of", "step", "time", "value")}
     units: dict[str, str] = {}
     query = Query(name=asked.names, first=asked.first, last=asked.last)
@@ -130,11 +106,11 @@ def read_scalars(rows: StreamRows, asked: ScalarQuery, cancelled: threading.Even
             if not len(line):
                 continue
             at = step[line]
-            kept, begins = thin_line(at, value[line], gap_starts(at), asked.points)
-            start = np.zeros(len(kept))
+            chosen, begins = thin_line(at, value[line], gap_starts(at), asked.points)
+            start = np.zeros(len(chosen))
             start[begins] = 1
-            stay = line[kept]
-            found = (np.full(len(kept), len(lines)), step[stay], time[stay], value[stay], start)
+            stay = line[chosen]
+            found = (np.full(len(chosen), len(lines)), step[stay], time[stay], value[stay], start)
             for column, part in zip(columns, found, strict=True):
                 column.append(part.astype(np.float64))
             lines.append({"name": names[of[line[0]]], "total": len(line)})
@@ -154,25 +130,10 @@ def read_lines(
     hello: Mapping[str, Any],
     cancelled: threading.Event,
 ) -> memoryview:
-    """Answer a question for lines.
+    """Answer a request for lines of ``tensors`` or ``scalars``.
 
-    Parameters
-    ----------
-    rows : StreamRows
-        Where the rows lie.
-    stream : str
-        ``tensors``, of which a statistic is drawn, or ``scalars``.
-    texts : mapping
-        The request: see :meth:`TrendQuery.of_texts` and :meth:`ScalarQuery.of_texts`.
-    hello : mapping
-        What the run says of its flags.
-    cancelled : threading.Event
-        Ends the reading.
-
-    Raises
-    ------
-    ClientError
-        Naming what is at fault.
+    ``texts`` are those of :meth:`TrendQuery.of_texts` or :meth:`ScalarQuery.of_texts`; ``hello`` describes
+    the flags. Raises ``ClientError`` naming the parameter at fault, or ``cancelled`` once that event is set.
     """
     if stream == "tensors":
         asked = TrendQuery.of_texts(rows.streams, texts, axes_of(hello))
@@ -195,7 +156,6 @@ def read_lines(
 
 
 def arrow_stream(table: pa.Table) -> memoryview:
-    """Return a table as an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)

@@ -1,4 +1,4 @@
-"""What the stream ``moments`` is asked, from the JSON of a request, and its answers as they travel."""
+"""Requests for the stream ``moments`` as JSON, and its answers as they are sent."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from ..errors import ClientError
 if TYPE_CHECKING:
     from ..moments import MomentSource
 
-__all__ = ["Groups", "moment_groups", "moment_rows", "only_members"]
-
 Groups = tuple[pa.Table, int, int]
 """The table of groups, how many groups there were, and how many steps."""
 
@@ -23,26 +21,14 @@ _MOST_STATS = 6
 
 
 def only_members(body: Mapping[str, Any], known: tuple[str, ...]) -> None:
-    """Refuse what a request has and should not.
-
-    Raises
-    ------
-    ClientError
-        Naming it.
-    """
+    """Raise ``ClientError`` naming a member that a request should not have."""
     unknown = [name for name in body if name not in known]
     if unknown:
         raise _bad(unknown[0][:60], f"The body may hold {', '.join(known)}, got {unknown[0]!r:.60}.")
 
 
 def moment_rows(body: Mapping[str, Any], most_rows: int) -> Callable[[MomentSource], pa.Table]:
-    """Return what reads the rows that a request names.
-
-    Raises
-    ------
-    ClientError
-        Naming what is wrong with the request.
-    """
+    """Return the function that reads a request's rows; raises ``ClientError`` for a wrong one."""
     only_members(body, ("stats", "where", "first", "last", "limit_rows"))
     stats = body.get("stats")
     if (
@@ -63,13 +49,7 @@ def moment_rows(body: Mapping[str, Any], most_rows: int) -> Callable[[MomentSour
 
 
 def moment_groups(body: Mapping[str, Any]) -> Callable[[MomentSource], Groups]:
-    """Return what merges the groups that a request names.
-
-    Raises
-    ------
-    ClientError
-        Naming what is wrong with the request.
-    """
+    """Return the function that merges a request's groups; raises ``ClientError`` for a wrong one."""
     from ..moments import MomentQuery
 
     by = body.get("by", [])
@@ -91,11 +71,11 @@ def moment_groups(body: Mapping[str, Any]) -> Callable[[MomentSource], Groups]:
 
 def _number(body: Mapping[str, Any], name: str, least: int | None = None) -> int | None:
     value = body.get(name)
-    whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**62
-    if value is not None and not (whole and (least is None or value >= least)):
+    is_integer = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**62
+    if value is not None and not (is_integer and (least is None or value >= least)):
         bound = "" if least is None else f" from {least}"
         raise _bad(name, f"{name} must be a whole number{bound}, got {value!r:.50}.")
-    return value if whole else None
+    return value if is_integer else None
 
 
 def _where(body: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -110,7 +90,7 @@ def _bad(field: str, message: str) -> ClientError:
 
 
 def _narrow(table: pa.Table, source: MomentSource) -> pa.Table:
-    """Return rows as they travel: whole numbers of 64 bits as float64, what repeats as dictionaries."""
+    """Return rows as they are sent: 64-bit integers as float64, repeated texts as dictionaries."""
     names = pa.array(source.index()["names"], pa.utf8())
     columns: dict[str, Any] = {}
     for field in table.schema:
@@ -140,7 +120,7 @@ def _doubts(table: pa.Table) -> pa.Array:
 
 
 def _group_columns(table: pa.Table, by: list[str]) -> pa.Table:
-    """Return groups as they travel: keys with text as dictionaries, the number of each row's group, what a picture needs of it."""
+    """Return groups as they are sent: text keys as dictionaries, each row's group, what a picture needs."""
     keys: dict[str, pa.Array] = {}
     changed = np.zeros(max(0, table.num_rows - 1), bool)
     for label in by:

@@ -1,4 +1,4 @@
-"""All that a view asks of a run, answered for a recorded folder, a tree of statistics and a live run alike."""
+"""All questions of a view, answered alike for a recorded folder, a tree of statistics and a live run."""
 
 from __future__ import annotations
 
@@ -29,17 +29,7 @@ _MOST_WARNINGS = 20
 
 
 class RunAnswers:
-    """Answers the questions of the Jupyter server's endpoints about one run, without a server.
-
-    Parameters
-    ----------
-    run : Run
-        The run; it is not closed.
-    cancelled : threading.Event, optional
-        Stops the reading of streams.
-    limit_bytes, limit_rows : int
-        Bounds of what an answer may hold of a stream, and of the statistics.
-    """
+    """Answers the server's endpoints about one run, without a server. The run stays open."""
 
     def __init__(
         self,
@@ -55,7 +45,7 @@ class RunAnswers:
         self._limit_rows = limit_rows
 
     def detail(self) -> dict[str, Any]:
-        """Return what the run is: its ``hello``, its ``status``, which of its streams were cut short."""
+        """Return the run's ``hello`` and ``status``, and which of its streams were cut short."""
         from ..statistics_run import StatisticsRun
 
         kind = {"kind": "statistics"} if isinstance(self._run, StatisticsRun) else {}
@@ -68,13 +58,12 @@ class RunAnswers:
 
     def _status(self) -> dict[str, Any]:
         status = dict(self._run.status)
-        lacking, said = _lacking(self._run, self._rows), status.get("warnings", [])
-        if lacking is not None and lacking not in said:
-            status["warnings"] = [*said, lacking][-_MOST_WARNINGS:]
+        lacking, warnings = _lacking(self._run, self._rows), status.get("warnings", [])
+        if lacking is not None and lacking not in warnings:
+            status["warnings"] = [*warnings, lacking][-_MOST_WARNINGS:]
         return status
 
     def index(self) -> list[dict[str, Any]]:
-        """Return what there is of each flag, phase and pass."""
         return tensor_index(self._rows, self._cancelled)
 
     def stream(self, name: str, query: Mapping[str, str]) -> SelectedRows:
@@ -87,27 +76,18 @@ class RunAnswers:
         return read_lines(self._rows, stream, query, self._run._hello, self._cancelled)
 
     def moments_index(self) -> dict[str, Any]:
-        """Return what there is of statistics."""
         source = self._run.moment_source
         source.refresh()
         return {**source.index(), "names_from": 0}
 
     def moments_rows(self, request: Mapping[str, Any]) -> pa.Table:
-        """Return rows of statistics as they travel."""
         return moment_rows(request, self._limit_rows)(self._run.moment_source)
 
     def moments_groups(self, request: Mapping[str, Any]) -> Groups:
-        """Return groups of statistics as they travel."""
         return moment_groups(request)(self._run.moment_source)
 
     def answer(self, method: str, body: Mapping[str, Any]) -> tuple[Any, bytes | memoryview]:
-        """Answer a question by its name: JSON, and an Arrow stream where rows were asked for.
-
-        Raises
-        ------
-        ClientError
-            Naming what is at fault.
-        """
+        """Answer a question by its name: JSON, and an Arrow stream where rows were asked for."""
         if method == "detail":
             return self.detail(), b""
         if method == "index":
@@ -131,16 +111,11 @@ class RunAnswers:
 
 
 def answers_of(given: Any, error: Callable[[str], Exception], otherwise: str) -> dict[str, RunAnswers]:
-    """Return what answers a planner's question about a run, or about what a notebook holds of one, by the run's id.
+    """Return what answers a planner's questions about a run, or a notebook's object around one, by the run's
+    id.
 
-    Parameters
-    ----------
-    given : Run, or what is around one
-        The planner's first argument.
-    error : callable
-        Makes what is raised where it is neither, of a sentence.
-    otherwise : str
-        What else it might have been, for that sentence.
+    Where ``given`` is neither, raises ``error`` of a sentence that ends with ``otherwise``, what else it
+    might have been.
     """
     run = given if isinstance(given, Run) else getattr(given, "run", None)
     if not isinstance(run, Run):
@@ -151,7 +126,6 @@ def answers_of(given: Any, error: Callable[[str], Exception], otherwise: str) ->
 
 
 def _lacking(run: Run, rows: StreamRows) -> str | None:
-    """Say which steps cannot be shown."""
     if isinstance(rows, RunFolder):
         missing = run.status.get("recording", {}).get("missing_steps")
         return lacking_words(missing) if missing else None
@@ -161,4 +135,7 @@ def _lacking(run: Run, rows: StreamRows) -> str | None:
     first = pc.min(steps).as_py() if len(steps) else None
     if first is None or first <= 1:
         return None
-    return f"Of traced tensors only steps {first} to {pc.max(steps).as_py()} are here: the hub and this program keep the newest, and no recording can be read."
+    return (
+        f"Of traced tensors only steps {first} to {pc.max(steps).as_py()} are here: the hub and this program "
+        "keep the newest, and no recording can be read."
+    )

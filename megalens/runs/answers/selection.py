@@ -14,45 +14,29 @@ import pyarrow.compute as pc
 
 from ...protocol import STREAMS, Streams, stream_schema
 from ..errors import ClientError
+from ..file_checks import entries_of
 from ..query import Query
 from ..run_folder import RunFolder
-from ..shapes import entries_of
-from ..tensor_places import PLACE_COLUMNS, TensorPlaces
+from ..tensor_index import INDEX_COLUMNS, TensorIndex
 from .coarser_peaks import SHAPE_COLUMNS, coarser_rows, coarser_shapes
 from .stream_query import StreamQuery
 
-__all__ = [
-    "NoRows",
-    "SelectedRows",
-    "StreamRows",
-    "check_cancelled",
-    "on_lowest_rank",
-    "read_selection",
-    "tensor_index",
-]
-
 _ENVELOPE_BYTES = 8192
-_HELD_BYTES = 64 * 1024 * 1024
+_PENDING_BYTES = 64 * 1024 * 1024
 
 
 class StreamRows(Protocol):
-    """Where the rows of a run lie: a :class:`RunFolder`, the memory of a live run, or nowhere."""
+    """A source of a run's rows: a :class:`RunFolder`, the memory of a live run, or none."""
 
     @property
-    def streams(self) -> Streams:
-        """The streams that the run may have."""
-        ...
+    def streams(self) -> Streams: ...
 
     @property
-    def missing_steps(self) -> list[list[int]]:
-        """Ranges of steps that it lacks."""
-        ...
+    def missing_steps(self) -> list[list[int]]: ...
 
     def batches(
         self, stream: str, query: Query | None = None, columns: list[str] | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that match, a piece at a time."""
-        ...
+    ) -> Iterator[pa.RecordBatch]: ...
 
 
 class NoRows:
@@ -64,36 +48,24 @@ class NoRows:
     def batches(
         self, stream: str, query: Query | None = None, columns: list[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield nothing."""
         return iter(())
 
 
 @dataclass(frozen=True)
 class SelectedRows:
-    """Rows as an Arrow IPC stream.
-
-    Attributes
-    ----------
-    body : pyarrow.Buffer
-        The stream, with exactly the stream's schema, or the columns of it that were asked for.
-    every : int
-        1, or n when only every n-th step fitted.
-    """
+    """Rows as an Arrow IPC stream, of every n-th step only where ``every`` is n: more did not fit."""
 
     body: pa.Buffer
     every: int
 
 
 def read_selection(rows: StreamRows, asked: StreamQuery, cancelled: threading.Event) -> SelectedRows:
-    """Read the rows that match, thinned to every n-th step where they exceed the limit. The newest step is always kept.
+    """Read the rows that match, thinned to every n-th step where they exceed the limit. The newest step
+    always stays.
 
-    Where the lowest rank is asked for, each layer's rows are those of the lowest rank that has it at all; of a query for ``measured`` rows only the
-    newest of each layer are read.
-
-    Raises
-    ------
-    ClientError
-        ``too-large`` when one step alone is larger, ``cancelled`` when that was set meanwhile.
+    Where the lowest rank is asked for, each layer's rows are those of the lowest rank that has it at all; of
+    ``measured`` rows only the newest of each layer are read. Raises ``ClientError``: ``too-large`` when one
+    step alone exceeds the limit, or ``cancelled``.
     """
     query = on_lowest_rank(rows, asked, cancelled)
     if query.measured:
@@ -101,49 +73,49 @@ def read_selection(rows: StreamRows, asked: StreamQuery, cancelled: threading.Ev
     steps, sizes = _step_sizes(rows, asked, query, cancelled)
     every = _thinning(sizes, asked.limit_bytes)
     while True:
-        kept = steps[::-1][::every][::-1]
-        body, reached = _written(rows, asked, query, kept if every > 1 else None, cancelled)
+        retained = steps[::-1][::every][::-1]
+        body, reached = _written(rows, asked, query, retained if every > 1 else None, cancelled)
         if body is not None:
             return SelectedRows(body, every)
-        if len(kept) == 1:
+        if len(retained) == 1:
             raise _too_large(asked.limit_bytes)
         # Texts took more than was reckoned: so many steps fit as were written.
         every = max(2 * every, math.ceil(len(steps) / max(1, reached - 1)))
 
 
 def on_lowest_rank(rows: StreamRows, asked: StreamQuery, cancelled: threading.Event) -> Query:
-    """Return which rows are asked for; where the lowest rank is, of each layer those of the lowest rank that has it at any step."""
-    return _places(rows, cancelled).on_lowest(asked.query) if asked.lowest else asked.query
+    """Return the query, where the lowest rank is asked for limited to the lowest that has each layer."""
+    return _index_of(rows, cancelled).on_lowest(asked.query) if asked.lowest else asked.query
 
 
-def _places(rows: StreamRows, cancelled: threading.Event) -> TensorPlaces:
+def _index_of(rows: StreamRows, cancelled: threading.Event) -> TensorIndex:
     def check() -> None:
         check_cancelled(cancelled)
 
     if isinstance(rows, RunFolder):
-        return rows.tensor_places(check)
+        return rows.tensor_index(check)
 
     def read() -> Iterator[pa.RecordBatch]:
-        for batch in rows.batches("tensors", None, PLACE_COLUMNS):
+        for batch in rows.batches("tensors", None, INDEX_COLUMNS):
             check()
             yield batch
 
-    return TensorPlaces.of(read())
+    return TensorIndex.of(read())
 
 
 def _written(
-    rows: StreamRows, asked: StreamQuery, query: Query, kept: Any, cancelled: threading.Event
+    rows: StreamRows, asked: StreamQuery, query: Query, retained: Any, cancelled: threading.Event
 ) -> tuple[pa.Buffer | None, int]:
-    """Return the rows of the steps that are kept, of all where that is None; where they exceed the limit, of how many steps they were until then."""
-    if kept is not None:
-        query = replace(query, first=int(kept[0]), last=int(kept[-1]))
-        wanted = pa.array(kept, pa.int64())
+    """Return the rows of the retained steps (None: all), or how many steps were read at the size limit."""
+    if retained is not None:
+        query = replace(query, first=int(retained[0]), last=int(retained[-1]))
+        wanted = pa.array(retained, pa.int64())
     sink = pa.BufferOutputStream()
     reached: list[Any] = []
     with pa.ipc.new_stream(sink, asked.schema) as writer:
         for batch in _batches(rows, asked, query):
             check_cancelled(cancelled)
-            if kept is not None:
+            if retained is not None:
                 batch = batch.filter(pc.is_in(batch.column("step"), wanted))
             if not batch.num_rows:
                 continue
@@ -155,7 +127,6 @@ def _written(
 
 
 def _batches(rows: StreamRows, asked: StreamQuery, query: Query) -> Iterator[pa.RecordBatch]:
-    """Yield rows as they are sent."""
     if asked.peaks is None:
         yield from rows.batches(asked.stream.name, query, asked.columns)
         return
@@ -165,20 +136,19 @@ def _batches(rows: StreamRows, asked: StreamQuery, query: Query) -> Iterator[pa.
 
 def tensor_index(rows: StreamRows, cancelled: threading.Event) -> list[dict[str, Any]]:
     """Return what a run has of each flag, phase and pass: parts, layers, ranks and steps, ascending."""
-    return _places(rows, cancelled).index()
+    return _index_of(rows, cancelled).index()
 
 
 def _distinct_of(rows: StreamRows, query: Query, columns: list[str], cancelled: threading.Event) -> pa.Table:
-    """Return the distinct values of some columns in the rows that match."""
     pieces: list[pa.Table] = []
-    held = 0
+    pending = 0
     for batch in rows.batches("tensors", query, columns):
         check_cancelled(cancelled)
         pieces.append(pa.Table.from_batches([batch]))
-        held += batch.nbytes
-        if held > _HELD_BYTES or len(pieces) >= 256:
+        pending += batch.nbytes
+        if pending > _PENDING_BYTES or len(pieces) >= 256:
             pieces = [_distinct(pieces, columns)]
-            held = pieces[0].nbytes
+            pending = pieces[0].nbytes
     schema = stream_schema("tensors")
     empty = pa.schema([schema.field(name) for name in columns]).empty_table()
     return _distinct(pieces, columns) if pieces else empty
@@ -186,8 +156,8 @@ def _distinct_of(rows: StreamRows, query: Query, columns: list[str], cancelled: 
 
 def _newest(rows: StreamRows, asked: StreamQuery, query: Query, cancelled: threading.Event) -> pa.Buffer:
     """Return the newest step's rows of each layer that match, as an Arrow IPC stream."""
-    places = _distinct_of(rows, query, ["layer", "step"], cancelled)
-    newest = places.group_by("layer").aggregate([("step", "max")])
+    pairs = _distinct_of(rows, query, ["layer", "step"], cancelled)
+    newest = pairs.group_by("layer").aggregate([("step", "max")])
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, asked.schema) as writer:
         for layer, step in zip(newest["layer"].to_pylist(), newest["step_max"].to_pylist(), strict=True):
@@ -230,22 +200,22 @@ def _step_sizes(
 
 def _shapes(batch: pa.RecordBatch, shape: str, peaks: int | None) -> Any:
     """Return the shapes that rows are sent in."""
-    kept = batch.column(shape)
+    shapes = batch.column(shape)
     if peaks is None:
-        return kept
-    sent = zip(coarser_shapes(batch, peaks), kept.to_pylist(), strict=True)
-    return pa.array([coarser or whole for coarser, whole in sent], kept.type)
+        return shapes
+    sent = zip(coarser_shapes(batch, peaks), shapes.to_pylist(), strict=True)
+    return pa.array([coarser or stored for coarser, stored in sent], shapes.type)
 
 
 def _thinning(sizes: Any, limit_bytes: int) -> int:
-    room = limit_bytes - _ENVELOPE_BYTES
-    if not len(sizes) or sizes.sum() <= room:
+    capacity = limit_bytes - _ENVELOPE_BYTES
+    if not len(sizes) or sizes.sum() <= capacity:
         return 1
-    if sizes[-1] > room:
+    if sizes[-1] > capacity:
         raise _too_large(limit_bytes)
-    every = max(2, int(np.ceil(sizes.sum() / max(room, 1))))
+    every = max(2, int(np.ceil(sizes.sum() / max(capacity, 1))))
     newest_first = sizes[::-1]
-    while newest_first[::every].sum() > room:
+    while newest_first[::every].sum() > capacity:
         every += 1
     return every
 
@@ -259,6 +229,5 @@ def _too_large(limit_bytes: int) -> ClientError:
 
 
 def check_cancelled(cancelled: threading.Event) -> None:
-    """Raise ClientError ``cancelled`` where somebody cancelled."""
     if cancelled.is_set():
         raise ClientError("The request was cancelled.", code="cancelled")

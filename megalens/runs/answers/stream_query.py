@@ -1,4 +1,4 @@
-"""What a stream is asked, from the texts of a request."""
+"""A request for rows of a stream, read from its texts."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from ..errors import ClientError
 from ..query import Query
 from .coarser_peaks import CHANGED_COLUMNS, SHAPE_COLUMNS
 
-__all__ = ["StreamQuery", "whole_number"]
-
 # What the parameter is called by which a column can be asked for, by how the stream's policy lets it be.
 _PARAMETERS = {
     "equal": "{}",
@@ -22,19 +20,13 @@ _PARAMETERS = {
     "newest_finite": "measured",
     "peaks": "peaks",
 }
-# What a text or a list costs at least, by its place alone.
+# The least cost of a text or a list, its index.
 _LEAST_BYTES = 8
 _ALL = frozenset({"where", "columns", "first", "last", "limit_bytes"})
 
 
 def whole_number(texts: Mapping[str, str], name: str, least: int | None = None) -> int | None:
-    """Return a number of a request, or None where it has none.
-
-    Raises
-    ------
-    ClientError
-        ``bad-parameter`` for what is no whole number of 18 digits, or less than ``least``.
-    """
+    """Return a number of a request, or None; refuses over 18 digits and less than ``least``."""
     text = texts.get(name)
     if text is None:
         return None
@@ -52,18 +44,14 @@ class StreamQuery:
 
     Attributes
     ----------
-    stream : Stream
-        The stream.
-    query : Query
-        Which rows.
     limit_bytes : int
         Beyond, steps are thinned out.
     lowest : bool
         Of each layer only the rows of the lowest rank that has it.
     columns : list of str or None
-        Only these, the step among them, in the stream's order; all when ``None``.
+        Only these, the step among them, in the stream's order.
     peaks : int or None
-        Blocks that attention has at most along queries and along keys; as it was kept when ``None``.
+        The most blocks of attention along queries and along keys; as stored when ``None``.
     """
 
     stream: Stream
@@ -75,46 +63,33 @@ class StreamQuery:
 
     @property
     def schema(self) -> pa.Schema:
-        """What the answer's columns are."""
         schema = self.stream.schema
         return schema if self.columns is None else pa.schema([schema.field(name) for name in self.columns])
 
     @property
     def has_values(self) -> bool:
-        """Whether lists of float32 come along, whose length the stream's column of shapes says."""
+        """Whether lists of float32 are included, whose length is in the stream's column of shapes."""
         return any(each.type == pa.list_(pa.float32()) for each in self.schema)
 
     @property
     def row_bytes(self) -> float:
-        """What a row is reckoned to cost, beside its values: texts and lists share what numbers leave of the stream's own figure."""
-        whole, schema = self.stream.policy.row_bytes, self.stream.schema
+        """The estimated bytes of a row without its values: the stream's own figure, less columns left out."""
+        total, schema = self.stream.policy.row_bytes, self.stream.schema
         if self.columns is None:
-            return float(whole)
+            return float(total)
         widths = {each.name: _width(each.type) for each in schema}
         others = sum(width is None for width in widths.values())
-        share = max(_LEAST_BYTES, (whole - sum(width or 0 for width in widths.values())) / max(1, others))
+        share = max(_LEAST_BYTES, (total - sum(width or 0 for width in widths.values())) / max(1, others))
         return sum(share if width is None else width for width in map(widths.__getitem__, self.columns))
 
     @classmethod
     def of_texts(cls, streams: Streams, name: str, texts: Mapping[str, str], most_bytes: int) -> StreamQuery:
-        """Check a request.
+        """Check a request for rows.
 
-        Parameters
-        ----------
-        streams : Streams
-            The streams that the run may have.
-        name : str
-            The stream that is asked.
-        texts : mapping
-            The columns that the stream's policy lets be asked for; ``where`` (a JSON object of further ones), ``first``, ``last`` and ``limit_bytes`` of
-            every stream, and ``columns`` (a JSON list).
-        most_bytes : int
-            Bound of ``limit_bytes``.
-
-        Raises
-        ------
-        ClientError
-            ``not-found`` for a stream that there is not, ``bad-parameter`` naming what is at fault.
+        ``texts`` may have the columns that the stream's policy opens to requests, ``where`` (a JSON object of
+        further ones), ``first``, ``last``, ``limit_bytes`` (at most ``most_bytes``) and ``columns`` (a JSON
+        list). Raises ``ClientError``: ``not-found`` for an unknown stream, or ``bad-parameter`` naming the
+        text at fault.
         """
         if name not in streams:
             known = ", ".join(streams)
@@ -126,7 +101,7 @@ class StreamQuery:
         stream = streams[name]
         columns = {_PARAMETERS[how].format(column) for column, how in stream.policy.ask.items()}
         if not {*SHAPE_COLUMNS, *CHANGED_COLUMNS} <= set(stream.schema.names):
-            # A stream of others may say so of any text.
+            # A foreign stream may declare any text this.
             columns.discard("peaks")
         for asked in texts:
             if asked not in _ALL and asked not in columns:
@@ -161,7 +136,7 @@ class StreamQuery:
 
 
 def _columns(text: str | None, stream: Stream) -> list[str] | None:
-    """Return the columns that are wanted of each row, in the stream's order; the step says where a row belongs, and always is."""
+    """Return the wanted columns in the stream's order, always with the step."""
     if text is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""A statistic of traced tensors over steps, as lines: merged exactly over micro-batches and ranks, thinned out so that no extreme is lost."""
+"""A statistic of traced tensors over steps, as lines: merged over micro-batches and ranks, then thinned."""
 
 from __future__ import annotations
 
@@ -9,19 +9,24 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from ...protocol import Streams, merge_moments
-from ..aggregate import OF_WHOLE_ONLY, OLDER, STATISTICS
+from ...protocol import Streams
+from ..aggregate import OLDER, STATISTICS, TENSOR_ONLY
 from ..errors import ClientError
 from ..lines import gap_starts, line_order, thin_line
 from ..moments.grouping.cells import moment_columns, reading_value
-from ..query import Query, Selection, half_of, layout_of, places_in
+from ..query import Query, Selection, half_of
 from .selection import StreamRows, check_cancelled, on_lowest_rank
 from .stream_query import StreamQuery, whole_number
-
-__all__ = ["TrendAnswer", "TrendQuery", "axes_of", "read_trend"]
+from .trend_rows import (
+    Column,
+    distinct_columns,
+    joined_pieces,
+    merged_rows,
+    retained_moments,
+    retained_samples,
+    tensor_moments,
+)
 
 _OWN = ("statistic", "positions", "vector", "interval", "points")
 _KIND = ("compressor", "source_shape", "shape")
@@ -30,170 +35,10 @@ _MERGED_ROWS = 1 << 16
 _MOST_POINTS = 100_000
 _MOST_TEXTS = 20
 
-Column = NDArray[np.float64]
-Columns = dict[str, Column]
-
-_WHOLE = ("count", "mean", "m2", "m3", "m4", "min", "max")
-_UNITS = {"unit_count": "count", "unit_mean": "mean", "unit_m2": "m2"}
-_CHUNK_VALUES = 1 << 20
-
-
-# What rows of the stream ``tensors`` add to a trend: moments of each whole tensor, or of what is selected of
-# its kept values.
-def whole_moments(batch: pa.RecordBatch, names: Sequence[str]) -> Columns | None:
-    """Return moments of the whole tensors by name, the count among them, one entry a row; None where some row does not know its own."""
-    if any(name not in batch.schema.names for name in names):
-        return None
-    columns: Columns = {name: batch.column(name).to_numpy(zero_copy_only=False) for name in names}
-    return None if np.isnan(columns["count"]).any() else columns
-
-
-def kept_moments(batch: pa.RecordBatch, selection: Selection) -> Columns:
-    """Return the moments of the kept values that are selected, one entry a row.
-
-    ``absolute`` is the sum of the magnitudes; ``unit_count``, ``unit_mean`` and ``unit_m2`` are the moments of the means of the units: single positions of
-    single samples, or samples of a tensor without positions.
-    """
-    lists = batch.column("values")
-    flat = lists.flatten().to_numpy(zero_copy_only=False)
-    begins = np.append(0, np.cumsum(pc.fill_null(pc.list_value_length(lists), 0).to_numpy()))
-    kinds = _kinds(batch)
-    found: Columns = {name: np.zeros(batch.num_rows) for name in (*_WHOLE, "absolute", *_UNITS)}
-    for kind in np.unique(kinds):
-        places = np.flatnonzero(kinds == kind)
-        first = int(places[0])
-        row = {
-            "shape": batch.column("shape")[first].as_py(),
-            "compressor": batch.column("compressor")[first].as_py(),
-        }
-        size = int(begins[first + 1] - begins[first])
-        for part in np.array_split(places, max(1, len(places) * size // _CHUNK_VALUES)):
-            values = flat[begins[part][:, None] + np.arange(size)]
-            for name, column in _moments(_selected(values, row, selection)).items():
-                found[name][part] = column
-    return found
-
-
-def _merge_rows(columns: Columns, group: NDArray[np.int64], groups: int) -> Columns:
-    """Merge rows into groups, exactly as if their values had been grouped."""
-    merged = dict(
-        merge_moments(
-            {name: columns[name] for name in (*_WHOLE, "nan_count") if name in columns},
-            group,
-            groups,
-        )
-    )
-    if "absolute" in columns:
-        merged["absolute"] = np.bincount(group, columns["absolute"], groups).astype(np.float64)
-        none = np.zeros(len(group))
-        units = {"nan_count": none, "inf_count": none} | {of: columns[name] for name, of in _UNITS.items()}
-        joined = merge_moments(units, group, groups)
-        merged |= {name: joined[of] for name, of in _UNITS.items()}
-    return merged
-
-
-def joined_pieces(pieces: Sequence[Mapping[str, Column]]) -> dict[str, Any]:
-    """Put columns of rows one after the other."""
-    return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
-
-
-def merged_rows(rows: dict[str, Any]) -> dict[str, Any]:
-    """Merge rows of one step and layer, and order them by both."""
-    apart = np.diff(rows["step"])
-    if not ((apart > 0) | ((apart == 0) & (np.diff(rows["layer"]) > 0))).all():
-        order = np.lexsort((rows["layer"], rows["step"]))
-        rows = {name: column[order] for name, column in rows.items()}
-    new = np.ones(len(rows["step"]), bool)
-    new[1:] = (np.diff(rows["step"]) != 0) | (np.diff(rows["layer"]) != 0)
-    if new.all():
-        return rows
-    keys = {name: rows.pop(name)[new] for name in ("step", "layer", "kind")}
-    found = _merge_rows(rows, np.cumsum(new) - 1, int(new.sum()))
-    return {name: np.asarray(found[name]) for name in rows} | keys
-
-
-def kept_samples(shapes: pa.ListArray) -> NDArray[np.int64]:
-    """Return the first number of each shape; 1 where there is none."""
-    offsets = shapes.offsets.to_numpy()
-    filled = offsets[1:] > offsets[:-1]
-    samples = np.ones(len(shapes), np.int64)
-    samples[filled] = shapes.values.to_numpy()[offsets[:-1][filled]]
-    return samples
-
-
-def distinct_columns(pairs: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the different columns, and which of them each is."""
-    if (pairs == pairs[:, :1]).all():
-        return pairs[:, :1], np.zeros(pairs.shape[1], np.int64)
-    found, places = np.unique(pairs, axis=1, return_inverse=True)
-    return found, places.reshape(-1)
-
-
-def _kinds(batch: pa.RecordBatch) -> NDArray[np.int64]:
-    """Return a number for each row: the same for rows of one shape and compressor."""
-    texts = [
-        f"{shape}{compressor}"
-        for shape, compressor in zip(
-            batch.column("shape").to_pylist(), batch.column("compressor").to_pylist(), strict=True
-        )
-    ]
-    known: dict[str, int] = {}
-    return np.array([known.setdefault(text, len(known)) for text in texts], np.int64)
-
-
-def _selected(values: NDArray[np.float32], row: dict[str, Any], selection: Selection) -> NDArray[np.float64]:
-    """Return what is selected as [rows, units, values]."""
-    layout = layout_of(row, selection.axes)
-    cut = values.astype(np.float64).reshape(len(values), layout.outer, layout.length, layout.inner)
-    if layout.has_positions and selection.positions.strip() != "all":
-        cut = cut[:, :, places_in(selection.positions, layout.length)]
-    if layout.vectors:
-        cut = cut[:, :, :, min(selection.vector, layout.vectors - 1) :: layout.vectors]
-    return cut.reshape(len(values), cut.shape[1] * cut.shape[2], cut.shape[3])
-
-
-def _moments(cut: NDArray[np.float64]) -> Columns:
-    there = np.isfinite(cut)
-    cut = np.where(there, cut, 0.0)
-    count, units = there.sum((1, 2)).astype(np.float64), there.sum(2)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean = cut.sum((1, 2)) / count
-        middle = cut.sum(2) / units
-        d = np.where(there, cut - mean[:, None, None], 0.0)
-        measured = units > 0
-        number = measured.sum(1).astype(np.float64)
-        unit_mean = np.where(measured, middle, 0.0).sum(1) / number
-        apart = np.where(measured, middle - unit_mean[:, None], 0.0)
-    return {
-        "count": count,
-        "mean": mean,
-        "m2": (d**2).sum((1, 2)),
-        "m3": (d**3).sum((1, 2)),
-        "m4": (d**4).sum((1, 2)),
-        "min": np.where(there, cut, np.inf).min((1, 2), initial=np.inf),
-        "max": np.where(there, cut, -np.inf).max((1, 2), initial=-np.inf),
-        "absolute": np.abs(cut).sum((1, 2)),
-        "unit_count": number,
-        "unit_mean": unit_mean,
-        "unit_m2": (apart**2).sum(1),
-    }
-
 
 @dataclass(frozen=True)
 class TrendQuery:
-    """What of a trend is asked.
-
-    Attributes
-    ----------
-    rows : StreamQuery
-        Which rows.
-    statistic : str
-        One of :data:`megalens.runs.aggregate.STATISTICS`.
-    selection : Selection
-        Which of the kept values; what is selective turns a statistic of the whole tensor into that of kept values.
-    points : int or None
-        About how many points of a line are wanted; every one where there is none.
-    """
+    """A request for a trend. A selection that takes less turns a whole tensor's statistic into a kept one."""
 
     rows: StreamQuery
     statistic: str
@@ -204,22 +49,7 @@ class TrendQuery:
     def of_texts(
         cls, streams: Streams, texts: Mapping[str, str], axes: Mapping[str, Sequence[str]]
     ) -> TrendQuery:
-        """Check a request: the texts of :meth:`StreamQuery.of_texts`, and ``statistic``, ``positions``, ``vector``, ``interval`` and ``points``.
-
-        Parameters
-        ----------
-        streams : Streams
-            The streams that the run may have.
-        texts : mapping
-            The request.
-        axes : mapping
-            Names of the axes of one sample, by flag.
-
-        Raises
-        ------
-        ClientError
-            ``bad-parameter``, naming what is at fault.
-        """
+        """Check the texts of :meth:`StreamQuery.of_texts` and those of ``_OWN``; ``axes`` by flag."""
         own = {name: texts[name] for name in _OWN if name in texts}
         rest = {name: text for name, text in texts.items() if name not in _OWN}
         rows = StreamQuery.of_texts(streams, "tensors", rest, 1)
@@ -248,8 +78,8 @@ class TrendAnswer:
     Attributes
     ----------
     table : pyarrow.Table
-        ``layer``, ``step``, ``value``, ``nonfinite``, ``start`` (1 where the line begins anew) and, where a band was asked for, ``half``, all float64; ordered by
-        layer, then step.
+        ``layer``, ``step``, ``value``, ``nonfinite``, ``start`` (1 at the begin of a stretch) and, where a
+        band was asked for, ``half``, all float64; ordered by layer, then step.
     about : dict
         As protocol/README.md says.
     """
@@ -259,41 +89,37 @@ class TrendAnswer:
 
 
 def axes_of(hello: Mapping[str, Any]) -> dict[str, Sequence[str]]:
-    """Return the names of the axes of one sample, by flag, as a ``hello`` or the head of a recording says them."""
+    """Return the names of the axes of one sample, by flag."""
     return {flag["name"]: flag.get("axes", ()) for flag in hello.get("flags", ())}
 
 
 def read_trend(rows: StreamRows, asked: TrendQuery, cancelled: threading.Event) -> TrendAnswer:
-    """Read the lines that a question asks for.
+    """Read the lines of a request: only the columns that the statistic needs, at most one row a step and
+    layer in memory.
 
-    Only the columns that the statistic needs are read, and of them no more rows are held than one for each step and layer.
-
-    Raises
-    ------
-    ClientError
-        ``cancelled`` when that was set meanwhile; ``bad-parameter`` for positions that are no ranges.
+    Raises ``ClientError``: ``cancelled``, or ``bad-parameter`` for positions that are no ranges.
     """
     query = on_lowest_rank(rows, asked.rows, cancelled)
     selection = asked.selection
-    of_kept = asked.statistic.startswith("kept_")
-    # Positions, vectors and bands are of kept values, and so is everything of a run that knows no others. The newest row says what a selection leaves out; it is nearly always like the
-    # first, after which rows need to be read only once.
-    likely = of_kept or _begins_selective(rows, query, selection)
+    of_retained = asked.statistic.startswith("kept_")
+    # Positions, vectors and bands apply to stored values, which are all there is in some runs. The newest row
+    # says what a selection leaves out; it is nearly always like the first, and then one reading is enough.
+    likely = of_retained or _begins_selective(rows, query, selection)
     moments = moment_columns(asked.statistic)
-    whole = None if likely else _LayerRows.read(rows, query, moments, None, cancelled)
-    if whole is None or whole.is_selective(selection):
-        kept = _LayerRows.read(rows, query, moments, selection, cancelled)
-        assert kept is not None
-        if likely and not of_kept and not kept.is_selective(selection):
-            whole = _LayerRows.read(rows, query, moments, None, cancelled)
+    complete = None if likely else _LayerRows.read(rows, query, moments, None, cancelled)
+    if complete is None or complete.is_selective(selection):
+        retained = _LayerRows.read(rows, query, moments, selection, cancelled)
+        assert retained is not None
+        if likely and not of_retained and not retained.is_selective(selection):
+            complete = _LayerRows.read(rows, query, moments, None, cancelled)
         else:
-            whole = None
-        return (whole or kept).answer(asked)
-    return whole.answer(asked)
+            complete = None
+        return (complete or retained).answer(asked)
+    return complete.answer(asked)
 
 
 def _begins_selective(rows: StreamRows, query: Query, selection: Selection) -> bool:
-    """Whether a selection takes less than the whole of the tensors that come first, or asks for their spread."""
+    """Whether a selection takes less than the first tensors have, or asks for their spread."""
     found = rows.batches("tensors", query, list(_KIND))
     first = next((batch for batch in found if batch.num_rows), None)
     return first is not None and selection.takes_less(first.select(_KIND).slice(0, 1).to_pylist()[0])
@@ -322,7 +148,7 @@ class _LayerRows:
         selection: Selection | None,
         cancelled: threading.Event,
     ) -> _LayerRows | None:
-        """Read all rows: of kept values with a selection, else some moments of whole tensors. None where some row knows no moments of its whole tensor."""
+        """Read all rows: stored values with a selection, else complete tensors' moments, or None without."""
         groups = cls(selection is not None)
         schema = rows.streams["tensors"].schema
         columns = [
@@ -331,7 +157,7 @@ class _LayerRows:
         ]
         for batch in rows.batches("tensors", query, columns):
             check_cancelled(cancelled)
-            read = whole_moments(batch, moments) if selection is None else kept_moments(batch, selection)
+            read = tensor_moments(batch, moments) if selection is None else retained_moments(batch, selection)
             if read is None:
                 return None
             groups._add(batch, read)
@@ -339,18 +165,18 @@ class _LayerRows:
         return groups
 
     def is_selective(self, selection: Selection) -> bool:
-        """Whether a selection takes less than the whole of the newest tensor, or asks for its spread."""
         return self._newest is not None and selection.takes_less(self._newest[1])
 
     def answer(self, asked: TrendQuery) -> TrendAnswer:
-        """Return the lines. Nothing is left of the rows."""
+        """Return the lines, and release the rows."""
         of_band = asked.selection.interval != "none" and self._statistic(asked) == "mean" and self.has_values
         names = ["layer", "step", "value", "nonfinite", "start", *(["half"] if of_band else [])]
         pieces: list[list[Column]] = [[] for _ in names]
         units = steps = 0
         drawn: list[dict[str, Any]] = []
         while self._merged:
-            # Of millions of rows the moments take most of the memory, which comes slowly: they are let go of before the next ones.
+            # Moments of millions of rows take most of the memory: each part is freed before the next is
+            # drawn.
             rows = self._merged.pop(0)
             units = int(rows["unit_count"][-1]) if of_band else 0
             steps += 1 + int(np.count_nonzero(np.diff(rows["step"])))
@@ -365,11 +191,11 @@ class _LayerRows:
                 at = merged["step"][line]
                 changes = np.flatnonzero(np.diff(merged["kind"][line])) + 1
                 begins = np.union1d(gap_starts(at), changes)
-                kept, begins = thin_line(at, value[line], begins, asked.points)
-                stay = line[kept]
+                chosen, begins = thin_line(at, value[line], begins, asked.points)
+                stay = line[chosen]
                 start = np.zeros(len(stay))
                 start[begins] = 1
-                columns = [merged["layer"][stay], at[kept], value[stay], bad[stay], start]
+                columns = [merged["layer"][stay], at[chosen], value[stay], bad[stay], start]
                 columns += [half[stay]] if half is not None else []
                 for piece, column in zip(pieces, columns, strict=True):
                     piece.append(column.astype(np.float64))
@@ -394,9 +220,8 @@ class _LayerRows:
         return asked.statistic.removeprefix("kept_")
 
     def _drawn(self, rows: Mapping[str, Any], asked: TrendQuery, of_band: bool) -> dict[str, Any]:
-        """Return what lines are made of."""
         statistic = self._statistic(asked)
-        none = self.has_values and statistic in OF_WHOLE_ONLY
+        none = self.has_values and statistic in TENSOR_ONLY
         drawn = {name: rows[name] for name in ("step", "layer", "kind")}
         drawn["value"] = np.full(len(rows["step"]), np.nan) if none else _value(rows, statistic)
         drawn["bad"] = rows["nan_count"]
@@ -413,8 +238,8 @@ class _LayerRows:
         self._ranks.update((rank[:1] if (rank == rank[0]).all() else np.unique(rank)).tolist())
         texts = batch.column("compressor").dictionary_encode()
         compressors = texts.dictionary.to_pylist()
-        # By its place in the dictionary and the samples that were kept, which together are few.
-        pairs = np.stack([texts.indices.to_numpy().astype(np.int64), kept_samples(batch.column("shape"))])
+        # Keyed by dictionary index and stored samples, of which there are few pairs.
+        pairs = np.stack([texts.indices.to_numpy().astype(np.int64), retained_samples(batch.column("shape"))])
         found, kinds = distinct_columns(pairs)
         known = [
             self._kinds.setdefault((compressors[code], samples), len(self._kinds))
@@ -431,7 +256,7 @@ class _LayerRows:
                 "step": step.astype(np.int64, copy=False),
                 "layer": layer,
                 "kind": np.array(known, np.int32)[kinds],
-                # Infinite ones among them: nobody asks for either alone.
+                # With the infinite ones: nobody asks for either alone.
                 "nan_count": (nans + infs).astype(np.float64),
             }
         )
@@ -440,7 +265,7 @@ class _LayerRows:
             self._merge()
 
     def _merge(self) -> None:
-        """Merge what waits, and with it what it may belong to: most rows come in the order of their steps."""
+        """Merge pending rows, and with them merged ones of the same steps: most come in order."""
         pieces, self._pending, self._waiting = self._pending, [], 0
         if not pieces:
             return

@@ -19,24 +19,14 @@ from ...protocol import MOMENT_COLUMNS, read_moments
 from ..errors import ClientError
 from .export import Export, Format
 
-__all__ = ["TENSORBOARD", "EventFile", "needed_module"]
-
 _FLUSH_SECONDS = 2.0
 _STATISTICS = ("mean", "std", "rms", "min", "max", "skewness", "kurtosis", "nan_count", "inf_count")
 
 
 class EventFile:
-    """One file of events, made when the first is written.
+    """One TensorBoard event file, created with its folder at the first write.
 
-    Parameters
-    ----------
-    folder : Path
-        Where; made with it.
-
-    Raises
-    ------
-    ClientError
-        Where the packages are not installed, with what installs them.
+    Raises ``ClientError`` where the packages are not installed, with what installs them.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -49,12 +39,11 @@ class EventFile:
         self._flushed = time.monotonic()
 
     def scalars(self, step: int, values: Mapping[str, float], wall_time: float | None = None) -> None:
-        """Write the numbers of a step, by tag; an OSError is the caller's. They are of now when no time is given."""
+        """Write the numbers of a step, by tag, at ``wall_time`` or now; an OSError is the caller's."""
         value = self._summaries.summary_pb2.Summary.Value
         self._write(step, [value(tag=tag, simple_value=number) for tag, number in values.items()], wall_time)
 
     def picture(self, step: int, tag: str, png: bytes, width: int, height: int) -> None:
-        """Write a PNG picture."""
         summary = self._summaries.summary_pb2.Summary
         image = summary.Image(width=width, height=height, colorspace=3, encoded_image_string=png)
         self._write(step, [summary.Value(tag=tag, image=image)])
@@ -62,7 +51,7 @@ class EventFile:
     def _write(self, step: int, values: Sequence[Any], wall_time: float | None = None) -> None:
         if self._writer is None:
             self._folder.mkdir(parents=True, exist_ok=True)
-            # Files of one second have one name otherwise, and the second would take the place of the first.
+            # Files of one second would have one name, and replace each other.
             self._writer = self._events.EventsWriter(str(self._folder / "events"), f".{uuid4().hex[:8]}")
         summary = self._summaries.summary_pb2.Summary(value=values)
         event = self._summaries.event_pb2.Event(
@@ -88,14 +77,15 @@ class EventFile:
 
 
 def needed_module(name: str) -> Any:
-    """Return a module that writes numbers or draws pictures of TensorBoard; raise a ClientError with what installs it where it is missing."""
+    """Return a module that TensorBoard output needs; raises ``ClientError`` with what installs it."""
     try:
         if name == "tensorboardX.proto":
             importlib.import_module("tensorboardX.proto.event_pb2")
         return importlib.import_module(name)
     except ImportError as error:
         raise ClientError(
-            f"Files of TensorBoard need {name.partition('.')[0].replace('PIL', 'pillow')}: pip install 'megalens[tensorboard]'.",
+            f"Files of TensorBoard need {name.partition('.')[0].replace('PIL', 'pillow')}: pip install "
+            "'megalens[tensorboard]'.",
             code="not-installed",
         ) from error
 
@@ -115,11 +105,12 @@ def _write_events(export: Export) -> None:
             for batch in export.batches(stream):
                 for step, numbers in groupby(numbers_of(batch), itemgetter(0)):
                     values = {}
-                    # Statistics have no time of their own: they are of their step's scalars, or of those before.
+                    # Statistics have no time of their own: they take that of their step's scalars, or earlier
+                    # ones.
                     now = times.get(step, now)
-                    for _, rank, tag, value, told in numbers:
+                    for _, rank, tag, value, wall_time in numbers:
                         values[f"{tag}/rank{rank}" if several else tag] = value
-                        now = now if told is None else told
+                        now = now if wall_time is None else wall_time
                     times[step] = now
                     file.scalars(step, values, now)
 
@@ -132,8 +123,8 @@ def _scalars(batch: pa.RecordBatch) -> Iterator[Number]:
 def _moments(batch: pa.RecordBatch) -> Iterator[Number]:
     read = read_moments({name: batch[name].to_numpy() for name in MOMENT_COLUMNS})
     columns = [read[name].tolist() for name in _STATISTICS]
-    places = (batch[name].to_pylist() for name in ("step", "rank", "stat", "name"))
-    for at, (step, rank, stat, name) in enumerate(zip(*places, strict=True)):
+    keys = (batch[name].to_pylist() for name in ("step", "rank", "stat", "name"))
+    for at, (step, rank, stat, name) in enumerate(zip(*keys, strict=True)):
         for statistic, column in zip(_STATISTICS, columns, strict=True):
             # NaN is no answer here.
             if not math.isnan(column[at]):

@@ -1,4 +1,4 @@
-"""Writing a run as files that other tools read: formats by name, whole folders or none."""
+"""Writing a run as files that other tools read: formats by name, complete folders or none."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from ...protocol import parse_json
 from ...slices import load, named
 from ..errors import ClientError, bad_argument
-from .step_order import OrderedRows, look_over
+from ..query import Query
 
 if TYPE_CHECKING:
     from ...protocol.messages_generated import RunInfo
     from ..answers.selection import StreamRows
     from ..moments import Progress
-
-__all__ = ["Export", "Format", "export_run"]
 
 _HERE = "megalens.runs.exports"
 _FORMATS = {
@@ -32,21 +32,17 @@ _FORMATS = {
     "tensorboard": f"{_HERE}.event_files:TENSORBOARD",
     "safetensors": f"{_HERE}.tensor_files:SAFETENSORS",
 }
-# Says what an export wrote, so that another one may take its place.
-_SAYS = "export.json"
+# Marks the folder of an export, which a later one may replace.
+_MANIFEST = "export.json"
 # Rows become Python objects in some formats.
 _PIECE_ROWS = 20_000
+_PIECE_BYTES = 16 * 2**20
 
 
 class Format(NamedTuple):
-    """How files of one kind are written.
+    """How files of one kind are written: ``write`` puts files, no folders, into an :class:`Export`'s folder.
 
-    Attributes
-    ----------
-    write : callable
-        Called with an :class:`Export`; writes files, and no folders, into its folder.
-    streams : sequence of str
-        The streams that these files can have; any when empty.
+    ``streams`` are those that the files can have; any when empty.
     """
 
     write: Callable[[Export], None]
@@ -63,7 +59,7 @@ class Export:
     started : float
         When it began, seconds since the epoch.
     folder : Path
-        Where files go. It is put in its place when all are written.
+        Where files go; it is moved to its target when all are written.
     streams : mapping
         Rows by stream, of those that were chosen and have any.
     read : Counter
@@ -79,11 +75,10 @@ class Export:
         self._total = sum(each.count for each in streams.values())
 
     def schema(self, stream: str) -> pa.Schema:
-        """Return the columns of a stream."""
         return self.streams[stream].schema
 
     def batches(self, stream: str) -> Iterator[pa.RecordBatch]:
-        """Give the rows of a stream by step, a piece at a time; none of one that was not chosen."""
+        """Yield the rows of a stream by step, a piece at a time; none of one that was not chosen."""
         for batch in self.streams[stream].batches() if stream in self.streams else ():
             for at in range(0, batch.num_rows, _PIECE_ROWS):
                 piece = batch.slice(at, _PIECE_ROWS)
@@ -104,10 +99,8 @@ def export_run(
 ) -> dict[str, int]:
     """Write a run as files of other tools; see :meth:`megalens.runs.run.Run.export`.
 
-    Parameters
-    ----------
-    progress : callable, optional
-        Called with (rows done, rows in all, the stream); raise from it to cancel. A line of text when absent.
+    ``progress`` is called with (rows done, rows in all, the stream) and may raise to cancel; a line of text
+    when absent.
     """
     formats = {**_FORMATS, **named("exports")}
     if to not in formats:
@@ -137,29 +130,29 @@ def export_run(
 def _found(
     rows: StreamRows, to: str, form: Format, streams: str | Iterable[str] | None
 ) -> dict[str, OrderedRows]:
-    """Return the rows of the streams that are chosen and have any."""
     able = [name for name in rows.streams if not form.streams or name in form.streams]
     chosen = able if streams is None else [streams] if isinstance(streams, str) else [*streams]
     for name in chosen:
         if name not in able:
             raise bad_argument("streams", f"any of {', '.join(able)} with {to}", name)
-    looked = {name: look_over(rows, name) for name in chosen}
+    looked = {name: _ordered_rows(rows, name) for name in chosen}
     found = {name: each for name, each in looked.items() if each.count}
     if not found:
         raise ClientError(
-            f"The run has no rows of {', '.join(chosen) or 'such streams'}, so there is nothing to export to {to}.",
+            f"The run has no rows of {', '.join(chosen) or 'such streams'}, so there is nothing to export "
+            f"to {to}.",
             field="streams",
         )
     return found
 
 
 def _check_free(target: Path, force: bool) -> None:
-    """Raise where something is in the way: anything, or with ``force`` anything but what an export wrote."""
+    """Raise where the target exists, or with ``force`` where it is anything but an earlier export."""
     if not target.exists() or (target.is_dir() and not os.listdir(target)):
         return
     if not force:
         why = "is there already. Give another folder, or replace it with force=True (--force)"
-    elif {*_written(target), _SAYS} == ({*os.listdir(target)} if target.is_dir() else None):
+    elif {*_written(target), _MANIFEST} == ({*os.listdir(target)} if target.is_dir() else None):
         return
     else:
         why = "holds more than an export wrote, so it is not replaced. Give another folder"
@@ -168,14 +161,14 @@ def _check_free(target: Path, force: bool) -> None:
 
 def _written(folder: Path) -> list[str]:
     with suppress(OSError, ValueError, KeyError, TypeError):
-        return [str(name) for name in parse_json((folder / _SAYS).read_bytes())["files"]]
+        return [str(name) for name in parse_json((folder / _MANIFEST).read_bytes())["files"]]
     return []
 
 
 def _put(partial: Path, target: Path, run: str, to: str, rows: Mapping[str, int]) -> None:
-    """Say what was written, and put it in the place of what was there."""
-    said = {"run": run, "to": to, "rows": dict(rows), "files": sorted(os.listdir(partial))}
-    (partial / _SAYS).write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
+    """Write what was exported into the folder, and replace the target with it."""
+    manifest = {"run": run, "to": to, "rows": dict(rows), "files": sorted(os.listdir(partial))}
+    (partial / _MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
     old = partial.with_name(f"{partial.name}.old")
     if target.exists():
         target.rename(old)
@@ -186,3 +179,64 @@ def _put(partial: Path, target: Path, run: str, to: str, rows: Mapping[str, int]
             old.rename(target)
         raise
     shutil.rmtree(old, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class OrderedRows:
+    """The rows of one stream; ``ordered`` where stored by step, which late ranks prevent."""
+
+    rows: StreamRows
+    stream: str
+    count: int
+    ordered: bool
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.rows.streams.named(self.stream).schema
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield them by step, those of one step in the order in which they came."""
+        if self.ordered:
+            yield from self.rows.batches(self.stream)
+            return
+        for first, last in self._pieces():
+            batches = self.rows.batches(self.stream, Query(first=first, last=last))
+            table = pa.Table.from_batches(batches, self.schema)
+            yield from table.take(np.argsort(table["step"].to_numpy(), kind="stable")).to_batches()
+
+    def several(self, column: str) -> bool:
+        found: set[object] = set()
+        for batch in self.rows.batches(self.stream, None, [column]):
+            found.update(batch[column].unique().to_pylist())
+            if len(found) > 1:
+                return True
+        return False
+
+    def _pieces(self) -> Iterator[tuple[int, int]]:
+        """Yield ranges of steps whose rows fit into a piece, as far as complete steps do."""
+        sizes: Counter[int] = Counter()
+        for batch in self.rows.batches(self.stream):
+            steps, counts = np.unique(batch["step"].to_numpy(), return_counts=True)
+            for step, count in zip(steps.tolist(), counts.tolist(), strict=True):
+                sizes[step] += count * batch.nbytes // batch.num_rows
+        first, size = None, 0
+        last = 0
+        for step in sorted(sizes):
+            if first is not None and size + sizes[step] > _PIECE_BYTES:
+                yield first, last
+                first, size = None, 0
+            first, last = step if first is None else first, step
+            size += sizes[step]
+        if first is not None:
+            yield first, last
+
+
+def _ordered_rows(rows: StreamRows, stream: str) -> OrderedRows:
+    """Count the rows of a stream, and find whether they are stored by step."""
+    count, newest, ordered = 0, -1, True
+    for batch in rows.batches(stream, None, ["step"]):
+        steps = batch["step"].to_numpy()
+        count += len(steps)
+        ordered = ordered and bool(steps[0] >= newest and (steps[1:] >= steps[:-1]).all())
+        newest = int(steps[-1])
+    return OrderedRows(rows, stream, count, ordered)

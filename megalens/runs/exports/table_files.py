@@ -12,8 +12,6 @@ import pyarrow.parquet as pq
 
 from .export import Export, Format
 
-__all__ = ["CSV", "PARQUET"]
-
 _GROUP_BYTES, _GROUP_ROWS = 16 * 2**20, 1_000_000
 # As Python's json writes and reads them.
 _WORDS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
@@ -34,17 +32,17 @@ def _write_parquet(export: Export) -> None:
 
 
 def _groups(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Give rows in groups that are worth one of Parquet: those of a tail come a step at a time."""
-    kept: list[pa.RecordBatch] = []
+    """Yield rows in groups worth a Parquet row group: those of a tail come a step at a time."""
+    pending: list[pa.RecordBatch] = []
     size = rows = 0
     for batch in batches:
-        kept.append(batch)
+        pending.append(batch)
         size, rows = size + batch.nbytes, rows + batch.num_rows
         if size >= _GROUP_BYTES or rows >= _GROUP_ROWS:
-            yield pa.Table.from_batches(kept, schema)
-            kept, size, rows = [], 0, 0
-    if kept:
-        yield pa.Table.from_batches(kept, schema)
+            yield pa.Table.from_batches(pending, schema)
+            pending, size, rows = [], 0, 0
+    if pending:
+        yield pa.Table.from_batches(pending, schema)
 
 
 def _write_csv(export: Export) -> None:
@@ -61,7 +59,6 @@ def _flat_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _json(lists: pa.ListArray) -> pa.Array:
-    """Return each list as JSON."""
     if not pa.types.is_primitive(lists.type.value_type):
         return pa.array([json.dumps(each) for each in lists.to_pylist()], pa.large_utf8())
     texts = lists.flatten().cast(pa.large_utf8())

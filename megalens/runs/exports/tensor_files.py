@@ -11,8 +11,6 @@ import numpy as np
 from ..errors import ClientError
 from .export import Export, Format
 
-__all__ = ["SAFETENSORS"]
-
 _FILE_BYTES, _FILE_TENSORS = 64 * 2**20, 100_000
 _KEY = ("step", "flag", "part", "layer", "rank")
 _ABOUT = (*_KEY, "compressor", "pass", "phase", "micro_batch")
@@ -28,7 +26,7 @@ def _write(export: Export) -> None:
     arrays: dict[str, Any] = {}
     about: dict[str, str] = {}
     size = number = 0
-    # A step is whole before the next one comes.
+    # A step is complete before the next one comes.
     seen: Counter[str] = Counter()
     step = None
 
@@ -50,7 +48,7 @@ def _write(export: Export) -> None:
             key = "/".join(str(row[name]) or "-" for name in _KEY)
             seen[key] += 1
             key += f"#{seen[key]}" if seen[key] > 1 else ""
-            # A copy: a slice would hold the whole batch.
+            # A copy: a slice would retain the complete batch.
             arrays[key] = np.array(values[at].values.to_numpy(zero_copy_only=False)).reshape(row["shape"])
             about[key] = json.dumps({name: row[name] for name in _ABOUT})
             size += arrays[key].nbytes

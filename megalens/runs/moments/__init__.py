@@ -1,4 +1,4 @@
-"""Moments of tensors as they were recorded: found, cached, filtered, grouped and merged where they lie. No pandas on the way, apart from the frame at the end."""
+"""Recorded moments of tensors: found, cached, filtered, grouped and merged where they are stored."""
 
 from .frame import moment_frame
 from .grouping.answer import MomentGroups
@@ -6,12 +6,11 @@ from .grouping.query import GROUP_COLUMNS, MomentQuery
 from .jsonl.jsonl_rows import rows_of
 from .jsonl.tree import StatisticsFile, StatisticsTree, find_trees, holds_statistics
 from .progress_bar import ProgressBar
-from .rows.libraries import load_libraries
 from .rows.live_rows import LiveRows
 from .rows.moment_rows import Progress
 from .rows.recorded_rows import RecordedRows
 from .rows.table_rows import TableRows
-from .source import MomentSource
+from .source import MomentSource, load_libraries
 
 __all__ = [
     "GROUP_COLUMNS",

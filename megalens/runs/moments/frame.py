@@ -34,19 +34,10 @@ if TYPE_CHECKING:
 
     from ..query import StepChoice
 
-__all__ = [
-    "FRAME_COLUMNS",
-    "check_present",
-    "group_frame",
-    "moment_frame",
-    "explored",
-    "file_readings",
-    "own_readings",
-]
-
 FRAME_COLUMNS = (*MOMENT_STATISTICS, "variance_error", "kurtosis_error", "samples", "scaled", STAGE)
-"""Columns behind the groups' own: statistics, then extremes, the bounds of what raw sums leave of variance (relative) and kurtosis (absolute), the training samples
-consumed (-1 where nobody said), whether a loss scale that is not known may be in the values, and at which stage gradients were measured.
+"""Columns behind the groups' own: statistics, extremes, the rounding errors of variance (relative) and
+kurtosis (absolute), samples consumed (-1: unknown), whether an unknown loss scale may be in the values, and
+the stage of gradients.
 """
 
 _COLUMNS = {"layer_map": ["layer"], "item_map": ["item_type"], "tensors": ["name"]}
@@ -54,7 +45,6 @@ _COLUMNS = {"layer_map": ["layer"], "item_map": ["item_type"], "tensors": ["name
 
 # Rows of statistics one by one, in the columns that TrainerMon's files have.
 def own_readings(source: MomentSource, kind: str) -> DataFrame:
-    """Return the rows of one statistic of a run of ours; see :meth:`megalens.runs.run.Run.readings`."""
     stat = KINDS.get(kind, kind)
     if stat not in MOMENT_STATS:
         raise bad_argument("kind", f"one of {', '.join((*KINDS, *MOMENT_STATS))}", kind)
@@ -80,37 +70,23 @@ def own_readings(source: MomentSource, kind: str) -> DataFrame:
 
 
 def file_readings(tree: StatisticsTree, kind: str) -> tuple[DataFrame, list[str]]:
-    """Return the lines of TrainerMon's files of a kind as they are, and sentences on what was left out."""
+    """Return the lines of TrainerMon's files of a kind, and sentences about what was left out."""
     there = sorted({file.kind for file in tree.files()})
     ours = {stat: name for name, stat in KINDS.items()}
     wanted = kind if kind in there else ours.get(kind, kind)
     if wanted not in (*KINDS, *OTHER_KINDS, *there):
         raise bad_argument("kind", f"one of {shown_text(', '.join(there), 500)}", kind)
-    table, said = readings_of(tree, wanted)
-    return table.to_pandas(), said
+    table, problems = readings_of(tree, wanted)
+    return table.to_pandas(), problems
 
 
 def explored(source: MomentSource, options: Mapping[str, Any], *, live: bool) -> DataFrame:
-    """Return the rows of a run that options of the explorer draw: neither thinned nor smoothed, nor cut to the largest series.
+    """Return the rows that the explorer's options draw, neither thinned nor smoothed, nor cut to the largest
+    series.
 
-    Parameters
-    ----------
-    source : MomentSource
-        What the run has of statistics.
-    options : mapping
-        All options of the view ``moments``.
-    live : bool
-        Whether more may come: what is not there yet is no error then.
-
-    Returns
-    -------
-    pandas.DataFrame
-        The columns of ``run.moments``, of a ratio those of what is divided, and ``value``: the statistic or the ratio, shown as the options say.
-
-    Raises
-    ------
-    ClientError
-        As ``run.moments`` does.
+    ``options`` are all options of the view ``moments``; where a ``live`` run has nothing yet, that is no
+    error. The columns are those of ``run.moments`` (of a ratio those of the dividend) and ``value``, shown as
+    the options say.
     """
     source.refresh()
     # Of a ratio it is what is divided.
@@ -128,7 +104,7 @@ def explored(source: MomentSource, options: Mapping[str, Any], *, live: bool) ->
 
 
 def _columns_of(options: Mapping[str, Any]) -> list[str]:
-    """Return the columns that make a group in this kind of chart; an overview's own are the total and the families."""
+    """Return the grouping columns of this kind of chart; an overview has the total and the families."""
     if options["kind"] == "layers":
         return ["layer", *(column for column in options["by"] if column != "layer")]
     rows = list(_COLUMNS.get(options["kind"], options["by"]))
@@ -137,13 +113,12 @@ def _columns_of(options: Mapping[str, Any]) -> list[str]:
 
 
 def _across(options: Mapping[str, Any]) -> list[str]:
-    """Return the column that lies across a map, where that is not the step."""
     is_map = options["kind"] in ("map", "layer_map", "item_map")
     return [options["columns"]] if is_map and options["columns"] != "step" else []
 
 
 def _drawn_step(source: MomentSource, measured: str, options: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the step of the layer chart, twice: the nearest to the chosen one that matches the filter, else the newest; where there is none, one before all."""
+    """Return the layer chart's step twice: the nearest to the chosen or the newest, or one before all."""
     found = source.groups(_query(measured, options, "nonfinite", [], None, True))
     steps = np.unique(found.table["step"].to_numpy())
     if not len(steps):
@@ -188,10 +163,8 @@ def moment_frame(
 ) -> DataFrame:
     """Return one row for each stat, step and group, in that order.
 
-    Raises
-    ------
-    ClientError
-        ``bad-parameter`` naming the argument, ``mixed``, or ``not-found`` when a run that gets no more rows has nothing of that stat.
+    Raises ``ClientError``: ``bad-parameter`` naming the argument, ``mixed``, or ``not-found`` when a run that
+    gets no more rows has nothing of that stat.
     """
     chosen = chosen_ranges(steps, "steps", read_steps)
     first, last = (None, None) if chosen is None else (chosen[0][0], chosen[-1][1]) if chosen else (0, -1)
@@ -208,12 +181,11 @@ def moment_frame(
     if chosen is None or len(chosen) < 2:
         return joined
     # The steps between those that were asked for are grouped too, and left out here.
-    kept = joined["step"].map(lambda step: in_ranges(step, chosen))
-    return joined[kept].reset_index(drop=True)
+    inside = joined["step"].map(lambda step: in_ranges(step, chosen))
+    return joined[inside].reset_index(drop=True)
 
 
 def check_present(source: MomentSource, stats: Sequence[str]) -> None:
-    """Raise :class:`ClientError` ``not-found`` when a run has nothing of one of some stats."""
     present = [one for one in MOMENT_STATS if source.names(one)]
     absent = [one for one in stats if one not in present]
     if absent:
@@ -228,17 +200,7 @@ def check_present(source: MomentSource, stats: Sequence[str]) -> None:
 
 
 def group_frame(stat: str, groups: MomentGroups, **more: NDArray[Any]) -> DataFrame:
-    """Return one row for each step and group.
-
-    Parameters
-    ----------
-    stat : str
-        What was measured.
-    groups : MomentGroups
-        The groups.
-    **more : ndarray
-        Further columns, one entry for each row of the groups' table.
-    """
+    """Return one row for each step and group; ``more`` are further columns."""
     import pandas as pd
 
     table = groups.table
@@ -249,7 +211,7 @@ def group_frame(stat: str, groups: MomentGroups, **more: NDArray[Any]) -> DataFr
     for name in keys:
         column = table[name].to_pandas()
         if table[name].null_count and pd.api.types.is_numeric_dtype(column):
-            # Not float: a layer stays a whole number beside those that have none.
+            # Not float: a layer stays an integer next to missing ones.
             column = pd.Series(pd.array(table[name].to_pylist(), dtype="Int64"))
         columns[name] = column
     columns |= {name: read[name] if name in read else _plain(table[name]) for name in FRAME_COLUMNS}

@@ -7,8 +7,6 @@ import time
 
 from ...protocol import shown_text
 
-__all__ = ["ProgressBar"]
-
 _AFTER_SECONDS = 0.7
 _EVERY_SECONDS = 0.2
 _UNITS = {"MB": 1e6, "rows": 1}
@@ -17,12 +15,9 @@ _WIDTH = 24
 
 
 class ProgressBar:
-    """A line on stderr that is drawn over again; work of less than a moment draws none. Interrupt the cell or the program to cancel.
+    """A line on stderr that is redrawn; work of less than a moment draws none. Interrupt the cell to cancel.
 
-    Parameters
-    ----------
-    unit : str
-        What is counted: ``MB``, of which it is told bytes, or ``rows``.
+    ``unit`` is ``MB``, of which it is given bytes, or ``rows``.
     """
 
     def __init__(self, unit: str = "MB") -> None:
@@ -31,7 +26,6 @@ class ProgressBar:
         self._shown = False
 
     def __call__(self, done: int, total: int, what: str) -> None:
-        """Draw ``done`` of ``total``."""
         now = time.monotonic()
         last = done >= total
         if (
@@ -45,12 +39,12 @@ class ProgressBar:
         bar = "█" * round(share * _WIDTH)
         left = (now - self._began) * (1 - share) / share if share else 0.0
         sys.stderr.write(
-            f"\r{bar:·<{_WIDTH}} {share:4.0%} of {total / self._one:,.0f} {self._unit} · {shown_text(what)[:40]:<40} · {left:.0f} s left "
+            f"\r{bar:·<{_WIDTH}} {share:4.0%} of {total / self._one:,.0f} {self._unit} · "
+            f"{shown_text(what)[:40]:<40} · {left:.0f} s left "
         )
         sys.stderr.flush()
 
     def close(self) -> None:
-        """End the line."""
         if self._shown:
             sys.stderr.write("\n")
             sys.stderr.flush()

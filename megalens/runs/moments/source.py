@@ -1,4 +1,4 @@
-"""The stream ``moments`` of one run: an index, rows, and merged groups. The browser's ``IMomentSource``, on the side of the data."""
+"""The moments of one run: an index, rows, and merged groups; the twin of the browser's ``IMomentSource``."""
 
 from __future__ import annotations
 
@@ -28,19 +28,11 @@ from .rows.moment_rows import (
     read_ahead,
 )
 
-__all__ = ["MomentSource"]
-
 _COLUMNS = tuple(name for name in ROWS_SCHEMA.names if name not in ("step", "name_id", "stat"))
 
 
 class MomentSource:
-    """What can be asked of a run's moments. Any thread may ask; one at a time is answered.
-
-    Parameters
-    ----------
-    rows : MomentRows
-        Where they lie.
-    """
+    """What can be asked of a run's moments. Any thread may ask; one question at a time is answered."""
 
     def __init__(self, rows: MomentRows) -> None:
         self._rows = rows
@@ -51,27 +43,22 @@ class MomentSource:
 
     @property
     def version(self) -> str:
-        """Changes whenever a refresh found more."""
         return self._rows.version
 
     @property
     def warnings(self) -> list[str]:
-        """Sentences about what is superseded, left out or unreadable."""
         return self._rows.warnings
 
     def refresh(self, progress: Progress | None = None) -> bool:
-        """Read what was appended since, and say whether there was any.
+        """Read what was appended since, and return whether there was any.
 
-        Parameters
-        ----------
-        progress : callable, optional
-            Called with (done, total, what is being done); raise from it to cancel.
+        ``progress`` is called with (done, total, what is being done) and may raise to cancel.
         """
         with self._lock:
             return self._rows.refresh(progress)
 
     def index(self) -> dict[str, Any]:
-        """Return what there is: the answer of the endpoint ``moments``."""
+        """Return the answer of the endpoint ``moments``: what there is."""
         with self._lock:
             stats = self._stats()
             return {
@@ -92,7 +79,7 @@ class MomentSource:
             }
 
     def names(self, stat: str) -> list[str]:
-        """Return the names of the tensors of which there is a stat."""
+        """Return the names of the tensors that have a stat."""
         with self._lock:
             found = self._stats().get(stat)
             return [] if found is None else list(found.names)
@@ -104,12 +91,10 @@ class MomentSource:
         steps: tuple[int | None, int | None] = (None, None),
         limit: int | None = None,
     ) -> pa.Table:
-        """Return rows, ordered by step, in the columns of :data:`ROWS_SCHEMA`; ``name_id`` is a place in the index's ``names``.
+        """Return rows, ordered by step, in the columns of :data:`ROWS_SCHEMA`; ``name_id`` is an index into
+        ``names``.
 
-        Raises
-        ------
-        ClientError
-            ``too-large`` where more than ``limit`` rows match, saying how many.
+        Raises ``ClientError`` (``too-large``) where more than ``limit`` rows match, saying how many.
         """
         chosen = [check_stat(stat) for stat in stats]
         found = NameFilter(where)
@@ -134,7 +119,6 @@ class MomentSource:
             return self._table(chunks, names)
 
     def _table(self, chunks: Sequence[Chunk], names: Mapping[str, Sequence[str]]) -> pa.Table:
-        """Return chunks of all columns as rows."""
         ids = np.array([self._names.id(name) for of in names.values() for name in of], np.int32)
         stat = np.repeat(np.arange(len(names), dtype=np.int32), [len(of) for of in names.values()])
         texts = {"stat": list(names), STAGE: list(STAGES)}
@@ -162,22 +146,15 @@ class MomentSource:
         return table
 
     def groups(self, query: MomentQuery) -> MomentGroups:
-        """Return merged groups: see :class:`MomentGroups`.
-
-        Raises
-        ------
-        ClientError
-            ``mixed`` when a group would hold both inputs and outputs of modules.
-        """
+        """Return merged groups; raises ``mixed`` when inputs and outputs of modules would be in one."""
         with self._lock, self._answering():
             return answer_groups(self._rows, self._stats(), query, self._stop)
 
     def interrupt(self) -> None:
-        """End the question that is being answered, if there is one: who asked is told ``cancelled``. Does not wait."""
+        """End the question that is being answered, if any: it raises ``cancelled``. Does not wait."""
         self._stop.set()
 
     def close(self) -> None:
-        """Let go of everything. Safe twice."""
         with self._lock:
             self._closed = True
             self._rows.close()
@@ -202,7 +179,8 @@ class MomentSource:
 
 def _changed() -> ClientError:
     return ClientError(
-        "The files of these statistics could not be read: they changed or went while they were read. Ask again.",
+        "The files of these statistics could not be read: they changed or went while they were read. Ask "
+        "again.",
         code="unreadable",
     )
 
@@ -210,7 +188,15 @@ def _changed() -> ClientError:
 def _check_count(count: int, limit: int | None) -> None:
     if limit is not None and count > limit:
         raise ClientError(
-            f"{count} rows match, and at most {limit} were asked for. Ask for groups, fewer tensors or fewer steps.",
+            f"{count} rows match, and at most {limit} were asked for. Ask for groups, fewer tensors or "
+            "fewer steps.",
             code="too-large",
             field="limit_rows",
         )
+
+
+def load_libraries() -> None:
+    """Import what the first question would, without DuckDB: a quarter of a second in advance."""
+    # pyarrow imports pandas at the first conversion of values.
+    import pandas  # noqa: F401
+    import pyarrow.parquet  # noqa: F401

@@ -137,7 +137,7 @@ def idle(rank: int, shape: Shape, folder: Path) -> dict[str, Any]:
 
     def ask(lab: Any) -> dict[str, Any]:
         control, told = lab._control, []
-        control.beat_seconds = 0.05
+        control.heartbeat_seconds = 0.05
         tell = control.tell
         control.tell = lambda message: (told.append(message["do"]), tell(message))
         lab.generate("A", 1)

@@ -8,7 +8,7 @@ import torch
 
 from megalens.instruments.generation import writing
 from megalens.instruments.generation.decoding import GenerationPass
-from megalens.instruments.generation.token_rows import PassPlace, PlacedPass
+from megalens.instruments.generation.token_rows import LocatedPass, PassCoordinates
 
 
 @pytest.mark.parametrize(("apart", "together"), [(0.001, 50), (0.02, 3), (0.025, 2), (0.031, 1)])
@@ -34,7 +34,7 @@ def test_passes_are_told_together_for_50_ms_and_where_they_are_further_apart_tha
         now[0] += apart
         logits = torch.zeros(1, 1, 4)
         done = GenerationPass(number, number, torch.zeros(1, 1), torch.zeros(1), logits, None, None, (True,), (True,))  # fmt: skip
-        gathered.add(PlacedPass(done, PassPlace(number, 0), PassPlace(number + 1, 0)), None)
+        gathered.add(LocatedPass(done, PassCoordinates(number, 0), PassCoordinates(number + 1, 0)), None)
         # A model may write into the same memory again.
         logits.fill_(torch.nan)
     gathered.flush()

@@ -17,10 +17,10 @@ from megalens.instruments.generation.decoding import Decoding, GenerationPass, S
 from megalens.instruments.generation.hidden import HiddenStates
 from megalens.instruments.generation.lens import LensReader, Readout
 from megalens.instruments.generation.of_model import as_language_model
-from megalens.instruments.generation.token_rows import PassPlace, PlacedPass
+from megalens.instruments.generation.token_rows import LocatedPass, PassCoordinates
 from megalens.protocol.arrow_columns import arrow_batch
 from megalens.protocol.streams import stream_schema
-from megalens.tracer import Place
+from megalens.tracer import RankCoordinates
 
 PROMPTS = [[5, 9, 3, 7, 11], [8, 2]]
 TOKENS = 4
@@ -53,8 +53,8 @@ class Seen:
             )
             for step, done in enumerate(decoding, 1):
                 self._keep(done, torch.stack([hidden.of(layer, windows[-1]) for layer in hidden.layers]))
-                place = PassPlace(step, 0)
-                for columns in reader.rows([PlacedPass(done, place, place)], [reader.states(windows[-1])]):
+                place = PassCoordinates(step, 0)
+                for columns in reader.rows([LocatedPass(done, place, place)], [reader.states(windows[-1])]):
                     for row in arrow_batch(columns, stream_schema("lens")).to_pylist():
                         key = (row["sequence"], row["position"], row["layer"])
                         assert key not in self.rows
@@ -150,7 +150,7 @@ def test_what_cannot_be_read_says_why() -> None:
     model = demo()
     points = find_adapter(model).points(model)
     with pytest.raises(GenerationError, match="spread over several processes"):
-        Readout(model, replace(points, place=Place(world_size=2, tp_size=2, tp_ranks=(0, 1))))
+        Readout(model, replace(points, place=RankCoordinates(world_size=2, tp_size=2, tp_ranks=(0, 1))))
     del model.head
     with pytest.raises(GenerationError, match="The output layer of GPT was not found"):
         Readout(model, points)

@@ -185,7 +185,7 @@ class TestInALab:
             assert (point["distance"] > 0).tolist() == [True, False, True]
 
     def test_a_sweep_tells_how_far_it_is_and_ends_between_two_points(self, monkeypatch) -> None:
-        monkeypatch.setattr("megalens.instruments.generation.writing._TOLD_EVERY", 0)
+        monkeypatch.setattr("megalens.instruments.generation.writing._REPORT_SECONDS", 0)
         with megalens.serve(demo(), linger=0.2) as lab:
             swept = lab.generate(
                 "The cat", 60, perturb=megalens.Noise1(1e-9), sweep={"coefficient": [1e-9] * 200}, wait=False

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judging import judged, readings, step
 
-from megalens.instruments.monitor.levels import direction_of, module_order, places
+from megalens.instruments.monitor.levels import direction_of, module_order, trace_order
 from megalens.instruments.monitor.rule import Alarm, first_serious, reached
 from megalens.protocol import MOMENT_COLUMNS, Readings
 
 
 def place(stat, index=0, rank=0, stage=0, micro_batch=-1, name="x"):
     whole = [np.array([value]) for value in (rank, stage, micro_batch, index)]
-    return int(places([stat], [name], *whole)[0])
+    return int(trace_order([stat], [name], *whole)[0])
 
 
 def test_a_step_runs_forward_back_and_then_over_the_optimizer():

@@ -75,7 +75,7 @@ def test_nothing_changes_for_less_than_the_uncertainty() -> None:
         lambda *_: [(plan.to_json(), 100.0), (other, 98.0)],
         rules=False,
     )
-    adaptive._board.say("times/1", {})
+    adaptive._board.publish("times/1", {})
     _run(adaptive, plan, "1f1b", [90, 110] * 6)
     assert asked == []
     assert "promises more than the uncertainty" in said[0]
@@ -88,7 +88,7 @@ def test_a_rule_is_tried_once_and_left_where_it_is_not_faster() -> None:
     asked, said = [], []
     plan = Plan.of(plan_named("interleaved_1f1b", 2, 4))
     adaptive = Adaptive(plan.layout, 0, _Board(), lambda *given: asked.append(given), said.append, None)
-    adaptive._board.say("times/1", {"F1": 1.0, "B1": 2.0, "F3": 1.0})
+    adaptive._board.publish("times/1", {"F1": 1.0, "B1": 2.0, "F3": 1.0})
     _run(adaptive, plan, "1f1b", [100.0, 101.0] * 6)
     assert asked[-1][0] == GreedyRule("breadth")
     _run(adaptive, GreedyRule("breadth"), "greedy (breadth first)", [100.0, 101.0] * 6)

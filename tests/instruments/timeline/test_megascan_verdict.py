@@ -50,12 +50,12 @@ def test_the_command_judges_its_files(tmp_path, capsys):
     for trace in traces(slow=2):
         rows = []
         for iteration in trace.iterations:
-            end = {"duration_wall": iteration.duration, "rel_ts": iteration.duration, **trace.place}
+            end = {"duration_wall": iteration.duration, "rel_ts": iteration.duration, **trace.coordinates}
             rows += [{"name": "iteration", "ph": "B", "pad_before": 0}, *iteration.rows]
             rows.append({"name": "iteration", "ph": "E", "duration_cuda": 1, **end})
             # Each iteration differs, or it would be the repeated copy that its tracer writes.
             rows[-2] = {**rows[-2], "rel_ts": rows[-2]["rel_ts"] + len(rows)}
-        place = trace.place
+        place = trace.coordinates
         name = f"benchmark-data-{place['dp_rk']}-pipeline-0-tensor-{place['tp_rk']}.json"
         (folder / name).write_text(json.dumps(rows))
     command = ["timeline", "verdict", str(folder), "--method", "megascan"]

@@ -10,14 +10,14 @@ from span_rows import table
 from megalens.instruments.timeline import pipeline_answer as module
 from megalens.instruments.timeline.analysis import Analysis
 from megalens.instruments.timeline.megascan_files import TimelineError
-from megalens.instruments.timeline.pipeline_answer import pipeline_steps, whole_steps
+from megalens.instruments.timeline.pipeline_answer import complete_steps, pipeline_steps
 from megalens.instruments.timeline.pipeline_passes import pipeline_passes
 from megalens.instruments.timeline.spans import Spans
 
 
 def steps_of(rows, replica=0):
     passes = pipeline_passes(Analysis(Spans.of(rows)))
-    return passes, pipeline_steps(passes, whole_steps(passes, replica), replica)
+    return passes, pipeline_steps(passes, complete_steps(passes, replica), replica)
 
 
 def operations_of(answer, step):
@@ -97,7 +97,7 @@ def test_steps_that_a_rank_lacks_are_not_whole():
     rows = Pipeline(2, 1, 2).table(steps=4)
     lacks = [step == 4 and rank == 1 for step, rank in zip(rows["step"].to_pylist(), rows["rank"].to_pylist(), strict=True)]  # fmt: skip
     passes = pipeline_passes(Analysis(Spans.of(rows.filter(~np.array(lacks)))))
-    assert whole_steps(passes).tolist() == [1, 2, 3]
+    assert complete_steps(passes).tolist() == [1, 2, 3]
 
 
 def test_an_answer_is_bounded_and_says_how_many_steps_it_leaves_out(monkeypatch):

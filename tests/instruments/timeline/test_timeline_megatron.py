@@ -11,7 +11,7 @@ from processes import run_job
 from shape import LAYOUTS, MICRO_BATCHES, STEPS
 
 from megalens.instruments.timeline import analyse
-from megalens.instruments.timeline.pipeline_answer import pipeline_steps, whole_steps
+from megalens.instruments.timeline.pipeline_answer import complete_steps, pipeline_steps
 from megalens.instruments.timeline.pipeline_passes import pipeline_passes, span_metrics
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -59,7 +59,7 @@ def test_passes_messages_and_collectives_of_each_layout_fit_together(tmp_path, l
         passes = pipeline_passes(analysis)
         assert (passes.stages, passes.chunks, passes.micro_batches) == (shape.pp, chunks, mine)
         assert (passes.placement, passes.problems) == ("loop", ())
-        answer = pipeline_steps(passes, whole_steps(passes))
+        answer = pipeline_steps(passes, complete_steps(passes))
         assert len(answer["steps"]) == STEPS
         assert sorted(set(answer["operations"]["kind"])) == ["B", "F", "O"]
         # No stage begins what another has not sent, as exactly as clocks are known after two steps.

@@ -12,7 +12,7 @@ from megalens.hub.resumed import read_resumed, set_aside
 from megalens.pictures.report import build_report
 from megalens.pictures.widgets.picture import draw_picture
 from megalens.runs import open_run
-from megalens.runs.open_run import answers_beside, beside
+from megalens.runs.open_run import compared_answers, neighbouring_runs
 
 OTHER = "20261121-090000-gpt-wide"
 
@@ -34,7 +34,7 @@ def runs(tmp_path_factory):
 @pytest.fixture
 def pictures(draw, runs):
     def drawn(*ids, **options):
-        with answers_beside(runs) as answers:
+        with compared_answers(runs) as answers:
             return draw(runs, answers, **{"view": "moments", "kind": "lines", "runs": list(ids), **options})
 
     return drawn
@@ -75,7 +75,7 @@ def test_an_earlier_attempt_is_drawn_over_its_run(draw, tmp_path):
         rows = pq.read_table(packed)
         pq.write_table(rows.filter(pc.field("step") >= 21), home / packed.name)
     (again / "run.json").rename(home / "run.json")
-    with open_run(home) as run, answers_beside(run) as answers:
+    with open_run(home) as run, compared_answers(run) as answers:
         options = {"view": "moments", "kind": "lines", "by": [], "runs": [f"{RUN_ID}.attempt-1"]}
         (shown,) = draw(run, answers, **options)
     lines = by_run(shown)
@@ -113,7 +113,7 @@ def test_no_step_of_long_runs_is_compared_with_one_beside_it(draw, tmp_path):
         tmp_path / OTHER, steps=2500, stats=("grad",), run={"id": OTHER, "name": "gpt-wide", "started": 1.0}
     )
     view = {"view": "moments", "kind": "lines", "by": [], "runs": [OTHER], "compare": "ratio"}
-    with open_run(own) as run, answers_beside(run) as answers:
+    with open_run(own) as run, compared_answers(run) as answers:
         (shown,) = draw(run, answers, **view)
     assert not any("between its neighbours" in line for line in shown.caption)
     ((points,),) = [by_run(shown).values()]
@@ -145,7 +145,7 @@ def test_a_page_and_a_cell_hold_the_other_run_and_let_go_of_it(runs):
     closed = []
 
     def others(run_id):
-        found = beside(runs)(run_id)
+        found = neighbouring_runs(runs)(run_id)
         if found is not None:
             before = found.close
             found.close = lambda: (closed.append(found.id), before())

@@ -12,7 +12,7 @@ from recorded_run import RUN_ID, tensor, values_of, write_run
 from megalens.pictures.report import build_report
 from megalens.pictures.widgets.picture import draw_picture
 from megalens.runs import open_run, trend
-from megalens.runs.gathering import trailing_mean
+from megalens.runs.moments.grouping.answer import trailing_mean
 
 
 @pytest.fixture

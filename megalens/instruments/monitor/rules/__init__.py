@@ -1,4 +1,4 @@
-"""The rules. One is added by writing its class in a file of its kind and naming it here, or from another package by an entry point."""
+"""The rules. Add one by its class here, or from another package by an entry point."""
 
 from __future__ import annotations
 

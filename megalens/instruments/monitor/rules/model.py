@@ -13,12 +13,12 @@ from ..levels import median_of
 from ..rule import Finding, Rule
 from ..table import StepTable
 
-__all__ = ["AttentionCollapse", "Initial", "Repeated", "RouterImbalance"]
-
 
 @dataclass(frozen=True)
 class Initial(Rule):
-    """A weight begins much larger or smaller than the same weight of other layers, or than its width allows: it was initialised wrongly, or not loaded."""
+    """A weight begins much larger or smaller than the same weight of other layers, or than its width allows:
+    it was initialised wrongly, or not loaded.
+    """
 
     name = "initial"
     title = "Wrong start"
@@ -33,7 +33,7 @@ class Initial(Rule):
     gain: float = 5.0
 
     def find(self, now: StepTable) -> Iterator[Finding]:
-        """Find weights that differ from their siblings, in the first step that is judged."""
+        """Find weights that differ from their siblings, in the first judged step."""
         layout = now.layout
         if now.step > 1:
             return
@@ -76,7 +76,8 @@ class Initial(Rule):
                 2.0 ** sizes[large],
                 1 / np.sqrt(inputs[large]),
                 lambda value, level: (
-                    f"It begins with an rms of {value:.3g}: outputs grow {value / level:.3g} times in this layer."
+                    f"It begins with an rms of {value:.3g}: outputs grow {value / level:.3g} times in this "
+                    "layer."
                 ),
             )
 
@@ -88,7 +89,9 @@ def _inputs(shape: str) -> float:
 
 @dataclass(frozen=True)
 class AttentionCollapse(Rule):
-    """Attention looks at one position only: its entropy is nearly 0, and little of the context takes part any more."""
+    """Attention looks at one position only: its entropy is nearly 0, and little of the context takes part any
+    more.
+    """
 
     name = "attention"
     title = "Attention collapse"
@@ -99,14 +102,15 @@ class AttentionCollapse(Rule):
     part: float = 0.05
 
     def find(self, now: StepTable) -> Iterator[Finding]:
-        """Find layers whose attention has lost its entropy."""
         rows = now.layout.rows("attention_entropy")
         yield from _fallen(now, rows, self.part, "The attention's entropy is {:.3g}; it was {:.3g}.")
 
 
 @dataclass(frozen=True)
 class RouterImbalance(Rule):
-    """A router sends nearly all tokens to few experts, or cannot tell them apart: the other experts learn nothing."""
+    """A router sends nearly all tokens to few experts, or cannot tell them apart: the other experts learn
+    nothing.
+    """
 
     name = "router"
     title = "Router imbalance"
@@ -119,7 +123,6 @@ class RouterImbalance(Rule):
     share: float = 0.8
 
     def find(self, now: StepTable) -> Iterator[Finding]:
-        """Find routers that have lost their entropy, and experts that get nearly all tokens."""
         layout = now.layout
         yield from _fallen(
             now, layout.rows("router_entropy"), self.part, "The router's entropy is {:.3g}; it was {:.3g}."
@@ -129,8 +132,8 @@ class RouterImbalance(Rule):
             return
         groups, counts = layout.groups("family")[rows], np.nan_to_num(now.rows[rows, 0])
         n = groups.max() + 1
-        whole, experts = np.bincount(groups, counts, n), np.bincount(groups, minlength=n)
-        share = counts / whole[groups]
+        total, experts = np.bincount(groups, counts, n), np.bincount(groups, minlength=n)
+        share = counts / total[groups]
         found = (experts[groups] >= 4) & (share > self.share)
         if found.any():
             yield Finding(
@@ -163,7 +166,9 @@ def _fallen(now: StepTable, rows: np.ndarray, part: float, words: str) -> Iterat
 
 @dataclass(frozen=True)
 class Repeated(Rule):
-    """The same data come again: the samples are those of a step before, the activations are closer to the last ones than two batches ever are, or the loss falls without the noise that it had."""
+    """The same data come again: the samples are those of a step before, the activations are closer to the
+    last ones than two batches ever are, or the loss falls without the noise that it had.
+    """
 
     name = "repeated"
     title = "Repeated batch"
@@ -180,7 +185,7 @@ class Repeated(Rule):
     steps: float = 8.0
 
     def find(self, now: StepTable) -> Iterator[Finding]:
-        """Find samples, activations and losses that tell of data that were read again."""
+        """Find samples, activations and losses that show that data were read twice."""
         layout, past = now.layout, now.past("size")
         if now.nonfinite.any():
             return
@@ -208,7 +213,8 @@ class Repeated(Rule):
                 yield _again(
                     rows,
                     worst,
-                    f"Activations differ from those of the step before by {worst:.2g} of what they usually do.",
+                    f"Activations differ from those of the step before by {worst:.2g} of what they usually "
+                    "do.",
                 )
         steps = int(self.steps)
         for row in np.flatnonzero(layout.of("scalar") & layout.matching(r"^(train\W?)?loss$")).tolist():

@@ -14,16 +14,16 @@ from ....protocol.kinds import number
 from ..rule import Finding, Rule
 from ..table import StepTable
 
-__all__ = ["Clipping", "OptimizerState", "UpdateRatio"]
-
 _LEAST = 6
 _STATES = {"exp_avg": "beta1", "exp_avg_sq": "beta2"}
 
 
 def follows(now: StepTable, stat: str, rank: int) -> tuple[float, float, NDArray[np.intp]] | None:
-    """Return a and b of state = a · state before + b · gradient (or its square), over all tensors of a rank, and their rows; None where it does not hold.
+    """Return a and b of state = a · old state + b · gradient (or its square) of a rank, and the rows; or
+    None.
 
-    Means are linear: that of ``exp_avg`` follows the gradients' means, and that of ``exp_avg_sq`` their mean squares. Of Adam a is beta and b is 1 − beta, times what clipping left.
+    Means are linear: that of ``exp_avg`` follows the gradients' means, and that of ``exp_avg_sq`` their mean
+    squares. Of Adam a is beta and b is 1 − beta, times what clipping left.
     """
     layout = now.layout
     of, grads = layout.pairs(stat, "grad")
@@ -59,7 +59,9 @@ def follows(now: StepTable, stat: str, rank: int) -> tuple[float, float, NDArray
 
 @dataclass(frozen=True)
 class OptimizerState(Rule):
-    """The optimizer's state is new although training is under way, or its betas are unusual or change: what it had learnt is lost, or it averages over the wrong time."""
+    """The optimizer's state is new although training is under way, or its betas are unusual or change: what
+    it had learnt is lost, or it averages over the wrong time.
+    """
 
     name = "optimizer"
     title = "Optimizer state"
@@ -76,7 +78,7 @@ class OptimizerState(Rule):
     change: float = 0.02
 
     def find(self, now: StepTable) -> Iterator[Finding]:
-        """Find betas that are wrong, by the equation that state and gradients obey."""
+        """Find wrong betas, by the equation that state and gradients obey."""
         for stat, beta in _STATES.items():
             for rank in now.layout.ranks_of(stat):
                 found = follows(now, stat, rank)
@@ -85,7 +87,7 @@ class OptimizerState(Rule):
                 a, _, rows = found
                 first = not (now.before_step[rows] == now.step - 1).any()
                 if first:
-                    # Of the very first step it holds that there was nothing before.
+                    # A new state is expected at the very first step.
                     if now.step > 1:
                         yield _about(
                             rows,
@@ -113,7 +115,9 @@ class OptimizerState(Rule):
 
 @dataclass(frozen=True)
 class Clipping(Rule):
-    """Gradients were clipped at a norm in the steps before, and larger ones now are not: one broken batch can undo much of the training."""
+    """Gradients were clipped at a norm in the steps before, and larger ones now are not: one broken batch can
+    undo much of the training.
+    """
 
     name = "clipping"
     title = "Not clipped"
@@ -126,7 +130,7 @@ class Clipping(Rule):
     factor: float = 1.2
 
     def find(self, now: StepTable) -> Iterator[Finding]:
-        """Find steps whose gradients the optimizer took whole, above the norm at which it clipped."""
+        """Find steps with unclipped gradients above the norm at which it clipped."""
         for rank in now.layout.ranks_of("exp_avg"):
             found = follows(now, "exp_avg", rank)
             if found is None or now.step <= 2:
@@ -144,13 +148,17 @@ class Clipping(Rule):
             if len(known) >= 4 and max(known) < 1.05 * min(known) and applied > self.factor * max(known):
                 yield _about(
                     rows, "norm", applied, max(known),
-                    f"The gradients' norm of {applied:.3g} was taken whole; before it was clipped at {max(known):.3g}.",
+                    f"The gradients' norm of {applied:.3g} was taken whole; before it was clipped at "
+                    f"{max(known):.3g}.",
                 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class UpdateRatio(Rule):
-    """The update is far too large or small beside the weight that it changes: a step of the optimizer replaces the weight, or leaves it practically as it is; or a weight moves further than the optimizer can move it."""
+    """The update is far too large or small beside the weight that it changes: a step of the optimizer
+    replaces the weight, or leaves it practically as it is; or a weight moves further than the optimizer can
+    move it.
+    """
 
     name = "update_ratio"
     title = "Update-to-weight ratio"
@@ -165,7 +173,6 @@ class UpdateRatio(Rule):
     steps: float = 32.0
 
     def find(self, now: StepTable) -> Iterator[Finding]:
-        """Find weights whose update, by Adam's equation, is too large or too small."""
         layout = now.layout
         rate = now.scalars.get("lr", 0.0)
         of, first = layout.pairs("param", "exp_avg")
@@ -198,11 +205,12 @@ class UpdateRatio(Rule):
                 yield Finding(of[rows], "ratio", ratio[rows], limit, words.format)
 
     def _written(self, now: StepTable, rows: NDArray[np.intp]) -> Iterator[Finding]:
-        """Find weights whose extremes moved further than a step of Adam can move any value: something else wrote them."""
+        """Find weights whose extremes moved further than any step of Adam can: something else wrote them."""
         before = now.before[rows]
         moved = np.abs(now.rows[rows, _EXTREMES] - before[:, _EXTREMES]).max(axis=1)
         moved[now.before_step[rows] != now.step - 1] = np.nan
-        # Other groups of parameters may have a larger learning rate than the one that is logged: then these weights move so in every step.
+        # Other parameter groups may have a larger learning rate than the logged one: their weights always
+        # move so.
         key = ("moved", rows.tobytes())
         usual = now.remember(key, moved)[-16:]
         if len(usual) < 4:
@@ -216,7 +224,8 @@ class UpdateRatio(Rule):
                 moved[found],
                 most[found],
                 lambda value, most: (
-                    f"Its largest or smallest value moved by {value:.3g} in this step; at this learning rate the optimizer moves none by more than {most:.3g}. Something else wrote these weights."
+                    f"Its largest or smallest value moved by {value:.3g} in this step; at this learning rate "
+                    f"the optimizer moves none by more than {most:.3g}. Something else wrote these weights."
                 ),
             )
 

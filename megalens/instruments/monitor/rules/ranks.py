@@ -14,14 +14,14 @@ from ....protocol.kinds import number
 from ..rule import Finding, Rule
 from ..table import StepTable
 
-__all__ = ["Missing", "OddRank", "Reduction", "Replicas"]
-
 _EXACT = ("param", "param_origin", "grad", "exp_avg", "exp_avg_sq")
 
 
 @dataclass(frozen=True)
 class Replicas(Rule):
-    """A copy of a tensor that should be the same on several ranks is not: they train different models from here on."""
+    """A copy of a tensor that should be the same on several ranks is not: they train different models from
+    here on.
+    """
 
     name = "replicas"
     title = "Replicas differ"
@@ -29,7 +29,6 @@ class Replicas(Rule):
     properties: ClassVar = {}
 
     def find(self, now: StepTable) -> Iterator[Finding]:
-        """Find copies whose moments differ from those of most others."""
         layout = now.layout
         groups = layout.groups("tensor")
         judged = layout.once(
@@ -37,8 +36,8 @@ class Replicas(Rule):
         )
         if not judged.any():
             return
-        held = np.isin(groups, groups[judged])
-        rows = np.flatnonzero(held & layout.of(*_EXACT))
+        comparable = np.isin(groups, groups[judged])
+        rows = np.flatnonzero(comparable & layout.of(*_EXACT))
         values = now.rows[rows][:, [0, 1, 2, 5, 6, 7, 8]]
         of = groups[rows]
         usual = _usual(values, of)
@@ -52,7 +51,8 @@ class Replicas(Rule):
                 value,
                 expected,
                 lambda value, expected: (
-                    f"This rank's copy differs from the others': its rms is {value:.9g}, theirs {expected:.9g}."
+                    f"This rank's copy differs from the others': its rms is {value:.9g}, theirs "
+                    f"{expected:.9g}."
                 ),
             )
 
@@ -62,12 +62,12 @@ def _rms(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _usual(values: NDArray[np.float64], groups: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return of each row what most rows of its group are, by the upper median of its second column; of two the first."""
+    """Return what most rows of each row's group are, by the upper median of column 2; of two the first."""
     order = np.lexsort((values[:, 2], values[:, 1], groups))
     sorted_groups = groups[order]
     starts = np.flatnonzero(np.r_[True, sorted_groups[1:] != sorted_groups[:-1]])
     sizes = np.diff(np.r_[starts, len(order)])
-    # Of two nobody is most: the first process's is what the other should be.
+    # Of two there is no majority: the first process's is expected of the other.
     middle = order[starts + sizes // 2]
     first = np.full(groups.max() + 1, -1)
     first[groups[::-1]] = np.arange(len(groups))[::-1]
@@ -80,7 +80,9 @@ def _usual(values: NDArray[np.float64], groups: NDArray[np.int64]) -> NDArray[np
 
 @dataclass(frozen=True)
 class OddRank(Rule):
-    """One rank reports something else than the others, whose data are alike, or its loss has left theirs for good: its batch, its device or its program is not as theirs."""
+    """One rank reports something else than the others, whose data are alike, or its loss has left theirs for
+    good: its batch, its device or its program is not as theirs.
+    """
 
     name = "odd_rank"
     title = "Odd rank"
@@ -103,7 +105,7 @@ class OddRank(Rule):
     gradient_factor: float = 16384.0
 
     def find(self, now: StepTable) -> Iterator[Finding]:
-        """Find tensors of a rank whose size is far from that on the other ranks, and a rank whose loss has left the others'."""
+        """Find tensors of a rank of deviating size, and a rank whose loss has left the others'."""
         layout = now.layout
         rows = layout.several()
         if not len(rows):
@@ -130,9 +132,11 @@ class OddRank(Rule):
             )
 
     def _losses(self, now: StepTable, rows: NDArray[np.intp]) -> Iterator[Finding]:
-        """Find ranks whose loss, beside the median of all, stays for steps where it never was in the steps before, by more than its noise.
+        """Find ranks whose loss, relative to the median of all, stays where it never was before, beyond its
+        noise.
 
-        Each rank is compared with itself: one whose data are always harder is not odd. And no single step tells, since of a thousand ranks one is always far off.
+        Each rank is compared with itself: one whose data are always harder is not odd. And no single step
+        decides, since of a thousand ranks one is always far off.
         """
         groups = now.layout.groups("tensor")[rows]
         for group in np.unique(groups).tolist():
@@ -155,7 +159,8 @@ class OddRank(Rule):
                     now.rows[of[found], 1],
                     others,
                     lambda value, others: (
-                        f"It is {value:.3g} on this rank and about {others:.3g} on the others, and for {_STAYS} steps as far from theirs as never in the {2 * _STAYS} before."
+                        f"It is {value:.3g} on this rank and about {others:.3g} on the others, and for "
+                        f"{_STAYS} steps as far from theirs as never in the {2 * _STAYS} before."
                     ),
                 )
 
@@ -166,7 +171,9 @@ _STAYS, _LEAST_BITS, _RISE = 8, 0.05, 4.0
 
 @dataclass(frozen=True)
 class Reduction(Rule):
-    """Gradients after the reduction over data-parallel ranks are not the mean of what the ranks gave: one was left out, or the scale is wrong."""
+    """Gradients after the reduction over data-parallel ranks are not the mean of what the ranks gave: one was
+    left out, or the scale is wrong.
+    """
 
     name = "reduction"
     title = "Wrong reduction"
@@ -180,14 +187,14 @@ class Reduction(Rule):
     tolerance: float = 0.02
 
     def find(self, now: StepTable) -> Iterator[Finding]:
-        """Find ranks whose gradients the reduction left as they were, and a scale that changed."""
+        """Find ranks whose gradients the reduction left unchanged, and a scale that changed."""
         layout = now.layout
         after, before = layout.pairs("grad", "grad_unreduced")
         if not len(before):
             return
-        whole = now.rows[after][:, 0] == now.rows[before][:, 0]
-        if not whole.all():
-            # Ranks hold shards of what they computed whole.
+        complete = now.rows[after][:, 0] == now.rows[before][:, 0]
+        if not complete.all():
+            # Ranks store shards of what they computed completely.
             yield from self._of_shards(now)
             return
         ranks = layout.ranks[before]
@@ -225,7 +232,7 @@ class Reduction(Rule):
             yield from self._changed(scale, usual, after[of][:1])
 
     def _of_shards(self, now: StepTable) -> Iterator[Finding]:
-        """Find a scale that changed, over all ranks: of the mean of each tensor's shards beside the mean of what the ranks gave."""
+        """Find a changed scale over all ranks: the mean of each tensor's shards to that of the ranks."""
         after, of_after, before, of_before = now.layout.joined("grad", "grad_unreduced")
         count, mean = now.rows[:, 0], now.rows[:, 1]
         n = int(of_before.max()) + 1
@@ -255,14 +262,17 @@ class Reduction(Rule):
                 scale,
                 usual,
                 lambda value, expected: (
-                    f"The reduced gradients are {value:.3g} times the mean of what the ranks gave, and should be {expected:.3g} times that."
+                    f"The reduced gradients are {value:.3g} times the mean of what the ranks gave, and "
+                    f"should be {expected:.3g} times that."
                 ),
             )
 
 
 @dataclass(frozen=True)
 class Missing(Rule):
-    """A rank or a micro-batch that always was in a step is not in this one, or fewer values than ever were: a part of the batch was left out."""
+    """A rank or a micro-batch that always was in a step is not in this one, or fewer values than ever were: a
+    part of the batch was left out.
+    """
 
     name = "missing"
     title = "Missing part"
@@ -273,7 +283,6 @@ class Missing(Rule):
     steps: float = 16.0
 
     def find(self, now: StepTable) -> Iterator[Finding]:
-        """Find statistics of which fewer values came than in the steps before."""
         layout = now.layout
         rows = layout.rows("activation")
         for rank in layout.ranks_of("activation"):
@@ -294,6 +303,7 @@ class Missing(Rule):
                     count / len(of),
                     earlier[-1] / len(of),
                     lambda value, expected: (
-                        f"Only {value / expected:.0%} of the usual values came: a micro-batch or a part of the batch is missing."
+                        f"Only {value / expected:.0%} of the usual values came: a micro-batch or a part of "
+                        "the batch is missing."
                     ),
                 )

@@ -1,4 +1,4 @@
-"""Rules over the values of one tensor: as such (no number, soon none, all zero), and against the level of its last steps."""
+"""Rules over the values of one tensor: as such (not finite, zero), and against its recent level."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from ..levels import median_of
 from ..rule import Finding, Rule, Severity
 from ..table import StepTable
 
-__all__ = ["Collapse", "Dead", "Drift", "Jump", "LossSpike", "NotFinite", "Overflow"]
-
 _THRESHOLD = "How many usual deviations from the level of the last steps it may be off."
 _FACTOR = "And at least how many times as large or small it must be."
 
@@ -25,7 +23,7 @@ _GRADIENT_FACTOR = (
 )
 # The mean over all tensors of a rank strays less than each: these roots of the factor are enough.
 _ROOT_OF_ALL, _ROOT_OF_GRADIENTS = 2.0, 1.6
-# So many doublings of all updates at once are told in any case.
+# So many doublings of all updates at once are reported in any case.
 _SURE_BITS = 2.5
 _GRADIENTS = (
     *("grad", "grad_unreduced", "grad_accumulated", "dgrad", "residual_dgrad"),
@@ -45,7 +43,8 @@ def _find_least(now: StepTable, factor: float, gradient_factor: float, of_rms: b
     bits = np.where(gradients, np.log2(gradient_factor), np.log2(factor))
     roots = np.ones(len(bits))
     if of_rms:
-        # A weight is what all steps have made of it: no single one changes it much, as it may one of its values, or a bias that began at zero.
+        # A weight is the sum of all steps: no single one changes it much, except single values or a zero
+        # bias.
         roots[now.layout.of("param", "param_origin") & ~now.layout.matching("bias")] = 2
     # It is of squares.
     roots[now.layout.of("exp_avg_sq")] = 0.5
@@ -58,7 +57,7 @@ def _find_least(now: StepTable, factor: float, gradient_factor: float, of_rms: b
 def _off(
     now: StepTable, quantity: str, threshold: float, least: np.ndarray | float, most: float = np.inf
 ) -> np.ndarray:
-    """Return how far each row is off, with its sign, where that is too far; else 0."""
+    """Return each row's signed deviation where it is too large; else 0."""
     past = now.past(quantity)
     limit = np.maximum(least, np.minimum(threshold * past.sigma, most))
     return np.where(np.abs(past.settled) > limit, past.settled, 0.0)
@@ -66,7 +65,9 @@ def _off(
 
 @dataclass(frozen=True)
 class Jump(Rule):
-    """Values are suddenly much larger than they were in the steps before: a broken batch, a flipped bit, or a training that begins to diverge."""
+    """Values are suddenly much larger than they were in the steps before: a broken batch, a flipped bit, or a
+    training that begins to diverge.
+    """
 
     name = "jump"
     title = "Jump"
@@ -81,7 +82,6 @@ class Jump(Rule):
     gradient_factor: float = 16384.0
 
     def find(self, now: StepTable) -> Iterator[Finding]:
-        """Find tensors whose rms or largest value is far above its level."""
         judged = now.layout.tensors
         for quantity, statistic in (("size", "rms"), ("peak", "max_abs"), ("change", "update")):
             least = _least(now, self.factor, self.gradient_factor, quantity == "size")
@@ -92,16 +92,18 @@ class Jump(Rule):
             off = _off(now, quantity, threshold, least, _SURE_BITS if sure else np.inf)
             found = (off > 0) & judged
             if quantity == "change" and found.any():
-                # One tensor's mean may come to rest at any time; and what was as large before, as after a restart of the schedule, is no news.
+                # One tensor's mean may settle at any time; earlier magnitudes are no news.
                 found &= ~now.layout.matching(r"^[^*]") & ~(now.change < now.past("change").top + 1)
             rows = np.flatnonzero(found)
             if len(rows):
-                yield _beside(now, quantity, statistic, rows)
+                yield _relative_to(now, quantity, statistic, rows)
 
 
 @dataclass(frozen=True)
 class Collapse(Rule):
-    """Values are suddenly much smaller than they were in the steps before: something is left out, scaled wrongly, or was reset."""
+    """Values are suddenly much smaller than they were in the steps before: something is left out, scaled
+    wrongly, or was reset.
+    """
 
     name = "collapse"
     title = "Collapse"
@@ -116,16 +118,17 @@ class Collapse(Rule):
     gradient_factor: float = 16384.0
 
     def find(self, now: StepTable) -> Iterator[Finding]:
-        """Find tensors whose rms is far below its level."""
         off = _off(now, "size", self.threshold, _least(now, self.factor, self.gradient_factor))
         rows = np.flatnonzero((off < 0) & now.layout.tensors)
         if len(rows):
-            yield _beside(now, "size", "rms", rows)
+            yield _relative_to(now, "size", "rms", rows)
 
 
 @dataclass(frozen=True)
 class Drift(Rule):
-    """Values have moved for good to another level, or the loss rises slowly: something changed in the training, or it begins to diverge."""
+    """Values have moved for good to another level, or the loss rises slowly: something changed in the
+    training, or it begins to diverge.
+    """
 
     name = "drift"
     title = "Drift"
@@ -168,7 +171,9 @@ class Drift(Rule):
 
 @dataclass(frozen=True)
 class LossSpike(Rule):
-    """Loss, gradient norm or learning rate is suddenly far off, or the loss stays above what it was: a broken or repeated batch, other data, a schedule that begins anew, or the first sign of a divergence."""
+    """Loss, gradient norm or learning rate is suddenly far off, or the loss stays above what it was: a broken
+    or repeated batch, other data, a schedule that begins anew, or the first sign of a divergence.
+    """
 
     name = "loss"
     title = "Loss spike"
@@ -187,7 +192,6 @@ class LossSpike(Rule):
     rate_factor: float = 3.0
 
     def find(self, now: StepTable) -> Iterator[Finding]:
-        """Find numbers of the training loop that are off."""
         layout = now.layout
         loss = layout.of("scalar") & layout.matching("loss")
         rate = layout.of("scalar") & layout.matching(r"^lr$|learning.rate")
@@ -200,12 +204,12 @@ class LossSpike(Rule):
         raised &= now.size > np.log2(np.abs(now.before[:, 1])) + np.log2(self.rate_factor)
         rows = np.flatnonzero((loss & (off != 0)) | (norm & (large > 0)) | (rate & raised))
         if len(rows):
-            yield _beside(now, "size", "value", rows)
+            yield _relative_to(now, "size", "value", rows)
         yield from self._begun_anew(now, rate)
         yield from self._stays_above(now, loss, rate)
 
     def _begun_anew(self, now: StepTable, rate: np.ndarray) -> Iterator[Finding]:
-        """Find a learning rate that fell at once to less than a third and rises from there: a warm-up that is made again."""
+        """Find a learning rate that fell to less than a third at once and rises: a second warm-up."""
         for at in np.flatnonzero(rate).tolist():
             values = _last(now, at)[-5:]
             fell = len(values) == 5 and values[1] * self.rate_factor < values[0]
@@ -216,12 +220,13 @@ class LossSpike(Rule):
                     values[-1],
                     values[0],
                     lambda value, before: (
-                        f"It fell at once from {before:.3g} and rises again, now {value:.3g}: the schedule has begun anew."
+                        f"It fell at once from {before:.3g} and rises again, now {value:.3g}: the schedule "
+                        "has begun anew."
                     ),
                 )
 
     def _stays_above(self, now: StepTable, loss: np.ndarray, rate: np.ndarray) -> Iterator[Finding]:
-        """Find a loss whose last 8 values are all above the 16 before, by more than its noise, while the learning rate did not rise."""
+        """Find a loss whose last 8 values exceed the 16 before beyond noise, at no rising learning rate."""
         rose = any(
             values[-1] > 1.1 * values.min() or values.max() > 1.1 * values[0]
             for at in np.flatnonzero(rate).tolist()
@@ -243,13 +248,14 @@ class LossSpike(Rule):
                     value,
                     level,
                     lambda value, level: (
-                        f"It stays at {value:.3g} for {_STAYS} steps, above all of the {2 * _STAYS} steps before, which were about {level:.3g}."
+                        f"It stays at {value:.3g} for {_STAYS} steps, above all of the {2 * _STAYS} steps "
+                        f"before, which were about {level:.3g}."
                     ),
                 )
 
 
 def _last(now: StepTable, at: int) -> np.ndarray:
-    """Return the last values of a number of the training loop, this step's too."""
+    """Return the last values of a number of the training loop, with this step's."""
     value = float(now.rows[at, 1])
     return np.array([*now.remember(("value", now.layout.names[at]), value), value])
 
@@ -278,7 +284,7 @@ def _moved(rows: np.ndarray, new: np.ndarray, old: np.ndarray) -> Finding:
     )
 
 
-def _beside(now: StepTable, quantity: str, statistic: str, rows: np.ndarray) -> Finding:
+def _relative_to(now: StepTable, quantity: str, statistic: str, rows: np.ndarray) -> Finding:
     words = _WORDS[statistic]
     value, level = 2.0 ** getattr(now, quantity)[rows], 2.0 ** now.past(quantity).level[rows]
     if statistic == "max_abs":
@@ -303,7 +309,9 @@ def _times(value: float, level: float) -> str:
 
 @dataclass(frozen=True)
 class NotFinite(Rule):
-    """Values are NaN or infinite: whatever is computed from them is lost, and the cause lies in the first tensor that has them."""
+    """Values are NaN or infinite: whatever is computed from them is lost, and the cause lies in the first
+    tensor that has them.
+    """
 
     name = "nonfinite"
     title = "Not finite"
@@ -311,8 +319,7 @@ class NotFinite(Rule):
     properties: ClassVar = {}
 
     def find(self, now: StepTable) -> Iterator[Finding]:
-        """Find tensors with NaN, and with infinity."""
-        # Under a loss scale that is being searched, infinite gradients are how it is found: the step is left out.
+        # A search of the loss scale produces infinite gradients: the step is skipped.
         searched = now.layout.of("dgrad", "residual_dgrad", "grad_unreduced", "grad_accumulated") & (
             now.loss_scale != 1
         )
@@ -340,7 +347,9 @@ class _Counted:
 
 @dataclass(frozen=True)
 class Overflow(Rule):
-    """The largest value comes close to the largest that the number format holds, and still grows: soon it is infinite."""
+    """The largest value comes close to the largest that the number format holds, and still grows: soon it is
+    infinite.
+    """
 
     name = "overflow"
     title = "Overflow ahead"
@@ -365,7 +374,8 @@ class Overflow(Rule):
         past = now.past("peak")
         left = now.layout.limits - now.peak
         grows = (past.off > _GROWS_BITS) & (past.seen >= 4) & (now.loss_scale == 1)
-        # The level is the median of the last eight values, as of about four steps ago: a quarter of the distance is a step's pace.
+        # The level is a median of eight values, so about four steps old: a quarter of the distance is a
+        # step's pace.
         soon = (left < past.off / 4 * self.steps) & (left < 4 * self.bits)
         rows = np.flatnonzero(grows & ((left < self.bits) | soon))
         if len(rows):
@@ -382,7 +392,9 @@ class Overflow(Rule):
 
 @dataclass(frozen=True)
 class Dead(Rule):
-    """A tensor that had values has only zeros, or a parameter that has a gradient is not changed by the update: this part of the model learns nothing."""
+    """A tensor that had values has only zeros, or a parameter that has a gradient is not changed by the
+    update: this part of the model learns nothing.
+    """
 
     name = "dead"
     title = "Dead"
@@ -393,7 +405,6 @@ class Dead(Rule):
     steps: float = 3.0
 
     def find(self, now: StepTable) -> Iterator[Finding]:
-        """Find tensors of zeros and parameters that do not move."""
         past = now.past("size")
         zero = (now.size == -np.inf) & ~now.nonfinite & (now.column("count") > 0)
         # Experts may have no token, and a scalar may be 0.

@@ -1,4 +1,4 @@
-"""The files and rules of another monitor, TrainerMon of msProbe, read and written as its own tools do."""
+"""The files and rules of TrainerMon, msProbe's monitor, read and written as its own tools do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``anomaly.json``: the anomalies that TrainerMon's rules found on each rank, and which of them came first: written while a training runs, and read."""
+"""``anomaly.json``: the anomalies of TrainerMon's rules by rank, written while training, and read."""
 
 from __future__ import annotations
 
@@ -17,13 +17,11 @@ from .config import MonitorConfig
 from .rules import RecordedRules, rules_from
 from .writing import Line, Writer, tag_of
 
-__all__ = ["ANALYSIS", "Anomaly", "AnomalyWriter", "first_anomalies", "read_anomalies", "write_anomalies"]
-
 RECORDS = "anomaly.json"
 ANALYSIS = "anomaly_analyse.json"
 _RANK_FOLDER = re.compile(r"rank\d{1,5}")
 _MOST_BYTES = 256 << 20
-# Which part of the step a tag belongs to, by its last component. What has none comes before all: so do its tools.
+# The part of the step by a tag's last component. Without one it comes first, as in its tools.
 _PARTS = {
     "actv": 0,
     **dict.fromkeys(("actv_grad", "pre_grad", "post_grad", "acc_grad"), 1),
@@ -35,22 +33,10 @@ _MOST = 100_000
 
 
 class AnomalyWriter:
-    """Judges each number on its way to another writer. What is found is said, and with ``dump`` kept in ``anomaly.json``.
+    """Judges each number on its way to ``inner``. Findings go to ``tell``, and with ``dump`` to
+    ``anomaly.json``.
 
-    Parameters
-    ----------
-    inner : Writer
-        What the lines go to.
-    config : MonitorConfig
-        Its ``alert``.
-    folder : Path
-        ``anomaly_detected`` of the run.
-    rank, pp_stage : int
-        Of this process.
-    mates : sequence of int
-        The ranks of its pipeline.
-    tell : callable
-        Takes the message of each anomaly.
+    ``folder`` is the run's ``anomaly_detected``; ``mates`` are the ranks of this process's pipeline.
     """
 
     def __init__(
@@ -74,7 +60,7 @@ class AnomalyWriter:
             self._save(self._path)
 
     def write(self, kind: str, step: int, lines: Sequence[Line]) -> None:
-        """Judge the lines, and hand them on."""
+        """Judge the lines, and pass them on."""
         found = False
         for line in lines:
             tag = tag_of(line, kind, self._rank)
@@ -110,7 +96,6 @@ class AnomalyWriter:
         os.replace(partial, path)
 
     def close(self) -> None:
-        """Close what the lines go to."""
         self.inner.close()
 
 
@@ -123,7 +108,7 @@ class Anomaly:
     rank, step, micro_step, pp_stage, vpp_stage : int
         Where and when.
     call_id : int
-        Place of the tag among those that the rank measured in that step; -1 where it has none.
+        Index of the tag among those that the rank measured in that step; -1 where it has none.
     tag_name : str
         Chunk, name, micro-batch, rank and what was measured, such as ``0:layers.0.mlp.output:0/rank0/actv``.
     message : str
@@ -149,20 +134,14 @@ class Anomaly:
 
     @cached_property
     def order(self) -> tuple[int, ...]:
-        """What records are put in order by: step, micro-batch, part of the step, then the way of the computation through the stages (back in the backward pass), then the call."""
+        """Sort key: step, micro-batch, part of the step, stage (backwards in the backward pass), call."""
         part = _PARTS.get(self.tag_name.rpartition("/")[2], -1)
         way = 1 if part == 0 else -1
         return self.step, self.micro_step, part, way * self.vpp_stage, way * self.pp_stage, self.call_id
 
     @classmethod
     def of(cls, record: Any) -> Anomaly:
-        """Return a record as it was read.
-
-        Raises
-        ------
-        ValueError
-            Naming the member that is wrong.
-        """
+        """Return a record as it was read; raises ``ValueError`` naming the wrong member."""
         if not isinstance(record, dict):
             raise ValueError(f"a record must be an object, got {record!r:.100}")
         for name in _WHOLE:
@@ -178,17 +157,10 @@ class Anomaly:
 
 
 def read_anomalies(folder: Path) -> tuple[list[Anomaly], list[str]]:
-    """Read the ``anomaly.json`` of every rank one level below a folder, ``anomaly_detected`` of the output.
+    """Read the ``anomaly.json`` of every rank one level below the output's ``anomaly_detected``.
 
-    Returns
-    -------
-    tuple
-        The records in the order of the ranks' folders and of the files, and a sentence about each that was left out.
-
-    Raises
-    ------
-    MegalensError
-        When there is no such folder, or a file of it cannot be read.
+    Returns the records by ranks' folders and files, and a sentence about each that was left out. Raises
+    ``MegalensError`` without such a folder, and for a file that cannot be read.
     """
     if not folder.is_dir():
         raise MegalensError(f"{folder} must be a folder that holds rank0/{RECORDS}; there is none.")
@@ -206,13 +178,13 @@ def read_anomalies(folder: Path) -> tuple[list[Anomaly], list[str]]:
 def first_anomalies(
     anomalies: Iterable[Anomaly], most: int = 8, steps: Collection[int] = ()
 ) -> list[Anomaly]:
-    """Return the ``most`` anomalies that came first, of some steps if any are named. Those that came at once stay in the order in which they were read."""
+    """Return the ``most`` first anomalies, of some steps if named; simultaneous ones stay in order."""
     chosen = [each for each in anomalies if not steps or each.step in steps]
     return sorted(chosen, key=lambda each: each.order)[:most]
 
 
 def write_anomalies(path: Path, anomalies: Iterable[Anomaly]) -> None:
-    """Write records as one file, in their order, in the place of what was there. Of records with one key the last stays."""
+    """Write records in order as one file, replacing it. Of records with one key the last stays."""
     records = {each.key: asdict(each) for each in anomalies}
     replace_file(path, json.dumps(records, indent=1, ensure_ascii=False).encode())
 

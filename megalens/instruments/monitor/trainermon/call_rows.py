@@ -1,4 +1,4 @@
-"""Hooks that measure what modules are given and give, gradients, parameters and what the optimizer keeps, of one process."""
+"""Hooks that measure modules' inputs and outputs, gradients, parameters and optimizer state of a process."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from ....tracer.moments import measure
 from ....tracer.moments.hooks.values import local_values
 from .readings import FeatureHooks, FeatureRows, gradient_of
 
-__all__ = ["CallCollector", "CallRows", "CollectiveCalls", "StackedRows"]
-
 GradientHook = Callable[[Tensor | None], None]
 Reduction = Callable[[Callable[[nn.Parameter, Tensor], None]], Callable[[], None]]
 
@@ -34,18 +32,14 @@ class CollectiveCalls:
     Parameters
     ----------
     lines : sequence of str
-        Patterns of which one has to be found in the stack of a call, ``path[line]   function`` joined by ``;``. None: every call.
+        Patterns of which one has to be found in the stack of a call, ``path[line]   function`` joined by
+        ``;``. None: every call.
     before : bool
         Whether the tensors are also measured before the call.
     only_stacks : bool
-        Whether nothing is measured, and stacks are kept.
+        Whether nothing is measured, and ``stacks`` gets the stacks of each operation, innermost frame first.
     failed : callable
         Takes an exception of ours, which the training does not see.
-
-    Attributes
-    ----------
-    stacks : dict
-        By operation the stacks from which it was called, innermost frame first, with ``only_stacks``.
     """
 
     def __init__(
@@ -96,12 +90,12 @@ class CollectiveCalls:
         return rows
 
     def close(self) -> None:
-        """Give the functions back. Safe twice."""
+        """Restore the functions. Safe twice."""
         self._hooks.end()
 
 
 def _frames() -> list[str]:
-    """Return where this is called from, innermost first, as ``path[line]   function``."""
+    """Return the call stack, innermost first, as ``path[line]   function``."""
     found, frame = [], inspect.currentframe()
     while frame is not None:
         path = frame.f_code.co_filename
@@ -113,48 +107,47 @@ def _frames() -> list[str]:
 
 @dataclass
 class CallRows:
-    """What was measured of one kind in one step, in the order of the lines.
+    """The measurements of one kind in one step, in the order of the lines.
 
     Attributes
     ----------
-    places : list of tuple
+    labels : list of tuple
         Chunk of the model, name, and micro-batch (None where the kind has none) of each line.
     about : list of tuple or None
         Shape and dtype of each tensor; None where there was none.
     rows : list of Tensor or None
         Its row of :func:`~megalens.tracer.moments.measure`, float64 on its device.
     calls : list of int
-        Place of each among all that was measured in the step, as it happened; -1 where it has none.
+        Index of each among all measurements of the step, in time order; -1 where it has none.
     """
 
-    places: list[tuple[int, str, int | None]] = field(default_factory=list)
+    labels: list[tuple[int, str, int | None]] = field(default_factory=list)
     about: list[tuple[tuple[int, ...], torch.dtype] | None] = field(default_factory=list)
     rows: list[Tensor | None] = field(default_factory=list)
     calls: list[int] = field(default_factory=list)
 
     def add(
-        self, place: tuple[int, str, int | None], value: Tensor | None, eps: float, call: int = -1
+        self, label: tuple[int, str, int | None], value: Tensor | None, eps: float, call: int = -1
     ) -> None:
-        """Measure a tensor."""
         self.calls.append(call)
-        self.places.append(place)
+        self.labels.append(label)
         self.about.append(None if value is None else (tuple(value.shape), value.dtype))
         self.rows.append(None if value is None else measured(value, eps))
 
 
 @dataclass(frozen=True)
 class StackedRows:
-    """The same with the rows of each device as one tensor, so that they are brought over together.
+    """The same with the rows of each device as one tensor, so that they are copied together.
 
     Attributes
     ----------
     tables : list of Tensor
         float64 ``[n, 11]``, one for each device.
     at : list of tuple or None
-        Which table, and which of its rows, each line is of.
+        Table and row of each line.
     """
 
-    places: list[tuple[int, str, int | None]]
+    labels: list[tuple[int, str, int | None]]
     about: list[tuple[tuple[int, ...], torch.dtype] | None]
     calls: list[int]
     tables: list[Tensor]
@@ -172,24 +165,25 @@ class StackedRows:
                 together = devices.setdefault(row.device, [])
                 at.append(([*devices].index(row.device), len(together)))
                 together.append(row)
-        return cls(rows.places, rows.about, rows.calls, [torch.stack(each) for each in devices.values()], at)
+        return cls(rows.labels, rows.about, rows.calls, [torch.stack(each) for each in devices.values()], at)
 
     def numbers(self) -> list[list[float] | None]:
-        """Return the row of each line; None where there was no tensor. Waits for the device."""
+        """Return the row of each line; None without a tensor. Waits for the device."""
         tables = [table.tolist() for table in self.tables]
         return [None if at is None else tables[at[0]][at[1]] for at in self.at]
 
 
 def measured(value: Tensor, eps: float) -> Tensor:
-    """Return the row of a tensor, taken in float64: six decimals are written of it."""
+    """Return the row of a tensor, in float64: six decimals of it are written."""
     with torch.no_grad():
         here = local_values(value.detach())
-        # Parts of a sum over processes are nobody's values.
+        # Partial sums over processes are no values of their own.
         return measure([(value.new_empty(0) if here is None else here).to(torch.float64)], eps=eps)[0]
 
 
 class CallCollector:
-    """Installs hooks and keeps the rows of the step that goes on. All of it runs in the training thread, and nothing waits for the device.
+    """Installs hooks and stores the rows of the current step, in the training thread and without a device
+    sync.
 
     Parameters
     ----------
@@ -200,7 +194,7 @@ class CallCollector:
     eps : float
         Below which size values count as zeros.
     named : callable
-        Takes a module's or parameter's name and gives the one that is written.
+        Takes a module's or parameter's name and returns the one that is written.
     failed : callable
         Takes an exception of a hook, which the training does not see.
     """
@@ -217,8 +211,8 @@ class CallCollector:
         self._named, self._failed = named, failed
         self._handles: list[Any] = []
         self._stops: list[Callable[[], None]] = []
-        # Nodes of autograd live as long as somebody holds them.
-        self._kept: list[Any] = []
+        # Nodes of autograd live as long as a reference to them.
+        self._nodes: list[Any] = []
         # By chunk and module, then by micro-batch: modules in the order in which they were done first.
         self._forward: dict[tuple[int, str], dict[int, CallRows]] = {}
         self._backward: dict[tuple[int, str, int], CallRows] = {}
@@ -236,27 +230,22 @@ class CallCollector:
             for name, module in model.named_modules():
                 if not wanted(chunk, name):
                     continue
-                place = (chunk, self._named(name))
+                key = (chunk, self._named(name))
                 if forward:
                     self._handles.append(
-                        module.register_forward_hook(self._forward_hook(place), with_kwargs=True)
+                        module.register_forward_hook(self._forward_hook(key), with_kwargs=True)
                     )
                 if backward:
-                    self._handles.append(module.register_full_backward_hook(self._backward_hook(place)))
+                    self._handles.append(module.register_full_backward_hook(self._backward_hook(key)))
 
     def watch_gradients(
         self, wanted: Callable[[int, str], bool], *, each: bool, reduction: Reduction | None = None
     ) -> None:
-        """Measure gradients as they are accumulated, before they are reduced: of the last micro-batch, or after each.
+        """Measure gradients before their reduction: of the last micro-batch, or after ``each``.
 
-        Parameters
-        ----------
-        wanted : callable
-            Takes chunk and name of a parameter, and says whether it is measured.
-        each : bool
-            Whether it is done after each micro-batch.
-        reduction : callable, optional
-            Takes a function, calls it with each parameter and its gradient before the reduction, and returns what ends that: for those whose reduction autograd's own hooks do not come before.
+        ``wanted`` takes chunk and name of a parameter. ``reduction`` takes a function, calls it with each
+        parameter and its gradient before the reduction, and returns what ends that, where autograd's hooks
+        would come too late.
         """
         hooks: dict[Tensor, GradientHook] = {}
         for chunk, name, parameter in self.parameters(wanted):
@@ -264,10 +253,11 @@ class CallCollector:
             if reduction is not None and not (each and hasattr(parameter, "main_grad")):
                 hooks[parameter] = hook
             elif hasattr(parameter, "main_grad"):
-                # Megatron-Core adds the gradient to main_grad in a hook of this node, which comes after those of the parameter.
+                # Megatron-Core adds the gradient to main_grad in a hook of this node, after the parameters'
+                # hooks.
                 node: Any = parameter.expand_as(parameter).grad_fn
                 node = node.next_functions[0][0]
-                self._kept.append(node)
+                self._nodes.append(node)
                 self._handles.append(node.register_hook(lambda *_, p=parameter, h=hook: h(gradient_of(p))))
             else:
                 self._handles.append(
@@ -284,7 +274,6 @@ class CallCollector:
             self._stops.append(reduction(then))
 
     def watch_features(self, targets: Mapping[str, Sequence[str]], order: str) -> None:
-        """Measure attention, kernels and routers; see :class:`FeatureHooks`."""
         self._features = FeatureHooks(
             self._chunks,
             targets,
@@ -296,7 +285,7 @@ class CallCollector:
         )
 
     def parameters(self, wanted: Callable[[int, str], bool]) -> Iterator[tuple[int, str, nn.Parameter]]:
-        """Give the parameters that are trained: chunk, written name and parameter."""
+        """Yield the trained parameters: chunk, written name and parameter."""
         for chunk, model in enumerate(self._chunks):
             names = [
                 name for name, each in model.named_parameters() if each.requires_grad and wanted(chunk, name)
@@ -304,52 +293,52 @@ class CallCollector:
             written = [self._named(name) for name in names]
             parameters = dict(model.named_parameters())
             for name, short in zip(names, written, strict=True):
-                # Names that would be the same stay whole.
+                # Ambiguous names are not shortened.
                 yield chunk, short if written.count(short) == 1 else name, parameters[name]
 
-    def _forward_hook(self, place: tuple[int, str]) -> Callable[..., None]:
+    def _forward_hook(self, key: tuple[int, str]) -> Callable[..., None]:
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> None:
-            # What checkpointing computes again in the backward pass is no call of its own.
+            # Recomputation by checkpointing is no call of its own.
             if not self.on or not module.training or torch._C._current_graph_task_id() != -1:
                 return
             try:
-                micro = self._micro("forward", place)
+                micro = self._micro("forward", key)
                 rows = CallRows()
                 inputs = [each for each in (*args, *kwargs.values()) if isinstance(each, Tensor)]
-                self._ends(rows, place, micro, "input", inputs)
+                self._ends(rows, key, micro, "input", inputs)
                 if not isinstance(output, Mapping):
-                    self._ends(rows, place, micro, "output", output)
-                self._forward.setdefault(place, {})[micro] = rows
+                    self._ends(rows, key, micro, "output", output)
+                self._forward.setdefault(key, {})[micro] = rows
             except Exception as error:
                 self._failed(error)
 
         return hook
 
-    def _backward_hook(self, place: tuple[int, str]) -> Callable[..., None]:
+    def _backward_hook(self, key: tuple[int, str]) -> Callable[..., None]:
         def hook(module: nn.Module, given: Any, output: Any) -> None:
             if not self.on:
                 return
             try:
-                micro = self._micro("backward", place)
+                micro = self._micro("backward", key)
                 rows = CallRows()
-                self._ends(rows, place, micro, "input", given)
-                self._ends(rows, place, micro, "output", output)
-                self._backward[(*place, micro)] = rows
+                self._ends(rows, key, micro, "input", given)
+                self._ends(rows, key, micro, "output", output)
+                self._backward[(*key, micro)] = rows
             except Exception as error:
                 self._failed(error)
 
         return hook
 
-    def _gradient_hook(self, place: tuple[int, str], each: bool, once: bool) -> GradientHook:
-        """``once``: it is called when all micro-batches are done, not after each."""
+    def _gradient_hook(self, key: tuple[int, str], each: bool, once: bool) -> GradientHook:
+        """Add a hook; ``once``: it is called when all micro-batches are done, not after each."""
 
         def hook(gradient: Tensor | None) -> None:
             if not self.on:
                 return
             try:
-                micro = self._micro("gradient", place)
+                micro = self._micro("gradient", key)
                 if each or once or micro == self._micro_batches - 1:
-                    at = (*place, micro if each else None)
+                    at = (*key, micro if each else None)
                     rows = self._gradients[at] = CallRows()
                     rows.add(at, gradient, self._eps, self._next())
             except Exception as error:
@@ -357,9 +346,9 @@ class CallCollector:
 
         return hook
 
-    def _ends(self, rows: CallRows, place: tuple[int, str], micro: int, end: str, values: Any) -> None:
+    def _ends(self, rows: CallRows, key: tuple[int, str], micro: int, end: str, values: Any) -> None:
         several = list(values) if isinstance(values, (tuple, list)) else [values]
-        chunk, name = place
+        chunk, name = key
         for number, value in enumerate(several):
             which = end if len(several) == 1 else f"{end}_{number}"
             found = value if isinstance(value, Tensor) else None
@@ -369,8 +358,8 @@ class CallCollector:
         self._measured += 1
         return self._measured - 1
 
-    def _micro(self, what: str, place: tuple[int, str]) -> int:
-        key = (what, *place)
+    def _micro(self, what: str, owner: tuple[int, str]) -> int:
+        key = (what, *owner)
         calls = self._calls[key] = self._calls.get(key, 0) + 1
         return (calls - 1) % self._micro_batches
 
@@ -383,7 +372,7 @@ class CallCollector:
         *,
         numbered: bool = True,
     ) -> CallRows:
-        """Measure something of each parameter now; those of which there is nothing are left out. ``numbered``: whether they have places among the calls."""
+        """Measure a value of each parameter now, None is left out; ``numbered``: with call indices."""
         rows = CallRows()
         for chunk, name, parameter in self.parameters(wanted):
             found = value(parameter)
@@ -392,11 +381,11 @@ class CallCollector:
         return rows
 
     def begin(self) -> None:
-        """Begin to count the calls of the next step."""
+        """Start counting the calls of the next step."""
         self._measured = 0
 
     def take(self) -> dict[str, CallRows | FeatureRows]:
-        """Return what hooks measured in the step, by kind of file, and forget it."""
+        """Return the measurements of the step by kind of file, and forget them."""
         activations = [rows for of in self._forward.values() for _, rows in sorted(of.items())]
         found = {
             "actv": _joined(activations),
@@ -405,24 +394,24 @@ class CallCollector:
         }
         self._forward, self._backward, self._gradients, self._calls = {}, {}, {}, {}
         features = {} if self._features is None else self._features.take()
-        return {**{kind: rows for kind, rows in found.items() if rows.places}, **features}
+        return {**{kind: rows for kind, rows in found.items() if rows.labels}, **features}
 
     def close(self) -> None:
-        """Take every hook off. Safe twice."""
+        """Remove every hook. Safe twice."""
         for handle in self._handles:
             handle.remove()
         for stop in self._stops:
             stop()
-        self._handles, self._stops, self._kept = [], [], []
+        self._handles, self._stops, self._nodes = [], [], []
         if self._features is not None:
             self._features.close()
 
 
 def _joined(several: Iterable[CallRows]) -> CallRows:
-    whole = CallRows()
+    joined = CallRows()
     for each in several:
-        whole.places += each.places
-        whole.about += each.about
-        whole.rows += each.rows
-        whole.calls += each.calls
-    return whole
+        joined.labels += each.labels
+        joined.about += each.about
+        joined.rows += each.rows
+        joined.calls += each.calls
+    return joined

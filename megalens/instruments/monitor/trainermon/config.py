@@ -1,4 +1,4 @@
-"""The configuration of TrainerMon: every field, what it may hold, and what becomes of what it may not."""
+"""The configuration of TrainerMon: every field, its valid values, and the handling of invalid ones."""
 
 from __future__ import annotations
 
@@ -13,33 +13,13 @@ from ....protocol import MegalensError
 from ....protocol.outside import parse_json
 from .rules import rules_from
 
-__all__ = [
-    "FORMATS",
-    "L2_HOOKS",
-    "OPS",
-    "STAMP",
-    "ConfigError",
-    "ConfigFileError",
-    "ConfigKeyError",
-    "ConfigTypeError",
-    "ConfigValueError",
-    "MonitorConfig",
-    "checked_ops",
-    "read_config",
-    "read_time",
-    "squashed",
-    "wants_module",
-    "wants_parameter",
-]
-
 OPS = ("norm", "min", "max", "zeros", "nans", "id", "mean", "shape", "dtype")
 """Operations over a tensor, by the names of their columns."""
 
 # The last occurrence counts, of the first of them that there is.
 _RULES = tuple(
-    re.compile(rule)
-    for rule in (r".*\.(layers?\..*)", r".*\.(embeddings?\..*)", r".*\.(final.*)", r".*\.(output.*)", r".*\.(norm.*)")
-)  # fmt: skip
+    re.compile(rf".*\.({rule}.*)") for rule in (r"layers?\.", r"embeddings?\.", "final", "output", "norm")
+)
 
 
 def squashed(name: str) -> str:
@@ -56,12 +36,12 @@ def _targets(config: MonitorConfig, chunk: int) -> list[str]:
 
 
 def wants_module(config: MonitorConfig, chunk: int, name: str) -> bool:
-    """Whether a module's activations are collected: those of all, or a target's very name."""
+    """Whether a module's activations are collected: of all, or of exact targets."""
     return config.everything or bool({name, squashed(name)} & {*_targets(config, chunk)})
 
 
 def wants_parameter(config: MonitorConfig, chunk: int, name: str) -> bool:
-    """Whether a parameter is collected: its name begins with that of a target, of which there may be none."""
+    """Whether a parameter is collected: its name begins with a target's, or there are no targets."""
     several = _targets(config, chunk) if config.targets else [""]
     return any(name.startswith(each) or squashed(name).startswith(each) for each in several)
 
@@ -79,11 +59,11 @@ class ConfigError(MegalensError):
 
 
 class ConfigTypeError(ConfigError, TypeError):
-    """A field holds something of another type."""
+    """A field has a value of another type."""
 
 
 class ConfigValueError(ConfigError, ValueError):
-    """A field holds a value that it cannot have."""
+    """A field has an invalid value."""
 
 
 class ConfigFileError(ConfigError, RuntimeError):
@@ -99,7 +79,7 @@ class ConfigKeyError(ConfigError, KeyError):
 def _field(
     default: Any, must_be: str, fits: Callable[[Any], bool], error: type[ConfigError] | None = ConfigTypeError
 ) -> Any:
-    """Describe a field. What does not fit raises ``error``; without one it is said, and the default is taken."""
+    """Describe a field. An invalid value raises ``error``; without one a warning, and the default is used."""
     about = {"must_be": must_be, "fits": fits, "error": error}
     if isinstance(default, (dict, list)):
         return field(default_factory=lambda: type(default)(default), metadata=about)
@@ -122,7 +102,7 @@ def _loose() -> Any:
     return _field(False, "true or false", _anything)
 
 
-def _whole(default: int, least: int) -> Any:
+def _integer(default: int, least: int) -> Any:
     return _field(default, f"a whole number from {least}", lambda value: _int(value) and value >= least, None)
 
 
@@ -132,7 +112,7 @@ def _texts(value: Any) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class MonitorConfig:
-    """A configuration that was checked. Its attributes are the fields of the file; ``docs/monitor.md`` says what each does."""
+    """A checked configuration. Its attributes are the file's fields, described in ``docs/monitor.md``."""
 
     targets: Mapping[str, Mapping[str, Any]] = _field(
         {},
@@ -143,9 +123,9 @@ class MonitorConfig:
         ),
     )
     dynamic_on: bool = _switch()
-    start_step: int = _whole(0, 0)
-    collect_times: int = _whole(100_000_000, 0)
-    step_interval: int = _whole(1, 1)
+    start_step: int = _integer(0, 0)
+    collect_times: int = _integer(100_000_000, 0)
+    step_interval: int = _integer(1, 1)
     print_struct: bool = _switch()
     module_ranks: Sequence[int] = _field(
         [],
@@ -206,12 +186,11 @@ class MonitorConfig:
 
     @property
     def everything(self) -> bool:
-        """Whether activations of all modules are collected, whatever the targets."""
         return bool(self.all_xy) or (self.xy_distribution and not self.targets)
 
     @property
     def appends(self) -> tuple[datetime, datetime] | None:
-        """Between which times a folder is written on."""
+        """The earliest and latest start time of a folder to append to."""
         if not self.append_output:
             return None
         first, last = (read_time(text, "append_output") for text in self.append_output)
@@ -221,21 +200,11 @@ class MonitorConfig:
 def read_config(
     given: Mapping[str, Any] | str | Path | None, warn: Callable[[str], None] = lambda text: None
 ) -> MonitorConfig:
-    """Return a configuration, checked.
+    """Return a checked configuration from its fields or a JSON file; unknown fields are ignored.
 
-    Parameters
-    ----------
-    given : mapping, path or None
-        The fields, or the JSON file that has them. Unknown ones are passed over.
-    warn : callable
-        Takes a sentence about a value that was replaced by the default.
-
-    Raises
-    ------
-    ConfigFileError
-        When the file cannot be read, or a time of ``append_output``.
-    ConfigTypeError, ConfigValueError, ConfigKeyError
-        When a field is wrong. They are also ``TypeError``, ``ValueError`` and ``KeyError``.
+    ``warn`` takes a sentence about a value that was replaced by the default. Raises ``ConfigFileError`` when
+    the file or a time of ``append_output`` cannot be read, and ``ConfigTypeError``, ``ConfigValueError`` or
+    ``ConfigKeyError``, also ``TypeError``, ``ValueError`` and ``KeyError``, for a wrong field.
     """
     raw = _read(given) if isinstance(given, (str, Path)) else given or {}
     if not isinstance(raw, Mapping):
@@ -257,18 +226,12 @@ def read_config(
     values["ops"] = checked_ops(values.get("ops", []), warn)
     values["sa_order"] = values.get("sa_order", "s,b,h,d").replace(" ", "")
     config = MonitorConfig(**values)
-    _check_whole(config, warn)
+    _check_together(config, warn)
     return config
 
 
 def checked_ops(given: Any, warn: Callable[[str], None] = lambda text: None) -> list[str]:
-    """Return the operations that are collected: those that are known, in their order, then shape and dtype.
-
-    Raises
-    ------
-    ConfigTypeError
-        When they are no list.
-    """
+    """Return the known operations in order, then shape and dtype; raises ``ConfigTypeError`` for no list."""
     if not isinstance(given, list):
         raise ConfigTypeError(f"ops must be a list, got {given!r:.100}.")
     known = list(dict.fromkeys(op for op in given if isinstance(op, str) and op in OPS))
@@ -279,17 +242,19 @@ def checked_ops(given: Any, warn: Callable[[str], None] = lambda text: None) -> 
     return [*(known if measured else ["norm", *known]), *(op for op in ("shape", "dtype") if op not in known)]
 
 
-def _check_whole(config: MonitorConfig, warn: Callable[[str], None]) -> None:
-    """Check what one field alone does not tell."""
+def _check_together(config: MonitorConfig, warn: Callable[[str], None]) -> None:
+    """Check what depends on several fields."""
     if not 1 <= config.step_count_per_record <= 1_000_000:
         raise ConfigValueError(
-            f"step_count_per_record must be a whole number from 1 to 1000000, got {config.step_count_per_record}."
+            "step_count_per_record must be a whole number from 1 to 1000000, got "
+            f"{config.step_count_per_record}."
         )
     if len(config.append_output) not in (0, 2):
         raise ConfigValueError(f"append_output must be two times, got {len(config.append_output)}.")
     if (times := config.appends) is not None and times[0] > times[1]:
         raise ConfigValueError(
-            f"append_output must begin before it ends, got {config.append_output[0]} and {config.append_output[1]}."
+            f"append_output must begin before it ends, got {config.append_output[0]} and "
+            f"{config.append_output[1]}."
         )
     if "rules" not in config.alert:
         raise ConfigKeyError("alert.rules must be a list of rules, and is missing.")
@@ -321,13 +286,7 @@ def _read(path: str | Path) -> Any:
 
 
 def read_time(text: Any, where: str) -> datetime:
-    """Return the time in a folder's name, such as ``Nov21_12-20-04``, in the year 2000; ``where`` says in an error whose it is.
-
-    Raises
-    ------
-    ConfigFileError
-        When it is none.
-    """
+    """Return the time of a folder such as ``Nov21_12-20-04`` in 2000; raises ``ConfigFileError``."""
     try:
         # February 29 needs a year that has it.
         return datetime.strptime(f"2000 {text}", f"%Y {STAMP}")

@@ -1,4 +1,4 @@
-"""TrainerMon's CSV files in other formats: TensorBoard's events, one file for each rank and kind, and the SQLite file that msProbe's trend viewer reads."""
+"""TrainerMon's CSV files as TensorBoard events by rank and kind, and as SQLite for msProbe's trend viewer."""
 
 from __future__ import annotations
 
@@ -28,14 +28,12 @@ from ....runs.moments import find_trees
 from ....runs.moments.trainermon.files import KINDS, read_csv_table
 from .config import STAMP, ConfigValueError, read_time
 
-__all__ = ["csv2tensorboard_by_step", "write_database"]
-
 _OPS = ("norm", "min", "max", "zeros", "nans", "id", "mean")
 _MOST_PROCESSES = 128
 _AT_ONCE = 1000
 _EVENTS = "events.out.tfevents.*"
-_PLACE = {"vpp_stage": pa.int64(), "name": pa.utf8(), "step": pa.int64(), "micro_step": pa.int64()}
-_Told = Callable[[str], object]
+_KEY = {"vpp_stage": pa.int64(), "name": pa.utf8(), "step": pa.int64(), "micro_step": pa.int64()}
+_Report = Callable[[str], object]
 _Task = tuple[Path, Sequence[Path]]
 
 DATABASE = "monitor_data.trend.db"
@@ -44,10 +42,13 @@ _STATS = ("norm", "min", "max", "zeros", "nans", "id", "mean")
 _METRICS = (*KINDS, "other")
 _LARGEST = 1e9
 _TABLES = """
-CREATE TABLE monitoring_targets (target_id INTEGER PRIMARY KEY, target_name TEXT NOT NULL, vpp_stage INTEGER NOT NULL, micro_step INTEGER NOT NULL, UNIQUE (target_name, vpp_stage, micro_step));
+CREATE TABLE monitoring_targets (target_id INTEGER PRIMARY KEY, target_name TEXT NOT NULL, \
+vpp_stage INTEGER NOT NULL, micro_step INTEGER NOT NULL, UNIQUE (target_name, vpp_stage, micro_step));
 CREATE TABLE monitoring_metrics (metric_id INTEGER PRIMARY KEY, metric_name TEXT NOT NULL UNIQUE);
-CREATE TABLE monitoring_tags (tag_id INTEGER PRIMARY KEY, tag_name TEXT NOT NULL, category TEXT NOT NULL, metric_id INTEGER NOT NULL, UNIQUE (tag_name, category, metric_id));
-CREATE TABLE tag_target_mapping (tag_id INTEGER NOT NULL, target_id INTEGER NOT NULL, PRIMARY KEY (tag_id, target_id));
+CREATE TABLE monitoring_tags (tag_id INTEGER PRIMARY KEY, tag_name TEXT NOT NULL, category TEXT NOT NULL, \
+metric_id INTEGER NOT NULL, UNIQUE (tag_name, category, metric_id));
+CREATE TABLE tag_target_mapping (tag_id INTEGER NOT NULL, target_id INTEGER NOT NULL, \
+PRIMARY KEY (tag_id, target_id));
 """
 
 
@@ -59,11 +60,13 @@ def csv2tensorboard_by_step(
     data_type_list: Sequence[str] | None = None,
     output_dirpath: str | Path | None = None,
     *,
-    tell: _Told = print,
+    tell: _Report = print,
 ) -> Path:
-    """Write what TrainerMon wrote as CSV files as numbers over steps, and return the folder: ``rank0/actv/events.out.tfevents…`` and so on.
+    """Write TrainerMon's CSV files as numbers over steps, and return the folder:
+    ``rank0/actv/events.out.tfevents…``.
 
-    Tags are ``vp{chunk}:{name}[:micro{n}]/{op}``. Where two files have the same step of a tag, the line of the later folder counts, and it is told.
+    Tags are ``vp{chunk}:{name}[:micro{n}]/{op}``. Where two files have the same step of a tag, the line of
+    the later folder counts, and that is reported.
 
     Parameters
     ----------
@@ -105,7 +108,7 @@ def csv2tensorboard_by_step(
         raise MegalensError(f"{monitor_path} holds no files of TrainerMon of these kinds and times.")
     name = f"{datetime.now().strftime(STAMP)}-csv2tensorboard_by_step"
     out = Path(monitor_path) / name if output_dirpath is None else Path(output_dirpath)
-    # Here, so that what is missing is said before processes start.
+    # Checked before processes start.
     EventFile(out)
     tasks = [(out / f"rank{rank}" / kind, files) for (rank, kind), files in parts.items()]
     for problem in _mapped(process_num, tasks):
@@ -142,15 +145,15 @@ def _mapped(processes: int, tasks: Sequence[_Task]) -> list[str]:
 
 
 def _in_process(tasks: Sequence[_Task]) -> list[str]:
-    """Write these in a process of its own program: one of ``multiprocessing`` would run a script that has no ``if __name__ == "__main__"`` a second time."""
+    """Write these in a process of its own program: ``multiprocessing`` may run a script twice."""
     done = subprocess.run(
         [sys.executable, "-c", f"from {__name__} import write_tasks; write_tasks()"],
         input=json.dumps([[str(folder), [*map(str, files)]] for folder, files in tasks]).encode(),
         capture_output=True,
     )
     if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip()[-300:]
-        raise MegalensError(f"A process that writes files of TensorBoard failed: {said}")
+        message = done.stderr.decode("utf-8", "replace").strip()[-300:]
+        raise MegalensError(f"A process that writes files of TensorBoard failed: {message}")
     answer = parse_json(done.stdout)
     if answer["error"]:
         raise MegalensError(answer["error"])
@@ -159,7 +162,7 @@ def _in_process(tasks: Sequence[_Task]) -> list[str]:
 
 
 def write_tasks() -> None:
-    """Write what standard input says, and say on standard output what was left out."""
+    """Write the tasks of standard input, and print what was left out."""
     answer: dict[str, Any] = {"problems": [], "error": ""}
     try:
         for folder, files in parse_json(sys.stdin.buffer.read()):
@@ -170,7 +173,7 @@ def write_tasks() -> None:
 
 
 def _write(folder: Path, files: Sequence[Path]) -> list[str]:
-    """Write one rank's files of one kind; what was left out, in sentences."""
+    """Write one rank's files of one kind; return sentences about what was left out."""
     rows, problems = _rows(files)
     old = {*folder.glob(_EVENTS)}
     file = EventFile(folder)
@@ -183,7 +186,7 @@ def _write(folder: Path, files: Sequence[Path]) -> list[str]:
                 values |= {f"{tag}/{op}": row[op] for op in _OPS if row.get(op) is not None}
             file.scalars(row["step"], values)
         file.close()
-        # Only now: what was there stays until the new one is whole.
+        # Only now: the old file stays until the new one is complete.
         for each in old:
             each.unlink(missing_ok=True)
     except OSError as error:
@@ -194,16 +197,16 @@ def _write(folder: Path, files: Sequence[Path]) -> list[str]:
 
 
 def _rows(files: Sequence[Path]) -> tuple[pa.Table, list[str]]:
-    """Return the rows of all files by step, the last one of each place; and what was left out."""
-    tables, problems = [pa.schema(_PLACE).empty_table()], []
+    """Return the rows of all files by step, the last one of each key, and what was left out."""
+    tables, problems = [pa.schema(_KEY).empty_table()], []
     for path in files:
         table, wrong = read_csv_table(path)
         problems += wrong
         usable = {"name", "step"} <= {*table.column_names}
-        there = [name for name in (*_PLACE, *_OPS) if usable and name in table.column_names]
+        there = [name for name in (*_KEY, *_OPS) if usable and name in table.column_names]
         tables.append(table.select(there) if usable else tables[0])
     rows = pa.concat_tables(tables, promote_options="default")
-    places = DataFrame(
+    lines = DataFrame(
         {
             "step": rows["step"].to_numpy(),
             "name": rows["name"].dictionary_encode().combine_chunks().indices.to_numpy(),
@@ -213,15 +216,16 @@ def _rows(files: Sequence[Path]) -> tuple[pa.Table, list[str]]:
     )
     of_file = np.repeat(np.arange(len(tables)), [table.num_rows for table in tables])
     problems += [
-        f"{files[at - 1].parent.name}/{files[at - 1].name} has steps that were there before: the later ones count."
-        for at in np.unique(of_file[places.duplicated().to_numpy()])
+        f"{files[at - 1].parent.name}/{files[at - 1].name} has steps that were there before: the later ones "
+        "count."
+        for at in np.unique(of_file[lines.duplicated().to_numpy()])
     ]
-    kept = places[~places.duplicated(keep="last")].sort_values("step", kind="stable").index.to_numpy()
-    return rows.take(pa.array(kept)), problems
+    last = lines[~lines.duplicated(keep="last")].sort_values("step", kind="stable").index.to_numpy()
+    return rows.take(pa.array(last)), problems
 
 
 def _stretches(steps: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Give begin and end of each step's rows, of many rows in parts."""
+    """Yield begin and end of each step's rows, many rows in parts."""
     bounds = [0, *(np.flatnonzero(np.diff(steps)) + 1).tolist(), len(steps)]
     for begin, end in pairwise(bounds):
         for first in range(begin, end, _AT_ONCE):
@@ -236,20 +240,17 @@ def write_database(
     names: Mapping[str, str] | None = None,
     tell: Callable[[str], object] = lambda _: None,
 ) -> Path:
-    """Write the files below a folder into ``out / DATABASE``; one that is there is replaced once the new one is whole.
+    """Write the files of one output of TrainerMon into ``out / DATABASE``, replacing it at the end.
 
     Parameters
     ----------
-    folder : Path
-        As for ``megalens.open``: one output of TrainerMon.
-    out : Path
-        A folder that is there.
     micro_step : bool
-        Whether the x axis counts micro-batches, one after the other over all steps; else it counts steps, and a target is one micro-batch.
+        Whether the x axis counts micro-batches, one after the other over all steps; else it counts steps, and
+        a target is one micro-batch.
     names : mapping, optional
-        Parts of names and what they become, one after the other.
+        Parts of names and their replacements, in order.
     tell : callable
-        Takes sentences on what was left out.
+        Takes sentences about what was left out.
 
     Raises
     ------
@@ -285,7 +286,7 @@ def _read(path: Path, tell: Callable[[str], object]) -> pa.Table:
 
 
 def _longest(paths: Iterator[Path]) -> dict[int, int]:
-    """Return how many micro-batches each step has at most."""
+    """Return the most micro-batches of each step."""
     most: dict[int, int] = {}
     for path in paths:
         table, _ = read_csv_table(path)
@@ -316,11 +317,12 @@ class _Writer:
         connection.executescript(_TABLES)
         stats = ", ".join(f"{name} REAL" for name in _STATS)
         connection.execute(
-            f"CREATE TABLE trend_data (rank INTEGER, step INTEGER, target_id INTEGER, metric_id INTEGER, {stats}, PRIMARY KEY (rank, step, target_id, metric_id))"
+            "CREATE TABLE trend_data (rank INTEGER, step INTEGER, target_id INTEGER, metric_id INTEGER, "
+            f"{stats}, PRIMARY KEY (rank, step, target_id, metric_id))"
         )
         used: dict[str, list[str]] = {}
         ends: list[tuple[int, int, int]] = []
-        places = ", ".join("?" * (4 + len(_STATS)))
+        marks = ", ".join("?" * (4 + len(_STATS)))
         for kind, rank, table in files:
             if not table.num_rows or not {"name", "step"} <= {*table.column_names}:
                 continue
@@ -329,10 +331,11 @@ class _Writer:
             metric = self._metric(kind)
             rows = [*self._rows(rank, metric, table, starts)]
             ends.append((min(row[1] for row in rows), max(row[1] for row in rows), rank))
-            connection.executemany(f"INSERT OR REPLACE INTO trend_data VALUES ({places})", rows)  # noqa: S608 - marks alone
+            connection.executemany(f"INSERT OR REPLACE INTO trend_data VALUES ({marks})", rows)  # noqa: S608
         columns = ", ".join(f"{kind} TEXT" for kind in used)
         connection.execute(
-            f"CREATE TABLE global_stats (min_step INTEGER, max_step INTEGER, max_rank INTEGER{', ' + columns if columns else ''})"
+            "CREATE TABLE global_stats (min_step INTEGER, max_step INTEGER, max_rank "
+            f"INTEGER{', ' + columns if columns else ''})"
         )
         if ends:
             values = [min(e[0] for e in ends), max(e[1] for e in ends), max(e[2] for e in ends)]
@@ -346,7 +349,7 @@ class _Writer:
     def _rows(
         self, rank: int, metric: int, table: pa.Table, starts: Mapping[int, int]
     ) -> Iterator[list[Any]]:
-        def whole(name: str) -> list[int]:
+        def integers(name: str) -> list[int]:
             here = name in table.column_names
             return pc.fill_null(table[name], 0).to_pylist() if here else [0] * table.num_rows
 
@@ -356,9 +359,9 @@ class _Writer:
         ]
         lines = zip(
             table["name"].to_pylist(),
-            whole("vpp_stage"),
-            whole("step"),
-            whole("micro_step"),
+            integers("vpp_stage"),
+            integers("step"),
+            integers("micro_step"),
             *stats,
             strict=True,
         )
@@ -400,7 +403,7 @@ class _Writer:
 
 
 def _tags(name: str) -> Iterator[tuple[str, str]]:
-    """Give the parts of a name: a number goes with the part before it, as a layer."""
+    """Yield the parts of a name: a number goes with the part before it, as a layer."""
     parts = name.split(".")
     for at, part in enumerate(parts):
         if part.isdecimal() and at:
@@ -410,7 +413,7 @@ def _tags(name: str) -> Iterator[tuple[str, str]]:
 
 
 def _bounded(values: np.ndarray) -> list[float | None]:
-    """Return numbers within what the viewer takes: infinities stand just outside of it, NaN is nothing."""
+    """Return numbers in the viewer's range: infinities just outside of it, NaN as nothing."""
     return [
         None
         if math.isnan(value)

@@ -1,4 +1,4 @@
-"""Attention, kernels and routers in a few numbers each, by TrainerMon's definitions; those of statistics (``moments/features.py``) are others."""
+"""Attention, kernels and routers by TrainerMon's definitions, which differ from ``moments/features.py``."""
 
 from __future__ import annotations
 
@@ -14,16 +14,6 @@ from torch import Tensor, nn
 from ....adapters.megatron_gradients import OptimizerParam, leaf_optimizers, optimizer_params
 from ....tracer.moments.hooks.values import local_values
 
-__all__ = [
-    "FeatureHooks",
-    "FeatureRows",
-    "ModuleStacks",
-    "ModuleStructure",
-    "OptimizerReadings",
-    "gradient_of",
-    "update_histograms",
-]
-
 COLUMNS = {
     "attention_hook": ("entropy", "softmax_max"),
     "linear_hook": ("sr", "kernel_norm"),
@@ -38,22 +28,11 @@ BINS = 30
 _OUTSIDE = 2.0
 
 
-# What modules are given and give, by shape and type, and from where they are called: the contents of
-# ``module_struct.json`` and ``stack_info.csv``.
+# The contents of ``module_struct.json`` and ``stack_info.csv``.
 class ModuleStructure:
-    """Looks at the first passes of a model.
+    """Records the first passes of a model in ``found``, by ``chunk:name``, in the order of the modules' ends.
 
-    Parameters
-    ----------
-    chunks : sequence of torch.nn.Module
-        The model, or its chunks of a virtual pipeline.
-    named : callable
-        Takes a module's name and gives the one that is written.
-
-    Attributes
-    ----------
-    found : dict
-        By ``chunk:name``, in the order in which the modules were done.
+    ``named`` takes a module's name and returns the one that is written.
     """
 
     def __init__(self, chunks: Sequence[nn.Module], named: Callable[[str], str]) -> None:
@@ -81,25 +60,13 @@ class ModuleStructure:
         return hook
 
     def close(self) -> None:
-        """Take every hook off. Safe twice."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
 
 
 class ModuleStacks:
-    """Notes from where each module is called first.
-
-    Parameters
-    ----------
-    chunks, named
-        As for :class:`ModuleStructure`.
-
-    Attributes
-    ----------
-    found : dict
-        By ``chunk:name``: the innermost call first.
-    """
+    """Records the stack of each module's first call in ``found``, by ``chunk:name``, innermost call first."""
 
     def __init__(self, chunks: Sequence[nn.Module], named: Callable[[str], str]) -> None:
         self.found: dict[str, str] = {}
@@ -120,7 +87,6 @@ class ModuleStacks:
         return hook
 
     def close(self) -> None:
-        """Take every hook off. Safe twice."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
@@ -147,22 +113,18 @@ _ITERATIONS = 3
 
 @dataclass
 class FeatureRows:
-    """What was measured of one kind in one step: places as in :class:`CallRows`, and the numbers of each, on its device."""
+    """Measurements of one kind in one step: labels as in :class:`CallRows`, and numbers on the device."""
 
     columns: Sequence[str]
-    places: list[tuple[int, str, int | None]] = field(default_factory=list)
+    labels: list[tuple[int, str, int | None]] = field(default_factory=list)
     numbers: list[Tensor] = field(default_factory=list)
 
 
 def attention_numbers(query: Tensor, key: Tensor, order: str) -> Tensor:
-    """Return mean entropy and mean largest value of the rows of causal attention, of the first sample and head.
+    """Return mean entropy and mean maximum of the rows of causal attention, of the first sample and head.
 
-    Parameters
-    ----------
-    query, key : Tensor
-        ``[s, b, h, d]`` or ``[b, s, h, d]``, as ``order`` says.
-    order : str
-        ``s,b,h,d`` or ``b,s,h,d``.
+    ``query`` and ``key`` are ``[s, b, h, d]`` or ``[b, s, h, d]``, as ``order`` (``s,b,h,d`` or ``b,s,h,d``)
+    says.
     """
     if query.dim() != 4 or key.dim() != 4:
         return query.new_zeros(2, dtype=torch.float64)
@@ -174,7 +136,7 @@ def attention_numbers(query: Tensor, key: Tensor, order: str) -> Tensor:
 
 
 def kernel_numbers(weight: Tensor) -> Tensor:
-    """Return ‖W‖ over the largest singular value, and that value as three power iterations find it, from below."""
+    """Return ‖W‖ over the largest singular value, and that value by three power iterations, a lower bound."""
     matrix = weight.detach().double()
     # The same start every time, so that a weight that does not change has the same numbers.
     start = torch.randn(matrix.shape[1], generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -200,7 +162,7 @@ def weight_similarity(weight: Tensor) -> Tensor:
 
 
 def logit_entropy(logits: Tensor) -> Tensor:
-    """Return the mean entropy over tokens of what a router gives."""
+    """Return the mean entropy over tokens of a router's output."""
     if logits.dim() < 2:
         return logits.new_zeros(1, dtype=torch.float64)
     p = logits.detach().double().softmax(-1)
@@ -216,7 +178,8 @@ class FeatureHooks:
     chunks : sequence of torch.nn.Module
         The model, or its chunks of a virtual pipeline.
     targets : mapping
-        By kind, names of modules with their chunk before them: ``0:layers.0.attention``. No name at all is none, but for ``linear_hook``, where it is every kernel.
+        By kind, names of modules after their chunk: ``0:layers.0.attention``. No names select nothing, but
+        for ``linear_hook``, where they select every kernel.
     order : str
         Of the axes of queries and keys.
     micro : callable
@@ -224,7 +187,7 @@ class FeatureHooks:
     last : callable
         Whether such a number is the last of a step.
     named : callable
-        Takes a module's name and gives the one that is written.
+        Takes a module's name and returns the one that is written.
     failed : callable
         Takes an exception of a hook, which the training does not see.
     """
@@ -248,20 +211,20 @@ class FeatureHooks:
                 for kind, wanted in targets.items():
                     chosen = f"{chunk}:{name}" in wanted or f"{chunk}:{named(name)}" in wanted
                     if chosen or (kind == "linear_hook" and not wanted and _kernel_of(module) is not None):
-                        place = (chunk, f"{named(name)}.{_SUFFIXES.get(kind, 'moe_router')}")
-                        self._handles.append(module.register_forward_hook(self._hook(kind, place)))
+                        key = (chunk, f"{named(name)}.{_SUFFIXES.get(kind, 'moe_router')}")
+                        self._handles.append(module.register_forward_hook(self._hook(kind, key)))
 
-    def _hook(self, kind: str, place: tuple[int, str]) -> Callable[..., None]:
+    def _hook(self, kind: str, key: tuple[int, str]) -> Callable[..., None]:
         def hook(module: nn.Module, given: tuple[Any, ...], output: Any) -> None:
             if not module.training or torch._C._current_graph_task_id() != -1:
                 return
             try:
-                micro = self._micro(kind, place)
+                micro = self._micro(kind, key)
                 every = kind in ("attention_hook", "moe_router_logit_hook")
                 if every or self._last(micro):
                     numbers = self._numbers(kind, module, given, output)
                     if numbers is not None:
-                        at = (*place, micro if every else None)
+                        at = (*key, micro if every else None)
                         self._found.setdefault(kind, {})[at] = numbers
             except Exception as error:
                 self._failed(error)
@@ -282,7 +245,7 @@ class FeatureHooks:
             return kernel_numbers(kernel) if kind == "linear_hook" else weight_similarity(kernel)
 
     def take(self) -> dict[str, FeatureRows]:
-        """Return what was measured in the step, by kind of file, and forget it."""
+        """Return the measurements of the step by kind of file, and forget them."""
         found, self._found = self._found, {}
         return {
             kind: FeatureRows(COLUMNS[kind], list(several), list(several.values()))
@@ -290,7 +253,6 @@ class FeatureHooks:
         }
 
     def close(self) -> None:
-        """Take every hook off. Safe twice."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
@@ -315,23 +277,12 @@ def _kernel_of(module: nn.Module) -> Tensor | None:
 def update_histograms(
     mean: Tensor, square: Tensor, step: Tensor | float, betas: tuple[float, float], eps: float
 ) -> Tensor | None:
-    """Return how many values of an update, and of a mean over the root of its square, lie in each of 30 bins from -1 to 1; values outside are in none. Waits for nothing.
+    """Return how many values of an update, and of a mean over its square's root, are in 30 bins from -1 to 1.
 
-    Adam divides the mean m̂ by √v̂ + eps (Kingma and Ba, 2015, algorithm 1), m̂ = mean / (1 - β₁ᵗ), v̂ = square / (1 - β₂ᵗ).
-
-    Parameters
-    ----------
-    mean, square : Tensor
-        ``exp_avg`` and ``exp_avg_sq``.
-    step : Tensor or float
-        t, from 1.
-    betas, eps
-        Of the optimizer.
-
-    Returns
-    -------
-    Tensor or None
-        float32 ``[2, 30]``; None of what is a part of a sum over processes.
+    Values outside are in no bin. Waits for nothing. Adam divides the mean m̂ by √v̂ + eps (Kingma and Ba,
+    2015, algorithm 1), m̂ = mean / (1 - β₁ᵗ), v̂ = square / (1 - β₂ᵗ). ``mean`` and ``square`` are
+    ``exp_avg`` and ``exp_avg_sq``, ``step`` is t, from 1. Returns float32 ``[2, 30]``, or None of what is a
+    part of a sum over processes.
     """
     first, second = local_values(mean.detach()), local_values(square.detach())
     if first is None or second is None:
@@ -346,41 +297,36 @@ def update_histograms(
 
 
 class OptimizerReadings:
-    """Reads an optimizer right before its step. Nothing waits for the device.
+    """Reads an optimizer right before its step, without waiting for the device.
 
-    Parameters
-    ----------
-    optimizer
-        Whatever the training calls ``step`` of.
-    main_grad : bool
-        Whether gradients are taken from ``main_grad`` of parameters that have one.
+    ``main_grad``: gradients are taken from ``main_grad`` of parameters that have one.
     """
 
     def __init__(self, optimizer: Any, main_grad: bool = True) -> None:
         self._leaves, self._main_grad = leaf_optimizers(optimizer), main_grad
-        self._held = optimizer_params(optimizer)
+        self._owned = optimizer_params(optimizer)
         self._groups: dict[int, Mapping[str, Any]] = {}
 
     def is_sharded(self, parameter: nn.Parameter) -> bool:
         """Return whether the data-parallel ranks update a part of it each."""
-        return self._held.get(id(parameter), _NONE).owned
+        return self._owned.get(id(parameter), _NONE).owned
 
     def state(self, parameter: nn.Parameter, name: str) -> Tensor | None:
-        """Return what is kept of it under a name, such as ``exp_avg``; None before the first step."""
-        found = self._kept(parameter).get(name)
+        """Return its state of a name, such as ``exp_avg``; None before the first step."""
+        found = self._state(parameter).get(name)
         return found if isinstance(found, Tensor) else None
 
     def gradient(self, parameter: nn.Parameter) -> Tensor | None:
-        """Return the reduced gradient, or the part of it that this rank applies: of others' parts the buffer has what was never reduced."""
-        gradient, held = gradient_of(parameter, self._main_grad), self._held.get(id(parameter))
-        if gradient is None or held is None or not held.owned:
+        """Return the reduced gradient, or this rank's part of it: the rest of the buffer is not reduced."""
+        gradient, part = gradient_of(parameter, self._main_grad), self._owned.get(id(parameter))
+        if gradient is None or part is None or not part.owned:
             return gradient
-        if held.tensor is None:
+        if part.tensor is None:
             return None
-        return gradient if held.part is None else gradient.flatten()[held.part]
+        return gradient if part.part is None else gradient.flatten()[part.part]
 
     def direction(self, parameter: nn.Parameter) -> Tensor | None:
-        """Return the share of the gradient's values that have the sign of ``exp_avg``, as one value: 1 before the first step."""
+        """Return the share of the gradient with the sign of ``exp_avg``, as one value: first 1."""
         gradient = self.gradient(parameter)
         if gradient is None:
             return None
@@ -392,32 +338,31 @@ class OptimizerReadings:
         return (torch.sign(gradient).mul(torch.sign(moment)).double().mean() + 1) / 2
 
     def histograms(self, parameter: nn.Parameter) -> Tensor | None:
-        """Return those of the update that was made last, float32 ``[2, 30]``; see :func:`update_histograms`. None where it is no Adam, or before its first step."""
+        """Return :func:`update_histograms` of the last update; None before the first step or without Adam."""
         mean, square = (self.state(parameter, name) for name in ("exp_avg", "exp_avg_sq"))
         group = self._group(parameter)
-        steps = self._kept(parameter).get("step", group.get("step"))
+        steps = self._state(parameter).get("step", group.get("step"))
         if mean is None or square is None or steps is None or "betas" not in group:
             return None
         return update_histograms(mean, square, steps, group["betas"], group.get("eps", 0.0))
 
     def _group(self, parameter: nn.Parameter) -> Mapping[str, Any]:
-        """Return the settings of a parameter."""
-        keys = (id(parameter), id(self._held.get(id(parameter), _NONE).tensor))
+        keys = (id(parameter), id(self._owned.get(id(parameter), _NONE).tensor))
         if not any(key in self._groups for key in keys):
             # Groups may have been added.
             groups = [group for leaf in self._leaves for group in getattr(leaf, "param_groups", ())]
             self._groups = {id(each): group for group in groups for each in group["params"]}
         return next((self._groups[key] for key in keys if key in self._groups), {})
 
-    def _kept(self, parameter: nn.Parameter) -> Mapping[Any, Any]:
-        keys = (parameter, self._held.get(id(parameter), _NONE).tensor)
+    def _state(self, parameter: nn.Parameter) -> Mapping[Any, Any]:
+        keys = (parameter, self._owned.get(id(parameter), _NONE).tensor)
         for leaf in self._leaves:
             for each in (leaf, getattr(leaf, "optimizer", None)):
                 state = getattr(each, "state", None)
                 if isinstance(state, Mapping):
-                    kept = next((state[key] for key in keys if key is not None and key in state), None)
-                    if isinstance(kept, Mapping):
-                        return kept
+                    found = next((state[key] for key in keys if key is not None and key in state), None)
+                    if isinstance(found, Mapping):
+                        return found
         return {}
 
 

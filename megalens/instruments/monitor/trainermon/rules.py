@@ -1,4 +1,4 @@
-"""TrainerMon's operations over a tensor, from its moments, and its two rules over them: each remembers one smoothed size of each (tag, operation)."""
+"""TrainerMon's operations over a tensor, from its moments, and its two rules, with a smoothed memory each."""
 
 from __future__ import annotations
 
@@ -9,23 +9,14 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["AnomalyNan", "AnomalyTurbulence", "RecordedRules", "rules_from", "together", "values_of"]
-
 _KEPT = 0.99
 """What of the remembered size a new value leaves."""
 
 
 def values_of(row: Mapping[str, float], ops: Sequence[str], *, scalar: bool) -> dict[str, float]:
-    """Return the operations of one tensor.
+    """Return the operations ``ops`` of one tensor from its moments, by the columns of the stream.
 
-    Parameters
-    ----------
-    row : mapping
-        Its moments, by the columns of the stream ``moments``. TrainerMon's operations are over all values: one that is not finite is in them.
-    ops : sequence of str
-        Which ones, in their order.
-    scalar : bool
-        Whether it has no dimensions: only then is there an ``id``.
+    They are over all values, with those that are not finite. Only a ``scalar`` tensor has an ``id``.
     """
     count, nan, inf, negative = (
         row[name] for name in ("count", "nan_count", "inf_count", "negative_inf_count")
@@ -63,7 +54,7 @@ _TOGETHER: Mapping[str, Callable[[Sequence[float]], np.generic]] = {
 
 
 def together(several: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the operations of a communication operation's calls in one step together: sums of ``norm`` and ``nans``, means of ``zeros`` and ``mean``, and no ``id``."""
+    """Return a collective's operations in one step: sums of ``norm`` and ``nans``, means of the others."""
     return {
         op: _TOGETHER[op]([each[op] for each in several]).item() if op in _TOGETHER else math.nan
         for op in several[0]
@@ -72,23 +63,21 @@ def together(several: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class AnomalyTurbulence:
-    """A norm or a mean is larger than it was: above (1 + threshold) times the remembered size. Only upwards."""
+    """A norm or a mean rose above (1 + threshold) times the remembered size."""
 
     threshold: float
 
     def finds(self, op: str, value: float, level: float) -> bool:
-        """Return whether it reports a value."""
         return op in ("norm", "mean") and abs(value) > level * (1 + self.threshold)
 
 
 @dataclass(frozen=True)
 class AnomalyNan:
-    """A value is NaN, or its size is above the threshold where there is one. An infinite value without a threshold is not reported."""
+    """A value is NaN, or its size above the threshold if any. An infinite value alone is not reported."""
 
     threshold: float | None = None
 
     def finds(self, op: str, value: float, level: float) -> bool:
-        """Return whether it reports a value."""
         return math.isnan(value) or (self.threshold is not None and abs(value) > self.threshold)
 
 
@@ -96,12 +85,10 @@ _Rule = AnomalyTurbulence | AnomalyNan
 
 
 def rules_from(given: Any, warn: Callable[[str], None] = lambda text: None) -> list[_Rule]:
-    """Return the rules of ``alert.rules`` of a configuration: a list of ``{"rule_name": …, "args": {"threshold": …}}``.
+    """Return the rules of a configuration's ``alert.rules``: ``[{"rule_name": …, "args": {"threshold":
+    …}}]``.
 
-    Raises
-    ------
-    TypeError
-        When it is no list, names a rule that there is not, or a threshold is no number of 0 or more.
+    Raises ``TypeError`` for no list, an unknown rule, or a threshold that is no number of 0 or more.
     """
     if not isinstance(given, list):
         raise TypeError(f"alert.rules must be a list, got {given!r:.100}")
@@ -128,20 +115,17 @@ def rules_from(given: Any, warn: Callable[[str], None] = lambda text: None) -> l
 
 
 class RecordedRules:
-    """Judges number after number; the first rule that reports one wins. The first value of a (tag, operation) is its own level.
-
-    Parameters
-    ----------
-    rules : sequence
-        In their order.
-    """
+    """Judges number after number; the first rule that reports one wins. A first value is its own level."""
 
     def __init__(self, rules: Sequence[_Rule]) -> None:
         self._rules = tuple(rules)
         self._levels: dict[tuple[str, str], float] = {}
 
     def judge(self, tag: str, op: str, value: float, step: int) -> str | None:
-        """Return the message about a value, where a rule reports it. One NaN makes the remembered size NaN for good: that is how its files come about."""
+        """Return the message about a value that a rule reports.
+
+        One NaN makes the remembered size NaN for good, as in the files of TrainerMon.
+        """
         level = self._levels.get((tag, op))
         size = abs(value)
         self._levels[tag, op] = size if level is None else _KEPT * level + (1 - _KEPT) * size
@@ -149,4 +133,7 @@ class RecordedRules:
         found = next((rule for rule in self._rules if rule.finds(op, value, level)), None)
         if found is None:
             return None
-        return f"Rule {type(found).__name__} reports anomaly signal in ('{tag}', '{op}') at step {step}, current value {value}, history mean {level}."
+        return (
+            f"Rule {type(found).__name__} reports anomaly signal in ('{tag}', '{op}') at step {step}, "
+            f"current value {value}, history mean {level}."
+        )

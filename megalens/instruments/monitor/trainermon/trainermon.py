@@ -1,35 +1,31 @@
-"""``megalens.TrainerMon``: the class of msProbe's training monitor, with its configuration, methods and files."""
+"""``megalens.TrainerMon``: the class of msProbe's training monitor, its configuration, methods and files."""
 
 from __future__ import annotations
 
 import atexit
 import csv
 import json
-import math
 import os
 import queue
 import re
-import threading
 import warnings
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from pandas import DataFrame
 from torch import Tensor, distributed, nn
 
 from ....adapters.before_reduction import before_reduction
-from ....protocol import MOMENT_COLUMNS, MegalensError, is_whole
+from ....protocol import MegalensError, is_whole
 from ....protocol.outside import parse_json
 from ....tracer.errors import describe_error
 from .anomalies import AnomalyWriter
-from .call_rows import CallCollector, CallRows, CollectiveCalls, StackedRows
+from .call_rows import CallCollector, CallRows, CollectiveCalls
 from .config import (
     ConfigFileError,
     MonitorConfig,
@@ -41,11 +37,10 @@ from .config import (
     wants_parameter,
 )
 from .readings import FeatureRows, ModuleStacks, ModuleStructure, OptimizerReadings
-from .rules import together, values_of
+from .writer_thread import CollectedStep, WriterThread, stacked_rows, written_lines
 from .writing import (
     COMMUNICATION,
     ApiWriter,
-    Line,
     TensorBoardWriter,
     Writer,
     need_tensorboard,
@@ -54,32 +49,15 @@ from .writing import (
     writer_of,
 )
 
-__all__ = ["CommunicationShown", "StructureWritten", "TrainerMon"]
-
-_MOST_WAITING = 64
-_MOST_COLUMNS = 480
-_MOST_BEFORE_PICTURES = 8
 _FOLDER = re.compile(r"([\w-]{0,20})-rank(\d{1,5})-")
 
 
 class CommunicationShown(MegalensError):
-    """``cc_log_only`` ends the training once it has shown the communication operations and from where they are called."""
+    """``cc_log_only`` ends the training once the communication operations and their callers were shown."""
 
 
 class StructureWritten(MegalensError):
     """``print_struct`` ends the training once ``module_struct.json`` is there."""
-
-
-@dataclass
-class _Collected:
-    """What the training thread hands to the writing one."""
-
-    step: int
-    kinds: dict[str, StackedRows | FeatureRows]
-    ops: list[str]
-    writer: Writer
-    updates: dict[str, Tensor]
-    """Of each parameter its two histograms, by the tag of their pictures but for the last word."""
 
 
 class TrainerMon:
@@ -90,11 +68,11 @@ class TrainerMon:
     config_file_path : str or path
         JSON file of the configuration; a mapping of its fields is taken too.
     process_group : optional
-        Ranks of this process's pipeline, for its place among them.
+        Ranks of this process's pipeline.
     params_have_main_grad : bool
         Whether gradients are taken from ``main_grad`` of parameters that have one.
     opt_ty : optional
-        Not looked at.
+        Ignored.
 
     Raises
     ------
@@ -103,7 +81,8 @@ class TrainerMon:
 
     Notes
     -----
-    Files are written below ``$MONITOR_OUTPUT_DIR``, ``./monitor_output`` when it is not set. With ``DYNAMIC_MONITOR=true`` nothing is measured until the file says ``"dynamic_on": true``; it is looked at
+    Files are written below ``$MONITOR_OUTPUT_DIR``, ``./monitor_output`` when it is not set. With
+    ``DYNAMIC_MONITOR=true`` nothing is measured until the file has ``"dynamic_on": true``, which is checked
     after each step of the optimizer. Nothing that is called during training raises or waits for the device.
     """
 
@@ -139,11 +118,10 @@ class TrainerMon:
         self._structure: ModuleStructure | None = None
         self._updates: dict[str, Tensor] = {}
         self._latest: dict[str, CallRows | FeatureRows] = {}
-        # Of the step that goes on; None where it is not due, or something failed.
+        # Of the current step; None where it is not due, or something failed.
         self._taken: dict[str, CallRows | FeatureRows] | None = None
-        self._queue: queue.Queue[_Collected | None] = queue.Queue(_MOST_WAITING)
-        self._thread: threading.Thread | None = None
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
+        self._thread = WriterThread(self._warn_once)
         if not self._dynamic:
             self._begin(config, config.start_step)
 
@@ -211,18 +189,18 @@ class TrainerMon:
     def generate_wgrad_metrics(
         self, post_grad_dict: dict[str, Any] | None = None
     ) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, float]]]:
-        """Return the reduced and the unreduced gradients' numbers of the step that was measured last, by tag. Waits for the device."""
+        """Return the last step's numbers of reduced and unreduced gradients by tag. Waits for the device."""
         reduced = self._metrics("grad_reduced")
         if post_grad_dict is not None:
             post_grad_dict.update(reduced)
         return reduced, self._metrics("grad_unreduced")
 
     def generate_xy_metrics(self) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, float]]]:
-        """Return the activations' and their gradients' numbers of the step that was measured last, by tag. Waits for the device."""
+        """Return the last step's numbers of activations and their gradients by tag. Waits for the device."""
         return self._metrics("actv"), self._metrics("actv_grad")
 
     def table(self, kind: str) -> DataFrame:
-        """Return what was collected of a kind, such as ``grad_reduced``, with the configuration's ``format`` ``api``; empty where there is none."""
+        """Return what ``format`` ``api`` collected of a kind, such as ``grad_reduced``; empty without any."""
         return self._inner.table(kind) if isinstance(self._inner, ApiWriter) else DataFrame()
 
     def reload_xy(self, xy_distribution: bool = False) -> None:
@@ -231,12 +209,9 @@ class TrainerMon:
         self._install()
 
     def close(self) -> None:
-        """Take every hook off and wait until all is written. Safe twice; called at the end of the process."""
+        """Remove every hook and wait until all is written. Safe twice; called at the end of the process."""
         self._end()
-        if self._thread is not None:
-            self._queue.put(None)
-            self._thread.join()
-            self._thread = None
+        self._thread.close()
         if self._writer is not None:
             self._writer.close()
 
@@ -248,14 +223,14 @@ class TrainerMon:
         if config.module_ranks and self.rank not in config.module_ranks:
             return
         if self._folder is None:
-            self._folder = self._place(config)
+            self._folder = self._own_folder(config)
         if self._folder is None:
             return
         if not (isinstance(self._inner, TensorBoardWriter) and config.format == "tensorboard"):
-            self._inner = writer_of(config, self._folder, self.rank, warn=self._say)
+            self._inner = writer_of(config, self._folder, self.rank, warn=self._warn_once)
         self._writer = self._inner
         if config.alert["rules"]:
-            stage, mates = _place_in(self._group, self.rank)
+            stage, mates = _index_in(self._group, self.rank)
             self._writer = AnomalyWriter(
                 self._inner,
                 config,
@@ -266,14 +241,12 @@ class TrainerMon:
                 tell=print,
             )
         self._on = True
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._write, name="megalens-trainermon", daemon=True)
-            self._thread.start()
+        if self._thread.start():
             atexit.register(self.close)
         self._install()
 
-    def _place(self, config: MonitorConfig) -> Path | None:
-        """Return the folder of this rank; None where files are to be written on and it has none."""
+    def _own_folder(self, config: MonitorConfig) -> Path | None:
+        """Return the folder of this rank; None where files are to be appended to and it has none."""
         if config.appends is None:
             return rank_folder(self._root, self.rank, datetime.now())
         first, last = config.appends
@@ -282,7 +255,7 @@ class TrainerMon:
             with suppress(ConfigFileError):
                 if found is not None and first <= read_time(found[1], entry.name) <= last:
                     return entry
-        self._say(f"append_output: rank {self.rank} has no folder of these times, and writes nothing.")
+        self._warn_once(f"append_output: rank {self.rank} has no folder of these times, and writes nothing.")
         return None
 
     def _install(self) -> None:
@@ -291,7 +264,11 @@ class TrainerMon:
         if not self._chunks or not self._on:
             return
         collector = CallCollector(
-            self._chunks, self._micro_batches, config.eps, self._name, lambda error: self._say(describe_error(error))
+            self._chunks,
+            self._micro_batches,
+            config.eps,
+            self._name,
+            lambda error: self._warn_once(said(error)),
         )
         if config.xy_distribution:
             both = config.forward_only and config.backward_only
@@ -316,7 +293,7 @@ class TrainerMon:
                 cc.get("cc_codeline", ()),
                 before=cc.get("cc_pre_hook", False),
                 only_stacks=cc.get("cc_log_only", False),
-                failed=lambda error: self._say(describe_error(error)),
+                failed=lambda error: self._warn_once(said(error)),
             )
         if config.print_struct and self._structure is None:
             self._structure = ModuleStructure(self._chunks, self._name)
@@ -366,15 +343,15 @@ class TrainerMon:
         if config.wg_distribution:
             found["grad_reduced"] = collector.of_parameters(
                 self._wanted_parameter,
-                lambda p: None if self._is_held_elsewhere(p) else self._optimizer.gradient(p),
+                lambda p: None if self._is_written_elsewhere(p) else self._optimizer.gradient(p),
             )
         if config.mv_distribution:
             for state in ("exp_avg", "exp_avg_sq"):
                 found[state] = collector.of_parameters(
                     self._wanted_parameter, partial(self._optimizer.state, name=state)
                 )
-            if not found["exp_avg"].places:
-                self._say("The optimizer keeps no exp_avg yet: there is none of its first step.")
+            if not found["exp_avg"].labels:
+                self._warn_once("The optimizer keeps no exp_avg yet: there is none of its first step.")
         self._updates = {}
         if config.ur_distribution and config.format == "tensorboard":
             where = f"/rank{self.rank}" if distributed.is_initialized() else ""
@@ -399,13 +376,13 @@ class TrainerMon:
                 found["param_updated"] = collector.of_parameters(
                     self._wanted_parameter, lambda p: p, numbered=False
                 )
-            kinds = {kind: _stacked(rows) for kind, rows in found.items() if rows.places}
+            kinds = {kind: stacked_rows(rows) for kind, rows in found.items() if rows.labels}
             try:
-                self._queue.put_nowait(
-                    _Collected(self.step, kinds, list(self._ops), self._writer, self._updates)
+                self._thread.put(
+                    CollectedStep(self.step, kinds, list(self._ops), self._writer, self._inner, self._updates)
                 )
             except queue.Full:
-                self._say(f"Step {self.step} and maybe others are not written: the disk is too slow.")
+                self._warn_once(f"Step {self.step} and maybe others are not written: the disk is too slow.")
             self._write_stacks()
             self._collected += 1
         if collector is not None:
@@ -421,9 +398,9 @@ class TrainerMon:
         try:
             call()
         except Exception as error:
-            self._say(f"TrainerMon failed in step {self.step}: {describe_error(error)}")
+            self._warn_once(f"TrainerMon failed in step {self.step}: {said(error)}")
 
-    def _is_held_elsewhere(self, parameter: nn.Parameter) -> bool:
+    def _is_written_elsewhere(self, parameter: nn.Parameter) -> bool:
         if self._data_rank and not self._optimizer.is_sharded(parameter):
             return True
         return self._tensor_rank > 0 and not getattr(parameter, "tensor_model_parallel", False)
@@ -442,42 +419,12 @@ class TrainerMon:
     # Numbers.
 
     def _metrics(self, kind: str) -> dict[str, dict[str, float]]:
-        lines = _lines(_stacked(self._latest.get(kind, CallRows())), self._ops)
+        lines = written_lines(stacked_rows(self._latest.get(kind, CallRows())), self._ops)
         return {tag_of(line, kind, self.rank): dict(line.values) for line in lines}
 
-    # The writing thread.
-
-    def _write(self) -> None:
-        columns: dict[str, deque[Any]] = {}
-        drawn: dict[str, None] = {}
-        while (step := self._queue.get()) is not None:
-            try:
-                for kind, rows in step.kinds.items():
-                    lines = _lines(rows, step.ops)
-                    step.writer.write(kind, step.step, _joined(lines) if kind == COMMUNICATION else lines)
-                for parameter, histograms in step.updates.items():
-                    for which, counts in zip(("update", "ratio"), histograms.tolist(), strict=True):
-                        tag = f"{parameter}/adam_{which}"
-                        columns.setdefault(tag, deque(maxlen=_MOST_COLUMNS)).append(np.asarray(counts))
-                        # In this order from now on: what was drawn longest ago comes first.
-                        drawn.setdefault(tag)
-                board = self._inner
-                for tag in [*drawn] if step.updates else ():
-                    # Numbers go before pictures; a later picture has the columns of those that are left out.
-                    if (
-                        not isinstance(board, TensorBoardWriter)
-                        or self._queue.qsize() > _MOST_BEFORE_PICTURES
-                    ):
-                        break
-                    if tag.rpartition("/")[0] in step.updates:
-                        board.picture(step.step, tag, columns[tag])
-                        drawn[tag] = drawn.pop(tag)
-            except Exception as error:
-                self._say(f"Step {step.step} was not written: {describe_error(error)}")
-
-    def _say(self, sentence: str) -> None:
-        if sentence not in self._told:
-            self._told.add(sentence)
+    def _warn_once(self, sentence: str) -> None:
+        if sentence not in self._reported:
+            self._reported.add(sentence)
             warnings.warn(f"TrainerMon: {sentence}", stacklevel=3)
 
     def _write_stacks(self) -> None:
@@ -494,16 +441,16 @@ class TrainerMon:
 
     def _write_structure(self) -> None:
         if self._structure is not None:
-            place = self._root / "module_struct" / f"rank{self.rank}"
-            place.mkdir(parents=True, exist_ok=True)
+            folder = self._root / "module_struct" / f"rank{self.rank}"
+            folder.mkdir(parents=True, exist_ok=True)
             text = json.dumps(self._structure.found, indent=2)
-            (place / "module_struct.json").write_text(text, encoding="utf-8")
+            (folder / "module_struct.json").write_text(text, encoding="utf-8")
             self._structure.close()
 
     # Started and stopped by editing the file.
 
     def _look(self) -> None:
-        """Follow the file, where somebody has changed it."""
+        """Reload the file, where somebody has changed it."""
         if not isinstance(self._given, (str, Path)):
             return
         changed = os.stat(self._given).st_mtime
@@ -511,18 +458,18 @@ class TrainerMon:
             return
         self._seen = changed
         try:
-            config = read_config(self._given, self._say)
+            config = read_config(self._given, self._warn_once)
             if config.format == "tensorboard":
                 need_tensorboard()
         except Exception as error:
-            self._say(f"The configuration was not followed, what was in force stays. {describe_error(error)}")
+            self._warn_once(f"The configuration was not followed, what was in force stays. {said(error)}")
             return
         if config.dynamic_on:
             self._end()
             self._begin(config, self.step)
 
     def _forget_dynamic_on(self) -> None:
-        """Write into the file that it is over."""
+        """Reset ``dynamic_on`` in the file."""
         if not self._dynamic or not isinstance(self._given, (str, Path)):
             return
         path = Path(self._given)
@@ -534,48 +481,12 @@ class TrainerMon:
             self._seen = os.stat(path).st_mtime
 
 
-def _stacked(rows: CallRows | FeatureRows) -> StackedRows | FeatureRows:
-    return StackedRows.of(rows) if isinstance(rows, CallRows) else rows
-
-
-def _lines(rows: StackedRows | FeatureRows, ops: Sequence[str]) -> list[Line]:
-    """Return what is written of rows. Waits for the device."""
-    if isinstance(rows, FeatureRows):
-        several = [numbers.tolist() for numbers in rows.numbers]
-        return [
-            Line(*place, dict(zip(rows.columns, numbers, strict=True)))
-            for place, numbers in zip(rows.places, several, strict=True)
-        ]
-    names = [op for op in ops if op not in ("shape", "dtype")]
-    numbers = rows.numbers()
-    lines = []
-    for place, about, row, call in zip(rows.places, rows.about, numbers, rows.calls, strict=True):
-        if about is None or row is None:
-            lines.append(Line(*place, dict.fromkeys(names, math.nan), "nan", "nan", call))
-        else:
-            shape, dtype = about
-            values = values_of(dict(zip(MOMENT_COLUMNS, row, strict=True)), names, scalar=not shape)
-            lines.append(Line(*place, values, str(list(shape)), str(dtype), call))
-    return lines
-
-
-def _joined(lines: Sequence[Line]) -> list[Line]:
-    """Return one line of all that have one name."""
-    several: dict[str, list[Line]] = {}
-    for line in lines:
-        several.setdefault(line.name, []).append(line)
-    return [
-        Line(0, name, None, together([line.values for line in each]), "nan", "nan")
-        for name, each in several.items()
-    ]
-
-
 def _rank_in(group: Any) -> int:
     return 0 if group is None else distributed.get_rank(group)
 
 
-def _place_in(group: Any, rank: int) -> tuple[int, list[int]]:
-    """Return this process's place in its pipeline, and the ranks of it."""
+def _index_in(group: Any, rank: int) -> tuple[int, list[int]]:
+    """Return this process's index in its pipeline, and the ranks of that."""
     if not distributed.is_initialized():
         return 0, [rank]
     mates = distributed.get_process_group_ranks(group or distributed.group.WORLD)

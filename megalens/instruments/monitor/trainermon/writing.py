@@ -1,4 +1,4 @@
-"""What TrainerMon writes of a step: CSV files, files of TensorBoard's events, or tables in memory."""
+"""TrainerMon's output of a step: CSV files, TensorBoard events, or tables in memory."""
 
 from __future__ import annotations
 
@@ -20,20 +20,6 @@ from .config import STAMP, MonitorConfig
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = [
-    "COMMUNICATION",
-    "ApiWriter",
-    "CsvWriter",
-    "Line",
-    "TensorBoardWriter",
-    "Writer",
-    "histogram_picture",
-    "need_tensorboard",
-    "rank_folder",
-    "tag_of",
-    "writer_of",
-]
-
 _MOST_LINES = 1_000_000
 _NDIGITS = 6
 
@@ -45,16 +31,10 @@ _MARGIN = 40
 
 
 class TensorBoardWriter:
-    """Writes what a step measured as numbers under TrainerMon's tags, such as ``0:layers.0.mlp.input:0/rank0/actv_norm``, into one file of events.
+    """Writes numbers under TrainerMon's tags, such as ``0:layers.0.mlp.input:0/rank0/actv_norm``, into
+    events.
 
-    Parameters
-    ----------
-    folder : Path
-        Of the rank.
-    rank : int
-        Of this process.
-    warn : callable
-        Told once that the file cannot be written; the training goes on.
+    ``warn`` is called once when the file cannot be written; the training continues.
     """
 
     def __init__(self, folder: Path, rank: int, warn: Callable[[str], None]) -> None:
@@ -64,7 +44,6 @@ class TensorBoardWriter:
         self._failed = False
 
     def write(self, kind: str, step: int, lines: Sequence[Line]) -> None:
-        """Write the lines of one kind."""
         values = {
             f"{tag_of(line, kind, self._rank)}_{op}": value
             for line in lines
@@ -85,17 +64,14 @@ class TensorBoardWriter:
                 self._warn(f"Files in {self._folder} cannot be written: {error.strerror or error}.")
 
     def close(self) -> None:
-        """Finish the file."""
         self._guarded(self._file.close)
 
 
 def histogram_picture(columns: Iterable[NDArray[np.float64]]) -> tuple[bytes, int, int]:
-    """Return histograms beside each other as a PNG picture, with its width and height: black is no value, white the most; -1 is at the top.
+    """Return histograms next to each other as a PNG picture, with its width and height.
 
-    Parameters
-    ----------
-    columns : sequence of ndarray
-        Counts ``[bins]`` of each step, oldest first.
+    ``columns`` are the counts ``[bins]`` of each step, oldest first. Black is no value, white the most; -1 is
+    at the top.
     """
     images, draws = needed_module("PIL.Image"), needed_module("PIL.ImageDraw")
     counts = np.stack([*columns], axis=1)
@@ -121,7 +97,7 @@ def histogram_picture(columns: Iterable[NDArray[np.float64]]) -> tuple[bytes, in
 
 
 def need_tensorboard() -> None:
-    """Raise a MegalensError with what installs them where packages are missing that write numbers or draw pictures."""
+    """Raise a MegalensError with what installs the packages that write numbers or draw pictures."""
     for name in ("tensorboardX.event_file_writer", "tensorboardX.proto", "PIL.Image"):
         needed_module(name)
 
@@ -147,8 +123,6 @@ class Line:
     ----------
     chunk : int
         ``vpp_stage``.
-    name : str
-        As in the column.
     micro_step : int or None
         None where the kind has no such column.
     values : mapping
@@ -156,7 +130,7 @@ class Line:
     shape, dtype : str
         ``[4, 5]`` and ``torch.float32``; ``nan`` of what was no tensor.
     call : int
-        Place among all that was measured in the step, as it happened; -1 where it has none.
+        Index among all measurements of the step, in time order; -1 where it has none.
     """
 
     chunk: int
@@ -178,10 +152,9 @@ def tag_of(line: Line, kind: str, rank: int) -> str:
 
 
 class Writer(Protocol):
-    """Takes the lines of each step."""
+    """A destination of the lines of each step."""
 
-    def write(self, kind: str, step: int, lines: Sequence[Line]) -> None:
-        """Write the lines of one kind."""
+    def write(self, kind: str, step: int, lines: Sequence[Line]) -> None: ...
 
     def close(self) -> None:
         """Finish. Safe twice."""
@@ -221,18 +194,10 @@ def _frame(step: int, lines: Sequence[Line]) -> DataFrame:
 
 
 class CsvWriter:
-    """Writes files of so many steps each. A step whose columns are others than its file's begins a file of its own.
+    """Writes files of ``steps`` steps each, with ``ndigits`` decimals; new columns begin a new file.
 
-    Parameters
-    ----------
-    folder : Path
-        Of the rank; made when the first line is written.
-    ndigits : int
-        Decimals.
-    steps : int
-        How many steps a file has.
-    warn : callable
-        Told once that files cannot be written; the training goes on.
+    ``folder`` is made at the first line. ``warn`` is called once when files cannot be written; the training
+    continues.
     """
 
     def __init__(self, folder: Path, ndigits: int, steps: int, warn: Callable[[str], None]) -> None:
@@ -241,7 +206,6 @@ class CsvWriter:
         self._failed = False
 
     def write(self, kind: str, step: int, lines: Sequence[Line]) -> None:
-        """Write the lines of one kind."""
         first = step // self._steps * self._steps
         stem = f"{_FILES.get(kind, kind)}_{first}-{first + self._steps - 1}"
         for part, begin in enumerate(range(0, len(lines), _MOST_LINES)):
@@ -266,19 +230,18 @@ class CsvWriter:
                 break
         frame.to_csv(path, mode="a", header=not path.exists(), index=False, na_rep="nan", lineterminator="\n")
 
-    def close(self) -> None:
-        """Nothing is held open."""
+    def close(self) -> None: ...
 
 
 class ApiWriter:
-    """Keeps what was measured in memory, for the script."""
+    """Stores measurements in memory, for the script."""
 
     def __init__(self, most: int = 10_000_000) -> None:
         self._most, self._count = most, 0
         self._lines: dict[str, list[tuple[int, Sequence[Line]]]] = {}
 
     def write(self, kind: str, step: int, lines: Sequence[Line]) -> None:
-        """Keep the lines of one kind; of more than so many the oldest steps of it are given up."""
+        """Store the lines of one kind; beyond a limit its oldest steps are evicted."""
         kept = self._lines.setdefault(kind, [])
         kept.append((step, list(lines)))
         self._count += len(lines)
@@ -292,5 +255,4 @@ class ApiWriter:
         frames = [_frame(step, lines) for step, lines in self._lines.get(kind, []) if lines]
         return pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame()
 
-    def close(self) -> None:
-        """Nothing: what was kept can still be read."""
+    def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Training whose forward passes and backward passes run in different processes: who does what, and the training itself."""
+"""Training with forward and backward passes in different processes: the layout, and the training itself."""
 
 from __future__ import annotations
 

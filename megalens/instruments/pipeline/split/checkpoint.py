@@ -1,4 +1,4 @@
-"""A split training on disk: a file for each stage and tensor-parallel process, and a manifest that says when all of them are whole."""
+"""A split training on disk: a file for each stage and tensor-parallel process, and a manifest for all."""
 
 from __future__ import annotations
 
@@ -20,25 +20,15 @@ from .mail import SplitNotes
 from .update import WeightUpdate
 from .weights import local_of
 
-__all__ = ["SplitCheckpoint"]
-
 _FORMAT = 1
 _MANIFEST = "manifest.json"
 
 
 class SplitCheckpoint:
-    """Saves and loads for one process. Every process calls both; the backward processes of replica 0 write, all backward processes read.
+    """Saves and loads for one process. Every process calls both; replica 0's backward processes write, all
+    read.
 
-    Parameters
-    ----------
-    layout, place : SplitLayout, SplitPlace
-        Who does what, and this process.
-    module : torch.nn.Module
-        The stage.
-    update : WeightUpdate or None
-        Of a backward process.
-    notes : SplitNotes
-        How they wait for each other.
+    ``update`` is that of a backward process; ``notes`` coordinate them.
     """
 
     def __init__(
@@ -55,14 +45,9 @@ class SplitCheckpoint:
         self._times = 0
 
     def save(self, folder: str | Path, counts: dict[str, int]) -> None:
-        """Write a checkpoint. What was whole in the folder before stays so until this one is.
+        """Write a checkpoint with some counts to a folder that all processes see.
 
-        Parameters
-        ----------
-        folder : str or Path
-            That all processes see.
-        counts : dict
-            Steps so far, and what else is counted.
+        A complete checkpoint in the folder stays until this one is complete.
         """
         folder, here = Path(folder), self._place
         writers = [each for each in self._backward if each.replica == 0]
@@ -81,65 +66,68 @@ class SplitCheckpoint:
             raise self._error(f"The checkpoint in {folder} could not be written: {fault}", "folder")
 
     def load(self, folder: str | Path) -> dict[str, int]:
-        """Read a checkpoint, and return what was counted. Nothing changes unless all processes could read theirs."""
+        """Read a checkpoint and return its counts. Nothing changes unless all processes could read theirs."""
         folder, here = Path(folder), self._place
         try:
-            said: Any = parse_json((folder / _MANIFEST).read_bytes())
-            if said["format"] != _FORMAT:
-                raise ValueError(f"its format is {said['format']!r:.20}, not {_FORMAT}")
+            manifest: Any = parse_json((folder / _MANIFEST).read_bytes())
+            if manifest["format"] != _FORMAT:
+                raise ValueError(f"its format is {manifest['format']!r:.20}, not {_FORMAT}")
             # No name is taken from the file.
-            counts = {name: int(said[name]) for name in ("calls", "updates")}
-            found = {name: int(said[name]) for name in ("tensor", "stages")}
+            counts = {name: int(manifest[name]) for name in ("calls", "updates")}
+            found = {name: int(manifest[name]) for name in ("tensor", "stages")}
         except (OSError, ValueError, KeyError, TypeError, MegalensError) as error:
             raise self._error(
-                f"folder must hold a checkpoint that save(…) wrote whole, with {_MANIFEST}; {folder} does not: {type(error).__name__} {str(error)[:200]}",
+                f"folder must hold a checkpoint that save(…) wrote whole, with {_MANIFEST}; {folder} does "
+                f"not: {type(error).__name__} {str(error)[:200]}",
                 "folder",
             ) from error
         for name, what in (("tensor", "tensor-parallel degree"), ("stages", "number of stages")):
             mine = getattr(self._layout, name)
             if found[name] != mine:
                 raise self._error(
-                    f"The checkpoint in {folder} was written with {name} {found[name]}, and this training has {mine}: a checkpoint is read with the same {what}. Forward processes and replicas may be others.",
+                    f"The checkpoint in {folder} was written with {name} {found[name]}, and this training "
+                    f"has {mine}: a checkpoint is read with the same {what}. Forward processes and replicas "
+                    "may be others.",
                     name,
                 )
-        held: dict[str, Any] = {}
+        loaded: dict[str, Any] = {}
 
         def read() -> None:
-            # Nothing but tensors, numbers and texts: no code of a stranger's.
-            held.update(torch.load(folder / _name(here, counts), map_location="cpu", weights_only=True))
-            self._check(held)
+            # Only tensors, numbers and texts: no code from the file runs.
+            loaded.update(torch.load(folder / _name(here, counts), map_location="cpu", weights_only=True))
+            self._check(loaded)
 
         fault = self._together(self._backward, read)
         if fault is not None:
             raise self._error(f"The checkpoint in {folder} could not be read: {fault}", "folder")
-        if held:
-            self._take(held)
+        if loaded:
+            self._take(loaded)
         return counts
 
     def _together(
         self, those: Sequence[SplitPlace], work: Callable[[], None], then: Callable[[], None] | None = None
     ) -> str | None:
-        """Have some processes do their work, and the first of them something after it; every process returns what went wrong in any."""
+        """Run ``work`` in some processes, then ``then`` in the first; every process returns any error."""
         self._times += 1
         key, here, first = f"checkpoint/{self._times}", self._place, those[0]
         if any(each.rank == here.rank for each in those):
-            self._notes.say(f"{key}/{here.rank}", self._tried(work))
+            self._notes.write(f"{key}/{here.rank}", self._tried(work))
         if here.rank == first.rank:
             faults = [
-                self._notes.hear(f"{key}/{each.rank}", f"{each.name} and its checkpoint") for each in those
+                self._notes.read(f"{key}/{each.rank}", f"{each.name} and its checkpoint") for each in those
             ]
             fault = next((each for each in faults if each), None)
             if fault is None and then is not None:
                 fault = self._tried(then)
-            self._notes.say(f"{key}/done", fault)
-        outcome: str | None = self._notes.hear(f"{key}/done", f"{first.name} and its checkpoint")
+            self._notes.write(f"{key}/done", fault)
+        outcome: str | None = self._notes.read(f"{key}/done", f"{first.name} and its checkpoint")
         return outcome
 
     def _write(self, path: Path) -> None:
         update = self._update
         assert update is not None
         optimizer = update.optimizer
-        held = {
+        content = {
             "weights": {name: local_of(each) for name, each in _tensors(self._module)},
             "masters": {at: local_of(each) for at, each in update.masters.items()},
             "optimizer": None if optimizer is None else tree_map(_plain, optimizer.state_dict()),
@@ -147,17 +135,17 @@ class SplitCheckpoint:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(".part")
         with partial.open("wb") as file:
-            torch.save(held, file)
+            torch.save(content, file)
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
 
-    def _check(self, held: dict[str, Any]) -> None:
+    def _check(self, content: dict[str, Any]) -> None:
         """Raise ``ValueError`` where what was read is not of this stage."""
         update = self._update
         assert update is not None
         named = dict(_tensors(self._module))
-        for mine, theirs in ((named, held["weights"]), (dict(update.masters), held["masters"])):
+        for mine, theirs in ((named, content["weights"]), (dict(update.masters), content["masters"])):
             odd = sorted(map(str, mine.keys() ^ theirs.keys()))
             if odd:
                 raise ValueError(f"only one of it and this training has the weight or master {odd[0]}")
@@ -165,24 +153,25 @@ class SplitCheckpoint:
                 local, value = local_of(each), theirs[name]
                 if local.shape != value.shape or local.dtype != value.dtype:
                     raise ValueError(
-                        f"{name} is {value.dtype}{list(value.shape)} in it and {local.dtype}{list(local.shape)} here"
+                        f"{name} is {value.dtype}{list(value.shape)} in it and "
+                        f"{local.dtype}{list(local.shape)} here"
                     )
         groups = [] if update.optimizer is None else update.optimizer.param_groups
-        theirs = (held["optimizer"] or {}).get("param_groups", [])
+        theirs = (content["optimizer"] or {}).get("param_groups", [])
         if [len(each["params"]) for each in groups] != [len(each["params"]) for each in theirs]:
             raise ValueError("its optimizer has other groups of parameters")
 
     @torch.no_grad()
-    def _take(self, held: dict[str, Any]) -> None:
+    def _take(self, content: dict[str, Any]) -> None:
         update = self._update
         assert update is not None
         for name, each in _tensors(self._module):
-            local_of(each).copy_(held["weights"][name])
+            local_of(each).copy_(content["weights"][name])
         for at, master in update.masters.items():
-            local_of(master).copy_(held["masters"][at])
+            local_of(master).copy_(content["masters"][at])
         if update.optimizer is None:
             return
-        state = held["optimizer"]
+        state = content["optimizer"]
         numbers = [n for group in state["param_groups"] for n in group["params"]]
         stepped = [each for group in update.optimizer.param_groups for each in group["params"]]
         for number, parameter in zip(numbers, stepped, strict=True):
@@ -225,7 +214,7 @@ def _plain(value: Any) -> Any:
 
 
 def _like(parameter: Tensor, value: Any) -> Any:
-    """Return an optimizer's tensor as the parameter is: cut, where that is a DTensor."""
+    """Return an optimizer's tensor cut as the parameter, where that is a DTensor."""
     if (
         isinstance(value, Tensor)
         and isinstance(parameter, DTensor)

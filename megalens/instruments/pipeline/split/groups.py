@@ -1,4 +1,4 @@
-"""Who is connected to whom: groups of backward processes, and the links of one process."""
+"""Groups of backward processes, and the links of one process."""
 
 from __future__ import annotations
 
@@ -17,24 +17,11 @@ from ..stages.link import connect
 from .layout import SplitLayout
 from .mail import Mail, SplitNotes
 
-__all__ = ["SplitGroups"]
-
 
 class SplitGroups:
     """The groups of one process. Every process makes it, at once.
 
-    Parameters
-    ----------
-    layout : SplitLayout
-        Who does what.
-    rank : int
-        This process.
-    device : torch.device
-        Where its module runs.
-    notes : SplitNotes
-        What devices the others have.
-    timeout : float
-        Seconds that connecting, and later each exchange, may take.
+    ``notes`` tell the others' devices; connecting, and later each exchange, may take ``timeout`` seconds.
     """
 
     def __init__(
@@ -44,13 +31,13 @@ class SplitGroups:
         self._layout, self._here, self._timeout = layout, here, timeout
         self.device = device
         """Where this process' module runs."""
-        notes.say(f"device/{rank}", device.type)
-        types = {notes.hear(f"device/{each.rank}", f"{each.name} to begin") for each in layout.processes}
+        notes.write(f"device/{rank}", device.type)
+        types = {notes.read(f"device/{each.rank}", f"{each.name} to begin") for each in layout.processes}
         # NCCL reaches GPUs alone: where some processes have none, everything goes over the CPU.
         self.staged = types != {"cpu"} and not (types == {"cuda"} and _has_nccl())
         self._backend = "nccl" if types == {"cuda"} and not self.staged else "gloo"
 
-        def beside(**differ: bool) -> list[int]:
+        def peers(**differ: bool) -> list[int]:
             return [
                 each.rank
                 for each in layout.processes
@@ -63,13 +50,13 @@ class SplitGroups:
 
         self._count_alike(notes)
         backward = here.role == "backward"
-        self.tensor = self._group(beside(tensor=True))
+        self.tensor = self._group(peers(tensor=True))
         """Processes of this role that share this stage and replica; None where there is but one, as below."""
         self.place = replace(here, group=self.tensor)
         """This process, with these."""
-        self.replicas = self._group(beside(replica=True) if backward else [rank])
+        self.replicas = self._group(peers(replica=True) if backward else [rank])
         """Backward processes with the same weights."""
-        self.model = self._group(beside(stage=True, tensor=True) if backward else [rank])
+        self.model = self._group(peers(stage=True, tensor=True) if backward else [rank])
         """Backward processes of one replica."""
 
     def mail(self, *, ahead: int, headers: bool) -> Mail:
@@ -101,7 +88,7 @@ class SplitGroups:
         )
 
     def _group(self, ranks: Sequence[int]) -> Any:
-        """Connect some processes. Those that connect with no others at this point make a group of their own, so that all count alike."""
+        """Connect some processes; those without others make a group of their own, so that all count alike."""
         alone = len(ranks) < 2
         found = self.guarded(
             f"ranks {list(ranks)} to connect",
@@ -115,22 +102,26 @@ class SplitGroups:
         return None if alone else found
 
     def _count_alike(self, notes: SplitNotes) -> None:
-        """Have as many groups as every other process: torch names a group that only its members make by its ranks and by how many groups each of them has."""
-        notes.say(f"groups/{self._here.rank}", _groups_held())
+        """Make as many groups as every other process.
+
+        torch names a group that only its members make by its ranks and by how many groups each of them has.
+        """
+        notes.write(f"groups/{self._here.rank}", _groups_held())
         counts = [
-            notes.hear(f"groups/{each.rank}", f"{each.name} to begin") for each in self._layout.processes
+            notes.read(f"groups/{each.rank}", f"{each.name} to begin") for each in self._layout.processes
         ]
         while _groups_held() < max(counts):
             self._group([self._here.rank])
 
     def guarded(self, what: str, work: Callable[[], Any]) -> Any:
-        """Do something that processes do together; raises ``SplitError`` where one of them is gone, or late."""
+        """Run collective work; raises ``SplitError`` where a process is gone, or late."""
         try:
             return work()
         except RuntimeError as error:
             here = self._here
             raise SplitError(
-                f"{here.name.capitalize()} waited up to {self._timeout:.3g} s for {what}, and one of them is gone, stopped or stuck: {str(error)[:200]}",
+                f"{here.name.capitalize()} waited up to {self._timeout:.3g} s for {what}, and one of them "
+                f"is gone, stopped or stuck: {str(error)[:200]}",
                 code="lost",
                 role=here.role,
                 stage=here.stage,

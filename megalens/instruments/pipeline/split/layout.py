@@ -1,4 +1,4 @@
-"""Which process does what in a split training."""
+"""The roles of processes in a split training."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ from .planner import asked_map
 if TYPE_CHECKING:
     from ....tracer.coordinates import RankCoordinates
 
-__all__ = ["SplitLayout", "SplitPlace"]
-
 
 @dataclass(frozen=True)
 class SplitPlace:
-    """What one process does, each counted from 0.
+    """The role of one process; all numbers count from 0.
 
     Attributes
     ----------
@@ -30,7 +28,7 @@ class SplitPlace:
     replica, replicas : int
         Whose samples it trains on.
     tensor, tensor_size : int
-        Place among the processes of its role that share its stage.
+        Index among the processes of its role that share its stage.
     group : torch.distributed.ProcessGroup or None
         These processes, where they are several and processes are connected.
     """
@@ -47,19 +45,17 @@ class SplitPlace:
 
     @property
     def name(self) -> str:
-        """What people are told: ``rank 3 (forward, stage 1, tensor 0)``."""
+        """For messages: ``rank 3 (forward, stage 1, tensor 0)``."""
         more = f", tensor {self.tensor}" if self.tensor_size > 1 else ""
         more += f", replica {self.replica}" if self.replicas > 1 else ""
         return f"rank {self.rank} ({self.role}, stage {self.stage}{more})"
 
     @property
     def first(self) -> bool:
-        """Whether it takes the model's input."""
         return self.stage == 0
 
     @property
     def last(self) -> bool:
-        """Whether it gives the model's output."""
         return self.stage == self.stages - 1
 
 
@@ -112,7 +108,7 @@ class SplitLayout:
         context, expert : int
             Must be 1.
         world : int, optional
-            Processes that there are.
+            Number of processes.
 
         Raises
         ------
@@ -130,7 +126,7 @@ class SplitLayout:
             world=world,
         )
         sizes = {"forward": answer["forward_tensor"], "backward": tensor}
-        places = [
+        processes = [
             SplitPlace(
                 each["real"],
                 each["role"],
@@ -143,37 +139,29 @@ class SplitLayout:
             )
             for each in answer["processes"]
         ]
-        return cls(tensor, answer["forward_tensor"], pipeline, data, last_forward, tuple(places))
+        return cls(tensor, answer["forward_tensor"], pipeline, data, last_forward, tuple(processes))
 
     @property
     def world(self) -> int:
-        """How many processes there are."""
         return len(self.processes)
 
     @property
     def share(self) -> int:
-        """How many backward processes of a stage one forward process stands for."""
+        """How many backward processes of a stage one forward process serves."""
         return self.tensor // self.forward_tensor
 
     @property
     def lanes(self) -> int:
-        """Stages of forward processes and, after them, of backward processes."""
+        """Stages of forward processes followed by those of backward processes."""
         return 2 * self.stages - (not self.last_forward)
 
     def place(self, rank: int) -> SplitPlace:
-        """Return what a process does.
-
-        Raises
-        ------
-        SplitError
-            Where there is no such rank.
-        """
+        """Return the role of a process; raises ``SplitError`` for an unknown rank."""
         if not 0 <= rank < self.world:
             raise SplitError(f"rank must be 0 to {self.world - 1} in this layout, got {rank}.", field="rank")
         return self.processes[rank]
 
     def rank_of(self, role: str, stage: int, replica: int, tensor: int) -> int | None:
-        """Return the rank of a process; None where there is none."""
         return self._ranks.get((role, stage, replica, tensor))
 
     def backward_of(self, forward: SplitPlace, stage: int) -> list[int]:
@@ -185,14 +173,14 @@ class SplitLayout:
     def peers(self, rank: int) -> list[int]:
         """Return the processes that a process exchanges messages with, rising."""
         here = self.place(rank)
-        beside = (here.stage - 1, here.stage + 1)
+        neighbours = (here.stage - 1, here.stage + 1)
         if here.role == "forward":
-            found = [self.rank_of("forward", stage, here.replica, here.tensor) for stage in beside]
+            found = [self.rank_of("forward", stage, here.replica, here.tensor) for stage in neighbours]
             found += [
                 each for stage in (here.stage, here.stage + 1) for each in self.backward_of(here, stage)
             ]
         else:
-            found = [self.rank_of("backward", stage, here.replica, here.tensor) for stage in beside]
+            found = [self.rank_of("backward", stage, here.replica, here.tensor) for stage in neighbours]
             at = here.tensor // self.share
             found += [
                 self.rank_of("forward", stage, here.replica, at) for stage in (here.stage - 1, here.stage)
@@ -200,17 +188,21 @@ class SplitLayout:
         return sorted(each for each in found if each is not None)
 
     def connected(self, rank: int) -> list[int]:
-        """Return the processes that messages may reach from a process, itself among them: a chain of stages."""
+        """Return the processes that messages may reach from a process, with itself: a chain of stages."""
         here = self.place(rank)
         return [each.rank for each in self.processes if self._chain(each) == self._chain(here)]
 
     def tracer_place(self, rank: int) -> RankCoordinates:
-        """Return a process' place as the tracer takes it: forward processes as the first stages of a pipeline, backward processes as the others, so that the timeline shows both as one run."""
+        """Return a process' coordinates for the tracer.
+
+        Forward processes are the first stages of a pipeline, backward processes the others, so that the
+        timeline shows both as one run.
+        """
         from ....tracer.coordinates import RankCoordinates
 
         here = self.place(rank)
         lane = here.stage + (0 if here.role == "forward" else self.lanes - self.stages)
-        beside = [
+        peers = [
             each.rank
             for each in self.processes
             if (each.role, each.stage, each.replica) == (here.role, here.stage, here.replica)
@@ -220,7 +212,7 @@ class SplitLayout:
             tp=here.tensor,
             pp=lane,
             dp=here.replica,
-            tp_ranks=tuple(beside),
+            tp_ranks=tuple(peers),
             world_size=self.world,
             tp_size=here.tensor_size,
             pp_size=self.lanes,

@@ -1,4 +1,4 @@
-"""The messages of one process of a split training: what comes is known beforehand, and each wait ends in time."""
+"""The messages of one process of a split training: all are expected, and each wait ends in time."""
 
 from __future__ import annotations
 
@@ -18,30 +18,21 @@ from torch.distributed.distributed_c10d import PrefixStore
 from ....protocol import parse_json
 from ..errors import SplitError
 from ..stages.inbox import Inbox, Key, shapes_text
-from ..stages.link import Link, spec_of, tell_received, tell_sent
+from ..stages.link import Link, report_received, report_sent, spec_of
 from .layout import SplitPlace
 
 if TYPE_CHECKING:
     from ....tracer import Tracer
-
-__all__ = ["Mail", "SplitNotes"]
 
 _clock = time.perf_counter_ns
 
 _made: Counter[str] = Counter()
 
 
-# What processes tell each other once, before a training or around a checkpoint: texts in the store that the
-# job was started with.
 class SplitNotes:
     """Notes of one training, by name. Every process makes its trainings in the same order.
 
-    Parameters
-    ----------
-    place : SplitPlace
-        Of this process.
-    timeout : float
-        Seconds that a note may take to come.
+    A note may take ``timeout`` seconds to come.
     """
 
     def __init__(self, place: SplitPlace, timeout: float) -> None:
@@ -51,32 +42,33 @@ class SplitNotes:
         store = distributed_c10d._get_default_store()
         self._store = PrefixStore(f"megalens/instruments/pipeline/split/{number}", store)
 
-    def say(self, name: str, value: Any) -> None:
-        """Leave a note."""
+    def write(self, name: str, value: Any) -> None:
         try:
             self._store.set(name, json.dumps(value))
         except (RuntimeError, OSError) as error:
             raise self._gone(name, error) from error
 
-    def hear(self, name: str, whose: str) -> Any:
-        """Return a note, waiting for it; ``whose`` is who is to leave it, for the error's words."""
+    def read(self, name: str, whose: str) -> Any:
+        """Return a note, waiting for it; ``whose`` names the sender in errors."""
         try:
             self._store.wait([name], timedelta(seconds=self._timeout))
             return parse_json(self._store.get(name))
         except (RuntimeError, OSError) as error:
             raise self._gone(whose, error) from error
 
-    def part(self, world: int) -> None:
-        """Say farewell. Where the store is, it stays until everybody has: others may still read in it."""
+    def leave(self, world: int) -> None:
+        """Leave. The process with the store waits for everybody: others may still read in it."""
         with contextlib.suppress(SplitError):
-            self.say(f"farewell/{self._place.rank}", True)
+            self.write(f"farewell/{self._place.rank}", True)
             if self._place.rank == 0:
                 for rank in range(1, world):
-                    self.hear(f"farewell/{rank}", f"rank {rank} to end")
+                    self.read(f"farewell/{rank}", f"rank {rank} to end")
 
     def _gone(self, whose: str, error: BaseException) -> SplitError:
         return SplitError(
-            f"{self._place.name.capitalize()} waited up to {self._timeout:.3g} s for {whose}, and nothing came: every process makes its SplitTraining, and calls save(…) and load(…), like the others ({str(error)[:200]}).",
+            f"{self._place.name.capitalize()} waited up to {self._timeout:.3g} s for {whose}, and nothing "
+            "came: every process makes its SplitTraining, and calls save(…) and load(…), like the others "
+            f"({str(error)[:200]}).",
             code="waited",
             role=self._place.role,
             stage=self._place.stage,
@@ -85,24 +77,20 @@ class SplitNotes:
 
 
 class Mail:
-    """Takes and gives messages over the links of one process.
+    """Sends and receives messages over the links of one process.
 
     Parameters
     ----------
-    place : SplitPlace
-        Of this process.
     names : mapping of int to str
-        What people are told of the others, by rank.
+        The others in messages, by rank.
     links : mapping of int to Link
         By rank.
-    inbox : Inbox
-        Where the links file messages.
     device : torch.device
         Where tensors are wanted; they are received where the links receive them.
     headers : bool
         Whether shapes change from message to message.
     timeout : float
-        Seconds after which what does not come is given up.
+        Seconds after which a missing message is given up.
     """
 
     def __init__(
@@ -123,20 +111,20 @@ class Mail:
         self.watch: Tracer | None = None
         """Who is told of every message, in a step that it follows."""
 
-    # Of activations and gradients both ends know what comes in which order, and the first message says the shapes.
+    # Both ends know the order of activations and gradients; the first message has the shapes.
 
     def begin(self, expected: Mapping[int, Iterable[Key]]) -> None:
-        """Say what comes in this step, by rank, in order."""
+        """Set this step's messages by rank, in order."""
         for rank, link in self._links.items():
             link.timed = self.watch is not None
             link.begin(expected.get(rank, ()), self._headers, False)
 
     def knows(self, key: tuple[str, int], tensors: Sequence[Tensor]) -> None:
-        """Say what messages of a kind hold."""
+        """Set the shapes of a kind of message."""
         self._inbox.specs[key] = spec_of(tensors)
 
     def take(self, key: Key, rank: int, what: str) -> tuple[Tensor, ...]:
-        """Return a message, waiting for it; ``what`` it is, for the error's words."""
+        """Return a message, waiting for it; ``what`` names it in errors."""
         before, link = _clock(), self._links[rank]
         if self._inbox.failure is not None:
             raise self._lost(what, *self._inbox.failure)
@@ -145,7 +133,9 @@ class Mail:
         except TimeoutError:
             raise self.error(
                 "waited",
-                f"{self.place.name.capitalize()} waited {self._timeout:.3g} s for {what} from {self._names[rank]}, and it did not come: that process, or one before it, is stopped or stuck. timeout= of the training sets this limit.",
+                f"{self.place.name.capitalize()} waited {self._timeout:.3g} s for {what} from "
+                f"{self._names[rank]}, and it did not come: that process, or one before it, is stopped or "
+                "stuck. timeout= of the training sets this limit.",
                 key,
             ) from None
         except (RuntimeError, ValueError, IndexError) as error:
@@ -154,37 +144,36 @@ class Mail:
         for work in message.works:
             work.wait()
         if self.watch is not None:
-            tell_received(self.watch, message, before, 0, -1 if key[0] == "S" else key[2])
+            report_received(self.watch, message, before, 0, -1 if key[0] == "S" else key[2])
         tensors = [each for each in message.tensors if each is not None]
         return tuple(each.to(self._device) for each in tensors) if self._staged else tuple(tensors)
 
     def give(self, key: Key, rank: int, tensors: Sequence[Tensor]) -> None:
-        """Post a message, and wait for nobody."""
+        """Post a message without waiting."""
         before = self._links[rank].send(key, self._ready(tensors), self._headers)
         if before is not None:
             raise self.error(
                 "shape",
-                f"{self.place.name.capitalize()} gave {shapes_text(spec_of(tensors))} in micro-batch {key[2]}, and before {shapes_text(before)}. Where shapes change from one micro-batch to the next, say static_shapes=False in every process.",
+                f"{self.place.name.capitalize()} gave {shapes_text(spec_of(tensors))} in micro-batch "
+                f"{key[2]}, and before {shapes_text(before)}. Where shapes change from one micro-batch to "
+                "the next, say static_shapes=False in every process.",
                 key,
             )
 
     def post_ahead(self) -> None:
-        """Post the receives that may be."""
         for link in self._links.values():
             link.post_ahead()
 
-    # Of weights only the sender knows what comes: every message says it.
+    # Only the sender knows the order of weights: every message has a header.
 
     def expect(self, keys: Iterable[Key], rank: int) -> None:
-        """Say that more comes from a process, each message with its own header."""
+        """Expect more messages from a process, each with its own header."""
         self._links[rank].begin(keys, True, False)
 
     def send(self, key: Key, rank: int, tensors: Sequence[Tensor]) -> None:
-        """Post a message with a header."""
         self._links[rank].send(key, self._ready(tensors), True)
 
     def drain(self) -> None:
-        """Wait until everything is sent."""
         deadline = time.monotonic() + self._timeout
         what = "its own messages to be taken"
         for rank, link in self._links.items():
@@ -207,7 +196,7 @@ class Mail:
         inbox.draining = False
         if self.watch is not None:
             for link in self._links.values():
-                tell_sent(self.watch, link, lambda _: 0)
+                report_sent(self.watch, link, lambda _: 0)
 
     def close(self) -> None:
         """End the links' threads. Safe twice."""
@@ -215,7 +204,7 @@ class Mail:
             link.close()
 
     def error(self, code: str, message: str, key: Key | None = None) -> SplitError:
-        """Return an error that says who, and of a message of which micro-batch."""
+        """Return an error with this process, and a message's micro-batch."""
         micro_batch = key[2] if key is not None and key[0] != "S" else None
         return SplitError(
             message,
@@ -230,16 +219,19 @@ class Mail:
         return [each.detach().cpu() for each in tensors] if self._staged else tensors
 
     def _lost(self, what: str, rank: int, error: BaseException, key: Key | None = None) -> SplitError:
-        said = str(error).partition(". ")[0][:300]
+        reason = str(error).partition(". ")[0][:300]
         name = self._names[rank]
         return self.error(
             "lost",
-            f"{self.place.name.capitalize()} waited for {what} when its connection to {name} failed: {said}. That process is gone, or is stuck in an error of its own: see what it said.",
+            f"{self.place.name.capitalize()} waited for {what} when its connection to {name} failed: "
+            f"{reason}. That process is gone, or is stuck in an error of its own: see what it said.",
             key,
         )
 
     def _untaken(self, rank: int) -> SplitError:
         return self.error(
             "waited",
-            f"{self.place.name.capitalize()} waited {self._timeout:.3g} s for {self._names[rank]} to take what was sent to it: that process is stopped or stuck, or calls step(…) less often. timeout= of the training sets this limit.",
+            f"{self.place.name.capitalize()} waited {self._timeout:.3g} s for {self._names[rank]} to take "
+            "what was sent to it: that process is stopped or stuck, or calls step(…) less often. timeout= "
+            "of the training sets this limit.",
         )

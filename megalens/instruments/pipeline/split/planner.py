@@ -11,8 +11,6 @@ from ..errors import SplitError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["SplitPlan", "asked_map", "plan", "rank_map"]
-
 _FAMILIES = 6
 
 _SECONDS = 120.0
@@ -38,9 +36,11 @@ def rank_map(
     tp, pp : int
         Tensor-parallel degree of the backward processes, and pipeline stages.
     dp : int
-        Replicas; of the layouts ``megafbd`` and ``one_flag`` Megatron's data-parallel size, which is twice as much.
+        Replicas; of the layouts ``megafbd`` and ``one_flag`` Megatron's data-parallel size, which is twice as
+        much.
     layout : str
-        ``megalens``; ``megafbd``, MegaFBD's with both of its flags; or ``one_flag``, what it means by the first alone.
+        ``megalens``; ``megafbd``, MegaFBD's with both of its flags; or ``one_flag``, what it means by the
+        first alone.
     forward_tp : int, optional
         Tensor-parallel degree of the forward processes, which divides ``tp``.
     last_forward : bool
@@ -55,8 +55,10 @@ def rank_map(
     Returns
     -------
     pandas.DataFrame
-        By virtual rank ``virtual``, ``real``, ``role``, ``tensor``, ``pipeline``, ``data``, ``replica``; with hosts also ``host``, ``slot``, ``device``. ``attrs`` has ``layout``, ``tensor``,
-        ``forward_tensor``, ``stages``, ``replicas``, ``last_forward``, ``world``; of ``megafbd`` also ``coordinator``, the real rank of the process without a model, and ``deleted_ranks``, the table that MegaFBD keeps.
+        By virtual rank ``virtual``, ``real``, ``role``, ``tensor``, ``pipeline``, ``data``, ``replica``; with
+        hosts also ``host``, ``slot``, ``device``. ``attrs`` has ``layout``, ``tensor``, ``forward_tensor``,
+        ``stages``, ``replicas``, ``last_forward``, ``world``; of ``megafbd`` also ``coordinator``, the real
+        rank of the process without a model, and ``deleted_ranks``, the table that MegaFBD keeps.
 
     Raises
     ------
@@ -103,14 +105,9 @@ def asked_map(
     world: int | None = None,
     hosts: str | Path | None = None,
 ) -> dict[str, Any]:
-    """Return the answer of the engine's job ``rank_map``; ``protocol/README.md`` says what is in it.
+    """Return the answer of the engine's job ``rank_map``, described in ``protocol/README.md``.
 
-    Raises
-    ------
-    SplitError
-        With the field at fault.
-    EngineError
-        When the engine cannot run.
+    Raises ``SplitError`` with the field at fault, ``EngineError`` when the engine cannot run.
     """
     request: dict[str, Any] = {
         "layout": layout,
@@ -143,17 +140,8 @@ def _text_of(hosts: str | Path) -> str:
         ) from error
 
 
-# Questions to the engine, whose refusals are this room's errors.
 def ask(job: str, request: Mapping[str, Any], answers: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the answer of one of the engine's jobs; ``protocol/README.md`` says what is in it.
-
-    Raises
-    ------
-    SplitError
-        With the field at fault.
-    EngineError
-        When the engine cannot run.
-    """
+    """Return the answer of one of the engine's jobs; raises as :func:`asked_map`."""
     from ....pictures.engine import EngineError, run_job
 
     try:
@@ -173,7 +161,8 @@ class SplitPlan:
     worth_it : bool
         Whether the split's step is shorter by more than chance.
     percent, low_percent, high_percent : float or None
-        By how much the best split's step is longer than that of the best other layout, %, and what 95 % lie between by the uncertainty of the times. None where one of the two does not fit in memory.
+        By how much the best split's step is longer than that of the best other layout, %, and what 95 % lie
+        between by the uncertainty of the times. None where one of the two does not fit in memory.
     regret_percent : float
         What following the verdict costs on average, as the times may be otherwise, % of a step.
     """
@@ -191,7 +180,11 @@ class SplitPlan:
 
     @property
     def layouts(self) -> pd.DataFrame:
-        """The best layout of each family: family, step_ms, devices (of each kind), over_memory_bytes, sent_bytes, refused (why there is none), layout (as JSON)."""
+        """The best layout of each family.
+
+        Columns are family, step_ms, devices (of each kind), over_memory_bytes, sent_bytes, refused (why there
+        is none), layout (as JSON).
+        """
         import pandas as pd
 
         return pd.DataFrame(
@@ -215,7 +208,8 @@ class SplitPlan:
         Parameters
         ----------
         family : str, optional
-            One of :attr:`layouts`, ``own`` for a layout of one's own, or ``other`` for that which the verdict compares the split with; without it that with the shortest step of all.
+            One of :attr:`layouts`, ``own`` for a layout of one's own, or ``other`` for that which the verdict
+            compares the split with; without it that with the shortest step of all.
         """
         return dict(self._of(family)["layout"])
 
@@ -224,7 +218,11 @@ class SplitPlan:
         return float(self._of(family)["step_ms"])
 
     def operations(self, family: str | None = None) -> pd.DataFrame:
-        """Return what each process of a replica does in a step: lane, role, stage, kind (``F``, ``R`` recomputed, ``B``, ``O`` optimizer, ``W`` weights to a forward process), micro_batch, begin and end (ms); as :meth:`layout`."""
+        """Return what each process of a replica does in a step, of the layout as in :meth:`layout`.
+
+        Columns are lane, role, stage, kind (``F``, ``R`` recomputed, ``B``, ``O`` optimizer, ``W`` weights to
+        a forward process), micro_batch, begin and end (ms).
+        """
         import pandas as pd
 
         found = self._of(family)
@@ -258,12 +256,14 @@ class SplitPlan:
 
 
 def plan(run_or_request: Any, *, steps: tuple[int, int] | None = None, **wish: Any) -> SplitPlan:
-    """Compare ways to train on the same devices: ordinary, with activations recomputed, as a pipeline, with forward and backward in different processes, and as MegaFBD splits.
+    """Compare ways to train on the same devices: ordinary, with activations recomputed, as a pipeline, with
+    forward and backward in different processes, and as MegaFBD splits.
 
     Parameters
     ----------
     run_or_request : Run or mapping
-        A run with ``timeline="phases"``, whose measured times are taken: of a split, of a pipeline or of one process. Or a ``SplitRequest`` of ``protocol/split.schema.json``.
+        A run with ``timeline="phases"``, whose measured times are taken: of a split, of a pipeline or of one
+        process. Or a ``SplitRequest`` of ``protocol/split.schema.json``.
     steps : tuple of int, optional
         First and last step of the run to measure by; the newest 10.
     **wish

@@ -1,4 +1,4 @@
-"""What is looked at before a split training connects anything, or takes a step, and how it begins."""
+"""Checks before a split training connects or takes a step, and its start."""
 
 from __future__ import annotations
 
@@ -19,10 +19,8 @@ from .layout import SplitLayout, SplitPlace
 from .planner import asked_map
 from .worker import device_of
 
-__all__ = ["batch_for", "began", "checked_stage", "checked_start", "device_for", "launch", "module_of"]
 
-
-# What a launcher is told.
+# For launchers.
 def launch(
     tp: int = 1,
     pp: int = 1,
@@ -43,8 +41,9 @@ def launch(
     Returns
     -------
     dict
-        ``layout``, ``world`` and ``processes``, each with ``rank``, ``role``, ``stage``, ``replica``, ``tensor``, ``host`` and ``device`` (None where no host file says it), ``local_rank`` (its slot; its rank without hosts) and ``env``:
-        the variables ``RANK``, ``WORLD_SIZE`` and ``LOCAL_RANK``.
+        ``layout``, ``world`` and ``processes``, each with ``rank``, ``role``, ``stage``, ``replica``,
+        ``tensor``, ``host`` and ``device`` (None where no host file says it), ``local_rank`` (its slot; its
+        rank without hosts) and ``env``: the variables ``RANK``, ``WORLD_SIZE`` and ``LOCAL_RANK``.
 
     Raises
     ------
@@ -99,7 +98,7 @@ def checked_start(
     timeout: Any,
     seed: Any,
 ) -> None:
-    """Raise ``SplitError`` for the first argument that is none."""
+    """Raise ``SplitError`` for the first wrong argument."""
     for name, value in (("loss_fn", loss_fn), ("optimizer", optimizer)):
         if not callable(value):
             raise SplitError(f"{name} must be callable, got {value!r:.80}.", field=name)
@@ -120,7 +119,7 @@ def checked_start(
 
 
 def checked_stage(stage: Any, layout: SplitLayout) -> int:
-    """Return this process' rank; raises ``SplitError`` where there is none, or the stage is another's or none."""
+    """Return this process' rank; raises ``SplitError`` without one, or for another process' stage."""
     if distributed.is_initialized():
         rank, world = distributed.get_rank(), distributed.get_world_size()
     else:
@@ -128,7 +127,8 @@ def checked_stage(stage: Any, layout: SplitLayout) -> int:
     if world != layout.world:
         of = {role: sum(each.role == role for each in layout.processes) for role in ("forward", "backward")}
         raise SplitError(
-            f"This layout needs {layout.world} processes ({of['forward']} forward, {of['backward']} backward), got WORLD_SIZE {world}. Start {layout.world}, or change the degrees.",
+            f"This layout needs {layout.world} processes ({of['forward']} forward, {of['backward']} "
+            f"backward), got WORLD_SIZE {world}. Start {layout.world}, or change the degrees.",
             field="world",
         )
     place = layout.place(rank)
@@ -137,7 +137,8 @@ def checked_stage(stage: Any, layout: SplitLayout) -> int:
     if isinstance(stage, PipelineStage):
         if (stage.stage_index, stage.num_stages) != (place.stage, place.stages):
             raise SplitError(
-                f"{place.name.capitalize()} takes the PipelineStage {place.stage} of {place.stages}, got {stage.stage_index} of {stage.num_stages}.",
+                f"{place.name.capitalize()} takes the PipelineStage {place.stage} of {place.stages}, got "
+                f"{stage.stage_index} of {stage.num_stages}.",
                 code="shape",
                 field="stage",
             )
@@ -145,14 +146,14 @@ def checked_stage(stage: Any, layout: SplitLayout) -> int:
     if not callable(stage) or (isinstance(stage, type) and issubclass(stage, nn.Module)):
         got = f"the class {stage.__name__}" if isinstance(stage, type) else f"a {type(stage).__name__}"
         raise SplitError(
-            f"stage must be the nn.Module of one stage, a PipelineStage, or a function that makes a module of a SplitPlace, got {got}.",
+            "stage must be the nn.Module of one stage, a PipelineStage, or a function that makes a module "
+            f"of a SplitPlace, got {got}.",
             field="stage",
         )
     return rank
 
 
 def device_for(stage: Any, device: Any) -> torch.device:
-    """Return where a stage runs."""
     if device is None:
         if isinstance(stage, nn.Module):
             return device_of(stage)
@@ -166,7 +167,7 @@ def device_for(stage: Any, device: Any) -> torch.device:
 
 
 def began(backend: str | None, device: torch.device, timeout: float) -> bool:
-    """Make the process group where there is none; returns whether it did."""
+    """Make the process group where there is none, and return whether it did."""
     if device.type == "cuda":
         torch.cuda.set_device(device)
     if distributed.is_initialized():
@@ -183,7 +184,6 @@ def began(backend: str | None, device: torch.device, timeout: float) -> bool:
 
 
 def module_of(stage: Any, place: SplitPlace) -> nn.Module:
-    """Return a stage's module."""
     if isinstance(stage, nn.Module):
         return stage
     module = stage.submod if isinstance(stage, PipelineStage) else stage(place)
@@ -203,10 +203,11 @@ def batch_for(
     micro_batches: int,
     loss_fn: Callable[[Any, Any], Tensor],
 ) -> StepBatch:
-    """Return a step's data in a process by micro-batch; raises ``SplitError`` where it is not what this process takes."""
+    """Return a step's data by micro-batch; raises ``SplitError`` for what this process does not take."""
     if bool(args) != place.first:
         raise SplitError(
-            f"step(…) takes the model's input in the processes of stage 0, forward and backward, and in no others; {place.name} got {len(args)} arguments.",
+            "step(…) takes the model's input in the processes of stage 0, forward and backward, and in no "
+            f"others; {place.name} got {len(args)} arguments.",
             field="args",
         )
     if place.last and place.role == "backward" and target is None:
@@ -236,7 +237,8 @@ def _number(name: str) -> int:
     value = os.environ.get(name, "")
     if not value.isdecimal():
         raise SplitError(
-            f"{name} must be in the environment, as torchrun sets it, or a process group be there; got {value!r:.80}.",
+            f"{name} must be in the environment, as torchrun sets it, or a process group be there; got "
+            f"{value!r:.80}.",
             field="world",
         )
     return int(value)

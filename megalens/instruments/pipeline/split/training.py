@@ -1,4 +1,4 @@
-"""Training whose forward passes and backward passes run in different processes."""
+"""Training with forward passes and backward passes in different processes."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ from .worker import BackwardProcess, ForwardProcess, SplitWorker, mean_of
 if TYPE_CHECKING:
     from ....tracer import Tracer
 
-__all__ = ["SplitTraining"]
-
 
 class SplitTraining:
     """Trains one stage, in the role that this process has. Every process of the job makes one, alike.
 
-    Forward processes run passes without autograd and send what a stage gives to the next stage's forward and backward process. Backward processes recompute their stage from what came, run the backward passes, sum gradients over the
-    replicas, take the optimizer's step, and send what changed of the weights to the forward process of their stage. There is no coordinator.
+    Forward processes run passes without autograd and send what a stage gives to the next stage's forward and
+    backward process. Backward processes recompute their stage from what came, run the backward passes, sum
+    gradients over the replicas, take the optimizer's step, and send what changed of the weights to the
+    forward process of their stage. There is no coordinator.
 
     Parameters
     ----------
     stage : nn.Module, PipelineStage, or callable
-        This process' stage; or what makes its module of a :class:`megalens.split.SplitPlace`, whose ``group`` are then the processes that share the stage.
+        This process' stage; or what makes its module of a :class:`megalens.split.SplitPlace`, whose ``group``
+        are then the processes that share the stage.
     layout : SplitLayout, optional
         Who does what; or the degrees that follow.
     tensor, pipeline, data : int
@@ -43,13 +44,15 @@ class SplitTraining:
     forward_tensor : int, optional
         Tensor-parallel degree of the forward processes, which divides ``tensor``.
     last_forward : bool
-        Whether the last stage has forward processes, whose output is of use to nobody but those who look at it.
+        Whether the last stage has forward processes, whose output is of use to nobody but those who look at
+        it.
     context, expert : int
         Must be 1.
     loss_fn : callable
         Takes an output and its part of ``target`` and returns a scalar.
     optimizer : callable
-        Makes an optimizer of a list of parameters: ``lambda p: torch.optim.AdamW(p, lr=1e-3)``. Called in backward processes.
+        Makes an optimizer of a list of parameters: ``lambda p: torch.optim.AdamW(p, lr=1e-3)``. Called in
+        backward processes.
     micro_batches : int
         Of a step of one replica.
     seed : int
@@ -57,17 +60,20 @@ class SplitTraining:
     clip : float, optional
         Largest norm of all gradients, over stages and tensor-parallel processes.
     masters : bool
-        Whether 16-bit parameters have float32 copies that the optimizer steps on, and float32 sums of gradients.
+        Whether 16-bit parameters have float32 copies that the optimizer steps on, and float32 sums of
+        gradients.
     ahead : int
         Micro-batches that a backward process recomputes before their gradients come.
     check_every : int
         Updates after which forward and backward processes compare their weights by hash; 0 for never.
     static_shapes : bool
-        Whether what crosses between two stages always has the same shape. Otherwise each message says its shape.
+        Whether what crosses between two stages always has the same shape. Otherwise each message says its
+        shape.
     timeout : float
         Seconds to wait for another process before the step ends in a ``SplitError``.
     device : torch.device or str, optional
-        Where the module runs and is moved to; where it is, or for a callable the GPU of ``LOCAL_RANK`` if there is one.
+        Where the module runs and is moved to; where it is, or for a callable the GPU of ``LOCAL_RANK`` if
+        there is one.
     backend : str, optional
         Of the process group that is made where there is none: gloo on the CPU, and NCCL as well on a GPU.
     tracer : megalens.Tracer, optional
@@ -165,9 +171,11 @@ class SplitTraining:
         *args
             The model's input: in the processes of stage 0, forward and backward ones alike.
         target : tensor or pytree, optional
-            What the loss compares with: in the last stage's backward processes, and in its forward processes where their loss is wanted.
+            What the loss compares with: in the last stage's backward processes, and in its forward processes
+            where their loss is wanted.
         update : bool
-            Whether the optimizer steps. Otherwise gradients are kept: the next step with ``update`` takes the mean over all micro-batches of these calls, and of all replicas.
+            Whether the optimizer steps. Otherwise gradients are kept: the next step with ``update`` takes the
+            mean over all micro-batches of these calls, and of all replicas.
         **kwargs
             What this stage's module is called with besides, forward and backward alike.
 
@@ -187,7 +195,11 @@ class SplitTraining:
         return loss
 
     def check(self) -> None:
-        """Compare the weights of forward and backward processes by hash now; every process of the stage calls it. Raises ``SplitError`` with code ``diverged`` in both."""
+        """Compare the weights of forward and backward processes by hash now; every process of the stage calls
+        it.
+
+        Raises ``SplitError`` with code ``diverged`` in both.
+        """
         self._guarded(self._weights.compare)
 
     @property
@@ -207,12 +219,12 @@ class SplitTraining:
 
     @property
     def gradient_norm(self) -> Tensor | None:
-        """Norm of all gradients at the last update, before clipping; None in forward processes, and without ``clip``."""
+        """Norm of all gradients at the last update, unclipped; None if forward or without ``clip``."""
         return None if self._update is None else self._update.norm
 
     @property
     def moved_bytes(self) -> int:
-        """Bytes of weights that went from this process, or came to it, at the last update."""
+        """Bytes of weights sent or received at the last update."""
         return self._weights.moved_bytes
 
     # Checkpoints.
@@ -227,7 +239,8 @@ class SplitTraining:
         """
         if self._pending:
             raise SplitError(
-                "save(…) must come after a step with update=True: gradients that wait for an update are not saved.",
+                "save(…) must come after a step with update=True: gradients that wait for an update are not "
+                "saved.",
                 field="folder",
             )
         self._alive()
@@ -250,12 +263,12 @@ class SplitTraining:
 
     def close(self) -> None:
         """End threads, and the process group that this training made. Safe twice."""
-        again, self._broken = self._broken == "it is closed", self._broken or "it is closed"
+        was_closed, self._broken = self._broken == "it is closed", self._broken or "it is closed"
         self._mail.close()
-        if again or not self._owns_group or not distributed.is_initialized():
+        if was_closed or not self._owns_group or not distributed.is_initialized():
             return
         if self._broken == "it is closed":
-            self._notes.part(self.layout.world)
+            self._notes.leave(self.layout.world)
         distributed.destroy_process_group()
 
     def __enter__(self) -> SplitTraining:
@@ -286,7 +299,8 @@ class SplitTraining:
     def _alive(self) -> None:
         if self._broken is not None:
             raise SplitError(
-                f"This training goes on no more: {self._broken}. Make another one, in processes that are all alive."
+                f"This training goes on no more: {self._broken}. Make another one, in processes that are all "
+                "alive."
             )
 
     def _guarded(self, work: Callable[[], Any]) -> Any:

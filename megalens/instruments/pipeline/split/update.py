@@ -1,4 +1,4 @@
-"""What the backward processes of a stage do at the end of a step: gradients of all replicas, clipping, the optimizer's step."""
+"""The end of a step in backward processes: gradients of all replicas, clipping, the optimizer's step."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from ..errors import SplitError
 from .groups import SplitGroups
 from .weights import buckets_of, local_of, pieces_of
 
-__all__ = ["WeightUpdate"]
-
 _LOW = (torch.bfloat16, torch.float16)
 
 
@@ -23,8 +21,6 @@ class WeightUpdate:
 
     Parameters
     ----------
-    module : torch.nn.Module
-        The stage.
     cut : sequence of int
         Of each parameter the dimension that is cut over tensor-parallel processes; -1 where none is.
     optimizer : callable
@@ -32,11 +28,12 @@ class WeightUpdate:
     groups : SplitGroups
         The other backward processes.
     leads : bool
-        Whether this process counts weights that all tensor-parallel processes have whole.
+        Whether this process counts weights that all tensor-parallel processes have in full.
     clip : float or None
         Largest norm of all gradients.
     masters : bool
-        Whether 16-bit parameters have float32 copies that the optimizer steps on, with gradients that are summed in float32.
+        Whether 16-bit parameters have float32 copies that the optimizer steps on, with gradients that are
+        summed in float32.
     """
 
     def __init__(
@@ -68,7 +65,8 @@ class WeightUpdate:
         self.optimizer = optimizer(list(self.stepped)) if self._parameters else None
         if self.optimizer is not None and not isinstance(self.optimizer, torch.optim.Optimizer):
             raise SplitError(
-                f"optimizer must make a torch.optim.Optimizer of a list of parameters, got a {type(self.optimizer).__name__}.",
+                "optimizer must make a torch.optim.Optimizer of a list of parameters, got a "
+                f"{type(self.optimizer).__name__}.",
                 field="optimizer",
             )
         self.norm: Tensor | None = None
@@ -76,7 +74,6 @@ class WeightUpdate:
         self.clear()
 
     def clear(self) -> None:
-        """Forget gradients."""
         for each in (*self._parameters, *self.stepped):
             each.grad = None
 
@@ -94,7 +91,7 @@ class WeightUpdate:
 
     @torch.no_grad()
     def apply(self, calls: int) -> set[int]:
-        """Take the optimizer's step with the mean of the gradients of some calls and of all replicas; returns the numbers of the parameters that had one."""
+        """Step with the mean gradient of some calls and all replicas; return the parameters that had one."""
         if self._groups.replicas is not None:
             self._groups.guarded("the gradients of the other replicas", self._sum)
         replicas = 1 if self._groups.replicas is None else self._groups.replicas.size()
@@ -113,18 +110,20 @@ class WeightUpdate:
         return {self._numbers[at] for at in local}
 
     def _gradients(self) -> dict[int, Tensor]:
-        """Return what this process has of the gradients that there are, by place."""
+        """Return this process's gradients by index, where they exist."""
         found = {}
         for at, each in enumerate(self.stepped):
             if each.grad is None:
                 continue
-            if isinstance(each.grad, DTensor) and each.grad.placements != each.placements:  # type: ignore[attr-defined]
-                each.grad = each.grad.redistribute(placements=each.placements)  # type: ignore[attr-defined]
+            if isinstance(each.grad, DTensor):
+                placements = each.placements  # type: ignore[attr-defined]
+                if each.grad.placements != placements:
+                    each.grad = each.grad.redistribute(placements=placements)
             found[at] = local_of(each.grad)
         return found
 
     def _sum(self) -> None:
-        """Sum gradients over the replicas. What has none in one of them, and one in another, counts as zeros."""
+        """Sum gradients over the replicas; a gradient that only some have counts as zeros in the others."""
         group = self._groups.replicas
         there = torch.zeros(len(self.stepped), dtype=torch.uint8, device=self._groups.device)
         for at, each in enumerate(self.stepped):

@@ -1,4 +1,4 @@
-"""Weights on their way from backward processes to the forward processes of their stage."""
+"""Weights from backward processes to the forward processes of their stage."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from .groups import SplitGroups
 from .layout import SplitLayout
 from .mail import Mail, SplitNotes
 
-__all__ = ["StageWeights", "buckets_of", "local_of", "pieces_of"]
-
 _DIGEST_BYTES = 16
 
 _BUCKET_BYTES = 1 << 25
@@ -26,12 +24,9 @@ _BUCKET_BYTES = 1 << 25
 
 # Which dimension of a weight is cut over tensor-parallel processes.
 def cut_dimension(name: str, tensor: Tensor) -> int:
-    """Return the dimension that is cut, of a DTensor by its placements and else by Megatron's attributes; -1 where every process has the whole.
+    """Return the cut dimension by a DTensor's placements or Megatron's attributes; -1 for a complete tensor.
 
-    Raises
-    ------
-    SplitError
-        Naming the weight, for cuts of another kind.
+    Raises ``SplitError`` naming the weight, for cuts of another kind.
     """
     if isinstance(tensor, DTensor):
         cuts: list[tuple[int, Any]] = [
@@ -54,7 +49,7 @@ def cut_dimension(name: str, tensor: Tensor) -> int:
 
 
 def local_of(tensor: Tensor, placements: tuple[Placement, ...] | None = None) -> Tensor:
-    """Return what this process has of a tensor, as one that shares its memory; of a gradient that other processes have a part of, their sum."""
+    """Return this process's part of a tensor, sharing memory; partial gradients are summed first."""
     if not isinstance(tensor, DTensor):
         return tensor.detach()
     if placements is not None and tensor.placements != placements:
@@ -64,19 +59,19 @@ def local_of(tensor: Tensor, placements: tuple[Placement, ...] | None = None) ->
 
 
 def buckets_of(tensors: Iterable[tuple[int, Tensor]]) -> Iterator[list[int]]:
-    """Yield the numbers of tensors that travel together: one after the other, of one dtype, 32 MiB at most unless one alone is larger."""
-    held: list[int] = []
+    """Yield the numbers of consecutive tensors of one dtype, at most 32 MiB unless one alone is larger."""
+    bucket: list[int] = []
     dtype: torch.dtype | None = None
     nbytes = 0
     for number, tensor in tensors:
         size = tensor.numel() * tensor.element_size()
-        if held and (tensor.dtype != dtype or nbytes + size > _BUCKET_BYTES):
-            yield held
-            held, nbytes = [], 0
-        held.append(number)
+        if bucket and (tensor.dtype != dtype or nbytes + size > _BUCKET_BYTES):
+            yield bucket
+            bucket, nbytes = [], 0
+        bucket.append(number)
         dtype, nbytes = tensor.dtype, nbytes + size
-    if held:
-        yield held
+    if bucket:
+        yield bucket
 
 
 def pieces_of(flat: Tensor, like: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
@@ -89,26 +84,19 @@ def pieces_of(flat: Tensor, like: Sequence[Tensor]) -> Iterator[tuple[Tensor, Te
 
 def _odd(name: str, got: str) -> SplitError:
     return SplitError(
-        f"Weight {name} must be whole in every process or cut into equal parts along one dimension, got {got}. Use a tensor-parallel degree that divides it.",
+        f"Weight {name} must be whole in every process or cut into equal parts along one dimension, got "
+        f"{got}. Use a tensor-parallel degree that divides it.",
         code="shape",
         field=name,
     )
 
 
 class StageWeights:
-    """The weights of one process, and which of the other role's hold the same.
+    """The weights of one process, and the processes of the other role with the same.
 
-    A forward process may stand for several backward ones: then it has their parts side by side. Numbers of weights count parameters in the module's order, then its buffers; these are sent whole in
-    the beginning and after a checkpoint was read, since afterwards both roles see the same data.
-
-    Parameters
-    ----------
-    layout : SplitLayout
-        Who does what.
-    module : torch.nn.Module
-        The stage.
-    mail : Mail
-        To the others.
+    A forward process may serve several backward ones: then it has all of their parts. Weights are numbered in
+    the module's order of parameters, then buffers; these are sent completely at first and after a checkpoint
+    was read, since afterwards both roles see the same data.
     """
 
     def __init__(self, layout: SplitLayout, module: nn.Module, mail: Mail) -> None:
@@ -119,7 +107,7 @@ class StageWeights:
         """How many of the weights are parameters."""
         named += module.named_buffers()
         self._names = [name for name, _ in named]
-        self._held = [tensor for _, tensor in named]
+        self._tensors = [tensor for _, tensor in named]
         self.cut = [-1] * len(named)
         """By number the dimension that is cut over the processes of this role."""
         if here.tensor_size > 1:
@@ -138,71 +126,69 @@ class StageWeights:
         """Of weights that were sent, or came, last."""
 
     def agree(self, notes: SplitNotes) -> None:
-        """Compare what both roles hold, before anything runs.
-
-        Raises
-        ------
-        SplitError
-            ``shape``, in the forward and in its backward processes, naming the weight.
-        """
+        """Compare both roles' weights before anything runs; raises ``SplitError`` (``shape``) in both."""
         here = self._place
         mine = f"{here.role}/{here.stage}/{here.replica}/{here.tensor}"
         if here.role == "backward":
             if not self.others:
                 return
-            told = [
-                [name, list(local_of(held).shape), str(held.dtype), cut]
-                for name, held, cut in zip(self._names, self._held, self._joined, strict=True)
+            specs = [
+                [name, list(local_of(tensor).shape), str(tensor.dtype), cut]
+                for name, tensor, cut in zip(self._names, self._tensors, self._joined, strict=True)
             ]
-            notes.say(f"weights/{mine}", told)
+            notes.write(f"weights/{mine}", specs)
             forward = f"forward/{here.stage}/{here.replica}/{here.tensor // self._share}"
-            fault = notes.hear(f"verdict/{forward}", f"the forward process of stage {here.stage}")
+            fault = notes.read(f"verdict/{forward}", f"the forward process of stage {here.stage}")
         else:
             fault = None
             first = here.tensor * self._share
             for at in range(self._share):
                 key = f"weights/backward/{here.stage}/{here.replica}/{first + at}"
-                fault = fault or self._unlike(notes.hear(key, f"backward process {self.others[at]}"))
-            notes.say(f"verdict/{mine}", fault)
+                fault = fault or self._unlike(notes.read(key, f"backward process {self.others[at]}"))
+            notes.write(f"verdict/{mine}", fault)
         if fault is not None:
             error = self._mail.error("shape", fault[1])
             error.field = fault[0]
             raise error
 
-    def _unlike(self, told: list[Any]) -> tuple[str, str] | None:
-        names = [each[0] for each in told]
+    def _unlike(self, theirs: list[Any]) -> tuple[str, str] | None:
+        names = [each[0] for each in theirs]
         if names != self._names:
             odd = sorted(set(names) ^ set(self._names)) or names
             return (
                 odd[0],
-                f"Stage {self._place.stage} must have the same weights in its forward and backward processes, and only one of them has {odd[0]}. Make both of one class.",
+                f"Stage {self._place.stage} must have the same weights in its forward and backward "
+                f"processes, and only one of them has {odd[0]}. Make both of one class.",
             )
-        for number, (name, shape, dtype, cut) in enumerate(told):
+        for number, (name, shape, dtype, cut) in enumerate(theirs):
             self._joined[number] = cut
             wanted = list(shape)
             if cut >= 0:
                 wanted[cut] *= self._share
-            held = self._held[number]
-            if list(local_of(held).shape) != wanted or str(held.dtype) != dtype:
+            own = self._tensors[number]
+            if list(local_of(own).shape) != wanted or str(own.dtype) != dtype:
                 parts = (
                     f"{self._share} parts of {shape}, cut along dimension {cut}" if cut >= 0 else "it whole"
                 )
                 return (
                     name,
-                    f"Weight {name} of stage {self._place.stage} is {dtype}{shape} in a backward process, and so must be {dtype}{wanted} in its forward process, which has {parts}; got {held.dtype}{list(local_of(held).shape)}. "
-                    "What is cut is known by a DTensor's placements, or Megatron's tensor_model_parallel and partition_dim; forward_tensor must divide it.",
+                    f"Weight {name} of stage {self._place.stage} is {dtype}{shape} in a backward process, "
+                    f"and so must be {dtype}{wanted} in its forward process, which has {parts}; got "
+                    f"{own.dtype}{list(local_of(own).shape)}. "
+                    "What is cut is known by a DTensor's placements, or Megatron's tensor_model_parallel "
+                    "and partition_dim; forward_tensor must divide it.",
                 )
         return None
 
     def begin_alike(self, groups: SplitGroups) -> None:
-        """Have the backward processes of all replicas begin with the weights of the first."""
+        """Start the backward processes of all replicas with the weights of the first."""
         group = groups.replicas
         if group is None:
             return
         first = distributed.get_global_rank(group, 0)
 
         def work() -> None:
-            for each in self._held:
+            for each in self._tensors:
                 distributed.broadcast(local_of(each), first, group=group)
 
         groups.guarded("the weights of the first replica", work)
@@ -210,13 +196,13 @@ class StageWeights:
     # On their way.
 
     def changed(self, touched: Collection[int] = ()) -> set[int]:
-        """Return the parameters that something has written to since they were sent, with those that the optimizer was given a gradient of."""
+        """Return the parameters written to since they were sent, and those that got a gradient."""
         return set(touched) | {
-            n for n in range(self.parameters) if self._held[n]._version != self._versions[n]
+            n for n in range(self.parameters) if self._tensors[n]._version != self._versions[n]
         }
 
     def move(self, numbers: Collection[int] | None) -> None:
-        """Send weights, or take them, and wait until they are there."""
+        """Send weights, or receive them, and wait for the end."""
         if self._place.role == "forward":
             self.receive()
         else:
@@ -227,23 +213,23 @@ class StageWeights:
         """Post some weights, all when None, to the forward process."""
         self._number += 1
         self.moved_bytes = 0
-        numbers = range(len(self._held)) if numbers is None else numbers
+        numbers = range(len(self._tensors)) if numbers is None else numbers
         for number in numbers:
-            self._versions[number] = self._held[number]._version
+            self._versions[number] = self._tensors[number]._version
         for rank in self.others:
-            # What is whole in every backward process comes from the first of those that a forward process stands for.
+            # Uncut weights come from the first of the backward processes that a forward process serves.
             lead = self._place.tensor % self._share == 0
             sent = sorted(n for n in numbers if lead or self._joined[n] >= 0)
-            chosen = torch.zeros(len(self._held), dtype=torch.uint8)
+            chosen = torch.zeros(len(self._tensors), dtype=torch.uint8)
             chosen[sent] = 1
             self._mail.send(self._key(0), rank, [chosen])
             for at, bucket in enumerate(self._buckets(sent), 1):
-                flat = torch.cat([local_of(self._held[n]).reshape(-1) for n in bucket])
+                flat = torch.cat([local_of(self._tensors[n]).reshape(-1) for n in bucket])
                 self.moved_bytes += flat.numel() * flat.element_size()
                 self._mail.send(self._key(at), rank, [flat])
 
     def receive(self) -> None:
-        """Take weights from every backward process, each into its part."""
+        """Receive weights from every backward process, each into its part."""
         self._number += 1
         self.moved_bytes = 0
         for at, rank in enumerate(self.others):
@@ -262,13 +248,7 @@ class StageWeights:
     # Are they the same?
 
     def compare(self) -> None:
-        """Compare every parameter with the other role's, by hash, in both.
-
-        Raises
-        ------
-        SplitError
-            ``diverged``, naming the first that differs.
-        """
+        """Compare parameters with the other role's by hash; raises ``SplitError`` (``diverged``) in both."""
         self._number += 1
         key = self._key(0)
         for at, rank in enumerate(self.others):
@@ -285,7 +265,10 @@ class StageWeights:
         name = self._names[min(unlike)]
         error = self._mail.error(
             "diverged",
-            f"Weight {name} of stage {self._place.stage} is not the same in its forward and its backward process ({self._place.name} and {self.others}), and {len(set(unlike)) - 1} more are not: something other than the training has changed it in one of them. Change weights in backward processes alone, or in both alike.",
+            f"Weight {name} of stage {self._place.stage} is not the same in its forward and its backward "
+            f"process ({self._place.name} and {self.others}), and {len(set(unlike)) - 1} more are not: "
+            "something other than the training has changed it in one of them. Change weights in backward "
+            "processes alone, or in both alike.",
         )
         error.field = name
         raise error
@@ -294,13 +277,13 @@ class StageWeights:
         rows = []
         for number in range(self.parameters):
             flat = self._part(number, at).cpu().contiguous().reshape(-1).view(torch.uint8)
-            held: Any = flat.numpy()
-            rows.append(list(blake2b(held, digest_size=_DIGEST_BYTES).digest()))
+            values: Any = flat.numpy()
+            rows.append(list(blake2b(values, digest_size=_DIGEST_BYTES).digest()))
         return torch.tensor(rows, dtype=torch.uint8).reshape(-1, _DIGEST_BYTES)
 
     def _part(self, number: int, at: int) -> Tensor:
-        """Return what a process of the other role has of a weight, as a view."""
-        local = local_of(self._held[number])
+        """Return a view of the other process's part of a weight."""
+        local = local_of(self._tensors[number])
         cut = self._joined[number]
         if self._place.role == "backward" or cut < 0:
             return local

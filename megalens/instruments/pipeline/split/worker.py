@@ -1,4 +1,4 @@
-"""What both roles do in a step."""
+"""The steps of both roles."""
 
 from __future__ import annotations
 
@@ -17,16 +17,6 @@ from ..stages.inbox import Key
 from .layout import SplitLayout
 from .mail import Mail
 
-__all__ = [
-    "BackwardProcess",
-    "ForwardProcess",
-    "SplitWorker",
-    "device_of",
-    "mean_of",
-    "seeded",
-    "takes_gradient",
-]
-
 _WORDS = {"F": "forward pass", "R": "recomputation", "B": "backward pass"}
 
 _Saved = tuple[Sequence[Any], Sequence[Any]]
@@ -39,7 +29,8 @@ def seeded(
 ) -> Iterator[None]:
     """Have torch draw, inside, the random numbers of one pass; its generators are as before afterwards.
 
-    A split training does so around every pass. Ordinary training that does the same drops out the same elements.
+    A split training does so around every pass. Ordinary training that does the same drops out the same
+    elements.
 
     Parameters
     ----------
@@ -68,23 +59,7 @@ def seeded(
 
 
 class SplitWorker:
-    """One process at work.
-
-    Parameters
-    ----------
-    layout : SplitLayout
-        Who does what.
-    module : torch.nn.Module
-        The stage.
-    mail : Mail
-        Messages of this process.
-    micro_batches : int
-        Of a step.
-    seed : int
-        Of random numbers.
-    device : torch.device
-        Where the module runs.
-    """
+    """One process of a split training; ``micro_batches`` are of a step."""
 
     def __init__(
         self,
@@ -104,7 +79,7 @@ class SplitWorker:
         """Who sends activations."""
 
     def run(self, batch: StepBatch, call: int) -> list[Tensor]:
-        """Do a step's passes and return the losses that are known here; ``call`` counts steps from 0."""
+        """Run a step's passes and return the known losses; ``call`` counts steps from 0."""
         raise NotImplementedError
 
     def _expected_activations(self) -> dict[int, list[tuple[str, int, int]]]:
@@ -113,14 +88,13 @@ class SplitWorker:
         return {self._source: [("F", self.place.stage, number) for number in range(self._count)]}
 
     def _inputs(self, batch: StepBatch, number: int) -> tuple[Any, ...]:
-        """Return what the stage is called with."""
         if self._source is None:
             return batch.args[number]
         what = f"the activations of micro-batch {number}"
         return self._mail.take(("F", self.place.stage, number), self._source, what)
 
     def _operate(self, kind: str, number: int, work: Callable[[], Any]) -> Any:
-        """Do a pass; what goes wrong in it names it."""
+        """Run a pass; an error in it names it."""
         watch = self._mail.watch
         if watch is not None:
             watch.operation_begins("backward" if kind == "B" else "forward", 0, number)
@@ -131,7 +105,8 @@ class SplitWorker:
         except Exception as error:
             operation = f"{self.place.stage}{kind}{number}"
             raise SplitError(
-                f"{self.place.name.capitalize()} could not do {operation}, the {_WORDS[kind]} of micro-batch {number}: {type(error).__name__}: {str(error)[:400]}",
+                f"{self.place.name.capitalize()} could not do {operation}, the {_WORDS[kind]} of "
+                f"micro-batch {number}: {type(error).__name__}: {str(error)[:400]}",
                 code="failed",
                 operation=operation,
                 role=self.place.role,
@@ -148,12 +123,13 @@ class SplitWorker:
         return seeded(self._seed, call, here.replica * self._count + number, here.stage, self._device)
 
     def _outputs(self, output: Any, number: int) -> Sequence[Tensor]:
-        """Return what is sent to the next stage."""
         outputs = tuple(output) if isinstance(output, (tuple, list)) else (output,)
         for each in outputs:
             if not isinstance(each, Tensor) or isinstance(each, DTensor):
                 raise SplitError(
-                    f"Stage {self.place.stage} gave a {type(each).__name__} in micro-batch {number}: between stages only plain tensors, or a tuple of them, can be sent. Of a DTensor have the layer give the local one (use_local_output=True).",
+                    f"Stage {self.place.stage} gave a {type(each).__name__} in micro-batch {number}: "
+                    "between stages only plain tensors, or a tuple of them, can be sent. Of a DTensor have "
+                    "the layer give the local one (use_local_output=True).",
                     code="shape",
                     role=self.place.role,
                     stage=self.place.stage,
@@ -164,12 +140,11 @@ class SplitWorker:
 
 
 def takes_gradient(tensor: Any) -> bool:
-    """Whether a gradient comes back for what a stage gave: both ends know it without being told."""
+    """Whether a gradient comes back for an output: both ends derive it from the tensor."""
     return isinstance(tensor, Tensor) and (tensor.dtype.is_floating_point or tensor.dtype.is_complex)
 
 
 def device_of(module: nn.Module) -> torch.device:
-    """Return where a module is."""
     return next((each.device for each in module.parameters()), torch.device("cpu"))
 
 
@@ -182,17 +157,10 @@ def mean_of(losses: Sequence[Tensor]) -> Tensor | None:
 
 
 class BackwardProcess(SplitWorker):
-    """Does ``R0 … R(k-1) B0 Rk B1 …`` with k = ``ahead``: so many micro-batches are recomputed before their gradients come.
+    """Runs ``R0 … R(k-1) B0 Rk B1 …`` with k = ``ahead``: micro-batches recomputed before their gradients
+    come.
 
-    Parameters
-    ----------
-    layout : SplitLayout
-    *given
-        As of every worker.
-    ahead : int
-        Micro-batches that are recomputed ahead.
-    accumulated : callable
-        Is called after every backward pass.
+    ``accumulated`` is called after every backward pass.
     """
 
     def __init__(self, layout: SplitLayout, *given: Any, ahead: int, accumulated: Callable[[], None]) -> None:
@@ -204,7 +172,6 @@ class BackwardProcess(SplitWorker):
         self._saved: dict[int, _Saved] = {}
 
     def run(self, batch: StepBatch, call: int) -> list[Tensor]:
-        """Do the recomputations and backward passes of a step."""
         losses: list[Tensor] = []
         self._saved.clear()
         expected: dict[int, list[Key]] = self._expected_activations()
@@ -273,7 +240,7 @@ class BackwardProcess(SplitWorker):
 
 # A forward process: passes without autograd, whose outputs go to the next stage's processes.
 class ForwardProcess(SplitWorker):
-    """Does ``F0 F1 …``. What it holds of a micro-batch is gone once it is sent."""
+    """Runs ``F0 F1 …``. A micro-batch's data are freed once they are sent."""
 
     def __init__(self, layout: SplitLayout, *given: Any) -> None:
         super().__init__(layout, *given)
@@ -283,7 +250,6 @@ class ForwardProcess(SplitWorker):
         self._sinks += layout.backward_of(here, here.stage + 1)
 
     def run(self, batch: StepBatch, call: int) -> list[Tensor]:
-        """Do the forward passes of a step."""
         losses: list[Tensor] = []
         self._mail.begin(self._expected_activations())
         with torch.no_grad():

@@ -1,1 +1,1 @@
-"""What every training in stages needs: messages between the processes that hold them, and batches cut into micro-batches."""
+"""Shared by trainings in stages: messages between processes, and batches cut into micro-batches."""

@@ -11,8 +11,6 @@ from torch.utils._pytree import tree_leaves
 
 from ..errors import StageError
 
-__all__ = ["StepBatch", "cut_batch"]
-
 
 class StepBatch(NamedTuple):
     """A step's data on this rank, by micro-batch."""
@@ -44,13 +42,12 @@ def cut_batch(
     Parameters
     ----------
     args, kwargs : tuple, mapping
-        Of the model's first, and of each stage's module. Tensors are cut along their first dimension; what is no tensor goes to each.
+        Of the model's first, and of each stage's module. Tensors are cut along their first dimension; the
+        rest is repeated.
     target : tensor or pytree
         What the loss compares with; None where this rank computes none.
-    micro_batches : int
-        How many.
     args_spec, kwargs_spec
-        How tensors are cut otherwise, as torch's schedules take it.
+        Other cuts of tensors, as torch's schedules take them.
     loss_fn : callable or None
         Takes an output and a part of the target.
     scale : bool
@@ -58,7 +55,7 @@ def cut_batch(
     keep_outputs : bool
         Whether outputs are wanted.
     error : type of StageError
-        What is raised, with the code ``shape``, when something cannot be cut into equal parts.
+        Raised with the code ``shape`` when something cannot be cut into equal parts.
     """
     if args_spec is None:
         _check(args, "The batch", micro_batches, error)
@@ -86,6 +83,7 @@ def _check(given: Any, what: str, micro_batches: int, error: type[StageError]) -
         if isinstance(each, Tensor) and (each.dim() == 0 or each.size(0) % micro_batches):
             got = f"{each.size(0)} samples" if each.dim() else "a tensor without dimensions"
             raise error(
-                f"{what} must divide into {micro_batches} equal micro-batches, got {got}: give as many samples as a multiple of {micro_batches}, or another number of micro-batches.",
+                f"{what} must divide into {micro_batches} equal micro-batches, got {got}: give as many "
+                f"samples as a multiple of {micro_batches}, or another number of micro-batches.",
                 code="shape",
             )

@@ -1,4 +1,4 @@
-"""Where what arrived waits for the operation that needs it."""
+"""Messages that wait for the operation that needs them."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-__all__ = ["Arrival", "Inbox", "Key", "Spec", "shapes_text"]
-
 Key = tuple[str, int, int]
-"""What a message is for: ``F`` (activations), ``B`` (a gradient) or ``S`` (summed weights' gradients), virtual stage, micro-batch."""
+"""``F`` (activations), ``B`` (a gradient) or ``S`` (summed weight gradients), virtual stage, micro-batch."""
 
 Spec = tuple[Any, ...]
 """Of each tensor of a message dtype, shape, and whether it takes a gradient."""
 
 
 class Arrival(NamedTuple):
-    """What arrived: tensors, or None where there is no gradient.
+    """An arrived message: tensors, or None where there is no gradient.
 
-    Times are ns of ``perf_counter_ns``: when the receive was posted and when it was done; 0 from the same rank.
+    Times are ns of ``perf_counter_ns``: when the receive was posted and when it was done; 0 from the same
+    rank.
     """
 
     tensors: tuple[Tensor | None, ...]
@@ -45,7 +44,7 @@ class Inbox:
     arrivals : deque of Key
         Keys that came from other ranks since a dynamic order last looked.
     training : bool
-        Whether the step that goes on has backward passes: otherwise nothing takes a gradient.
+        Whether the current step has backward passes: otherwise nothing takes a gradient.
     failure : (int, BaseException) or None
         Global rank whose link failed first, and how.
     """
@@ -62,18 +61,17 @@ class Inbox:
 
     @property
     def specs(self) -> dict[tuple[str, int], Spec]:
-        """By letter and virtual stage, what messages for it hold in such steps."""
+        """By letter and virtual stage, the specs of its messages in such steps."""
         return self._specs[self.training]
 
     def put(self, key: Key, message: Arrival) -> None:
-        """File a message."""
         with self.changed:
             self.filed[key] = message
             self.arrivals.append(key)
             self.changed.notify()
 
     def fail(self, peer: int, error: BaseException) -> None:
-        """Note that a link failed; only the first failure says why."""
+        """Note that a link failed; the first failure stays."""
         with self.changed:
             if self.failure is None:
                 self.failure = peer, error
@@ -81,7 +79,6 @@ class Inbox:
 
 
 def shapes_text(spec: Spec) -> str:
-    """Return the dtypes and shapes of a message in words."""
     return ", ".join(
         f"{str(dtype).removeprefix('torch.')}[{', '.join(map(str, shape))}]" for dtype, shape, _ in spec
     )

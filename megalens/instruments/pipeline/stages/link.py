@@ -1,9 +1,11 @@
 """Messages between this rank and one other, both ways.
 
-Messages of one direction keep the order in which they were sent: NCCL matches them by it, and gloo does within a tag. In a fixed order both ends know it, and
-the training thread posts receives ahead, and waits for the one that it needs. In a dynamic one only the sender knows it: each message has a header that says what it is,
-and a thread receives, since a work of gloo is done only once somebody has waited for it. A header also says the shapes, the first time that a message crosses a boundary.
-Another thread waits for what is sent, so that its memory is free as soon as it has gone.
+Messages of one direction stay in the order in which they were sent: NCCL matches them by it, and gloo does
+within a tag. In a fixed order both ends know it, and the training thread posts receives ahead, and waits for
+the one that it needs. In a dynamic one only the sender knows it: each message has a header that describes it,
+and a thread receives, since a work of gloo is done only once somebody has waited for it. A header also has
+the shapes, the first time that a message crosses a boundary. Another thread waits for what is sent, so that
+its memory is free as soon as it has gone.
 """
 
 from __future__ import annotations
@@ -21,8 +23,6 @@ from torch import Tensor, distributed
 
 from ..errors import StageError
 from .inbox import Arrival, Inbox, Key, Spec
-
-__all__ = ["Link", "Sent", "connect", "spec_of", "tell_received", "tell_sent"]
 
 _DATA, _HEADER = 1, 2
 _HEADER_NUMBERS = 128
@@ -42,18 +42,19 @@ def connect(
     error: type[StageError],
     makes: str,
 ) -> dict[int, Link]:
-    """Return the links of a rank, by the places of the others. Called by all of the ranks together.
+    """Return the links of a rank, by the others' indices. All of the ranks call it together.
 
-    On NCCL, where receives and sends between two ranks would wait for each other on one stream, messages to higher places and to lower ones have a group each, and headers go over gloo.
+    On NCCL, where receives and sends between two ranks would wait for each other on one stream, messages to
+    higher and to lower indices have a group each, and headers go over gloo.
 
     Parameters
     ----------
     ranks : sequence of int
-        Global ranks that are connected, by place.
+        Global ranks that are connected.
     place : int
-        This rank's among them.
+        This rank's index among them.
     peers : iterable of int
-        The places that it talks to; these talk to it, too.
+        The indices of its peers; these have it as a peer, too.
     inbox : Inbox
         Where messages are filed.
     device : torch.device
@@ -65,7 +66,7 @@ def connect(
     error : type of StageError
         What is raised.
     makes : str
-        What every one of them makes, for the error's words.
+        What every one of them makes, for error messages.
     """
     # Older versions of torch have no such argument.
     unsorted: dict[str, Any] = {} if sorted(ranks) == list(ranks) else {"sort_ranks": False}
@@ -81,7 +82,8 @@ def connect(
             )
         except RuntimeError as failure:
             raise error(
-                f"The ranks {list(ranks)} did not all connect within {timeout:.3g} s: every one of them makes its {makes} ({str(failure)[:200]}).",
+                f"The ranks {list(ranks)} did not all connect within {timeout:.3g} s: every one of them "
+                f"makes its {makes} ({str(failure)[:200]}).",
                 code="waited",
                 rank=ranks[place],
             ) from failure
@@ -96,22 +98,23 @@ def connect(
         out, into = (up, down) if place < peer else (down, up)
         links[peer] = Link(inbox, ranks[peer], peer, out, into, control, device, ahead)
     for peer, link in links.items():
-        # NCCL connects two ranks in the first message between them, and both wait for it: better here than in the middle of a step. Each rank takes its pairs by rising sum of
-        # places, so that no ring of them waits for itself.
+        # NCCL connects two ranks in their first message, and both wait for it: better here than within a
+        # step. Each rank takes its pairs by rising sum of indices, so that no ring of them deadlocks.
         try:
             link.greet(place < peer, timeout)
         except (RuntimeError, TimeoutError) as failure:
             raise error(
-                f"Rank {ranks[place]} could not reach rank {ranks[peer]} within {timeout:.3g} s: {str(failure)[:200]}",
+                f"Rank {ranks[place]} could not reach rank {ranks[peer]} within {timeout:.3g} s: "
+                f"{str(failure)[:200]}",
                 code="lost",
                 rank=ranks[place],
             ) from failure
     return links
 
 
-# What a tracer is told of the messages between stages.
-def tell_received(watch: Any, message: Arrival, before: int, chunk: int, micro_batch: int) -> None:
-    """Tell of what came from another rank, for which this one waited since ``before``, ns."""
+# Reports to a tracer.
+def report_received(watch: Any, message: Arrival, before: int, chunk: int, micro_batch: int) -> None:
+    """Report a message of another rank, for which this one waited since ``before``, ns."""
     if message.peer < 0:
         return
     watch.message(
@@ -127,8 +130,8 @@ def tell_received(watch: Any, message: Arrival, before: int, chunk: int, micro_b
     )
 
 
-def tell_sent(watch: Any, link: Link, chunk_of: Callable[[Key], int]) -> None:
-    """Tell of what a link has sent."""
+def report_sent(watch: Any, link: Link, chunk_of: Callable[[Key], int]) -> None:
+    """Report what a link has sent."""
     while link.done:
         key, posted, ended, nbytes, sequence = link.done.popleft()
         watch.message(
@@ -174,8 +177,6 @@ class Link:
 
     Parameters
     ----------
-    inbox : Inbox
-        Where messages are filed.
     peer, at : int
         The other rank, globally and in the groups.
     out, into, control : torch.distributed.ProcessGroup
@@ -183,7 +184,8 @@ class Link:
     device : torch.device
         Where tensors are received.
     ahead : int
-        Receives that may be posted, and messages that a thread may have received, before the training thread has taken those before.
+        Receives that may be posted, and messages that a thread may have received, before the training thread
+        takes them.
     """
 
     def __init__(
@@ -200,18 +202,19 @@ class Link:
         self.peer = peer
         self._inbox, self._at, self._device, self._ahead = inbox, at, device, ahead
         self._out, self._into, self._control = out, into, control
-        # Of each message that is to come its key, or None where its header will say it; then those whose receives are posted.
+        # Key of each expected message, or None where its header will tell; then those with posted receives.
         self._expected: deque[Key | None] = deque()
         self._posted: deque[_Posted] = deque()
         self._headers = self._dynamic = False
         self._credit = ahead
         self.hungry = False
-        """Whether the training thread has nothing to do until a message comes: then the thread may be any number ahead."""
+        """Whether the training thread can only wait: receives are then unlimited."""
         self._go = threading.Condition(inbox.lock)
         self._receives = False
-        self._said: dict[tuple[bool, int], Spec] = {}
-        # What the training thread will have to wait for itself, and what it left to another, several at a time: each takes the interpreter from it.
-        self._kept: deque[_Sending] = deque()
+        self._specs: dict[tuple[bool, int], Spec] = {}
+        # What the training thread waits for itself, and what it left to another thread: each takes the
+        # interpreter.
+        self._unsent: deque[_Sending] = deque()
         self._sending: SimpleQueue[list[_Sending] | None] = SimpleQueue()
         self._numbers = [0, 0]
         self._finished = self._finished_here = 0
@@ -224,7 +227,7 @@ class Link:
     # The training thread.
 
     def greet(self, first: bool, seconds: float) -> None:
-        """Exchange a first message; ``first`` on the end that sends before it receives."""
+        """Exchange a first message; the end with ``first`` sends before it receives."""
         word = torch.zeros(1, device=self._device)
         for sends in (first, not first):
             work = (
@@ -233,7 +236,7 @@ class Link:
             self._wait(work, False, seconds)
 
     def begin(self, expected: Iterable[Key | None], headers: bool, dynamic: bool) -> None:
-        """Say what is to come in this step, in order: None each where headers will say it."""
+        """Set this step's messages, in order: None each where headers will describe them."""
         with self._inbox.lock:
             self._expected.extend(expected)
             self._headers, self._dynamic, self._credit = headers, dynamic, self._ahead
@@ -245,7 +248,7 @@ class Link:
             self._start(self._receive_all)
 
     def post_ahead(self) -> None:
-        """Post receives of messages of which it is known what they hold, as many as may be. In a fixed order."""
+        """Post the allowed receives of messages with known shapes, in a fixed order."""
         while self._expected and len(self._posted) < self._ahead and not self._headers:
             key = self._expected[0]
             spec = None if key is None else self._inbox.specs.get(key[:2])
@@ -255,7 +258,10 @@ class Link:
             self._posted.append(self._post(key, spec, _clock()))
 
     def receive(self, key: Key, seconds: float) -> None:
-        """Receive, in order, until a message has come; in a fixed order. Raises ``TimeoutError`` where none comes in time, and what the group raises where the other is gone."""
+        """Receive in fixed order until a message has come.
+
+        Raises ``TimeoutError``, or what the group raises where the other process is gone.
+        """
         filed = self._inbox.filed
         while key not in filed:
             self.post_ahead()
@@ -265,59 +271,58 @@ class Link:
             self._posted.popleft()
 
     def send(self, key: Key, tensors: Sequence[Tensor], headers: bool) -> Spec | None:
-        """Post a message. Returns what messages of its kind held before where this one differs and no header would say so; then nothing is sent."""
+        """Post a message; return its kind's earlier spec instead if it differs and no header would tell."""
         spec = spec_of(tensors)
         letter, virtual, _ = key
         if letter == "F":
-            before = self._said.get((self._inbox.training, virtual))
+            before = self._specs.get((self._inbox.training, virtual))
             if not headers and before is not None and before != spec:
                 return before
             # Both ends know it from the first message on.
             headers = headers or before is None
-            self._said[self._inbox.training, virtual] = spec
-        posted, works, kept = _clock(), [], list[Tensor]()
+            self._specs[self._inbox.training, virtual] = spec
+        posted, works, buffers = _clock(), [], list[Tensor]()
         if headers:
             header = _header(key, spec)
             works.append((self._control.send([header], self._at, _HEADER), True))
-            kept.append(header)
-        # What the works still read is kept with them.
-        kept += [each.detach().contiguous() for each in tensors]
-        works += [(self._out.send([each], self._at, _DATA), False) for each in kept[len(works) :]]
+            buffers.append(header)
+        # Buffers stay referenced while the works read them.
+        buffers += [each.detach().contiguous() for each in tensors]
+        works += [(self._out.send([each], self._at, _DATA), False) for each in buffers[len(works) :]]
         nbytes = sum(each.numel() * each.element_size() for each in tensors)
-        self._kept.append((key, posted, works, kept, nbytes, self._numbers[0]))
+        self._unsent.append((key, posted, works, buffers, nbytes, self._numbers[0]))
         self._numbers[0] += 1
-        if self.timed or len(self._kept) >= 2 * self._ahead:
-            count = len(self._kept) if self.timed else self._ahead
-            self._sending.put([self._kept.popleft() for _ in range(count)])
+        if self.timed or len(self._unsent) >= 2 * self._ahead:
+            count = len(self._unsent) if self.timed else self._ahead
+            self._sending.put([self._unsent.popleft() for _ in range(count)])
         return None
 
     def flush(self, seconds: float) -> None:
         """Wait for what was sent last. Raises as :meth:`receive`."""
-        while self._kept:
-            for work, header in self._kept[0][2]:
+        while self._unsent:
+            for work, header in self._unsent[0][2]:
                 self._wait(work, header, seconds)
-            self._kept.popleft()
+            self._unsent.popleft()
             self._finished_here += 1
 
     def taken(self) -> None:
-        """Let one more message come, since one was taken. With the lock held."""
+        """Allow one more message, since one was taken. The caller has the lock."""
         self._credit += 1
         if self._receives:
             self._go.notify()
 
     def starve(self, hungry: bool) -> None:
-        """Set :attr:`hungry`. With the lock held."""
+        """Set :attr:`hungry`. The caller has the lock."""
         self.hungry = hungry
         if hungry and self._receives:
             self._go.notify()
 
     @property
     def sent(self) -> bool:
-        """Whether everything is sent."""
         return self._finished + self._finished_here == self._numbers[0]
 
     def close(self) -> None:
-        """Have the threads end. Safe twice."""
+        """End the threads. Safe twice."""
         with self._inbox.lock:
             self._closed = True
             self._go.notify_all()
@@ -335,12 +340,12 @@ class Link:
         """Wait for a header, and post the receive of its message."""
         work, numbers, began = self._post_header() if header is None else header
         self._wait(work, True, seconds)
-        said, spec = _of_header(numbers)
-        if key is not None and said != key:
-            raise ValueError(f"the message for {key} was expected, and that for {said} came")
-        if said[0] == "F":
-            self._inbox.specs["F", said[1]] = spec
-        return self._post(said, spec, began)
+        received, spec = _of_header(numbers)
+        if key is not None and received != key:
+            raise ValueError(f"the message for {key} was expected, and that for {received} came")
+        if received[0] == "F":
+            self._inbox.specs["F", received[1]] = spec
+        return self._post(received, spec, began)
 
     def _file(self, posted: _Posted, seconds: float) -> None:
         key, works, tensors, began = posted
@@ -383,10 +388,10 @@ class Link:
     def _finish_all(self) -> None:
         while (several := self._sending.get()) is not None:
             while several:
-                key, posted, works, kept, nbytes, number = several.pop(0)
+                key, posted, works, buffers, nbytes, number = several.pop(0)
                 for work, header in works:
                     self._wait(work, header, _LONG_SECONDS)
-                del works, kept, work
+                del works, buffers, work
                 if self.timed:
                     self.done.append((key, posted, _clock(), nbytes, number))
                 self._finished += 1
@@ -422,17 +427,18 @@ def _header(key: Key, spec: Spec) -> Tensor:
         numbers += [_DTYPES.index(dtype), int(gradient), len(shape), *shape]
     if len(numbers) > _HEADER_NUMBERS:
         raise TypeError(
-            f"{len(spec)} tensors with {sum(len(each[1]) for each in spec)} dimensions are too many between two stages"
+            f"{len(spec)} tensors with {sum(len(each[1]) for each in spec)} dimensions are too many between "
+            "two stages"
         )
     return torch.tensor(numbers + [0] * (_HEADER_NUMBERS - len(numbers)), dtype=torch.int64)
 
 
 def _of_header(numbers: Tensor) -> tuple[Key, Spec]:
-    said = numbers.tolist()
-    key: Key = (_LETTERS[said[0]], said[1], said[2])
+    fields = numbers.tolist()
+    key: Key = (_LETTERS[fields[0]], fields[1], fields[2])
     spec, at = [], 4
-    for _ in range(said[3]):
-        dtype, gradient, rank = said[at : at + 3]
-        spec.append((_DTYPES[dtype], tuple(said[at + 3 : at + 3 + rank]), bool(gradient)))
+    for _ in range(fields[3]):
+        dtype, gradient, rank = fields[at : at + 3]
+        spec.append((_DTYPES[dtype], tuple(fields[at + 3 : at + 3 + rank]), bool(gradient)))
         at += 3 + rank
     return key, tuple(spec)

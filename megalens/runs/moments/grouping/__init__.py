@@ -1,1 +1,1 @@
-"""From rows to merged groups: which tensors take part, which group each is in, what is read of it, and which steps a picture needs."""
+"""From rows to merged groups: which tensors take part, their groups, statistics and steps."""

@@ -13,36 +13,26 @@ from numpy.typing import NDArray
 
 from ....protocol import parse_name
 from ...errors import ClientError
-from ...gathering import trailing_mean
 from ..rows.moment_rows import STAGE, STAGES, Chunk, MomentRows, StatIndex, Wanted, read_ahead
 from .cells import CellKeys, Cells, merge_cells, wanted_columns
 from .name_filter import module_of
 from .query import Key, MomentQuery, key_order
 from .series import MERGED, Grouped, Part, Thinner, chosen_columns, keep_extremes, read_part, stretches
 
-__all__ = ["MomentGroups", "answer_groups", "until_stopped"]
-
-_WHOLE = ("layer", "expert", "rank", "stage")
+_INTEGERS = ("layer", "expert", "rank", "stage")
 
 Column = NDArray[np.float64]
-Whole = NDArray[np.int64]
+Integers = NDArray[np.int64]
 
 
-def pick(cells: Grouped, shown: Column, query: MomentQuery) -> Whole:
-    """Return which cells stay, ordered by group and step.
+def pick(cells: Grouped, shown: Column, query: MomentQuery) -> Integers:
+    """Return which cells stay, ordered by group and step; ``shown`` is the value of each cell, by which steps
+    are chosen.
 
-    The groups that stay are those that have values which are not finite or not known, then those of the greatest magnitude. Of each of ``points`` / 4 equal
-    stretches of a group's steps the first, last, least and greatest value stay, and every one that is not finite or not known; a group of at most ``points`` steps
-    stays as it is.
-
-    Parameters
-    ----------
-    cells : Grouped
-        Groups are chosen by their values.
-    shown : ndarray
-        The value of each cell as it is shown, by which steps are chosen.
-    query : MomentQuery
-        Of which ``series`` and ``points`` say how many groups and about how many steps may stay.
+    The groups that stay are those with values that are not finite or not known, then those of the greatest
+    magnitude. Of each of ``points`` / 4 equal stretches of a group's steps the first, last, least and
+    greatest value stay, and every one that is not finite or not known; a group of at most ``points`` steps
+    stays complete.
     """
     starts = cells.starts
     ends = np.append(starts[1:], len(shown))
@@ -53,17 +43,17 @@ def pick(cells: Grouped, shown: Column, query: MomentQuery) -> Whole:
         size[cells.bad] = np.inf
         largest = np.argsort(-np.maximum.reduceat(size, starts), kind="stable")
         groups = np.sort(largest[: query.series])
-    kept = [np.zeros(0, np.int64)]
+    chosen = [np.zeros(0, np.int64)]
     for group in groups:
         one = slice(starts[group], ends[group])
-        places = np.arange(one.start, one.stop)
+        indices = np.arange(one.start, one.stop)
         if query.points is not None and long[group]:
             step = cells.step[one]
             stretch = stretches(step, step[0], step[-1], query.points)
             runs = np.flatnonzero(np.diff(stretch, prepend=-1))
-            places = places[keep_extremes(runs, shown[one], cells.bad[one])]
-        kept.append(places)
-    return np.concatenate(kept)
+            indices = indices[keep_extremes(runs, shown[one], cells.bad[one])]
+        chosen.append(indices)
+    return np.concatenate(chosen)
 
 
 @dataclass(frozen=True)
@@ -73,8 +63,10 @@ class MomentGroups:
     Attributes
     ----------
     table : pyarrow.Table
-        The columns of the group's key (null where a name does not have it), ``step``, ``samples``, ``value``, the merged moments with their errors, ``error`` (how far the value
-        may be off by the rounding of raw sums, in its own unit) ``scaled`` (whether a loss scale that is not known may be in it) and, of gradients of parameters or unless the question is lean, ``gradient_stage`` (the weakest of its rows). Ordered by group, then step.
+        The columns of the group's key (null where a name does not have it), ``step``, ``samples``, ``value``,
+        the merged moments with their errors, ``error`` (how far rounding of raw sums may shift the value),
+        ``scaled`` (whether an unknown loss scale may be in it) and, of gradients of parameters or unless the
+        question is lean, ``gradient_stage`` (the weakest of its rows). Ordered by group, then step.
     keys : list of tuple
         Keys of the groups that stayed, in order.
     groups_total, steps_total : int
@@ -89,7 +81,7 @@ class MomentGroups:
 
 @dataclass(frozen=True)
 class _Side:
-    """What is grouped: names of one stat, with the key of each; of a ratio there are two."""
+    """Names of one stat, with the key of each; a ratio has two sides."""
 
     stat: str
     names: list[str]
@@ -113,10 +105,8 @@ def answer_groups(
 ) -> MomentGroups:
     """Merge rows as ``query`` asks.
 
-    Raises
-    ------
-    ClientError
-        ``mixed`` when a group would hold both inputs and outputs of modules; ``cancelled`` soon after ``stop`` was set.
+    Raises ``ClientError``: ``mixed`` when a group would have both inputs and outputs of modules;
+    ``cancelled`` soon after ``stop`` was set.
     """
     sides = _sides(stats, query)
     order = sorted({key for side in sides for key in side.keys}, key=key_order)
@@ -125,8 +115,6 @@ def answer_groups(
 
 
 class _Answer:
-    """From rows to the cells that stay."""
-
     def __init__(
         self,
         rows: MomentRows,
@@ -161,10 +149,10 @@ class _Answer:
         self._groups = len(order)
 
     def picked(self) -> tuple[dict[str, NDArray[Any]], tuple[int, int]]:
-        """Return the columns of the cells that stay, ordered by group and step, and how many groups and steps there were."""
+        """Return the columns of the cells that stay, by group and step, and the totals of both."""
         parts, counts = self._parts()
-        kept, shown, totals = self._pick(Grouped.of(parts, counts))
-        columns = chosen_columns(parts, kept)
+        chosen, shown, totals = self._pick(Grouped.of(parts, counts))
+        columns = chosen_columns(parts, chosen)
         if shown is not None:
             columns["value"], scale = shown
             columns["error"] = np.where(columns["error"] == 0, 0, columns["error"] * scale)
@@ -175,28 +163,30 @@ class _Answer:
         query = self._query
         if query.points is None or query.shaped or query.grouping.rows or self._steps <= query.points:
             return [read_part(cells, query) for cells in self._merged()], None
-        # Reading twice is cheaper than holding every cell: it happens only where groups begin or end at different steps, and at most once.
+        # A second reading, only where groups begin or end at different steps, is cheaper than storing all
+        # cells.
         thinner = Thinner(self._groups, self._last, query.points)
         while True:
             parts = [thinner.thin(read_part(cells, query)) for cells in self._merged()]
-            if not thinner.again():
+            if not thinner.needs_retry():
                 return parts, thinner.count
 
     def _pick(
         self, cells: Grouped
     ) -> tuple[NDArray[np.int64], tuple[Column, Column] | None, tuple[int, int]]:
-        """Return the places of what stays; how it is shown and by what its errors are multiplied, where that is not as it is; and how many groups and steps there were."""
+        """Return the indices of what stays, how it is shown and the factor of its errors, and the totals."""
         query = self._query
-        # Relative values and trailing means need steps before the first one shown, so they are made before those are cut off.
+        # Relative values and trailing means need earlier steps, so they precede the cut to the first shown
+        # one.
         if not query.shaped:
-            kept = pick(cells, cells.value, query)
-            return cells.place[kept], None, cells.totals
+            chosen = pick(cells, cells.value, query)
+            return cells.place[chosen], None, cells.totals
         shown, scale = shape_values(cells.starts, cells.value, query.show, query.smoothing)
         if query.first is not None:
             inside = cells.step >= query.first
             cells, shown, scale = cells.since(query.first), shown[inside], scale[inside]
-        kept = pick(cells, shown, query)
-        return cells.place[kept], (shown[kept], scale[kept]), cells.totals
+        chosen = pick(cells, shown, query)
+        return cells.place[chosen], (shown[chosen], scale[chosen]), cells.totals
 
     def _merged(self) -> Iterator[Cells]:
         query = self._query
@@ -220,14 +210,14 @@ def _sides(stats: Mapping[str, StatIndex], query: MomentQuery) -> list[_Side]:
 
 
 def _side(stats: Mapping[str, StatIndex], query: MomentQuery, stat: str, role: str | None) -> _Side:
-    """Code the names of one side by the columns of the query. ``role``: take names of this role only, and modules' names for theirs."""
+    """Code the names of one side by the query's columns; ``role`` restricts them and names their modules."""
     names = stats[stat].names if stat in stats else []
     if role is not None:
         names = [name for name in names if parse_name(name).role == role]
     texts = names if role is None else [module_of(name) for name in names]
-    kept = query.where.keep(texts, any_role=role is not None)
+    taking = query.where.keep(texts, any_role=role is not None)
     keys = query.grouping.keys(texts)
-    taken = [at for at, keep in enumerate(kept) if keep and keys[at] is not None]
+    taken = [at for at, keep in enumerate(taking) if keep and keys[at] is not None]
     side = _Side(
         stat,
         [names[at] for at in taken],
@@ -247,34 +237,25 @@ def _refuse_mixed(side: _Side) -> None:
             roles.setdefault(key, set()).add(role)
     for key, found in roles.items():
         if len(found) > 1:
-            said = " · ".join("none" if value is None else str(value) for value in key)
-            which = f"The group {said}" if key else "The total"
+            label = " · ".join("none" if value is None else str(value) for value in key)
+            which = f"The group {label}" if key else "The total"
             raise ClientError(
-                f"{which} would hold both inputs and outputs of modules, in which the same values count twice. "
+                f"{which} would hold both inputs and outputs of modules, in which the same values count "
+                "twice. "
                 'Choose one with where={"role": "output"}, group by role, or allow it with mixed=True.',
                 code="mixed",
                 field="mixed",
             )
 
 
-# How values are shown: against the first one of their group, and as a trailing mean. The twin of ``src/aggregate/moment-tables.ts``.
+# The twin of ``src/aggregate/moment-tables.ts``.
 def shape_values(
     starts: NDArray[np.int64], value: Column, show: str, smoothing: int
 ) -> tuple[Column, Column]:
-    """Return the values as they are shown, and by what their errors are multiplied.
+    """Return the values as ``show`` says and the factor of their errors; a first value of 0 gives nothing.
 
-    Over a first value of 0 there is nothing. A trailing mean is over finite values; what is not finite stays as it is.
-
-    Parameters
-    ----------
-    starts : ndarray
-        Where each group begins, from 0.
-    value : ndarray
-        The values of every step, ordered by group, then step.
-    show : str
-        One of :data:`SHOWS`.
-    smoothing : int
-        How many steps a mean is over; 0 and 1 leave the values as they are.
+    ``starts`` are the indices at which groups begin; values are ordered by group, then step. The trailing
+    mean over ``smoothing`` steps (0 and 1: none) is over finite values; what is not finite stays as it is.
     """
     if not len(value):
         return value, value
@@ -300,8 +281,8 @@ def shape_values(
 def _firsts(values: Column, starts: NDArray[np.int64]) -> Column:
     """Return the first finite value of each group, NaN where there is none."""
     nowhere = len(values)
-    places = np.minimum.reduceat(np.where(np.isfinite(values), np.arange(nowhere), nowhere), starts)
-    return np.append(values, np.nan)[places]
+    indices = np.minimum.reduceat(np.where(np.isfinite(values), np.arange(nowhere), nowhere), starts)
+    return np.append(values, np.nan)[indices]
 
 
 def _shape(
@@ -318,15 +299,19 @@ def _shape(
         for at in starts
     ]
     # Numbers of ranks that are not known come first among cells and last in an answer.
-    places = sorted(range(len(found)), key=lambda place: key_order(found[place]))
+    sorted_groups = sorted(range(len(found)), key=lambda index: key_order(found[index]))
     lengths = np.diff([*starts, len(columns["step"])])
     rows = (
-        np.concatenate([np.arange(starts[place], starts[place] + lengths[place]) for place in places])
-        if places
+        np.concatenate([np.arange(starts[index], starts[index] + lengths[index]) for index in sorted_groups])
+        if sorted_groups
         else np.zeros(0, np.int64)
     )
-    group = np.repeat(np.arange(len(places)), [lengths[place] for place in places]) if places else rows
-    ordered = [found[place] for place in places]
+    group = (
+        np.repeat(np.arange(len(sorted_groups)), [lengths[index] for index in sorted_groups])
+        if sorted_groups
+        else rows
+    )
+    ordered = [found[index] for index in sorted_groups]
     table: dict[str, Any] = {
         label: _key_column(label, [key[at] for key in ordered], group)
         for at, label in enumerate(query.grouping.labels)
@@ -352,14 +337,47 @@ def _starts(codes: list[NDArray[Any]]) -> NDArray[np.int64]:
 
 
 def _key_column(label: str, values: list[Any], group: NDArray[Any]) -> pa.Array:
-    whole = all(
+    integers = all(
         isinstance(value, int) and not isinstance(value, bool) for value in values if value is not None
     )
     known = [value for value in values if value is not None]
-    if whole and (known or label in _WHOLE):
+    if integers and (known or label in _INTEGERS):
         column = pa.array(values, pa.int64())
     elif all(isinstance(value, str) for value in known):
         column = pa.array(values, pa.utf8())
     else:
         column = pa.array([None if value is None else str(value) for value in values], pa.utf8())
     return column.take(pa.array(group))
+
+
+def trailing_mean(values: NDArray[np.float64], points: int) -> NDArray[np.float64]:
+    """Return the mean of each value and those before it, ``points`` in all, over the finite ones; NaN where
+    there is none.
+
+    The sum starts afresh for each block of points: a running sum would keep the rounding of everything
+    before.
+    """
+    if points < 2 or not len(values):
+        return np.where(np.isfinite(values), values, np.nan)
+    finite = np.isfinite(values)
+    # Whole blocks, and one of nothing before the first point.
+    behind = -len(values) % points
+    sums, counts = (
+        np.pad(column.astype(np.float64), (points, behind)).reshape(-1, points)
+        for column in (np.where(finite, values, 0.0), finite)
+    )
+    total, count = (_windows(column)[: len(values)] for column in (sums, counts))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean: NDArray[np.float64] = total / np.where(count > 0, count, np.nan)
+    return mean
+
+
+def _windows(blocks: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return sliding sums of one block's length for all entries behind the first block.
+
+    Each is the block's start up to the entry, plus the end of the previous block.
+    """
+    from_start = np.cumsum(blocks, axis=1)[1:]
+    to_end = np.cumsum(blocks[:, ::-1], axis=1)[:-1, ::-1]
+    from_start[:, :-1] += to_end[:, 1:]
+    return from_start.ravel()

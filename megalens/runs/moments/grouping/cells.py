@@ -12,74 +12,57 @@ from numpy.typing import NDArray
 from ....protocol import MOMENT_COLUMNS, merge_moments, near_zero_share, read_moments, single_moments
 from ..rows.moment_rows import STAGE, Chunk
 
-__all__ = [
-    "CellKeys",
-    "Cells",
-    "merge_cells",
-    "moment_columns",
-    "reading_error",
-    "reading_value",
-    "wanted_columns",
-]
-
 Column = NDArray[np.float64]
-Whole = NDArray[np.int64]
+Integers = NDArray[np.int64]
 
 _ALWAYS = ("samples", "nan_count", "inf_count", "rounding", "loss_scale")
-# Rows that are merged at once: what comes of more does not stay in the processor's caches, and costs three times as much a row.
+# Rows merged at once: intermediate results of more leave the caches, at three times the cost a row.
 _PIECE_ROWS = 100_000
-# glibc hands memory back at once that is larger than what it has seen freed, and the system clears it anew for every piece: half of the time of merging.
+# glibc returns large freed blocks to the system, which clears them anew for every piece: half of the time.
 _SEEN_NUMBERS = 3_000_000
-_WHOLE = ("samples", "rank", "stage")
+_INTEGERS = ("samples", "rank", "stage")
 
-# Up to so many times as many values as rows are marked in a table; of more the values that occur are found by sorting.
+# Up to this multiple of the rows, values are marked in a table; beyond, they are found by sorting.
 _SPARSE = 4
 
 _POWERS = {"skewness": 3, "kurtosis": 4, "excess_kurtosis": 4}
 
 
 def dense(values: NDArray[Any], low: int, size: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Return the different values, ascending, and the place of each value among them.
-
-    Parameters
-    ----------
-    values : ndarray
-        Whole numbers.
-    low, size : int
-        All of them are at least ``low`` and less than ``low + size``.
-    """
+    """Return the different values, ascending from ``low``, and the index of each value among them."""
     if size > _SPARSE * len(values) + 1024:
-        found, place = np.unique(values, return_inverse=True)
-        return found, place
+        found, index = np.unique(values, return_inverse=True)
+        return found, index
     offset = values - low if low else values
     taken = np.zeros(size, bool)
     taken[offset] = True
     found = np.flatnonzero(taken)
     if len(found) == size:
         return found + low, offset
-    place = np.empty(size, np.int64)
-    place[found] = np.arange(len(found))
-    return found + low, place[offset]
+    index = np.empty(size, np.int64)
+    index[found] = np.arange(len(found))
+    return found + low, index[offset]
 
 
 @dataclass(frozen=True)
 class CellKeys:
-    """What tells the cell of a row.
+    """What identifies the cell of a row.
 
     Attributes
     ----------
     codes : ndarray
-        Code of the group by place of the name, from 0.
+        Code of the group by the name's index.
     pairs : ndarray
-        What a name has in common with its counterpart of a ratio, by place, from 0; empty where nothing is divided.
+        What a name has in common with its counterpart of a ratio, by its index; empty where nothing is
+        divided.
     below : int
-        The first place of the names that are divided by.
+        The first index of the names that are divided by.
     rows : tuple of str
-        Columns of the group's key that rows say: ``rank``, ``stage``.
+        Columns of the group's key that rows have: ``rank``, ``stage``.
     """
 
-    codes: Whole
-    pairs: Whole
+    codes: Integers
+    pairs: Integers
     below: int
     rows: tuple[str, ...]
 
@@ -92,38 +75,28 @@ class Cells:
     ----------
     keys : list of ndarray
         The code of the group, then :attr:`CellKeys.rows`; -1 is not known.
-    step : ndarray
-        Step of each cell.
     sides : list of dict
-        The merged columns, ``samples`` ``scaled`` (whether a loss scale that is not known may be in them) and, where it is wanted, the gradients' stage; of a ratio also those that are divided by.
+        The merged columns, ``samples``, ``scaled`` (whether an unknown loss scale may be in them) and, where
+        it is wanted, the gradients' stage; of a ratio also those that are divided by.
     across : int
-        Where every step has the same groups, how many: the cells are a grid of steps × groups. 0 where that is not so, or not known.
+        The number of groups where every step has the same: the cells are a grid of steps × groups. Otherwise
+        0.
     """
 
-    keys: list[Whole]
-    step: Whole
+    keys: list[Integers]
+    step: Integers
     sides: list[dict[str, NDArray[Any]]]
     across: int = 0
 
 
 def wanted_columns(statistic: str | None, stats: Collection[str] = ()) -> tuple[str, ...]:
-    """Return the columns of rows that cells are merged of: those that a statistic needs, of what was measured, or all."""
+    """Return the columns of rows that a statistic of ``stats`` is merged from, or all."""
     more = (STAGE,) if statistic is None or "grad" in stats else ()
     return tuple(dict.fromkeys((*moment_columns(statistic), *_ALWAYS, *more)))
 
 
 def merge_cells(chunks: Iterator[Chunk], keys: CellKeys, columns: Sequence[str]) -> Iterator[Cells]:
-    """Merge the rows of each chunk; no cells come once where there are none at all.
-
-    Parameters
-    ----------
-    chunks : iterator
-        The rows.
-    keys : CellKeys
-        Which cell they are in.
-    columns : sequence of str
-        Columns of the chunks besides place and step.
-    """
+    """Merge the rows of each chunk; yields empty cells once where there are no rows at all."""
     given = 0
     np.empty(_SEEN_NUMBERS)
     for piece in (piece for chunk in chunks for piece in _pieces(chunk)):
@@ -131,7 +104,7 @@ def merge_cells(chunks: Iterator[Chunk], keys: CellKeys, columns: Sequence[str])
         yield _grid(piece, keys) or _Numbered(piece, keys).merged()
     if not given:
         none = {
-            name: np.zeros(0, np.int8 if name == STAGE else np.int64 if name in _WHOLE else np.float64)
+            name: np.zeros(0, np.int8 if name == STAGE else np.int64 if name in _INTEGERS else np.float64)
             for name in columns
         }
         nowhere = np.zeros(0, np.int64)
@@ -139,7 +112,7 @@ def merge_cells(chunks: Iterator[Chunk], keys: CellKeys, columns: Sequence[str])
 
 
 def _pieces(chunk: Chunk) -> Iterator[Chunk]:
-    """Cut a chunk between steps, where its rows are in their order."""
+    """Cut an ordered chunk between steps."""
     step = chunk["step"]
     if len(step) <= _PIECE_ROWS or (step[1:] < step[:-1]).any():
         yield chunk
@@ -152,19 +125,27 @@ def _pieces(chunk: Chunk) -> Iterator[Chunk]:
 
 
 def _grid(chunk: Chunk, keys: CellKeys) -> Cells | None:
-    """Return the cells of rows of which every step has the same names in the same order, which nearly all have: their numbers are those of the first step again. None of others."""
-    step, place = chunk["step"], chunk["place"]
+    """Return the cells of rows of which every step has the same names in the same order, as nearly all have;
+    else None.
+
+    Their group numbers are then those of the first step, repeated.
+    """
+    step, index = chunk["step"], chunk["place"]
     names = int(np.searchsorted(step, step[0], side="right")) if len(step) else 0
     if keys.rows or len(keys.pairs) or names < 1 or len(step) % names:
         return None
-    steps, places = step.reshape(-1, names), place.reshape(-1, names)
-    if (steps[1:, 0] <= steps[:-1, 0]).any() or (steps != steps[:, :1]).any() or (places != places[0]).any():
+    steps, indices = step.reshape(-1, names), index.reshape(-1, names)
+    if (
+        (steps[1:, 0] <= steps[:-1, 0]).any()
+        or (steps != steps[:, :1]).any()
+        or (indices != indices[0]).any()
+    ):
         return None
-    code = keys.codes[places[0]]
+    code = keys.codes[indices[0]]
     codes, number = dense(code, 0, int(code.max()) + 1)
     across = len(codes)
     if across == names:
-        # Each is alone in its group: there is nothing to add, and the order of a step's cells is nobody's concern.
+        # Each is alone in its group: nothing is summed, and the order within a step does not matter.
         codes, merged = code, _single(chunk)
     else:
         numbers = (np.arange(len(steps))[:, None] * across + number).ravel()
@@ -173,34 +154,33 @@ def _grid(chunk: Chunk, keys: CellKeys) -> Cells | None:
 
 
 class _Numbered:
-    """The rows of one chunk, of which each knows the number of its cell."""
+    """The rows of one chunk, with the number of each row's cell."""
 
     def __init__(self, chunk: Chunk, keys: CellKeys) -> None:
-        place = chunk["place"]
+        index = chunk["place"]
         step = chunk["step"]
         low = int(step.min()) if len(step) else 0
         self._steps, step = dense(step, low, int(step.max(initial=low)) - low + 1)
         if len(keys.pairs):
-            both = _in_both(keys.pairs[place] * len(self._steps) + step, place >= keys.below)
+            both = _in_both(keys.pairs[index] * len(self._steps) + step, index >= keys.below)
             chunk = {name: column[both] for name, column in chunk.items()}
-            place, step = place[both], step[both]
+            index, step = index[both], step[both]
         self._sizes = [len(self._steps), int(keys.codes.max(initial=-1)) + 1]
-        cell = step * self._sizes[1] + keys.codes[place]
+        cell = step * self._sizes[1] + keys.codes[index]
         for name in keys.rows:
-            said = np.maximum(chunk[name].astype(np.int64), -1) + 1
-            self._sizes.append(int(said.max(initial=0)) + 1)
-            cell = cell * self._sizes[-1] + said
+            shifted = np.maximum(chunk[name].astype(np.int64), -1) + 1
+            self._sizes.append(int(shifted.max(initial=0)) + 1)
+            cell = cell * self._sizes[-1] + shifted
         self._columns = {
             name: column for name, column in chunk.items() if name not in ("place", "step", *keys.rows)
         }
-        self._below = place >= keys.below if len(keys.pairs) else None
+        self._below = index >= keys.below if len(keys.pairs) else None
         size = int(np.prod(self._sizes, dtype=np.float64).clip(max=1 << 62))
         self._found, self._number = dense(cell, 0, size)
         if self._below is not None:
             self._found, self._number = self._common()
 
     def merged(self) -> Cells:
-        """Merge the rows."""
         found, number = self._found, self._number
         columns, below = self._columns, self._below
         keep = number >= 0
@@ -219,15 +199,15 @@ class _Numbered:
             ],
         )
 
-    def _common(self) -> tuple[Whole, Whole]:
-        """Return the cells that have rows of both sides, and the number of each row's; -1 for the rows of others."""
+    def _common(self) -> tuple[Integers, Integers]:
+        """Return the cells with rows of both sides, and each row's number among them; -1 for other rows."""
         there = np.zeros((2, len(self._found)), bool)
         there[self._below.astype(int), self._number] = True  # type: ignore[union-attr]
         both = there.all(axis=0)
         return self._found[both], np.where(both, np.cumsum(both) - 1, -1)[self._number]
 
 
-def _merge(columns: Chunk, number: Whole, total: int) -> dict[str, NDArray[Any]]:
+def _merge(columns: Chunk, number: Integers, total: int) -> dict[str, NDArray[Any]]:
     if total == len(number):
         # Every cell has one row: there is nothing to add.
         row = np.empty(total, np.int64)
@@ -255,17 +235,17 @@ def _single(columns: Chunk) -> dict[str, NDArray[Any]]:
     }
 
 
-def _in_both(key: Whole, below: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Say which rows have a counterpart with the same key on the other side."""
+def _in_both(key: Integers, below: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which rows have a counterpart with the same key on the other side."""
     keep = np.zeros(len(key), bool)
     keep[below] = np.isin(key[below], key[~below])
     keep[~below] = np.isin(key[~below], key[below])
     return keep
 
 
-# One statistic of merged moments and how far it may be off: the twin of ``src/protocol/moment-statistics.ts``.
+# The twin of ``src/protocol/moment-statistics.ts``.
 def moment_columns(statistic: str | None) -> tuple[str, ...]:
-    """Return the columns of moments that a statistic and its error are read from; all of them where none is named."""
+    """Return the columns of moments that a statistic and its error need; all where none is named."""
     if statistic is None:
         return MOMENT_COLUMNS
     if statistic == "nonfinite":
@@ -277,7 +257,10 @@ def moment_columns(statistic: str | None) -> tuple[str, ...]:
 
 
 def reading_value(merged: Mapping[str, Column], statistic: str) -> Column:
-    """Return a statistic of each group; NaN where there is none. ``nonfinite`` is always a count, and the share near zero is of all values."""
+    """Return a statistic of each group; NaN where there is none.
+
+    ``nonfinite`` is always a count, and the share near zero is of all values.
+    """
     if statistic == "near_zero_share":
         return near_zero_share(merged)
     if statistic == "nonfinite":
@@ -286,7 +269,7 @@ def reading_value(merged: Mapping[str, Column], statistic: str) -> Column:
 
 
 def reading_error(merged: Mapping[str, Column], statistic: str) -> Column:
-    """Return how far that may be off by the rounding of raw sums, in its own unit: 0 where it is exact, infinite where nothing of it is left."""
+    """Return how far rounding of raw sums may shift a statistic: 0 if exact, infinite if nothing is left."""
     inexact = (merged["m2_error"] > 0) | (merged["m4_error"] > 0)
     if not inexact.any() or statistic in ("min", "max", "near_zero_share", "nonfinite"):
         # Of millions of cells this takes no memory.
@@ -324,7 +307,7 @@ def _error(merged: Mapping[str, Column], statistic: str) -> Column:
 
 
 def _root(squared: Column, off: Column) -> Column:
-    """Of a root: the farther of the two ends of the interval."""
+    """Return the error of a root: the farther of the two ends of the interval."""
     root = np.sqrt(squared)
     farther: Column = np.maximum(root - np.sqrt(np.maximum(0, squared - off)), np.sqrt(squared + off) - root)
     return farther

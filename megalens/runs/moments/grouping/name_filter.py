@@ -12,8 +12,6 @@ import pyarrow.compute as pc
 from ....protocol import Ranges, TensorName, in_ranges, parse_name
 from ...errors import ClientError, chosen_ranges
 
-__all__ = ["NameFilter", "Where", "NameTable", "module_of", "Pattern"]
-
 Where = Mapping[str, Any] | Callable[[str], bool] | None
 
 _NUMBERS = ("layer", "expert")
@@ -26,7 +24,8 @@ _TOKEN = re.compile(
     r"""\\Q(?P<quoted>.*?)(?:\\E|\Z) | \\[xpP]\{[^}]*\}? | (?P<bytes>\\C) | \\.
       | \[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*\]?
       | \{(?P<least>\d+)(?:,(?P<most>\d*))?\}
-      | \(\?P?<(?P<name>[^>(]*)> | (?P<set>\(\?[A-Za-z-]*\)) | (?P<plain>\(\?[A-Za-z-]*:) | (?P<group>\((?!\?)) | (?P<close>\)) | .""",
+      | \(\?P?<(?P<name>[^>(]*)> | (?P<set>\(\?[A-Za-z-]*\)) | (?P<plain>\(\?[A-Za-z-]*:)
+      | (?P<group>\((?!\?)) | (?P<close>\)) | .""",
     re.VERBOSE | re.DOTALL | re.ASCII,
 )
 
@@ -34,27 +33,18 @@ _TOKEN = re.compile(
 # Regular expressions over names: texts run on RE2, in time linear in the name, so that no pattern can hold a
 # server up.
 class Pattern:
-    """A regular expression that is looked for somewhere in names.
+    """A regular expression that is searched for in names.
 
-    Parameters
-    ----------
-    pattern : str or re.Pattern
-        A text means what it means in the page, which is what RE2 says; what Python compiled runs as Python runs it.
-    field : str
-        What it is, for the error.
-
-    Raises
-    ------
-    ClientError
-        ``bad-parameter``, saying what is wrong with it.
+    A text is RE2's, as in the page; what Python compiled runs in Python. Raises ``ClientError``, naming
+    ``field``.
     """
 
     def __init__(self, pattern: Any, field: str) -> None:
         self._field = field
         self._compiled = pattern if isinstance(pattern, re.Pattern) else None
         if isinstance(pattern, re.Pattern):
-            named = {place: name for name, place in pattern.groupindex.items()}
-            self.group_names = [named.get(place + 1) for place in range(pattern.groups)]
+            named = {index: name for name, index in pattern.groupindex.items()}
+            self.group_names = [named.get(index + 1) for index in range(pattern.groups)]
         else:
             self._text, self.group_names = self._read(pattern)
             self.matches([""])
@@ -66,7 +56,6 @@ class Pattern:
         self.groups = len(self.group_names)
 
     def matches(self, names: Sequence[str]) -> list[bool]:
-        """Say of each name whether the pattern is found in it."""
         if self._compiled is not None:
             return [self._compiled.search(name) is not None for name in names]
         try:
@@ -78,17 +67,17 @@ class Pattern:
         return [bool(each) for each in found.to_pylist()]
 
     def captures(self, names: Sequence[str]) -> list[tuple[str | None, ...] | None]:
-        """Return what the groups find in each name (the whole of what is found where there are none), None where nothing is."""
+        """Return each name's groups (the complete match where there are none), None without a match."""
         if self._compiled is not None:
             found = [self._compiled.search(name) for name in names]
             return [None if one is None else (one.groups() or (one[0],)) for one in found]
         table = pc.extract_regex(pa.array(names, pa.utf8()), pattern=self._text)
-        columns = [pc.struct_field(table, [place]).to_pylist() for place in range(max(1, self.groups))]
+        columns = [pc.struct_field(table, [index]).to_pylist() for index in range(max(1, self.groups))]
         there = table.is_valid().to_pylist()
         return [row if valid else None for row, valid in zip(zip(*columns, strict=True), there, strict=True)]
 
     def _read(self, pattern: Any) -> tuple[str, list[str | None]]:
-        """Return a pattern with each group that captures named ``g1``, ``g2`` and so on, as pyarrow wants it, and the groups' own names."""
+        """Return the pattern for pyarrow, groups named ``g1``, ``g2`` …, and the groups' own names."""
         if not isinstance(pattern, str):
             raise self._bad(f"it must be a text, got {pattern!r:.60}")
         if len(pattern) > _MOST_CHARACTERS:
@@ -132,7 +121,8 @@ class Pattern:
     def _bad(self, why: str) -> ClientError:
         return ClientError(
             f"The {self._field} is no regular expression that can be used here: {why}. "
-            "Names are searched in linear time, so it can neither look ahead or behind nor refer back to what a group found; "
+            "Names are searched in linear time, so it can neither look ahead or behind nor refer back to "
+            "what a group found; "
             "give re.compile(…) for what only Python's expressions can say.",
             code="bad-parameter",
             field=self._field,
@@ -141,7 +131,7 @@ class Pattern:
 
 # The distinct names of a run's tensors, each parsed once.
 class NameTable:
-    """Names in the order in which they were first seen; they are only ever added at the end, so that a place in here keeps its meaning."""
+    """Names in the order in which they were first seen; only appended, so that an index stays valid."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -151,7 +141,7 @@ class NameTable:
         return len(self.names)
 
     def add(self, names: Iterable[str]) -> bool:
-        """Add the names that are new, and say whether there were any."""
+        """Add the names that are new, and return whether there were any."""
         before = len(self.names)
         for name in names:
             if name not in self._ids:
@@ -160,11 +150,9 @@ class NameTable:
         return len(self.names) > before
 
     def id(self, name: str) -> int:
-        """Return the place of a name."""
         return self._ids[name]
 
     def parsed(self, name: str) -> TensorName:
-        """Return what a name says."""
         return parse_name(name)
 
 
@@ -174,13 +162,14 @@ def module_of(name: str) -> str:
 
 
 class NameFilter:
-    """A filter, checked once; what it says of names is asked once for each name, never for each row.
+    """A filter, checked once and evaluated once for each name, never for each row.
 
     Parameters
     ----------
     where : mapping or callable, optional
-        By column: ``layer``, ``expert``, ``rank``, ``stage`` take numbers or texts of ranges; ``stack``, ``family``, ``kind``, ``module_type``, ``item_type``, ``role``
-        take one word or several; ``name`` a regular expression or a function of the name. A function alone is one of the name.
+        By column: ``layer``, ``expert``, ``rank``, ``stage`` take numbers or texts of ranges; ``stack``,
+        ``family``, ``kind``, ``module_type``, ``item_type``, ``role`` one word or several; ``name`` a regular
+        expression or a function of the name. A function alone is one of the name.
 
     Raises
     ------
@@ -195,7 +184,8 @@ class NameFilter:
         unknown = [str(key) for key in where if key not in (*_NUMBERS, *_ROW_NUMBERS, *_WORDS, "name")]
         if unknown:
             raise ClientError(
-                f"where knows no column {unknown[0]!r:.100}. It has name, {', '.join((*_NUMBERS, *_ROW_NUMBERS, *_WORDS))}.",
+                f"where knows no column {unknown[0]!r:.100}. It has name, "
+                f"{', '.join((*_NUMBERS, *_ROW_NUMBERS, *_WORDS))}.",
                 code="bad-parameter",
                 field=f"where.{unknown[0]:.50}",
             )
@@ -215,32 +205,23 @@ class NameFilter:
 
     @property
     def all_names(self) -> bool:
-        """Whether no name is left out."""
         return not (self._ranges or self._words or self._function or self._pattern)
 
     def keep(self, names: Sequence[str], *, any_role: bool = False) -> list[bool]:
-        """Say of each name whether it takes part.
-
-        Parameters
-        ----------
-        names : sequence of str
-            The names.
-        any_role : bool
-            Leave out what is said of ``role``.
-        """
-        kept = [True] * len(names)
+        """Return whether each name takes part; ``any_role`` ignores the filter's ``role``."""
+        taken = [True] * len(names)
         words = {key: found for key, found in self._words.items() if not (any_role and key == "role")}
         if self._ranges or words:
             for at, name in enumerate(names):
-                said = parse_name(name)
-                kept[at] = all(
-                    in_ranges(getattr(said, key), found) for key, found in self._ranges.items()
-                ) and all(getattr(said, key) in found for key, found in words.items())
+                parsed = parse_name(name)
+                taken[at] = all(
+                    in_ranges(getattr(parsed, key), found) for key, found in self._ranges.items()
+                ) and all(getattr(parsed, key) in found for key, found in words.items())
         if self._pattern is not None:
-            kept = [one and found for one, found in zip(kept, self._pattern.matches(names), strict=True)]
+            taken = [one and found for one, found in zip(taken, self._pattern.matches(names), strict=True)]
         if self._function is not None:
-            kept = [one and bool(self._function(name)) for one, name in zip(kept, names, strict=True)]
-        return kept
+            taken = [one and bool(self._function(name)) for one, name in zip(taken, names, strict=True)]
+        return taken
 
 
 def _words(value: Any, key: str) -> frozenset[str | None]:

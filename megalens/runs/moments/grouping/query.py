@@ -1,4 +1,4 @@
-"""A question about groups of tensors, checked once: what is measured and read of it, and what makes a group."""
+"""A question about groups of tensors, checked once: the measured stat, the statistic and the grouping."""
 
 from __future__ import annotations
 
@@ -11,19 +11,8 @@ from ....protocol import MOMENT_READINGS, MOMENT_STATS, TensorName, name_values,
 from ...errors import ClientError
 from .name_filter import NameFilter, Pattern, Where
 
-__all__ = [
-    "GROUP_COLUMNS",
-    "Grouping",
-    "Key",
-    "MomentQuery",
-    "ROW_COLUMNS",
-    "SHOWS",
-    "check_stat",
-    "key_order",
-]
-
 SHOWS = ("raw", "relative", "delta", "percent")
-"""Values as they are, over the first finite one of their group, minus it, or the change from it in per cent."""
+"""Values as they are, over their group's first finite one, minus it, or the change from it in %."""
 
 Key = tuple[Any, ...]
 
@@ -44,20 +33,10 @@ class MomentQuery:
 
     Attributes
     ----------
-    stat : str
-        What was measured.
-    statistic : str
-        What is read of a group.
-    grouping : Grouping
-        What makes a group.
-    where : NameFilter
-        Which tensors take part.
     first, last : int or None
         Inclusive bounds of the step.
-    points : int or None
-        About how many steps of a group may stay.
-    series : int or None
-        How many groups may stay.
+    points, series : int or None
+        About how many steps of a group, and how many groups may stay.
     ratio : str
         ``none``, ``grad_to_param`` or ``gain``.
     mixed : bool
@@ -67,7 +46,7 @@ class MomentQuery:
     smoothing : int
         How many steps of a group a trailing mean is over; 0 and 1 are none.
     lean : bool
-        Only the value and its error, counts and non-finite counts are needed: what else is merged may be left out, as NaN.
+        Only the value, its error, counts and non-finite counts are needed: other moments may be NaN.
     """
 
     stat: str
@@ -86,7 +65,7 @@ class MomentQuery:
 
     @property
     def shaped(self) -> bool:
-        """Whether values are shown otherwise than they are: what lies before the steps that are asked for is needed then."""
+        """Whether values are shown relative to or averaged with steps that may be before ``first``."""
         return self.show != "raw" or self.smoothing > 1
 
     @classmethod
@@ -106,13 +85,7 @@ class MomentQuery:
         show: str = "raw",
         smoothing: int = 0,
     ) -> MomentQuery:
-        """Return the question that the members of a request mean.
-
-        Raises
-        ------
-        ClientError
-            ``bad-parameter``, naming the member at fault.
-        """
+        """Return the checked question; raises ``ClientError`` naming the member at fault."""
         check_stat(stat)
         for field, value, known in (
             ("statistic", statistic, MOMENT_READINGS),
@@ -131,7 +104,8 @@ class MomentQuery:
             raise _bad("smoothing", "a whole number from 0", smoothing)
         if ratio == "gain" and stat not in ("activation", "dgrad"):
             raise ClientError(
-                f"A gain is of what goes into modules and comes out of them, and {stat} is neither. Choose activation or dgrad.",
+                f"A gain is of what goes into modules and comes out of them, and {stat} is neither. Choose "
+                "activation or dgrad.",
                 code="bad-parameter",
                 field="ratio",
             )
@@ -154,7 +128,7 @@ class MomentQuery:
 
     @classmethod
     def of_members(cls, members: Mapping[str, Any]) -> MomentQuery:
-        """Return the question of a request's body, whose members are those of :meth:`of`; its answer has no moments, so it is lean."""
+        """Return the lean question of a request's body, whose members are those of :meth:`of`."""
         known = (
             "stat",
             "statistic",
@@ -179,13 +153,7 @@ class MomentQuery:
 
 
 def check_stat(stat: Any) -> str:
-    """Return ``stat``, which must be one of the six.
-
-    Raises
-    ------
-    ClientError
-        ``bad-parameter``, naming what there is.
-    """
+    """Return ``stat``, or raise ``ClientError`` naming those that exist."""
     if stat not in MOMENT_STATS:
         raise _bad("stat", f"one of {', '.join(MOMENT_STATS)}", stat)
     return str(stat)
@@ -197,20 +165,20 @@ def _bad(field: str, expected: str, got: object) -> ClientError:
 
 @dataclass(frozen=True)
 class _NameColumns:
-    """Columns that one entry of ``by`` makes, and what they are for each name; None leaves a name out."""
+    """The columns of one entry of ``by``, and their values for each name; None leaves a name out."""
 
     labels: tuple[str, ...]
     values: Callable[[Sequence[str]], list[Key | None]]
 
 
 class Grouping:
-    """What makes a group, checked once and asked once for each name.
+    """What makes a group, checked once and evaluated once for each name.
 
     Parameters
     ----------
     by : sequence
-        Columns of :data:`GROUP_COLUMNS`, ``capture`` (what ``pattern`` finds, its groups joined with ``.``), compiled or textual regular expressions with groups, functions of
-        the name. None of them is the total.
+        Columns of :data:`GROUP_COLUMNS`, ``capture`` (what ``pattern`` finds, its groups joined with ``.``),
+        compiled or textual regular expressions with groups, functions of the name. None of them is the total.
     pattern : str, optional
         The regular expression of ``capture``.
 
@@ -236,7 +204,7 @@ class Grouping:
         """Those of rank and stage that are asked for, in the order in which cells have them."""
 
     def keys(self, names: Sequence[str]) -> list[Key | None]:
-        """Return the key of each name, None in the places of rank and stage; None for a name that takes no part."""
+        """Return the key of each name, with None for rank and stage; None for a name that takes no part."""
         columns: list[list[Key | None]] = [
             [(None,)] * len(names) if isinstance(part, str) else part.values(names) for part in self._parts
         ]
@@ -269,7 +237,8 @@ class Grouping:
         if column == "capture":
             if not pattern:
                 raise _no_group(
-                    r"'capture' is what a pattern finds, and none came; give one such as 'layers\.(\d+)\.(\w+)'"
+                    "'capture' is what a pattern finds, and none came; give one such as "
+                    r"'layers\.(\d+)\.(\w+)'"
                 )
             return _NameColumns(("capture",), _joined(Pattern(pattern, "pattern")))
         if isinstance(column, str) and column in ROW_COLUMNS:
@@ -285,18 +254,19 @@ class Grouping:
                 one = found.groups == 1
                 return _NameColumns(
                     tuple(
-                        name or ("capture" if one else f"capture_{place}")
-                        for place, name in enumerate(found.group_names, 1)
+                        name or ("capture" if one else f"capture_{number}")
+                        for number, name in enumerate(found.group_names, 1)
                     ),
                     found.captures,
                 )
         raise _no_group(
-            f"{column!r:.100} is none of {', '.join(GROUP_COLUMNS)}, no regular expression with groups and no function"
+            f"{column!r:.100} is none of {', '.join(GROUP_COLUMNS)}, no regular expression with groups and "
+            "no function"
         )
 
 
 def key_order(key: Key) -> tuple[Any, ...]:
-    """Return what sorts keys: numbers as numbers, texts in natural order, null last."""
+    """Return a sort key: numbers as numbers, texts in natural order, null last."""
     return tuple(
         (2,)
         if value is None

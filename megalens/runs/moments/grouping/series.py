@@ -1,4 +1,4 @@
-"""Merged cells as an answer has them: read, thinned while rows are still coming, and put beside the others of their group."""
+"""Merged cells as an answer has them: read, thinned while rows are still coming, and ordered by group."""
 
 from __future__ import annotations
 
@@ -14,19 +14,8 @@ from ..rows.moment_rows import STAGE
 from .cells import Cells, reading_error, reading_value
 from .query import MomentQuery
 
-__all__ = [
-    "Grouped",
-    "MERGED",
-    "Part",
-    "Thinner",
-    "chosen_columns",
-    "keep_extremes",
-    "read_part",
-    "stretches",
-]
-
 Column = NDArray[np.float64]
-Whole = NDArray[np.int64]
+Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 MERGED = (*MOMENT_COLUMNS, "m2_error", "m4_error")
@@ -39,10 +28,10 @@ _ALIGNED = 64
 
 
 class Arena:
-    """Keeps copies of arrays side by side in large blocks.
+    """Packs copies of small arrays into large blocks.
 
-    Where they lie in gaps between large arrays that are freed, the next large ones do not fit into these: a hundred megabytes more of memory are taken, which the system has to
-    clear first.
+    In gaps between large freed arrays they would fragment the heap: the next large arrays then take a hundred
+    megabytes more of memory, which the system has to clear first.
     """
 
     def __init__(self) -> None:
@@ -50,7 +39,6 @@ class Arena:
         self._used = 0
 
     def keep(self, array: NDArray[Any]) -> NDArray[Any]:
-        """Return a copy."""
         wanted = -(-array.nbytes // _ALIGNED) * _ALIGNED
         if self._used + wanted > len(self._block):
             self._block, self._used = np.empty(max(_BLOCK_BYTES, wanted), np.uint8), 0
@@ -62,39 +50,38 @@ class Arena:
 
 @dataclass(frozen=True)
 class Part:
-    """Cells that were merged together: whole steps, in their order.
+    """Cells that were merged together: complete steps, in their order.
 
     Attributes
     ----------
     keys : mapping
-        ``code`` of the group, then what rows say of it (``rank``, ``stage``); -1 is not known.
-    step : ndarray
-        Step of each cell.
+        ``code`` of the group, then what rows have of it (``rank``, ``stage``); -1 is not known.
     value : ndarray
         The statistic, or the ratio.
     bad : ndarray
-        Whether there is anything in the cell that is not finite or not known.
+        Whether the cell has anything that is not finite or not known.
     more : mapping
-        Further columns: ``samples``, ``error``, ``scaled``, the stage of gradients (of a ratio those above) and moments; of a lean answer only the counts among these.
+        Further columns: ``samples``, ``error``, ``scaled``, the stage of gradients (of a ratio those of the
+        dividend) and moments; of a lean answer only counts.
     steps : ndarray
         The different steps, ascending; also those of which cells were left out.
     across : int
         As in :class:`Cells`.
     """
 
-    keys: Mapping[str, Whole]
-    step: Whole
+    keys: Mapping[str, Integers]
+    step: Integers
     value: Column
     bad: NDArray[np.bool_]
     more: Mapping[str, NDArray[Any]]
-    steps: Whole
+    steps: Integers
     across: int = 0
 
-    def take(self, places: Whole, arena: Arena) -> Part:
-        """Return some of the cells, in the order of ``places``, kept in an arena."""
+    def take(self, indices: Integers, arena: Arena) -> Part:
+        """Return the cells at some indices, in their order, stored in an arena."""
 
         def taken(column: NDArray[Any]) -> NDArray[Any]:
-            return arena.keep(column[places])
+            return arena.keep(column[indices])
 
         return Part(
             {name: taken(key) for name, key in self.keys.items()},
@@ -107,7 +94,7 @@ class Part:
 
 
 def read_part(cells: Cells, query: MomentQuery) -> Part:
-    """Read of merged cells what a query asks for."""
+    """Return the statistics of merged cells that a query asks for."""
     keys = dict(zip(("code", *query.grouping.rows), cells.keys, strict=True))
     merged, *below = cells.sides
     value = reading_value(merged, query.statistic)
@@ -138,16 +125,16 @@ def read_part(cells: Cells, query: MomentQuery) -> Part:
     return Part(keys, cells.step, over, bad != 0, more, steps, cells.across)
 
 
-def chosen_columns(parts: Sequence[Part], places: Whole) -> dict[str, NDArray[Any]]:
-    """Return the columns of some cells of all parts, of which there is at least one, in the order of ``places``: these count through the parts."""
-    order = np.argsort(places, kind="stable")
+def chosen_columns(parts: Sequence[Part], indices: Integers) -> dict[str, NDArray[Any]]:
+    """Return the columns of cells by indices that count through all parts (at least one)."""
+    order = np.argsort(indices, kind="stable")
     starts = np.concatenate([[0], np.cumsum([len(part.step) for part in parts])])
-    bounds = np.searchsorted(places[order], starts)
-    rows = [(to := order[bounds[at] : bounds[at + 1]], places[to] - starts[at]) for at in range(len(parts))]
+    bounds = np.searchsorted(indices[order], starts)
+    rows = [(to := order[bounds[at] : bounds[at + 1]], indices[to] - starts[at]) for at in range(len(parts))]
 
     def gather(columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
         # Nothing is joined before it is chosen: of millions of cells a picture takes thousands.
-        found = np.empty(len(places), columns[0].dtype)
+        found = np.empty(len(indices), columns[0].dtype)
         for (to, of), column in zip(rows, columns, strict=True):
             found[to] = column[of]
         return found
@@ -173,20 +160,20 @@ class Grouped:
     Attributes
     ----------
     starts, counts : ndarray
-        Where each group begins, of which there is a cell; and how many cells it had before some were left out.
+        Where each group with a cell begins, and how many cells it had before some were left out.
     place, step, value, bad : ndarray
-        Of each cell its place among those of all parts, and what :class:`Part` says of it.
+        Each cell's index among those of all parts, and its columns of :class:`Part`.
     steps : ndarray
         The different steps, ascending.
     """
 
-    starts: Whole
-    counts: Whole
-    place: Whole
-    step: Whole
+    starts: Integers
+    counts: Integers
+    place: Integers
+    step: Integers
     value: Column
     bad: NDArray[np.bool_]
-    steps: Whole
+    steps: Integers
 
     @property
     def totals(self) -> tuple[int, int]:
@@ -194,11 +181,13 @@ class Grouped:
         return len(self.starts), len(self.steps)
 
     @staticmethod
-    def of(parts: Sequence[Part], counts: Whole | None = None) -> Grouped:
-        """Order the cells of parts that follow each other in the order of their steps. ``counts``: how many each code had before some were left out.
+    def of(parts: Sequence[Part], counts: Integers | None = None) -> Grouped:
+        """Order the cells of consecutive parts; ``counts`` is how many each code had before some were left
+        out.
 
-        Each part is sorted by itself, while it is in the processor's caches, and its groups are then written behind what the parts before it had of them: sorting all
-        of ten million cells, and reading the columns in that order, takes five times as long.
+        Each part is sorted by itself, while it is in the processor's caches, and its groups are then appended
+        to those of the parts before: sorting ten million cells at once, and reading the columns in that
+        order, takes five times as long.
         """
         codes, size = _codes(parts)
         totals = np.zeros(size, np.int64)
@@ -233,7 +222,6 @@ class Grouped:
         )
 
     def since(self, first: int) -> Grouped:
-        """Return the cells from a step on."""
         inside = self.step >= first
         if inside.all():
             return self
@@ -251,7 +239,7 @@ class Grouped:
 
 
 def _codes(parts: Sequence[Part]) -> tuple[list[NDArray[Any]], int]:
-    """Return a number for the group of each cell, and more than the greatest of them."""
+    """Return the group number of each cell, and a bound of these numbers."""
     codes = [part.keys["code"] for part in parts]
     size = 1 + max((int(code.max(initial=-1)) for code in codes), default=-1)
     for name in list(parts[0].keys)[1:]:
@@ -265,21 +253,14 @@ def _codes(parts: Sequence[Part]) -> tuple[list[NDArray[Any]], int]:
     return ([code.astype(np.uint16) for code in codes] if size <= 1 << 16 else codes), size
 
 
-# Downsampling while rows are read: steps between the extremes are dropped part by part, so that memory holds only what a picture may show.
+# Parts are thinned while rows are read, so that memory has only what a picture may show.
 class Thinner:
     """Thins parts that arrive in the order of their steps.
 
-    The stretches of a group depend on its first and last step, which are known only after the last part. The first pass therefore assumes that all groups have the same first and last step.
-    :meth:`again` checks this afterwards and asks for a second pass if it was wrong.
-
-    Parameters
-    ----------
-    groups : int
-        Codes of groups are less.
-    last : int
-        The last step that most groups have.
-    points : int
-        Of each of ``points`` / 4 stretches of a group's steps the ends and extremes stay.
+    The stretches of a group depend on its first and last step, which are known only after the last part. The
+    first pass therefore assumes that all groups begin together and end at ``last``. :meth:`needs_retry`
+    checks this afterwards and asks for a second pass if it was wrong. Of each of ``points`` / 4 stretches of
+    a group the ends and extremes stay.
     """
 
     def __init__(self, groups: int, last: int, points: int) -> None:
@@ -291,12 +272,12 @@ class Thinner:
         self._arena = Arena()
 
     @property
-    def count(self) -> Whole:
-        """Cells of each group that came."""
+    def count(self) -> Integers:
+        """Number of cells of each group so far."""
         return self._seen.count
 
-    def again(self) -> bool:
-        """Whether the parts were thinned with wrong first and last steps. If so, all parts have to come a second time, now with the right ones."""
+    def needs_retry(self) -> bool:
+        """Whether the assumed first and last steps were wrong: all parts then have to come again."""
         seen = self._seen
         there = seen.count > 0
         if self._known is not None or (
@@ -319,7 +300,7 @@ class Thinner:
         code = part.keys["code"]
         # numpy sorts short numbers by counting them.
         order = np.argsort(code.astype(np.uint16) if len(self.count) <= 1 << 16 else code, kind="stable")
-        # From here on the cells of a group are neighbours, in the order of their steps. A run is what a group has in one stretch: it begins where the group or the stretch changes.
+        # The cells of a group are now adjacent, in step order. A run is a group's part of one stretch.
         code, step = code[order], part.step[order]
         changes = np.diff(code, prepend=-1) != 0
         begins = np.flatnonzero(changes)
@@ -330,14 +311,14 @@ class Thinner:
         stretch = stretches(step, first, last, self._points)
         changes[1:] |= stretch[1:] != stretch[:-1]
         keep = keep_extremes(np.flatnonzero(changes), part.value[order], part.bad[order])
-        # A part may end within a stretch: its cells are then thinned in two runs, which keeps a few more cells. `pick` thins once more at the end.
+        # A part may end within a stretch: two runs then keep a few more cells, which `pick` thins at the end.
         if known is not None:
-            # Groups with few cells are shown whole.
+            # Groups with few cells are not thinned.
             keep |= known.count[code] <= self._points
         return part.take(np.sort(order[keep]), self._arena)
 
     def _thin_grid(self, part: Part, first: int) -> Part:
-        """Thin a part of which every step has the same groups: they need no sorting, and their stretches are the same."""
+        """Thin a part with the same groups at every step: no sorting, and equal stretches."""
         steps, across = len(part.steps), part.across
         self._seen.note(part.keys["code"][:across], part.steps[0], part.steps[-1], steps)
         runs = np.flatnonzero(np.diff(stretches(part.steps, first, self._last, self._points), prepend=-1))
@@ -347,55 +328,46 @@ class Thinner:
 
 @dataclass(frozen=True)
 class _Spans:
-    """First and last step, and the number of cells, by the code of the group; of a group without cells only the number means something."""
+    """First and last step, and the number of cells, by group code; without cells only the number is valid."""
 
-    first: Whole
-    last: Whole
-    count: Whole
+    first: Integers
+    last: Integers
+    count: Integers
 
     @staticmethod
     def none(groups: int) -> _Spans:
         return _Spans(*np.zeros((3, groups), np.int64))
 
-    def note(self, groups: Whole, first: Any, last: Any, count: Any) -> None:
-        """Take in that so many cells of groups came, behind those before, from a first to a last step."""
+    def note(self, groups: Integers, first: Any, last: Any, count: Any) -> None:
+        """Count cells of groups, all behind the earlier ones, with their first and last step."""
         self.first[groups] = np.where(self.count[groups] == 0, first, self.first[groups])
         self.last[groups] = last
         self.count[groups] += count
 
 
-def stretches(step: Whole, first: Any, last: Any, points: int) -> Whole:
-    """Return in which of ``points`` / 4 equal stretches from the first to the last step of its group each step lies, from 0."""
+def stretches(step: Integers, first: Any, last: Any, points: int) -> Integers:
+    """Return in which of ``points`` / 4 equal stretches of its group's steps each step lies, from 0."""
     spans = max(1, points // 4)
-    found: Whole = (
+    found: Integers = (
         ((step - first) / (np.maximum(1, last - first) / spans)).astype(np.int64).clip(max=spans - 1)
     )
     return found
 
 
-def keep_extremes(starts: Whole, shown: Column, bad: Flags) -> Flags:
-    """Say which cells of each run stay: the first, last, least and greatest, and all that are not finite or not known.
+def keep_extremes(starts: Integers, shown: Column, bad: Flags) -> Flags:
+    """Return which cells of each run stay: the first, last, least and greatest, and all that are ``bad``.
 
-    Parameters
-    ----------
-    starts : ndarray
-        Where each run begins, from 0.
-    shown, bad : ndarray
-        Of each cell its value and whether there is anything in it that is not finite or not known: ``[cells]``, or ``[steps, groups]`` where the runs of all groups begin at the same steps.
-
-    Returns
-    -------
-    ndarray
-        Of the same shape.
+    ``starts`` are the indices at which runs begin. ``shown`` and ``bad`` are ``[cells]``, or ``[steps,
+    groups]`` where the runs of all groups begin at the same steps; the result has their shape.
     """
     lengths = np.diff(starts, append=len(shown))
     across = shown[0].size if len(shown) else 1
     finite = np.isfinite(shown)
-    whole = bool(finite.all())
-    keep = bad.copy() if whole else bad | np.isinf(shown)
+    all_finite = bool(finite.all())
+    keep = bad.copy() if all_finite else bad | np.isinf(shown)
     keep[starts] = keep[starts + lengths - 1] = True
     for choose, farthest in ((np.minimum, np.inf), (np.maximum, -np.inf)):
-        compared = shown if whole else np.where(finite, shown, farthest)
+        compared = shown if all_finite else np.where(finite, shown, farthest)
         found = np.flatnonzero(compared == np.repeat(choose.reduceat(compared, starts), lengths, axis=0))
         run = np.searchsorted(starts, found // across, side="right")
         # Of equal extremes only the first stays.

@@ -1,4 +1,4 @@
-"""One JSONL file, parsed to Parquet as far as it goes: what was appended becomes a further part."""
+"""One JSONL file, parsed to Parquet as far as it goes: what is appended becomes a further part."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ from ..rows.cache_folder import cache_folder
 from .chunk import CHUNK_COLUMNS, JsonlChunk
 from .tree import StatisticsFile
 
-__all__ = ["CachedFile", "CachedPart", "write_part"]
-
 _FORMAT = 1
 _TAIL = 4096
 _SMALL_ROWS = 100_000
@@ -40,7 +38,7 @@ _DICTIONARIES = [name for name in CHUNK_COLUMNS.names if name not in ("mean", "m
 
 @dataclass(frozen=True)
 class CachedPart:
-    """A stretch of the file as Parquet. ``crc`` is that of the text, which tells whether the file is still the one that was read."""
+    """A stretch of the file as Parquet. ``crc`` is of the text: it tells whether the file is the same."""
 
     file: str
     begin: int
@@ -51,7 +49,7 @@ class CachedPart:
 
 @dataclass
 class _State:
-    """What the manifest says."""
+    """The content of the manifest."""
 
     offset: int = 0
     lines: int = 0
@@ -66,13 +64,7 @@ class _State:
 
 
 class CachedFile:
-    """What is known of one file. The caller holds the lock of :attr:`folder` while it adds to it.
-
-    Parameters
-    ----------
-    source : StatisticsFile
-        The file.
-    """
+    """What is known of one file. The caller holds the lock of :attr:`folder` while it adds to it."""
 
     def __init__(self, source: StatisticsFile) -> None:
         self.source = source
@@ -85,7 +77,7 @@ class CachedFile:
         self._state = _State()
         self._records: list[NDArray[np.int64]] = []
         self._manifest = (0, 0)
-        self._places: dict[tuple[str, ...], int] = {}
+        self._layout_indices: dict[tuple[str, ...], int] = {}
 
     @property
     def offset(self) -> int:
@@ -94,22 +86,20 @@ class CachedFile:
 
     @property
     def lines(self) -> int:
-        """Ends of lines up to there."""
         return self._state.lines
 
     @property
     def skipping(self) -> bool:
-        """Whether that is inside of a line that is too long to be read."""
+        """Whether the offset is inside a line that is too long to be read."""
         return self._state.skipping
 
     @property
     def written(self) -> int:
-        """When the file was last written to, as far as it was read; nanoseconds."""
+        """Modification time of what was read, nanoseconds."""
         return self._state.mtime
 
     @property
     def layouts(self) -> list[list[str]]:
-        """The different lists of names that records have."""
         return self._state.layouts
 
     @property
@@ -119,15 +109,13 @@ class CachedFile:
 
     @property
     def left_out(self) -> int:
-        """How many lines those are."""
         return self._state.left_out
 
     def parts(self) -> list[str]:
-        """Return the Parquet files that have rows, in order."""
         return [str(self.folder / part.file) for part in self._state.parts if part.rows]
 
     def records(self) -> NDArray[np.int64]:
-        """Return one row a record: where its line begins, place of its stat, step, rows, place of its names in :attr:`layouts`."""
+        """Return one row a record: offset of its line, stat index, step, rows, layout index."""
         if len(self._records) > 1:
             self._records = [np.concatenate(self._records)]
         return self._records[0] if self._records else np.zeros((0, 5), np.int64)
@@ -139,9 +127,9 @@ class CachedFile:
             found = path.stat()
             if (found.st_mtime_ns, found.st_size) == self._manifest:
                 return
-            said = orjson.loads(path.read_bytes())
-            parts = [CachedPart(**part) for part in said.pop("parts")]
-            state = _State(parts=parts, **said)
+            manifest = orjson.loads(path.read_bytes())
+            parts = [CachedPart(**part) for part in manifest.pop("parts")]
+            state = _State(parts=parts, **manifest)
             records = [np.load(self.folder / f"{part.file}.npy", allow_pickle=False) for part in parts]
             missing = [part.file for part in parts if part.rows and not (self.folder / part.file).is_file()]
         except (OSError, ValueError, TypeError, KeyError):
@@ -151,25 +139,19 @@ class CachedFile:
         if missing or any(block.ndim != 2 or block.shape[1] != 5 for block in records):
             self._forget()
             return
-        self._state, self._records, self._places = state, records, {}
+        self._state, self._records, self._layout_indices = state, records, {}
         self._manifest = (found.st_mtime_ns, found.st_size)
         with contextlib.suppress(OSError):
             # What was used last is evicted last.
             (self.folder / "used").touch()
 
     def look(self) -> int:
-        """Say how large the file is, having forgotten everything if it is another one than was read.
-
-        Raises
-        ------
-        ClientError
-            ``unreadable`` where it may not be read.
-        """
+        """Return the file's size, forgetting all of a replaced file; raises ``unreadable``."""
         state = self._state
         try:
             found = os.stat(self.source.path)
             with self.source.path.open("rb"):
-                # Only this says whether it may be read.
+                # Only opening it tells whether it may be read.
                 pass
             if state.offset and self._is_another(found):
                 self._forget()
@@ -177,20 +159,21 @@ class CachedFile:
             return found.st_size
         except OSError as error:
             raise ClientError(
-                f"{self.source.name} cannot be read: {error.strerror or error}. You need the permission to read it.",
+                f"{self.source.name} cannot be read: {error.strerror or error}. You need the permission to "
+                "read it.",
                 code="unreadable",
             ) from error
 
     def add(self, chunk: JsonlChunk, file: str, begin: int, end: int, crc: int) -> None:
-        """Add what was read of a stretch. ``file`` is the Parquet file that :func:`write_part` made of it."""
+        """Add what was read of a stretch; ``file`` is the Parquet file of :func:`write_part`."""
         state = self._state
         for problem in chunk.problems:
             self._tell(f"{self.source.name}, line {state.lines + problem.line}: {problem.what}.")
         state.left_out += chunk.left_out - len(chunk.problems)
         records = chunk.records.copy()
-        places = [self._place(layout) for layout in chunk.layouts]
+        indices = [self._layout_index(layout) for layout in chunk.layouts]
         if len(records):
-            records[:, 4] = np.array(places, np.int64)[records[:, 4]]
+            records[:, 4] = np.array(indices, np.int64)[records[:, 4]]
         rows = int(records[:, 3].sum()) if len(records) else 0
         self._records.append(records)
         self._put(f"{file}.npy", records)
@@ -198,11 +181,12 @@ class CachedFile:
         state.offset, state.lines = end, state.lines + chunk.lines
 
     def skip(self, end: int, lines: int, *, done: bool, crc: int) -> None:
-        """Leave out a stretch that is a line too long to be read, or a piece of one."""
+        """Leave out a stretch that is a line too long to be read, or a part of one."""
         state = self._state
         if not state.skipping:
             self._tell(
-                f"{self.source.name}, line {state.lines + 1}: it is longer than any record can be, and is left out."
+                f"{self.source.name}, line {state.lines + 1}: it is longer than any record can be, and is "
+                "left out."
             )
         name = f"{uuid.uuid4().hex}.none"
         nothing = np.zeros((0, 5), np.int64)
@@ -225,14 +209,14 @@ class CachedFile:
         self._manifest = (after.st_mtime_ns, after.st_size)
         self._sweep()
 
-    def _place(self, layout: list[str]) -> int:
+    def _layout_index(self, layout: list[str]) -> int:
         state = self._state
-        if len(self._places) != len(state.layouts):
-            self._places = {tuple(known): place for place, known in enumerate(state.layouts)}
-        place = self._places.setdefault(tuple(layout), len(state.layouts))
-        if place == len(state.layouts):
+        if len(self._layout_indices) != len(state.layouts):
+            self._layout_indices = {tuple(known): index for index, known in enumerate(state.layouts)}
+        index = self._layout_indices.setdefault(tuple(layout), len(state.layouts))
+        if index == len(state.layouts):
             state.layouts.append(layout)
-        return place
+        return index
 
     def _is_another(self, found: os.stat_result) -> bool:
         state = self._state
@@ -260,7 +244,7 @@ class CachedFile:
             return hashlib.blake2b(file.read(min(_TAIL, offset)), digest_size=16).hexdigest()
 
     def _forget(self) -> None:
-        self._state, self._records, self._manifest, self._places = _State(), [], (0, 0), {}
+        self._state, self._records, self._manifest, self._layout_indices = _State(), [], (0, 0), {}
 
     def _tell(self, sentence: str) -> None:
         self._state.left_out += 1

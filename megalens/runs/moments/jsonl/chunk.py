@@ -1,4 +1,4 @@
-"""Raw-moment JSONL text to columns: whole lines in, rows of the stream ``moments`` out."""
+"""Raw-moment JSONL text to columns: complete lines in, rows of the stream ``moments`` out."""
 
 from __future__ import annotations
 
@@ -19,15 +19,13 @@ from numpy.typing import NDArray
 
 from ....protocol import MOMENT_STATS, RAW_SUMS, SCALED_STATS, moments_from_raw_sums
 
-__all__ = ["CHUNK_COLUMNS", "JsonlChunk", "Problem", "read_chunk"]
-
 _fetch = itemgetter(*RAW_SUMS)
 _STAT = re.compile(r"(residual_dgrad|residual|activation|dgrad|wgrad|grad|param)(?:_|$)")
 _BARE = re.compile(rb"(?<=[:,\[])(\s*)(NaN|-?Infinity)(?=\s*[,}\]])")
 _ROUNDING = 2.0**-24
 _MOST_PROBLEMS = 50
 _MOST_STEP = 1 << 62
-# Each sign stands for up to 100 bytes once it is parsed; 300,000 tensors have so many.
+# Each sign becomes up to 100 bytes when parsed; 300,000 tensors have so many.
 _MOST_SIGNS = 4_000_000
 
 CHUNK_COLUMNS = pa.schema(
@@ -49,14 +47,14 @@ CHUNK_COLUMNS = pa.schema(
         ("line_start", pa.int64()),
     ]
 )
-"""What is cached of a row: of the stream's columns those that raw sums can say, ``unknown`` for both non-finite counts, and where its line begins."""
+"""Cached columns: those of raw sums, ``unknown`` for both non-finite counts, and the offset of the line."""
 
 _STAGES = ("", "pre_clip", "backward", "backward_scaled", "pre_step")
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A line that is left out, or of which something is: its number, counted from 1 at the start of the chunk, and a sentence."""
+    """A line that is left out in full or in part: its number, counted from 1 in the chunk, and a sentence."""
 
     line: int
     what: str
@@ -71,7 +69,8 @@ class JsonlChunk:
     table : pyarrow.Table
         :data:`CHUNK_COLUMNS`.
     records : ndarray
-        One row a record, int64: where its line begins, place of its stat in ``MOMENT_STATS``, step, rows, place of its names in ``layouts``.
+        One row a record, int64: where its line begins, index of its stat in ``MOMENT_STATS``, step, rows,
+        index of its names in ``layouts``.
     layouts : list of list of str
         The different lists of names that records have.
     lines : int
@@ -89,7 +88,7 @@ class JsonlChunk:
 
 
 class _Skip(Exception):
-    """A line that is no record: why."""
+    """The reason why a line is no record."""
 
 
 class _Builder:
@@ -100,11 +99,11 @@ class _Builder:
         self.records: list[tuple[int, int, int, int, int]] = []
         self.facts: list[tuple[int, float, int, float]] = []
         self.layouts: list[list[str]] = []
-        self._places: dict[tuple[str, ...], int] = {}
+        self._layout_indices: dict[tuple[str, ...], int] = {}
         self._layout_ids: list[NDArray[np.int32]] = []
         self._names: dict[str, int] = {}
         self._last: tuple[str, ...] = ()
-        self._last_place = -1
+        self._last_layout = -1
 
     def add(self, record: Mapping[str, Any], at: int, line: Callable[[], int]) -> str | None:
         """Take a record; return what was wrong with a part of it."""
@@ -125,13 +124,13 @@ class _Builder:
             problem = f"the name {record['twice']!r:.80} comes twice, and the last one counts"
         if not names:
             return problem
-        place = self._layout(names)
+        layout = self._layout(names)
         scale, stage = _scale(record, stat)
         samples = record.get("consumed_train_samples", -1)
         samples = samples if type(samples) is int and 0 <= samples < _MOST_STEP else -1
         self.numbers.append(flat)
-        self.ids.append(self._layout_ids[place])
-        self.records.append((at, MOMENT_STATS.index(stat), step, len(names), place))
+        self.ids.append(self._layout_ids[layout])
+        self.records.append((at, MOMENT_STATS.index(stat), step, len(names), layout))
         self.facts.append((samples, rounding, stage, scale))
         return problem
 
@@ -142,7 +141,7 @@ class _Builder:
         sums = np.concatenate(self.numbers).reshape(-1, 5)
         samples, rounding, stage, scale = (np.array(column) for column in zip(*self.facts, strict=True))
         repeat = records[:, 3]
-        moments = moments_from_raw_sums(*(np.ascontiguousarray(sums[:, place]) for place in range(5)))
+        moments = moments_from_raw_sums(*(np.ascontiguousarray(sums[:, power]) for power in range(5)))
         if (scale[~np.isnan(scale)] != 1).any():
             by = np.repeat(np.where(np.isnan(scale), 1.0, scale), repeat)
             with np.errstate(all="ignore"):
@@ -164,8 +163,8 @@ class _Builder:
         return pa.table(columns, schema=CHUNK_COLUMNS), records
 
     def _stat(self, record: Mapping[str, Any]) -> str:
-        for said in (record.get("stat"), self._kind):
-            match = _STAT.match(said) if isinstance(said, str) else None
+        for text in (record.get("stat"), self._kind):
+            match = _STAT.match(text) if isinstance(text, str) else None
             if match:
                 return "grad" if match[1] == "wgrad" else match[1]
         raise _Skip(
@@ -174,35 +173,35 @@ class _Builder:
 
     def _layout(self, names: tuple[str, ...]) -> int:
         if names == self._last:
-            return self._last_place
-        place = self._places.get(names)
-        if place is None:
+            return self._last_layout
+        index = self._layout_indices.get(names)
+        if index is None:
             known = self._names
             ids = np.fromiter((known.setdefault(name, len(known)) for name in names), np.int32, len(names))
-            place = self._places[names] = len(self.layouts)
+            index = self._layout_indices[names] = len(self.layouts)
             self.layouts.append(list(names))
             self._layout_ids.append(ids)
-        self._last, self._last_place = names, place
-        return place
+        self._last, self._last_layout = names, index
+        return index
 
 
 def read_chunk(
     data: bytes, begin: int, kind: str, rank: int, before: Callable[[], int] = lambda: 0
 ) -> JsonlChunk:
-    """Read whole lines. What cannot be read is left out and told, and nothing else with it.
+    """Read complete lines. What cannot be read is left out and reported, and nothing else with it.
 
     Parameters
     ----------
     data : bytes
         The lines.
     begin : int
-        Where they begin in the file.
+        Their offset in the file.
     kind : str
-        Name of the file's folder, which says what was measured where a record does not.
+        Name of the file's folder: what was measured where a record does not say.
     rank : int
         Rank that wrote the file.
     before : callable
-        Returns the number of lines before these: a record that has no step is at the step of its line's number.
+        Returns the number of lines before these: a record without a step is at the step of its line's number.
     """
     builder = _Builder(kind, rank)
     problems: list[Problem] = []
@@ -212,15 +211,15 @@ def read_chunk(
         if not text or text.isspace():
             continue
         try:
-            said = builder.add(_parse(text), begin + at, partial(_number_of_line, before, number))
+            problem = builder.add(_parse(text), begin + at, partial(_number_of_line, before, number))
         except _Skip as skip:
-            said = str(skip)
+            problem = str(skip)
         except (ValueError, RecursionError, OverflowError) as error:
-            said = f"it is no JSON ({str(error)[:80]})"
-        if said:
+            problem = f"it is no JSON ({str(error)[:80]})"
+        if problem:
             left_out += 1
             if len(problems) < _MOST_PROBLEMS:
-                problems.append(Problem(number, said))
+                problems.append(Problem(number, problem))
     table, records = builder.table()
     return JsonlChunk(table, records, builder.layouts, lines, problems, left_out)
 
@@ -245,7 +244,7 @@ def _parse(text: bytes) -> dict[str, Any]:
         record = orjson.loads(text)
     except orjson.JSONDecodeError:
         if b"NaN" not in text and b"Infinity" not in text:
-            # Numbers too large for it, or what is no JSON: Python's own parser says which.
+            # Too large numbers, or no JSON: Python's own parser explains which.
             record = json.loads(text)
         else:
             try:
@@ -255,7 +254,7 @@ def _parse(text: bytes) -> dict[str, Any]:
                 record = json.loads(text)
     if not isinstance(record, dict):
         raise _Skip("it is no JSON object")
-    if b"\\u" in text and not _whole(record):
+    if b"\\u" in text and not _no_half_characters(record):
         raise _Skip("its text holds half a surrogate pair")
     values = record.get("values")
     # A name that comes twice would vanish silently; telling it costs one look at the text.
@@ -267,12 +266,12 @@ def _parse(text: bytes) -> dict[str, Any]:
 
 
 def _signs(text: bytes) -> int:
-    """Return how many members and lists a text may have, without parsing it: a few bytes become a list, a number or a text, each of which takes many."""
+    """Return how many members and lists a text may have, unparsed: each takes much memory once parsed."""
     signs = np.frombuffer(text, np.uint8)
     return sum(int(np.count_nonzero(signs == sign)) for sign in b",:[")
 
 
-def _whole(record: dict[str, Any]) -> bool:
+def _no_half_characters(record: dict[str, Any]) -> bool:
     try:
         json.dumps(record, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
@@ -286,8 +285,8 @@ def _twice(text: bytes) -> str | None:
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
         made = dict(items)
         if len(made) < len(items):
-            seen: set[str] = set()
-            found.extend(name for name, _ in items if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+            names = [name for name, _ in items]
+            found.extend(name for at, name in enumerate(names) if name in names[:at])
         return made
 
     json.loads(text, object_pairs_hook=pairs)
@@ -308,10 +307,10 @@ def _step(record: Mapping[str, Any], line: Callable[[], int]) -> int:
 
 
 def _scale(record: Mapping[str, Any], stat: str) -> tuple[float, int]:
-    """Return the loss scale to divide by (NaN where one may be in the values and is not known) and the place of the gradient's stage."""
+    """Return the loss scale to divide by (NaN: may be in the values, unknown) and the stage's index."""
     if stat not in SCALED_STATS:
-        said = "pre_step" if record.get("gradient_stage") == "pre_step" else "pre_clip"
-        return 1.0, _STAGES.index(said) if stat == "grad" else 0
+        stage = "pre_step" if record.get("gradient_stage") == "pre_step" else "pre_clip"
+        return 1.0, _STAGES.index(stage) if stat == "grad" else 0
     scale = _number(record.get("loss_scale"))
     if scale is not None and math.isfinite(scale) and scale > 0:
         return scale, _STAGES.index("backward")
@@ -319,7 +318,7 @@ def _scale(record: Mapping[str, Any], stat: str) -> tuple[float, int]:
 
 
 def _one_by_one(values: Mapping[str, Any]) -> tuple[tuple[str, ...], NDArray[np.float64], float, str | None]:
-    """Read values that are not all of the usual kind: ``sum_0`` for the count, sums that are missing, plain numbers of old files."""
+    """Read values of unusual kinds: ``sum_0`` for the count, missing sums, plain numbers of old files."""
     names: list[str] = []
     flat: list[float] = []
     plain = 0
@@ -339,10 +338,15 @@ def _one_by_one(values: Mapping[str, Any]) -> tuple[tuple[str, ...], NDArray[np.
             continue
         names.append(name)
         flat += [count, *(total for total in sums if total is not None)]
-    return tuple(names), np.array(flat, np.float64), 0.0 if plain == len(names) else _ROUNDING, _say(wrong)
+    return (
+        tuple(names),
+        np.array(flat, np.float64),
+        0.0 if plain == len(names) else _ROUNDING,
+        _sentence_about(wrong),
+    )
 
 
-def _say(wrong: Sequence[str]) -> str | None:
+def _sentence_about(wrong: Sequence[str]) -> str | None:
     if not wrong:
         return None
     which = f"{wrong[0]!r:.80}" + (f" and {len(wrong) - 1} more have" if len(wrong) > 1 else " has")

@@ -19,13 +19,14 @@ from ..rows.moment_rows import STAGE, STAGES, Chunk, StatIndex, Wanted
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["duck_cursor", "duck_errors", "quoted_path", "sql_chunks"]
-
 _lock = threading.Lock()
 _shared: tuple[int, duckdb.DuckDBPyConnection] | None = None
 
 _CHUNK_ROWS = 1_000_000
-_STAGE_SQL = f"coalesce(list_position({list(STAGES)!r}, {STAGE}::VARCHAR), {len(STAGES)})::TINYINT - 1::TINYINT AS {STAGE}"
+_STAGE_SQL = (
+    f"coalesce(list_position({list(STAGES)!r}, {STAGE}::VARCHAR), {len(STAGES)})::TINYINT - 1::TINYINT AS "
+    f"{STAGE}"
+)
 
 
 # A path as SQL text.
@@ -36,33 +37,24 @@ def quoted_path(path: str | PathLike[str]) -> str:
 
 
 def literal(text: str) -> str:
-    """Return a text as a literal of SQL."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def sql_chunks(connection: Any, relation: str, stats: Sequence[StatIndex], wanted: Wanted) -> Iterator[Chunk]:
-    """Read rows a range of steps at a time.
+    """Read the wanted rows of a relation, a range of steps at a time; nobody else uses the connection
+    meanwhile.
 
-    Parameters
-    ----------
-    connection : duckdb.DuckDBPyConnection
-        The only user of it until the last chunk came.
-    relation : str
-        All rows.
-    stats : sequence of StatIndex
-        What there is: how many ranges there are follows from it.
-    wanted : Wanted
-        What is asked for.
+    How many ranges there are follows from ``stats``, what there is of each.
     """
     columns = ", ".join(
         ("place", "step", *(_STAGE_SQL if name == STAGE else name for name in wanted.columns))
     )
     pieces = []
-    for stat, first in wanted.first_places().items():
+    for stat, first in wanted.first_indices().items():
         names = wanted.names[stat]
         chosen = f"wanted_{stat}"
-        places = pa.array(range(first, first + len(names)), pa.int32())
-        connection.register(chosen, pa.table({"name": pa.array(names, pa.utf8()), "place": places}))
+        indices = pa.array(range(first, first + len(names)), pa.int32())
+        connection.register(chosen, pa.table({"name": pa.array(names, pa.utf8()), "place": indices}))
         rows = _rows_sql(relation, chosen, stat, wanted.ranges, wanted.first, wanted.last)
         pieces.append(f"SELECT {columns} FROM ({rows})")
     rows = " UNION ALL ".join(pieces)
@@ -95,7 +87,7 @@ def _rows_sql(
     first: int | None,
     last: int | None,
 ) -> str:
-    """Return the rows of a stat that a filter and bounds of the step leave. ``names``: a table with ``name`` of what takes part and further columns that the rows get."""
+    """Return the SQL of a stat's rows in a filter and steps. ``names``: a table of what takes part."""
     conditions = [f"stat = {stat!r}"]
     if first is not None:
         conditions.append(f"step >= {first:d}")
@@ -108,7 +100,10 @@ def _rows_sql(
 
 
 def duck_cursor() -> duckdb.DuckDBPyConnection:
-    """Return a connection of its own to one database in memory; what is registered with it, and its temporary tables, are seen by nobody else. The caller closes it."""
+    """Return a connection to one shared database in memory; the caller closes it.
+
+    Objects registered with it, and its temporary tables, are seen by nobody else.
+    """
     global _shared
     import duckdb
 
@@ -124,6 +119,6 @@ def duck_cursor() -> duckdb.DuckDBPyConnection:
 
 
 def duck_errors() -> tuple[type[Exception], ...]:
-    """Return the errors of DuckDB; none while nobody has loaded it."""
+    """Return DuckDB's error classes; none before it was imported."""
     loaded = sys.modules.get("duckdb")
     return () if loaded is None else (loaded.Error,)

@@ -1,4 +1,4 @@
-"""Bringing files up to date: their new bytes are cut at ends of lines, parsed (in several processes where it is much) and added."""
+"""Bringing files up to date: new bytes are cut at line ends, parsed (many in several processes) and added."""
 
 from __future__ import annotations
 
@@ -24,8 +24,6 @@ from .cached_file import CachedFile, write_part
 from .chunk import CHUNK_COLUMNS, JsonlChunk, Problem, read_chunk
 from .tree import StatisticsFile
 
-__all__ = ["bring_up_to_date"]
-
 _CHUNK_BYTES = 24 << 20
 _LINE_BYTES = 256 << 20
 _BLOCK = 1 << 22
@@ -38,7 +36,7 @@ _MOST_PROCESSES = 8
 # A process of its own program and not one of ``multiprocessing``: that would run a script that has no ``if
 # __name__ == "__main__"`` a second time.
 class ParseProcess:
-    """One such process; used by one thread at a time and ended with its context."""
+    """A process that parses; used by one thread at a time and ended with its context."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -65,7 +63,7 @@ class ParseProcess:
     def parse(
         self, source: StatisticsFile, begin: int, end: int, folder: Path
     ) -> tuple[JsonlChunk, str, int]:
-        """Parse a stretch and write its rows to ``folder``; return what was read (without the rows), the file's name and the text's checksum."""
+        """Parse a stretch into ``folder``; return what was read without rows, file name, checksum."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         task = {
@@ -82,7 +80,8 @@ class ParseProcess:
         line = self._process.stdout.readline()
         if not line:
             raise ClientError(
-                f"The process that was reading {source.name} ended: there may be too little memory. Close other programs and open it again.",
+                f"The process that was reading {source.name} ended: there may be too little memory. Close "
+                "other programs and open it again.",
                 code="unreadable",
             )
         answer = orjson.loads(line)
@@ -140,7 +139,7 @@ def _lines_before(file: BinaryIO, begin: int) -> int:
 
 @dataclass(frozen=True)
 class _Stretch:
-    """Bytes of a file: whole lines, or (``long``) a line too long to be read, whose end may not be there yet."""
+    """Bytes of a file: complete lines, or (``long``) a part of a line too long to be read."""
 
     begin: int
     end: int
@@ -149,14 +148,10 @@ class _Stretch:
 
 
 def bring_up_to_date(files: Sequence[CachedFile], progress: Progress | None = None) -> tuple[bool, list[str]]:
-    """Parse what was appended to files since they were last read, and say whether there was any and which files cannot be read.
+    """Parse what was appended to files; return whether there was any and which files cannot be read.
 
-    Parameters
-    ----------
-    files : sequence of CachedFile
-        The files.
-    progress : callable, optional
-        Called with (bytes done, bytes in all, what is being done) from time to time; raise from it to cancel. What was parsed until then is kept.
+    ``progress`` is called with (bytes done, bytes in all, what is being done) and may raise to cancel; what
+    was parsed until then is stored.
     """
     changed = False
     problems = []
@@ -204,7 +199,7 @@ def _processes(total: int) -> int:
 def _add_stretches(
     file: CachedFile, stretches: Iterator[_Stretch], pool: list[ParseProcess]
 ) -> Iterator[int]:
-    """Parse stretches, several at once where there are processes, and add them in order; yields how far the file was read."""
+    """Parse stretches, in processes where there are any, add them in order, and yield how far it got."""
     source = file.source
     if not pool:
         for stretch in stretches:
@@ -258,7 +253,7 @@ def _skip(file: CachedFile, stretch: _Stretch) -> None:
 
 
 def _stretches(file: CachedFile, size: int) -> Iterator[_Stretch]:
-    """Cut what is new at ends of lines. A line at the end that is not whole is left for later; one that is whole but for its end counts."""
+    """Cut what is new at line ends. An incomplete last line waits; one that lacks only its end counts."""
     begin = file.offset
     inside = file.skipping
     with file.source.path.open("rb") as text:
@@ -279,8 +274,8 @@ def _stretches(file: CachedFile, size: int) -> Iterator[_Stretch]:
                     begin = end or size
                     continue
             if cut is None or (target == size and cut < size):
-                whole = begin if cut is None else cut
-                if _is_whole(text, whole, size):
+                complete = begin if cut is None else cut
+                if _is_complete(text, complete, size):
                     cut = size
             if cut is None:
                 return
@@ -291,7 +286,7 @@ def _stretches(file: CachedFile, size: int) -> Iterator[_Stretch]:
 
 
 def _last_end(text: BinaryIO, begin: int, end: int) -> int | None:
-    """Return the place behind the last end of a line between two places."""
+    """Return the offset behind the last end of a line in a range."""
     at = end
     while at > begin:
         low = max(begin, at - _BLOCK)
@@ -304,7 +299,7 @@ def _last_end(text: BinaryIO, begin: int, end: int) -> int | None:
 
 
 def _line_end(text: BinaryIO, begin: int, end: int) -> int | None:
-    """Return the place behind the first end of a line between two places."""
+    """Return the offset behind the first end of a line in a range."""
     at = begin
     text.seek(at)
     while at < end:
@@ -318,8 +313,8 @@ def _line_end(text: BinaryIO, begin: int, end: int) -> int | None:
     return None
 
 
-def _is_whole(text: BinaryIO, begin: int, size: int) -> bool:
-    """Whether the last line is a whole record that only its end is missing of. No piece of an object is itself one."""
+def _is_complete(text: BinaryIO, begin: int, size: int) -> bool:
+    """Whether the last line lacks only its end: no part of a JSON object is an object itself."""
     if size - begin > _LINE_BYTES:
         return False
     text.seek(begin)

@@ -22,11 +22,11 @@ from .duck import duck_cursor, duck_errors, quoted_path, sql_chunks
 from .ingest import bring_up_to_date
 from .tree import StatisticsTree
 
-__all__ = ["JsonlRows", "rows_of"]
-
 _COLUMNS = (
-    "step, samples, stat, name, rank, -1::INTEGER AS stage, count, mean, m2, m3, m4, 'nan'::DOUBLE AS min, 'nan'::DOUBLE AS max, "
-    "unknown AS nan_count, unknown AS inf_count, unknown AS negative_inf_count, 'nan'::DOUBLE AS near_zero_count, rounding, gradient_stage, loss_scale"
+    "step, samples, stat, name, rank, -1::INTEGER AS stage, count, mean, m2, m3, m4, 'nan'::DOUBLE AS min, "
+    "'nan'::DOUBLE AS max, "
+    "unknown AS nan_count, unknown AS inf_count, unknown AS negative_inf_count, 'nan'::DOUBLE AS "
+    "near_zero_count, rounding, gradient_stage, loss_scale"
 )
 
 _FOREVER = 1 << 62
@@ -41,7 +41,7 @@ def rows_of(tree: StatisticsTree) -> MomentRows:
 # world size.
 @dataclass(frozen=True)
 class Hidden:
-    """Rows of some names of a stat that lie in ranges of steps."""
+    """Rows of some names of a stat within ranges of steps."""
 
     stat: str
     names: frozenset[str]
@@ -59,7 +59,7 @@ class Superseded:
     alive : ndarray
         The records that count, as :meth:`CachedFile.records` has them.
     hidden : list of Hidden
-        Rows that another file has newer ones for.
+        Rows for which another file has newer ones.
     """
 
     dead: NDArray[np.int64]
@@ -70,8 +70,10 @@ class Superseded:
 def supersede(files: Sequence[CachedFile]) -> tuple[list[Superseded], list[str]]:
     """Return what of each file counts, and sentences about what does not.
 
-    A record whose step is not after that of the one before it, of the same stat in the same file, says that the run went back: every older record at or after that step is
-    superseded. Of two files that have the same names at the same steps the one written to last counts, from where it begins; gaps in it leave the other's rows.
+    A record whose step is not after that of the previous one, of the same stat in the same file, shows that
+    the run went back: every older record at or after that step is superseded. Of two files with the same
+    names at the same steps the one written to last counts, from its beginning; gaps in it leave the other's
+    rows.
     """
     warnings: dict[str, None] = {}
     found = [_within(file, warnings) for file in files]
@@ -81,11 +83,11 @@ def supersede(files: Sequence[CachedFile]) -> tuple[list[Superseded], list[str]]
         writers.sort(
             key=lambda at: (files[at].written, int(found[at].alive[found[at].alive[:, 1] == code, 2].min()))
         )
-        for place, older in enumerate(writers):
-            for newer in writers[place + 1 :]:
-                said = _between(files[older], found[older], files[newer], found[newer], code, stat)
-                if said:
-                    warnings[said] = None
+        for number, older in enumerate(writers):
+            for newer in writers[number + 1 :]:
+                sentence = _between(files[older], found[older], files[newer], found[newer], code, stat)
+                if sentence:
+                    warnings[sentence] = None
     return found, list(warnings)
 
 
@@ -93,18 +95,19 @@ def _within(file: CachedFile, warnings: dict[str, None]) -> Superseded:
     records = file.records()
     dead = np.zeros(len(records), bool)
     for code in np.unique(records[:, 1]):
-        places = np.flatnonzero(records[:, 1] == code)
-        steps = records[places, 2]
+        of_stat = np.flatnonzero(records[:, 1] == code)
+        steps = records[of_stat, 2]
         back = np.flatnonzero(steps[1:] <= steps[:-1])
         if not len(back):
             continue
-        # A record is superseded if any later one has the same or an earlier step: compare it to the least step from the next record on.
+        # A record is superseded if its step is not below the least step of all later ones.
         least = np.minimum.accumulate(steps[::-1])[::-1]
-        dead[places[:-1]] = least[1:] <= steps[:-1]
+        dead[of_stat[:-1]] = least[1:] <= steps[:-1]
         first = int(back[-1])
         times = "" if len(back) == 1 else f" (the last of {len(back)} times)"
         warnings[
-            f"{MOMENT_STATS[int(code)]}: the run went back from step {int(steps[first])} to {int(steps[first + 1])}{times}; "
+            f"{MOMENT_STATS[int(code)]}: the run went back from step {int(steps[first])} to "
+            f"{int(steps[first + 1])}{times}; "
             "older rows at or after that step are superseded."
         ] = None
     return Superseded(records[dead, 0], records[~dead])
@@ -113,7 +116,7 @@ def _within(file: CachedFile, warnings: dict[str, None]) -> Superseded:
 def _between(
     older: CachedFile, old: Superseded, newer: CachedFile, new: Superseded, code: int, stat: str
 ) -> str | None:
-    """Hide of ``old`` what ``new`` has; return what to say of it."""
+    """Hide of ``old`` what ``new`` has, and return the sentence about it."""
     ours = old.alive[old.alive[:, 1] == code]
     theirs = new.alive[new.alive[:, 1] == code]
     least = most = None
@@ -135,13 +138,14 @@ def _between(
     if least is None:
         return None
     return (
-        f"{stat}: {newer.source.name} was written to after {older.source.name} and has the same tensors, so its rows count "
+        f"{stat}: {newer.source.name} was written to after {older.source.name} and has the same tensors, so "
+        "its rows count "
         f"for steps {least} to {most}. The job was probably restarted with another number of processes."
     )
 
 
 def _spans(steps: NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
-    """Return the ranges that a writer covers: runs of steps without a gap of more than twice the usual distance, the last one open."""
+    """Return a writer's ranges: steps without gaps over twice the usual distance, the last one open."""
     if len(steps) < 2:
         return ((int(steps[0]), _FOREVER),)
     far = np.diff(steps)
@@ -152,13 +156,7 @@ def _spans(steps: NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
 
 
 class JsonlRows:
-    """Rows of a run's JSONL files, parsed once and kept in the cache; of a file that grows only what was appended is read.
-
-    Parameters
-    ----------
-    tree : StatisticsTree
-        Where the files are; new ones are found at each refresh.
-    """
+    """Rows of a run's JSONL files, parsed once and cached; of a growing file new text is read."""
 
     def __init__(self, tree: StatisticsTree) -> None:
         self._tree = tree
@@ -172,45 +170,42 @@ class JsonlRows:
 
     @property
     def version(self) -> str:
-        """Changes whenever there is more."""
         return self._version
 
     @property
     def samples(self) -> bool:
-        """Whether steps are known as samples too."""
         return self._samples
 
     @property
     def warnings(self) -> list[str]:
-        """Sentences about what is superseded, left out or unreadable."""
         return list(self._warnings)
 
     def refresh(self, progress: Progress | None = None) -> bool:
-        """Read what was appended, and say whether there was any.
+        """Read what was appended, and return whether there was any.
 
-        Raises
-        ------
-        ClientError
-            ``not-found`` where there is no file, ``unreadable`` where none may be read or none holds raw moments; says what was expected.
+        Raises ``ClientError``: ``not-found`` where there is no file, ``unreadable`` where none may be read or
+        none has raw moments.
         """
         first = not self._version
         closed: list[OSError] = []
         sources = self._tree.files(closed)
         shut = [
-            f"{shown_text(Path(error.filename).name, 200)} cannot be looked into: {error.strerror or error}. Its files are not read."
+            f"{shown_text(Path(error.filename).name, 200)} cannot be looked into: {error.strerror or error}. "
+            "Its files are not read."
             for error in closed
         ]
         if shut and not sources:
             raise ClientError(shut[0], code="unreadable")
         if not sources and first:
             raise ClientError(
-                f"{shown_text(self._tree.root.name, 200)} holds no .jsonl file of raw moments yet. Expected files such as grad_raw_moments_by_param/rank0.jsonl in it."
+                f"{shown_text(self._tree.root.name, 200)} holds no .jsonl file of raw moments yet. Expected "
+                "files such as grad_raw_moments_by_param/rank0.jsonl in it."
             )
         found = [self._files.get(str(source.path)) or CachedFile(source) for source in sources]
         # What was read of a folder before it was closed stays.
-        places = {Path(error.filename) for error in closed}
-        kept = [file for file in self._files.values() if file.source.path.parent in places]
-        files = sorted([*found, *kept], key=lambda file: file.source.order)
+        closed_folders = {Path(error.filename) for error in closed}
+        unread = [file for file in self._files.values() if file.source.path.parent in closed_folders]
+        files = sorted([*found, *unread], key=lambda file: file.source.order)
         self._files = {str(file.source.path): file for file in files}
         changed, unreadable = bring_up_to_date(found, progress)
         if unreadable and len(unreadable) == len(found):
@@ -226,38 +221,36 @@ class JsonlRows:
         return True
 
     def stats(self) -> list[StatIndex]:
-        """Return what there is."""
         return self._stats
 
     def _relation(self, connection: Any) -> str:
         """Return SQL for the rows, without those that are superseded."""
-        whole: list[str] = []
+        complete: list[str] = []
         pieces = []
-        for place, (file, counts) in enumerate(zip(self._files.values(), self._counts, strict=True)):
+        for number, (file, counts) in enumerate(zip(self._files.values(), self._counts, strict=True)):
             parts = file.parts()
             if not parts:
                 continue
             if not len(counts.dead) and not counts.hidden:
-                whole += parts
+                complete += parts
                 continue
             rows = _read(parts)
             if len(counts.dead):
-                connection.register(f"dead{place}", pa.table({"line_start": counts.dead}))
-                rows = f"SELECT * FROM ({rows}) ANTI JOIN dead{place} USING (line_start)"
+                connection.register(f"dead{number}", pa.table({"line_start": counts.dead}))
+                rows = f"SELECT * FROM ({rows}) ANTI JOIN dead{number} USING (line_start)"
             if counts.hidden:
-                connection.register(f"hidden{place}", _hidden_table(counts))
+                connection.register(f"hidden{number}", _hidden_table(counts))
                 rows = (
-                    f"SELECT r.* FROM ({rows}) r ANTI JOIN hidden{place} h "
+                    f"SELECT r.* FROM ({rows}) r ANTI JOIN hidden{number} h "
                     "ON r.stat = h.stat AND r.name = h.name AND r.step >= h.low AND r.step <= h.high"
                 )
             pieces.append(rows)
-        if whole:
-            pieces.append(_read(whole))
+        if complete:
+            pieces.append(_read(complete))
         union = " UNION ALL ".join(f"SELECT {_COLUMNS} FROM ({piece})" for piece in pieces)
         return union or f"SELECT {_COLUMNS} FROM ({_EMPTY})"
 
     def chunks(self, wanted: Wanted) -> Iterator[Chunk]:
-        """Read rows in chunks of whole steps."""
         with duck_cursor() as connection:
             try:
                 yield from sql_chunks(connection, self._relation(connection), self._stats, wanted)
@@ -265,7 +258,6 @@ class JsonlRows:
                 raise OSError(f"The cache of these files could not be read: {error}") from error
 
     def close(self) -> None:
-        """Let go of what is held. Safe twice."""
         self._files, self._counts = {}, []
 
     def _take_stock(self, files: list[CachedFile]) -> None:
@@ -288,7 +280,8 @@ class JsonlRows:
             if one.stat in ("dgrad", "residual_dgrad") and self._unscaled(one.stat)
         ]
         self._warnings += [
-            f"{stat}: the loss scale is not recorded, so the values may be multiplied by it; skewness and kurtosis are not touched by that."
+            f"{stat}: the loss scale is not recorded, so the values may be multiplied by it; skewness and "
+            "kurtosis are not touched by that."
             for stat in unscaled
         ]
         state = hashlib.blake2b("\n".join(self._unreadable).encode(errors="replace"), digest_size=8)
@@ -317,7 +310,8 @@ class JsonlRows:
     def _unscaled(self, stat: str) -> bool:
         with duck_cursor() as connection:
             found = connection.execute(
-                f"SELECT 1 FROM ({self._relation(connection)}) WHERE stat = '{stat}' AND isnan(loss_scale) LIMIT 1"
+                f"SELECT 1 FROM ({self._relation(connection)}) WHERE stat = '{stat}' AND isnan(loss_scale) "
+                "LIMIT 1"
             ).fetchall()
         return bool(found)
 
@@ -328,15 +322,18 @@ class JsonlRows:
         what = f" {problems[0]}" if problems else " They are empty so far."
         if problems or all(file.offset for file in files):
             raise ClientError(
-                f"{shown_text(self._tree.root.name, 200)} holds no raw-moment records.{what} Expected lines such as "
-                '{"iter": 1, "stat": "grad_raw_moments_by_param", "values": {"decoder.layers.0.mlp.weight": {"count": 4.0, "sum_1": …}}}.',
+                f"{shown_text(self._tree.root.name, 200)} holds no raw-moment records.{what} Expected lines "
+                'such as {"iter": 1, "stat": "grad_raw_moments_by_param", "values": '
+                '{"decoder.layers.0.mlp.weight": {"count": 4.0, "sum_1": …}}}.',
                 code="unreadable",
             )
 
 
 _EMPTY = (
-    "SELECT 0::BIGINT AS step, 0::BIGINT AS samples, '' AS stat, '' AS name, 0::INTEGER AS rank, 0::DOUBLE AS count, 0::DOUBLE AS mean, 0::DOUBLE AS m2, "
-    "0::DOUBLE AS m3, 0::DOUBLE AS m4, 0::DOUBLE AS unknown, 0::DOUBLE AS rounding, '' AS gradient_stage, 0::DOUBLE AS loss_scale WHERE false"
+    "SELECT 0::BIGINT AS step, 0::BIGINT AS samples, '' AS stat, '' AS name, 0::INTEGER AS rank, 0::DOUBLE "
+    "AS count, 0::DOUBLE AS mean, 0::DOUBLE AS m2, "
+    "0::DOUBLE AS m3, 0::DOUBLE AS m4, 0::DOUBLE AS unknown, 0::DOUBLE AS rounding, '' AS gradient_stage, "
+    "0::DOUBLE AS loss_scale WHERE false"
 )
 
 

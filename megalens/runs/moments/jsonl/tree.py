@@ -13,22 +13,21 @@ from ....protocol import RAW_MOMENTS_FOLDER, shown_text
 from ...errors import ClientError
 from ..trainermon.files import csv_kind, rank_of_folder
 
-__all__ = ["StatisticsFile", "StatisticsTree", "find_trees", "holds_statistics"]
-
 _KIND = re.compile(r".+_by_(param|layer|item)")
 _RANK = re.compile(r"rank(\d{1,9})")
 _BETWEEN = ("tensorboard", "tb")
 _MOST_FOLDERS = 100_000
 _SNIFF_BYTES = 1 << 20
 _WANTED = (
-    "Give a .jsonl file of raw moments, a training_stats folder (with folders such as grad_raw_moments_by_param in it), an output folder of TrainerMon, a folder that holds such folders, "
+    "Give a .jsonl file of raw moments, a training_stats folder (with folders such as "
+    "grad_raw_moments_by_param in it), an output folder of TrainerMon, a folder that holds such folders, "
     "or the folder of a recorded run."
 )
 
 
 @dataclass(frozen=True)
 class StatisticsFile:
-    """One file: its path, what was measured as its folder or its own name says it, and the rank that wrote it (-1 where no name does)."""
+    """One file: its path, what was measured by its folder's or own name, and its rank (-1: unknown)."""
 
     path: Path
     kind: str
@@ -36,12 +35,12 @@ class StatisticsFile:
 
     @property
     def name(self) -> str:
-        """Its name, as text that can be shown."""
+        """Its name as printable text."""
         return shown_text(self.path.name, 200)
 
     @property
     def order(self) -> tuple[str, int, str]:
-        """Where it comes among the files of its run."""
+        """Sort key among the files of its run."""
         return str(self.path.parent), self.rank, self.path.name
 
 
@@ -52,7 +51,7 @@ class StatisticsTree:
     Attributes
     ----------
     label : str
-        What the run is called: the folder above ``training_stats``, leaving out a level ``tensorboard`` or ``tb``.
+        The run's name: the folder above ``training_stats``, leaving out a level ``tensorboard`` or ``tb``.
     root : Path
         The folder (or the one file) that its files are in.
     layout : str
@@ -72,17 +71,11 @@ class StatisticsTree:
         return "statistics-" + hashlib.blake2b(os.fsencode(self.root), digest_size=8).hexdigest()
 
     def files(self, closed: list[OSError] | None = None) -> list[StatisticsFile]:
-        """Return the files that are there now; a job that runs may add some.
+        """Return the files that are there now; a running job may add some.
 
-        Parameters
-        ----------
-        closed : list, optional
-            Takes the error of each folder within that may not be looked into, with its place as ``filename``: its files are left out, and the others are not.
-
-        Raises
-        ------
-        ClientError
-            ``not-found`` or ``unreadable`` where the folder itself is gone or may not be read.
+        ``closed`` takes the error of each folder that may not be read, with its path as ``filename``: only
+        its files are left out. Raises ``ClientError``, ``not-found`` or ``unreadable``, about the folder
+        itself.
         """
         found = self._all(closed)
         if self.within is not None:
@@ -112,18 +105,11 @@ class StatisticsTree:
 def find_trees(path: str | os.PathLike[str], closed: list[OSError] | None = None) -> list[StatisticsTree]:
     """Return the runs below a path, by label.
 
-    Parameters
-    ----------
-    path : str or path
-        A ``.jsonl`` file, a ``training_stats`` folder or one that has folders such as ``grad_raw_moments_by_param``, a folder with loose files, an output folder of TrainerMon or one of its ranks', or a folder that holds any
-        number of these at any depth.
-    closed : list, optional
-        Takes the error of each folder that may not be looked into, with its place as ``filename``: runs below it are left out, and the others are not.
-
-    Raises
-    ------
-    ClientError
-        ``not-found`` where there is nothing of the kind, ``unreadable`` where nothing that was found may be looked into; says what was expected.
+    The path is a ``.jsonl`` file, a ``training_stats`` folder or one with folders such as
+    ``grad_raw_moments_by_param``, a folder of loose files, an output folder of TrainerMon or of one of its
+    ranks, or a folder with any number of these at any depth. ``closed`` is as for
+    :meth:`StatisticsTree.files`. Raises ``ClientError``: ``not-found`` where there is nothing of the kind,
+    ``unreadable`` where nothing that was found may be read.
     """
     closed = [] if closed is None else closed
     chosen = Path(path).expanduser()
@@ -154,8 +140,8 @@ def find_trees(path: str | os.PathLike[str], closed: list[OSError] | None = None
     trees = []
     for label, root in zip(labels, roots, strict=True):
         seen[label] = seen.get(label, 0) + 1
-        again = f"{label} #{seen[label]}" if labels.count(label) > 1 else label
-        trees.append(StatisticsTree(again, root, _layout(root)))
+        numbered = f"{label} #{seen[label]}" if labels.count(label) > 1 else label
+        trees.append(StatisticsTree(numbered, root, _layout(root)))
     return trees
 
 
@@ -185,7 +171,7 @@ def _layout(folder: Path) -> str:
 
 
 def _csv_files(folder: Path, closed: list[OSError] | None) -> Iterator[StatisticsFile]:
-    """Give TrainerMon's files in a folder of one of its ranks, or in those right below a folder."""
+    """Yield TrainerMon's files in the folder of one rank, or in the folders right below."""
     own = rank_of_folder(folder)
     ranks = {folder: own} if own is not None else {}
     if own is None:
@@ -195,9 +181,9 @@ def _csv_files(folder: Path, closed: list[OSError] | None) -> Iterator[Statistic
             for entry in entries
             if (rank := rank_of_folder(entry.name)) is not None and _is_folder(entry)
         }
-    for place, rank in ranks.items():
+    for home, rank in ranks.items():
         try:
-            for entry in _listed(place):
+            for entry in _listed(home):
                 if (kind := csv_kind(entry.name)) is not None and entry.is_file():
                     yield StatisticsFile(Path(entry.path), kind, rank)
         except FileNotFoundError:
@@ -208,11 +194,12 @@ def _csv_files(folder: Path, closed: list[OSError] | None) -> Iterator[Statistic
 
 
 def _homes(folder: Path, closed: list[OSError]) -> Iterator[Path]:
-    """Give the folders that hold what a run logged; those that may not be looked into are left out and noted."""
+    """Yield the folders that have what a run logged; those that may not be read are left out and noted."""
     for looked, (at, folders, _) in enumerate(os.walk(folder, onerror=closed.append)):
         if looked > _MOST_FOLDERS:
             raise ClientError(
-                f"{shown_text(folder.name, 200)} holds more than {_MOST_FOLDERS} folders. Give one further down, nearer to the runs.",
+                f"{shown_text(folder.name, 200)} holds more than {_MOST_FOLDERS} folders. Give one further "
+                "down, nearer to the runs.",
                 code="unreadable",
             )
         here = Path(at)
@@ -231,7 +218,7 @@ def _loose(folder: Path) -> bool:
 
 
 def _looks_right(path: Path) -> bool:
-    """Whether the first line may be a record: a data set of other JSONL must not be read whole to find that out."""
+    """Whether the first line may be a record: other data sets in JSONL must not be read in full."""
     try:
         with path.open("rb") as file:
             start = file.read(_SNIFF_BYTES).lstrip()
@@ -262,7 +249,8 @@ def _is_file(path: Path) -> bool:
 
 def _closed(path: Path, error: OSError) -> ClientError:
     return ClientError(
-        f"{shown_text(path.name, 200)} cannot be looked into: {error.strerror or error}. It must be a folder that you may read.",
+        f"{shown_text(path.name, 200)} cannot be looked into: {error.strerror or error}. It must be a "
+        "folder that you may read.",
         code="unreadable",
     )
 
@@ -271,7 +259,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
     except OSError:
-        # A link to where nobody may look. Who looks into it is told so.
+        # A link to an unreadable folder; opening it reports that.
         return True
 
 
@@ -279,7 +267,7 @@ def _is_jsonl(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.name.endswith(".jsonl") and entry.is_file()
     except OSError:
-        # The same: who reads it is told that it cannot be read.
+        # The same: reading it reports that.
         return True
 
 

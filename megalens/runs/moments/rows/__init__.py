@@ -1,1 +1,1 @@
-"""Where the rows of the stream ``moments`` lie, and how they are read: in chunks of whole steps."""
+"""Sources of rows of the stream ``moments``, read in chunks of complete steps."""

@@ -1,4 +1,4 @@
-"""Where parsed files are kept, and how much of them."""
+"""The folder of parsed files, and its size limit."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from platformdirs import user_cache_path
-
-__all__ = ["cache_folder", "locked", "trim_cache"]
 
 _FOLDER = "MEGALENS_CACHE_DIR"
 _BYTES = "MEGALENS_CACHE_BYTES"
@@ -27,9 +25,9 @@ def cache_folder() -> Path:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold a folder for this process alone, where the system can; another that wants it waits.
+    """Lock a folder for this process, where the system can; other processes wait.
 
-    A lock only spares the second process the same work: what is written is whole at every moment without it.
+    A lock only spares the second process the same work: the files are consistent at every moment without it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -45,14 +43,10 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def trim_cache(keep: Path | None = None) -> int:
-    """Remove the entries that were used longest ago until the rest is within ``$MEGALENS_CACHE_BYTES`` (20 GiB), and return the bytes that are left.
+    """Remove the least recently used entries beyond ``$MEGALENS_CACHE_BYTES`` (20 GiB), and return the bytes
+    that are left.
 
-    Entries used within the last hour stay: another process may be reading them.
-
-    Parameters
-    ----------
-    keep : Path, optional
-        An entry that stays whatever its age.
+    Entries used within the last hour stay, since another process may be reading them, and so does ``keep``.
     """
     try:
         limit = int(os.environ.get(_BYTES, ""))

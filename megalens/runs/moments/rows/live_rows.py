@@ -11,10 +11,8 @@ import pyarrow.compute as pc
 
 from ....protocol import empty_table
 from .moment_rows import Chunk, Progress, StatIndex, Wanted
-from .pieces import HeldPiece, Piece, PieceReading, found_stats, whole_steps
+from .pieces import MemoryPiece, Piece, PieceReading, complete_steps, found_stats
 from .recorded_rows import RecordedRows
-
-__all__ = ["LiveRows"]
 
 # Rows that arrived and may not be recorded yet.
 _MOST_BEHIND = 200_000
@@ -22,14 +20,10 @@ _KEY = ["place", "step", "rank"]
 
 
 class LiveRows:
-    """What the recording holds, and of what arrived the rows that it does not hold yet.
+    """The recorded rows, and of those that arrived the ones that are not recorded yet.
 
-    Parameters
-    ----------
-    received : callable
-        Returns the rows that arrived and are still in memory.
-    folder : Path or None
-        Where the hub records, where it does and this machine has it.
+    ``received`` returns the arrived rows in memory; ``folder`` is where the hub records, if this machine has
+    it.
     """
 
     def __init__(self, received: Callable[[], pa.Table], folder: Path | None) -> None:
@@ -42,21 +36,18 @@ class LiveRows:
 
     @property
     def version(self) -> str:
-        """Changes whenever there is more."""
         return str(self._changes)
 
     @property
     def samples(self) -> bool:
-        """Whether steps are known as samples too."""
         return any(piece.samples for piece in self._look()[0])
 
     @property
     def warnings(self) -> list[str]:
-        """None: the newest message of a recording that grows is often not whole yet."""
+        """None: the newest message of a recording that grows is often incomplete."""
         return []
 
     def refresh(self, progress: Progress | None = None) -> bool:
-        """Take what arrived and what was recorded since, and say whether there was any."""
         more = self._recorded is not None and self._recorded.refresh(progress)
         self._table = self._received()
         rows = self._table.num_rows
@@ -69,15 +60,13 @@ class LiveRows:
         return False
 
     def stats(self) -> list[StatIndex]:
-        """Return what there is; found once for each version."""
+        """Return what there is; computed once for each version."""
         return self._look()[1]
 
     def chunks(self, wanted: Wanted) -> Iterator[Chunk]:
-        """Read rows in chunks of whole steps."""
-        return whole_steps(self._look()[0], wanted)
+        return complete_steps(self._look()[0], wanted)
 
     def close(self) -> None:
-        """Let go of the rows. Safe twice."""
         self._table, self._found = empty_table("moments"), ([], [])
         if self._recorded is not None:
             self._recorded.close()
@@ -86,28 +75,28 @@ class LiveRows:
         if self._found is None:
             recorded = self._recorded.pieces() if self._recorded is not None else []
             fresh = _not_in(recorded, self._table) if recorded else self._table
-            pieces = [*recorded, *([HeldPiece(fresh)] if fresh.num_rows else [])]
+            pieces = [*recorded, *([MemoryPiece(fresh)] if fresh.num_rows else [])]
             self._found = pieces, found_stats(pieces)
         return self._found
 
 
 def _not_in(recorded: list[Piece], table: pa.Table) -> pa.Table:
-    """Return the rows that arrived and are not recorded. Only the newest are compared: the recorder is behind by a moment, not by many rows."""
+    """Return the arrived rows that are not recorded. Only the newest are compared: the recorder is close."""
     if not table.num_rows:
         return table
     newest = table["step"].slice(max(0, table.num_rows - _MOST_BEHIND))
     first = pc.min(newest).as_py()
     table = table.filter(pc.greater_equal(table["step"], first))
-    arrived = HeldPiece(table)
+    arrived = MemoryPiece(table)
     reading = PieceReading(
         Wanted({stat: one.names for stat, one in arrived.listed.items()}, ("rank",), first=first)
     )
-    place = reading.places(*(arrived.table[name].chunk(0) for name in ("stat", "name")))
+    index = reading.name_indices(*(arrived.table[name].chunk(0) for name in ("stat", "name")))
     own = pa.table(
-        {"place": place, "step": table["step"], "rank": table["rank"], "row": np.arange(len(place))}
+        {"place": index, "step": table["step"], "rank": table["rank"], "row": np.arange(len(index))}
     )
     known = [
-        pa.table({name: chunk[name] for name in _KEY}) for chunk in whole_steps(recorded, reading.wanted)
+        pa.table({name: chunk[name] for name in _KEY}) for chunk in complete_steps(recorded, reading.wanted)
     ]
     if known:
         own = own.join(pa.concat_tables(known), _KEY, join_type="left anti")

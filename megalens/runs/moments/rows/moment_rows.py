@@ -14,19 +14,6 @@ from numpy.typing import NDArray
 
 from ....protocol import Ranges, stream_schema
 
-__all__ = [
-    "ROWS_SCHEMA",
-    "MomentRows",
-    "Progress",
-    "StatIndex",
-    "STAGE",
-    "STAGES",
-    "stage_codes",
-    "Chunk",
-    "Wanted",
-    "read_ahead",
-]
-
 _CODES = pa.dictionary(pa.int32(), pa.utf8())
 ROWS_SCHEMA = pa.schema(
     pa.field("name_id", pa.int32())
@@ -43,13 +30,12 @@ _AHEAD = 4
 _AHEAD_ROWS = 400_000
 
 Chunk = dict[str, NDArray[Any]]
-"""Columns of rows, in any order. Every row of a step is in the same chunk, and steps of later chunks are later.
+"""Columns of rows, in any order. All rows of a step are in one chunk, and later chunks have later steps.
 
-``place`` (int32) counts through :attr:`Wanted.names`; ``step`` (int64) and the columns that are wanted are as in the stream.
+``place`` (int32) is an index into :attr:`Wanted.names`; ``step`` (int64) and others are as in the stream.
 """
 
 
-# Rows that are asked for, and how they come: in chunks of whole steps.
 @dataclass(frozen=True)
 class Wanted:
     """What is asked for.
@@ -57,7 +43,7 @@ class Wanted:
     Attributes
     ----------
     names : mapping
-        Names of tensors by stat. A row's place counts through all of them, in this order.
+        Names of tensors by stat. A row's name index counts through all of them, in this order.
     columns : tuple of str
         Columns besides ``place`` and ``step``: numbers of the stream ``moments``, and :data:`~.stages.STAGE`.
     ranges : mapping
@@ -72,12 +58,12 @@ class Wanted:
     first: int | None = None
     last: int | None = None
 
-    def first_places(self) -> dict[str, int]:
-        """Return the place of each stat's first name."""
-        found, place = {}, 0
+    def first_indices(self) -> dict[str, int]:
+        """Return the index of each stat's first name."""
+        found, index = {}, 0
         for stat, names in self.names.items():
-            found[stat] = place
-            place += len(names)
+            found[stat] = index
+            index += len(names)
         return found
 
 
@@ -94,7 +80,7 @@ class StatIndex:
 
 
 def read_ahead(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
-    """Read the next chunks, in a thread, while the caller works on this one: one, or a few small ones, which do not all take equally long."""
+    """Read the next chunks, several small ones or one large, in a thread while the caller works."""
     with ThreadPoolExecutor(1, "megalens-moments") as thread:
         coming = deque([thread.submit(next, chunks, None)])
         while (chunk := coming.popleft().result()) is not None:
@@ -105,16 +91,16 @@ def read_ahead(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
 
 
 STAGES = ("pre_clip", "backward", "pre_step", "backward_scaled", "")
-"""From the strongest statement to none: what holds of all rows of a group is the last of theirs. A word that is none of these states nothing."""
+"""From the strongest statement to none: a group has the last of its rows'. Unknown words are none."""
 
 
 # At which stage gradients were measured, as numbers that merge.
 def stage_codes(words: pa.DictionaryArray) -> NDArray[np.int8]:
-    """Return the place in :data:`STAGES` of each row."""
-    # Other programs may have packed what nobody said as null: the last.
+    """Return each row's index in :data:`STAGES`."""
+    # Other programs may have packed an unknown stage as null: the last.
     known: list[Any] = [*words.dictionary.to_pylist(), ""]
-    places = [STAGES.index(word if word in STAGES else "") for word in known]
-    codes: NDArray[np.int8] = np.array(places, np.int8)[words.indices.fill_null(-1).to_numpy()]
+    known_codes = [STAGES.index(word if word in STAGES else "") for word in known]
+    codes: NDArray[np.int8] = np.array(known_codes, np.int8)[words.indices.fill_null(-1).to_numpy()]
     return codes
 
 
@@ -123,28 +109,28 @@ Progress = Callable[[int, int, str], object]
 
 
 class MomentRows(Protocol):
-    """Rows, wherever they lie, that may become more."""
+    """A source of rows that may grow."""
 
     @property
     def version(self) -> str:
-        """Changes whenever there is more."""
+        """Changes whenever there are more rows."""
 
     @property
     def samples(self) -> bool:
-        """Whether steps are known as samples too."""
+        """Whether a number of samples is known with each step."""
 
     @property
     def warnings(self) -> list[str]:
         """Sentences about what is superseded, left out or unreadable."""
 
     def refresh(self, progress: Progress | None = None) -> bool:
-        """Look for what is new, and say whether there was any."""
+        """Look for new rows, and return whether there were any."""
 
     def stats(self) -> list[StatIndex]:
         """Return what there is, as it was found by the last refresh."""
 
     def chunks(self, wanted: Wanted) -> Iterator[Chunk]:
-        """Read rows in chunks of whole steps, in the order of their steps."""
+        """Read rows in chunks of complete steps, in the order of their steps."""
 
     def close(self) -> None:
-        """Let go of files. Safe twice."""
+        """Close files. Safe twice."""

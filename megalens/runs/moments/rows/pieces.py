@@ -1,4 +1,4 @@
-"""Rows of the stream ``moments`` in pieces, row groups of Parquet files and batches in memory, read in chunks of whole steps."""
+"""Rows of ``moments`` in pieces, row groups and batches in memory, read in chunks of complete steps."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from ....protocol import LAST_STEP, MOMENT_STATS, STREAMS, stream_schema
 from ...recorded_parquet import ParquetStream, opened_parquet
 from .moment_rows import STAGE, Chunk, StatIndex, Wanted, stage_codes
 
-__all__ = ["HeldPiece", "Listed", "Piece", "PieceReading", "SealedPiece", "found_stats", "whole_steps"]
-
 _SCHEMA = stream_schema("moments")
 _WORDS = [field.name for field in _SCHEMA if pa.types.is_string(field.type)]
 _LISTED = ["step", "stat", "name"]
@@ -26,17 +24,7 @@ _LISTED = ["step", "stat", "name"]
 
 @dataclass(frozen=True)
 class Listed:
-    """What a piece has of one stat.
-
-    Attributes
-    ----------
-    rows : int
-        How many.
-    steps : ndarray
-        The different steps, ascending.
-    names : tuple of str
-        The different names; the same object where another piece has the same.
-    """
+    """What a piece has of one stat: rows, ascending distinct steps, and names (shared between pieces)."""
 
     rows: int
     steps: NDArray[np.int64]
@@ -44,7 +32,7 @@ class Listed:
 
 
 class Piece:
-    """Rows that lie together and never change.
+    """Rows that are stored together and never change.
 
     Attributes
     ----------
@@ -62,24 +50,18 @@ class Piece:
     listed: Mapping[str, Listed]
 
     def read(self, reading: PieceReading) -> Chunk:
-        """Return the rows that are wanted, ordered by step."""
+        """Return the wanted rows, ordered by step."""
         raise NotImplementedError
 
 
 class PieceReading:
-    """One question to pieces: what is wanted, and the file that was opened last.
-
-    Parameters
-    ----------
-    wanted : Wanted
-        What is asked for.
-    """
+    """One question to pieces: what is wanted, and the file that was opened last."""
 
     def __init__(self, wanted: Wanted) -> None:
         self.wanted = wanted
         self._of = [
             (stat, first, pa.array(wanted.names[stat], pa.utf8()))
-            for stat, first in wanted.first_places().items()
+            for stat, first in wanted.first_indices().items()
         ]
         self._dictionary: pa.Array | None = None
         self._tables: dict[str, NDArray[np.int32]] = {}
@@ -87,12 +69,10 @@ class PieceReading:
         self._files = ExitStack()
 
     def file(self, path: Path) -> ParquetStream:
-        """Return a file, open until another one is asked for: the next row group is mostly one of the same.
+        """Return a file, open until another one is asked for: the next row group is mostly of the same.
 
-        Raises
-        ------
-        OSError, ValueError, pyarrow.ArrowException, ClientError
-            When it is gone or damaged.
+        Raises ``OSError``, ``ValueError``, ``pyarrow.ArrowException`` or ``ClientError`` when it is gone or
+        damaged.
         """
         if path != self._path:
             self.close()
@@ -101,20 +81,18 @@ class PieceReading:
         return self._file
 
     def close(self) -> None:
-        """Let go of the file. Safe twice."""
         self._files.close()
         self._path = None
 
     def columns(self) -> list[str]:
-        """Return the columns that have to be read."""
         wanted = self.wanted
         return list(dict.fromkeys(["step", "stat", "name", *wanted.columns, *wanted.ranges]))
 
     def chunk(self, table: pa.Table) -> Chunk:
-        """Return the rows of a table that are wanted, ordered by step."""
+        """Return the wanted rows of a table, ordered by step."""
         wanted, step = self.wanted, _numbers(table, "step")
-        place = self.places(_coded(table["stat"]), _coded(table["name"]))
-        keep = place >= 0
+        index = self.name_indices(_coded(table["stat"]), _coded(table["name"]))
+        keep = index >= 0
         if wanted.first is not None:
             keep &= step >= wanted.first
         if wanted.last is not None:
@@ -126,13 +104,13 @@ class PieceReading:
             name: stage_codes(_coded(table[name])) if name == STAGE else _numbers(table, name)
             for name in wanted.columns
         }
-        chunk: Chunk = {"place": place, "step": step, **columns}
+        chunk: Chunk = {"place": index, "step": step, **columns}
         if not keep.all():
             chunk = {name: column[keep] for name, column in chunk.items()}
         return _by_step(chunk)
 
-    def places(self, stats: pa.DictionaryArray, names: pa.DictionaryArray) -> NDArray[np.int32]:
-        """Return the place of each row in :attr:`Wanted.names`; -1 where it is not wanted. Names are looked up once for each dictionary, not for each row."""
+    def name_indices(self, stats: pa.DictionaryArray, names: pa.DictionaryArray) -> NDArray[np.int32]:
+        """Return each row's index in :attr:`Wanted.names`, or -1; looked up once a dictionary."""
         if self._dictionary is None or not names.dictionary.equals(self._dictionary):
             self._dictionary = names.dictionary
             self._tables = {stat: self._table(first, wanted) for stat, first, wanted in self._of}
@@ -150,18 +128,12 @@ class PieceReading:
     def _table(self, first: int, wanted: pa.Array) -> NDArray[np.int32]:
         assert self._dictionary is not None
         found = pc.fill_null(pc.index_in(self._dictionary.cast(pa.utf8()), value_set=wanted), -1 - first)
-        # Behind all names is the place of a row without one, whose code is -1.
+        # The last index is that of a row without a name, whose code is -1.
         return np.append(found.to_numpy() + first, -1).astype(np.int32)
 
 
-class HeldPiece(Piece):
-    """Rows in memory, their texts as dictionaries.
-
-    Parameters
-    ----------
-    table : pyarrow.Table
-        One row at least, with every column of the stream.
-    """
+class MemoryPiece(Piece):
+    """Rows in memory, their texts as dictionaries: at least one row, with every column of the stream."""
 
     def __init__(self, table: pa.Table) -> None:
         columns = {
@@ -173,23 +145,13 @@ class HeldPiece(Piece):
         self.samples = pc.max(self.table["samples"]).as_py() >= 0
 
     def read(self, reading: PieceReading) -> Chunk:
-        """Return the rows that are wanted, ordered by step."""
         return reading.chunk(self.table)
 
 
 class SealedPiece(Piece):
-    """A row group of a Parquet file.
+    """A row group of a Parquet file, with at least one row.
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    group : int
-        Which of its row groups; it has rows.
-    reading : PieceReading
-        Has the file open, for the look at what there is.
-    until : int
-        Rows of this step and later ones do not count.
+    ``reading`` has the file open to list it; rows from step ``until`` on do not count.
     """
 
     def __init__(self, path: Path, group: int, reading: PieceReading, until: int = LAST_STEP + 1) -> None:
@@ -202,7 +164,6 @@ class SealedPiece(Piece):
         self.samples = most is not None and most >= 0
 
     def read(self, reading: PieceReading) -> Chunk:
-        """Return the rows that are wanted, ordered by step."""
         chunk = reading.chunk(reading.file(self._path).group(self._group, reading.columns()))
         return (
             chunk
@@ -211,11 +172,12 @@ class SealedPiece(Piece):
         )
 
 
-def whole_steps(pieces: Sequence[Piece], wanted: Wanted) -> Iterator[Chunk]:
-    """Read the rows that are wanted in chunks of whole steps, later steps in later chunks.
+def complete_steps(pieces: Sequence[Piece], wanted: Wanted) -> Iterator[Chunk]:
+    """Read the wanted rows in chunks of complete steps, later steps in later chunks.
 
-    A cell is merged once, from all rows of its step. Pieces may overlap, where ranks send late or another program wrote rows in any order; so the rows of a piece
-    wait here until no piece that is still to be read begins at their step or before it.
+    A cell is merged once, from all rows of its step. Pieces may overlap, where ranks send late or another
+    program wrote rows in any order; so the rows of a piece wait until no unread piece begins at or before
+    their step.
     """
     first = 0 if wanted.first is None else wanted.first
     last = LAST_STEP if wanted.last is None else wanted.last
@@ -235,15 +197,15 @@ def whole_steps(pieces: Sequence[Piece], wanted: Wanted) -> Iterator[Chunk]:
             # Pieces are read in the order of their first steps: nothing before the next one's can follow.
             bound = taken[at + 1].low if at + 1 < len(taken) else LAST_STEP + 1
             if waiting:
-                # What goes on with steps that wait is joined with them, and the rest need not be copied.
+                # Chunks that continue waiting steps are joined with them; the rest need not be copied.
                 seam = min(bound, 1 + max(int(one["step"][-1]) for one in waiting))
-                whole, waiting = _split([*waiting, chunk], seam)
-                yield from whole and [_by_step(_joined(whole))]
+                complete, waiting = _split([*waiting, chunk], seam)
+                yield from complete and [_by_step(_joined(complete))]
                 if seam == bound:
                     continue
                 chunk = waiting.pop() if waiting else _part(chunk, 0, 0)
-            whole, waiting = _split([chunk], bound)
-            yield from whole
+            complete, waiting = _split([chunk], bound)
+            yield from complete
     finally:
         reading.close()
 
@@ -263,7 +225,7 @@ def found_stats(pieces: Sequence[Piece]) -> list[StatIndex]:
 
 
 def _split(chunks: list[Chunk], bound: int) -> tuple[list[Chunk], list[Chunk]]:
-    """Return the parts of ordered chunks before a step, and those from it on; none without rows."""
+    """Return the parts of ordered chunks before and from a step; none without rows."""
     cuts = [int(np.searchsorted(chunk["step"], bound)) for chunk in chunks]
     before = [_part(chunk, 0, cut) for chunk, cut in zip(chunks, cuts, strict=True) if cut]
     after = [
@@ -294,7 +256,7 @@ def _by_step(chunk: Chunk) -> Chunk:
     return {name: column[order] for name, column in chunk.items()}
 
 
-# The names that a piece had last of each stat. From piece to piece they are mostly the same, and a million texts more would take memory.
+# The last piece's names of each stat, mostly shared by the next: a million more texts would take memory.
 _last_names: dict[str, tuple[pa.Array, NDArray[np.bool_], tuple[str, ...]]] = {}
 
 
@@ -319,7 +281,7 @@ def _listed(table: pa.Table, until: int = LAST_STEP + 1) -> tuple[int, int, dict
 
 
 def _different(steps: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the different ones of some steps, ascending. They mostly are so already, in runs of the same."""
+    """Return the distinct steps, ascending. Most come in ascending runs."""
     changes = np.empty(len(steps), bool)
     changes[0] = True
     np.not_equal(steps[1:], steps[:-1], out=changes[1:])
@@ -328,7 +290,6 @@ def _different(steps: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _names(stat: str, dictionary: pa.Array, used: NDArray[np.bool_]) -> tuple[str, ...]:
-    """Return the names of a dictionary that are used."""
     before, flags, names = _last_names.get(stat, (None, used, ()))
     if before is None or not np.array_equal(flags, used) or not before.equals(dictionary):
         names = tuple(dictionary.filter(pa.array(used)).to_pylist())
@@ -337,7 +298,7 @@ def _names(stat: str, dictionary: pa.Array, used: NDArray[np.bool_]) -> tuple[st
 
 
 def _coded(column: pa.ChunkedArray) -> pa.DictionaryArray:
-    """Return a column of texts as one array of places in a dictionary."""
+    """Return a column of texts as one dictionary array."""
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
     if column.num_chunks > 1:
@@ -346,22 +307,22 @@ def _coded(column: pa.ChunkedArray) -> pa.DictionaryArray:
 
 
 def _codes(column: pa.DictionaryArray) -> NDArray[Any]:
-    """Return places in the dictionary; -1 where a text is missing."""
+    """Return dictionary indices; -1 where a text is missing."""
     indices = column.indices
     codes: NDArray[Any] = (pc.fill_null(indices, -1) if indices.null_count else indices).to_numpy()
     return codes
 
 
 def _numbers(table: pa.Table, name: str) -> NDArray[Any]:
-    """Return a column of numbers in the stream's type. Of recordings of other programs what is missing is not known: NaN, or -1."""
+    """Return a column of numbers in the stream's type; what other programs left out is NaN or -1."""
     kind = _SCHEMA.field(name).type
-    whole = pa.types.is_integer(kind)
+    is_integer = pa.types.is_integer(kind)
     if name not in table.column_names:
         return np.full(table.num_rows, STREAMS["moments"].absent[name], kind.to_pandas_dtype())
     column = table[name]
     if column.type != kind:
         column = column.cast(kind, safe=False)
-    if whole and column.null_count:
+    if is_integer and column.null_count:
         column = column.fill_null(-1)
     numbers: NDArray[Any] = column.to_numpy()
     return numbers

@@ -17,26 +17,21 @@ from ...recorded_arrow import ArrowStream
 from ...recorded_parquet import DAMAGE, FileStamp
 from ...run_folder import RunFolder
 from .moment_rows import Chunk, Progress, StatIndex, Wanted
-from .pieces import HeldPiece, Piece, PieceReading, SealedPiece, found_stats, whole_steps
-
-__all__ = ["RecordedRows"]
+from .pieces import MemoryPiece, Piece, PieceReading, SealedPiece, complete_steps, found_stats
 
 _STREAM = STREAMS["moments"]
 # A recorder's own groups are smaller; one is in memory at a time.
 _GROUP_ROWS = 4_000_000
 _LEAST_PACKED_BYTES = 8
-# Batches of a tail are joined to pieces of about as many rows: a training step has few, and each piece costs every question a little.
-_HELD_ROWS = 65_536
+# Batches of a tail are joined to about this many rows, since each piece costs every question a little.
+_PIECE_ROWS = 65_536
 _SEALED_MEANWHILE = 5
 
 
 class RecordedRows:
-    """Rows of a run folder, those of earlier attempts among them. Sealed segments are listed once, and of a tail only what was appended is read.
+    """Rows of a run folder. Sealed segments are listed once, and of a tail only what was appended is read.
 
-    Parameters
-    ----------
-    folder : Path
-        The run folder. Where its training went back to a checkpoint, each step is of the attempt that trained it last.
+    Where the training went back to a checkpoint, each step is of the attempt that trained it last.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -50,30 +45,22 @@ class RecordedRows:
 
     @property
     def version(self) -> str:
-        """Changes whenever there is more."""
         return str(self._changes)
 
     @property
     def samples(self) -> bool:
-        """Whether steps are known as samples too."""
         return any(piece.samples for piece in self.pieces())
 
     @property
     def warnings(self) -> list[str]:
-        """What is cut short of the newest attempt."""
+        """Which streams of the newest attempt are cut short."""
         cut = self._attempts[-1].cut
         return (
             ["The moments stream ends within a message; it is read up to its last whole one."] if cut else []
         )
 
     def refresh(self, progress: Progress | None = None) -> bool:
-        """Look for what is new, and say whether there was any.
-
-        Raises
-        ------
-        ClientError
-            ``unreadable`` when a file is no recording of this stream.
-        """
+        """Look for new rows, and return whether there were any; raises ``unreadable``."""
         found = [attempt.refresh(progress) for attempt in self._attempts]
         if any(found):
             self._changes += 1
@@ -81,28 +68,24 @@ class RecordedRows:
         return any(found)
 
     def pieces(self) -> list[Piece]:
-        """Return the rows, in the order in which they were recorded."""
         return [piece for attempt in self._attempts for piece in attempt.pieces()]
 
     def stats(self) -> list[StatIndex]:
-        """Return what there is."""
         if self._stats is None:
             self._stats = found_stats(self.pieces())
         return self._stats
 
     def chunks(self, wanted: Wanted) -> Iterator[Chunk]:
-        """Read rows in chunks of whole steps."""
-        return whole_steps(self.pieces(), wanted)
+        return complete_steps(self.pieces(), wanted)
 
     def close(self) -> None:
-        """Let go of the rows. Safe twice."""
         for attempt in self._attempts:
             attempt.close()
         self._stats = []
 
 
 class _Attempt:
-    """The files of one folder. ``until``: rows of this step and later ones do not count."""
+    """The files of one folder; rows from step ``until`` on do not count."""
 
     def __init__(self, folder: Path, until: int) -> None:
         self._folder, self._until = folder, until
@@ -115,13 +98,12 @@ class _Attempt:
         return any(file.cut for file in self._files.values())
 
     def pieces(self) -> list[Piece]:
-        """Return the rows."""
         return [piece for file in self._files.values() for piece in file.pieces]
 
     def refresh(self, progress: Progress | None) -> bool:
-        """Read what is new, and say whether there was any."""
         for _ in range(_SEALED_MEANWHILE):
-            # A tail may be sealed, and old segments dropped, after they were listed. Then a new listing is looked at: no row is missing in it, and none is there twice.
+            # A tail may be sealed, and old segments dropped, after the listing: a new one is complete,
+            # without duplicates.
             with suppress(FileNotFoundError):
                 self._look(progress)
                 break
@@ -135,7 +117,7 @@ class _Attempt:
         for segment, about in listed:
             file = self._files.get(segment.path)
             if file is None or not file.same(about):
-                # A tail without rows says nothing new yet.
+                # A tail without rows has nothing new yet.
                 self._more = self._more or file is not None or segment.sealed
                 file = (_Sealed if segment.sealed else _Tail)(segment.path, about, self._until)
             # What a tail has read is its own already, should a file behind it be gone.
@@ -152,8 +134,6 @@ class _Attempt:
 
 
 class _Sealed:
-    """A Parquet file."""
-
     cut = False
 
     def __init__(self, path: Path, found: os.stat_result, until: int) -> None:
@@ -176,30 +156,29 @@ class _Sealed:
         self.pieces: list[Piece] = [piece for piece in made if piece.listed]
 
     def same(self, found: os.stat_result) -> bool:
-        """Whether this is the file that was read."""
         return self._stamp == FileStamp.of(found)
 
     def refresh(self) -> bool:
-        """Nothing is looked for: it never changes."""
+        """Return False: it never changes."""
         return False
 
 
 class _Tail:
-    """An Arrow stream, read on from where it was read to. Its rows stay in memory until it is sealed."""
+    """An Arrow stream, read incrementally. Its rows stay in memory until it is sealed."""
 
     def __init__(self, path: Path, found: os.stat_result, until: int) -> None:
         self._path, self._until = path, until
         self._inode = found.st_ino
         self._read_to = 0
-        self.pieces: list[HeldPiece] = []
+        self.pieces: list[MemoryPiece] = []
         self.cut = False
 
     def same(self, found: os.stat_result) -> bool:
-        """Whether this is the file that was read, or one that it has grown to."""
+        """Whether this is the file that was read, possibly grown since."""
         return self._inode == found.st_ino and found.st_size >= self._read_to
 
     def refresh(self) -> bool:
-        """Read the messages that are whole and were not read, and say whether there were any."""
+        """Read the new complete messages, and return whether there were any."""
         before, batches, rows = self._read_to, list[pa.RecordBatch](), 0
         self.cut = False
         if self._path.stat().st_size == before:
@@ -210,7 +189,7 @@ class _Tail:
                 batches.append(batch)
                 rows += batch.num_rows
                 self._read_to = reading.read_to
-                if rows >= _HELD_ROWS:
+                if rows >= _PIECE_ROWS:
                     self._keep(batches)
                     batches, rows = [], 0
         finally:
@@ -224,14 +203,14 @@ class _Tail:
             table = table.filter(pc.less(table["step"], self._until))
         if not table.num_rows:
             return
-        piece = HeldPiece(table)
-        if self.pieces and self.pieces[-1].table.num_rows < _HELD_ROWS:
-            piece = HeldPiece(pa.concat_tables([self.pieces.pop().table, piece.table]))
+        piece = MemoryPiece(table)
+        if self.pieces and self.pieces[-1].table.num_rows < _PIECE_ROWS:
+            piece = MemoryPiece(pa.concat_tables([self.pieces.pop().table, piece.table]))
         self.pieces.append(piece)
 
 
 def _check_schema(path: Path, schema: pa.Schema) -> None:
-    """Refuse columns that are missing, and ones of text where numbers are wanted."""
+    """Raise ``unreadable`` for missing columns, and for text where numbers are wanted."""
     missing = _STREAM.lacking(schema.names)
     if missing:
         raise _unreadable(path, f"It lacks the columns {', '.join(missing)}.")
@@ -254,5 +233,5 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _unreadable(path: Path, why: str) -> ClientError:
-    said = why.replace(str(path.parent), "…")[:300]
-    return ClientError(f"Could not read {file_name(path)}. {said}", code="unreadable")
+    reason = why.replace(str(path.parent), "…")[:300]
+    return ClientError(f"Could not read {file_name(path)}. {reason}", code="unreadable")

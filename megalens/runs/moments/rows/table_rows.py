@@ -14,17 +14,15 @@ import pyarrow.parquet as pq
 
 from .cache_folder import cache_folder
 from .moment_rows import Chunk, Progress, StatIndex, Wanted
-from .pieces import HeldPiece, Piece, PieceReading, SealedPiece, found_stats, whole_steps
+from .pieces import MemoryPiece, Piece, PieceReading, SealedPiece, complete_steps, found_stats
 
-__all__ = ["TableRows"]
-
-_HELD_ROWS = 1_000_000
+_MEMORY_ROWS = 1_000_000
 _GROUP_ROWS = 200_000
 
 
 # Rows that do not stay in memory: files in the cache, for as long as this process wants them.
 class SpilledRows:
-    """Tables that were put out of memory."""
+    """Tables that were moved from memory to disk."""
 
     def __init__(self) -> None:
         self._files: list[Path] = []
@@ -56,7 +54,6 @@ class SpilledRows:
         return pieces
 
     def close(self) -> None:
-        """Remove the files. Safe twice."""
         for path in self._files:
             with contextlib.suppress(OSError):
                 path.unlink()
@@ -71,7 +68,7 @@ def _owner(process: int) -> str:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove the files of processes of this machine that are gone, where the system can say that without harm."""
+    """Remove the files of dead processes of this machine, where the system can tell without harm."""
     if os.name != "posix":
         return
     host = _owner(0)[:-2]
@@ -90,55 +87,47 @@ def _sweep(folder: Path) -> None:
 
 
 class TableRows:
-    """Rows that are appended to. Of many the older ones lie in files of the cache."""
+    """Rows that are appended to. Of many the older ones are spilled to files of the cache."""
 
     def __init__(self) -> None:
         self._sealed: list[Piece] = []
-        self._held: list[HeldPiece] = []
+        self._in_memory: list[MemoryPiece] = []
         self._spilled = SpilledRows()
         self._appended = 0
 
     @property
     def version(self) -> str:
-        """Changes whenever there is more."""
         return str(self._appended)
 
     @property
     def samples(self) -> bool:
-        """Whether steps are known as samples too."""
         return any(piece.samples for piece in self._pieces())
 
     @property
     def warnings(self) -> list[str]:
-        """None."""
         return []
 
     def append(self, table: pa.Table) -> None:
-        """Add rows at the end."""
         if table.num_rows:
-            self._held.append(HeldPiece(table))
-        if sum(piece.table.num_rows for piece in self._held) > _HELD_ROWS:
-            self._sealed += self._spilled.add(pa.concat_tables([piece.table for piece in self._held]))
-            self._held = []
+            self._in_memory.append(MemoryPiece(table))
+        if sum(piece.table.num_rows for piece in self._in_memory) > _MEMORY_ROWS:
+            self._sealed += self._spilled.add(pa.concat_tables([piece.table for piece in self._in_memory]))
+            self._in_memory = []
         self._appended += 1
 
     def refresh(self, progress: Progress | None = None) -> bool:
-        """Nothing is looked for: rows are appended."""
         return False
 
     def stats(self) -> list[StatIndex]:
-        """Return what there is."""
         return found_stats(self._pieces())
 
     def chunks(self, wanted: Wanted) -> Iterator[Chunk]:
-        """Read rows in chunks of whole steps."""
-        return whole_steps(self._pieces(), wanted)
+        return complete_steps(self._pieces(), wanted)
 
     def close(self) -> None:
-        """Let go of the rows. Safe twice."""
-        self._sealed, self._held = [], []
+        self._sealed, self._in_memory = [], []
         self._spilled.close()
         self._appended += 1
 
     def _pieces(self) -> list[Piece]:
-        return [*self._sealed, *self._held]
+        return [*self._sealed, *self._in_memory]

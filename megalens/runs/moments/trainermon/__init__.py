@@ -1,1 +1,1 @@
-"""Output folders of msProbe's TrainerMon: its CSV files as they are, and as rows of the stream ``moments``."""
+"""Output folders of msProbe's TrainerMon: its CSV files, and rows of the stream ``moments`` of them."""

@@ -16,8 +16,6 @@ import pyarrow.csv
 from ....protocol import shown_text
 from ...errors import ClientError
 
-__all__ = ["KINDS", "OTHER_KINDS", "csv_kind", "rank_of_folder", "read_csv_table"]
-
 KINDS = {
     "actv": "activation",
     "actv_grad": "dgrad",
@@ -37,19 +35,11 @@ _MOST_COLUMNS = 64
 
 
 def read_csv_table(path: Path) -> tuple[pa.Table, list[str]]:
-    """Read the whole lines of a file.
+    """Read the complete lines of a file.
 
-    Returns
-    -------
-    table : pyarrow.Table
-        Its columns: texts, whole numbers and float64. A line that begins with the header's first word begins with other columns; what a line has no column for is null.
-    problems : list of str
-        What was left out, in a sentence.
-
-    Raises
-    ------
-    ClientError
-        ``unreadable`` where it is too large or may not be read.
+    Returns the table (texts, whole numbers and float64) and sentences about what was left out. A line that
+    begins with the header's first word begins with other columns; missing columns are null. Raises
+    ``unreadable`` for one too large.
     """
     try:
         if path.stat().st_size > _MOST_BYTES:
@@ -61,7 +51,7 @@ def read_csv_table(path: Path) -> tuple[pa.Table, list[str]]:
         raise ClientError(
             f"{shown_text(path.name, 200)} cannot be read: {error.strerror}.", code="unreadable"
         ) from error
-    # The last line may not be whole yet.
+    # The last line may be incomplete.
     text = text[: text.rfind(b"\n") + 1]
     first = text.partition(b"\n")[0].strip()
     header = first.decode("utf-8", "replace").split(",")
@@ -86,7 +76,7 @@ def _type(name: str) -> pa.DataType:
 
 
 def _line_by_line(path: Path, text: bytes, header: list[str]) -> tuple[pa.Table, list[str]]:
-    """Read a file in which lines do not fit."""
+    """Read a file in which some lines do not fit its header."""
     found: list[pa.Table] = []
     rows: list[list[Any]] = []
     wrong = first = 0
@@ -106,10 +96,11 @@ def _line_by_line(path: Path, text: bytes, header: list[str]) -> tuple[pa.Table,
         [each for each in found if each.num_rows] or found[:1], promote_options="default"
     )
     several = "1 line does" if wrong == 1 else f"{wrong:,} lines do"
-    told = [
-        f"{shown_text(path.name, 200)}: {several} not fit the header and {'is' if wrong == 1 else 'are'} left out, the first is line {first}."
+    problems = [
+        f"{shown_text(path.name, 200)}: {several} not fit the header and {'is' if wrong == 1 else 'are'} "
+        f"left out, the first is line {first}."
     ]
-    return table, told if wrong else []
+    return table, problems if wrong else []
 
 
 def _readable(lines: Any) -> Iterator[list[str] | None]:
@@ -153,12 +144,12 @@ _FOLDER = re.compile(r"[\w-]{0,20}-rank(\d{1,5})-[\w-]{0,20}|rank_(\d{1,5})")
 
 
 def csv_kind(name: str) -> str | None:
-    """Return what a file is of, such as ``grad_reduced``, by its name; None where it is none of TrainerMon's."""
+    """Return what a file is of by its name, such as ``grad_reduced``; None where it is not TrainerMon's."""
     found = _FIRST.fullmatch(name) or _SECOND.fullmatch(name)
     return None if found is None else found[1]
 
 
 def rank_of_folder(folder: str | os.PathLike[str]) -> int | None:
-    """Return whose output a folder holds, by its name, such as ``Nov21_12-20-04-rank0-82ac1f33`` or ``rank_0``; None for any other."""
+    """Return the rank of a folder such as ``Nov21_12-20-04-rank0-82ac1f33`` or ``rank_0``, or None."""
     found = _FOLDER.fullmatch(Path(folder).name)
     return None if found is None else int(found[1] or found[2])

@@ -18,14 +18,12 @@ from ..rows.moment_rows import Chunk, Progress, StatIndex, Wanted
 from ..rows.table_rows import TableRows
 from .files import KINDS, read_csv_table
 
-__all__ = ["TrainerMonRows", "readings_of"]
-
-_MOST_TOLD = 20
+_MOST_WARNINGS = 20
 _State = tuple[int, int]
 
 Column = NDArray[np.float64]
 
-# Statistics of whole models: file, column, what it is called here, and what stands behind the module's name.
+# Statistics of complete models: file, column, name here, and suffix of the module's name.
 _FEATURES = {
     "attention_hook": ({"entropy": "attention_entropy", "softmax_max": "attention_max"}, ".attention"),
     "linear_hook": ({"sr": "stable_rank", "kernel_norm": "kernel_norm"}, ".linear"),
@@ -45,15 +43,17 @@ _SCOPES = {
 }
 _END = re.compile(r"(.*?)\.?(input|output)(?:_(\d{1,9}))?")
 _INTEGER = r"(?:^|\.)(?:u?int\d+|bool)$"
-# Files have six decimals unless their writer was told otherwise.
+# Files have six decimals unless their writer was configured otherwise.
 _HALF_UNIT = 5e-7
 
 
 def moment_tables(kind: str, rank: int, lines: pa.Table) -> Iterator[pa.Table]:
-    """Give the rows of a file's lines, of one statistic after the other.
+    """Yield the rows of a file's lines, one statistic after the other.
 
-    The norm is the size of all values, the mean theirs: together they say M2; the norm alone says the size, as a row whose mean is NaN does. How many values there are the shape says; lines
-    without one are left out, as are those of tensors of whole numbers (token ids) and of what was no tensor. Micro-batches of a step are merged; of gradients, which add up, the last one counts.
+    The norm is the size of all values, the mean theirs: together they give M2; the norm alone gives the size,
+    as a row with a NaN mean. The shape gives the count; lines without one are left out, as are tensors of
+    whole numbers (token ids) and what was no tensor. Micro-batches of a step are merged; of gradients, which
+    accumulate, the last one counts.
     """
     if "scope" in lines.column_names:
         lines = lines.rename_columns(
@@ -89,7 +89,7 @@ def _no_ids(lines: pa.Table) -> pa.Array:
 
 
 def _sizes(shapes: pa.ChunkedArray) -> Column:
-    """Return how many values a tensor of each shape has; 0 where the text is none."""
+    """Return the number of values of each shape; 0 where the text is no shape."""
     coded = pc.dictionary_encode(pc.fill_null(shapes, "")).combine_chunks()
     sizes = np.array([_size(text) for text in coded.dictionary.to_pylist()], np.float64)
     return sizes[coded.indices.to_numpy()] if len(sizes) else np.zeros(0)
@@ -139,7 +139,6 @@ def _moments(lines: pa.Table) -> dict[str, Column]:
 
 
 def _numbers(values: Column) -> dict[str, Column]:
-    """Return numbers as tensors of one value."""
     finite = np.isfinite(values)
     known = np.where(finite, values, np.nan)
     zero = np.where(finite, 0.0, np.nan)
@@ -159,22 +158,22 @@ def _rows(
 ) -> pa.Table:
     """Return the rows of the stream, ordered by step, one for each tensor of a step."""
     n = lines.num_rows
-    chunk = _whole(lines, "vpp_stage", 0)
+    chunk = _integers(lines, "vpp_stage", 0)
     coded = pc.dictionary_encode(pc.fill_null(lines["name"], "")).combine_chunks()
     ids, texts = coded.indices.to_numpy().astype(np.int64), coded.dictionary.to_pylist()
     # Chunks of a model have the same names.
     several = chunk.max(initial=0) > 0
-    pairs, place = np.unique(np.stack([chunk, ids]), axis=1, return_inverse=True)
+    pairs, index = np.unique(np.stack([chunk, ids]), axis=1, return_inverse=True)
     names = [_name(texts[at], suffix, stat, chunk if several else 0) for chunk, at in pairs.T.tolist()]
-    step = _whole(lines, "step", 0)
-    keys = np.stack([step, place.reshape(-1)])
+    step = _integers(lines, "step", 0)
+    keys = np.stack([step, index.reshape(-1)])
     unique, group = np.unique(keys, axis=1, return_inverse=True)
     group = group.reshape(-1)
     rounding = moments["rounding"]
     if unique.shape[1] < n:
         if stat.startswith("grad"):
             last = np.zeros(unique.shape[1], np.int64)
-            order = np.argsort(_whole(lines, "micro_step", 0), kind="stable")
+            order = np.argsort(_integers(lines, "micro_step", 0), kind="stable")
             last[group[order]] = order
             moments = {name: column[last] for name, column in moments.items()}
             rounding = rounding[last]
@@ -208,7 +207,7 @@ def _rows(
     return pa.table([columns[field.name] for field in schema], schema=schema)
 
 
-def _whole(lines: pa.Table, name: str, otherwise: int) -> NDArray[np.int64]:
+def _integers(lines: pa.Table, name: str, otherwise: int) -> NDArray[np.int64]:
     if name not in lines.column_names:
         return np.full(lines.num_rows, otherwise, np.int64)
     column: NDArray[np.int64] = pc.fill_null(lines[name], otherwise).to_numpy().astype(np.int64)
@@ -226,14 +225,9 @@ def _name(text: str, suffix: str | None, stat: str, chunk: int) -> str:
 
 
 class TrainerMonRows:
-    """Rows of TrainerMon's CSV files. What grew or came is read at each refresh; what stayed is kept.
+    """Rows of TrainerMon's CSV files; a refresh reads the files that changed.
 
-    Where a rank wrote several folders, those of a later one take over from its first step on.
-
-    Parameters
-    ----------
-    tree : StatisticsTree
-        Where the files are.
+    Where a rank wrote several folders, a later one takes over from its first step on.
     """
 
     def __init__(self, tree: StatisticsTree) -> None:
@@ -245,7 +239,6 @@ class TrainerMonRows:
 
     @property
     def version(self) -> str:
-        """Changes whenever there is more."""
         return str(self._refreshed)
 
     @property
@@ -255,11 +248,9 @@ class TrainerMonRows:
 
     @property
     def warnings(self) -> list[str]:
-        """Sentences about what was left out."""
         return self._warnings
 
     def refresh(self, progress: Progress | None = None) -> bool:
-        """Read the files that are new or changed, and say whether there were any."""
         closed: list[OSError] = []
         files = self._tree.files(closed)
         states: dict[Path, _State] = {}
@@ -281,22 +272,24 @@ class TrainerMonRows:
             if progress is not None:
                 progress(done, total, "Reading TrainerMon's files")
         self._read = {file.path: self._read[file.path] for file in files if file.path in self._read}
-        said = [sentence for _, _, problems in self._read.values() for sentence in problems]
-        said += [f"{Path(str(error.filename)).name} cannot be read: {error.strerror}." for error in closed]
-        more = [f"{len(said) - _MOST_TOLD} more files have lines that do not fit."]
-        self._warnings = said[:_MOST_TOLD] + (more if len(said) > _MOST_TOLD else [])
+        sentences = [sentence for _, _, problems in self._read.values() for sentence in problems]
+        sentences += [
+            f"{Path(str(error.filename)).name} cannot be read: {error.strerror}." for error in closed
+        ]
+        more = [f"{len(sentences) - _MOST_WARNINGS} more files have lines that do not fit."]
+        self._warnings = sentences[:_MOST_WARNINGS] + (more if len(sentences) > _MOST_WARNINGS else [])
         tables = self._newest(files)
         rows = TableRows()
         if tables:
-            whole = pa.concat_tables(tables)
-            rows.append(whole.take(pc.sort_indices(whole["step"])))
+            joined = pa.concat_tables(tables)
+            rows.append(joined.take(pc.sort_indices(joined["step"])))
         self._rows.close()
         self._rows = rows
         self._refreshed += 1
         return True
 
     def _newest(self, files: list[StatisticsFile]) -> list[pa.Table]:
-        """Return the tables of all files, without the steps that a later folder of the same rank has again."""
+        """Return the tables of all files, without the steps that a later folder of the same rank repeats."""
         begun: dict[Path, float] = {}
         for file in files:
             folder = file.path.parent
@@ -313,8 +306,8 @@ class TrainerMonRows:
                     continue
                 for table in self._read[file.path][1]:
                     key = (file.rank, table["stat"][0].as_py())
-                    kept = table.filter(pc.less(table["step"], taken[key])) if key in taken else table
-                    found.append(kept)
+                    left = table.filter(pc.less(table["step"], taken[key])) if key in taken else table
+                    found.append(left)
                     step = pc.min(table["step"]).as_py()
                     first[key] = min(step, first.get(key, step))
             for key, step in first.items():
@@ -322,31 +315,28 @@ class TrainerMonRows:
         return [table for table in found if table.num_rows]
 
     def stats(self) -> list[StatIndex]:
-        """Return what there is."""
         return self._rows.stats()
 
     def chunks(self, wanted: Wanted) -> Iterator[Chunk]:
-        """Read rows in chunks of whole steps."""
         return self._rows.chunks(wanted)
 
     def close(self) -> None:
-        """Let go of the rows. Safe twice."""
         self._rows.close()
         self._read.clear()
 
 
 def readings_of(tree: StatisticsTree, kind: str) -> tuple[pa.Table, list[str]]:
-    """Return the lines of all files of a kind as they are, with kind and rank before the file's own columns, and sentences on what was left out."""
-    tables, said = [], []
+    """Return the lines of all files of a kind, kind and rank first, and sentences about what was left out."""
+    tables, sentences = [], []
     for file in tree.files():
         if file.kind == kind:
             table, problems = read_csv_table(file.path)
-            said += problems
+            sentences += problems
             if table.num_rows:
                 rows = table.num_rows
                 table = table.add_column(0, "kind", pa.array([kind]).take(pa.array([0] * rows)))
                 tables.append(table.add_column(1, "rank", pa.array([file.rank] * rows, pa.int32())))
-    return pa.concat_tables(tables, promote_options="default") if tables else pa.table({}), said
+    return pa.concat_tables(tables, promote_options="default") if tables else pa.table({}), sentences
 
 
 def _read(file: StatisticsFile) -> tuple[list[pa.Table], list[str]]:

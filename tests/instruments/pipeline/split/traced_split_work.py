@@ -13,7 +13,7 @@ from torch import distributed, nn
 import megalens
 from megalens.instruments.pipeline.split import SplitLayout, SplitTraining
 from megalens.instruments.timeline.analysis import Analysis
-from megalens.instruments.timeline.pipeline_answer import pipeline_steps, whole_steps
+from megalens.instruments.timeline.pipeline_answer import complete_steps, pipeline_steps
 from megalens.instruments.timeline.pipeline_passes import pipeline_passes
 from megalens.instruments.timeline.spans import Spans
 from megalens.runs import open_run
@@ -57,4 +57,8 @@ def traced(rank: int, case: Case, folder: str) -> Any:
     with open_run(tracer.folder) as run:
         table = run.table("spans")
         passes = pipeline_passes(Analysis(Spans.of(table)))
-        return pipeline_steps(passes, whole_steps(passes)), passes.problems, table.to_pandas().to_dict("list")
+        return (
+            pipeline_steps(passes, complete_steps(passes)),
+            passes.problems,
+            table.to_pandas().to_dict("list"),
+        )

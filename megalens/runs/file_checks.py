@@ -1,4 +1,4 @@
-"""What the column of shapes says of a row's values."""
+"""Limits on what a recorded file may claim: sizes in memory, rows, and shapes of values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,34 @@ import pyarrow.compute as pc
 from ..protocol import Stream
 from .errors import ClientError
 
-__all__ = ["check_shapes", "entries_of"]
+# A recorder's row group has 16 MiB and at most one frame more, so that even a recording of zeros is within
+# this.
+_ANY_BYTES = 128 * 1024 * 1024
+_TIMES = 64
+_ANY_ROWS = 2_000_000
+_ROWS_A_BYTE = 32
+
+
+def check_unfolded(name: str, unfolded: int, stored: int) -> None:
+    """Raise ``unreadable`` for what unfolds to over 128 MiB and over 64 times what is stored of it.
+
+    A few compressed bytes can stand for any number.
+    """
+    if unfolded > max(_ANY_BYTES, _TIMES * stored):
+        raise _refused(
+            name,
+            f"{stored:,} bytes of it unfold to {unfolded:,}, and at most {_TIMES} times as many are read",
+        )
+
+
+def check_rows(name: str, rows: int, stored: int) -> None:
+    """Raise ``unreadable`` for a file that claims more rows than it can have."""
+    if rows < 0 or rows > max(_ANY_ROWS, _ROWS_A_BYTE * stored):
+        raise _refused(name, f"it says that it has {rows:,} rows in {stored:,} bytes")
+
+
+def _refused(name: str, why: str) -> ClientError:
+    return ClientError(f"Could not read the run folder. {name}: {why}.", code="unreadable")
 
 
 def entries_of(shapes: pa.ListArray) -> Any:
@@ -27,21 +54,10 @@ def entries_of(shapes: pa.ListArray) -> Any:
 
 
 def check_shapes(batch: pa.RecordBatch, stream: Stream, name: str) -> None:
-    """Refuse rows that have another number of values than their shape says: sizes are reckoned by shapes, and values are laid out by them.
+    """Raise ``unreadable`` for rows whose number of values is not that of their shape: sizes and layouts rely
+    on it.
 
-    Parameters
-    ----------
-    batch : pyarrow.RecordBatch
-        Rows, with some or all of the stream's columns.
-    stream : Stream
-        Its declaration. Where it has several columns of values nobody knows which the shape is of.
-    name : str
-        Of the file, for the error.
-
-    Raises
-    ------
-    ClientError
-        ``unreadable``.
+    A stream with several columns of values is not checked: nobody knows which the shape is of.
     """
     shape = stream.policy.shape
     values = [each.name for each in stream.schema if each.type == pa.list_(pa.float32())]

@@ -1,4 +1,4 @@
-"""What a recorded run has of traced tensors: flags, parts, layers, ranks and steps. Kept up to date while the recording grows."""
+"""What a recorded run has of traced tensors: flags, parts, layers, ranks and steps, updated as it grows."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ import pyarrow as pa
 from ..protocol import Segment, in_ranges
 from .query import Query
 
-__all__ = ["PLACE_COLUMNS", "SegmentFile", "TensorPlaces"]
-
-PLACE_COLUMNS = ["step", "phase", "pass", "rank", "layer", "flag", "part"]
+INDEX_COLUMNS = ["step", "phase", "pass", "rank", "layer", "flag", "part"]
 _DISTINCT = ["flag", "phase", "pass", "part", "layer", "rank"]
 # What steps are known of.
 _STEP_KEYS = ["flag", "phase", "pass"]
-_HELD_ROWS = 1 << 18
+_PENDING_ROWS = 1 << 18
 
 Key = tuple[str, str, str]
 
@@ -29,12 +27,12 @@ class SegmentFile(NamedTuple):
     of: tuple[int, ...]
 
     def goes_on(self, now: SegmentFile | None) -> bool:
-        """Whether the rows of this file are still there: it is the same, or was sealed."""
+        """Whether the rows of this file still exist: it is the same, or was sealed."""
         return now is not None and (now == self or (now.segment.sealed and not self.segment.sealed))
 
 
-class TensorPlaces:
-    """Places of rows, without the rows. Any thread may ask."""
+class TensorIndex:
+    """What rows of ``tensors`` there are, without the rows. Any thread may ask."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -44,15 +42,12 @@ class TensorPlaces:
         self,
         files: Sequence[SegmentFile],
         read: Callable[[Segment, int], Iterator[tuple[pa.RecordBatch, int]]],
-    ) -> TensorPlaces:
-        """Take in rows that are not known yet, and return this.
+    ) -> TensorIndex:
+        """Take in unknown rows of ``files``, and return this.
 
-        Parameters
-        ----------
-        files : sequence of SegmentFile
-            Where the rows lie. What is sealed is read once, a tail from where it was read to. Where one is gone or another one took its place, what was known is forgotten.
-        read : callable
-            Yields :data:`PLACE_COLUMNS` of the rows of a segment from a place of its file on, and after each batch the place from which to go on.
+        What is sealed is read once, a tail from where it was read to; a file that is gone or replaced is
+        forgotten. ``read`` yields the :data:`INDEX_COLUMNS` of a segment from an offset on, and with each
+        batch the next offset.
         """
         with self._lock:
             there = {file.segment.number: file for file in files}
@@ -68,23 +63,25 @@ class TensorPlaces:
         return self
 
     @classmethod
-    def of(cls, batches: Iterable[pa.RecordBatch]) -> TensorPlaces:
-        """Return what there is in rows, of which :data:`PLACE_COLUMNS` are given."""
+    def of(cls, batches: Iterable[pa.RecordBatch]) -> TensorIndex:
+        """Return the index of rows with the :data:`INDEX_COLUMNS`."""
         found = cls()
         found._take(((batch, 0) for batch in batches), 0)
         return found
 
     @classmethod
-    def joined(cls, parts: Sequence[tuple[TensorPlaces, int]]) -> TensorPlaces:
-        """Return what there is in several recordings, in each of steps before one only."""
+    def joined(cls, parts: Sequence[tuple[TensorIndex, int]]) -> TensorIndex:
+        """Return the index of several recordings, of each only steps before one."""
         found = cls()
         for part, until in parts:
             with part._lock:
-                kept = {key: {step for step in steps if step < until} for key, steps in part._steps.items()}
-                for key, steps in kept.items():
+                retained = {
+                    key: {step for step in steps if step < until} for key, steps in part._steps.items()
+                }
+                for key, steps in retained.items():
                     if steps:
                         found._steps.setdefault(key, set()).update(steps)
-                found._places |= {place for place in part._places if kept.get(place[:3])}
+                found._keys |= {place for place in part._keys if retained.get(place[:3])}
         return found
 
     def index(self) -> list[dict[str, Any]]:
@@ -92,9 +89,9 @@ class TensorPlaces:
         with self._lock:
             found = []
             for key in sorted(self._steps):
-                places = [place for place in self._places if place[:3] == key]
+                keys = [found_key for found_key in self._keys if found_key[:3] == key]
                 lists = {
-                    name: sorted({place[at] for place in places})
+                    name: sorted({found_key[at] for found_key in keys})
                     for name, at in (("parts", 3), ("layers", 4), ("ranks", 5))
                 }
                 flag, phase, pass_ = key
@@ -109,7 +106,7 @@ class TensorPlaces:
         wanted = [where.get(name, ask) for name, ask in asked.items()]
         with self._lock:
             lowest: dict[int, int] = {}
-            for *texts, layer, rank in self._places:
+            for *texts, layer, rank in self._keys:
                 if all(ask is None or ask == text for ask, text in zip(wanted, texts, strict=True)) and (
                     query.layers is None or in_ranges(layer, query.layers)
                 ):
@@ -118,19 +115,19 @@ class TensorPlaces:
 
     def _forget(self) -> None:
         self._read: dict[int, tuple[SegmentFile, int]] = {}
-        self._places: set[tuple[Any, ...]] = set()
+        self._keys: set[tuple[Any, ...]] = set()
         self._steps: dict[Key, set[int]] = {}
 
     def _take(self, read: Iterator[tuple[pa.RecordBatch, int]], at: int) -> int:
-        """Take in batches, and return the place that came with the last one, or ``at``."""
-        held, rows = list[pa.RecordBatch](), 0
-        for batch, place in read:
-            held.append(batch)
-            rows, at = rows + batch.num_rows, place
-            if rows >= _HELD_ROWS:
-                self._add(held)
-                held, rows = [], 0
-        self._add(held)
+        """Take in batches, and return the offset that came with the last one, or ``at``."""
+        pending, rows = list[pa.RecordBatch](), 0
+        for batch, offset in read:
+            pending.append(batch)
+            rows, at = rows + batch.num_rows, offset
+            if rows >= _PENDING_ROWS:
+                self._add(pending)
+                pending, rows = [], 0
+        self._add(pending)
         return at
 
     def _add(self, batches: list[pa.RecordBatch]) -> None:
@@ -138,7 +135,7 @@ class TensorPlaces:
             return
         table = pa.Table.from_batches(batches)
         distinct = table.group_by(_DISTINCT).aggregate([]).select(_DISTINCT)
-        self._places.update(zip(*(column.to_pylist() for column in distinct.columns), strict=True))
+        self._keys.update(zip(*(column.to_pylist() for column in distinct.columns), strict=True))
         steps = table.group_by(_STEP_KEYS).aggregate([("step", "distinct")])
         for *key, found in zip(
             *(steps[name].to_pylist() for name in _STEP_KEYS), steps["step_distinct"], strict=True
