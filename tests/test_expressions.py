@@ -56,11 +56,11 @@ def slowest(pattern, flags=0, anywhere=False):
             text = lead + pump * _LENGTH + "a\x01"
             took = _LENGTH
             for _ in range(3):
-                started = time.perf_counter()
+                started = time.thread_time()
                 expression.fullmatch(text)
                 if anywhere:
                     expression.search(text)
-                took = min(took, time.perf_counter() - started)
+                took = min(took, time.thread_time() - started)
                 if took < _MOST:
                     break
             worst = max(worst, took)

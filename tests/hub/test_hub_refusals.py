@@ -3,7 +3,6 @@
 import asyncio
 import json
 import socket
-import time
 
 import pytest
 from hub_process import WAIT, announce, peer, scalars, tensors
@@ -233,9 +232,7 @@ def test_goodbye_is_closed_with_1000(standing_hub):
 
 def test_shutdown_says_goodbye_to_everybody_with_1001(hub):
     clients = [hub.viewer(), hub.producer(), hub.viewer()]
-    started = time.monotonic()
     assert hub.terminate() == 0
-    assert time.monotonic() - started < 5
     for client in clients:
         assert client.wait("goodbye")["reason"] == "shutdown"
         assert client.closed() == 1001

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,51 +21,6 @@ ATTRIBUTES = {
     "pipeline": (),
     "timeline": ("pipeline_metrics",),
 }
-
-IMPORTS = """
-    import importlib, pathlib, megalens
-    package = pathlib.Path(megalens.__file__).parent
-    assert package.is_relative_to(root), package
-    files = [path.relative_to(package.parent) for path in package.rglob("*.py") if path.stem != "__main__"]
-    assert len(files) > 200, len(files)
-    for path in files:
-        name = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
-        try:
-            importlib.import_module(name)
-        except ModuleNotFoundError as error:
-            # A package that is not installed, such as Triton on a machine without a GPU.
-            assert not (error.name or "megalens").startswith("megalens"), (name, error)
-"""
-TRAINS = """
-    import sys, torch, megalens
-    from megalens.demo.model import GPT, GPTConfig
-    model = GPT(GPTConfig(vocabulary=32, layers=2, hidden=16, heads=2, sequence=8))
-    optimizer = torch.optim.AdamW(model.parameters())
-    ids = torch.randint(0, 32, (2, 8))
-    with megalens.trace(
-        model, record=sys.argv[1], linger=0.1, flags={"HiddenStates": megalens.Tile(4)}
-    ) as tracer:
-        assert tracer.connected(30)
-        megalens.log_statistics(model, optimizer, tracer=tracer, activation=1)
-        for _ in range(3):
-            with tracer.step():
-                loss = model(ids).logsumexp(-1).mean()
-                loss.backward()
-                optimizer.step()
-                optimizer.zero_grad()
-                tracer.log(loss=loss.detach())
-    with megalens.open(tracer.folder) as opened:
-        for stream in ("tensors", "moments", "scalars"):
-            assert set(opened.run.table(stream)["step"].to_pylist()) == {1, 2, 3}, stream
-        for name in sys.argv[2:]:
-            for run in (opened, opened.run):
-                try:
-                    getattr(run, name)
-                except AttributeError as error:
-                    assert f"has no attribute '{name}'" in str(error), error
-                else:
-                    raise AssertionError(f"run.{name} is there")
-"""
 
 
 def run(where: Path, *command: str | Path, **variables: str) -> str:
@@ -99,39 +53,24 @@ def without(names: Sequence[str], to: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", sorted(ATTRIBUTES))
-def test_the_rest_stands_without_a_slice(name: str, tmp_path: Path) -> None:
+def test_the_rest_stands_and_builds_without_a_slice(name: str, tmp_path: Path) -> None:
     root = without([name], tmp_path / "copy")
-    environment = {"PYTHONPATH": str(root), "MEGALENS_RUNTIME_DIR": str(tmp_path / "runtime")}
 
-    def python(*arguments: str) -> str:
-        return run(root, sys.executable, *arguments, **environment)
+    def python(*arguments: str | Path) -> str:
+        return run(root, sys.executable, *arguments, PYTHONPATH=str(root))
 
-    python("-c", f"root = {str(root)!r}\n{textwrap.dedent(IMPORTS)}")
     assert "usage: megalens" in python("-m", "megalens", "--help")
-    python("-c", textwrap.dedent(TRAINS), str(tmp_path / "runs"), *ATTRIBUTES[name])
-    python(
-        *("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not slow", "tests/test_slices.py"),
-        *(
-            "tests/protocol/test_streams.py",
-            "tests/protocol/test_settings.py",
-            "tests/runs/test_recorded_run.py",
-        ),
-    )
+    python(ROOT / "tests/kit/rest_work.py", root, tmp_path, *ATTRIBUTES[name])
 
-
-@pytest.mark.slow
-@pytest.mark.timeout(240)
-@pytest.mark.parametrize("name", sorted(ATTRIBUTES))
-def test_the_page_builds_without_a_slice(name: str, tmp_path: Path) -> None:
-    root = without([name], tmp_path / "copy")
     assert f"./{name}'" not in (root / "src/instruments/slices.generated.ts").read_text(encoding="utf-8")
     run(root, "node", "scripts/build-bundles.mjs")
-    run(
-        root,
+    # Whether files import what is gone, and that each view that is left is drawn.
+    jest = (
         ROOT / "node_modules/.bin/jest",
         "src/__tests__/imports.spec.ts",
         "src/views/__tests__/still.spec.ts",
     )
+    run(root, *jest, "--runInBand", "--testNamePattern", "import rules|is read and drawn")
 
 
 @pytest.mark.slow

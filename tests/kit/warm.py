@@ -40,6 +40,18 @@ _TORCH = (
     # What kernels of notebooks have.
     *("ipykernel.kernelapp", "megalens.api.notebook"),
 )
+# For work on a copy of the package: what the package imports, and nothing of itself.
+_OTHERS = (
+    *("torch", "torch._dynamo", "torch.distributed.fsdp", "torch.distributed.pipelining", "pytest"),
+    *(
+        "pyarrow.compute",
+        "pandas",
+        "pyarrow.parquet",
+        "pyarrow.dataset",
+        "ipywidgets",
+        "jupyter_server.serverapp",
+    ),
+)
 _SCRIPTS = (
     "worker.py",
     "train.py",
@@ -73,9 +85,11 @@ def install_forked(modules: tuple[str, ...] = _HUB) -> None:
 
 
 def preload(modules: tuple[str, ...] = _TORCH) -> None:
-    """Import ``modules``, and what slices add to them."""
+    """Import ``modules``, and what slices add to them where the package is among them."""
     for module in modules:
         importlib.import_module(module)
+    if modules == _OTHERS:
+        return
     slices = importlib.import_module("megalens.slices")
     for each in slices.find_slices():
         for path in (each.commands, each.traced if "torch" in modules else ""):
@@ -101,6 +115,8 @@ def _imported(command: list[str]) -> tuple[str, ...]:
             *_,
         ]:
             return _TORCH
+        case [script, *_] if Path(script).name == "rest_work.py":
+            return _OTHERS
         case [script, *_] if Path(script).name in _SCRIPTS:
             return _TORCH
     return ()
@@ -149,7 +165,7 @@ class _Starter:
 
     def _parent(self, imported: tuple[str, ...]) -> socket.socket:
         for modules, parent in self._parents.items():
-            if set(imported) <= set(modules):
+            if set(imported) <= set(modules) and (imported == _OTHERS) == (modules == _OTHERS):
                 return parent
         ours, theirs = _channel()
         with theirs:

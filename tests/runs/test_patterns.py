@@ -46,9 +46,9 @@ def test_a_random_pattern_finds_what_pythons_own_expressions_find():
     "pattern", [r"(\w+\.?)+#", "(a+)+b$", "(a|a)*b", "(.{0,300}x)#", "(?:a?){100}a{100}#"]
 )
 def test_no_pattern_goes_back_in_a_long_name(pattern):
-    started = time.perf_counter()
+    started = time.thread_time()
     assert Pattern(pattern, "p").matches(["a" * 30_000]) == [False]
-    assert time.perf_counter() - started < 1
+    assert time.thread_time() - started < 1
 
 
 def test_what_python_compiled_may_look_ahead():
@@ -65,7 +65,7 @@ def test_what_is_long_once_its_repeats_are_written_out_is_refused_in_no_time():
         "[a-z]{3,}\\.\\d{1,4}",
     ):
         assert Pattern(longest, "p").matches([""]) is not None
-    started = time.perf_counter()
+    started = time.thread_time()
     for long in (
         "a{1000}{1000}",
         "(a?){1000}(a?){1000}",
@@ -74,7 +74,7 @@ def test_what_is_long_once_its_repeats_are_written_out_is_refused_in_no_time():
     ):
         with pytest.raises(ClientError, match="more than 1000 positions"):
             Pattern(long, "p")
-    assert time.perf_counter() - started < 1
+    assert time.thread_time() - started < 1
 
 
 def test_groups_are_counted_and_named_as_they_stand_in_the_pattern():
