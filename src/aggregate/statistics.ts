@@ -1,5 +1,6 @@
 import { byName } from '../protocol/records';
-import { VIEWS_SCHEMA, type TrendOptions } from '../protocol/views.generated';
+import VIEWS_SCHEMA from '#protocol/views.schema.json';
+import type { TrendOptions } from '../protocol/views.generated';
 import { SUMS } from '../store/row-moments';
 
 /** Name of a statistic, as the contract's view options know it. */

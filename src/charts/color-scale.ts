@@ -1,4 +1,4 @@
-import { COLORS } from './colors.generated';
+import COLORS from '#protocol/charts/colors.json';
 
 /**
  * Return the hue of a flag, the same in every view.

@@ -1,6 +1,6 @@
 import { colorTable, ColorScale, type Extent, type IColorLook, type Transform } from './color-scale';
 import { formatNumber } from './format';
-import { COLORS } from './colors.generated';
+import COLORS from '#protocol/charts/colors.json';
 
 /** Ends of the bands, in standard deviations from the mean; the middle one is twice as wide as those beside it. */
 const SIGMA_ENDS = [-3, -2, -1, 1, 2, 3] as const;

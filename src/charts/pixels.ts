@@ -1,5 +1,5 @@
 import { type ColorScale, channels } from './color-scale';
-import { COLORS } from './colors.generated';
+import COLORS from '#protocol/charts/colors.json';
 import { fromVega } from './recipe';
 
 /** One plotted rectangle of a chart in pixels from the chart's upper left corner. */

@@ -1,5 +1,5 @@
 import { own } from '../protocol/records';
-import { TEMPLATES, type TemplateName } from './templates.generated';
+import { TEMPLATES, type TemplateName } from './templates';
 
 /**
  * Vega keeps what it groups by in plain objects, where this one text is no key: the first picture is drawn, and every later change throws.

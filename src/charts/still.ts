@@ -1,6 +1,6 @@
 import type { View } from 'vega';
 import { fill, type IRecipe } from './recipe';
-import type { TemplateName } from './templates.generated';
+import type { TemplateName } from './templates';
 import { themeConfig, type ITheme, headless } from './vega';
 import { visible } from './format';
 

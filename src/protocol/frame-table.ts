@@ -1,9 +1,9 @@
-import { OWN_STREAMS, type StreamMap } from './streams';
+import { OWN_STREAMS, type IStreamField, type StreamMap } from './streams';
 import { tableFromIPC, type Table } from '@uwdata/flechette';
 import { FlatTable, countAt } from './flat-table';
 import { badFrame, type IFrame } from './frame';
 import { ProtocolError } from './protocol-error';
-import type { FieldType, IStreamField } from './streams.generated';
+import type { FieldType } from './streams.generated';
 
 // Far above what these schemas need; bounds the work that broken metadata can ask for.
 const MAX_METADATA_BYTES = 1 << 20;

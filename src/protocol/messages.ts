@@ -1,4 +1,5 @@
-import { MESSAGES_SCHEMA, type Message } from './messages.generated';
+import MESSAGES_SCHEMA from '#protocol/messages.schema.json';
+import type { Message } from './messages.generated';
 import { own } from './records';
 import { ProtocolError } from './protocol-error';
 import { kindsBy, type IMisfit } from './schema-check';

@@ -1,5 +1,26 @@
-import type { Hello } from './messages.generated';
-import { STREAMS, type FieldType, type IStreamField, type IStreamInfo } from './streams.generated';
+import CONTRACT from '#protocol/streams.json';
+import type { DeclaredPolicy, Hello } from './messages.generated';
+import type { FieldType, StreamName } from './streams.generated';
+
+/** One column of a stream. */
+export interface IStreamField {
+  readonly name: string;
+  readonly type: FieldType;
+  readonly doc?: string;
+  readonly absent?: string;
+}
+
+/** One stream: what a row is, its columns in order, and how every room treats it. */
+export interface IStreamInfo {
+  readonly title: string;
+  readonly doc?: string;
+  readonly instrument?: string;
+  readonly policy: Readonly<DeclaredPolicy>;
+  readonly fields: readonly IStreamField[];
+}
+
+/** Every stream of this version by name. */
+export const STREAMS: Readonly<Record<StreamName, IStreamInfo>> = CONTRACT.streams;
 
 /** Streams by name. */
 export type StreamMap = ReadonlyMap<string, IStreamInfo>;

@@ -3,7 +3,8 @@ import { kindsBy, schemaCheck, type IKind } from './schema-check';
 import type { ISchema } from './schema';
 import { isHere, otherView, viewInfo, viewInfos } from './view-info';
 import type { IViewDescriptor } from './view-descriptor';
-import { VIEWS_SCHEMA, type ViewOptions } from './views.generated';
+import VIEWS_SCHEMA from '#protocol/views.schema.json';
+import type { ViewOptions } from './views.generated';
 import { isWhole } from './texts';
 
 /** Options of a view with no member left out. */

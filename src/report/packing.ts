@@ -2,7 +2,7 @@ import { encodeFrame } from '../protocol/encode-frame';
 import { HEADER_BYTES } from '../protocol/frame';
 import { own } from '../protocol/records';
 import type { StreamMap } from '../protocol/streams';
-import type { IStreamInfo } from '../protocol/streams.generated';
+import type { IStreamInfo } from '../protocol/streams';
 import type { IRowsQuery, IStreamRows, RowColumn } from '../store/row-store';
 import { cleanPaths } from '../views/shared/clean-paths';
 

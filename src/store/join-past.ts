@@ -1,6 +1,6 @@
 import type { IDisposable } from '@lumino/disposable';
 import { own } from '../protocol/records';
-import type { IStreamInfo } from '../protocol/streams.generated';
+import type { IStreamInfo } from '../protocol/streams';
 import type { IStreamRows, RowColumn } from './row-store';
 import { ascending } from './recording';
 import type { ITensorResult, ITensorRow, ITensorShape } from './tensor-data';

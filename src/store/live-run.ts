@@ -2,7 +2,7 @@ import { Signal, type ISignal } from '@lumino/signaling';
 import { HubConnection, type HubEvent, type IHubConnectionOptions } from '../client/hub-connection';
 import { BIT_CAUGHT_UP, releaseFrame, type IFrame } from '../protocol/frame';
 import { frameTable } from '../protocol/frame-table';
-import { STREAMS } from '../protocol/streams.generated';
+import { STREAMS } from '../protocol/streams';
 import { pageBytes } from '../protocol/streams';
 import type { ConfigPatch, Configured, Hello, Phase, Status } from '../protocol/messages.generated';
 import { ProtocolError } from '../protocol/protocol-error';

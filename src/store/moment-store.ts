@@ -1,7 +1,7 @@
 import type { StreamTable } from '../protocol/frame-table';
 import { MOMENT_STATS } from '../protocol/moment-statistics';
 import { pageBytes } from '../protocol/streams';
-import { STREAMS } from '../protocol/streams.generated';
+import { STREAMS } from '../protocol/streams';
 import { MomentColumns, joinRows, MOMENT_ROW_BYTES } from './moment-columns';
 import { gradientStage, streamName, type MomentNumber } from './row-moments';
 import type { IMomentIndex, IMomentRows, MomentStat } from './moment-source';

@@ -5,7 +5,7 @@ import type { IRunDetail } from '../client/runs-api';
 import { streamTable } from '../protocol/frame-table';
 import { own } from '../protocol/records';
 import { pageBytes, readableStreams } from '../protocol/streams';
-import { STREAMS } from '../protocol/streams.generated';
+import { STREAMS } from '../protocol/streams';
 import type { Configured, Hello, Phase, Status } from '../protocol/messages.generated';
 import type { IScalarAnswer, IScalarLine, ITrendAnswer, ITrendQuery } from './line-data';
 import { RecordingRows, shapeIn, stepsIn, type IRecordingOptions } from './recording';

@@ -3,7 +3,7 @@ import { TENSOR_ROW_BYTES } from './tensor-store';
 import type { IRunReader, ITensorIndex } from '../client/run-reader';
 import { streamTable } from '../protocol/frame-table';
 import { pageBytes, type StreamMap } from '../protocol/streams';
-import { STREAMS } from '../protocol/streams.generated';
+import { STREAMS } from '../protocol/streams';
 import type { Phase } from '../protocol/messages.generated';
 import { rangesText } from '../protocol/ranges';
 import {

@@ -1,6 +1,7 @@
 import type { StreamTable } from '../protocol/frame-table';
 import { pageBytes } from '../protocol/streams';
-import type { FieldType, IStreamInfo } from '../protocol/streams.generated';
+import type { IStreamInfo } from '../protocol/streams';
+import type { FieldType } from '../protocol/streams.generated';
 
 /** A Float64Array that grows by doubling. */
 export class Growable {

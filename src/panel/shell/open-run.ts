@@ -1,5 +1,5 @@
 import { Signal, type ISignal } from '@lumino/signaling';
-import { STREAMS } from '../../protocol/streams.generated';
+import { STREAMS } from '../../protocol/streams';
 import type { IRunSource } from '../../store/source';
 import { ControlModel } from '../summary/control-model';
 import { PerturbModel } from '../perturb/perturb-model';

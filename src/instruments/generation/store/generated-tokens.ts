@@ -1,5 +1,5 @@
 import { readableStreams } from '../../../protocol/streams';
-import { STREAMS } from '../../../protocol/streams.generated';
+import { STREAMS } from '../../../protocol/streams';
 import { boundedText } from '../../../protocol/texts';
 import type { IRowsQuery, IStreamRows } from '../../../store/row-store';
 import type { IRunSource, SourceChange } from '../../../store/source';

@@ -1,4 +1,5 @@
-import { MESSAGES_SCHEMA, type GenerateRequest } from '../../../protocol/messages.generated';
+import MESSAGES_SCHEMA from '#protocol/messages.schema.json';
+import type { GenerateRequest } from '../../../protocol/messages.generated';
 import { schemaCheck } from '../../../protocol/schema-check';
 import { readableStreams } from '../../../protocol/streams';
 import { boundedText, isWhole } from '../../../protocol/texts';

@@ -1,11 +1,6 @@
 import { schemaCheck } from '../../../protocol/schema-check';
-import {
-  PIPELINE_SCHEMA,
-  type PipelineTimes,
-  type PlanRequest,
-  type ScheduleName,
-  type Plan
-} from '../protocol/pipeline.generated';
+import PIPELINE_SCHEMA from '#protocol/pipeline.schema.json';
+import type { PipelineTimes, PlanRequest, ScheduleName, Plan } from '../protocol/pipeline.generated';
 import { MADE_SCHEDULES, shapeOf, makePlan, scheduleTitle } from './make-plan';
 import { PlanError } from './plan-shape';
 import { type ISetting, planned, type IPlanned } from './planned';

@@ -1,6 +1,7 @@
 import { schemaCheck } from '../../../../protocol/schema-check';
 import { PlanError } from '../../plan/plan-shape';
-import { SPLIT_SCHEMA, type RankMapName, type RankMapRequest } from '../protocol/split.generated';
+import SPLIT_SCHEMA from '#protocol/split.schema.json';
+import type { RankMapName, RankMapRequest } from '../protocol/split.generated';
 
 /** A line of a host file. */
 interface IHost {

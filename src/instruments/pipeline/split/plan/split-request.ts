@@ -1,9 +1,5 @@
-import {
-  SPLIT_SCHEMA,
-  type DeviceKind,
-  type SplitLayout,
-  type SplitRequest
-} from '../protocol/split.generated';
+import SPLIT_SCHEMA from '#protocol/split.schema.json';
+import type { DeviceKind, SplitLayout, SplitRequest } from '../protocol/split.generated';
 import { schemaCheck } from '../../../../protocol/schema-check';
 import { PlanError } from '../../plan/plan-shape';
 import { devicesOf, isApart } from './layout-shape';
