@@ -154,9 +154,7 @@ function valueOf(
   }
 }
 
-function describe(key: MomentKey): string {
-  return key.map(value => value ?? 'none').join(' · ');
-}
+const describe = (key: MomentKey): string => key.map(value => value ?? 'none').join(' · ');
 
 /** Most characters of a pattern, as the schema of options says too; the instructions that it becomes with its repeats written out each run once a character of a name. */
 export const MOST_CHARACTERS = 500;

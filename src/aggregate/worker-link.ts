@@ -111,9 +111,7 @@ export class WorkerLink<Q, A> {
   private _isDisposed = false;
 }
 
-function closed(): AggregateError {
-  return new AggregateError('The aggregation was closed. Open the view again.');
-}
+const closed = (): AggregateError => new AggregateError('The aggregation was closed. Open the view again.');
 
 /** That a worker broke with what it kept. */
 export function lost(): AggregateError {

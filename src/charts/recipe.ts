@@ -8,14 +8,10 @@ import { TEMPLATES, type TemplateName } from './templates';
 const [NAME, KEPT] = ['__proto__', '__proto__\u2060'];
 
 /** Values as Vega can take them: of rows, of params, of lists of these. What needs no change is returned as it is. */
-export function toVega<T>(value: T): T {
-  return replaced(value, NAME, KEPT) as T;
-}
+export const toVega = <T>(value: T): T => replaced(value, NAME, KEPT) as T;
 
 /** What `toVega` was given, from what Vega answers. */
-export function fromVega<T>(value: T): T {
-  return replaced(value, KEPT, NAME) as T;
-}
+export const fromVega = <T>(value: T): T => replaced(value, KEPT, NAME) as T;
 
 // Objects of a class, such as canvases, are not looked into. Rows are many: nothing is copied where nothing differs.
 function replaced(value: unknown, from: string, to: string): unknown {

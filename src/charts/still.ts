@@ -19,9 +19,7 @@ export interface ILook {
 }
 
 /** Draw a recipe as SVG text that is XML whatever its texts hold, without a page and without loading anything. */
-export function drawSVG(recipe: IRecipe, look: ILook): Promise<string> {
-  return withView(recipe, look, svgOf);
-}
+export const drawSVG = (recipe: IRecipe, look: ILook): Promise<string> => withView(recipe, look, svgOf);
 
 /** Write a view as SVG text that is XML whatever its texts hold. What Vega calls a symbol and gives no name, a screen reader passes over. */
 export async function svgOf(view: View): Promise<string> {

@@ -1,5 +1,5 @@
 import type { IDisposable } from '@lumino/disposable';
-import { Signal, type ISignal } from '@lumino/signaling';
+import { Signal } from '@lumino/signaling';
 import { followPointer } from './follow-pointer';
 import type { IPlace, IPlotFrame } from './pixels';
 
@@ -43,9 +43,7 @@ export class Zoom implements IDisposable {
   }
 
   /** Emitted after the domain changed by the user. */
-  get changed(): ISignal<this, void> {
-    return this._changed;
-  }
+  readonly changed = new Signal<this, void>(this);
 
   /** Whether less than everything is shown. */
   get isZoomed(): boolean {
@@ -190,7 +188,7 @@ export class Zoom implements IDisposable {
   private _apply(): void {
     const { y0, y1, ...x } = this._params();
     this._chart.set(this._options.axes === 'xy' ? { ...x, y0, y1 } : x);
-    this._changed.emit();
+    this.changed.emit();
   }
 
   private _params(): { x0: number; x1: number; y0: number; y1: number } {
@@ -260,7 +258,6 @@ export class Zoom implements IDisposable {
   private _dragging = false;
   private _release: (() => void) | null = null;
   private _isDisposed = false;
-  private readonly _changed = new Signal<this, void>(this);
 }
 
 /** Move an interval into another one, cut to its length where it is longer. */

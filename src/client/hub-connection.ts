@@ -1,5 +1,5 @@
 import type { IDisposable } from '@lumino/disposable';
-import { Signal, type ISignal } from '@lumino/signaling';
+import { Signal } from '@lumino/signaling';
 import { decodeFrame, type IFrame } from '../protocol/frame';
 import { SUBPROTOCOL, decodeMessage, encodeMessage } from '../protocol/messages';
 import type {
@@ -147,9 +147,7 @@ export class HubConnection implements IDisposable {
   }
 
   /** Everything that happens, in order. */
-  get event(): ISignal<this, HubEvent> {
-    return this._event;
-  }
+  readonly event = new Signal<this, HubEvent>(this);
 
   get state(): HubState {
     return this._state;
@@ -298,7 +296,7 @@ export class HubConnection implements IDisposable {
       if (!(error instanceof ProtocolError)) {
         throw error;
       }
-      this._event.emit({ kind: 'problem', error });
+      this.event.emit({ kind: 'problem', error });
       if (error.code === 'version-mismatch') {
         this.end({ kind: 'closed', reason: 'version', message: error.message }, 'disconnected');
       } else if (
@@ -327,14 +325,14 @@ export class HubConnection implements IDisposable {
             this.setState({ kind: 'live' });
           }
         }
-        this._event.emit({ kind: 'status', status: message });
+        this.event.emit({ kind: 'status', status: message });
         for (const gap of this.sequence.settle(message.dropped?.viewer ?? 0)) {
-          this._event.emit({ kind: 'gap', gap });
+          this.event.emit({ kind: 'gap', gap });
         }
         break;
       case 'configured':
         this.changes.answered(message);
-        this._event.emit({ kind: 'configured', message });
+        this.event.emit({ kind: 'configured', message });
         break;
       case 'generating':
         this.requests.answered(message);
@@ -342,7 +340,7 @@ export class HubConnection implements IDisposable {
       case 'error':
         if (!this.changes.refused(message) && !this.requests.refused(message)) {
           this.last.error = message.message;
-          this._event.emit({ kind: 'problem', error: ProtocolError.fromMessage(message) });
+          this.event.emit({ kind: 'problem', error: ProtocolError.fromMessage(message) });
         }
         break;
       case 'goodbye':
@@ -362,7 +360,7 @@ export class HubConnection implements IDisposable {
       this.setState({ kind: 'live' });
     }
     this._streams = readableStreams(hello.streams);
-    this._event.emit({ kind: 'hello', hello, fresh });
+    this.event.emit({ kind: 'hello', hello, fresh });
   }
 
   private receiveFrame(frame: IFrame): void {
@@ -374,7 +372,7 @@ export class HubConnection implements IDisposable {
       return;
     }
     if (this._streams.has(frame.stream)) {
-      this._event.emit({ kind: 'frame', frame, jumped: this.jumped || this.sequence.jumped });
+      this.event.emit({ kind: 'frame', frame, jumped: this.jumped || this.sequence.jumped });
       this.jumped = false;
     } else {
       this._skippedFrames += 1;
@@ -462,10 +460,9 @@ export class HubConnection implements IDisposable {
 
   private setState(state: HubState): void {
     this._state = state;
-    this._event.emit({ kind: 'state', state });
+    this.event.emit({ kind: 'state', state });
   }
 
-  private readonly _event = new Signal<this, HubEvent>(this);
   private readonly changes: PendingChanges<Configured>;
   private readonly requests: PendingChanges<Generating>;
   private readonly sequence = new Sequence();

@@ -57,9 +57,7 @@ export async function jsonOf(response: Response): Promise<unknown> {
   }
 }
 
-export function runPath(id: string): string {
-  return `runs/${encodeURIComponent(id)}`;
-}
+export const runPath = (id: string): string => `runs/${encodeURIComponent(id)}`;
 
 export function asObject(value: unknown): Record<string, unknown> {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {

@@ -396,6 +396,4 @@ function timeOf(value: unknown): number | null {
   return typeof value === 'number' && Math.abs(value) <= MOST_SECONDS ? value : null;
 }
 
-function kindOf(kind: unknown): { kind?: 'statistics' } {
-  return kind === 'statistics' ? { kind } : {};
-}
+const kindOf = (kind: unknown): { kind?: 'statistics' } => (kind === 'statistics' ? { kind } : {});

@@ -39,6 +39,4 @@ export function registerJob(name: string, job: Job): void {
 }
 
 /** Return a job by its name. */
-export function jobNamed(name: string): Job | undefined {
-  return jobs.get(name);
-}
+export const jobNamed = (name: string): Job | undefined => jobs.get(name);

@@ -150,9 +150,7 @@ const READINGS: Readonly<Record<MomentStatistic, IReading>> = {
 export const MOMENT_STATISTICS = Object.keys(READINGS) as readonly MomentStatistic[];
 
 /** Highest power of the deviations that a statistic needs: 0 is none, 1 the mean alone; with rounding also those of its bounds. */
-export function powerOf(statistic: MomentStatistic): number {
-  return READINGS[statistic].power;
-}
+export const powerOf = (statistic: MomentStatistic): number => READINGS[statistic].power;
 
 /**
  * One statistic of every group, as the contract reads it (population statistics).

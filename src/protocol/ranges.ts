@@ -97,13 +97,9 @@ export function parseLayers(text: string, existing: Iterable<number>, field = 'l
 }
 
 /** Whether a text names numbers: 'all', or ranges such as '0-3,7'. */
-export function isRangeText(text: string): boolean {
-  return isAll(text) || rangesIn(text) !== null;
-}
+export const isRangeText = (text: string): boolean => isAll(text) || rangesIn(text) !== null;
 
-function isAll(text: string): boolean {
-  return /^[ \t]*all[ \t]*$/.test(text);
-}
+const isAll = (text: string): boolean => /^[ \t]*all[ \t]*$/.test(text);
 
 function rangesIn(text: string): Ranges | null {
   if (text.length > MOST_CHARACTERS) {

@@ -300,13 +300,9 @@ function first(checks: readonly SchemaCheck[], value: unknown): IMisfit | null {
   return null;
 }
 
-function misfit(words: string): IMisfit {
-  return { path: [], words };
-}
+const misfit = (words: string): IMisfit => ({ path: [], words });
 
-function within(name: string, { path, words }: IMisfit): IMisfit {
-  return { path: [name, ...path], words };
-}
+const within = (name: string, { path, words }: IMisfit): IMisfit => ({ path: [name, ...path], words });
 
 function range(least: number, most: number): string {
   return most === Infinity ? `at least ${least}` : least < 0 ? `at most ${most}` : `${least} to ${most}`;

@@ -74,6 +74,4 @@ function isReadable<T extends { readonly type: string }>(
 }
 
 /** Bytes of a stream's rows that a page keeps. */
-export function pageBytes({ policy }: IStreamInfo): number {
-  return policy.page_bytes ?? 32 << 20;
-}
+export const pageBytes = ({ policy }: IStreamInfo): number => policy.page_bytes ?? 32 << 20;

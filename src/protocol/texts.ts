@@ -51,9 +51,7 @@ function pastDigits(text: string, from: number): number {
   return at;
 }
 
-function isDigit(code: number): boolean {
-  return code >= ZERO && code <= NINE;
-}
+const isDigit = (code: number): boolean => code >= ZERO && code <= NINE;
 
 /** Half of a surrogate pair alone: no character, and nothing that UTF-8 or an address can carry. */
 const HALF = /\p{Surrogate}/u;

@@ -25,9 +25,7 @@ export function viewInfo(name: string): IViewInfo | undefined {
 }
 
 /** Whether the code of a view of this package is here: an instrument that was left out takes its views with it. */
-export function isHere(name: string): boolean {
-  return here.has(name);
-}
+export const isHere = (name: string): boolean => here.has(name);
 
 /** Say that the code of views of this package is here. */
 export function bringViews(names: readonly string[]): void {
@@ -35,9 +33,7 @@ export function bringViews(names: readonly string[]): void {
 }
 
 /** A view of another package by its name. */
-export function otherView(name: string): IViewDescriptor | undefined {
-  return others.get(name);
-}
+export const otherView = (name: string): IViewDescriptor | undefined => others.get(name);
 
 /** What a view is called, and what it is about. */
 export function viewTitle(

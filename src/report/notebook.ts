@@ -61,9 +61,7 @@ export function notebookText(
   return `${text}\n`;
 }
 
-function markdown(source: string): object {
-  return { cell_type: 'markdown', metadata: {}, source };
-}
+const markdown = (source: string): object => ({ cell_type: 'markdown', metadata: {}, source });
 
 function code(source: string, count: number | null = null, outputs: readonly object[] = []): object {
   return { cell_type: 'code', execution_count: count, metadata: {}, outputs, source };

@@ -142,9 +142,7 @@ function missingOf(value: unknown): IMissingSteps[] {
   });
 }
 
-function listOf(value: unknown): readonly unknown[] {
-  return Array.isArray(value) ? value : [];
-}
+const listOf = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);
 
 function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);

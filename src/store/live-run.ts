@@ -1,4 +1,4 @@
-import { Signal, type ISignal } from '@lumino/signaling';
+import { Signal } from '@lumino/signaling';
 import { HubConnection, type HubEvent, type IHubConnectionOptions } from '../client/hub-connection';
 import { BIT_CAUGHT_UP, releaseFrame, type IFrame } from '../protocol/frame';
 import { frameTable } from '../protocol/frame-table';
@@ -66,7 +66,7 @@ export class LiveRun implements IRunSource {
     this.scalarStore = new ScalarStore(options.scalarBytes ?? pageBytes(STREAMS.scalars));
     this.moments = new LiveMoments(new MomentStore(options.momentRows), options.recording ?? null);
     this.past = new LivePast(options.rows ?? null);
-    this.gate = new ChangeGate(change => this._changed.emit(change));
+    this.gate = new ChangeGate(change => this.changed.emit(change));
     this.hub = new HubConnection(options);
     this.hub.event.connect(this.onEvent, this);
   }
@@ -104,9 +104,7 @@ export class LiveRun implements IRunSource {
     return this.auditLog.newest;
   }
 
-  get changed(): ISignal<this, SourceChange> {
-    return this._changed;
-  }
+  readonly changed = new Signal<this, SourceChange>(this);
 
   /** Frames that neither came nor were announced as given up. */
   get missedFrames(): number {
@@ -245,7 +243,7 @@ export class LiveRun implements IRunSource {
   private onEvent(_: HubConnection, event: HubEvent): void {
     switch (event.kind) {
       case 'state':
-        this._changed.emit({ kind: 'connection' });
+        this.changed.emit({ kind: 'connection' });
         break;
       case 'hello':
         this.onHello(event.hello, event.fresh);
@@ -253,7 +251,7 @@ export class LiveRun implements IRunSource {
       case 'status':
         this._status = event.status;
         void this.refill(event.status.step);
-        this._changed.emit({ kind: 'status' });
+        this.changed.emit({ kind: 'status' });
         break;
       case 'frame':
         this.onFrame(event.frame, event.jumped);
@@ -262,12 +260,12 @@ export class LiveRun implements IRunSource {
         if (this._hello !== null && event.message.applied) {
           this._hello = { ...this._hello, config: event.message.config };
         }
-        this._changed.emit({ kind: 'configured', message: event.message });
+        this.changed.emit({ kind: 'configured', message: event.message });
         break;
       case 'gap':
         if (!event.gap.announced) {
           this._missedFrames += event.gap.last - event.gap.first + 1;
-          this._changed.emit({ kind: 'status' });
+          this.changed.emit({ kind: 'status' });
         }
         break;
       case 'problem':
@@ -296,7 +294,7 @@ export class LiveRun implements IRunSource {
     this._hello = hello;
     this._id = this._id || hello.run.id;
     this._name = hello.run.name;
-    this._changed.emit({ kind: 'hello' });
+    this.changed.emit({ kind: 'hello' });
   }
 
   private onFrame(frame: IFrame, jumped: boolean): void {
@@ -384,7 +382,6 @@ export class LiveRun implements IRunSource {
     return this;
   }
 
-  private readonly _changed = new Signal<this, SourceChange>(this);
   private readonly hub: HubConnection;
   private readonly gate: ChangeGate;
   private readonly auditLog = new AuditLog();

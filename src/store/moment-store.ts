@@ -302,9 +302,7 @@ export class MomentStore {
   private known: IMomentIndex | null = null;
 }
 
-function seriesOf(nameId: number, rank: number): number {
-  return nameId * 0x200000 + rank + 1;
-}
+const seriesOf = (nameId: number, rank: number): number => nameId * 0x200000 + rank + 1;
 
 /** The first step of each tensor and rank. */
 function oldestOf(columns: MomentColumns): Map<number, number> {

@@ -1,4 +1,4 @@
-import { Signal, type ISignal } from '@lumino/signaling';
+import { Signal } from '@lumino/signaling';
 import type { Ask, IQuestion } from '../client/rest';
 import type { IRunReader } from '../client/run-reader';
 import type { IRunDetail } from '../client/runs-api';
@@ -54,7 +54,7 @@ export class RecordedRun implements IRunSource {
       name: () => this.name,
       grows: !ended,
       more: (firstStep, lastStep) =>
-        this._changed.emit({ kind: 'rows', stream: 'moments', firstStep, lastStep })
+        this.changed.emit({ kind: 'rows', stream: 'moments', firstStep, lastStep })
     });
   }
 
@@ -81,9 +81,7 @@ export class RecordedRun implements IRunSource {
 
   readonly connection: ConnectionState = { kind: 'recorded' };
 
-  get changed(): ISignal<this, SourceChange> {
-    return this._changed;
-  }
+  readonly changed = new Signal<this, SourceChange>(this);
 
   async steps(flag: string, phase?: Phase, of: StepsQuery = {}): Promise<readonly number[]> {
     return stepsIn(await this.alive().index(), flag, phase, of);
@@ -187,7 +185,6 @@ export class RecordedRun implements IRunSource {
     return this.recording;
   }
 
-  private readonly _changed = new Signal<this, SourceChange>(this);
   /** Where its rows are asked for. */
   protected readonly recording: RecordingRows;
   private scalarRows: Promise<Pick<ScalarStore, 'columns'>> | null = null;

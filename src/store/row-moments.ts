@@ -67,9 +67,7 @@ export function momentsOf(values: Float32Array): IMoments {
 }
 
 /** Whether a tensor's sums are remembered. */
-export function isKnown(values: Float32Array): boolean {
-  return KNOWN.has(values);
-}
+export const isKnown = (values: Float32Array): boolean => KNOWN.has(values);
 
 /** Remember a tensor's sums that were taken elsewhere. */
 export function remember(values: Float32Array, moments: IMoments): void {

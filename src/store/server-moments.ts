@@ -336,9 +336,7 @@ function changed(before: IMomentIndex['stats'], after: IMomentIndex['stats']): [
   return [Math.min(first, last), last];
 }
 
-function sizeOf({ group, keys }: IMomentGroups): number {
-  return group.length * 56 + keys.length * 128;
-}
+const sizeOf = ({ group, keys }: IMomentGroups): number => group.length * 56 + keys.length * 128;
 
 function closedHere(): StoreError {
   return new StoreError('disposed', 'This run was closed here. Open it again from the list of runs.');

@@ -85,10 +85,6 @@ export function compareRows(a: ITensorRow, b: ITensorRow): number {
   );
 }
 
-function isPhase(text: string): text is Phase {
-  return PHASES.some(each => each === text);
-}
+const isPhase = (text: string): text is Phase => PHASES.some(each => each === text);
 
-function isPass(text: string): text is Pass {
-  return PASSES.some(each => each === text);
-}
+const isPass = (text: string): text is Pass => PASSES.some(each => each === text);

@@ -52,6 +52,4 @@ export function registerOwnViews(views: OwnViews): void {
 }
 
 /** How the code of a view is loaded that is not the core's. */
-export function loadOther(name: string): (() => Promise<ViewCode>) | undefined {
-  return loads.get(name);
-}
+export const loadOther = (name: string): (() => Promise<ViewCode>) | undefined => loads.get(name);

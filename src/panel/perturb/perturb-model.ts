@@ -1,4 +1,4 @@
-import { Signal, type ISignal } from '@lumino/signaling';
+import { Signal } from '@lumino/signaling';
 import type { Perturb, PerturbSite, SiteInfo } from '../../protocol/messages.generated';
 import { isOver, type IRunSource } from '../../store/source';
 import type { ControlModel } from '../summary/control-model';
@@ -32,9 +32,7 @@ export class PerturbModel {
   ) {}
 
   /** Emitted when the form changes; what is armed changes with the control model. */
-  get changed(): ISignal<this, void> {
-    return this._changed;
-  }
+  readonly changed = new Signal<this, void>(this);
 
   /** What is armed now, null when nothing is: it also ends by itself. */
   get armed(): Perturb | null {
@@ -191,10 +189,9 @@ export class PerturbModel {
 
   private _edited(): void {
     this.control.settle('perturb');
-    this._changed.emit();
+    this.changed.emit();
   }
 
-  private readonly _changed = new Signal<this, void>(this);
   private readonly _sites = new Map<string, IFullSite>();
   private readonly _last = new Map<string, IFullSite>();
   private _seed = 0;

@@ -1,4 +1,4 @@
-import { Signal, type ISignal } from '@lumino/signaling';
+import { Signal } from '@lumino/signaling';
 import type { IMegalensRuns } from '../../tokens';
 import type { DemoState } from '../../client/runs-api';
 
@@ -20,9 +20,7 @@ export class DemoModel {
   ) {}
 
   /** Emitted when the state changes. */
-  get changed(): ISignal<this, void> {
-    return this._changed;
-  }
+  readonly changed = new Signal<this, void>(this);
 
   get state(): DemoState {
     return this._state;
@@ -84,14 +82,13 @@ export class DemoModel {
     const appeared = state.kind === 'running' && this._state.kind !== 'running';
     if (JSON.stringify(state) !== JSON.stringify(this._state)) {
       this._state = state;
-      this._changed.emit();
+      this.changed.emit();
     }
     if (appeared) {
       this.appeared();
     }
   }
 
-  private readonly _changed = new Signal<this, void>(this);
   private _state: DemoState = { kind: 'off' };
   private _watching = false;
   private _disposed = false;

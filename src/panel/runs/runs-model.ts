@@ -1,4 +1,4 @@
-import { Signal, type ISignal } from '@lumino/signaling';
+import { Signal } from '@lumino/signaling';
 import { ClientError } from '../../client/client-error';
 import type { IForeignHub, IRunList } from '../../client/runs-api';
 import type { IMegalensRuns, IRunEntry, RunChanges } from '../../tokens';
@@ -37,9 +37,7 @@ export class RunsModel {
   ) {}
 
   /** Emitted when the list, its state or the choice changes. */
-  get changed(): ISignal<this, void> {
-    return this._changed;
-  }
+  readonly changed = new Signal<this, void>(this);
 
   /** Newest first. */
   get entries(): readonly IRunEntry[] {
@@ -106,7 +104,7 @@ export class RunsModel {
     const marked = new Set(ids);
     if (marked.size !== this._marked.size || [...marked].some(id => !this._marked.has(id))) {
       this._marked = marked;
-      this._changed.emit();
+      this.changed.emit();
     }
   }
 
@@ -210,25 +208,24 @@ export class RunsModel {
       this._chosen = live.id;
     }
     if (JSON.stringify([this._entries, this._state, this._chosen, this._warnings]) !== before) {
-      this._changed.emit();
+      this.changed.emit();
     }
   }
 
   private _setState(state: ListState): void {
     if (JSON.stringify(state) !== JSON.stringify(this._state)) {
       this._state = state;
-      this._changed.emit();
+      this.changed.emit();
     }
   }
 
   private _setChosen(id: string | null): void {
     if (id !== this._chosen) {
       this._chosen = id;
-      this._changed.emit();
+      this.changed.emit();
     }
   }
 
-  private readonly _changed = new Signal<this, void>(this);
   private _entries: readonly IRunEntry[] = [];
   private _warnings: readonly string[] = [];
   private _state: ListState = { kind: 'loading' };

@@ -1,4 +1,4 @@
-import { Signal, type ISignal } from '@lumino/signaling';
+import { Signal } from '@lumino/signaling';
 import { STREAMS } from '../../protocol/streams';
 import type { IRunSource } from '../../store/source';
 import { ControlModel } from '../summary/control-model';
@@ -9,9 +9,7 @@ import type { IPanelPart, IRunPart } from './panel-part';
 
 /** Whether something is unfolded, for those who unfold it from elsewhere. */
 class Unfolded {
-  get changed(): ISignal<this, void> {
-    return this._changed;
-  }
+  readonly changed = new Signal<this, void>(this);
 
   get open(): boolean {
     return this._open;
@@ -33,11 +31,10 @@ class Unfolded {
   private _set(open: boolean): void {
     if (open !== this._open) {
       this._open = open;
-      this._changed.emit();
+      this.changed.emit();
     }
   }
 
-  private readonly _changed = new Signal<this, void>(this);
   private _open = false;
 }
 

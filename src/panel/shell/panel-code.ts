@@ -13,9 +13,7 @@ import { fullSetting, sameSetting } from '../trace/draft';
 const CLASSES: ReadonlySet<string> = new Set(['Tile', 'NoOp', 'Empty', 'Projection', 'Peaks']);
 
 /** The Python line that gets hold of a run. */
-export function runCode(entry: IRunEntry): string {
-  return `run = ${openingOf(entry)}`;
-}
+export const runCode = (entry: IRunEntry): string => `run = ${openingOf(entry)}`;
 
 /**
  * Python that does in a notebook cell what the panel shows: the run, its settings, its open views.

@@ -124,9 +124,7 @@ export function sameSetting(a: FlagSetting | null, b: FlagSetting | null): boole
 }
 
 /** Flags that can be traced at all. */
-export function isAvailable(info: FlagInfo): boolean {
-  return info.reason === undefined && info.layers.length > 0;
-}
+export const isAvailable = (info: FlagInfo): boolean => info.reason === undefined && info.layers.length > 0;
 
 function canonical(setting: FlagSetting): string {
   const full = fullSetting(setting);

@@ -11,9 +11,7 @@ function countLayers(text: string, existing: readonly number[]): number {
 }
 
 /** The layers that exist, in words: `1–4`, or `2, 4–6` where some lack it. */
-export function layerSpan(existing: readonly number[]): string {
-  return rangesText(existing, '–', ', ') || '–';
-}
+export const layerSpan = (existing: readonly number[]): string => rangesText(existing, '–', ', ') || '–';
 
 /** Arrow's cost of one row beside its values: names, shapes, offsets. Measured on frames of the demo model. */
 const FRAME_ROW_BYTES = 160;

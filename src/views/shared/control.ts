@@ -42,9 +42,7 @@ export function selectControl<V extends string | number>(
   };
 }
 
-function isList<T>(choices: readonly T[] | object): choices is readonly T[] {
-  return Array.isArray(choices);
-}
+const isList = <T>(choices: readonly T[] | object): choices is readonly T[] => Array.isArray(choices);
 
 /** What stands in a toolbar whose controls could not be made: that it is so, and the way out. */
 export function faultControls(reason: unknown, actions: IStateActions, t: Translate): Control[] {

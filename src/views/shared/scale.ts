@@ -86,9 +86,7 @@ export function placeNear(sorted: ArrayLike<number>, x: number): number {
 export const hold = (value: number, count: number): number => Math.min(count - 1, Math.max(0, value));
 
 /** What a key moves a cursor by, across and down; undefined where it means nothing. `copy` stays where it is. */
-export function moveOf(key: string): readonly [number, number] | undefined {
-  return own(MOVES, key);
-}
+export const moveOf = (key: string): readonly [number, number] | undefined => own(MOVES, key);
 
 /** The edges of a cell one wide. */
 export const around = (center: number): readonly [number, number] => [center - 0.5, center + 0.5];

@@ -180,9 +180,7 @@ export function exactLog(x: number): number {
 }
 
 /** A number above 0 to any power. */
-export function exactPower(x: number, power: number): number {
-  return exactExp(power * exactLog(x));
-}
+export const exactPower = (x: number, power: number): number => exactExp(power * exactLog(x));
 
 function powerOfTwo(exponent: number): number {
   let value = 1;

@@ -235,9 +235,7 @@ export class MarksPane extends HealthPane {
   private _cursor = -1;
 }
 
-function markOf({ x, layer }: IPoint): IMark {
-  return { facet: null, x: [x, x], y: [layer - 0.4, layer + 0.4] };
-}
+const markOf = ({ x, layer }: IPoint): IMark => ({ facet: null, x: [x, x], y: [layer - 0.4, layer + 0.4] });
 
 /** Alarms of a layer that lie less than a column apart as one point, by their first steps. */
 function pointsOf(alarms: readonly IAlarm[], column: number): IPoint[] {

@@ -72,9 +72,7 @@ export interface IPlanShape {
 export const MOST_PASSES = 1 << 19;
 
 /** Virtual stages of a plan. */
-export function virtualStages({ stages, chunks }: IPlanShape): number {
-  return stages * chunks;
-}
+export const virtualStages = ({ stages, chunks }: IPlanShape): number => stages * chunks;
 
 /** The stage that holds a virtual stage. */
 export function stageOf(virtual: number, { stages, placement }: IPlanShape): number {

@@ -298,9 +298,7 @@ export function breadthFirst({ stages, chunks, micro_batches }: IPlanShape): IGr
  * MegatronApp's scheduler of dynamic pipeline planning, the function `forward_backward_pipelining_with_interleaving_dpp`: a turn looks for a backward pass, then for a forward pass, each the first of its
  * list that is ready.
  */
-export function megaDpp(shape: IPlanShape): IGreedyRule {
-  return { ...breadthFirst(shape), turns: true };
-}
+export const megaDpp = (shape: IPlanShape): IGreedyRule => ({ ...breadthFirst(shape), turns: true });
 
 /** Chunk of a virtual stage, of a backward pass counted from the last. */
 function chunkOf(virtual: number, stages: number, chunks: number, backward: boolean): number {

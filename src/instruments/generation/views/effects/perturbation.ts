@@ -63,9 +63,7 @@ export function requestCode(request: GenerateRequest): string {
 }
 
 /** The sites alone where nothing else is said, as a person writes it. */
-function bySite({ sites, seed }: Perturb): unknown {
-  return seed ? { sites, seed } : sites;
-}
+const bySite = ({ sites, seed }: Perturb): unknown => (seed ? { sites, seed } : sites);
 
 /** The request of one point of a sweep: its perturbation as it was set there. Null where that cannot be told. */
 export function pointRequest(

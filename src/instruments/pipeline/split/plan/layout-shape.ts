@@ -11,9 +11,7 @@ export const SPLIT_FAMILIES: readonly SplitFamily[] = [
 ];
 
 /** Whether forward and backward passes run in different processes. */
-export function isApart(family: SplitFamily): boolean {
-  return family === 'split' || family === 'megafbd';
-}
+export const isApart = (family: SplitFamily): boolean => family === 'split' || family === 'megafbd';
 
 /** Devices that share a stage's forward pass. */
 export function forwardTensorOf({ family, tensor, forward_tensor }: SplitLayout): number {

@@ -71,9 +71,7 @@ function* splitVerdict(
 }
 
 /** By how much a step is longer than another, %. */
-function percentOf(step: number, other: number): number {
-  return other > 0 ? ((step - other) / other) * 100 : 0;
-}
+const percentOf = (step: number, other: number): number => (other > 0 ? ((step - other) / other) * 100 : 0);
 
 /** The request with times as they may be. */
 function drawn(request: IFullSplitRequest, random: SeededRandom): IFullSplitRequest {
@@ -107,9 +105,7 @@ const TITLES: Record<SplitFamily, string> = {
 };
 
 /** A family as people read it. */
-export function familyTitle(family: SplitFamily): string {
-  return TITLES[family];
-}
+export const familyTitle = (family: SplitFamily): string => TITLES[family];
 
 /**
  * Find the best layout of each family, and say whether a split is worth it.

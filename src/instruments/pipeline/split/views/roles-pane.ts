@@ -198,9 +198,7 @@ class RolesPicture {
 
 const roleColor = (role: ProcessRole, isDark: boolean): string => kindColor(SPANS[role], isDark);
 
-function markOf({ x, y }: ICell): IMark {
-  return { facet: null, x: [x - 0.5, x + 0.5], y: [y - 0.5, y + 0.5] };
-}
+const markOf = ({ x, y }: ICell): IMark => ({ facet: null, x: [x - 0.5, x + 0.5], y: [y - 0.5, y + 0.5] });
 
 /** Which process does what. */
 export class RolesPane extends SplitPane {
