@@ -56,7 +56,6 @@ export interface IMegalensRuns {
   acquire(id: string): Promise<IRunLease>;
 }
 
-/** The page's run service. */
 export const IMegalensRuns = new Token<IMegalensRuns>(
   'megalens:IMegalensRuns',
   'The training runs that this Jupyter server can reach, shared by panel, tabs and cells.'
@@ -64,12 +63,10 @@ export const IMegalensRuns = new Token<IMegalensRuns>(
 
 /** A view of a run, as a tab holds it. */
 export interface IViewReference {
-  /** Run id. */
   readonly run: string;
   readonly options: ViewOptions;
 }
 
-/** The main-area tabs that show views. */
 export interface IMegalensViews {
   /** Open a view as a tab, or show the tab that has it. */
   open(run: string, options: ViewOptions): Promise<void>;
@@ -77,7 +74,6 @@ export interface IMegalensViews {
   preload(): void;
   /** The view that was last in focus, or null. */
   readonly current: IViewReference | null;
-  /** The view of a tab, by the tab's id; null when there is none. */
   at(tab: string): IViewReference | null;
   /** Every open view of one run. */
   of(run: string): readonly ViewOptions[];
@@ -85,7 +81,6 @@ export interface IMegalensViews {
   readonly changed: ISignal<IMegalensViews, void>;
 }
 
-/** The page's view tabs. */
 export const IMegalensViews = new Token<IMegalensViews>(
   'megalens:IMegalensViews',
   'The main-area tabs that show Megalens views.'
@@ -104,7 +99,6 @@ export interface IMegalensViewRegistry {
   follow(act: (info: IViewInfo) => IDisposable): void;
 }
 
-/** The page's register of views. */
 export const IMegalensViewRegistry = new Token<IMegalensViewRegistry>(
   'megalens:IMegalensViewRegistry',
   'Every Megalens view; other packages register theirs here.'

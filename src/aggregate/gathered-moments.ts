@@ -2,7 +2,6 @@ import { byName } from '../protocol/records';
 import type { IMergedMoments } from '../protocol/moment-statistics';
 import { MERGED, mergeRows } from './moment-merge';
 
-/** A column of the stream `moments` that is gathered. */
 export type GatheredColumn =
   | 'count'
   | 'mean'
@@ -16,12 +15,10 @@ export type GatheredColumn =
   | 'near_zero_count'
   | 'rounding';
 
-/** A row as it is handed over. */
 export type IGatheredRow = Readonly<Partial<Record<GatheredColumn, number>>>;
 
 /** Rows with the cell of each, as arquero hands them over one by one, to be merged all at once when the first answer is read. */
 export class GatheredMoments {
-  /** Begin a cell. */
   open(): number {
     this._cells += 1;
     return this._cells - 1;

@@ -30,7 +30,6 @@ interface IEntry {
   /** Rows at which the source said that they are too many to be brought here. */
   tooMany: number;
   usedAt: number;
-  /** What is done with this entry, one after the other. */
   turn: Promise<unknown>;
 }
 
@@ -166,7 +165,6 @@ export class MomentCache {
     return true;
   }
 
-  /** Bring the rows from a step on, or all of them. */
   private async load(
     source: IMomentSource,
     entry: IEntry,
@@ -251,7 +249,6 @@ function buffersOf(rows: IMomentRows): ArrayBufferLike[] {
   return [...new Set(columns.map(column => column.buffer))];
 }
 
-/** The cache that a page shares. */
 const pageCache = new MomentCache(pageQueue);
 
 /**

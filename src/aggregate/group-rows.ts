@@ -15,7 +15,6 @@ export interface IPart {
 
 /** The rows of a range of steps, and the group of each. */
 interface IRowGroups {
-  /** The first of the rows. */
   readonly first: number;
   /** Group of each row from `first` on; -1 leaves a row out. */
   readonly group: Int32Array;

@@ -7,7 +7,6 @@ import { own } from '../protocol/records';
 
 export { aq, readDerive, readFilter };
 
-/** A table of arquero's. */
 export type Table = ReturnType<typeof aq.table>;
 
 /** What a person wrote below a table. */
@@ -34,7 +33,6 @@ export function groupTable(groups: IMomentGroups, by: readonly MomentColumn[]): 
 /** Most rows that expressions go over: a line's length and this bound the time. */
 const MOST_ROWS = 1_000_000;
 
-/** What the columns of such a table hold. */
 export function tableColumns(by: readonly MomentColumn[]): TableColumns {
   const keys = by.map(column => [column, COUNTED.has(column) ? 'number' : 'text'] as const);
   return Object.fromEntries([...keys, ...VALUES.map(column => [column, 'number'] as const)]);

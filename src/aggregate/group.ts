@@ -5,11 +5,9 @@ import { AggregateError, momentsOf, type IMoments } from './moment-merge';
 
 /** Rows sorted into groups of equal keys. */
 export interface IGroups {
-  /** Group of each row. */
   readonly group: Uint32Array;
   /** First key of each group. Groups are ordered by the first key, then the second. */
   readonly first: Float64Array;
-  /** Second key of each group. */
   readonly second: Float64Array;
 }
 
@@ -19,7 +17,6 @@ interface ICodes {
   readonly keys: Float64Array;
 }
 
-/** A column of whole numbers. */
 export type Integers = Float64Array | Int32Array | Uint32Array;
 
 // A table of this many entries costs less than hashing, whatever the number of rows.

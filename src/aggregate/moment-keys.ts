@@ -7,7 +7,6 @@ import { isInRanges, readRanges as parseRanges } from '../protocol/ranges';
 import { AggregateError } from './moment-merge';
 import type { MomentTable } from './moment-table';
 
-/** Which rows of a module take part in one side of a gain. */
 export type Side = 'input' | 'output';
 
 /** The names of a table as a query groups them. */

@@ -60,7 +60,6 @@ export interface IMomentNeeds {
 
 /** Columns that rows and cells have alike. */
 const ALIKE = ['count', 'mean', 'm2', 'm3', 'm4', 'min', 'max', 'nonFinite', 'nearZero'] as const;
-/** Columns of rows that are merged. */
 export const MERGED = [...ALIKE, 'rounding'] as const;
 
 /** Rows that are merged: those of a table, or those that arquero hands over. */

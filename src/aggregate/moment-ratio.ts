@@ -75,7 +75,6 @@ function numbered(names: readonly string[], others: readonly string[]): [INumber
   ];
 }
 
-/** Whether there is something with a number at a step. */
 type Presence = (id: number, step: number) => boolean;
 
 function whereBoth({ ids }: INumbers, there: Presence): NonNullable<IPart['has']> {

@@ -7,7 +7,6 @@ import { MERGED } from './moment-merge';
 
 type Numbers = Float64Array | Int32Array | Uint8Array;
 
-/** Rows as they are put in. */
 export type IRowPart = Omit<IMomentRows, 'stat'>;
 
 /**

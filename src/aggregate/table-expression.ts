@@ -2,10 +2,8 @@ import { parse, type AnyNode } from 'acorn';
 import { AggregateError } from './moment-merge';
 import { own, withOwn } from '../protocol/records';
 
-/** What an expression gives. */
 type Type = 'number' | 'text';
 
-/** Columns of a table and what they hold. */
 export type TableColumns = Readonly<Record<string, Type>>;
 
 /** A new column, or the test of a filter, as text that arquero may be given. */
@@ -21,7 +19,6 @@ const MOST_CHARACTERS = 500;
 const MOST_NEW = 10;
 const MOST_ARGUMENTS = 8;
 
-/** The words of some lines. */
 const words = (...lines: readonly string[]): string[] => lines.flatMap(line => line.split(' '));
 
 const CONSTANTS = words('NaN Infinity PI E LN2 LN10 SQRT2');
@@ -148,7 +145,6 @@ function bodyOf(node: AnyNode): AnyNode {
   return isPlain ? (node.body as AnyNode) : node;
 }
 
-/** Writes what it understands. */
 class Writer {
   constructor(
     private readonly columns: TableColumns,
@@ -247,7 +243,6 @@ class Writer {
     return [`op.${name}(${all.map(each => each[0]).join(', ')})`, type ? 'text' : 'number'];
   }
 
-  /** What a function is given: a list of numbers or texts, too. */
   private _argument(node: AnyNode): [string, Type] {
     if (node.type !== 'ArrayExpression') {
       return this.write(node);

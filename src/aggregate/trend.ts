@@ -16,7 +16,6 @@ import {
 } from './statistics';
 import { pageQueue, type WorkQueue } from './work-queue';
 
-/** A row of which the whole tensor's statistics are known. */
 type IWholeRow = ITensorRow & { readonly whole: ITensorMoments };
 
 /**
@@ -50,7 +49,6 @@ function wholeStatistic(
   return { value: readMoments({ ...merged, nonFinite }, statistic), count: merged.count, nonFinite };
 }
 
-/** Name of an interval, as the contract's view options know it. */
 type Interval = Required<TrendOptions>['interval'];
 
 const Z = 1.959963984540054;
@@ -212,7 +210,6 @@ export async function trendOf(
   return trend(rows, statistic, selection);
 }
 
-/** Make another line of a line's columns. */
 export function mapLine(
   line: ILayerLine,
   change: (column: Float64Array) => Float64Array,

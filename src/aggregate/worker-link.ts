@@ -9,7 +9,6 @@ export interface IAggregateWorker {
   terminate(): unknown;
 }
 
-/** Opens a worker, or answers null where there are none. */
 export type WorkerFactory = () => Promise<IAggregateWorker | null>;
 
 /** With more numbers than this a page would feel the pass. */
@@ -33,7 +32,6 @@ export class WorkerLink<Q, A> {
     return this._isDisposed;
   }
 
-  /** End the worker and reject what waits. */
   dispose(): void {
     this._isDisposed = true;
     void this.worker?.then(worker => worker?.terminate());

@@ -3,13 +3,11 @@ import { AggregateError, type AggregateErrorCode } from './moment-merge';
 /** The buffers of a question or an answer, which are handed over instead of copied. */
 export type Buffers = ArrayBufferLike[];
 
-/** What goes to a worker. */
 export interface IWorkerRequest<Q> {
   readonly id: number;
   readonly question: Q;
 }
 
-/** What comes back. */
 export type WorkerReply<A> =
   | { readonly id: number; readonly answer: A }
   | { readonly id: number; readonly error: string; readonly code: AggregateErrorCode };

@@ -69,13 +69,11 @@ export type Extent = readonly [number, number] | null;
 
 const ENTRIES = 256;
 
-/** Read `#rrggbb` into its three channels, 0 to 255. */
 export function channels(color: string): [number, number, number] {
   const value = parseInt(color.slice(1), 16);
   return [(value >> 16) & 255, (value >> 8) & 255, value & 255];
 }
 
-/** Write three channels, 0 to 255, as `#rrggbb`. */
 export const hexOf = (color: ArrayLike<number>): string =>
   `#${Array.from(color, channel => channel.toString(16).padStart(2, '0')).join('')}`;
 
@@ -111,7 +109,6 @@ function outwards(value: number, up: boolean): number {
   return power >= 0 ? whole * 10 ** power : whole / 10 ** -power;
 }
 
-/** What a scale takes from elsewhere than its values. */
 export interface IColorLook {
   /** Whether the page around it is dark: then the middle of a signed scale is. */
   readonly dark?: boolean;
@@ -196,12 +193,10 @@ export class ColorScale {
     return Math.floor((ENTRIES - 1) * this.position(value) + 0.5);
   }
 
-  /** Return the colour at a place along the scale as `#rrggbb`. */
   colorAt(position: number): string {
     return this.colorOf(Math.floor((ENTRIES - 1) * position + 0.5));
   }
 
-  /** Return the colour of a table entry. */
   protected colorOf(entry: number): string {
     return hexOf(this.table.subarray(3 * entry, 3 * entry + 3));
   }

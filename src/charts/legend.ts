@@ -91,7 +91,6 @@ export interface IColorLegend {
   readonly rows: { from: number; to: number; color: string }[];
 }
 
-/** Words on the strip, so that they can be translated. */
 export interface ILegendWords {
   lowest: string;
   highest: string;

@@ -31,7 +31,6 @@ export function toPicture(pixels: IPixels, before?: IPicture): IPicture {
   return { image: null, url: toDataUrl(pixels) };
 }
 
-/** Make a canvas; null where there is no page. */
 function newCanvas(): HTMLCanvasElement | null {
   return typeof document === 'undefined' ? null : document.createElement('canvas');
 }
@@ -113,7 +112,6 @@ interface IKept {
  * each step would be ten a second and plot, each with memory that only a full collection gives back.
  */
 export class Pictures {
-  /** Counts the paintings. */
   get painted(): number {
     return this._painted;
   }

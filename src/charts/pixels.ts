@@ -136,7 +136,6 @@ export interface IMatrix {
   readonly missing?: Uint8Array;
 }
 
-/** Pixels as a canvas takes them: RGBA, 8 bits each. */
 export interface IPixels {
   readonly width: number;
   readonly height: number;

@@ -33,7 +33,6 @@ export class ChartError extends Error {
   override readonly name = 'ChartError';
 }
 
-/** A row of a chart's dataset. */
 export type Row = Record<string, unknown>;
 
 /** All that a template needs to become a chart: see protocol/charts/README.md. */

@@ -11,7 +11,6 @@ export interface ICaption {
   readonly caption: readonly string[];
 }
 
-/** How a still picture looks. */
 export interface ILook {
   readonly theme: ITheme;
   /** Title and caption in the picture; absent where the page writes them. */

@@ -25,5 +25,4 @@ export const TEMPLATES = {
   'trend-heatmap': trendHeatmap
 } as const;
 
-/** Name of a chart template. */
 export type TemplateName = keyof typeof TEMPLATES;

@@ -6,12 +6,9 @@ import type { IPlace, IPlotFrame } from './pixels';
 /** An interval of an axis in its own unit, low to high. */
 export type Interval = readonly [number, number];
 
-/** What can be zoomed, such as a `Chart`. */
 export interface IZoomable {
   readonly node: HTMLElement;
-  /** Change params by name. */
   set(params: Readonly<Record<string, unknown>>): void;
-  /** Return what lies under the pointer, or null outside every plot. */
   locate(event: MouseEvent): IPlace | null;
 }
 
@@ -64,7 +61,6 @@ export class Zoom implements IDisposable {
     return this._isDisposed;
   }
 
-  /** What is shown now. */
   get domain(): { x0: number; x1: number; y0: number; y1: number } {
     return this._params();
   }

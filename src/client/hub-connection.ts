@@ -88,7 +88,6 @@ function breakOf(code: number, last: ILastWords): string {
   }
 }
 
-/** How a connection is made. */
 export interface IHubConnectionOptions {
   /** Opens a socket; called again for every try to come back. */
   openSocket: SocketFactory;
@@ -146,7 +145,6 @@ export class HubConnection implements IDisposable {
     this.ticker = setInterval(() => this.tick(), TICK_MS);
   }
 
-  /** Everything that happens, in order. */
   readonly event = new Signal<this, HubEvent>(this);
 
   get state(): HubState {

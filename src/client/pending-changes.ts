@@ -107,7 +107,6 @@ export class Patience {
     return this.count <= MOST && this.ms <= MOST_MS;
   }
 
-  /** A new link begins. */
   begin(): void {
     this.count = 0;
     this.ms = 0;
@@ -166,7 +165,6 @@ export class PendingChanges<M extends Configured | Generating> {
     return entry !== undefined;
   }
 
-  /** Reject everything that is open. */
   rejectAll(error: Error): void {
     for (const id of [...this.pending.keys()]) {
       this.take(id)?.reject(error);

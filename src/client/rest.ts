@@ -1,6 +1,5 @@
 import { ClientError } from './client-error';
 
-/** How the API is reached. */
 export interface IRunsApiOptions {
   /** The Jupyter server's base URL, with its trailing slash. */
   baseUrl: string;
@@ -12,7 +11,6 @@ export interface IRunsApiOptions {
 export class Rest {
   constructor(private readonly options: IRunsApiOptions) {}
 
-  /** The JSON of an answer. */
   async json(path: string, init: RequestInit): Promise<unknown> {
     return jsonOf(await this.request(path, init));
   }
@@ -48,7 +46,6 @@ export class Rest {
   }
 }
 
-/** The JSON of an answer that has come. */
 export async function jsonOf(response: Response): Promise<unknown> {
   try {
     return await response.json();

@@ -1,4 +1,3 @@
-/** What tells runs apart. */
 interface INamed {
   readonly id: string;
   readonly name: string;

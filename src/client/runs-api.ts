@@ -120,7 +120,6 @@ export interface IForeignHub {
   readonly prompts?: readonly string[];
 }
 
-/** A recorded run's description. */
 export interface IRunDetail {
   readonly hello: Hello;
   readonly status: Status;
@@ -130,7 +129,6 @@ export interface IRunDetail {
   readonly kind?: 'statistics';
 }
 
-/** A question for rows as the texts of a request. */
 export function streamTexts(query: IStreamQuery): Record<string, string> {
   const { limitBytes, where, columns, measured, ...rest } = query;
   return textsOf({
@@ -142,7 +140,6 @@ export function streamTexts(query: IStreamQuery): Record<string, string> {
   });
 }
 
-/** A file that the server made. */
 export interface IReportFile {
   readonly name: string;
   readonly content: Blob;
@@ -155,10 +152,8 @@ export class RunsApi implements IRunReader {
     this.moments = new MomentsApi(this.rest);
   }
 
-  /** The endpoints of a run's statistics. */
   readonly moments: MomentsApi;
 
-  /** All runs, newest first. */
   async list(signal?: AbortSignal): Promise<IRunList> {
     return listOf(await this.rest.json('runs', { signal }));
   }
@@ -172,7 +167,6 @@ export class RunsApi implements IRunReader {
     return runDetailOf(answer);
   }
 
-  /** Ask a question of an instrument. */
   asker<R extends object, A>({ name, read }: IQuestion<R, A>): AskOf<R, A> {
     return async (id, request, signal) => {
       const init = { method: 'POST', body: JSON.stringify(request), signal };
@@ -180,12 +174,10 @@ export class RunsApi implements IRunReader {
     };
   }
 
-  /** Rename a run, or write notes and tags to it. */
   async describe(id: string, changes: RunChanges): Promise<IRunEntry> {
     return entryOf(await this.rest.json(runPath(id), { method: 'PATCH', body: JSON.stringify(changes) }));
   }
 
-  /** Delete a recording. Whether its folder is gone: what others put there stays. */
   async remove(id: string): Promise<boolean> {
     const { gone } = asObject(await this.rest.json(runPath(id), { method: 'DELETE' }));
     return gone !== false;
@@ -197,13 +189,11 @@ export class RunsApi implements IRunReader {
     return new Map(Object.entries(asObject(runs)).map(([id, each]) => [id, summaryOf(each)]));
   }
 
-  /** What a recorded run has, by flag and phase. */
   async index(id: string, signal?: AbortSignal): Promise<readonly ITensorIndex[]> {
     const { tensors } = asObject(await this.rest.json(`${runPath(id)}/index`, { signal }));
     return asArray(tensors).map(tensorIndexOf);
   }
 
-  /** Rows of a recorded stream. */
   async stream(
     id: string,
     stream: string,
@@ -220,7 +210,6 @@ export class RunsApi implements IRunReader {
     };
   }
 
-  /** Lines of a recorded trend, or of recorded scalars. */
   async lines(
     id: string,
     stream: LinesStream,
@@ -232,7 +221,6 @@ export class RunsApi implements IRunReader {
     return new Uint8Array(await response.arrayBuffer());
   }
 
-  /** Make a report of some views. */
   async report(
     id: string,
     request: { format: 'html' | 'ipynb'; views: readonly ViewOptions[]; title?: string },

@@ -5,7 +5,6 @@ interface IBase64 {
   toBase64(): string;
 }
 
-/** `btoa`: bytes, given as the characters U+0000 to U+00FF, as base64. */
 export function toBase64(text: string): string {
   const bytes: unknown = Uint8Array.from(text, letter => letter.charCodeAt(0));
   return (bytes as IBase64).toBase64();
@@ -140,7 +139,6 @@ export class Signal {
   private readonly listeners = new Set<Listener>();
 }
 
-/** `AbortController`. */
 export class Controller {
   readonly signal = new Signal();
 
@@ -155,7 +153,6 @@ function abortError(): Error {
   return error;
 }
 
-/** A timer that waits. */
 interface ITimer {
   readonly id: number;
   /** Virtual milliseconds. */
@@ -168,14 +165,12 @@ interface ITimer {
  * take the same turns, however busy the machine is.
  */
 class Timers {
-  /** `setTimeout`. */
   readonly start = (callback: (...args: unknown[]) => void, delay = 0, ...args: unknown[]): number => {
     const due = this.now + Math.max(0, Number(delay) || 0);
     this.timers.push({ id: ++this.last, due, callback: () => callback(...args) });
     return this.last;
   };
 
-  /** `clearTimeout`. */
   readonly stop = (id?: number): void => {
     this.timers = this.timers.filter(timer => timer.id !== id);
   };
@@ -198,7 +193,6 @@ class Timers {
     return true;
   }
 
-  /** Forget all timers. */
   clear(): void {
     this.timers = [];
   }
@@ -207,5 +201,4 @@ class Timers {
   private last = 0;
 }
 
-/** The engine's timers. */
 export const timers = new Timers();

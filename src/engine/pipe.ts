@@ -119,7 +119,6 @@ interface IPending {
  * The engine's end of the pipe. V8 cannot call Python, so what a job says waits in an outbox until `pump` is called. One job runs at a time.
  */
 class Pipe {
-  /** Start a job. */
   begin(name: string, args: string): void {
     this.outbox = [];
     this.given = [];
@@ -154,14 +153,12 @@ class Pipe {
     return room;
   }
 
-  /** Take an answer. */
   answer(ask: number, json: string): void {
     const bytes = this.rooms.get(ask) ?? null;
     this.rooms.delete(ask);
     this.settle(ask, pending => pending.resolve({ json: JSON.parse(json), bytes }));
   }
 
-  /** Take a refusal. */
   refuse(ask: number, json: string): void {
     const { code, message, field } = JSON.parse(json) as {
       code: string;

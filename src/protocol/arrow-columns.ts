@@ -21,19 +21,16 @@ export class ArrowColumns {
     }
   }
 
-  /** The rows, as tables of streams are read. */
   readonly table: Table;
 
   get rows(): number {
     return this.table.numRows;
   }
 
-  /** A column of float64. */
   floats(name: string): Float64Array {
     return this.copied(name, new Float64Array(this.rows));
   }
 
-  /** A column of int32. */
   whole(name: string): Int32Array {
     return this.copied(name, new Int32Array(this.rows));
   }

@@ -15,7 +15,6 @@ import { own } from './records';
 import { HEADER_BYTES, HEADER_VERSION, MAGIC, badFrame } from './frame';
 import type { FieldType } from './streams.generated';
 
-/** The header of a frame that is to be written. */
 export interface IFrameHeader {
   /** Step of the newest row, -1 where no step is meant. */
   step: number;

@@ -5,13 +5,10 @@ import { ProtocolError } from './protocol-error';
 import { kindsBy, type IMisfit } from './schema-check';
 import { isWhole } from './texts';
 
-/** Name of the WebSocket subprotocol. */
 export const SUBPROTOCOL = 'megalens.v2';
 
-/** `type` of a control message. */
 export type MessageType = Message['type'];
 
-/** The message whose `type` is `T`. */
 export type MessageOf<T extends MessageType> = Extract<Message, { type: T }>;
 
 /** What a message may have at most, as protocol/README.md says: levels, characters, values. */
@@ -25,7 +22,6 @@ const ESCAPED_HALF = /\\u[dD][89a-fA-F]/;
 
 const KINDS = kindsBy('type', MESSAGES_SCHEMA);
 
-/** Every message type of the protocol. */
 export const MESSAGE_TYPES: readonly string[] = [...KINDS.keys()];
 
 /**

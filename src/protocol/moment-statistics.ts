@@ -40,7 +40,6 @@ interface IReading {
 const at = (column: Float64Array, group: number): number => column[group] as number;
 const exact: Read = () => 0;
 
-/** Reads what was merged as it is. */
 const column =
   (name: keyof IMergedMoments): Read =>
   (of, group) =>

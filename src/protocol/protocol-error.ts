@@ -8,7 +8,6 @@ export interface IProtocolErrorDetails {
   column?: number;
   /** What should have come, short enough to log. */
   expected?: string;
-  /** What came. */
   got?: string;
 }
 
@@ -32,7 +31,6 @@ export class ProtocolError extends Error {
     this.got = details.got;
   }
 
-  /** The error that an `error` control message carries. */
   static fromMessage(message: ErrorMessage): ProtocolError {
     return new ProtocolError(message.code, message.message, message);
   }

@@ -35,7 +35,6 @@ const REMARKS: ReadonlySet<string> = new Set([
   'format'
 ]);
 
-/** The words that are understood here. */
 const WORDS: ReadonlySet<string> = new Set(
   (
     '$ref $defs type enum const anyOf oneOf allOf properties required additionalProperties propertyNames minProperties maxProperties ' +
@@ -57,7 +56,6 @@ export function schemaCheck(schema: ISchema, definitions: Definitions = schema.$
   return new Compiler(definitions).compile(schema);
 }
 
-/** One of several kinds of object. */
 export interface IKind {
   readonly check: SchemaCheck;
   readonly definition: ISchema;

@@ -2,7 +2,6 @@ import CONTRACT from '#protocol/streams.json';
 import type { DeclaredPolicy, Hello } from './messages.generated';
 import type { FieldType, StreamName } from './streams.generated';
 
-/** One column of a stream. */
 export interface IStreamField {
   readonly name: string;
   readonly type: FieldType;
@@ -19,10 +18,8 @@ export interface IStreamInfo {
   readonly fields: readonly IStreamField[];
 }
 
-/** Every stream of this version by name. */
 export const STREAMS: Readonly<Record<StreamName, IStreamInfo>> = CONTRACT.streams;
 
-/** Streams by name. */
 export type StreamMap = ReadonlyMap<string, IStreamInfo>;
 
 const NAME = /^[a-z][a-z0-9_]{0,23}$/;
@@ -64,7 +61,6 @@ export function readableStreams(told: Hello['streams']): StreamMap {
   return streams;
 }
 
-/** The streams that this version knows. */
 export const OWN_STREAMS = readableStreams(undefined);
 
 function isReadable<T extends { readonly type: string }>(

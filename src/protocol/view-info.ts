@@ -6,7 +6,6 @@ import type { IViewDescriptor, IViewInfo } from './view-descriptor';
 import { CORE_VIEWS, VIEWS } from './view-table.generated';
 import type { ViewOptions } from './views.generated';
 
-/** Name of a view of this package. */
 export type ViewName = ViewOptions['view'];
 
 /** Views of this package whose code is here: those of the core, and those that instruments brought. */
@@ -32,7 +31,6 @@ export function bringViews(names: readonly string[]): void {
   names.forEach(name => here.add(name));
 }
 
-/** A view of another package by its name. */
 export const otherView = (name: string): IViewDescriptor | undefined => others.get(name);
 
 /** What a view is called, and what it is about. */

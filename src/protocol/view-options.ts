@@ -7,14 +7,12 @@ import VIEWS_SCHEMA from '#protocol/views.schema.json';
 import type { ViewOptions } from './views.generated';
 import { isWhole } from './texts';
 
-/** Options of a view with no member left out. */
 export type FullViewOptions = ViewOptions extends infer O
   ? O extends ViewOptions
     ? Required<O>
     : never
   : never;
 
-/** The full options of the view named `K`. */
 export type FullOptionsOf<K extends ViewOptions['view']> = Extract<FullViewOptions, { view: K }>;
 
 const KINDS = kindsBy('view', VIEWS_SCHEMA);

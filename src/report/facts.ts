@@ -24,12 +24,10 @@ export interface ITraced {
   readonly compressor: string;
   readonly first: number;
   readonly last: number;
-  /** Number of steps. */
   readonly steps: number;
   readonly layers: readonly number[];
 }
 
-/** One event of the audit. */
 export interface IAuditRow {
   readonly step: number;
   readonly who: string;
@@ -99,7 +97,6 @@ export function factsOf(
   };
 }
 
-/** Names a flag in words. */
 type TitleOf = (flag: string) => string;
 
 function modelWords(model: Model | null): string {

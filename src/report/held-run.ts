@@ -57,7 +57,6 @@ function lineKey(query: ILinesQuery): string {
 /** An event as a page carries it: JSON has no infinite number, so what goes on has no last step. */
 type PageEvent = Omit<IRunEvent, 'last'> & { readonly last: number | null };
 
-/** Rows of a run that a report's file holds. */
 export interface IHeldRows {
   readonly rows: readonly ITensorRow[];
   readonly asked: readonly IAsked[];
@@ -98,7 +97,6 @@ export interface IPageRun {
   readonly answers: readonly (Omit<IHeldAnswer, 'text'> & { readonly bytes: string })[];
   /** Rows of the stream `scalars`, as an Arrow IPC stream. */
   readonly scalars: string;
-  /** What happened to the run. */
   readonly events: readonly PageEvent[];
   /** Rows of other streams by name, as Arrow IPC streams. */
   readonly tables: Readonly<Record<string, string>>;
@@ -125,7 +123,6 @@ export interface IHeldRun extends IHeldRows {
   readonly detail: IRunDetail;
   readonly scalars: IScalarColumns | null;
   readonly events?: readonly IRunEvent[];
-  /** Rows of other streams, as Arrow IPC streams. */
   readonly tables?: ReadonlyMap<string, Uint8Array>;
   readonly moments: IMomentsReader;
   /** Trends of more rows than are held, as they were answered. */

@@ -3,7 +3,6 @@ import { toCode } from '../views/code';
 import { dateText, type IFacts } from './facts';
 import { visible } from '../charts/format';
 
-/** A picture as a notebook shows it. */
 export interface ICellPicture {
   readonly title: string;
   readonly caption: readonly string[];
@@ -12,7 +11,6 @@ export interface ICellPicture {
   readonly spec: object | null;
 }
 
-/** A view of a notebook. */
 export interface ICell {
   readonly options: ViewOptions;
   readonly pictures: readonly ICellPicture[];

@@ -39,7 +39,6 @@ export function pack(bytes: Uint8Array, deflate: (bytes: Uint8Array) => Uint8Arr
   return btoa(letters);
 }
 
-/** Read what {@link pack} wrote. */
 export async function unpack(text: string): Promise<Uint8Array> {
   const packed = Uint8Array.from(atob(text), letter => letter.charCodeAt(0));
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('deflate'));

@@ -19,7 +19,6 @@ export interface IDrawn extends Omit<IStill, 'recipe'> {
   readonly dark: string | null;
 }
 
-/** A view of a report. */
 export interface IFigure {
   readonly options: ViewOptions;
   readonly stills: readonly IDrawn[];
@@ -27,7 +26,6 @@ export interface IFigure {
   readonly notes: readonly string[];
 }
 
-/** What a page is made of. */
 export interface IPage {
   readonly title: string;
   readonly facts: IFacts;

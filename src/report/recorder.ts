@@ -127,7 +127,6 @@ interface IEntry {
   summed: boolean;
 }
 
-/** What one view read. */
 interface IReading {
   readonly singles: ITensorQuery[];
   readonly lists: (readonly number[])[];

@@ -86,7 +86,6 @@ const PACKED = 0.66;
 const MOMENTS_SHARE = 0.6;
 const OVERHEAD = 'megalens_overhead';
 
-/** What a report is asked for. */
 export interface IReportJob {
   readonly run: string;
   /** Checked options; null chooses them here. */
@@ -103,7 +102,6 @@ export interface IReportJob {
   readonly parts: IPageParts;
 }
 
-/** What a report needs of where it is made. */
 export interface IReportHost {
   /** Open a run by its id; rejects where it cannot be read. */
   open(id: string): Promise<{ readonly detail: IRunDetail; readonly reader: IRunReader }>;
@@ -112,7 +110,6 @@ export interface IReportHost {
   deflate(bytes: Uint8Array): Uint8Array;
 }
 
-/** A view as it was read. */
 interface IRead {
   readonly options: ViewOptions;
   readonly stills: readonly IStill[];

@@ -166,7 +166,6 @@ export interface ITrendQuery extends Omit<ITensorQuery, 'measured' | 'reduced'> 
 /** A statistic of one layer over steps. */
 export interface ILayerLine {
   readonly layer: number;
-  /** Ascending. */
   readonly steps: Float64Array;
   /** NaN where nothing was finite. */
   readonly values: Float64Array;
@@ -186,7 +185,6 @@ export type ITrendTensor = Pick<ITensorRow, 'compressor' | 'shape' | 'sourceShap
 
 /** Lines of a trend, as many points as were wanted. */
 export interface ITrendAnswer {
-  /** Layers ascending. */
   readonly lines: readonly ILayerLine[];
   /** Steps that there are of what was asked, thinned out or not. */
   readonly total: number;
@@ -210,7 +208,6 @@ export interface ITrendAnswer {
   readonly memory?: IKept;
 }
 
-/** Which scalars are wanted. */
 export interface IScalarQuery {
   /** All when absent. */
   names?: readonly string[] | null;
@@ -225,7 +222,6 @@ export interface IScalarLine {
   readonly unit: string;
   /** Ascending. */
   readonly steps: Float64Array;
-  /** Seconds since the epoch. */
   readonly times: Float64Array;
   readonly values: Float64Array;
   /** As in `ILayerLine`. */
@@ -238,7 +234,6 @@ export interface IScalarLine {
 export interface IScalarAnswer {
   /** In the order of the names that were asked for; those without a point are left out. */
   readonly lines: readonly IScalarLine[];
-  /** Unit of every scalar of the run by its name. */
   readonly units: Readonly<Record<string, string>>;
   readonly missing: readonly IMissingSteps[];
   /** Points between minima and maxima that nobody has any more; absent is none. */

@@ -102,7 +102,6 @@ export class LiveMoments implements IMomentSource {
     this.hasHoles = true;
   }
 
-  /** Forget the rows: another run begins. */
   clear(): void {
     this.store.clear();
     this.isFull = false;

@@ -12,7 +12,6 @@ const MOST = 256;
 
 /** Ranges of steps, ascending and apart, in bounded memory: beyond 256 of them the two that are nearest to each other become one. */
 export class StepSpans {
-  /** The ranges. The same array until something changes. */
   get all(): readonly StepSpan[] {
     return this.spans;
   }
@@ -69,7 +68,6 @@ export class LivePast {
   /** Newest step that may be here in part only, since the page was opened in its middle; 0 where everything came. */
   joined = 0;
 
-  /** Newest step of a frame that came. */
   newest: number | null = null;
 
   /** Note that frames were lost between the newest step and this one. */
@@ -85,12 +83,10 @@ export class LivePast {
     this.hasJoined = true;
   }
 
-  /** Whether no tensor came yet. */
   get isEmpty(): boolean {
     return !this.hasJoined;
   }
 
-  /** Whether there is a recording to read. */
   get isRecorded(): boolean {
     return this.recording !== null;
   }
@@ -193,7 +189,6 @@ export class LivePast {
     }
   }
 
-  /** Forget everything: another run begins. */
   clear(): void {
     this.lost.clear();
     this.refused.clear();

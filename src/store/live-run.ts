@@ -33,7 +33,6 @@ import type { ITensorQuery, ITensorResult, ITensorShape, StepsQuery } from './te
 import { tensorRows } from './tensor-rows';
 import { TensorStore } from './tensor-store';
 
-/** How a live run is kept. */
 export interface ILiveRunOptions extends IHubConnectionOptions {
   /** Run id, where it is known before hello. */
   id?: string;
@@ -111,12 +110,10 @@ export class LiveRun implements IRunSource {
     return this._missedFrames;
   }
 
-  /** Frames and messages that could not be read. */
   get unreadable(): number {
     return this._unreadable;
   }
 
-  /** Bytes kept now. */
   get bytes(): number {
     const others = [...this.rowStores.values()].reduce((sum, store) => sum + store.bytes, 0);
     return this.tensorStore.bytes + this.scalarStore.bytes + this.moments.bytes + others;
@@ -340,7 +337,6 @@ export class LiveRun implements IRunSource {
     return upTo < 1 || (this.past.joined <= 1 && upTo <= 1) ? [] : this.past.index(upTo);
   }
 
-  /** Whether its model can be asked to write text. */
   private get writes(): boolean {
     return this._hello?.controls?.includes('generate') ?? false;
   }

@@ -16,7 +16,6 @@ export class MomentColumns {
     return this._length;
   }
 
-  /** A column. Valid until the next change. */
   column(name: (typeof FLOAT)[number]): Float64Array {
     return this.floats[name].subarray(0, this._length);
   }
@@ -26,7 +25,6 @@ export class MomentColumns {
     return this.whole.nameId.subarray(0, this._length);
   }
 
-  /** Ranks. Valid until the next change. */
   get rank(): Int32Array {
     return this.whole.rank.subarray(0, this._length);
   }

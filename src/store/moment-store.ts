@@ -118,7 +118,6 @@ export class MomentStore {
    */
   constructor(private readonly limitRows = MOMENT_ROWS) {}
 
-  /** Rows that are here. */
   get length(): number {
     return [...this.stats.values()].reduce((sum, { columns }) => sum + columns.length, 0);
   }
@@ -324,7 +323,6 @@ function warning({ columns, thinned, thinnedTo }: IStat): string {
   );
 }
 
-/** Cells of a table by the name of the column, each column looked up once. */
 function reader(table: StreamTable): (name: string, row: number) => unknown {
   const columns = new Map(table.names.map((name, at) => [name, table.children[at]]));
   return (name, row) => columns.get(name)?.at(row);

@@ -25,7 +25,6 @@ import {
 } from './source';
 import type { ITensorQuery, ITensorResult, ITensorShape, StepsQuery } from './tensor-data';
 
-/** Bounds of a recorded run in the browser. */
 export interface IRecordedRunOptions extends IRecordingOptions {
   /** What its views tell one another; a link of its own when absent. */
   link?: RunLink;
@@ -117,7 +116,6 @@ export class RecordedRun implements IRunSource {
     return this.alive().table(stream, readableStreams(this.hello.streams), query, signal);
   }
 
-  /** What happened to the run. */
   async events(): Promise<readonly IRunEvent[]> {
     const missing = (this.status.recording?.missing_steps ?? []).map(([first, last]) => ({
       first,
@@ -154,7 +152,6 @@ export class RecordedRun implements IRunSource {
     return this._isDisposed;
   }
 
-  /** Abort what is under way and forget the rows. */
   dispose(): void {
     if (this._isDisposed) {
       return;
@@ -185,7 +182,6 @@ export class RecordedRun implements IRunSource {
     return this.recording;
   }
 
-  /** Where its rows are asked for. */
   protected readonly recording: RecordingRows;
   private scalarRows: Promise<Pick<ScalarStore, 'columns'>> | null = null;
   private readonly streamEvents = new StreamEvents();

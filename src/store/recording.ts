@@ -23,7 +23,6 @@ import type { ITensorQuery, ITensorResult, ITensorRow, ITensorShape, StepsQuery 
 import { noStream, storeError } from './source';
 import { compareRows, tensorRows } from './tensor-rows';
 
-/** Bounds of what is kept of a recording. */
 export interface IRecordingOptions {
   /** Bytes of tensors to keep; as the stream's policy says when absent. */
   cacheBytes?: number;
@@ -124,7 +123,6 @@ export class RecordingRows {
     });
   }
 
-  /** Who changed what, in the order of time. */
   audit(): Promise<readonly IRunAudit[]> {
     return this.guarded(async () => {
       const { bytes } = await this.api.stream(this.id, 'audit');
@@ -132,7 +130,6 @@ export class RecordingRows {
     });
   }
 
-  /** Abort what is under way and forget the rows. */
   dispose(): void {
     this.answers.clear();
     this.trends.clear();

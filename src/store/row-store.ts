@@ -14,7 +14,6 @@ export class Growable {
     return this.data.subarray(0, this._length);
   }
 
-  /** The value at an index that must be there. */
   at(index: number): number {
     return this.data[index] ?? Number.NaN;
   }
@@ -47,7 +46,6 @@ export class Growable {
   private _length = 0;
 }
 
-/** One column of rows: numbers, texts or lists. */
 export type RowColumn = Float64Array | readonly string[] | readonly (readonly (number | string)[])[];
 
 /** Which rows of a stream are wanted. Absent members match everything. */
@@ -95,7 +93,6 @@ export class RowStore {
     this.cells = this.emptyCells();
   }
 
-  /** Bytes kept now. */
   get bytes(): number {
     return this._bytes;
   }
@@ -139,7 +136,6 @@ export class RowStore {
     return first > last ? null : [first, last];
   }
 
-  /** Rows that match, as copies. */
   rows({ steps, where = {}, columns: names }: IRowsQuery = {}): IStreamRows {
     const step = this.cells.get('step');
     const wanted = Object.entries(where);
@@ -236,7 +232,6 @@ export class RowStore {
   private readonly newest = new Map<string, number>();
   private readonly words = new Map<string, string>();
   private cells: Map<string, Cells>;
-  /** Bytes of each row. */
   private cost = new Growable();
   private _bytes = 0;
   private _evictedRows = 0;

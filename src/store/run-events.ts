@@ -24,7 +24,6 @@ export class AuditLog {
   /** In the order in which they came. */
   readonly rows: IRunAudit[] = [];
 
-  /** By action. */
   readonly newest = new Map<string, IAuditEvent>();
 
   /**
@@ -51,7 +50,6 @@ export class AuditLog {
     return steps.length === 0 ? null : [Math.min(...steps), Math.max(...steps)];
   }
 
-  /** Forget everything. */
   clear(): void {
     this.newest.clear();
     this.rows.length = 0;
@@ -77,7 +75,6 @@ export type RunEventKind =
   | 'checkpoint'
   | 'alarm';
 
-/** An event of a run, at one step or over several. */
 export interface IRunEvent {
   readonly kind: RunEventKind;
   /** First and last step, both included; the last is infinite while it goes on. */
@@ -87,7 +84,6 @@ export interface IRunEvent {
   readonly text: string;
 }
 
-/** A row of the stream `audit`. */
 export interface IRunAudit {
   readonly step: number;
   /** Seconds since the epoch. */
@@ -98,7 +94,6 @@ export interface IRunAudit {
   readonly detail: string;
 }
 
-/** The rows of an `audit` table. */
 export function auditRows(table: StreamTable): IRunAudit[] {
   const column = (name: string): { at(row: number): unknown } => table.getChild(name);
   const [steps, times, people, actions, details] = ['step', 'time', 'who', 'action', 'detail'].map(column);

@@ -14,7 +14,6 @@ export interface IPointed {
 
 /** A position of a text that a model wrote. */
 export interface ITextPosition {
-  /** Number of the generation, from 1. */
   readonly generation: number;
   /** Sequence of its batch, from 0. */
   readonly sequence: number;
@@ -22,7 +21,6 @@ export interface ITextPosition {
   readonly position: number;
 }
 
-/** First and last step, inclusive. */
 export type StepRange = readonly [number, number];
 
 /** What changed in a link. `pointed` comes at most once per animation frame. */
@@ -82,7 +80,6 @@ export class RunLink implements IDisposable {
     return this._pinned;
   }
 
-  /** Pin a step; null unpins. */
   pin(step: number | null): void {
     if (!this._isDisposed && step !== this._pinned) {
       this._pinned = step;
@@ -90,7 +87,6 @@ export class RunLink implements IDisposable {
     }
   }
 
-  /** The position of a generated text that is pinned: every view of generated text shows that one. */
   get position(): ITextPosition | null {
     return this._position;
   }

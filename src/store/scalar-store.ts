@@ -24,7 +24,6 @@ export class ScalarStore {
    */
   constructor(private readonly limitBytes: number) {}
 
-  /** Rows given up to stay within memory. */
   get thinned(): number {
     return this._thinned;
   }

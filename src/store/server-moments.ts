@@ -99,7 +99,6 @@ function statsOf(columns: ArrowColumns): MomentStat[] {
 
 /** How the statistics of a run are read from the server. */
 export interface IServerMomentsOptions {
-  /** The run's name, for what is said of it. */
   readonly name: () => string;
   /** Whether there may be more later; `more` is then called with the first and last step that changed. */
   readonly grows: boolean;

@@ -128,7 +128,6 @@ export interface IScalarColumns {
 
 /** What became of a request to write text. */
 export interface IGenerationStart {
-  /** Its number. */
   readonly generation: number;
   /** Number of the clean one beside it, where there is a perturbation; null where there is none. */
   readonly control: number | null;
@@ -155,7 +154,6 @@ export interface IRunSource {
   readonly link?: RunLink;
   /** Steps for which a flag has tensors, ascending. */
   steps(flag: string, phase?: Phase, of?: StepsQuery): Promise<readonly number[]>;
-  /** What there is of a flag so far. */
   shapeOf(flag: string): Promise<ITensorShape>;
   tensors(query: ITensorQuery, signal?: AbortSignal): Promise<ITensorResult>;
   scalars(names?: readonly string[] | null): Promise<IScalarColumns>;

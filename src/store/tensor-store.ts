@@ -71,7 +71,6 @@ export class TensorStore {
     return this._thinnedTo;
   }
 
-  /** Flags seen so far. */
   get flags(): readonly string[] {
     return [...this.all.keys()];
   }
@@ -110,7 +109,6 @@ export class TensorStore {
     this.shrink();
   }
 
-  /** Steps for which a flag has tensors, ascending. */
   steps(flag: string, phase?: Phase, of: StepsQuery = {}): readonly number[] {
     const entry = this.all.get(flag);
     if (entry === undefined) {
@@ -134,7 +132,6 @@ export class TensorStore {
     return lists.length === 1 ? (lists[0] ?? []) : distinct(lists);
   }
 
-  /** What there is of a flag so far. */
   shapeOf(flag: string): ITensorShape {
     const entry = this.all.get(flag);
     const places = [...(entry?.series.values() ?? [])].map(series => series.place);

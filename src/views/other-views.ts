@@ -11,7 +11,6 @@ import type { IMountModule, OtherOptions } from './view';
 export type IViewModule<O extends object = OtherOptions> =
   { readonly view: IViewDefinition<O> } | IMountModule;
 
-/** The code of any view. */
 export type ViewCode = { readonly view: IViewDefinition } | IMountModule;
 
 /** The code of views of this package by their names, loaded when they are first shown. */

@@ -32,7 +32,6 @@ export class MegalensViewModel extends DOMWidgetModel {
     bindings.add(this.model_id, this._bound);
   }
 
-  /** What a view binds to. */
   get bound(): IBoundModel {
     return this._bound;
   }

@@ -28,7 +28,6 @@ export type MountView = (
   runs: IWidgetRuns
 ) => Promise<IMountedView>;
 
-/** What a cell's view is made of. */
 export interface IViewHostOptions {
   readonly runs: IWidgetRuns;
   readonly run: IRunReference;
@@ -68,7 +67,6 @@ export class ViewHost extends Widget {
     return this._options;
   }
 
-  /** What its run is called. */
   get runName(): string {
     return this._setup.run.name;
   }

@@ -9,7 +9,6 @@ const MOST = 500;
 /** Newest form of the JSON that this side reads. */
 const FORMAT = 1;
 
-/** Which run a view shows. */
 export interface IRunReference {
   readonly id: string;
   readonly name: string;
@@ -19,7 +18,6 @@ export interface IRunReference {
   readonly kind?: 'statistics';
 }
 
-/** What a cell's output holds of a view. */
 export interface IViewJson {
   readonly format: 1;
   readonly run: IRunReference;

@@ -7,7 +7,6 @@ import { faultsIn, type ApplyState, type IFault, compressorWithDefaults } from '
 /** What is done at a site, with every member written out. */
 export type IFullSite = Required<PerturbSite>;
 
-/** One site as the panel shows it. */
 export interface ISiteRow {
   readonly info: SiteInfo;
   readonly available: boolean;
@@ -31,7 +30,6 @@ export class PerturbModel {
     private readonly control: ControlModel
   ) {}
 
-  /** Emitted when the form changes; what is armed changes with the control model. */
   readonly changed = new Signal<this, void>(this);
 
   /** What is armed now, null when nothing is: it also ends by itself. */
@@ -77,7 +75,6 @@ export class PerturbModel {
     this._edited();
   }
 
-  /** Training steps after which it ends by itself. */
   get steps(): number {
     return this._steps;
   }
@@ -87,7 +84,6 @@ export class PerturbModel {
     this._edited();
   }
 
-  /** Whether any site is chosen. */
   get ready(): boolean {
     return this.rows.some(row => row.setting !== null);
   }
@@ -105,7 +101,6 @@ export class PerturbModel {
     });
   }
 
-  /** What the form says, as it would be sent. */
   get wish(): Perturb {
     const sites = Object.fromEntries(
       this.rows.flatMap(({ info, setting }) => (setting === null ? [] : [[info.name, setting]]))
@@ -134,7 +129,6 @@ export class PerturbModel {
     this._edited();
   }
 
-  /** Change members of what is done at a site. */
   change(site: string, members: Partial<IFullSite>): void {
     const now = this._sites.get(site);
     if (now !== undefined) {
@@ -159,7 +153,6 @@ export class PerturbModel {
     }
   }
 
-  /** Forget what the form says. */
   revert(): void {
     this._sites.clear();
     this._last.clear();
@@ -178,7 +171,6 @@ export class PerturbModel {
     return this.control.ask('perturb', { perturb: null });
   }
 
-  /** Safe twice. */
   dispose(): void {
     Signal.clearData(this);
   }

@@ -19,7 +19,6 @@ export class DemoModel {
     private readonly appeared: () => void
   ) {}
 
-  /** Emitted when the state changes. */
   readonly changed = new Signal<this, void>(this);
 
   get state(): DemoState {

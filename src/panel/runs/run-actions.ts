@@ -15,7 +15,6 @@ export class RunActions {
     private readonly trans: TranslationBundle
   ) {}
 
-  /** Ask for a new name and give it. */
   async rename(entry: IRunEntry): Promise<void> {
     const name = await this.host.askName(entry.name);
     if (name !== null && name.trim() !== '' && name !== entry.name) {
@@ -26,7 +25,6 @@ export class RunActions {
     }
   }
 
-  /** Ask for notes and tags and write them. */
   async annotate(entry: IRunEntry): Promise<void> {
     const written = await this.host.askNotes(entry);
     if (written !== null) {

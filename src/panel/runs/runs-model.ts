@@ -14,11 +14,9 @@ export type ListState =
   /** The Jupyter server refuses. */
   | { kind: 'forbidden'; message: string };
 
-/** What the list can be told to do differently. */
 export interface IRunsModelOptions {
   /** Choose the newest live run when nothing else was chosen. */
   chooseNewest: boolean;
-  /** Milliseconds between two looks at the server while the panel is visible. */
   refreshEvery: number;
 }
 
@@ -36,10 +34,8 @@ export class RunsModel {
     public options: IRunsModelOptions = { chooseNewest: true, refreshEvery: 2000 }
   ) {}
 
-  /** Emitted when the list, its state or the choice changes. */
   readonly changed = new Signal<this, void>(this);
 
-  /** Newest first. */
   get entries(): readonly IRunEntry[] {
     return this._entries;
   }
@@ -53,7 +49,6 @@ export class RunsModel {
     return this._state;
   }
 
-  /** The chosen run's entry, or null. */
   get chosen(): IRunEntry | null {
     return this._entries.find(entry => entry.id === this._chosen) ?? null;
   }
@@ -99,7 +94,6 @@ export class RunsModel {
       .sort((a, b) => Number(b === this._chosen) - Number(a === this._chosen));
   }
 
-  /** Mark these runs and no others. */
   mark(ids: Iterable<string>): void {
     const marked = new Set(ids);
     if (marked.size !== this._marked.size || [...marked].some(id => !this._marked.has(id))) {

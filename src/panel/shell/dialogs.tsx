@@ -16,7 +16,6 @@ import { HubForm, type IHubAddress } from '../runs/hub-form';
  */
 export function Confirm(props: {
   label: React.ReactNode;
-  /** What would happen, in a sentence or two. */
   question: string;
   yes: string;
   no: string;
@@ -205,7 +204,6 @@ export async function askReport(
   return { format: answer.format, views: kept, title: answer.title.trim() || run.name };
 }
 
-/** What a dialog shows. */
 export class Body extends ReactWidget {
   constructor(private readonly content: React.ReactElement) {
     super();

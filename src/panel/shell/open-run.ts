@@ -23,7 +23,6 @@ class Unfolded {
     this._set(!this._open);
   }
 
-  /** Safe twice. */
   dispose(): void {
     Signal.clearData(this);
   }
@@ -38,7 +37,6 @@ class Unfolded {
   private _open = false;
 }
 
-/** A chosen run with its models. */
 export interface IOpenRun {
   readonly id: string;
   readonly source: IRunSource;

@@ -12,7 +12,6 @@ import { fullSetting, sameSetting } from '../trace/draft';
 /** Compressors that are classes of the package. A hub may have others: they are written as settings, since a name from a hub is no code. */
 const CLASSES: ReadonlySet<string> = new Set(['Tile', 'NoOp', 'Empty', 'Projection', 'Peaks']);
 
-/** The Python line that gets hold of a run. */
 export const runCode = (entry: IRunEntry): string => `run = ${openingOf(entry)}`;
 
 /**

@@ -92,25 +92,20 @@ export class PanelModel {
   readonly runs: RunsModel;
   readonly actions: RunActions;
   readonly demo: DemoModel;
-  /** A setting of the panel by its name. */
   setting: (name: string) => unknown = () => undefined;
 
-  /** Emitted when anything shown may have changed. */
   get changed(): ISignal<this, void> {
     return this._changed;
   }
 
-  /** The chosen run, once its source is there. */
   get open(): IOpenRun | null {
     return this._open;
   }
 
-  /** What stands under the list of runs. */
   get listNotice(): INotice | null {
     return listNotice(this.runs.state, this.runs.entries, this.trans);
   }
 
-  /** What stands above the chosen run's numbers. */
   get runNotice(): INotice | null {
     if (this._openFault !== null) {
       return {
@@ -149,7 +144,6 @@ export class PanelModel {
     }
   }
 
-  /** Do what a notice offers. */
   async act(action: NoticeAction): Promise<void> {
     switch (action) {
       case 'retry':

@@ -14,9 +14,7 @@ import { PanelButton } from './section';
 import type { PanelModel } from './panel-model';
 
 interface IProps {
-  /** The section's name, as in its class. */
   name: string;
-  /** What the section is called. */
   title: string;
   trans: TranslationBundle;
   /** Drop what the section keeps: edits, choices. It is drawn anew afterwards. */
@@ -27,7 +25,6 @@ interface IProps {
 
 interface IState {
   fault: { readonly error: unknown } | null;
-  /** React's stack of components. */
   where: string;
 }
 

@@ -51,7 +51,6 @@ export abstract class SourceModel {
 
   readonly changed = new Signal<this, void>(this);
 
-  /** Let go of the source. Safe twice. */
   dispose(): void {
     this._isDisposed = true;
     this.gate.dispose();

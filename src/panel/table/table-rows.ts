@@ -24,10 +24,8 @@ export const MOST_SETTINGS = 8;
 /** What a column is ordered by; null stands last, whichever way. */
 type Key = string | number | null;
 
-/** One run of the table. */
 export interface ITableRow {
   readonly entry: IRunEntry;
-  /** How it stands, in a word. */
   readonly state: string;
   /** The loss that came last, or null where none is known. */
   readonly loss: IRunSummary['loss'];
@@ -43,7 +41,6 @@ export interface IOrder {
   readonly descending: boolean;
 }
 
-/** Whether two columns are the same one. */
 export function sameColumn(a: IOrder['by'], b: IOrder['by']): boolean {
   return typeof a === 'object' && typeof b === 'object' ? a.setting === b.setting : a === b;
 }

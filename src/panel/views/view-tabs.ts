@@ -25,9 +25,7 @@ export interface IViewWidget extends Widget {
   setOptions(options: ViewOptions): void;
 }
 
-/** What a tab is made of. */
 interface IViewTabOptions extends IViewReference {
-  /** Stable over reloads. */
   id: string;
   /** Makes the widget when the tab is first shown; `frame` is what it will fill. */
   create: (reference: IViewReference, frame: HTMLElement) => Promise<IViewWidget>;
@@ -111,14 +109,12 @@ export interface IViewTabsOptions {
   trans: TranslationBundle;
 }
 
-/** Every view tab of the page. */
 export class ViewTabs implements IMegalensViews {
   constructor(private readonly options: IViewTabsOptions) {
     this.tracker.widgetAdded.connect(() => this.changed.emit());
     this.tracker.currentChanged.connect(() => this.changed.emit());
   }
 
-  /** The tabs, for the layout restorer. */
   readonly tracker = new WidgetTracker<ViewTab>({ namespace: 'megalens-views' });
 
   readonly changed = new Signal<this, void>(this);

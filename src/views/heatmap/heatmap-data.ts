@@ -56,7 +56,6 @@ function maskedSlice(slice: ISlice, missing: Uint8Array | undefined): ISlice {
   return { ...slice, missing, nonFinite };
 }
 
-/** The value of a cell; null where there is none. */
 export function valueIn({ values, missing }: ISlice, cell: number): number | null {
   return missing?.[cell] === 1 ? null : (values[cell] ?? NaN);
 }
@@ -126,7 +125,6 @@ export interface ITextShown {
   maskOf(row: ITensorRow, slice: ISlice): Uint8Array | undefined;
 }
 
-/** What a heatmap draws, and what is said of how it came. */
 export interface IHeatmapRead {
   /** One for each layer, layers ascending. */
   readonly rows: readonly [ITensorRow, ...ITensorRow[]];
@@ -160,7 +158,6 @@ export interface ILayer {
   readonly scale: ColorScale;
 }
 
-/** All that a heatmap shows. */
 export interface IShown {
   readonly step: number;
   readonly axes: IAxes;
@@ -178,7 +175,6 @@ export interface IShown {
   readonly text?: ITextShown | undefined;
 }
 
-/** What a heatmap is asked to show of its rows. */
 export interface IHeatmapWish {
   readonly step: number;
   readonly sample: number;

@@ -207,7 +207,6 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
     };
   }
 
-  /** The position of a text that is pinned. */
   override pinned(): IMark | null {
     const text = this._text;
     const position = text && this._isByPosition ? positionShown(this.env, null, text) : null;

@@ -59,7 +59,6 @@ export function positionWords(shown: IShown, column: number): string {
   return token === undefined ? formatInteger(column) : `${formatInteger(column)} “${token}”`;
 }
 
-/** Say which step, or which text. */
 const ofWords = ({ step, text }: Pick<IShown, 'step' | 'text'>, t: Translate): string =>
   text ? t('generation %1', formatInteger(text.generation)) : t('step %1', formatInteger(step));
 

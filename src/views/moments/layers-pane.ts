@@ -26,7 +26,6 @@ interface ILayersQuery {
   /** What tells which steps a run has. */
   readonly everything: IMomentQuery;
   readonly reader: MomentReader;
-  /** Name of the view's own run. */
   readonly name: string;
   readonly id: string;
   readonly others: readonly IMomentRun[];
@@ -39,7 +38,6 @@ interface ILayersQuery {
 interface ILayers {
   /** Groups of the view's own run. */
   readonly base: IMomentGroups;
-  /** What is drawn. */
   readonly lines: readonly ILine[];
   /** What was read, in a comparison also of the run that others are compared with. */
   readonly read: readonly ILine[];

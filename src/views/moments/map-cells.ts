@@ -24,7 +24,6 @@ export interface IMapCells extends IMatrix {
 const MOST_COLUMNS = 2048;
 const MOST_CELLS = 4_000_000;
 
-/** How groups become cells. */
 interface ICellsWish {
   /** Whether cells in which values are not finite are drawn as such. */
   readonly hatch: boolean;
@@ -127,7 +126,6 @@ function medianOf(values: Float64Array): number {
 /** Options that say what a map is of. */
 type MapOptions = Pick<MomentOptions, 'along' | 'by' | 'cells' | 'columns' | 'kind' | 'where'>;
 
-/** What lines of cells go over. */
 export type Along = Exclude<MomentOptions['along'], 'auto'>;
 
 /** A cell: the key of its row, and the number of its column. */

@@ -345,7 +345,6 @@ export class MapPane extends MomentPane {
     return this.options.columns === 'step';
   }
 
-  /** Columns that make a row. */
   private get _rows(): readonly MomentColumn[] {
     return mapRows(this.options);
   }

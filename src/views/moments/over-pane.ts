@@ -61,7 +61,6 @@ export abstract class OverPane extends MomentPane {
     return key === 'copy' ? { said, mark: markOf(layer), copy: value } : { said, mark: markOf(layer) };
   }
 
-  /** Draw the lines. */
   protected compose(
     words: Pick<ILinesWish['texts'], 'colorTitle' | 'xLabel' | 'xTicks' | 'xTitle'> & {
       readonly yTitle?: string;
@@ -157,7 +156,6 @@ export abstract class OverPane extends MomentPane {
       : this.t('%1. Nothing is finite.', title);
   }
 
-  /** What is drawn. */
   protected lines: readonly ILine[] = [];
   /** Hidden ones among them. */
   protected all: readonly ILine[] = [];

@@ -18,7 +18,6 @@ import { keyWords, type MomentOptions } from './words';
 
 /** Rows of groups whose keys are the same but for one column. */
 interface IPart {
-  /** The rest of the key. */
   readonly key: MomentKey;
   /** Places of the rows, ascending by where they lie. */
   readonly rows: readonly number[];
@@ -126,12 +125,10 @@ export function onlyAt(line: ILine, layers: ArrayLike<number>): ILine[] {
   return kept.x.length === 0 ? [] : [kept];
 }
 
-/** Where lines come from. */
 export interface ILinesQuery {
   readonly options: MomentOptions;
   readonly by: readonly MomentColumn[];
   readonly question: IMomentQuestion;
-  /** The question for every step of a run. */
   readonly everything: IMomentQuery;
   readonly name: string;
   readonly id: string;
@@ -156,7 +153,6 @@ export type ILogged = Pick<IMomentGroups, 'samples' | 'step' | 'stepsTotal'>;
 
 /** Whole lines, and what is drawn around them. */
 export interface ILines {
-  /** This run's groups. */
   readonly base: IMomentGroups;
   readonly lines: readonly ILine[];
   /** Points of a comparison that lie between two of this run's. */

@@ -4,7 +4,6 @@ import { followPointer, type IPlace } from '../../charts';
 import type { IMark, Loop } from '../shared/content';
 import type { Span } from '../shared/links';
 
-/** What a brush needs of its view. */
 export interface IBrushHost {
   /** Whether a drag that begins so is one of its own. */
   takes(event: PointerEvent): boolean;
@@ -18,7 +17,6 @@ export interface IBrushHost {
   shown(): IBrushed;
   /** What is under the hand while it moves; null when it was let go of. */
   draft(brushed: IBrushed | null): void;
-  /** What was chosen. */
   chosen(brushed: IBrushed): void;
 }
 
@@ -34,7 +32,6 @@ export class Brush implements IDisposable {
     _host.stage.addEventListener('pointerdown', this._onDown, true);
   }
 
-  /** Whether a drag is going on. */
   get isDragging(): boolean {
     return this._release !== null;
   }

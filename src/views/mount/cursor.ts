@@ -61,7 +61,6 @@ export function markBox(
   };
 }
 
-/** Put an element where a rectangle is. */
 export function putAt(node: HTMLElement, box: IBox): void {
   for (const side of ['left', 'top', 'width', 'height'] as const) {
     node.style[side] = `${box[side]}px`;

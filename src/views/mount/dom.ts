@@ -64,19 +64,16 @@ export function writeText(node: HTMLElement, text: string): void {
   }
 }
 
-/** Put text on the clipboard. */
 export async function copyText(text: string): Promise<void> {
   await navigator.clipboard.writeText(text);
 }
 
-/** Let the browser save a text as a file. */
 export function saveText(name: string, type: string, text: string): void {
   const url = URL.createObjectURL(new Blob([text], { type }));
   saveFile(name, url);
   URL.revokeObjectURL(url);
 }
 
-/** Let the browser save a file. */
 export function saveFile(name: string, url: string): void {
   const link = element('a', { href: url, download: name });
   link.click();

@@ -20,17 +20,14 @@ function zoomKey(key: string, zoom: Zoom | null): (() => void) | undefined {
   }
 }
 
-/** What pointer and keys act on. */
 export interface IHandled {
   /** Null while nothing is drawn. */
   chart(): Chart | null;
   zoom(): Zoom | null;
   isDrawn(): boolean;
-  /** What is under the pointer. */
   probe(place: IPlace): IMark | null;
   /** Answer a key; null when it means nothing here. */
   move(key: string): IMoved | null;
-  /** A mark was clicked at. */
   clicked(mark: IMark): void;
   /** Put marks where their data are drawn now. */
   place(): void;

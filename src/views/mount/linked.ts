@@ -67,7 +67,6 @@ export class Linked implements IDisposable {
     });
   }
 
-  /** Whether steps can be chosen in this view. */
   get canChoose(): boolean {
     return this._link !== undefined && this._axis !== undefined;
   }
@@ -127,12 +126,10 @@ export class Linked implements IDisposable {
     return this._t('Steps %1 to %2 chosen.', formatInteger(steps[0]), formatInteger(steps[1]));
   }
 
-  /** The step that is pinned; null while none is. */
   get pinned(): number | null {
     return this._link?.pinned ?? null;
   }
 
-  /** The position of a generated text that is pinned; null while none is. */
   get position(): ITextPosition | null {
     return this._link?.position ?? null;
   }

@@ -137,7 +137,6 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
     return stackPNG(await Promise.all(pictured.map(view => view.toPNG())));
   }
 
-  /** The parts that are mounted, by their keys. */
   get parts(): ReadonlyMap<string, MountedView<ViewOptions>> {
     return new Map(this._parts.map(({ part, view }) => [part.key, view]));
   }

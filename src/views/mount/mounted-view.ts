@@ -87,7 +87,6 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
     this._pace.request(true);
   }
 
-  /** What is shown, without the page. */
   readonly model: IViewModel;
 
   protected chosen(): void {
@@ -142,7 +141,6 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
     return this._content !== null;
   }
 
-  /** What the menu can do beside copying and saving. */
   get menu(): IMenuActions {
     const { zoom } = this._picture;
     const { x0 = 0, x1 = 0 } = zoom?.domain ?? {};

@@ -54,10 +54,8 @@ export abstract class Mounted<O extends ViewOptions = ViewOptions> implements IV
   abstract summary(): string;
   abstract toSVG(): Promise<string>;
 
-  /** Draw what the options are now. */
   protected abstract chosen(): void | Promise<void>;
 
-  /** Let go of everything. */
   protected abstract end(): void;
 
   /** The options as the union that all views share. */

@@ -75,7 +75,6 @@ function fitRecipe(content: IContent, zoom: Zoom | null, frame: number): IRecipe
   };
 }
 
-/** What a picture tells. */
 export interface IPictureEvents {
   /** Another place of it is shown, by zooming or moving. */
   zoomed(): void;
@@ -109,7 +108,6 @@ export class Picture {
     return this._shell.stage.clientWidth || 640;
   }
 
-  /** Whether the page around it is dark. */
   get isDark(): boolean {
     return readTheme(this._shell.root).dark;
   }

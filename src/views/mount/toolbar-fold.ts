@@ -73,7 +73,6 @@ export class ToolbarFold {
   /** Holds what is folded. */
   readonly content: HTMLElement;
 
-  /** Whether it is unfolded now. */
   get isOpen(): boolean {
     return !this.content.hidden;
   }

@@ -43,7 +43,6 @@ export function goControl(go: (step: number) => void, t: Translate): Control {
   };
 }
 
-/** Choose between a linear and a logarithmic scale. */
 export function transformControl(
   label: string,
   value: 'linear' | 'log',

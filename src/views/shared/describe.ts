@@ -42,7 +42,6 @@ export function rankWords(
   ];
 }
 
-/** A compressor's canonical text in parts, such as `Tile(tiles=96, reduction='mean')`. */
 export interface ICompressorText {
   name: string;
   params: Readonly<Record<string, string>>;
@@ -127,7 +126,6 @@ export function lastAxis(text: string, before: string): string {
   return name === 'Tile' ? 'tile' : name === 'Projection' ? 'vector' : before;
 }
 
-/** Return what the run says of a flag. */
 export function flagInfo(hello: Hello | null, flag: string): FlagInfo | undefined {
   return hello?.flags.find(each => each.name === flag);
 }
@@ -186,7 +184,6 @@ export function tierWords(
   ];
 }
 
-/** What was left out between the training and the picture. */
 export interface IOmitted {
   sampledEvery?: number;
   evictedRows?: number;

@@ -14,7 +14,6 @@ export function faultText(what: string, error: unknown, where = ''): string {
   return `Megalens ${version}: ${what}\n${said}\n${where}`.trim().slice(0, MOST);
 }
 
-/** The sentence of an error. */
 export function faultSentence(error: unknown): string {
   return (error instanceof Error ? error.message : String(error)).slice(0, 500);
 }

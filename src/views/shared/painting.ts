@@ -7,10 +7,8 @@ export interface IPaintedLine {
   readonly isFaint?: true;
 }
 
-/** What is painted where. */
 export interface IPainting {
   readonly lines: readonly IPaintedLine[];
-  /** Of each line. */
   readonly colors: readonly string[];
   /** Of each line: pixels drawn and left out, in turn. */
   readonly dashes: readonly (readonly number[])[];
@@ -20,7 +18,6 @@ export interface IPainting {
   /** What is shown of the x axis now, and all there is of it. */
   readonly shown: readonly [number, number];
   readonly full: readonly [number, number];
-  /** Pixels of the plot. */
   readonly width: number;
   readonly height: number;
 }

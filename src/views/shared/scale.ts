@@ -88,10 +88,8 @@ export const hold = (value: number, count: number): number => Math.min(count - 1
 /** What a key moves a cursor by, across and down; undefined where it means nothing. `copy` stays where it is. */
 export const moveOf = (key: string): readonly [number, number] | undefined => own(MOVES, key);
 
-/** The edges of a cell one wide. */
 export const around = (center: number): readonly [number, number] => [center - 0.5, center + 0.5];
 
-/** A cell of a grid. */
 export interface IGridCell {
   readonly column: number;
   readonly row: number;

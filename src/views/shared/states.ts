@@ -61,14 +61,12 @@ export function snippetState(
   return { kind: 'empty', sentence, code, action, more };
 }
 
-/** What the actions of states do. */
 export interface IStateActions {
   retry(): void;
   cancel(): void;
   /** Put every option but what the view is about to its default, and draw again. */
   reset(): void;
   copyCode(): void | Promise<void>;
-  /** Put text on the clipboard. */
   copy(text: string): void | Promise<void>;
   /** Save text as a file of a MIME type. */
   save(name: string, type: string, text: string): void;

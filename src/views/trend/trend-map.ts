@@ -24,11 +24,9 @@ import { layerName } from '../shared/layers';
 /** Most columns that a layer × step picture has. */
 const MOST_COLUMNS = 4096;
 
-/** A trend to draw. */
 export interface ITrendWish {
   readonly series: readonly ILayerLine[];
   readonly transform: 'linear' | 'log';
-  /** Of the colours. */
   readonly look: IColorLook;
   /** The statistic in words. */
   readonly statistic: string;
@@ -55,7 +53,6 @@ export class TrendMap {
 
   series: readonly ILayerLine[] = [];
 
-  /** What the colours span; null before anything was drawn. */
   domain: readonly [number, number] | null = null;
 
   /** Every step that some layer has, ascending. */
@@ -64,7 +61,6 @@ export class TrendMap {
   /** The keyboard's cursor, by layer and step. */
   at: { readonly step: number; readonly layer: number } | null = null;
 
-  /** Draw another trend. */
   take(wish: ITrendWish): ITrendPicture {
     const picture = trendHeatmap(wish, this._t);
     this.series = wish.series;
@@ -80,7 +76,6 @@ export class TrendMap {
     return trendHeatmap(wish, this._t).recipe;
   }
 
-  /** The cell of a layer and step. */
   markOf(step: number, layer: number): IMark {
     const half = this._spacing / 2;
     return { facet: null, x: [step - half, step + half], y: [layer - 0.5, layer + 0.5] };

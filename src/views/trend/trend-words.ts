@@ -86,7 +86,6 @@ function partOf(positions: string, statistic: Statistic): Pick<TrendOptions, 'st
     : {};
 }
 
-/** Name a statistic in words. */
 export function statisticWords(statistic: Statistic, t: Translate): string {
   const words: Record<Statistic, string> = {
     mean: t('mean'),
@@ -136,13 +135,11 @@ export function missingStepWords(missing: readonly IMissingSteps[], t: Translate
   );
 }
 
-/** What a trend is of, and how it is spoken of. */
 export interface ITrendSubject {
   readonly source: IRunSource;
   readonly options: Required<TrendOptions>;
   readonly shape: ITensorShape;
   readonly selection: ISelection;
-  /** The flag in words. */
   readonly flag: string;
   /** Says what is not here any more. */
   readonly memory: (answer: ITrendAnswer) => readonly string[];

@@ -3,7 +3,6 @@ import { Umap, type IUmapState, type IUmapWish } from './umap';
 import type { IVectors } from './features';
 import { principalComponents, type IPrincipal } from './principal-components';
 
-/** What can be asked about points. A question of UMAP names its job; jobs are numbered by who asks. */
 export type ProjectionQuestion =
   | {
       readonly kind: 'components';
@@ -20,7 +19,6 @@ export type ProjectionQuestion =
     }
   | { readonly kind: 'advance' | 'drop'; readonly job: number };
 
-/** What is answered. */
 export type ProjectionAnswer =
   | { readonly kind: 'components'; readonly principal: IPrincipal }
   | { readonly kind: 'umap'; readonly state: IUmapState }

@@ -47,7 +47,6 @@ export class ProjectionQueue {
     return this.link.isDisposed;
   }
 
-  /** End the worker and reject what waits. */
   dispose(): void {
     this.link.dispose();
   }
@@ -60,7 +59,6 @@ async function browserWorker(): Promise<IAggregateWorker | null> {
   return typeof Worker === 'undefined' ? null : (await import('./open-worker')).openWorker();
 }
 
-/** The queue that a page shares. */
 const pageProjections = new ProjectionQueue();
 
 /** How often it is told how far UMAP is. */

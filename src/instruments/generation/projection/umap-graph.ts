@@ -58,7 +58,6 @@ export class NearestPoints {
     }
   }
 
-  /** What was found. */
   found(): INearest {
     const { count, rows } = this;
     return { count, rows, distances: this.squares.map(square => Math.sqrt(Math.max(0, square))) };

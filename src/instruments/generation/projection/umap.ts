@@ -43,10 +43,8 @@ class UmapLayout {
   /** `[points, 2]`, as it is now. */
   readonly places: Float64Array;
 
-  /** Epochs that are done. */
   epoch = 0;
 
-  /** Do one epoch. */
   advance(): void {
     const { every, graph, next, nextPush, places } = this;
     const { heads, tails } = graph;
@@ -150,7 +148,6 @@ const EPOCHS: readonly (readonly [points: number, epochs: number])[] = [
   [Infinity, 200]
 ];
 
-/** How UMAP is to be done. */
 export interface IUmapWish {
   /** Points of a neighbourhood, the point itself among them; at least 2. */
   readonly neighbors: number;

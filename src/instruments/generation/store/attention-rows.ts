@@ -24,7 +24,6 @@ export interface IPieceAxis {
   readonly length: number;
 }
 
-/** Which part of a map is wanted. */
 export interface IAttentionWish {
   readonly sequence: number;
   /** Heads in the order in which they are wanted; all when absent. */
@@ -40,7 +39,6 @@ export interface IAttentionWish {
 export interface IMapAxis {
   /** Position at which the first cell begins; below 0 where its first entries are padding. */
   readonly first: number;
-  /** A power of two. */
   readonly side: number;
   readonly count: number;
 }
@@ -142,7 +140,6 @@ export function joinAttention(
   return map.finished(newest.row, read.count);
 }
 
-/** The cells of a map while they are filled. */
 class JoinedMap {
   constructor(
     private readonly axes: { readonly queries: IMapAxis; readonly keys: IMapAxis },

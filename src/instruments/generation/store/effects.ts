@@ -139,7 +139,6 @@ export interface IEffect {
   readonly point: number;
   /** What the sweep set, as it was sent. */
   readonly setting: string;
-  /** The same as a number; NaN where it is none. */
   readonly value: number;
   /** Nats; NaN for a layer. */
   readonly kl: number;

@@ -5,7 +5,6 @@ import type { IRowsQuery, IStreamRows } from '../../../store/row-store';
 import type { IRunSource, SourceChange } from '../../../store/source';
 import { type ITokenPlace, RowCells } from './generation-rows';
 
-/** What a token could have been. */
 export interface ICandidate {
   readonly id: number;
   /** The token by itself. */

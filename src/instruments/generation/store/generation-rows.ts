@@ -7,7 +7,6 @@ import type { ITensorRow, ITensorQuery, ITensorResult } from '../../../store/ten
 export class RowCells {
   constructor(private readonly _rows: Pick<IStreamRows, 'columns'>) {}
 
-  /** A number; NaN where there is none. */
   number(name: string, row: number): number {
     return Number(this._cell(name, row) ?? NaN);
   }
@@ -118,7 +117,6 @@ export function joinPositions(
   };
 }
 
-/** How many values a tensor of such sizes has. */
 export const product = (sizes: readonly number[]): number => sizes.reduce((all, size) => all * size, 1);
 
 /** Whether the position axis is there, and as long as the pass was. */
@@ -145,7 +143,6 @@ export interface ITokenPlace {
   readonly offset: number;
 }
 
-/** Which tensors of a generation are wanted. */
 export type GenerationQuery = Pick<ITensorQuery, 'flag' | 'part' | 'layers' | 'peaks'> & {
   /** Of this rank; of each layer the lowest that has it when absent. */
   readonly rank?: number | undefined;

@@ -126,7 +126,6 @@ export function controlOf(
   return control > 0 ? generations.find(({ generation }) => generation === control) : undefined;
 }
 
-/** Whether a generation waits or is written now. */
 export const isUnderWay = ({ state }: Pick<IGeneration, 'state'>): boolean =>
   state === 'queued' || state === 'running';
 

@@ -15,7 +15,6 @@ class AlarmModel extends SourceModel {
     this.gate.note();
   }
 
-  /** In the order in which they happened. */
   get alarms(): readonly IAlarm[] {
     return this._alarms;
   }

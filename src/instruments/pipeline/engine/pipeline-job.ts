@@ -10,7 +10,6 @@ import type { IPlanned } from '../plan/planned';
 /** What the engine's job `pipeline` answers; `protocol/README.md` says what its members are. */
 export type PlanAnswer = ReturnType<typeof planAnswer>;
 
-/** Write what was planned as JSON. */
 export function planAnswer(outcomes: readonly Outcome[]) {
   const best = bestOf(outcomes);
   return {

@@ -3,10 +3,8 @@ import { matchRows, measuredSteps, type IMeasured } from './measured-run';
 import type { IPlanned } from './planned';
 import { PlanError } from './plan-shape';
 
-/** Whether another schedule is worth it. */
 interface IVerdict {
   readonly change: 'switch' | 'keep';
-  /** The schedule that should run. */
   readonly schedule: string;
   /** By how much the other one's step is longer than the current one's, in per cent: negative where it is shorter. */
   readonly percent: number;

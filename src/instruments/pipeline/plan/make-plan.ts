@@ -20,7 +20,6 @@ import type { IStageTimes } from './stage-times';
 /** A schedule that follows from numbers alone, or by a rule from times. */
 export type MadeSchedule = Exclude<ScheduleName, 'search'>;
 
-/** What a schedule takes and how it is made. */
 interface ISchedule {
   readonly title: string;
   readonly placement: Placement;

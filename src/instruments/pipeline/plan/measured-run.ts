@@ -90,7 +90,6 @@ export function matchRows(table: OperationTable, step: MeasuredStep): Int32Array
 /** Stages of a plan for a run that is no pipeline, and its micro-batches a stage. */
 const USUAL = { stages: 4, microBatches: 2 };
 
-/** The steps that a run measured, in the form of the planner. */
 export interface IMeasuredRun {
   readonly steps: IPipelineSteps;
   readonly rows: IMeasured;

@@ -69,10 +69,8 @@ export interface IRefused {
   readonly refused: PlanError;
 }
 
-/** What came of one schedule. */
 export type Outcome = IPlanned | IRefused;
 
-/** How long work is done. */
 export interface IPlanOptions {
   /** Ends the work: it rejects with the signal's reason. */
   readonly signal?: AbortSignal;

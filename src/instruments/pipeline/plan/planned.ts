@@ -109,7 +109,6 @@ export interface IPlanned {
   readonly proof: Int32Array;
 }
 
-/** What a plan is simulated with. */
 export interface ISetting {
   readonly times: PipelineTimes;
   /** Bytes that a stage may hold; Infinity where there is no limit. */

@@ -314,7 +314,6 @@ export class StageOrder {
     this.words.push(operationName(virtual, FORWARD, microBatch));
   }
 
-  /** A whole backward pass. */
   backward(virtual: number, microBatch: number): void {
     this.words.push(operationName(virtual, BACKWARD, microBatch));
   }
@@ -335,7 +334,6 @@ export class StageOrder {
     this.words.push(...this.owed.splice(at < 0 ? this.owed.length : at, 1));
   }
 
-  /** Weights' gradients that are owed. */
   get owes(): number {
     return this.owed.length;
   }

@@ -11,7 +11,6 @@ import { PlanError, checkShape, stageOf, virtualStages, type IPlanShape } from '
 import { Simulation } from './simulation';
 import { timesFor, type IStageTimes } from './stage-times';
 
-/** What a search is asked. */
 export interface ISearchRequest {
   readonly stages: number;
   readonly micro_batches: number;

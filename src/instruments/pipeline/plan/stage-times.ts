@@ -9,7 +9,6 @@ export interface IStageTimes {
   /** Of each virtual stage: what a forward pass keeps, and what of it is left between I and W. */
   readonly activation: Float64Array;
   readonly kept: Float64Array;
-  /** Of each stage. */
   readonly optimizer: Float64Array;
   readonly weights: Float64Array;
   readonly messageBytes: number;

@@ -27,7 +27,6 @@ const MOST_NUMBERS = 4000;
 /** Part of a row on either side of its middle that a bar fills. */
 const HALF = 0.44;
 
-/** What is to be drawn. */
 interface IGanttWish {
   readonly groups: readonly ILaneGroup[];
   readonly chunks: number;
@@ -46,7 +45,6 @@ interface IGanttWish {
 class GanttPicture {
   constructor(private readonly _t: Translate) {}
 
-  /** Draw other lanes. */
   draw(wish: IGanttWish): Pick<IContent, 'extent' | 'legend' | 'printed' | 'recipe'> {
     const { groups, chunks, isDark, width } = wish;
     const { _t: t } = this;
@@ -123,7 +121,6 @@ class GanttPicture {
     };
   }
 
-  /** The operation under the pointer. */
   probe({ x, y }: IPlace): IMark | null {
     const row = Math.round(y);
     const found = this._pieces.filter(each => each.row === row && each.begin <= x && each.end >= x).at(-1);

@@ -185,7 +185,6 @@ export interface ILane {
   readonly operations: readonly IOperation[];
 }
 
-/** Lanes that belong together. */
 export interface ILaneGroup {
   /** What stands over them; empty where nothing does. */
   readonly heading: string;

@@ -89,12 +89,10 @@ export class SchedulesPane extends PipelinePane {
   private _shown: readonly IPlanned[] = [];
 }
 
-/** What the notes ask of their view. */
 interface IVerdictActions {
   readonly t: Translate;
   readonly nameOf: (planned: IPlanned) => string;
   readonly copyCode: () => void;
-  /** Draw a schedule. */
   readonly show: (schedule: string) => void;
   /** Have the training run a plan; null where it does not let viewers. */
   readonly apply: ((planned: IPlanned) => void) | null;
@@ -348,7 +346,6 @@ export class PlanPane extends PipelinePane {
       : [{ text: this._applied, action: { label: this.t('Dismiss'), run: clear } }];
   }
 
-  /** Have the training run a plan. */
   private _apply(plan: IPlanned): void {
     this.source.configure({ flags: {}, instruments: { pipeline: orderOf(plan) } }).then(
       ({ step }) => {

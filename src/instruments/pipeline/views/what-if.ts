@@ -5,7 +5,6 @@ import type { Translate } from '../../../views/shared/translate';
 import { requestOf, type IMeasuredRun, type PlanWish } from '../plan';
 import type { PipelineTimes, PlanRequest } from '../protocol/pipeline.generated';
 
-/** The sliders of a plan, in order. */
 export function whatIfControls(
   options: Required<PipelineOptions>,
   values: Readonly<Record<Setting, number>>,
@@ -68,7 +67,6 @@ function slidersOf(t: Translate): Readonly<Record<Setting, ISlider>> {
   };
 }
 
-/** How a number of a plan is changed. */
 export interface ISlider {
   readonly label: string;
   readonly least: number;
@@ -119,7 +117,6 @@ export function changedOf<S extends string>(
   ) as Partial<Record<S, unknown>>;
 }
 
-/** A slider of a time in ms. */
 export const timeSlider = (label: string): ISlider => ({
   label,
   least: 0.01,
@@ -128,7 +125,6 @@ export const timeSlider = (label: string): ISlider => ({
   say: timeWords
 });
 
-/** A slider of MB. */
 export const sizeSlider = (label: string): ISlider => ({
   label,
   least: 0.01,
@@ -144,7 +140,6 @@ export const GB_PER_S = 1e6;
 
 type Options = Required<PipelineOptions>;
 
-/** Numbers that a slider changes. */
 type Setting =
   | 'activation_mb'
   | 'bandwidth'

@@ -56,10 +56,8 @@ function valueAt({ x, value, step, starts }: ILine, place: number): [number, boo
   return [(value[at] ?? NaN) * (1 - share) + (value[at + 1] ?? NaN) * share, false];
 }
 
-/** What of the options compares runs. */
 export type RunsOptions = Pick<Required<TrendOptions>, 'align' | 'compare' | 'runs'>;
 
-/** What the controls of a comparison are made of. */
 interface IRunsFacts {
   readonly source: Pick<IRunSource, 'id'>;
   readonly options: RunsOptions;
@@ -115,7 +113,6 @@ export function runsControls({ options, runs, source, choose }: IRunsFacts, t: T
   ];
 }
 
-/** Options of views that compare runs. */
 type IComparison = Pick<Required<TrendOptions>, 'compare'>;
 
 /** A title with what runs are minus or over this one put before it. */
@@ -199,7 +196,6 @@ export class RunList {
   /** Null where there are none to compare with, or nobody knows yet. */
   known: IRunsFacts['runs'] = null;
 
-  /** Learn which runs there are. */
   async list(): Promise<void> {
     const runs = await this._runs?.list().catch(() => null);
     if (runs) {

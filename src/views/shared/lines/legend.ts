@@ -15,13 +15,11 @@ const DASHES: readonly (readonly number[])[] = [
   [10, 2, 2, 2]
 ];
 
-/** Name a run's dash. */
 export function dashWords(run: number, t: Translate): string {
   const words = [t('solid'), t('dashed'), t('dotted'), t('dashes and dots')];
   return words[run] ?? t('other dashes');
 }
 
-/** Return the dash of a run's lines. */
 export const dashOf = (run: number): readonly number[] => DASHES[run % DASHES.length] ?? [1, 0];
 
 /**
@@ -119,7 +117,6 @@ export function onlyShown({ entries, hidden }: ILegend, id: string): string[] {
   return isAlone ? rest : [...rest, ...others.map(each => each.id)];
 }
 
-/** Name the lines that are hidden. */
 export function hiddenWords(lines: readonly ILine[], hidden: readonly string[], t: Translate): string[] {
   const { entries } = legendOf(lines, [], { title: '', hidden, hide: () => undefined });
   const names = entries.filter(each => each.isHidden).map(each => each.name);

@@ -32,7 +32,6 @@ const NEAR_PIXELS = 14;
 const MOST_TRACES = 8;
 const HEIGHT = 300;
 
-/** What a picture of lines is made of. */
 export interface ILinesRead {
   /** Of everything that may be zoomed into, hidden ones among them; at least one that is not. */
   readonly lines: readonly ILine[];
@@ -69,12 +68,10 @@ export class LinePicture {
     return this._env.zoom?.isDragging === true && this._read !== null;
   }
 
-  /** Lines that are drawn. */
   get lines(): readonly ILine[] {
     return this._lines;
   }
 
-  /** Draw other lines. */
   take(read: ILinesRead): void {
     const { readSteps, lines: all } = read;
     const lines = shownLines(all, read.legend.hidden);
@@ -356,7 +353,6 @@ export class LinePicture {
     return Number(facet['panel'] ?? 0);
   }
 
-  /** A place of a panel. */
   markAt(x: number, panel: number): IMark {
     const facet = (this._read?.headers?.length ?? 1) > 1 ? (['panel', panel] as const) : null;
     return { facet, x: [x, x], y: null };

@@ -158,7 +158,6 @@ export function badOf(lines: readonly ILine[]): IBadStretch[] {
   });
 }
 
-/** A stretch of the x axis in which values are not finite. */
 export interface IBadStretch {
   readonly x: number;
   readonly x2: number;
@@ -167,7 +166,6 @@ export interface IBadStretch {
   readonly panel?: number;
 }
 
-/** Lines to draw. */
 export interface ILinesWish {
   readonly lines: readonly ILine[];
   readonly colors: readonly string[];

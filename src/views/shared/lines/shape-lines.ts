@@ -47,7 +47,6 @@ export function thinOut(line: ILine, points: number): ILine {
   };
 }
 
-/** What is asked of a run. */
 export interface ILineAsk {
   readonly steps: Steps | null;
   /** About how many points of a line; every one when absent. */

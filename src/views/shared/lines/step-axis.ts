@@ -84,7 +84,6 @@ export class StepAxis {
     private readonly _xs: ArrayLike<number> | null = null
   ) {}
 
-  /** Where a step lies. */
   xOf(step: number): number {
     return this._xs === null ? step : (this._xs[placeNear(this.steps, step)] ?? step);
   }
@@ -94,7 +93,6 @@ export class StepAxis {
     return this._xs === null ? x : this.stepNear(x);
   }
 
-  /** The step that lies nearest to a place. */
   stepNear(x: number): number {
     return this.steps[placeNear(this._xs ?? this.steps, x)] ?? Math.round(x);
   }

@@ -25,7 +25,6 @@ export interface IMapWindow {
   readonly keys: readonly [number, number];
 }
 
-/** All maps of a picture. */
 export interface IHeadMaps {
   readonly maps: readonly IHeadMap[];
   /** Maps that were asked for and are not drawn, because they would be too many. */
@@ -117,7 +116,6 @@ export function positionsOf(
   return [Math.max(0, begin), Math.min(count, begin + side) - 1];
 }
 
-/** The edges of a cell as the picture has them. */
 export function edgesOf({ first, side }: IMapAxis, cell: number): readonly [number, number] {
   return [first + cell * side - 0.5, first + (cell + 1) * side - 0.5];
 }
@@ -147,7 +145,6 @@ function nonFiniteIn({ values, missing }: IMatrix): number {
   return count;
 }
 
-/** A cell of one of the maps. */
 export interface IAttentionCell {
   readonly map: IHeadMap;
   readonly query: number;
@@ -164,7 +161,6 @@ export class MapCells {
     private readonly _count: number
   ) {}
 
-  /** What is under the pointer. */
   at({ frame, x, y }: IPlace): IAttentionCell | null {
     const map = this.maps[Number(frame.facet['layer'])];
     return map ? this._cell(map, Math.round(y), Math.round(x)) : null;
@@ -226,7 +222,6 @@ export class MapCells {
       : null;
   }
 
-  /** The whole maps of a layer. */
   layer(layer: number | null): IMark[] {
     return this.maps
       .filter(each => each.layer === layer)

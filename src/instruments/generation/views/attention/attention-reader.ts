@@ -18,7 +18,6 @@ const PAINT_MS = 500;
 /** Bytes of attention that the first picture waits for, and those that are read after it: one answer of the server may have 32 MiB. */
 const [FIRST_BYTES, MOST_BYTES] = [1.8e6, 24 << 20];
 
-/** What is asked for. */
 export type AttentionQuestion = Pick<Required<AttentionOptions>, 'generation' | 'layers' | 'sequence'> & {
   /** Step of the training; null where a generation is wanted, if there is one. */
   readonly step: number | null;
@@ -26,7 +25,6 @@ export type AttentionQuestion = Pick<Required<AttentionOptions>, 'generation' | 
   readonly near: number | null;
 };
 
-/** What was found. */
 export interface IAttentionFound {
   /** Generations of the run by number. */
   readonly offered: readonly IGeneration[];

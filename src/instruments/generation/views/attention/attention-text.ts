@@ -19,7 +19,6 @@ export interface IAttentionText {
   readonly sequences: number;
   /** Text of each position; empty where it is not known. */
   readonly tokens: readonly string[];
-  /** Heads of a layer. */
   readonly heads: number;
   /** Set where finer cells are read yet. */
   readonly isCoarse?: boolean;
@@ -59,6 +58,5 @@ export function axisLabels(
   return labels;
 }
 
-/** Write a probability: `93 %`. */
 export const percent = (share: number): string =>
   Number.isFinite(share) ? `${formatNumber(100 * share, 3)} %` : formatNumber(share);

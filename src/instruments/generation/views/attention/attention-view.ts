@@ -32,7 +32,6 @@ const SNIPPET = 'lab.generate("…", attention=True)';
 
 type Options = Required<AttentionOptions>;
 
-/** What states act on. */
 interface IAttentionActions {
   readonly source: IRunSource;
   readonly actions: IStateActions;

@@ -46,7 +46,6 @@ interface IMeasuredHeads {
 
 const HEIGHT = { row: 26, least: 120, most: 480 };
 
-/** Put the measures of heads into a matrix. */
 function headsOf(
   layers: readonly number[],
   heads: readonly number[],
@@ -62,7 +61,6 @@ function headsOf(
   return { layers, heads, measures, cells, compressor };
 }
 
-/** Return the chart of layer × head. */
 function headsRecipe(
   { layers, heads, cells, measures }: IMeasuredHeads,
   scale: ColorScale,

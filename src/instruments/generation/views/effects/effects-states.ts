@@ -12,7 +12,6 @@ import type { Translate } from '../../../../views/shared/translate';
 
 type Kind = Required<EffectsOptions>['kind'];
 
-/** What is asked of the states. */
 export interface IEffectsAsked {
   /** The generation that was asked for; undefined where there is none. */
   readonly generation: IGeneration | undefined;

@@ -28,7 +28,6 @@ export function perturbationWords(
   return perturb.seed ? t('%1; seed %2', words, formatInteger(perturb.seed)) : words;
 }
 
-/** What a sweep sets. */
 export type SweepOver = NonNullable<GenerateRequest['sweep']>['over'];
 
 /** Name a setting of a sweep: `coefficient 0.1`, `layers 0-3`. */

@@ -22,7 +22,6 @@ export interface IRange {
 
 /** Lines over places of a text or of a sweep, or one of them as bars. */
 export interface IPlacesWish {
-  /** At least one. */
   readonly lines: readonly ILine[];
   /** Of each line; absent where there are none. */
   readonly ranges?: readonly IRange[];
@@ -38,9 +37,7 @@ export interface IPlacesWish {
   readonly shown: readonly [number, number];
   /** Half the width of a place; 0 is a point. */
   readonly half: number;
-  /** Name a place. */
   readonly nameOf: (x: number) => string;
-  /** What a place says. */
   readonly tipOf: (x: number, color: (line: ILine) => string) => ITip['lines'];
   /** What a line says at a place, for a screen reader. */
   readonly valueOf: (line: ILine, x: number) => string;
@@ -48,7 +45,6 @@ export interface IPlacesWish {
 
 /** A chart over places: what is drawn, what is under the pointer, and where a key goes. */
 export class PlacesPicture {
-  /** Draw something else. */
   take(wish: IPlacesWish, isDark: boolean): Pick<IContent, 'extent' | 'printed' | 'recipe'> {
     this._wish = wish;
     this._xs = [...new Set(wish.lines.flatMap(({ x }) => [...x]))].sort((a, b) => a - b);
@@ -93,7 +89,6 @@ export class PlacesPicture {
     return key === 'copy' ? { said, mark, copy: value } : { said, mark };
   }
 
-  /** Put the cursor at a place. */
   goTo(x: number): IMark {
     this._at = { line: this._at?.line ?? 0, x };
     return this.markOf(x);
@@ -139,7 +134,6 @@ export class PlacesPicture {
   private _at: ICursor | null = null;
 }
 
-/** The place of a mark. */
 export const placeOf = ({ x }: IMark): number => (x[0] + x[1]) / 2;
 
 /** A line of numbers at places, ascending. */

@@ -40,7 +40,6 @@ const ROW = 16;
 
 /** How far hidden states are from the clean ones, layer × position. */
 class LayersMap extends LayerMap {
-  /** Draw a sequence. */
   draw(
     effects: ISequenceEffects,
     texts: IComparedTexts,
@@ -196,7 +195,6 @@ export class SequencePane extends Pictured implements IEffectsPane {
         : this._positions.goTo(this._peak);
   }
 
-  /** The position that is looked at. */
   pinned(): IMark | null {
     return this._shown === null ? null : columnOf(this._shown);
   }

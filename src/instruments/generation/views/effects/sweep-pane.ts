@@ -152,7 +152,6 @@ class SweepPicture extends PlacesPicture {
         );
   }
 
-  /** Where that is. */
   get insight(): IMark | null {
     const peak = this._peak();
     return peak && this.goTo(peak.x);
@@ -364,6 +363,5 @@ export class SweepPane extends Pictured implements IEffectsPane {
   }
 
   private readonly _picture: SweepPicture;
-  /** Point that was clicked. */
   private _chosen: number | null = null;
 }

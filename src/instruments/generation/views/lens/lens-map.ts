@@ -19,7 +19,6 @@ import { positionName, type ITokenWindow, type TokenTexts } from '../shared/toke
 import { promptWords, surenessScale } from '../shared/generation-view';
 import { quoted, fittedToken, tokenWords } from '../shared/token-text';
 
-/** What is read of the lens, and what was asked for. */
 export interface ILensFacts {
   readonly generation: IGeneration;
   readonly sequence: number;
@@ -169,7 +168,6 @@ export function medianLayer(leads: readonly ILead[]): number {
   return layers[(layers.length - 1) >> 1] ?? NaN;
 }
 
-/** What colours a cell. */
 export type LensColor = Required<LensOptions>['color'];
 
 /** What colours in words, with its unit. */
@@ -208,14 +206,11 @@ export const LEAST_CELL = 24;
 /** Narrower ones have no outline: nothing else would be seen of them. */
 export const LEAST_OUTLINED = 8;
 
-/** A logit lens to draw. */
 export interface ILensWish {
   readonly lens: Lens;
-  /** Layers that are drawn, ascending. */
   readonly layers: readonly number[];
   readonly leads: readonly ILead[];
   readonly color: LensColor;
-  /** Tokens of the text. */
   readonly texts: TokenTexts;
   readonly axis: ITokenWindow;
 }
@@ -224,7 +219,6 @@ export interface ILensWish {
 export class LensMap extends LayerMap {
   protected override readonly firstColumn = Infinity;
 
-  /** Draw another lens. */
   draw(wish: ILensWish): Pick<IContent, 'extent' | 'recipe'> {
     const { axis, color, layers, leads, lens, texts } = wish;
     this._lens = lens;

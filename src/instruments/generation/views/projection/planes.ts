@@ -23,7 +23,6 @@ export class Likeness {
     return values.subarray(row * columns, (row + 1) * columns);
   }
 
-  /** The mean of some rows. */
   meanOf(rows: readonly number[]): Float64Array {
     const mean = new Float64Array(this._features.columns);
     for (const row of rows) {
@@ -63,7 +62,6 @@ export class Likeness {
   private readonly _lengths: Float64Array;
 }
 
-/** The length of a vector. */
 export const lengthOf = (vector: Float32Array | Float64Array): number => Math.sqrt(dot(vector, vector));
 
 function dot(a: Float32Array | Float64Array, b: Float32Array | Float64Array): number {
@@ -74,7 +72,6 @@ function dot(a: Float32Array | Float64Array, b: Float32Array | Float64Array): nu
   return sum;
 }
 
-/** Which plane of which vectors. */
 export interface IPlaneWish {
   /** Principal components, counted from 1. */
   readonly across: number;

@@ -20,7 +20,6 @@ const FAINT = 0.25;
 const MOST_NAMES = 24;
 const RING = 150;
 
-/** What is to be seen of points. */
 export interface IPointsWish {
   readonly colors: IPointColors;
   readonly group: TokenGroup;
@@ -32,7 +31,6 @@ export interface IPointsWish {
   readonly textOf: (token: number) => string;
 }
 
-/** Tokens that have a place. */
 export function drawnOf({ places, text }: Pick<IProjected, 'places' | 'text'>): number[] {
   return Array.from(text.tokens.keys()).filter(at => !Number.isNaN(places[2 * at] ?? NaN));
 }
@@ -42,7 +40,6 @@ export function placeOf({ places }: Pick<IProjected, 'places'>, at: number): { x
   return { x: places[2 * at] ?? NaN, y: -(places[2 * at + 1] ?? NaN) };
 }
 
-/** Return the chart of points. */
 export function pointsRecipe(
   projected: IProjected,
   { colors, group, isMarked, named, titles, textOf }: IPointsWish,

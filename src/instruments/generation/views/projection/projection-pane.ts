@@ -30,7 +30,6 @@ import {
 import { generationWords } from './projection-words';
 import { TokenGroup } from './token-group';
 
-/** What saying why there is no picture needs to know. */
 interface IStateFacts {
   readonly source: IRunSource;
   readonly options: ProjectionChoice;
@@ -200,7 +199,6 @@ export abstract class ProjectionPane extends ViewModel {
     };
   }
 
-  /** Draw what was projected. */
   protected abstract show(projected: IProjected): Loaded;
 
   protected get wished(): ProjectionChoice {
@@ -211,7 +209,6 @@ export abstract class ProjectionPane extends ViewModel {
     this.choose(options as Partial<ViewOptions>);
   }
 
-  /** The tokens that are looked at together. */
   protected groupOf({ text }: IProjected): TokenGroup {
     return TokenGroup.read(this.wished.group, text.tokens);
   }

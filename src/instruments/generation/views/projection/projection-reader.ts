@@ -9,13 +9,11 @@ import { flagInfo } from '../../../../views/shared/describe';
 import { Likeness, Planes, type IPlane } from './planes';
 import { GenerationReaders, TextVectors } from './text-vectors';
 
-/** All options of the view. */
 export type ProjectionChoice = Readonly<Required<ProjectionOptions>>;
 
 /** Fewest points that make a picture. */
 export const LEAST_POINTS = 3;
 
-/** Points on a plane. */
 export interface IProjected {
   readonly kind: 'projected';
   readonly generations: readonly IGeneration[];
@@ -28,7 +26,6 @@ export interface IProjected {
   readonly likeness: () => Likeness;
 }
 
-/** Why there is no picture. */
 export type Unprojected =
   | { readonly kind: 'no-generation'; readonly generations: readonly IGeneration[] }
   | { readonly kind: 'no-token'; readonly generations: readonly IGeneration[] }
@@ -36,7 +33,6 @@ export type Unprojected =
   | { readonly kind: 'no-row'; readonly generations: readonly IGeneration[] }
   | { readonly kind: 'few'; readonly plane: IPlane; readonly points: number };
 
-/** What is drawn, or why nothing is. */
 export type Projection = IProjected | Unprojected;
 
 /** Reads and projects once for all parts of the view, and again when there is more. */

@@ -115,7 +115,6 @@ class GroupPane extends ProjectionPane {
     };
   }
 
-  /** How far the group is from the others, and the lines that save the way there. */
   private _note(
     projected: IProjected,
     group: TokenGroup,
@@ -192,7 +191,6 @@ class GroupPane extends ProjectionPane {
     }
   }
 
-  /** What was copied last. */
   private _copied = '';
 }
 

@@ -14,18 +14,15 @@ import { drawnOf } from './points-recipe';
 import { type ProjectionChoice, axesOf, type IProjected } from './projection-reader';
 import type { IVectorToken } from './text-vectors';
 
-/** What the controls are made of. */
 interface IProjectionFacts {
   readonly source: Pick<IRunSource, 'hello' | 'name'>;
   readonly options: ProjectionChoice;
   readonly shape: ITensorShape;
-  /** Tokens of the group. */
   readonly grouped: number;
   readonly choose: (options: Partial<ProjectionChoice>) => void;
   readonly t: Translate;
 }
 
-/** The toolbar of a projection. */
 export function projectionControls(facts: IProjectionFacts): Control[] {
   const { choose, options, source, t } = facts;
   return [
@@ -147,7 +144,6 @@ export function sequenceWords(
     : sequence;
 }
 
-/** Count tokens. */
 export const countWords = (count: number, t: Translate): string =>
   count === 1 ? t('1 token') : t('%1 tokens', formatInteger(count));
 
@@ -159,7 +155,6 @@ export function generationWords(generations: readonly IGeneration[], t: Translat
     : t('%1 generations', formatInteger(generations.length));
 }
 
-/** What stands at the axes. */
 export function axisTitles(
   { plane }: IProjected,
   options: ProjectionChoice,

@@ -21,11 +21,9 @@ const MOST_TEXT = 200;
 
 /** A token that the model read, and so has vectors of. */
 export interface IVectorToken extends ITextPosition {
-  /** The token by itself. */
   readonly piece: string;
   /** Prompt that it belongs to, counted from 0 in its generation: samples share one. */
   readonly prompt: number;
-  /** Step of its tensors. */
   readonly step: number;
 }
 
@@ -60,7 +58,6 @@ export class TextVectors {
     readonly every: number
   ) {}
 
-  /** Read the tokens of generations. */
   static async read(
     source: IRunSource,
     rows: GenerationReaders,
@@ -143,7 +140,6 @@ export class GenerationReaders {
     return reader;
   }
 
-  /** Rows of some steps came. */
   came(firstStep: number, lastStep: number): void {
     this._readers.forEach(reader => reader.came(firstStep, lastStep));
   }

@@ -76,13 +76,11 @@ export class TokenGroup {
   private readonly _tokens: ReadonlyMap<string, ITextPosition>;
 }
 
-/** How a point looks. */
 interface IPointLook {
   readonly color: string;
   readonly shape: string;
 }
 
-/** How points look and what it means. */
 export interface IPointColors {
   /** Of each token. */
   readonly looks: readonly IPointLook[];

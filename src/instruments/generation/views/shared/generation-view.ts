@@ -71,7 +71,6 @@ type TextOptions = Pick<Required<TokensOptions>, 'generation' | 'position' | 'se
 
 /** A view of one sequence of a generation: which it is, and which can be chosen. */
 export abstract class GenerationView<O extends TextOptions> extends ViewModel<O> {
-  /** Streams that are read. */
   protected abstract readonly streams: readonly string[];
 
   /** Whether a generation was asked for with what is drawn. */

@@ -8,15 +8,12 @@ import type { ITip } from '../../../../views/shared/table';
 import { tokenLabels, tokenTicks, type ITokenWindow, type TokenTexts } from './token-axis';
 import type { Translate } from '../../../../views/shared/translate';
 
-/** A cell of a picture of layer × position. */
 export interface ILayerPlace {
   readonly layer: number;
   readonly position: number;
 }
 
-/** What a picture of layer × position is made of. */
 export interface ILayerMapWish {
-  /** Layers that are drawn, ascending. */
   readonly layers: readonly number[];
   /** Ascending. */
   readonly positions: readonly number[];
@@ -38,7 +35,6 @@ export interface ILayerMapWish {
 export abstract class LayerMap implements IPictured {
   constructor(protected readonly t: Translate) {}
 
-  /** The keyboard's cursor. */
   at: ILayerPlace | null = null;
 
   /** Column at which that begins; of those beyond the last the last one. */
@@ -52,7 +48,6 @@ export abstract class LayerMap implements IPictured {
   /** Layers from top to bottom. */
   protected rows: readonly number[] = [];
 
-  /** Draw something else. */
   protected take(wish: ILayerMapWish): Pick<IContent, 'extent' | 'recipe'> {
     const { axis } = wish;
     this._wish = wish;

@@ -39,13 +39,11 @@ export function tokenTicks(width: 'cell_width' | 'width'): {
 
 /** What is shown of positions along the x axis: all, or a window of those that can be read. */
 export interface ITokenWindow {
-  /** All that there is. */
   readonly x: readonly [number, number];
   /** What is shown until someone zooms; absent where all can be read. */
   readonly home?: readonly [number, number];
   /** What is shown now. */
   readonly shown: readonly [number, number];
-  /** Pixels of a position. */
   readonly pixels: number;
 }
 

@@ -26,7 +26,6 @@ export function tokenWords(text: string): string {
     .replace(STACKED, '$1');
 }
 
-/** A token in quotation marks. */
 export const quoted = (text: string): string => `“${tokenWords(text)}”`;
 
 /** A text and about how many pixels it takes in the type of axes and cells. */

@@ -31,7 +31,6 @@ const NAME = 22;
 const NUMBERS = 22;
 const LEAST_BAR = 8;
 
-/** A candidate as a bar. */
 interface IBar {
   readonly name: string;
   readonly probability: number;

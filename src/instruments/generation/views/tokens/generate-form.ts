@@ -19,7 +19,6 @@ class SweepDraft {
   /** @param _changed - Shows the controls anew. */
   constructor(private readonly _changed: () => void) {}
 
-  /** The sweep; null where nothing is swept. */
   get wish(): Sweep | null {
     return this._over === '' ? null : { over: this._over, values: this._values };
   }
@@ -44,7 +43,6 @@ class SweepDraft {
       : `Must be ${over === 'layers' ? 'layers such as 0 1 2-3' : 'numbers such as 0.01, 0.1, 1'}, got ${this._text}.`;
   }
 
-  /** The controls: what is varied, and its settings. */
   controls(fault: string | undefined, sites: readonly string[], t: Translate): Control[] {
     const words: Readonly<Record<Over | '', string>> = {
       '': t('nothing'),
@@ -96,7 +94,6 @@ export type Asked =
   | { readonly kind: 'started'; readonly start: IGenerationStart }
   | { readonly kind: 'refused'; readonly message: string; readonly field: string | null };
 
-/** The numbers of a request, as they are written in the form. */
 export interface INumbers {
   readonly tokens: number;
   readonly temperature: number;
@@ -167,12 +164,10 @@ export class GenerateForm {
     return this._prompts;
   }
 
-  /** A text at which a sequence ends; empty is none. */
   get stop(): string {
     return this._stop;
   }
 
-  /** Whether attention is traced too. */
   get attention(): boolean {
     return this._attention;
   }
@@ -181,7 +176,6 @@ export class GenerateForm {
     return this._numbers;
   }
 
-  /** Whether the model can be asked now. */
   get isOffered(): boolean {
     return this._source.generate !== undefined;
   }
@@ -190,7 +184,6 @@ export class GenerateForm {
     return this._asked;
   }
 
-  /** What the model takes. */
   get bounds(): GenerationInfo {
     return this._source.hello?.generation ?? BOUNDS;
   }
@@ -228,13 +221,11 @@ export class GenerateForm {
     this._settle();
   }
 
-  /** Add an empty prompt. */
   add(): void {
     this._prompts = [...this._prompts, ''];
     this.set({});
   }
 
-  /** Take a prompt away. */
   remove(at: number): void {
     this._prompts = this._prompts.filter((_, place) => place !== at);
     this.set({});

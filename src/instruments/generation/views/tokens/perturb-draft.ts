@@ -45,7 +45,6 @@ export class PerturbDraft {
     return `perturb.sites.${this._site}`;
   }
 
-  /** Names of the sites that can be perturbed. */
   get sites(): readonly string[] {
     return this._offered.map(({ name }) => name);
   }

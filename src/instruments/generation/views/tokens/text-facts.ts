@@ -13,10 +13,8 @@ import {
   isUnderWay
 } from '../../store/generations';
 
-/** All options of the view. */
 export type TokensChoice = Readonly<Required<TokensOptions>>;
 
-/** One sequence of a generation. */
 export interface IWrittenText {
   readonly generation: IGeneration;
   readonly sequence: number;
@@ -35,9 +33,7 @@ export interface IMissingText {
   readonly run: string | null;
 }
 
-/** What a run's generations say, under the options of a view. */
 export interface ITextFacts {
-  /** All of the run, by number. */
   readonly generations: readonly IGeneration[];
   readonly text: IWrittenText | null;
   /** What it is compared with; null where nothing is. */
@@ -66,7 +62,6 @@ export class TextReader {
     });
   }
 
-  /** What was read last. */
   get last(): ITextFacts | null {
     return this._last;
   }

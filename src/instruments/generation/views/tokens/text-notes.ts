@@ -15,7 +15,6 @@ const COLORS: readonly TokenColor[] = ['probability', 'surprise', 'entropy', 'ra
 /** Generations that are offered to stand beside the text. */
 const MOST_OTHERS = 30;
 
-/** What the toolbar acts on. */
 interface ITextToolbar {
   readonly connection: ConnectionState;
   /** Position that is looked at. */
@@ -111,12 +110,10 @@ function besideControl(
   ];
 }
 
-/** What the sentences above a text can do. */
 export interface INoteActions {
   choose(options: Partial<TokensChoice>): void;
   copy(text: string): void;
   goTo(position: number): void;
-  /** Shows the lines before or after. */
   turn(by: -1 | 1): void;
 }
 
@@ -223,7 +220,6 @@ export class LinesInSight {
     return [this._top, Math.min(lines, this._top + MOST_LINES)];
   }
 
-  /** Show the lines before or after. */
   turn(by: -1 | 1): void {
     // One line stays, so that the eye finds its way.
     this._hold(this._top + by * (MOST_LINES - 1));

@@ -36,7 +36,6 @@ import { stateWords, mostSurprising, surpriseWords, textTitle, tokenTip } from '
 /** What makes a model write text. */
 const ASK = 'lab.generate("…")';
 
-/** What the state's actions do. */
 interface ITextActions extends Pick<IStateActions, 'copy' | 'retry'> {
   choose(options: Partial<TokensChoice>): void;
   /** Ends a generation that waits or is written; absent where nobody can. */

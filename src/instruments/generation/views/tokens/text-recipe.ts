@@ -31,7 +31,6 @@ const LEAST_LINES = 3;
 /** Lines by which the picture of a text grows that is being written: another height takes longer to draw than another text. */
 const GROWTH = 4;
 
-/** A text to draw. */
 export interface ITextWish {
   readonly tokens: readonly IToken[];
   readonly layout: ITokenLayout;
@@ -63,7 +62,6 @@ export function textExtent({
   return { x: [0, columns], y: [from - 0.5, from + Math.max(LEAST_LINES, lines) - 0.5] };
 }
 
-/** Where a box is drawn. */
 export const boxSpan = ({ x, x2, line }: ITokenBox): { x: [number, number]; y: [number, number] } => ({
   x: [x, x2 - GAP],
   y: [line - HALF, line + HALF]

@@ -5,7 +5,6 @@ import type { Translate } from '../../../../views/shared/translate';
 import type { IToken } from '../../store/generations';
 import { charactersOf, tokenWords } from '../shared/token-text';
 
-/** What colours a token. */
 export type TokenColor = Required<TokensOptions>['color'];
 
 /** What colours in words, with its unit. */
@@ -84,7 +83,6 @@ export interface ITokenBox {
 export interface ITokenLayout {
   /** In the order of the text. */
   readonly boxes: readonly ITokenBox[];
-  /** Lines that there are. */
   readonly lines: number;
   /** The first box of each token. */
   readonly firstOf: readonly number[];
@@ -112,7 +110,6 @@ export function shownText({ text, piece }: Pick<IToken, 'piece' | 'text'>): stri
   return text !== '' ? text : piece === '' ? NOTHING : BYTES.test(piece) ? UNFINISHED : piece;
 }
 
-/** Columns that a character takes. */
 const columnsOf = (character: string): number => (WIDE.test(character) ? 2 : 1);
 
 /**

@@ -13,7 +13,6 @@ import type { SplitRequest } from '../protocol/split.generated';
 /** What the engine's job `split` answers; `protocol/README.md` says what its members are. */
 export type SplitAnswer = ReturnType<typeof splitAnswer>;
 
-/** Write what was planned as JSON. */
 export function splitAnswer({ layouts, best, verdict }: ISplitPlan) {
   const place = (planned: ISplitPlanned | null): number | null => {
     const at = layouts.findIndex(each => !('refused' in each) && each === planned);

@@ -1,7 +1,6 @@
 import type { SplitLayout } from '../protocol/split.generated';
 import type { SplitSimulation } from './split-simulation';
 
-/** A layout with the ms of its step. */
 export interface ICostedLayout {
   readonly layout: SplitLayout;
   readonly stepMs: number;

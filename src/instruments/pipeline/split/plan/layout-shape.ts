@@ -10,10 +10,8 @@ export const SPLIT_FAMILIES: readonly SplitFamily[] = [
   'megafbd'
 ];
 
-/** Whether forward and backward passes run in different processes. */
 export const isApart = (family: SplitFamily): boolean => family === 'split' || family === 'megafbd';
 
-/** Devices that share a stage's forward pass. */
 export function forwardTensorOf({ family, tensor, forward_tensor }: SplitLayout): number {
   return family === 'megafbd' ? 1 : family === 'split' ? (forward_tensor ?? tensor) : tensor;
 }

@@ -254,14 +254,12 @@ function aheadOf({ lane, kind }: ISplitOperations, of: number): number {
   return Math.max(1, own.indexOf('B'));
 }
 
-/** Times by step. */
 class StepMeans {
   add(step: number, took: number): void {
     const [sum, count] = this._sums.get(step) ?? [0, 0];
     this._sums.set(step, [sum + took, count + 1]);
   }
 
-  /** The median of the steps' means; NaN without any. */
   median(): number {
     return median([...this._sums.values()].map(([sum, count]) => sum / count));
   }

@@ -70,10 +70,8 @@ function* splitVerdict(
   };
 }
 
-/** By how much a step is longer than another, %. */
 const percentOf = (step: number, other: number): number => (other > 0 ? ((step - other) / other) * 100 : 0);
 
-/** The request with times as they may be. */
 function drawn(request: IFullSplitRequest, random: SeededRandom): IFullSplitRequest {
   /** Above 0, and as often twice as half as much: nearly log-normal, without a function whose last digit browsers may choose. */
   const vary = (value: number): number => {
@@ -104,7 +102,6 @@ const TITLES: Record<SplitFamily, string> = {
   megafbd: 'MegaFBD’s split'
 };
 
-/** A family as people read it. */
 export const familyTitle = (family: SplitFamily): string => TITLES[family];
 
 /**

@@ -3,7 +3,6 @@ import { PlanError } from '../../plan/plan-shape';
 import SPLIT_SCHEMA from '#protocol/split.schema.json';
 import type { RankMapName, RankMapRequest } from '../protocol/split.generated';
 
-/** A line of a host file. */
 interface IHost {
   readonly name: string;
   readonly slots: number;
@@ -13,7 +12,6 @@ interface IHost {
   readonly device: string;
 }
 
-/** Where a process runs. */
 interface ISeat {
   readonly host: string;
   /** Which of the host's slots, from 0. */
@@ -115,7 +113,6 @@ export type ProcessRole = 'backward' | 'coordinator' | 'forward';
 /** A rank as Megatron counts it, tensor before data before pipeline, and the process that stands for it. */
 export interface IVirtualRank {
   readonly virtual: number;
-  /** Rank of the process. */
   readonly real: number;
   readonly role: 'backward' | 'forward';
   /** Place in the tensor-parallel group, stage, place in Megatron's data-parallel group: all counted from 0. */
@@ -126,7 +123,6 @@ export interface IVirtualRank {
   readonly replica: number;
 }
 
-/** One process. */
 export interface IMappedProcess {
   readonly real: number;
   readonly role: ProcessRole;
@@ -141,7 +137,6 @@ export interface IMappedProcess {
   readonly seat: ISeat | null;
 }
 
-/** Which process does what. */
 export interface IRankMap {
   readonly layout: RankMapName;
   readonly tensor: number;

@@ -8,7 +8,6 @@ const { max, min } = Math;
 /** Stages times micro-batches above which a cost is worked out from fewer micro-batches. */
 const LARGE = 1024;
 
-/** What a layout costs. */
 export interface ISplitCost {
   /** ms from the begin of a step until the next can begin. */
   readonly stepMs: number;

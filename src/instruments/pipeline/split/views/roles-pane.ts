@@ -27,7 +27,6 @@ const SPANS: Readonly<Record<ProcessRole, string>> = {
   coordinator: 'collective'
 };
 
-/** A process in its cell. */
 interface ICell {
   readonly process: IMappedProcess;
   readonly x: number;
@@ -41,7 +40,6 @@ class RolesPicture {
   /** How many processes the last drawing left out. */
   left = 0;
 
-  /** Draw another map. */
   draw(map: IRankMap, width: number, isDark: boolean): Pick<IContent, 'extent' | 'printed' | 'recipe'> {
     const { _t: t } = this;
     const above = map.processes[0]?.role === 'coordinator' ? 1 : 0;
@@ -92,7 +90,6 @@ class RolesPicture {
     return { extent, recipe: recipeIn(isDark), printed: (dark = false) => recipeIn(dark) };
   }
 
-  /** The process under the pointer. */
   probe({ x, y }: IPlace): IMark | null {
     const cell = this._cells.find(each => each.x === Math.round(x) && each.y === Math.round(y));
     return cell ? markOf(cell) : null;
@@ -200,7 +197,6 @@ const roleColor = (role: ProcessRole, isDark: boolean): string => kindColor(SPAN
 
 const markOf = ({ x, y }: ICell): IMark => ({ facet: null, x: [x - 0.5, x + 0.5], y: [y - 0.5, y + 0.5] });
 
-/** Which process does what. */
 export class RolesPane extends SplitPane {
   override readonly subject = this.t('Roles of processes');
 

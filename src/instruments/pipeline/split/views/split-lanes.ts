@@ -5,7 +5,6 @@ import type { IMeasuredSplit } from '../plan/measured-split';
 import type { ISplitLane, ISplitOperations, ISplitPlanned } from '../plan/planned-split';
 import { roleWords } from './split-pane';
 
-/** A process whose step is drawn. */
 type Process = Pick<ISplitLane, 'role' | 'stage'>;
 
 /**

@@ -9,7 +9,6 @@ import { splitWhatIf, type ISplitWhatIf } from './split-what-if';
 
 type Options = Required<SplitOptions>;
 
-/** What is known for some options. */
 export interface ISplitRead {
   /** Null where the run has recorded no passes. */
   readonly measured: IMeasuredSplit | null;
