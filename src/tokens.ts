@@ -90,7 +90,6 @@ export const IMegalensViews = new Token<IMegalensViews>(
 export interface IMegalensViewRegistry {
   /**
    * Register a view of another package. It has a tab, a button, an entry of the palette and a line of code from then on.
-   *
    * @param load Loads its code when it is first shown.
    * @throws {ProtocolError} When its name is no name, or is taken.
    */

@@ -61,7 +61,6 @@ export class GatheredMoments {
 
   /**
    * One value of each cell.
-   *
    * @param name - What is read; it is read once for all cells.
    */
   column(name: string, read: (of: IMergedMoments) => Float64Array): Float64Array {

@@ -39,11 +39,7 @@ interface IEntry {
  * Where any stat of a run has many rows, all of the run's are in the worker.
  */
 export class MomentCache {
-  /**
-   * @param queue - Where the tables are kept.
-   * @param limitRows - Bound of all rows.
-   * @param workerRows - With more rows than this in any stat, a run's tables are in the worker.
-   */
+  /** @param workerRows - With more rows than this in any stat, a run's tables are in the worker. */
   constructor(
     private readonly queue: WorkQueue,
     private readonly limitRows = CACHE_ROWS,
@@ -52,9 +48,6 @@ export class MomentCache {
 
   /**
    * Ask something of a run's rows.
-   *
-   * @param stats - Stats whose rows the question is on.
-   * @param question - Makes the question of the tables' names.
    * @returns The answer, or null where the source has more rows than it brings here.
    * @throws AggregateError as the tables, and StoreError as the source.
    */
@@ -253,9 +246,6 @@ const pageCache = new MomentCache(pageQueue);
 
 /**
  * Group the statistics of a run: from its rows where they can be brought here, which is done once, else as the server groups them.
- *
- * @param source - The run's moments.
- * @param question - What is asked and how it is shaped.
  * @param cache - Where rows are kept; one that the page shares when absent.
  * @throws AggregateError when the question contradicts itself, `mixed` when inputs and outputs would enter one group.
  * @throws StoreError when the source cannot answer.

@@ -24,7 +24,6 @@ interface IRowGroups {
 
 /**
  * The group of each row that a query asks of: the code of its name, and its rank and stage where they are asked for.
- *
  * @throws AggregateError when the query contradicts itself, or `mixed`.
  */
 function groupsOfRows(table: MomentTable, query: IMomentQuery, part: IPart): IRowGroups {
@@ -194,8 +193,6 @@ const ALL: IPart = { side: null };
 
 /**
  * Group the rows of a table by the columns of a query and by step, merge their moments and read the statistic.
- *
- * @param table - Rows of one stat.
  * @param query - What is asked; its `stat`, `ratio`, `points` and `series` are not looked at here.
  * @throws AggregateError when the query contradicts itself, or `mixed`.
  */

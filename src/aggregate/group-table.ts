@@ -40,7 +40,6 @@ export function tableColumns(by: readonly MomentColumn[]): TableColumns {
 
 /**
  * Derive columns and filter rows as a person wrote it. Functions of several rows go over the rows of one group, by step.
- *
  * @throws AggregateError `line`, which names the place; `frozen` where no code may be made from text.
  */
 export function shapeTable(
@@ -78,11 +77,7 @@ export function shapeTable(
   }
 }
 
-/**
- * Write a table as comma-separated values, all digits, as pandas and spreadsheets read them.
- *
- * @param names - Other names for columns.
- */
+/** Write a table as comma-separated values, all digits, as pandas and spreadsheets read them. */
 export function tableCsv(table: Table, names: Readonly<Record<string, string>> = {}): string {
   const format = Object.fromEntries(table.columnNames().map(name => [own(names, name) ?? name, csvValue]));
   return table.rename(names).toCSV({ format });

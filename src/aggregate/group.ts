@@ -28,9 +28,6 @@ const SMALL_TABLE = 1 << 16;
  * Typed arrays instead of arquero's groupby: that builds a key text for each row, which for a million rows takes ten times as long.
  * Where the two ranges span a grid that is not much larger than the rows are many, as steps and layers do, a row's place in the grid is
  * its group. Otherwise each column is coded by its distinct values first, and the grid is that of the codes.
- *
- * @param first - First key of each row.
- * @param second - Second key of each row.
  */
 export function groupBy(first: Integers, second: Integers): IGroups {
   const [low, high] = rangeOf(first);

@@ -25,7 +25,6 @@ const KNOWN = new WeakMap<MomentTable, { readonly named: number; readonly codes:
 
 /**
  * Code the names of a table by the columns of a query: once for each name, never for each row, and once for each way to ask.
- *
  * @param side - Take names of this role only, and modules' names for theirs.
  * @throws AggregateError `mixed` when a group would hold both inputs and outputs, which hold the same values twice.
  */
@@ -226,8 +225,6 @@ export const WORDS = ['stack', 'family', 'kind', 'module_type', 'item_type', 'ro
 
 /**
  * Read a text of ranges such as '0-3,7'.
- *
- * @param field - Its name, for the error.
  * @returns null for a text that leaves nothing out: 'all', or none.
  */
 export function readRanges(text: string | undefined, field: string): InRanges | null {
@@ -239,11 +236,7 @@ export function readRanges(text: string | undefined, field: string): InRanges | 
   }
 }
 
-/**
- * Read a regular expression that a person wrote: it means the same in page, kernel and server.
- *
- * @param field - What it is, for the error.
- */
+/** Read a regular expression that a person wrote: it means the same in page, kernel and server. */
 export function readPattern(text: string, field: string): Pattern {
   try {
     return new Pattern(text);
@@ -257,7 +250,6 @@ export function readPattern(text: string, field: string): Pattern {
 
 /**
  * What of a filter speaks of names: whether a tensor takes part.
- *
  * @param where - The filter; rank and stage, which a name does not say, are for the rows.
  */
 export function nameFilter(where: MomentFilter = {}): (text: string, name: ITensorName) => boolean {
@@ -277,7 +269,6 @@ export function nameFilter(where: MomentFilter = {}): (text: string, name: ITens
 
 /**
  * What of a filter speaks of rows: whether a row takes part.
- *
  * @param rows - Ranks and stages; -1 is not known.
  */
 export function rowFilter(

@@ -14,7 +14,6 @@ export function statsOf(query: IMomentQuery): MomentStat[] {
 
 /**
  * Answer a query from tables: one statistic, or a ratio of two.
- *
  * @param tables - The tables of `statsOf(query)`.
  * @throws AggregateError when the query contradicts itself, or `mixed`.
  */

@@ -8,7 +8,6 @@ const WIDER = 1.5;
 /**
  * Say where a line begins anew because steps are missing: at the second of two steps whose distance is more than 1.5 times the larger of the
  * distances beside it. It needs no knowledge of how often anything is traced. Python's twin reads the same `protocol/fixtures/lines/`.
- *
  * @param steps - Ascending.
  * @returns Places of the steps that are not joined with the one before, ascending.
  */
@@ -31,7 +30,6 @@ export function joinStarts(...lists: readonly (readonly number[])[]): number[] {
 
 /**
  * Find a step in ascending ones.
- *
  * @returns Place of the step itself, or of the newest before it; -1 where all are later.
  */
 export function placeAt(steps: ArrayLike<number>, step: number): number {
@@ -49,10 +47,7 @@ interface IDecimation {
 /**
  * Choose points so that a line through them looks as the line through all of them: of each of many equal spans the first, the last, the
  * least, the greatest and every non-finite run's start stay. No minimum and no maximum of the whole is ever lost.
- *
  * @param x - Places of the points, ascending.
- * @param y - Values.
- * @param points - About how many points may stay; fewer are left as they are.
  */
 export function decimate(x: Float64Array, y: Float64Array, points: number): IDecimation {
   const { length } = y;
@@ -77,8 +72,6 @@ export function decimate(x: Float64Array, y: Float64Array, points: number): IDec
 
 /**
  * Choose points of a line that breaks off: as `decimate`, and both ends of every stretch stay.
- *
- * @param starts - Places at which the line begins anew.
  * @returns Places of the points that stay, and those among them at which the thinned line begins anew.
  */
 export function thinLine(

@@ -60,11 +60,7 @@ class FollowedTrends {
     });
   }
 
-  /**
-   * Answer a question whose steps have no end, or which leaves points out.
-   *
-   * @param readWhole - Reads all of it.
-   */
+  /** Answer a question whose steps have no end, or which leaves points out. */
   async read(query: ITrendQuery, readWhole: () => Promise<ITrendRead>): Promise<ITrendAnswer> {
     const key = JSON.stringify(query);
     const settled = this._settled.get(key);
@@ -232,11 +228,7 @@ export interface ILineJoint {
   readonly distance: number;
 }
 
-/**
- * Put lines behind earlier ones.
- *
- * @param jointOf - By layer.
- */
+/** Put lines behind earlier ones. */
 function joinTrends(
   before: ITrendAnswer,
   later: ITrendAnswer,

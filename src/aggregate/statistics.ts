@@ -48,7 +48,6 @@ export function keptStatistic(statistic: Statistic): KeptStatistic | null {
 
 /**
  * One statistic of every group.
- *
  * @returns One number per group: NaN where the group has no finite value, except that `nonfinite` is always a count.
  */
 export function readStatistic(sums: IGroupSums, statistic: KeptStatistic): Float64Array {

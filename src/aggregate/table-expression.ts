@@ -49,7 +49,6 @@ const OF_MATH: Readonly<Record<string, string>> = { max: 'greatest', min: 'least
  * Read a line such as `share = d.value / op.max(d.value); late = d.step > 100`.
  *
  * What arquero is given is written anew from what was understood here: columns, numbers, texts, operators and known functions, and nothing else.
- *
  * @throws AggregateError that names the place.
  */
 export function readDerive(line: string, columns: TableColumns): ITableExpression[] {
@@ -84,7 +83,6 @@ export function readDerive(line: string, columns: TableColumns): ITableExpressio
 
 /**
  * Read a test of rows such as `d.layer < 4 && d.value > op.median(d.value)`.
- *
  * @throws AggregateError that names the place.
  */
 export function readFilter(line: string, columns: TableColumns): ITableExpression {

@@ -18,12 +18,7 @@ import { pageQueue, type WorkQueue } from './work-queue';
 
 type IWholeRow = ITensorRow & { readonly whole: ITensorMoments };
 
-/**
- * One statistic of whole tensors for each group, merged over their rows.
- *
- * @param group - Group of each row.
- * @param groups - Their number.
- */
+/** One statistic of whole tensors for each group, merged over their rows. */
 function wholeStatistic(
   rows: readonly IWholeRow[],
   group: ArrayLike<number>,
@@ -125,7 +120,6 @@ export interface ITrend {
  * A statistic of whole tensors is merged of what was measured before compression; where that is not known of every row, or less than all is selected, it is over
  * what the compressor kept. All values of a step and layer count alike, whichever micro-batch, sample or rank they came from. Python's twin is
  * `megalens/runs/aggregate.py`; both read `protocol/fixtures/aggregate/`.
- *
  * @param rows - Rows of one flag, part, phase and pass. Reduced ones enter with what is remembered of them, unless less than their whole is
  *   selected.
  * @param statistic - Over the finite values; `nonfinite` counts the others.
@@ -186,7 +180,6 @@ const SLICE = 12;
 
 /**
  * As `trend`, with the pass over the tensors' values in a worker where they are many. Tensors that a trend has met before cost nothing.
- *
  * @param queue - Where large work is done; one that the page shares when absent.
  */
 export async function trendOf(

@@ -23,9 +23,6 @@ interface IWaiting<A> {
 
 /** A worker that is started when it is first needed, and asked questions of one kind. */
 export class WorkerLink<Q, A> {
-  /**
-   * @param factory - Opens the worker.
-   */
   constructor(private readonly factory: WorkerFactory) {}
 
   get isDisposed(): boolean {
@@ -60,12 +57,7 @@ export class WorkerLink<Q, A> {
     return this.worker;
   }
 
-  /**
-   * Ask the worker.
-   *
-   * @param buffers - Memory that it takes over.
-   * @param inPlace - What is done should it break.
-   */
+  /** Ask the worker. */
   ask(worker: IAggregateWorker, question: Q, buffers: Buffers, inPlace: IWaiting<A>['inPlace']): Promise<A> {
     return new Promise((resolve, reject) => {
       this.asked += 1;

@@ -20,7 +20,6 @@ interface IWorkerScope<Q> {
 
 /**
  * Answer whatever the page asks, as a worker does.
- *
  * @param answer - Gives the answer, and the buffers that can be handed over with it.
  */
 export function serve<Q, A>(answer: (question: Q) => readonly [A, Buffers]): void {

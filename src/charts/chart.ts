@@ -75,7 +75,6 @@ const MOST_GONE = 64;
 export class Chart implements IDisposable {
   /**
    * Draw a recipe into an empty node.
-   *
    * @throws {ChartError} When the spec could not be drawn.
    */
   static async mount(node: HTMLElement, recipe: IRecipe, options: IChartOptions): Promise<Chart> {

@@ -2,8 +2,6 @@ import COLORS from '#protocol/charts/colors.json';
 
 /**
  * Return the hue of a flag, the same in every view.
- *
- * @param flag Trace point by name.
  * @param known Every flag of the run in the order of `hello.flags`; a flag outside it takes the last, neutral colour.
  */
 export function flagColor(flag: string, known: readonly string[]): string {
@@ -53,7 +51,6 @@ export function lowMagnitude(parts: readonly ArrayLike<number>[]): number {
 
 /**
  * Return how many decades a logarithmic colour scale spans below its greatest magnitude, 3 to 9.
- *
  * @param low What `lowMagnitude` found; NaN for the fewest.
  */
 function decadesOf(top: number, low: number): number {
@@ -122,7 +119,6 @@ export interface IColorLook {
 export class ColorScale {
   /**
    * @param extent Least and greatest finite value of all that shares the scale; null when nothing is finite.
-   * @param transform How values are spread.
    * @param low For `log`: what `lowMagnitude` finds in all that shares the scale.
    */
   constructor(

@@ -125,8 +125,6 @@ function marked(scale: ColorScale, place: number): string {
 
 /**
  * Return the colour strip of a scale.
- *
- * @param scale The shared scale.
  * @param nonFinite Whether the picture holds non-finite cells, so that their colour is explained.
  * @param words Set when each picture has a scale of its own: the ends are then named, not numbered.
  */

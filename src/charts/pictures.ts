@@ -10,7 +10,6 @@ export interface IPicture {
 
 /**
  * Turn pixels into something to draw. A canvas is drawn at once; a URL would first have to be decoded, and flicker.
- *
  * @param before - A picture that is not needed any more: its canvas is painted over where the size is the same.
  */
 export function toPicture(pixels: IPixels, before?: IPicture): IPicture {

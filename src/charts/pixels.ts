@@ -111,7 +111,6 @@ export function domains(view: ISceneView): { x: [number, number]; y: [number, nu
 
 /**
  * Return what lies under a pixel, or null outside every plot.
- *
  * @param left Pixels from the chart's left edge.
  * @param top Pixels from the chart's upper edge.
  */
@@ -201,7 +200,6 @@ function paintPlain(
 
 /**
  * Paint a matrix: a finite cell in its colour, a non-finite one in its own colour with diagonals, a missing one not at all.
- *
  * @param before - A picture that is not needed any more: its memory is taken where the size is the same.
  * @returns One pixel per cell, or a block of equal size for each when some cell is non-finite.
  */

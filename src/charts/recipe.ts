@@ -66,7 +66,6 @@ const isNode = (value: unknown): value is Node =>
 
 /**
  * Fill a template. The template itself is not changed.
- *
  * @throws {ChartError} When a text of the template has no match.
  */
 export function fill(recipe: IRecipe, omit: IOmissions = {}): Node {

@@ -67,7 +67,6 @@ export class Zoom implements IDisposable {
 
   /**
    * Say what the data cover. Returns the params to draw with.
-   *
    * @param home - What is shown of x until someone zooms; all when absent.
    */
   extent(x: Interval, y: Interval, home?: Interval): { x0: number; x1: number; y0: number; y1: number } {
@@ -120,7 +119,6 @@ export class Zoom implements IDisposable {
 
   /**
    * Show a mark: what is shown moves there, and comes closer where a cell would be too small to see.
-   *
    * @param pixels Size of the plot that it lies in; null where that is not known.
    */
   show(

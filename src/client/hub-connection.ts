@@ -35,10 +35,7 @@ interface ILastWords {
 
 /**
  * Say whether a close is an end or whether to come back, as the table in protocol/README.md says.
- *
- * @param code - WebSocket close code.
  * @param reason - The peer's text, may be empty.
- * @param last - What came before.
  * @returns The final state, or null to come back.
  */
 function endOf(code: number, reason: string, last: ILastWords): ClosedState | null {
@@ -167,7 +164,6 @@ export class HubConnection implements IDisposable {
 
   /**
    * Ask for a change of what is traced.
-   *
    * @param patch - Flags to set, or null to switch off.
    * @param accepted - Called with the step from which the change can apply.
    * @returns The answer when it is applied.
@@ -183,7 +179,6 @@ export class HubConnection implements IDisposable {
 
   /**
    * Have the model write text. How it goes is told by rows of the stream `generations`.
-   *
    * @returns The answer, with the number of the generation.
    * @throws ProtocolError as the hub or the producer refused it; ClientError when the link is down or breaks before the answer.
    */
@@ -197,8 +192,6 @@ export class HubConnection implements IDisposable {
 
   /**
    * End a generation that waits or runs.
-   *
-   * @param generation - Its number.
    * @throws ProtocolError and ClientError as `generate` does.
    */
   cancel(generation: number): Promise<Generating> {

@@ -89,11 +89,8 @@ export interface IMomentsGroups {
 export interface IMomentsReader {
   /**
    * What there is.
-   *
-   * @param id - Run.
    * @param since - The version that is known; the answer then comes when there is more.
    * @param wait - How long to wait for it, seconds.
-   * @param signal - Stops waiting.
    * @returns Null where there is no more than was known.
    */
   index(

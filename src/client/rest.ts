@@ -17,10 +17,7 @@ export class Rest {
 
   /**
    * An answer.
-   *
    * @param path - Below `megalens/api/`.
-   * @param init - Method, body and signal.
-   * @param also - A status that is no refusal though it is no success.
    */
   async request(path: string, init: RequestInit, also?: number): Promise<Response> {
     const headers = init.body === undefined ? undefined : { 'Content-Type': 'application/json' };
@@ -104,7 +101,6 @@ export interface IQuestion<R extends object, A> {
   readonly inEngine: boolean;
   /**
    * Check an answer; null where the recording has nothing of it.
-   *
    * @throws ClientError `bad-answer`.
    */
   read(answer: unknown): A | null;

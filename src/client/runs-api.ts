@@ -234,7 +234,6 @@ export class RunsApi implements IRunReader {
 
   /**
    * Have the server connect to a hub elsewhere.
-   *
    * @param address - `ws://host:port`, which the administrator must have allowed.
    * @param token - The hub's token; it stays in the server's memory. A peer's hub has none.
    * @param foreign - What a peer's hub speaks; absent for one of ours.
@@ -246,7 +245,6 @@ export class RunsApi implements IRunReader {
 
   /**
    * Open a tree of raw-moment files below the server's root.
-   *
    * @returns One entry for each run in it, which are listed from then on, and what was left out.
    */
   async openStatistics(path: string, signal?: AbortSignal): Promise<IRunList> {

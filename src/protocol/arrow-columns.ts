@@ -9,10 +9,7 @@ type Numbers = Float64Array | Int32Array;
  * Frames are a training's and are checked before they are read; these are the server's, as much to be trusted as the page.
  */
 export class ArrowColumns {
-  /**
-   * @param bytes - An Arrow IPC stream.
-   * @throws ProtocolError `bad-frame` when the bytes are something else.
-   */
+  /** @throws ProtocolError `bad-frame` when the bytes are something else. */
   constructor(bytes: Uint8Array) {
     try {
       this.table = tableFromIPC(bytes.byteOffset % 8 === 0 ? bytes : bytes.slice());

@@ -38,10 +38,6 @@ const TYPES: Readonly<Record<FieldType, () => DataType>> = {
 
 /**
  * Write the frame that carries some rows. Viewers only read frames; producers written in TypeScript, tests and benchmarks write them.
- *
- * @param stream - Stream name.
- * @param columns - One array per column of the stream, all of one length.
- * @param header - What the header says.
  * @param streams - The streams of its run, where they are more than those of this version.
  * @throws ProtocolError `bad-frame` when the columns are not the stream's.
  */

@@ -41,8 +41,6 @@ export interface IFrame {
 
 /**
  * Read a frame's header. The body is viewed, not copied (unless it lies at an odd place in its buffer), and decoded by `frameTable`.
- *
- * @param data - One binary WebSocket message.
  * @throws ProtocolError `bad-frame` when the header is not one, `version-mismatch` when its version is another.
  */
 export function decodeFrame(data: ArrayBuffer | ArrayBufferView): IFrame {

@@ -26,8 +26,6 @@ export const MESSAGE_TYPES: readonly string[] = [...KINDS.keys()];
 
 /**
  * Parse and check one text frame.
- *
- * @param text - The JSON text.
  * @param allowed - Message types that may come here; any when absent.
  * @throws ProtocolError `bad-message` when it is not JSON, not a known message or not to its schema; `too-large`;
  * `version-mismatch` for the hello of another version; `forbidden` when the type may not come here.
@@ -63,7 +61,6 @@ export function decodeMessage<T extends MessageType = MessageType>(
 
 /**
  * Return the JSON text of a message after checking it.
- *
  * @throws ProtocolError `bad-message` when it does not fit the schema or holds a non-finite number.
  */
 export function encodeMessage(message: Message): string {
@@ -71,11 +68,7 @@ export function encodeMessage(message: Message): string {
   return JSON.stringify(message);
 }
 
-/**
- * Throw a `ProtocolError` unless the value fits the schema of its message type.
- *
- * @param isTextWhole - Whether all its texts are known to be whole.
- */
+/** Throw a `ProtocolError` unless the value fits the schema of its message type. */
 export function checkMessage(value: unknown, isTextWhole = false): asserts value is Message {
   const kind = isObject(value) && typeof value.type === 'string' ? value.type : undefined;
   const check = kind === undefined ? undefined : KINDS.get(kind)?.check;

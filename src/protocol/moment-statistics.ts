@@ -153,7 +153,6 @@ export const powerOf = (statistic: MomentStatistic): number => READINGS[statisti
 
 /**
  * One statistic of every group, as the contract reads it (population statistics).
- *
  * @returns NaN where there is no answer: no data, or skewness and kurtosis of values that are all the same. `nonfinite` is always a count, and the share near zero is of all values.
  */
 export function readMoments(of: IMergedMoments, statistic: MomentStatistic): Float64Array {

@@ -17,11 +17,6 @@ export interface IProtocolErrorDetails {
  * `message` is one or two sentences for a person: what was expected, what came, what to try.
  */
 export class ProtocolError extends Error {
-  /**
-   * @param code - Stable machine-readable reason.
-   * @param message - Sentences for a person.
-   * @param details - Where it went wrong.
-   */
   constructor(code: ErrorCode, message: string, details: IProtocolErrorDetails = {}) {
     super(message);
     this.code = code;

@@ -19,7 +19,6 @@ export function own<T>(object: Named<T> | null | undefined, name: string): T | u
 
 /**
  * A copy with another value under a name that came from outside.
- *
  * @param value - undefined leaves the name out.
  */
 export function withOwn<T>(object: Named<T>, name: string, value: NoInfer<T> | undefined): Record<string, T> {

@@ -47,8 +47,6 @@ const WORDS: ReadonlySet<string> = new Set(
  *
  * Time and memory are linear in the value, and the first misfit ends it: a message of millions of values costs no more than reading it.
  * Whole numbers are those that can be counted with, so none is larger than 2^53 - 1, whatever else the schema says.
- *
- * @param schema - The schema.
  * @param definitions - What `#/$defs/…` refers to; the schema's own where left out.
  * @throws {ProtocolError} `bad-parameter` when the schema has a word that is not understood.
  */

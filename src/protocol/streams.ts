@@ -36,7 +36,6 @@ const OWN = Object.entries(STREAMS);
  *
  * A declaration that cannot be read, such as one with a column of a type of a later version, is left out: its frames are skipped and
  * counted, and everything else goes on.
- *
  * @param told - The `streams` of `hello`.
  */
 export function readableStreams(told: Hello['streams']): StreamMap {

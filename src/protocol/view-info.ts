@@ -47,9 +47,6 @@ export function viewTitle(
 
 /**
  * The views of a report that nobody chose: one of each kind that has something to show, and for each flag those that show one flag.
- *
- * @param has Whether the run has rows of a stream.
- * @param phase What the run's steps are.
  */
 export function reportViews(
   has: (stream: string) => boolean,
@@ -69,7 +66,6 @@ export function reportViews(
 
 /**
  * Make a view of another package known.
- *
  * @returns Takes it back; safe twice.
  * @throws {ProtocolError} When the name is no name, or is taken, or the schema of its options has a word that is not understood.
  */

@@ -53,7 +53,6 @@ function renamed(value: unknown): unknown {
 
 /**
  * Check a view's options, such as came out of a saved workspace, a notebook or a report's recipe.
- *
  * @returns The same options with the defaults of the contract filled in.
  * @throws ProtocolError `bad-parameter` with the field.
  */

@@ -47,7 +47,6 @@ export function dateText(seconds: number): string {
 
 /**
  * Say what there is to say of a run.
- *
  * @param overheads - What the tracer measured of its own cost, per cent of step time; used where the status has no summary of it.
  */
 export function factsOf(

@@ -21,7 +21,6 @@ const SCHEMA = 'https://vega.github.io/schema/vega-lite/v5.json';
 
 /**
  * Write a notebook of format 4.5: the views' own code, and pictures that show anywhere.
- *
  * @param opening - The Python expression that opens the same run again.
  * @param made - Seconds since the epoch.
  */

@@ -21,7 +21,6 @@ const PIECE = 8192;
 /**
  * Write bytes as text for a page: first every first byte of 8, then every second one and so on, deflated, base64. Numbers differ most in
  * their last bytes, so that what is alike lies together.
- *
  * @param deflate - Packs bytes in the format `deflate`.
  */
 export function pack(bytes: Uint8Array, deflate: (bytes: Uint8Array) => Uint8Array): string {

@@ -33,10 +33,7 @@ const NUMBERS = ['mean', 'm2', 'm3', 'm4', 'min', 'max'];
  * question about them can be answered there; else only groups are, and the page answers the questions that were asked here.
  */
 class MomentsRecorder implements IMomentsReader {
-  /**
-   * @param reader - Answers.
-   * @param room - Bytes of page for rows.
-   */
+  /** @param room - Bytes of page for rows. */
   constructor(
     private readonly reader: IMomentsReader,
     private room: number
@@ -150,9 +147,7 @@ export interface ISlide {
  * says something of the machine.
  */
 export class Recorder extends RecordedRun {
-  /**
-   * @param room - Bytes of page for rows of statistics.
-   */
+  /** @param room - Bytes of page for rows of statistics. */
   static of(id: string, detail: IRunDetail, reader: IRunReader, room: number): Recorder {
     const moments = new MomentsRecorder(reader.moments, room);
     const trends: IHeldLines[] = [];
@@ -203,7 +198,6 @@ export class Recorder extends RecordedRun {
   /**
    * Ask again for other steps what was asked for the one that is drawn: for all of them at once where that does not bring far more than is wanted,
    * because every question takes some milliseconds.
-   *
    * @param steps - Some of the slide's, ascending; the one that is drawn may be among them.
    */
   async fetch(slide: ISlide, steps: readonly number[]): Promise<void> {
@@ -238,7 +232,6 @@ export class Recorder extends RecordedRun {
 
   /**
    * Leave of what the view drew over steps as much as fits: of lines the extremes, of tensors of which a part enters every so many steps.
-   *
    * @param room - Bytes of page for values.
    * @returns How many steps there were and are, of the longest line; null where nothing was left out.
    */

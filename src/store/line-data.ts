@@ -32,7 +32,6 @@ export function scalarsAsked({ names, steps, points }: IScalarQuery): ILinesQuer
 
 /**
  * A trend as the server sent it.
- *
  * @throws ProtocolError `bad-frame`.
  */
 export function trendOfBytes(bytes: Uint8Array): ITrendAnswer {
@@ -71,7 +70,6 @@ export function trendOfBytes(bytes: Uint8Array): ITrendAnswer {
 
 /**
  * Scalars as the server sent them.
- *
  * @throws ProtocolError `bad-frame`.
  */
 export function scalarsOfBytes(bytes: Uint8Array): IScalarAnswer {

@@ -26,10 +26,7 @@ const BRING_MS = 3000;
  * What is too much for the page's memory is left to the recording, from which the server answers.
  */
 export class LiveMoments implements IMomentSource {
-  /**
-   * @param store - Where frames go.
-   * @param recording - The recording as the server reads it; null where nobody can.
-   */
+  /** @param recording - The recording as the server reads it; null where nobody can. */
   constructor(
     private readonly store: MomentStore,
     private readonly recording: ServerMoments | null
@@ -48,10 +45,7 @@ export class LiveMoments implements IMomentSource {
 
   /**
    * Add the rows of a frame.
-   *
    * @param table - Rows of the stream `moments`.
-   * @param step - The frame's.
-   * @param again - Whether they may be here already.
    * @returns First and last step, or null when nothing was new.
    */
   append(table: StreamTable, step: number, again: boolean): [number, number] | null {

@@ -60,9 +60,7 @@ const MOST_AT_ONCE = 4;
  * were lost. They are read from the recording; where nobody can read one they are named.
  */
 export class LivePast {
-  /**
-   * @param recording - The recording as the server reads it; null where nobody can.
-   */
+  /** @param recording - The recording as the server reads it; null where nobody can. */
   constructor(private recording: RecordingRows | null) {}
 
   /** Newest step that may be here in part only, since the page was opened in its middle; 0 where everything came. */
@@ -110,7 +108,6 @@ export class LivePast {
 
   /**
    * What the recording has of tensors; nothing where there is none.
-   *
    * @param upTo - Newest step that it must know of.
    */
   async index(upTo: number): Promise<readonly ITensorIndex[]> {
@@ -140,7 +137,6 @@ export class LivePast {
 
   /**
    * Bring in again what was lost.
-   *
    * @param step - The newest step of the run: of an earlier one everything is recorded.
    * @param take - Takes rows in; called once for each range.
    */

@@ -66,7 +66,6 @@ export interface IMomentSource {
   readonly limitRows?: number;
   /**
    * What there is.
-   *
    * @param told - Called every second while this takes long.
    */
   index(signal?: AbortSignal, told?: ReadingProgress): Promise<IMomentIndex>;

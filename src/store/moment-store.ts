@@ -21,7 +21,6 @@ interface IStepSpan {
  * A step stays or goes as a whole, for a total over the tensors of a step must not lack some. Of the older half of the steps, the very first stays;
  * of each stretch of eight those of the greatest and of the least sum of squares, the one at which a single tensor stands out most from its
  * neighbours in time, and every one with values that are not finite or not known. Where nothing goes that way, the oldest steps go.
- *
  * @param columns - Rows of one stat, ordered by step.
  * @returns Places of the rows that stay, ascending; how many steps went, and the newest of them.
  */
@@ -113,9 +112,7 @@ interface IStat {
 
 /** The statistics of one live run, by stat and ordered by step, bounded by rows. */
 export class MomentStore {
-  /**
-   * @param limitRows - Beyond this, steps of the older half are given up; those that stand out stay.
-   */
+  /** @param limitRows - Beyond this, steps of the older half are given up; those that stand out stay. */
   constructor(private readonly limitRows = MOMENT_ROWS) {}
 
   get length(): number {
@@ -133,7 +130,6 @@ export class MomentStore {
 
   /**
    * Add the rows of a frame.
-   *
    * @param table - Rows of the stream `moments`.
    * @param again - Whether rows may come that are here already; those are left out.
    * @returns First and last step, or null when nothing was new.
@@ -173,7 +169,6 @@ export class MomentStore {
 
   /**
    * Put in rows from before those that are here, such as a recording has: of each tensor and rank what is older than its oldest row.
-   *
    * @returns Whether there were any.
    */
   prepend(rows: IMomentRows): boolean {
@@ -229,7 +224,6 @@ export class MomentStore {
 
   /**
    * The rows of these stats at these steps, as `IMomentSource.rows` answers them: copies, ordered by step within a stat.
-   *
    * @param steps - Inclusive first and last step.
    */
   rows(stats: readonly MomentStat[], steps?: readonly [number, number] | null): IMomentRows {

@@ -34,12 +34,6 @@ const MANY_POINTS = 20_000;
 
 /** A closed run, or a tree of raw-moment files: each query asks its reader for just the rows that it needs. */
 export class RecordedRun implements IRunSource {
-  /**
-   * @param id - Run id.
-   * @param detail - What the server answered for it.
-   * @param api - Where to ask for rows.
-   * @param options - Bounds.
-   */
   constructor(
     readonly id: string,
     private readonly detail: IRunDetail,

@@ -35,12 +35,6 @@ const LINE_BYTES = 16 * MIB;
 
 /** A run's recording, whole or still growing: each question asks its reader for just the rows that it needs. Rejects with a `StoreError`. */
 export class RecordingRows {
-  /**
-   * @param id - Run id.
-   * @param api - Where to ask.
-   * @param name - The run's name, for what is said of it.
-   * @param options - Bounds.
-   */
   constructor(
     private readonly id: string,
     private readonly api: IRunReader,
@@ -211,7 +205,6 @@ export function stepsIn(
 
 /**
  * What there is of a flag.
- *
  * @param parts - In the order in which the run names them.
  */
 export function shapeIn(

@@ -85,9 +85,7 @@ const MOST_WORDS = 4096;
 
 /** The rows of a stream that has no store of its own, in the order of their arrival, bounded by bytes. */
 export class RowStore {
-  /**
-   * @param info - The stream's declaration: its columns, what identifies a row, and its bound.
-   */
+  /** @param info - The stream's declaration: its columns, what identifies a row, and its bound. */
   constructor(private readonly info: IStreamInfo) {
     this.limitBytes = pageBytes(info);
     this.cells = this.emptyCells();
@@ -104,8 +102,6 @@ export class RowStore {
 
   /**
    * Add the rows of a frame.
-   *
-   * @param table - Rows of the stream.
    * @param again - Whether rows may come that are here already; those are left out.
    * @returns First and last step, or null when nothing was new.
    */

@@ -28,7 +28,6 @@ export class AuditLog {
 
   /**
    * Add the rows of a frame; rows may come again.
-   *
    * @param table - Rows of the `audit` stream.
    * @returns First and last step, or null when nothing was new.
    */
@@ -108,9 +107,7 @@ export function auditRows(table: StreamTable): IRunAudit[] {
 
 /**
  * The events of a run, by their first steps.
- *
  * @param audit - Who changed what, in the order of time.
- * @param missing - Steps that are known to be missing.
  * @param hello - How flags are called; names of the code when absent.
  */
 export function runEvents(

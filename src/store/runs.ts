@@ -41,7 +41,6 @@ export class Runs implements IDisposable {
 
   /**
    * Share in a run's source, live or recorded as the server says.
-   *
    * @throws StoreError when there is no such run or the server does not answer.
    */
   async acquire(id: string): Promise<ILease> {

@@ -34,7 +34,6 @@ export class ScalarStore {
 
   /**
    * Add the rows of a frame.
-   *
    * @param table - Rows of the `scalars` stream.
    * @param again - Whether rows may come that are here already; those are left out.
    * @returns First and last step, or null when nothing was new.

@@ -22,7 +22,6 @@ import { gradientStage, numbersOf, streamName } from './row-moments';
 
 /**
  * Rows as the server sent them.
- *
  * @throws ProtocolError `bad-frame`.
  */
 function rowsOf(bytes: Uint8Array): IMomentRows {
@@ -46,10 +45,6 @@ function rowsOf(bytes: Uint8Array): IMomentRows {
 
 /**
  * Groups as the server sent them.
- *
- * @param by - The columns of a key.
- * @param groupsTotal - How many groups there were before the largest were chosen.
- * @param stepsTotal - How many steps there were before some were left out.
  * @throws ProtocolError `bad-frame`.
  */
 function groupsOf(
@@ -119,11 +114,6 @@ let watchers = 0;
 
 /** The statistics of one run as the Jupyter server reads them. */
 export class ServerMoments implements IMomentSource {
-  /**
-   * @param id - Run id.
-   * @param api - Where to ask.
-   * @param options - Name, bounds, and whether to follow what grows.
-   */
   constructor(
     private readonly id: string,
     private readonly api: IMomentsReader,
@@ -136,7 +126,6 @@ export class ServerMoments implements IMomentSource {
 
   /**
    * What there is. Where it may become more, it is followed from the first call on.
-   *
    * @param told - Hears how far the server is while it reads files for the first time.
    */
   index(signal?: AbortSignal, told?: ReadingProgress): Promise<IMomentIndex> {

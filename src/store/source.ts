@@ -59,9 +59,7 @@ export function noStream(stream: string, known: Iterable<string>): StoreError {
 
 /**
  * What a source rejects with instead of an error of the rooms below it.
- *
  * @param error - What was caught. An aborted signal's reason, and what is nobody's mistake to tell, stay as they are.
- * @param run - The run's name.
  */
 export function storeError(error: unknown, run: string): unknown {
   if (error instanceof ClientError) {
@@ -165,7 +163,6 @@ export interface IRunSource {
   scalarLines?(query: IScalarQuery, signal?: AbortSignal): Promise<IScalarAnswer>;
   /**
    * The part of a trend that the recording has and `tensors` has not; null where there is none. Of a run whose `tensors` has the rows at hand.
-   *
    * @param upTo - Newest step of which `tensors` may lack something.
    */
   trendBefore?(query: ITrendQuery, upTo: number, signal?: AbortSignal): Promise<ITrendAnswer | null>;

@@ -5,7 +5,6 @@ import type { Pass, Phase } from '../protocol/messages.generated';
 
 /**
  * The rows of a `tensors` table. Their values are views of the table's memory.
- *
  * @throws ProtocolError `bad-frame` when a row contradicts itself.
  */
 export function tensorRows(table: StreamTable): ITensorRow[] {

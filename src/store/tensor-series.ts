@@ -6,7 +6,6 @@ import { compareRows } from './tensor-rows';
 
 /**
  * Places of the least and the greatest finite value, and of the first that stands for something not finite, ascending.
- *
  * @param isOdd - What is not finite beside the values that are not.
  */
 export function extremesOf(
@@ -116,7 +115,6 @@ export class TensorSeries {
 
   /**
    * Put a row in its place.
-   *
    * @returns The row that it replaces when the same one came before, else null.
    */
   insert(row: ITensorRow): ITensorRow | null {

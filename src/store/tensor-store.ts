@@ -57,9 +57,7 @@ interface IFlag {
  * counted.
  */
 export class TensorStore {
-  /**
-   * @param limitBytes - Bytes of values, labels and their objects together.
-   */
+  /** @param limitBytes - Bytes of values, labels and their objects together. */
   constructor(private readonly limitBytes: number) {}
 
   get bytes(): number {

@@ -24,7 +24,6 @@ const loads = new Map<string, () => Promise<ViewCode>>();
 
 /**
  * Register a view of another package, whose code is loaded when it is first shown.
- *
  * @returns Takes it back; safe twice.
  * @throws {ProtocolError} When the name is no name, or is taken.
  */

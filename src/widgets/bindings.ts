@@ -6,7 +6,6 @@ import type { ViewHost } from './view-host';
 /**
  * Keep a cell's view and the kernel's widget in step, for as long as the widget is there: what the person changes in the view goes to the
  * kernel, what the kernel changes is drawn. Without the widget the view goes on by itself.
- *
  * @param modelId The widget's id; null binds to nothing.
  */
 export function bind(host: ViewHost, modelId: string | null, models: Bindings): IDisposable {

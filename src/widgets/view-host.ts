@@ -87,7 +87,6 @@ export class ViewHost extends Widget {
 
   /**
    * Change the options from outside. The same options again change nothing.
-   *
    * @throws {ProtocolError} When an option is not as the contract says; names the field, and nothing has changed.
    */
   setOptions(options: unknown): void {

@@ -10,10 +10,7 @@ const LOOK_EVERY = 1000;
  * follow, so that a panel without a demo costs nothing.
  */
 export class DemoModel {
-  /**
-   * @param runs - The run service.
-   * @param appeared - Called when the demo's run is live, so that the list shows it at once.
-   */
+  /** @param appeared - Called when the demo's run is live, so that the list shows it at once. */
   constructor(
     private readonly runs: Pick<IMegalensRuns, 'demo'>,
     private readonly appeared: () => void

@@ -14,14 +14,7 @@ const CLASSES: ReadonlySet<string> = new Set(['Tile', 'NoOp', 'Empty', 'Projecti
 
 export const runCode = (entry: IRunEntry): string => `run = ${openingOf(entry)}`;
 
-/**
- * Python that does in a notebook cell what the panel shows: the run, its settings, its open views.
- *
- * @param entry - the chosen run
- * @param config - the configuration in force
- * @param views - options of the open views
- * @param compressors - those of hello, for the import line
- */
+/** Python that does in a notebook cell what the panel shows: the run, its settings, its open views. */
 export function panelCode(
   entry: IRunEntry,
   config: Config,

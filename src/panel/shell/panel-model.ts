@@ -31,7 +31,6 @@ import type { IPanelPart, OpenPanelPart } from './panel-part';
 
 /**
  * What shows the first value that was not finite: of traced tensors its heatmap, of statistics the tensor over all steps.
- *
  * @returns Null where there was none.
  */
 function nonFiniteView(status: Status | null, of: 'tensors' | 'moments'): ViewOptions | null {
@@ -70,9 +69,7 @@ async function helloOf(source: IRunSource): Promise<void> {
   });
 }
 
-/**
- * The panel's whole state. Components read it and call it; they hold no logic of their own.
- */
+/** The panel's whole state. Components read it and call it; they hold no logic of their own. */
 export class PanelModel {
   constructor(
     private readonly service: IMegalensRuns,

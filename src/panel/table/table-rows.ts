@@ -47,8 +47,6 @@ export function sameColumn(a: IOrder['by'], b: IOrder['by']): boolean {
 
 /**
  * Make the rows of the runs that are listed.
- *
- * @param stateOf - Says how a run stands.
  * @param now - Seconds since the epoch.
  */
 export function tableRows(

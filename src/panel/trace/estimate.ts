@@ -16,11 +16,7 @@ export const layerSpan = (existing: readonly number[]): string => rangesText(exi
 /** Arrow's cost of one row beside its values: names, shapes, offsets. Measured on frames of the demo model. */
 const FRAME_ROW_BYTES = 160;
 
-/**
- * Positions of a sample, as any flag whose sizes are known has them; null before the first traced step.
- *
- * @param flags - all flags of hello
- */
+/** Positions of a sample, as any flag whose sizes are known has them; null before the first traced step. */
 export function positionsOf(flags: readonly FlagInfo[]): number | null {
   const known = flags.find(
     info => info.bytes_per_layer !== null && info.features && info.axes[0] === 'position'
@@ -32,11 +28,6 @@ export function positionsOf(flags: readonly FlagInfo[]): number | null {
  * Bytes that one flag is expected to send per training step, or null where the hub did not say enough.
  *
  * It starts from the flag's uncompressed bytes per sample and layer; one micro-batch is assumed.
- *
- * @param info - the flag as hello advertises it
- * @param setting - the setting that would be applied
- * @param positions - positions of a sample, where another flag told them
- * @param replicas - data-parallel replicas of the job
  */
 export function estimateBytes(
   info: FlagInfo,

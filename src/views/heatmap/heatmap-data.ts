@@ -26,9 +26,7 @@ interface IAxes {
 
 /**
  * Say how a row is laid out: positions run to the right; attention has queries downwards and keys to the right.
- *
  * @param axes Axis names of one sample from hello, such as ['position', 'feature'].
- * @param last Name of the last axis after compression.
  */
 function axesOf(row: ITensorRow, axes: readonly string[], last: string): IAxes {
   const dimensions = row.shape.slice(1);
@@ -190,7 +188,6 @@ export interface IHeatmapWish {
 
 /**
  * Cut and scale rows for drawing.
- *
  * @param rows One row for each layer, layers ascending; at least one.
  * @param before What was shown last: slices of the same rows are taken from it. Only these are kept, so that what a view looked at does
  *   not stay in memory beside the store's own rows.

@@ -14,8 +14,6 @@ export function unmeasured(rows: readonly ITensorRow[]): boolean {
 
 /**
  * Say what the compressor lost, as a part of the tensor's rms, and of which step that is known.
- *
- * @param rows What is drawn, one row a layer.
  * @param measured The newest measured row of each layer; used where the drawn one was not measured and the compressor was the same.
  */
 export function errorWords(

@@ -34,8 +34,6 @@ interface ICellsWish {
 /**
  * Put groups into cells, one row a group. Where several steps share a column the one that is not finite is shown, else the one farthest from the
  * middle of its group: a spike of one step is never under others.
- *
- * @param places - Where each row of the groups lies.
  * @param xs - Every such place, ascending.
  */
 export function cellsOf(

@@ -172,8 +172,6 @@ interface IBadNote {
 
 /**
  * Find the first step and tensor with values that are not finite.
- *
- * @param total - The total of everything that matches the filter.
  * @returns Null where all are finite.
  */
 export async function noteOfBad(

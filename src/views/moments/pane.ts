@@ -306,11 +306,7 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
 /** Most steps on either side of one that is shown among others. */
 const BESIDE = 50;
 
-/**
- * Some steps on either side of one, so that it can be seen among others.
- *
- * @param more Whether steps still come: what has room for them shows them.
- */
+/** Some steps on either side of one, so that it can be seen among others. */
 function around(steps: Float64Array, step: number, more: boolean): [number, number] {
   const at = steps.indexOf(step);
   const end = steps.length - 1;

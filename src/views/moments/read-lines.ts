@@ -55,7 +55,6 @@ function partsOf(
 
 /**
  * Turn groups at one step into a line for each of the rest of their keys, over the first column: over layers. What has no layer is left out.
- *
  * @param placeOf - Where a value of the first column lies; a number there when absent.
  */
 export function linesAcross(

@@ -41,7 +41,6 @@ export class MomentReader {
 
   /**
    * What there is, as of now.
-   *
    * @param told - Hears how far the source is where it reads files first.
    */
   async index(signal?: AbortSignal, told?: ReadingProgress): Promise<IMomentIndex> {

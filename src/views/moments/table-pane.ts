@@ -16,7 +16,6 @@ import { axisWords, columnWords, type MomentOptions } from './words';
 
 /**
  * Say which rows a filter takes: a source may bring more than these.
- *
  * @param steps - Inclusive first and last step; null takes all.
  */
 export function rowFilter(

@@ -140,11 +140,7 @@ function lettersOf({ columns, lines }: ITip, width: number): number {
 
 /** The mark over a picture with its tooltip. It keeps its place in the data while they change, scroll and zoom. */
 export class Cursor {
-  /**
-   * @param shell The view's elements.
-   * @param tipOf What to say of a mark as the data are now; null when it is gone.
-   * @param bandOf What belongs to it and is outlined with it.
-   */
+  /** @param tipOf What to say of a mark as the data are now; null when it is gone. */
   constructor(
     private readonly _shell: Shell,
     private readonly _tipOf: (mark: IMark) => ITip | null,
@@ -246,10 +242,7 @@ const SIZE = 12;
 
 /** The places of a chart's event marks: each says what happened, and tells where. The marks themselves the chart draws. */
 export class EventMarks {
-  /**
-   * @param stage The element that holds the chart.
-   * @param point Tells the run's other views of a step; null that nothing is pointed at.
-   */
+  /** @param point Tells the run's other views of a step; null that nothing is pointed at. */
   constructor(
     private readonly _stage: HTMLElement,
     private readonly _point: (step: number | null) => void

@@ -1,6 +1,5 @@
 /**
  * Call back when an element becomes wider or narrower, or a frame around it higher or lower. Does nothing where the page has no layout.
- *
  * @returns What ends it.
  */
 export function watchSize(element: Element, frame: Element | undefined, changed: () => void): () => void {
@@ -27,7 +26,6 @@ export function watchSize(element: Element, frame: Element | undefined, changed:
 /**
  * Call back when an element comes into sight or goes out of it: behind another tab, scrolled away, in a folded cell. Where the page cannot tell,
  * everything counts as seen.
- *
  * @returns What ends it.
  */
 export function watchSeen(element: Element, changed: (isSeen: boolean) => void): () => void {

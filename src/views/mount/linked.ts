@@ -111,7 +111,6 @@ export class Linked implements IDisposable {
 
   /**
    * Choose from where the cursor was to where it is, as text is selected with Shift and the arrows.
-   *
    * @returns What to say, or null where steps cannot be chosen.
    */
   extend(from: IMark | null, to: IMark): string | null {
@@ -141,8 +140,6 @@ export class Linked implements IDisposable {
 
   /**
    * Pin the step of a mark, or unpin where it is pinned already or there is no mark.
-   *
-   * @param keeps Whether what is pinned already stays.
    * @returns What to say, or null where there is nothing to pin.
    */
   pin(mark: IMark | null, keeps = false): string | null {
@@ -421,8 +418,6 @@ export class Pace implements IDisposable {
 
   /**
    * Ask for a run.
-   *
-   * @param now - Whether a person waits for it.
    * @param least - Least time since the last run; of several requests the shortest counts, ms.
    */
   request(now = false, least = LEAST_INTERVAL): void {

@@ -38,10 +38,6 @@ export interface IMountedPart<O extends ViewOptions> {
  * disposal. What is loaded and what a place of the picture means it asks the view's pure part, which in turn knows it as its environment.
  */
 export class MountedView<O extends ViewOptions> extends Mounted<O> {
-  /**
-   * @param create Makes the pure part.
-   * @param part Set where the view is one of several under one toolbar.
-   */
   constructor(
     node: HTMLElement,
     private readonly _source: IRunSource,
@@ -128,7 +124,6 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
 
   /**
    * Read and draw again, now or with the next picture.
-   *
    * @param least - Least time since the last picture, ms.
    */
   refresh(now = true, least = LEAST_INTERVAL): void {

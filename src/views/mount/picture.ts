@@ -18,7 +18,6 @@ const ABOVE = 130;
  * Pixels that a view may take of its frame.
  *
  * What stands above the plot beyond the usual, such as unfolded filters, is taken off.
- *
  * @returns 0 where there is no frame.
  */
 export function roomIn(frame: Element | undefined, plot: Element): number {
@@ -40,9 +39,7 @@ const MOST = 2.2;
 
 /**
  * The height of each row of plots that fills a frame.
- *
  * @param usual - Pixels of a row where there is no frame; never less than this.
- * @param rows - Plots above one another.
  * @param frame - Pixels that the whole view may take; 0 where it has no frame.
  */
 export function stretch(usual: number, rows: number, frame: number): number {
@@ -55,7 +52,6 @@ const TABLE = 220;
 
 /**
  * Return what to draw: the part of a picture that is zoomed into, as high as its frame asks.
- *
  * @returns Null where the view shows no picture.
  * @param frame Pixels that the whole view may take; 0 where it has no frame.
  */

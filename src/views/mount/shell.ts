@@ -185,11 +185,7 @@ export class Shell {
   /** Calls back when the sentence above the picture is pressed. */
   onInsight: () => void = () => undefined;
 
-  /**
-   * Write title, summary and caption of a picture; null where there is none.
-   *
-   * @param goes Whether the summary points at a place of the picture.
-   */
+  /** Write title, summary and caption of a picture; null where there is none. */
   present(content: IContent | null, goes = false): void {
     this.root.dataset['state'] = content === null ? 'none' : 'drawn';
     this._writeNotes(content?.notes ?? []);

@@ -116,8 +116,6 @@ export function movesOf(series: readonly ISeries[]): IMoves | null {
 /**
  * Say what a statistic did: `rms rose from 0.31 to 0.98 between step 900 and 1 100 in layer 3, likewise in layer 4`.
  * The numbers are those of the very steps, in the layer that moved most; layers that moved the same way at the same time are named after it.
- *
- * @param name The statistic in words.
  */
 export function changeWords(name: string, series: readonly ISeries[], t: Translate): string {
   const found = movesOf(series);
@@ -150,8 +148,6 @@ export function changeWords(name: string, series: readonly ISeries[], t: Transla
 
 /**
  * Say what one series did, and which others did likewise.
- *
- * @param where The series in words.
  * @param others The others in words; null where there are none.
  */
 export function moveWords(

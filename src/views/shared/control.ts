@@ -13,8 +13,6 @@ export interface IChoice<V extends string | number> {
 
 /**
  * A control that chooses one of several values.
- *
- * @param choices As a list, or as the word of each value.
  * @param choose Hears only values that were offered.
  */
 export function selectControl<V extends string | number>(

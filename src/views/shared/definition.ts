@@ -72,7 +72,6 @@ export interface IComposition {
   drawn?(key: string, isDrawn: boolean): void;
   /**
    * The controls of the toolbar, made of those of the parts, and of a second line that folds.
-   *
    * @param of The controls of a part; empty before it was drawn.
    */
   controls(of: (key: string) => readonly Control[]): {

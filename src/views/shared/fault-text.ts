@@ -5,9 +5,7 @@ const MOST = 8000;
 /**
  * What went wrong as text for a report of a fault: what failed, the error, where it was thrown. Values of the run are in it only as far as
  * the error's own sentence names them.
- *
  * @param what What could not be shown, such as `section trace`.
- * @param where More about the place, such as React's stack of components.
  */
 export function faultText(what: string, error: unknown, where = ''): string {
   const said = error instanceof Error ? (error.stack ?? `${error.name}: ${error.message}`) : String(error);

@@ -31,7 +31,6 @@ export interface ITrace {
 
 /**
  * Return where a value lies in a plot, as part of its height from the top.
- *
  * @param domain Values at the bottom and at the top.
  * @param scale As the template's `yScale`: Vega's `symlog` has a constant of 1.
  */

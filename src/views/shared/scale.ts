@@ -61,9 +61,7 @@ export function lockedRange([low, high]: readonly number[] = []): readonly [numb
 
 /**
  * Return the strip beside a picture that says what its colours mean.
- *
  * @param unfinished Whether the picture holds cells that are not finite.
- * @param own Whether each plot has a scale of its own.
  */
 export function colorStrip(scale: ColorScale, unfinished: boolean, t: Translate, own = false): IColorLegend {
   const words = { lowest: t('lowest'), highest: t('highest'), notFinite: t('not finite') };
@@ -97,7 +95,6 @@ export interface IGridCell {
 
 /**
  * Where a key leads among the cells of a grid; null where it means nothing, or there are none. The first key shows where the cursor is.
- *
  * @param first - Column at which it begins, in the first row; of those beyond the last the last one.
  */
 export function moveAmongCells(

@@ -2,8 +2,6 @@ import { firstPlace } from '../../protocol/records';
 
 /**
  * Shorten a name with dots in it. Numbers of layers and experts stay, and as much of its end as there is room for: these tell names apart.
- *
- * @param most Most characters.
  */
 export function shortName(name: string, most: number): string {
   const parts = name.split('.');
@@ -28,8 +26,6 @@ export function middleCut(text: string, most: number): string {
 
 /**
  * Shorten names that stand together: where several would become the same text, each is shown from where it differs.
- *
- * @param cut Shortens one of them.
  */
 export function shortNames(
   names: readonly string[],

@@ -39,7 +39,6 @@ export function statisticControl(
 
 /**
  * What of a tensor enters a trend and what band is drawn: positions and vectors where there are several.
- *
  * @param layout Of the newest row; undefined while there is none.
  */
 export function selectionControls(
@@ -216,7 +215,6 @@ export function selectionWords(row: ITrendTensor | null, selection: ISelection, 
 
 /**
  * Say what a band is, or why there is none.
- *
  * @param units How many positions and samples it is over at the newest step.
  */
 export function intervalWords(

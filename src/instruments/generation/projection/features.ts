@@ -18,7 +18,6 @@ export interface IFeatures extends IVectors {
 /**
  * Put points about their mean, and divide each feature by its deviation where that is asked for: scikit-learn's `StandardScaler`, which takes n, not n - 1, as the
  * denominator, and leaves features that do not vary undivided.
- *
  * @returns In float32; sums are in float64.
  */
 export function featuresOf(points: IVectors, standardise: boolean): IFeatures {

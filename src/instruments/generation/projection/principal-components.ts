@@ -27,10 +27,7 @@ interface ILeading {
 /**
  * Find the greatest eigenvalues of a symmetric matrix without negative ones, which is known by its products only: block Lanczos with full orthogonalisation and thick
  * restarts (Golub and Van Loan, Matrix Computations, 10.3; Wu and Simon, SIAM J. Matrix Anal. Appl. 22, 2000).
- *
- * @param size - Rows of the matrix.
  * @param count - How many are wanted; fewer come back where the matrix has a lower rank.
- * @param tolerance - The residual at which the search ends.
  */
 export function leadingEigenvectors(
   multiply: Multiply,
@@ -185,7 +182,6 @@ export interface IPrincipal {
 /**
  * Principal components of points, as scikit-learn's `PCA` gives them after `StandardScaler` where standardising is asked for. Only the first ones are looked for: the whole
  * variance, which the ratios need, is known without the others.
- *
  * @param components - How many. Those that points of a lower rank lack are 0.
  * @param tolerance - See `leadingEigenvectors`.
  */

@@ -17,7 +17,6 @@ const STAYS: ITurn = { matrix: [1, 0, 0, 1], degrees: 0, mirrored: false, residu
 /**
  * Turn, and mirror where that is better, points onto others: the orthogonal Procrustes problem (Schönemann, Psychometrika 31, 1966), which in a plane is solved by an
  * angle. Sizes are left as they are.
- *
  * @param points - `[n, 2]`, row-major.
  * @param onto - The same points elsewhere. Pairs of which one is NaN do not count.
  */
@@ -88,7 +87,6 @@ const MOST_SWEEPS = 60;
 
 /**
  * Eigenvalues and eigenvectors of a symmetric matrix by Jacobi's rotations (Golub and Van Loan, Matrix Computations, 8.5). For matrices of up to about a hundred rows.
- *
  * @param matrix - `[size, size]`, row-major. It is written over.
  * @returns Eigenvalues, descending, and the eigenvector of each as a row of `[size, size]`.
  */

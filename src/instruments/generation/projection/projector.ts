@@ -9,27 +9,19 @@ import type { ProjectionAnswer, ProjectionQuestion, Projections } from './projec
 
 /** Has few points projected in place and many in a worker. */
 export class ProjectionQueue {
-  /**
-   * @param factory - Opens the worker on first use; the browser's own when absent.
-   */
+  /** @param factory - Opens the worker on first use; the browser's own when absent. */
   constructor(factory: WorkerFactory = browserWorker) {
     this.link = new WorkerLink(factory);
   }
 
-  /**
-   * Where so many numbers are worked on: in the worker where there is one.
-   *
-   * @param numbers - Few are worked on here in any case.
-   */
+  /** Where so many numbers are worked on: in the worker where there is one. */
   async placeOf(numbers = Infinity): Promise<TablePlace> {
     return (await this.link.workerFor(numbers)) === null ? 'here' : 'worker';
   }
 
   /**
    * Have points projected, here or in the worker. What does it here is loaded when it is first needed.
-   *
    * @param place - As `placeOf` said; of one job always the same.
-   * @param buffers - Memory that the worker takes over.
    * @throws AggregateError as `Projections`; `lost` when the worker broke.
    */
   async ask(place: TablePlace, question: ProjectionQuestion, buffers: Buffers): Promise<ProjectionAnswer> {
@@ -72,7 +64,6 @@ export class Projector {
 
   /**
    * Principal components; see `principalComponents`.
-   *
    * @param gather - Gives the points. Their memory may be handed to the worker, and they are gathered again should it break.
    */
   async components(gather: () => IVectors, components: number, standardise: boolean): Promise<IPrincipal> {

@@ -13,9 +13,7 @@ interface INearest {
 
 /** Looks for the nearest points of every point, exactly, a stretch at a time: each is compared with every other. */
 export class NearestPoints {
-  /**
-   * @param count - Neighbours of each point; fewer where there are not so many others.
-   */
+  /** @param count - Neighbours of each point; fewer where there are not so many others. */
   constructor(
     private readonly points: IVectors,
     count: number
@@ -40,11 +38,7 @@ export class NearestPoints {
     return this.done >= this.points.rows;
   }
 
-  /**
-   * Go on.
-   *
-   * @param work - About how many numbers to multiply.
-   */
+  /** Go on. */
   advance(work: number): void {
     const { rows, columns } = this.points;
     const blocks = Math.max(1, Math.round(work / (BLOCK * rows * columns)));

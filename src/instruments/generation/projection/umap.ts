@@ -19,10 +19,7 @@ const MOST_EXPONENT = 40;
 
 /** Moves points until those that belong together are near one another: the stochastic gradient descent of UMAP, an epoch at a time. */
 class UmapLayout {
-  /**
-   * @param start - `[points, 2]`, where the points are at the beginning.
-   * @param epochs - How often all pairs are looked at.
-   */
+  /** @param start - `[points, 2]`, where the points are at the beginning. */
   constructor(
     private readonly graph: IUmapGraph,
     start: Float64Array,

@@ -61,10 +61,6 @@ export const isCoarser = ({ compressor }: Pick<ITensorRow, 'compressor'>): boole
 
 /**
  * Blocks along an axis of attention that fit into some bytes.
- *
- * @param maps - Heads of all layers and sequences.
- * @param prompt - Positions that one pass read.
- * @param written - Passes of one position each, at most.
  * @returns A power of two.
  */
 export function peaksWithin(bytes: number, maps: number, prompt: number, written: number): number {
@@ -103,7 +99,6 @@ export function attentionPieces(read: IGenerationRead, layer: number, sequence: 
 /**
  * Put the attention of one layer together. Queries and keys are counted in positions of the sequence, padding is cut off. Where passes were kept in blocks of
  * different sides, cells are as large as the largest block, and hold the largest probability within them.
- *
  * @returns Null where there is nothing of it.
  */
 export function joinAttention(

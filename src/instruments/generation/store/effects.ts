@@ -111,7 +111,6 @@ export class Lens {
 
 /**
  * Read the logit lens of a sequence.
- *
  * @throws {StoreError} When the run cannot be read.
  */
 export async function readLens(
@@ -200,8 +199,6 @@ export function effectsOf(rows: IStreamRows): IEffects {
 
 /**
  * Read what a perturbation changed.
- *
- * @param where - Which rows of it: of one sequence, point or layer.
  * @throws {StoreError} When the run cannot be read.
  */
 export async function readEffects(

@@ -59,9 +59,7 @@ type Tables = Pick<IRunSource, 'hello' | 'table'>;
 
 /**
  * Read the tokens of a generation without their candidates, by sequence and then position; where a row came twice the newer one.
- *
  * @param sequence - This one only; all when absent.
- * @param columns - What is wanted of each.
  */
 export function readTokens(
   source: Tables,

@@ -53,8 +53,6 @@ export interface IJoinedRow {
 
 /**
  * Put the rows of one layer together, position after position.
- *
- * @param sequence - Row of the batch.
  * @param axis - Place of the position axis among the axes of one sample, 0 for `[positions, features]`.
  * @returns Null where the layer has no row of the sequence with that axis.
  */
@@ -199,7 +197,6 @@ export class GenerationRows {
 
   /**
    * Read what there is of a sequence.
-   *
    * @param generation - Tells generations apart: what is held of another one is let go.
    * @param places - Of each position of the sequence, in any order.
    */
@@ -230,9 +227,6 @@ export class GenerationRows {
 
   /**
    * Read every pass of some steps, without the tokens of the text: where what is asked for says itself which positions it is of.
-   *
-   * @param steps - First and last step of the generation.
-   * @param placesOf - The positions of a row.
    */
   async readSteps(
     generation: number,

@@ -54,10 +54,7 @@ const MINUTE = 60_000;
 
 /** Tells of the alarms of live runs: of the first at once, of later ones together, once a minute at most. */
 class AlarmNews {
-  /**
-   * @param tell - Tells a sentence about a run.
-   * @param isOn - Whether anything is told; what comes meanwhile is not told later.
-   */
+  /** @param isOn - Whether anything is told; what comes meanwhile is not told later. */
   constructor(
     private readonly tell: (run: string, sentence: string) => void,
     private readonly isOn: () => boolean,

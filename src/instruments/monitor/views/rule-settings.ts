@@ -100,10 +100,6 @@ type Counts =
 
 /** The rules of a run as a person edits them, and what is muted: shared by all parts of a view. */
 export class RuleSettings {
-  /**
-   * @param source - The run.
-   * @param refresh - Draws again.
-   */
   constructor(
     private readonly source: IRunSource,
     private readonly refresh: () => void

@@ -114,7 +114,6 @@ function heldPipeline(answer: IPipelineSteps): IPipelineSteps {
 
 /**
  * Take an answer; null where there are no spans.
- *
  * @throws ClientError `bad-answer` for one whose columns do not fit each other, or hold what is no such number.
  */
 export function pipelineOf(value: unknown): IPipelineSteps | null {

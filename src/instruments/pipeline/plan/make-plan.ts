@@ -127,8 +127,6 @@ export function scheduleTitle(name: string): string {
 
 /**
  * The shape that a schedule has with so many stages and micro-batches.
- *
- * @param chunks - Of a stage, for the schedules that take several.
  * @throws PlanError `fit` where the schedule does not take these numbers, `shape` where they are too many.
  */
 export function shapeOf(
@@ -147,7 +145,6 @@ export function shapeOf(
 
 /**
  * Make the plan of a schedule.
- *
  * @param shape - As `shapeOf` gave it.
  * @param times - Of that shape; the order of `depth_first`, `breadth_first` and `megadpp` results from them.
  */

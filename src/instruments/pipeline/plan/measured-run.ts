@@ -103,7 +103,6 @@ export type PlanWish = Partial<Omit<PlanRequest, 'times'>> & { readonly times?: 
 
 /**
  * Read measured steps; null where there are none.
- *
  * @throws PlanError `missing` where passes are lacking.
  */
 export function measuredRun(steps: IPipelineSteps | null): IMeasuredRun | null {
@@ -158,7 +157,6 @@ interface IMeasuredTimes {
  *   whatever else delays a begin makes it longer, nothing makes it shorter. It holds what a message takes at its size, so bandwidth and bytes are left to whoever knows them.
  * - A stage's optimizer is shared out evenly to its virtual stages.
  * - `jitter` is 1.4826 times the median of the deviations from the medians, as shares: the standard deviation where durations are normal, and blind to a few that are far off.
- *
  * @param rows - Several steps, best without the first. The times of all stages by one clock.
  * @throws PlanError `missing` where a virtual stage has no forward or no backward pass.
  */
@@ -258,7 +256,6 @@ function lastEnds(rows: IMeasured, places: readonly number[]): Map<number, numbe
 
 /**
  * The order in which the operations of the last measured step began: a plan, which is right only where nothing of the step is missing.
- *
  * @param rows - Times of all stages by one clock.
  */
 function planFromMeasured(rows: IMeasured, shape: IPlanShape): Plan {

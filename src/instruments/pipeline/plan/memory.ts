@@ -47,7 +47,6 @@ export interface IMemoryLine {
 
 /**
  * A stage's memory over a simulated step: its weights from 0 on, more where a forward pass begins, less where a backward pass or a part of one ends.
- *
  * @param begin - ms of each operation of the table.
  * @param end - ms of each operation of the table.
  */

@@ -35,10 +35,6 @@ export interface ILink {
 
 /** The operations of a plan as columns, stage after stage in the order in which they run, and what each waits for. */
 export class OperationTable {
-  /**
-   * @param shape - What the plan says of itself.
-   * @param lengths - Operations of each stage.
-   */
   constructor(
     readonly shape: IPlanShape,
     lengths: readonly number[]

@@ -20,7 +20,6 @@ interface IFullRequest
  * Check a request that came from Python, a file or a form, and fill in what it leaves out.
  *
  * Schedules that are left out are all that fit these numbers, and the search.
- *
  * @throws PlanError `request` with the member at fault.
  */
 function fullRequest(value: unknown): IFullRequest {
@@ -84,7 +83,6 @@ export interface IPlanOptions {
  * Plan and simulate all schedules of a request, its own plan first.
  *
  * The answer depends on the request alone, not on the machine: seed and effort count orders, not time. Schedules that do not fit come back with the reason.
- *
  * @param request - A `PlanRequest`, checked here.
  * @throws PlanError `request` where it is none; the signal's reason.
  */

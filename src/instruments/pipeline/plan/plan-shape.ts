@@ -102,7 +102,6 @@ export function passesOf({ micro_batches, placement }: IPlanShape): number {
 
 /**
  * Check that the numbers of a plan go together.
- *
  * @throws PlanError `shape`.
  */
 export function checkShape(shape: IPlanShape): void {

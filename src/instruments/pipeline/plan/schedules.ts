@@ -6,7 +6,6 @@ import type { IPlanShape } from './plan-shape';
  * Interleaved 1F1B: groups of P micro-batches go through all chunks of a stage; stage r runs 2(P - 1 - r) + (V - 1)P forward passes ahead.
  *
  * Narayanan et al. 2021, "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", section 2.2.2; the number of forward passes is that of Megatron-LM.
- *
  * @param microBatches - A multiple of the stages.
  */
 export function interleaved(stage: number, stages: number, chunks: number, microBatches: number): StageOrder {
@@ -170,7 +169,6 @@ interface IWay {
  *
  * DeepSeek-AI 2024, "DeepSeek-V3 Technical Report", section 3.2.1, in the eight phases that the DualPipe repository documents. Where it overlaps a forward with a backward pass, this
  * is the one followed by the other.
- *
  * @param stages - Even.
  * @param microBatches - Even, at least twice the stages.
  */
@@ -186,8 +184,6 @@ export function dualPipe(stage: number, stages: number, microBatches: number): S
  * DualPipeV: the same order with one copy of the model, laid in a V over half as many stages.
  *
  * The DualPipe repository's README, after Sea AI Lab's "cut-in-half".
- *
- * @param microBatches - At least twice the stages.
  */
 export function dualPipeV(stage: number, stages: number, microBatches: number): StageOrder {
   return dual(
@@ -199,11 +195,7 @@ export function dualPipeV(stage: number, stages: number, microBatches: number): 
   );
 }
 
-/**
- * @param place - Stages between the pipeline's end where `near` starts and this stage.
- * @param depth - Stages between that end and where the two ways meet.
- * @param count - Micro-batches of each way.
- */
+/** @param place - Stages between the pipeline's end where `near` starts and this stage. */
 function dual(place: number, depth: number, count: number, near: IWay, far: IWay): StageOrder {
   const order = new StageOrder();
   const forwards = new Map([
@@ -326,7 +318,6 @@ export class StageOrder {
 
   /**
    * The weights' gradients that have been owed longest; nothing where none are.
-   *
    * @param virtual - Of this virtual stage; of any when absent.
    */
   weightGradient(virtual?: number): void {

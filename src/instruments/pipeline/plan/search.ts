@@ -58,7 +58,6 @@ interface IStarts {
  * First orders are all other schedules with one copy of the model, their backward passes in two parts, and list schedules of several rules for one chunk, for as many as are asked for, and for two in a V, all as
  * far as they are within the limit. The best of them are improved by moves along their critical paths; small plans are then searched for certain. So the result is no longer than any of those schedules that is within the
  * limit, and the same for the same request.
- *
  * @throws PlanError `memory` where the weights and one micro-batch exceed the limit on a stage, whatever the order.
  */
 export function* searchPlan(request: ISearchRequest): Generator<void, Plan> {
@@ -97,9 +96,7 @@ export function* searchPlan(request: ISearchRequest): Generator<void, Plan> {
   return yield* improved(starts, request);
 }
 
-/**
- * Look for the best order of one shape, as `searchPlan` does.
- */
+/** Look for the best order of one shape, as `searchPlan` does. */
 export function* searchShape(shape: IPlanShape, request: ISearchRequest): Generator<void, Plan> {
   const starts: IStarts = { count: 0, best: [] };
   yield* listSchedules(starts, shape, request);
@@ -256,7 +253,6 @@ function* listSchedules(starts: IStarts, shape: IPlanShape, request: ISearchRequ
 
 /**
  * How many micro-batches each stage can hold at once, whole.
- *
  * @throws PlanError `memory` where one does not fit.
  */
 function microBatchesThatFit(shape: IPlanShape, times: IStageTimes, memoryBytes: number): number[] {
@@ -285,10 +281,7 @@ const REACH = 12;
  * (threshold accepting, Dueck and Scheuer 1990). What would exceed the memory limit or deadlock is never kept.
  */
 class OrderSearch {
-  /**
-   * @param simulation - Of a checked plan that is within the limit; its order is changed.
-   * @param memoryBytes - What a stage may hold.
-   */
+  /** @param simulation - Of a checked plan that is within the limit; its order is changed. */
   constructor(
     private readonly simulation: Simulation,
     memoryBytes: number
@@ -308,11 +301,7 @@ class OrderSearch {
   /** ms of the best order's step. */
   best: number;
 
-  /**
-   * Try moves, and end with the best order in the simulation.
-   *
-   * @param tries - Orders that may be simulated.
-   */
+  /** Try moves, and end with the best order in the simulation. */
   *improve(tries: number, random: SeededRandom): Generator<void, void> {
     const { simulation } = this;
     const { table } = simulation;

@@ -11,7 +11,6 @@ import type { IStageTimes } from './stage-times';
  */
 export class Simulation {
   /**
-   * @param table - A checked plan.
    * @param times - Of the same shape.
    * @param overlapped - Forward passes that run as one with the operation after them: both begin when what both wait for is there, and give on what they have when both are done.
    */
@@ -68,7 +67,6 @@ export class Simulation {
 
   /**
    * Run the step.
-   *
    * @returns ms until the last stage is done; Infinity where operations wait for one another in a circle, which a checked plan's do not.
    */
   run(): number {

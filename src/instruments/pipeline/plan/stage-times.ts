@@ -20,7 +20,6 @@ export interface IStageTimes {
 
 /**
  * Share a list out to as many equal parts of the model's depth.
- *
  * @param value - Equal shares of the depth; one number is that of each of so many stages.
  * @param parts - How many are needed. Where they do not divide, a share is spread evenly over what it covers.
  */

@@ -48,7 +48,6 @@ export class PipelineReader extends PlanReader<IPipelineRead> {
 
   /**
    * Read and plan.
-   *
    * @throws PlanError where the options do not go together.
    */
   async read(options: Options): Promise<IPipelineRead> {

@@ -79,8 +79,6 @@ export interface ISlider {
 
 /**
  * The sliders of a plan, in order: those that are not measured, or were changed, say so by what they show.
- *
- * @param values - What each stands at, set or not.
  */
 export function sliderControls<S extends string>(
   sliders: Readonly<Record<S, ISlider>>,

@@ -13,7 +13,6 @@ import type { IOtherRun } from './other-runs';
 /**
  * What other runs' lines are minus, or over, this run's line of the same key. Where this run has no point at a place of the other's, what lies between its
  * neighbours is taken; in its gaps, before its first and after its last one there is nothing.
- *
  * @returns Lines of the other runs, and how many of their points lay between two of this run's.
  */
 export function compareLines(
@@ -130,11 +129,7 @@ export function comparedTitle(
       : t('Ratio, %1 over this run: %2', names, title);
 }
 
-/**
- * Say which runs are drawn, and how they are told apart.
- *
- * @param there - Those of the others that have something to draw.
- */
+/** Say which runs are drawn, and how they are told apart. */
 export function runWords(
   { compare }: IComparison,
   name: string,

@@ -63,7 +63,6 @@ export function readLine(line: ILine, x: number, from = line): ILinePoint | null
 
 /**
  * List what lines say at a place: the one that is pointed at first, then those nearest to it.
- *
  * @param read - What a line says there; `null` where it has not begun.
  * @param there - The same of the pinned step; null where there is none beside.
  */

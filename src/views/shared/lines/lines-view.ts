@@ -139,12 +139,7 @@ export abstract class LinesView<O extends LineOptions> extends ViewModel<O> {
     ];
   }
 
-  /**
-   * Read lines of this run and of the others, ready to be drawn.
-   *
-   * @param lines - Most lines of one run.
-   * @param read - Reads those of one run.
-   */
+  /** Read lines of this run and of the others, ready to be drawn. */
   protected async compared(
     lines: number,
     read: (run: ILineRun, ask: ILineAsk) => Promise<readonly ILine[]>,

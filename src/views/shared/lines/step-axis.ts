@@ -130,7 +130,6 @@ const TOKENS =
 /**
  * Return how the steps of a run lie on an axis by which runs are aligned: as themselves, as tokens consumed, or as seconds since its first scalar. Between
  * scalars what lies between is taken.
- *
  * @returns Null where the run has no scalar that says it.
  */
 export async function clockOf(

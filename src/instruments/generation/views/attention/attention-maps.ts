@@ -46,7 +46,6 @@ const [LEAST_ALONG, MOST_ALONG] = [64, 1024];
 
 /**
  * Cut what is here of a text into one map for each layer and head.
- *
  * @param window What is looked at; null is all.
  * @param before What was drawn last: it is taken again where nothing has changed.
  */
@@ -153,9 +152,6 @@ export interface IAttentionCell {
 
 /** Where the cells of maps lie. Maps are the pictures of a grid by their place; x counts keys, y queries, both in positions of the text. */
 export class MapCells {
-  /**
-   * @param _count Positions of the text.
-   */
   constructor(
     readonly maps: readonly IHeadMap[],
     private readonly _count: number

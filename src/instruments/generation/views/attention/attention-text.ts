@@ -39,8 +39,6 @@ export function spanName(text: Pick<IAttentionText, 'tokens'>, first: number, la
 
 /**
  * What the axes say of positions, by position: tokens, and where not every one has a label their numbers too.
- *
- * @param shown - First and last position that are shown.
  */
 export function axisLabels(
   { tokens }: Pick<IAttentionText, 'tokens'>,

@@ -77,7 +77,6 @@ export function textCaption(
 
 /**
  * Say what is not literal of maps.
- *
  * @param finest Least positions of a cell, down and across, that there are anywhere in the text.
  */
 export function mapsCaption(

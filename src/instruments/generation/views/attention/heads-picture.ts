@@ -153,9 +153,6 @@ const MEASURES: readonly Measure[] = ['entropy', 'distance', 'first'];
 
 /** Layer × head, coloured by what distinguishes a head. */
 export class HeadsPicture implements IAttentionPicture {
-  /**
-   * @param _open Draws one head in full.
-   */
   constructor(
     private readonly _env: IViewEnvironment<AttentionOptions>,
     private readonly _open: (layer: number, head: number) => void

@@ -56,9 +56,6 @@ function gridColumns(maps: number, heads: number, width: number): number {
 
 /**
  * Return the chart of maps.
- *
- * @param part What is looked at, and some more around it.
- * @param heads How many of each layer there are.
  * @param width Pixels that the whole may take.
  */
 function mapsRecipe(
@@ -195,10 +192,6 @@ const TIP_KEYS = 4;
 
 /** Query × key for each layer and head. */
 export class MapsPicture implements IAttentionPicture {
-  /**
-   * @param _open Draws one head in full.
-   * @param _look Looks at a position, where no other view can be told of it.
-   */
   constructor(
     private readonly _env: IViewEnvironment<AttentionOptions>,
     private readonly _open: (layer: number, head: number) => void,

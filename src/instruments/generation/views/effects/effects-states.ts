@@ -54,8 +54,6 @@ export function noEffects(asked: IEffectsAsked, t: Translate): IState {
 
 /**
  * Why there is nothing to draw of effects that are here: they are of another kind, or of another sequence.
- *
- * @param there - Kinds that there is something of.
  */
 export function otherEffects(asked: IEffectsAsked, there: readonly Kind[], t: Translate): IState {
   const { generation, options, choose, actions } = asked;

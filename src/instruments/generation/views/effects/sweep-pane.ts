@@ -45,7 +45,6 @@ class SweepPicture extends PlacesPicture {
 
   /**
    * Draw a sweep.
-   *
    * @param over - What it sets; null where that is not known.
    */
   draw(

@@ -40,11 +40,7 @@ export function lensTitle({ generation, sequence, lens, layers }: ILensFacts, t:
   ].join(', ');
 }
 
-/**
- * What is not literal of the picture.
- *
- * @param outlined - Whether outlines are drawn.
- */
+/** What is not literal of the picture. */
 export function lensCaption({ lens, layers, leads }: ILensFacts, outlined: boolean, t: Translate): string[] {
   const [deepest] = lens.layers.slice(-1);
   return [
@@ -68,7 +64,6 @@ export function lensCaption({ lens, layers, leads }: ILensFacts, outlined: boole
 
 /**
  * Say from which layer on the final token leads, at the position that is looked at and over all.
- *
  * @param cell - What the deepest layer says at that position; null where nothing is known of it.
  * @param final - The token that came after it, in quotation marks; null where none did.
  */

@@ -40,11 +40,7 @@ export class Likeness {
     });
   }
 
-  /**
-   * The rows that are most alike to a vector, most alike first.
-   *
-   * @param but - Leaves rows out.
-   */
+  /** The rows that are most alike to a vector, most alike first. */
   nearest(vector: Float32Array | Float64Array, count: number, but: (row: number) => boolean): ILike[] {
     const found: ILike[] = [];
     this.to(vector).forEach((similarity, row) => {
@@ -104,10 +100,7 @@ export class Planes {
 
   /**
    * Return the plane of a layer; null where nothing of it is here.
-   *
-   * @param key - Tells whether what was learnt before still holds.
    * @param chain - Layers, ascending, of which each is turned onto the one before; the last is the one that is wanted.
-   * @param read - Reads the vectors of a layer.
    */
   async of(
     key: string,

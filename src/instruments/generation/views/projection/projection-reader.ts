@@ -62,11 +62,7 @@ export class ProjectionReader {
     return true;
   }
 
-  /**
-   * Read and project.
-   *
-   * @param waits - Hears what is waited for.
-   */
+  /** Read and project. */
   read(options: ProjectionChoice, signal: AbortSignal, waits: (layer: number) => void): Promise<Projection> {
     const { across, flag, generations, keep_axes, layer, method, part, standardise, up } = options;
     const key = JSON.stringify([across, flag, generations, keep_axes, layer, method, part, standardise, up]);

@@ -103,8 +103,6 @@ export class TextVectors {
 
   /**
    * Read the vectors of one layer.
-   *
-   * @param axis - Place of the position axis among the axes of one sample.
    * @returns Null where there is no row of it.
    */
   async of(

@@ -103,7 +103,6 @@ const PLAIN: IPointLook = { color: '#888888', shape: 'circle' };
 
 /**
  * Colour tokens.
- *
  * @param by - What by: prompt and token text have looks of their own, position and step an ordered scale.
  */
 export function pointColors(

@@ -157,8 +157,6 @@ function hasKeys(read: IGenerationRead, axes: readonly string[]): boolean {
 
 /**
  * Which cells of a slice are not there.
- *
- * @param missing By cell, or by position.
  * @param down Whether positions run down, not across.
  */
 function maskOf(

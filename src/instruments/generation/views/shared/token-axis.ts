@@ -21,8 +21,6 @@ const TOKEN_LABEL =
 
 /**
  * Where and how the labels of an axis of positions stand: at as many as have room for one, round numbers apart.
- *
- * @param width - Name of the signal that is the plot's width.
  */
 export function tokenTicks(width: 'cell_width' | 'width'): {
   readonly xTicks: string;
@@ -49,9 +47,6 @@ export interface ITokenWindow {
 
 /**
  * Choose what is shown of positions: a window of those that can be read, where not all can.
- *
- * @param first - First position.
- * @param last - Last one.
  * @param at - Position that is looked at; null is the last.
  */
 export function tokenWindow(first: number, last: number, at: number | null, env: Shown): ITokenWindow {
@@ -66,7 +61,6 @@ export function tokenWindow(first: number, last: number, at: number | null, env:
 
 /**
  * The first position of a picture of layer × position: of more cells than a picture can have the last ones are drawn.
- *
  * @param positions - Ascending.
  */
 export function firstDrawn(positions: readonly number[], layers: number): number {

@@ -36,8 +36,6 @@ export interface IFitted {
 
 /**
  * A token as it stands in a cell or under an axis, spaces visible, cut between two characters where it has no room.
- *
- * @param pixels - Room for it.
  */
 export function fittedToken(text: string, pixels: number): IFitted {
   const characters = tokenText(tokenWords(text)).match(CHARACTERS) ?? ['∅'];

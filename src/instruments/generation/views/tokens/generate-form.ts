@@ -130,11 +130,6 @@ const BOUNDS: GenerationInfo = { prompts: 128, tokens: 1048576 };
 
 /** A request as a person writes it, and what became of it. It outlives what is shown. */
 export class GenerateForm {
-  /**
-   * @param _source - The run.
-   * @param _started - A generation was taken: show it.
-   * @param _changed - Shows the controls anew.
-   */
   constructor(
     private readonly _source: IRunSource,
     private readonly _started: (start: IGenerationStart) => void,

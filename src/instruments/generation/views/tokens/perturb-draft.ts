@@ -20,10 +20,6 @@ type Faults = (path: string) => string | undefined;
 
 /** A perturbation of one site that is being written. */
 export class PerturbDraft {
-  /**
-   * @param _sites - What can be perturbed now.
-   * @param _changed - Shows the controls anew.
-   */
   constructor(
     private readonly _sites: () => readonly SiteInfo[],
     private readonly _changed: () => void

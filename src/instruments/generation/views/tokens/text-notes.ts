@@ -201,8 +201,6 @@ const MOST_LINES = 40;
 export class LinesInSight {
   /**
    * Return the first line, and the one after the last.
-   *
-   * @param lines - Lines that there are.
    * @param looked - Line that is looked at; null follows the end.
    */
   over(lines: number, looked: number | null): readonly [number, number] {

@@ -123,11 +123,6 @@ export type Which = 'other' | 'text';
 
 /** A text, token by token, in boxes that say how sure the model was. */
 export class TextPane extends ViewModel {
-  /**
-   * @param reader - What the parts of the view share.
-   * @param which - Which of the two texts.
-   * @param end - Ends a generation.
-   */
   constructor(
     source: IRunSource,
     env: IViewEnvironment,

@@ -9,7 +9,6 @@ export interface ICostedLayout {
 /** The few best of the layouts that were tried and fit in memory, each once. Of equal ones the first stays in front. */
 export class BestLayouts {
   /**
-   * @param most - How many are kept.
    * @param isLenient - Whether those that do not fit in memory are kept, too, behind all others: a few changes may make them fit.
    */
   constructor(

@@ -108,9 +108,7 @@ export const familyTitle = (family: SplitFamily): string => TITLES[family];
  * Find the best layout of each family, and say whether a split is worth it.
  *
  * The answer depends on the request alone, not on the machine: the search counts passes, not time. A family that does not fit comes back with the reason.
- *
  * @param request - A `SplitRequest`, checked here.
- * @param limits - How long it is searched.
  * @throws PlanError `request` or `fit` where it is none; the signal's reason.
  */
 export async function planSplit(

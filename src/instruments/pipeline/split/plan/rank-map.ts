@@ -25,7 +25,6 @@ const ROLES = ['any', 'backward', 'forward'] as const;
 
 /**
  * Read a host file: a line for each host, such as `node1 slots=4 role=backward device=cuda`.
- *
  * @throws PlanError `request` with the line that is wrong.
  */
 function hostsOf(text: string): IHost[] {
@@ -66,7 +65,6 @@ function hostsOf(text: string): IHost[] {
 
 /**
  * Give each process a slot: of hosts for its role first, then of those for any, in the order of the file. A coordinator takes one for any, or for forward processes.
- *
  * @throws PlanError `fit` where slots are lacking, with how many.
  */
 function seatsOf(hosts: readonly IHost[], processes: readonly IMappedProcess[]): ISeat[] {
@@ -159,7 +157,6 @@ const check = schemaCheck({ $ref: '#/$defs/RankMapRequest' }, SPLIT_SCHEMA.$defs
  *
  * Megatron's data-parallel indices count forward and backward apart: the even one of a pair is the forward, the odd one the backward part, and both see the same samples. Blocks
  * of a pair of tensor-parallel groups follow one another by stage, within a stage by replica; each has its forward processes first.
- *
  * @throws PlanError `request` for what is no such request; `fit` with the field where numbers do not go together, or hosts have too few slots.
  */
 export function rankMap(value: unknown): IRankMap {

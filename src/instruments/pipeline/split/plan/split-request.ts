@@ -29,7 +29,6 @@ export interface IFullSplitRequest extends Required<
 
 /**
  * Check a request that came from Python, a file or a form, and fill in what it leaves out.
- *
  * @throws PlanError `request` with the member that is no such value; `fit` with that of a layout of one's own that does not go together with the rest.
  */
 export function fullSplitRequest(value: unknown): IFullSplitRequest {

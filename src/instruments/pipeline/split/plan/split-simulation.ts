@@ -58,9 +58,6 @@ export class SplitSimulation implements ISplitCost {
 
   /**
    * Run a step.
-   *
-   * @param layout - One that its request takes.
-   * @param microBatches - How many of a replica are run.
    * @param all - How many there are; `stepMs` and `overBytes` are for these.
    */
   run(

@@ -32,7 +32,6 @@ export class SplitReader extends PlanReader<ISplitRead> {
 
   /**
    * Read and plan.
-   *
    * @throws PlanError where the options do not go together.
    */
   async read(options: Options): Promise<ISplitRead> {
