@@ -140,10 +140,10 @@ export function runEvents(
       events.push({ kind: 'settings', ...at, text: 'The budget of tracing changed.' });
     } else if (action === 'perturb' || action === 'disarm') {
       end(step);
-      const wish = objectOf(change['perturb']);
-      const steps = Number(wish['steps'] ?? NaN);
+      const request = objectOf(change['perturb']);
+      const steps = Number(request['steps'] ?? NaN);
       const last = Number.isFinite(steps) ? step + steps - 1 : Infinity;
-      perturbed = action === 'perturb' ? { first: step, last, text: perturbText(wish) } : null;
+      perturbed = action === 'perturb' ? { first: step, last, text: perturbText(request) } : null;
     } else if (action === 'pause' || action === 'step') {
       events.push({ kind: 'pause', ...at, text: 'Training was paused.' });
     } else if (action === 'resume') {
@@ -180,8 +180,8 @@ function settingsText(flags: unknown, hello: Hello | null): string {
   return changes.length === 0 ? 'Settings changed.' : `Settings changed: ${changes.join(', ')}.`;
 }
 
-function perturbText(wish: Record<string, unknown>): string {
-  const kind = wish['kind'];
+function perturbText(request: Record<string, unknown>): string {
+  const kind = request['kind'];
   return typeof kind === 'string' && /^\w{1,40}$/.test(kind) ? `Perturbation: ${kind}.` : 'Perturbation.';
 }
 

@@ -101,7 +101,7 @@ export class PerturbModel {
     });
   }
 
-  get wish(): Perturb {
+  get value(): Perturb {
     const sites = Object.fromEntries(
       this.rows.flatMap(({ info, setting }) => (setting === null ? [] : [[info.name, setting]]))
     );
@@ -163,7 +163,7 @@ export class PerturbModel {
 
   /** Arm what the form says. Never rejects: what came of it is in `asked`. */
   arm(): Promise<void> {
-    return this.control.ask('perturb', { perturb: this.wish });
+    return this.control.ask('perturb', { perturb: this.value });
   }
 
   /** End what is armed. Never rejects. */

@@ -52,16 +52,16 @@ export class DemoModel {
     Signal.clearData(this);
   }
 
-  private async _ask(wish: 'look' | 'start' | 'stop'): Promise<void> {
+  private async _ask(request: 'look' | 'start' | 'stop'): Promise<void> {
     clearTimeout(this._timer);
     const turn = ++this._turn;
     let state: DemoState;
     try {
-      state = await this.runs.demo(wish);
+      state = await this.runs.demo(request);
     } catch (error) {
       // The list of runs says what is wrong with the server; only what a person asked for is answered here.
       state =
-        wish === 'look'
+        request === 'look'
           ? this._state
           : { kind: 'failed', message: error instanceof Error ? error.message : String(error) };
     }

@@ -92,7 +92,7 @@ export class ControlModel extends SourceModel {
     if (this.asked(subject).kind === 'sent') {
       return;
     }
-    // The latest wish counts: who pauses may resume before the pause was applied.
+    // The latest request counts: who pauses may resume before the pause was applied.
     const turn = (this._turns.get(subject) ?? 0) + 1;
     this._turns.set(subject, turn);
     const set = (state: ApplyState) => this._turns.get(subject) === turn && this._set(subject, state);

@@ -138,12 +138,12 @@ export function noText(
   { subject, options, actions, choose, t }: IHeatmapSubject
 ): IState {
   const step = { label: t('Show this step'), run: () => choose({ generation: null }) };
-  const wished = options.generation ?? 0;
+  const requested = options.generation ?? 0;
   const sentence =
     text === undefined
-      ? wished === 0
+      ? requested === 0
         ? t('Nothing was generated yet.')
-        : t('There is no generation %1.', formatInteger(wished))
+        : t('There is no generation %1.', formatInteger(requested))
       : text.isUnderWay
         ? t('Nothing of %1 in generation %2 has arrived yet.', subject, formatInteger(text.generation))
         : t('%1 was not traced in generation %2.', subject, formatInteger(text.generation));

@@ -173,7 +173,7 @@ export interface IShown {
   readonly text?: ITextShown | undefined;
 }
 
-export interface IHeatmapWish {
+export interface IHeatmapRequest {
   readonly step: number;
   readonly sample: number;
   readonly head: number;
@@ -194,46 +194,48 @@ export interface IHeatmapWish {
  */
 export function shapeHeatmap(
   rows: readonly [ITensorRow, ...ITensorRow[]],
-  wish: IHeatmapWish,
+  request: IHeatmapRequest,
   before: IShown | null = null
 ): IShown {
   const [first] = rows;
   const axes = axesOf(
     first,
-    wish.axes,
-    lastAxis(first.compressor, wish.axes[wish.axes.length - 1] ?? 'feature')
+    request.axes,
+    lastAxis(first.compressor, request.axes[request.axes.length - 1] ?? 'feature')
   );
-  const sample = Math.min(wish.sample, axes.samples - 1);
-  const head = Math.min(wish.head, axes.heads - 1);
+  const sample = Math.min(request.sample, axes.samples - 1);
+  const head = Math.min(request.head, axes.heads - 1);
   const same =
     before?.sample === sample && before.head === head && before.axes.transposed === axes.transposed;
   const known = new Map(same ? before.layers.map(({ row, slice }) => [row, slice]) : []);
   const cut = (row: ITensorRow): ISlice => {
     const slice = sliceOf(row, axes, sample, head);
-    return maskedSlice(slice, wish.text?.maskOf(row, slice));
+    return maskedSlice(slice, request.text?.maskOf(row, slice));
   };
   const slices = rows.map(row => ({ row, slice: known.get(row) ?? cut(row) }));
   const extent = union(slices.map(each => each.slice.extent));
   const low = (parts: readonly ISlice[]): number =>
-    wish.transform === 'log' ? lowMagnitude(parts.map(slice => slice.values)) : NaN;
-  const shared = new ColorScale(extent, wish.transform, low(slices.map(each => each.slice)), wish.look);
-  const blocks = wish.text ? wish.text.block !== null : isInBlocks(first);
+    request.transform === 'log' ? lowMagnitude(parts.map(slice => slice.values)) : NaN;
+  const shared = new ColorScale(extent, request.transform, low(slices.map(each => each.slice)), request.look);
+  const blocks = request.text ? request.text.block !== null : isInBlocks(first);
   return {
-    step: wish.step,
+    step: request.step,
     axes: blocks ? { ...axes, x: `${axes.x} block`, y: `${axes.y} block` } : axes,
     sample,
     head,
     extent,
     // A block is no one token.
-    tokens: blocks ? [] : wish.tokens,
-    text: wish.text,
+    tokens: blocks ? [] : request.tokens,
+    text: request.text,
     nonFinite: slices.reduce((sum, each) => sum + each.slice.nonFinite, 0),
     layers: slices.map(({ row, slice }) => ({
       layer: row.layer,
       row,
       slice,
       scale:
-        wish.scale === 'own' ? new ColorScale(slice.extent, wish.transform, low([slice]), wish.look) : shared
+        request.scale === 'own'
+          ? new ColorScale(slice.extent, request.transform, low([slice]), request.look)
+          : shared
     }))
   };
 }

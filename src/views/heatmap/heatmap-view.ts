@@ -91,8 +91,8 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
     const { sample, head, step, tokens, text } = read;
     const { scale, transform } = this.options;
     const look = { dark: this.env.isDark, range: lockedRange(this.options.color_range ?? []) };
-    const wish = { step, sample, head, scale, transform, axes: this._axes, tokens, text, look };
-    const shown = shapeHeatmap(read.rows, wish, this._shown);
+    const request = { step, sample, head, scale, transform, axes: this._axes, tokens, text, look };
+    const shown = shapeHeatmap(read.rows, request, this._shown);
     this._shown = shown;
     if (shown.layers.every(({ slice }) => slice.values.length === 0)) {
       return { state: noValues(this._subject) };
@@ -108,7 +108,7 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
         // What leaves the page is light.
         ...(look.dark && {
           printed: () =>
-            this._printed(shapeHeatmap(read.rows, { ...wish, look: { range: look.range } }, shown))
+            this._printed(shapeHeatmap(read.rows, { ...request, look: { range: look.range } }, shown))
         }),
         title: heatmapTitle(shown, this.subject, drawnHead, this.t),
         caption: this._caption(read, shown, wanted),
@@ -281,7 +281,11 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
     return { state: await emptyFlag(source, flag, phase, this.actions, t, pass) };
   }
 
-  private async _readText(question: HeatmapQuestion, wished: number, signal: AbortSignal): Promise<IFound> {
+  private async _readText(
+    question: HeatmapQuestion,
+    requested: number,
+    signal: AbortSignal
+  ): Promise<IFound> {
     const texts = await this._texts.offer();
     if (texts === null) {
       return { state: noTexts(this._subject) };
@@ -289,7 +293,7 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
     if (!this._axes.some(axis => axis === 'position' || axis === 'query')) {
       return { state: noPositions(this._subject) };
     }
-    const { text, read } = await texts.read(question, wished, this._axes, signal);
+    const { text, read } = await texts.read(question, requested, this._axes, signal);
     return read ? { read, wanted: null } : { state: noText(text, this._subject) };
   }
 

@@ -28,7 +28,7 @@ export interface ITextRows {
    */
   read(
     question: HeatmapQuestion,
-    wished: number,
+    requested: number,
     axes: readonly string[],
     signal: AbortSignal
   ): Promise<ITextFound>;

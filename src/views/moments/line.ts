@@ -32,7 +32,7 @@ export function startsOf(total: Pick<IMomentGroups, 'step' | 'stepsTotal'>): rea
 }
 
 /** How groups become lines. */
-export interface ILineWish {
+export interface ILineRequest {
   readonly options: MomentOptions;
   readonly by: readonly MomentColumn[];
   readonly run: number;
@@ -48,8 +48,8 @@ export interface ILineWish {
 }
 
 /** Turn groups into lines, in the order of the groups. A group without data at a step has a gap there. */
-export function linesOf(groups: IMomentGroups, wish: ILineWish): ILine[] {
-  const { options, by, run, name, label, entry, starts = [], clock, isFaint } = wish;
+export function linesOf(groups: IMomentGroups, request: ILineRequest): ILine[] {
+  const { options, by, run, name, label, entry, starts = [], clock, isFaint } = request;
   const place = by.indexOf('layer');
   const xs =
     options.align !== 'step' && clock

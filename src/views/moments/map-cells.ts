@@ -24,7 +24,7 @@ export interface IMapCells extends IMatrix {
 const MOST_COLUMNS = 2048;
 const MOST_CELLS = 4_000_000;
 
-interface ICellsWish {
+interface ICellsRequest {
   /** Whether cells in which values are not finite are drawn as such. */
   readonly hatch: boolean;
   /** Whether values were left out in favour of their extremes: a cell between two others then stands for them too. */
@@ -40,7 +40,7 @@ export function cellsOf(
   groups: IMomentGroups,
   places: Float64Array,
   xs: readonly number[],
-  wish: ICellsWish
+  request: ICellsRequest
 ): IMapCells {
   const [first, last] = [xs[0] ?? 0, xs[xs.length - 1] ?? 0];
   const gap = xs.reduce(
@@ -71,7 +71,7 @@ export function cellsOf(
         source[cell] = at;
       }
     }
-    if (wish.bridge) {
+    if (request.bridge) {
       bridge(source, row * columns, columns, xs, first, width);
     }
   });
@@ -81,7 +81,7 @@ export function cellsOf(
     const finite = groups.nonFinite[at] === 0;
     missing[cell] = at < 0 || (groups.count[at] === 0 && finite) ? 1 : 0;
     // A cell in which something is not finite says so rather than what the rest of it is.
-    if (at >= 0 && (finite || !wish.hatch)) {
+    if (at >= 0 && (finite || !request.hatch)) {
       values[cell] = groups.value[at] ?? NaN;
     }
   });

@@ -4,7 +4,7 @@ import { lineColors, legendOf } from '../shared/lines/legend';
 import { finiteRange, type ILine } from '../shared/lines/line';
 import {
   lineRecipe,
-  type ILinesWish,
+  type ILinesRequest,
   moveAmong,
   readLine,
   tipLines,
@@ -62,7 +62,7 @@ export abstract class OverPane extends MomentPane {
   }
 
   protected compose(
-    words: Pick<ILinesWish['texts'], 'colorTitle' | 'xLabel' | 'xTicks' | 'xTitle'> & {
+    words: Pick<ILinesRequest['texts'], 'colorTitle' | 'xLabel' | 'xTicks' | 'xTitle'> & {
       readonly yTitle?: string;
     },
     read: readonly ILine[]

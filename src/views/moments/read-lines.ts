@@ -254,7 +254,7 @@ function runOf(
   return async ({ points, ...question }, signal) => {
     const groups = await from.groups(points === undefined ? question : { ...question, points }, signal);
     const isAlone = others.length > 0 && groups.keys.length === 1;
-    const wish = {
+    const request = {
       options,
       by,
       run,
@@ -265,10 +265,13 @@ function runOf(
       ...(isAlone ? { entry: ids[run] ?? '' } : {})
     };
     if (options.smoothing < 2) {
-      return linesOf(groups, wish);
+      return linesOf(groups, request);
     }
     const raw = { ...question, smoothing: 0, ...(points === undefined ? {} : { points }) };
-    return [...linesOf(await from.groups(raw, signal), { ...wish, isFaint: true }), ...linesOf(groups, wish)];
+    return [
+      ...linesOf(await from.groups(raw, signal), { ...request, isFaint: true }),
+      ...linesOf(groups, request)
+    ];
   };
 }
 

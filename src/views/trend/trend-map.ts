@@ -24,7 +24,7 @@ import { layerName } from '../shared/layers';
 /** Most columns that a layer × step picture has. */
 const MOST_COLUMNS = 4096;
 
-export interface ITrendWish {
+export interface ITrendRequest {
   readonly series: readonly ILayerLine[];
   readonly transform: 'linear' | 'log';
   readonly look: IColorLook;
@@ -61,19 +61,19 @@ export class TrendMap {
   /** The keyboard's cursor, by layer and step. */
   at: { readonly step: number; readonly layer: number } | null = null;
 
-  take(wish: ITrendWish): ITrendPicture {
-    const picture = trendHeatmap(wish, this._t);
-    this.series = wish.series;
-    this.steps = stepsOf(wish.series);
+  take(request: ITrendRequest): ITrendPicture {
+    const picture = trendHeatmap(request, this._t);
+    this.series = request.series;
+    this.steps = stepsOf(request.series);
     this._spacing = picture.spacing;
-    this._statistic = wish.statistic;
+    this._statistic = request.statistic;
     this.domain = picture.domain;
     return picture;
   }
 
   /** The chart of a trend, without taking it. */
-  recipe(wish: ITrendWish): IRecipe {
-    return trendHeatmap(wish, this._t).recipe;
+  recipe(request: ITrendRequest): IRecipe {
+    return trendHeatmap(request, this._t).recipe;
   }
 
   markOf(step: number, layer: number): IMark {
@@ -207,8 +207,8 @@ function fill(values: Float64Array, missing: Uint8Array, columns: number, upTo: 
 }
 
 /** Return the chart as layer × step, drawn as one picture. Steps and layers without a row stay blank. */
-function trendHeatmap(wish: ITrendWish, t: Translate): ITrendPicture {
-  const { series, transform, statistic, filledTo = null } = wish;
+function trendHeatmap(request: ITrendRequest, t: Translate): ITrendPicture {
+  const { series, transform, statistic, filledTo = null } = request;
   const steps = stepsOf(series);
   const [first, last] = ends(steps);
   const [top, bottom] = ends(series.map(each => each.layer));
@@ -252,8 +252,8 @@ function trendHeatmap(wish: ITrendWish, t: Translate): ITrendPicture {
   }
   const low = transform === 'log' ? lowMagnitude(series.map(each => each.values)) : NaN;
   const drawn = series.map(each => each.values);
-  const scale = new ColorScale(extentOf(drawn), transform, low, wish.look);
-  caption.push(...lockedWords(wish.look.range ?? null, drawn, t));
+  const scale = new ColorScale(extentOf(drawn), transform, low, request.look);
+  caption.push(...lockedWords(request.look.range ?? null, drawn, t));
   const unfinished = series.some(each => each.values.some(value => !Number.isFinite(value)));
   const strip = colorStrip(scale, unfinished, t);
   const [x0, x1, y0, y1] = [first - spacing / 2, last + spacing / 2, top - 0.5, bottom + 0.5];

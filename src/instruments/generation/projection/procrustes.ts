@@ -36,10 +36,10 @@ export function turnOnto(points: Float64Array, onto: Float64Array): ITurn {
     return STAYS;
   }
   // What a turn and what a mirror with a turn would reach of the trace of the product.
-  const turned = Math.sqrt((xx + yy) ** 2 + (xy - yx) ** 2);
+  const rotated = Math.sqrt((xx + yy) ** 2 + (xy - yx) ** 2);
   const mirroredToo = Math.sqrt((xx - yy) ** 2 + (xy + yx) ** 2);
-  const mirrored = mirroredToo > turned * (1 + 1e-12);
-  const reach = mirrored ? mirroredToo : turned;
+  const mirrored = mirroredToo > rotated * (1 + 1e-12);
+  const reach = mirrored ? mirroredToo : rotated;
   if (reach === 0) {
     return { ...STAYS, residual: 1 };
   }
@@ -56,7 +56,7 @@ export function turnOnto(points: Float64Array, onto: Float64Array): ITurn {
 }
 
 /** Turn points about the origin. */
-export function turned(points: Float64Array, { matrix: [a, b, c, d] }: ITurn): Float64Array {
+export function rotated(points: Float64Array, { matrix: [a, b, c, d] }: ITurn): Float64Array {
   const found = new Float64Array(points.length);
   for (let at = 0; at < points.length; at += 2) {
     const [x, y] = [points[at]!, points[at + 1]!];
@@ -94,14 +94,14 @@ export function symmetricEigen(
   matrix: Float64Array,
   size: number
 ): { readonly values: Float64Array; readonly vectors: Float64Array } {
-  const turned = new Float64Array(size * size);
+  const rotated = new Float64Array(size * size);
   for (let at = 0; at < size; at += 1) {
-    turned[at * size + at] = 1;
+    rotated[at * size + at] = 1;
   }
   for (let sweep = 0; sweep < MOST_SWEEPS && isCoupled(matrix, size); sweep += 1) {
     for (let p = 0; p < size; p += 1) {
       for (let q = p + 1; q < size; q += 1) {
-        annihilate(matrix, turned, size, p, q);
+        annihilate(matrix, rotated, size, p, q);
       }
     }
   }
@@ -110,7 +110,7 @@ export function symmetricEigen(
   );
   const values = Float64Array.from(order, at => matrix[at * size + at]!);
   const vectors = new Float64Array(size * size);
-  order.forEach((at, to) => vectors.set(turned.subarray(at * size, (at + 1) * size), to * size));
+  order.forEach((at, to) => vectors.set(rotated.subarray(at * size, (at + 1) * size), to * size));
   return { values, vectors };
 }
 
@@ -127,7 +127,7 @@ function isCoupled(matrix: Float64Array, size: number): boolean {
 }
 
 /** Rotate so that the entry of a row and a column becomes 0. Only rows are walked along: the matrix is symmetric. */
-function annihilate(matrix: Float64Array, turned: Float64Array, size: number, p: number, q: number): void {
+function annihilate(matrix: Float64Array, rotated: Float64Array, size: number, p: number, q: number): void {
   const beside = matrix[p * size + q]!;
   const [first, second] = [matrix[p * size + p]!, matrix[q * size + q]!];
   if (Math.abs(beside) <= 1e-17 * Math.sqrt(Math.abs(first * second)) || beside === 0) {
@@ -141,9 +141,9 @@ function annihilate(matrix: Float64Array, turned: Float64Array, size: number, p:
     const [left, right] = [matrix[p * size + at]!, matrix[q * size + at]!];
     matrix[p * size + at] = cosine * left - sine * right;
     matrix[q * size + at] = sine * left + cosine * right;
-    const [from, to] = [turned[p * size + at]!, turned[q * size + at]!];
-    turned[p * size + at] = cosine * from - sine * to;
-    turned[q * size + at] = sine * from + cosine * to;
+    const [from, to] = [rotated[p * size + at]!, rotated[q * size + at]!];
+    rotated[p * size + at] = cosine * from - sine * to;
+    rotated[q * size + at] = sine * from + cosine * to;
   }
   for (let at = 0; at < size; at += 1) {
     matrix[at * size + p] = matrix[p * size + at]!;

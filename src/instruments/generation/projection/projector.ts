@@ -2,7 +2,7 @@ import { AggregateError } from '../../../aggregate/moment-merge';
 import type { TablePlace } from '../../../aggregate/work-queue';
 import { lost, WorkerLink, type IAggregateWorker, type WorkerFactory } from '../../../aggregate/worker-link';
 import type { Buffers } from '../../../aggregate/worker-port';
-import type { IUmapState, IUmapWish } from './umap';
+import type { IUmapState, IUmapSettings } from './umap';
 import type { IVectors } from './features';
 import type { IPrincipal } from './principal-components';
 import type { ProjectionAnswer, ProjectionQuestion, Projections } from './projections';
@@ -87,8 +87,8 @@ export class Projector {
   }
 
   /** Begin to lay points out with UMAP; see `Umap`. */
-  umap(points: IVectors, start: Float64Array, wish: IUmapWish): UmapRun {
-    return new UmapRun(this.queue, points, start, wish);
+  umap(points: IVectors, start: Float64Array, request: IUmapSettings): UmapRun {
+    return new UmapRun(this.queue, points, start, request);
   }
 }
 
@@ -98,7 +98,7 @@ export class UmapRun {
     private readonly queue: ProjectionQueue,
     private readonly points: IVectors,
     private readonly start: Float64Array,
-    private readonly wish: IUmapWish
+    private readonly request: IUmapSettings
   ) {
     jobs += 1;
     this.job = jobs;
@@ -156,8 +156,8 @@ export class UmapRun {
       if (this.place === null) {
         this.place = await this.queue.placeOf(this.points.values.length);
         const points = { ...this.points, values: this.points.values.slice() };
-        const { job, start, wish } = this;
-        await this.ask({ kind: 'begin', job, points, start, wish }, [points.values.buffer]);
+        const { job, start, request } = this;
+        await this.ask({ kind: 'begin', job, points, start, request }, [points.values.buffer]);
       }
       await this.ask({ kind: 'advance', job: this.job }, []);
     } catch (reason) {

@@ -145,7 +145,7 @@ const EPOCHS: readonly (readonly [points: number, epochs: number])[] = [
   [Infinity, 200]
 ];
 
-export interface IUmapWish {
+export interface IUmapSettings {
   /** Points of a neighbourhood, the point itself among them; at least 2. */
   readonly neighbors: number;
   readonly seed: number;
@@ -174,7 +174,7 @@ export class Umap {
   constructor(
     private readonly points: IVectors,
     private readonly start: Float64Array,
-    private readonly wish: IUmapWish
+    private readonly request: IUmapSettings
   ) {
     this.epochs = EPOCHS.find(([most]) => points.rows <= most)?.[1] ?? 0;
   }
@@ -183,12 +183,12 @@ export class Umap {
   advance(): IUmapState {
     if (this.nearest === null) {
       const reduced = this.points.columns > MOST_COLUMNS ? this.reduced() : this.points;
-      this.nearest = new NearestPoints(reduced, this.wish.neighbors - 1);
+      this.nearest = new NearestPoints(reduced, this.request.neighbors - 1);
     } else if (!this.nearest.isDone) {
       this.nearest.advance(WORK);
     } else if (this.layout === null) {
       const graph = umapGraph(this.nearest.found(), this.points.rows);
-      this.layout = new UmapLayout(graph, this.start, this.epochs, this.wish.seed);
+      this.layout = new UmapLayout(graph, this.start, this.epochs, this.request.seed);
       this.stretch = Math.max(1, Math.floor(PAIRS / Math.max(1, graph.heads.length)));
     } else {
       for (let epoch = 0; epoch < this.stretch && this.layout.epoch < this.epochs; epoch += 1) {

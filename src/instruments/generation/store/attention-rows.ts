@@ -24,7 +24,7 @@ export interface IPieceAxis {
   readonly length: number;
 }
 
-export interface IAttentionWish {
+export interface IAttentionRequest {
   readonly sequence: number;
   /** Heads in the order in which they are wanted; all when absent. */
   readonly heads?: readonly number[];
@@ -104,19 +104,19 @@ export function attentionPieces(read: IGenerationRead, layer: number, sequence: 
 export function joinAttention(
   read: IGenerationRead,
   layer: number,
-  wish: IAttentionWish
+  request: IAttentionRequest
 ): IAttentionMap | null {
   const last = read.count - 1;
-  const queries = within(wish.queries ?? [0, last], last);
-  const keys = within(wish.keys ?? [0, last], last);
-  const pieces = attentionPieces(read, layer, wish.sequence).filter(
+  const queries = within(request.queries ?? [0, last], last);
+  const keys = within(request.keys ?? [0, last], last);
+  const pieces = attentionPieces(read, layer, request.sequence).filter(
     ({ positions }) => positions[0] <= queries[1] && positions[1] >= queries[0]
   );
   const newest = pieces[pieces.length - 1];
   if (newest === undefined) {
     return null;
   }
-  const most = wish.most ?? Infinity;
+  const most = request.most ?? Infinity;
   const axes = {
     queries: axisOf(
       pieces.map(each => each.queries),
@@ -129,7 +129,7 @@ export function joinAttention(
       most
     )
   };
-  const heads = wish.heads ?? Array.from({ length: newest.heads }, (_, head) => head);
+  const heads = request.heads ?? Array.from({ length: newest.heads }, (_, head) => head);
   const map = new JoinedMap(axes, heads);
   pieces.forEach(piece => map.add(piece, queries));
   return map.finished(newest.row, read.count);

@@ -109,10 +109,10 @@ export function generationsOf(rows: IStreamRows): IGeneration[] {
 /** The generation of this number, or the newest; undefined where it is not there. Of a pair the perturbed one is the newest. */
 export function generationOf(
   generations: readonly IGeneration[],
-  wished: number | null
+  requested: number | null
 ): IGeneration | undefined {
-  if (wished !== null) {
-    return generations.find(({ generation }) => generation === wished);
+  if (requested !== null) {
+    return generations.find(({ generation }) => generation === requested);
   }
   const newest = generations[generations.length - 1];
   return generations.find(({ control }) => newest && control === newest.generation) ?? newest;

@@ -99,7 +99,9 @@ export interface IMeasuredRun {
 }
 
 /** A `PlanRequest` of which anything may be left to what was measured. */
-export type PlanWish = Partial<Omit<PlanRequest, 'times'>> & { readonly times?: Partial<PipelineTimes> };
+export type PartialPlanRequest = Partial<Omit<PlanRequest, 'times'>> & {
+  readonly times?: Partial<PipelineTimes>;
+};
 
 /**
  * Read measured steps; null where there are none.
@@ -116,25 +118,26 @@ export function measuredRun(steps: IPipelineSteps | null): IMeasuredRun | null {
 }
 
 /**
- * Fill up a wish with what was measured: the times, and of a pipeline its stages, its micro-batches, and its own order as plan where these are its own. The model of a run
+ * Fill up a partial request with what was measured: the times, and of a pipeline its stages, its micro-batches, and its own order as plan where these are its own. The model of a run
  * that is no pipeline is cut into equal stages. Without either a forward pass takes 1 ms.
  */
-export function requestOf(wish: PlanWish, measured: IMeasuredRun | null): PlanRequest {
+export function requestOf(request: PartialPlanRequest, measured: IMeasuredRun | null): PlanRequest {
   const pipeline = measured !== null && measured.shape.stages > 1 ? measured : null;
-  const stages = wish.stages ?? pipeline?.shape.stages ?? USUAL.stages;
-  const count = wish.micro_batches ?? pipeline?.shape.micro_batches ?? stages * USUAL.microBatches;
+  const stages = request.stages ?? pipeline?.shape.stages ?? USUAL.stages;
+  const count = request.micro_batches ?? pipeline?.shape.micro_batches ?? stages * USUAL.microBatches;
   const isOwn = pipeline?.shape.stages === stages && pipeline.shape.micro_batches === count;
-  const times = { forward: 1, ...measured?.times.times, ...wish.times };
+  const times = { forward: 1, ...measured?.times.times, ...request.times };
   // Whoever changes a part means the whole, too.
   const { backward: whole, ...parts } = times;
-  const isChanged = wish.times?.input_gradient ?? wish.times?.weight_gradient;
-  const keepsWhole = whole !== undefined && (wish.times?.backward !== undefined || isChanged === undefined);
+  const isChanged = request.times?.input_gradient ?? request.times?.weight_gradient;
+  const keepsWhole =
+    whole !== undefined && (request.times?.backward !== undefined || isChanged === undefined);
   return {
-    ...wish,
+    ...request,
     stages,
     micro_batches: count,
     times: keepsWhole ? { ...parts, backward: whole } : parts,
-    ...(pipeline && isOwn && wish.plan === undefined
+    ...(pipeline && isOwn && request.plan === undefined
       ? { plan: planFromMeasured(pipeline.rows, pipeline.shape) }
       : {})
   };

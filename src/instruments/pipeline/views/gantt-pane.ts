@@ -27,7 +27,7 @@ const MOST_NUMBERS = 4000;
 /** Part of a row on either side of its middle that a bar fills. */
 const HALF = 0.44;
 
-interface IGanttWish {
+interface IGanttRequest {
   readonly groups: readonly ILaneGroup[];
   readonly chunks: number;
   readonly hidden: readonly string[];
@@ -45,14 +45,14 @@ interface IGanttWish {
 class GanttPicture {
   constructor(private readonly _t: Translate) {}
 
-  draw(wish: IGanttWish): Pick<IContent, 'extent' | 'legend' | 'printed' | 'recipe'> {
-    const { groups, chunks, isDark, width } = wish;
+  draw(request: IGanttRequest): Pick<IContent, 'extent' | 'legend' | 'printed' | 'recipe'> {
+    const { groups, chunks, isDark, width } = request;
     const { _t: t } = this;
     this._chunks = chunks;
     this._isDark = isDark;
-    const hidden = new Set(wish.hidden);
+    const hidden = new Set(request.hidden);
     const end = Math.max(1e-9, ...groups.map(each => each.end));
-    const [from, to] = wish.seen ?? [0, end];
+    const [from, to] = request.seen ?? [0, end];
     const across = to - from;
     const window = [from - across, to + across] as const;
     this._rows = [];
@@ -86,12 +86,12 @@ class GanttPicture {
     const extent = { x: [0, end * 1.01] as const, y: [-0.5, row - 0.5] as const };
     const recipeIn = (dark: boolean): IRecipe => {
       const ink = inkOf(dark);
-      const key = this._legend(groups, wish, hidden, dark).entries.filter(({ isHidden }) => !isHidden);
+      const key = this._legend(groups, request, hidden, dark).entries.filter(({ isHidden }) => !isHidden);
       return {
         template: 'pipeline',
         texts: {
           xTitle: t('ms since the step began'),
-          yTitle: wish.lanes ?? t('stage'),
+          yTitle: request.lanes ?? t('stage'),
           colorTitle: t('operation')
         },
         params: {
@@ -115,7 +115,7 @@ class GanttPicture {
     };
     return {
       extent,
-      legend: this._legend(groups, wish, hidden, isDark),
+      legend: this._legend(groups, request, hidden, isDark),
       recipe: recipeIn(isDark),
       printed: (dark = false) => recipeIn(dark)
     };
@@ -168,7 +168,7 @@ class GanttPicture {
 
   private _legend(
     groups: readonly ILaneGroup[],
-    wish: IGanttWish,
+    request: IGanttRequest,
     hidden: ReadonlySet<string>,
     isDark: boolean
   ): NonNullable<IContent['legend']> {
@@ -181,7 +181,12 @@ class GanttPicture {
       const color = operationColor({ kind, chunk: 0 }, 1, isDark);
       return { id: kind, name, color, isHidden: hidden.has(kind) };
     });
-    return { title: t('operation'), entries, hidden: wish.hidden, hide: names => wish.hide([...names]) };
+    return {
+      title: t('operation'),
+      entries,
+      hidden: request.hidden,
+      hide: names => request.hide([...names])
+    };
   }
 
   private _row(piece: IGanttBar, isDark: boolean): Row {

@@ -2,7 +2,7 @@ import { formatBytes, formatInteger, formatNumber, timeWords } from '../../../ch
 import type { PipelineOptions } from '../../../protocol/views.generated';
 import type { Control } from '../../../views/shared/control';
 import type { Translate } from '../../../views/shared/translate';
-import { requestOf, type IMeasuredRun, type PlanWish } from '../plan';
+import { requestOf, type IMeasuredRun, type PartialPlanRequest } from '../plan';
 import type { PipelineTimes, PlanRequest } from '../protocol/pipeline.generated';
 
 export function whatIfControls(
@@ -175,14 +175,14 @@ export function whatIf(options: Options, measured: IMeasuredRun | null): IWhatIf
     activation_bytes: options.activation_mb * MB,
     weight_bytes: options.weight_mb * MB
   };
-  const wish: PlanWish = {
+  const partial: PartialPlanRequest = {
     ...(stages > 0 ? { stages } : {}),
     ...(count > 0 ? { micro_batches: count } : {}),
     chunks,
     times,
     memory_bytes: memory === null ? null : memory * GB
   };
-  const request = requestOf(wish, measured);
+  const request = requestOf(partial, measured);
   const mean = (value: PipelineTimes['forward'] | undefined, otherwise: number): number =>
     meanOf(value ?? otherwise, request.stages);
   const forward = mean(request.times.forward, 1);

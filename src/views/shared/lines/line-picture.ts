@@ -16,7 +16,7 @@ import { brokenPoints, finiteRange, type ILine } from './line';
 import {
   lineRecipe,
   type IBadStretch,
-  type ILinesWish,
+  type ILinesRequest,
   moveAmong,
   readingWords,
   readLine,
@@ -40,7 +40,7 @@ export interface ILinesRead {
   readonly bad: readonly IBadStretch[];
   readonly axis: StepAxis;
   readonly transform: 'linear' | 'log';
-  readonly texts: Omit<ILinesWish['texts'], 'yScale'>;
+  readonly texts: Omit<ILinesRequest['texts'], 'yScale'>;
   /** What stands over each panel. */
   readonly headers?: readonly string[];
   /** Name of the quantity, as the keyboard's cursor says it. */
@@ -133,7 +133,7 @@ export class LinePicture {
     }
     const colors = this._colors;
     const { bad, headers = [], texts } = read;
-    const wish: ILinesWish = { lines, colors, bad, x, ys, headers, texts: { ...texts, yScale: scale } };
+    const request: ILinesRequest = { lines, colors, bad, x, ys, headers, texts: { ...texts, yScale: scale } };
     const { painter, zoom } = env;
     const [y = [0, 1] as const] = ys;
     const shown = zoom?.isZoomed ? ([zoom.domain.x0, zoom.domain.x1] as const) : x;
@@ -147,12 +147,12 @@ export class LinePicture {
               lines: paintedLines(lines),
               dashes: lines.map(({ run }) => dashOf(run))
             }) ?? null);
-      return { ...lineRecipe(wish, pictures), painted: painter?.painted ?? 0 };
+      return { ...lineRecipe(request, pictures), painted: painter?.painted ?? 0 };
     };
     return {
       recipe: recipeIn(env.frame ?? { width: Math.max(200, env.width - 200), height: HEIGHT }),
       refit: frame => (headers.length < 2 && painter?.isStretchedIn(frame) ? recipeIn(frame) : null),
-      printed: (dark = env.isDark) => lineRecipe({ ...wish, colors: this._colorsIn(dark) }, null),
+      printed: (dark = env.isDark) => lineRecipe({ ...request, colors: this._colorsIn(dark) }, null),
       rows: Math.max(1, headers.length),
       extent: { x, y },
       ...(this._legend && { legend: this._legend })

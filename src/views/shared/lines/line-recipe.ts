@@ -165,7 +165,7 @@ export interface IBadStretch {
   readonly panel?: number;
 }
 
-export interface ILinesWish {
+export interface ILinesRequest {
   readonly lines: readonly ILine[];
   readonly colors: readonly string[];
   readonly bad: readonly IBadStretch[];
@@ -203,9 +203,9 @@ export const scaleWords = (scale: string, t: Translate): string[] =>
   scale === 'symlog' ? [t('The axis is logarithmic on both sides of zero.')] : [];
 
 /** Return the chart of lines. `pictures` instead of rows where the page paints them itself. */
-export function lineRecipe(wish: ILinesWish, pictures: readonly Row[] | null): IRecipe {
-  const { lines, colors, bad, x, ys, headers = [] } = wish;
-  const texts = { xLabel: WHOLE_NUMBERS, xTicks: 'null', ...wish.texts };
+export function lineRecipe(request: ILinesRequest, pictures: readonly Row[] | null): IRecipe {
+  const { lines, colors, bad, x, ys, headers = [] } = request;
+  const texts = { xLabel: WHOLE_NUMBERS, xTicks: 'null', ...request.texts };
   const nonfinite = bad.map(each => ({ ...each, color: COLORS.nonfinite[0] }));
   const key = legendOf(lines, colors);
   const rows = pictures ? [] : lines.flatMap((line, at) => rowsOf(line, at, colors[at] ?? '#000'));

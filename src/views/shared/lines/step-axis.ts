@@ -3,7 +3,7 @@ import { formatInteger } from '../../../charts';
 import type { IRunSource } from '../../../store/source';
 import { placeBefore, placeNear } from '../scale';
 import type { Translate } from '../translate';
-import type { ILinesWish } from './line-recipe';
+import type { ILinesRequest } from './line-recipe';
 
 type Align = 'step' | 'time' | 'tokens';
 type Place = 'samples' | 'step' | 'time';
@@ -42,7 +42,7 @@ export function axisTexts(
   x: Place,
   { isUtc }: { readonly isUtc: boolean },
   t: Translate
-): Pick<ILinesWish['texts'], 'xLabel' | 'xTicks' | 'xTitle'> {
+): Pick<ILinesRequest['texts'], 'xLabel' | 'xTicks' | 'xTitle'> {
   if (align === 'time') {
     return { xTitle: t('time since the start'), xLabel: ELAPSED, xTicks: ELAPSED_TICKS };
   }

@@ -4,7 +4,7 @@ import { hold, moveAmongPictures } from '../../../../views/shared/scale';
 import {
   joinAttention,
   type IAttentionMap,
-  type IAttentionWish,
+  type IAttentionRequest,
   type IMapAxis
 } from '../../store/attention-rows';
 import type { IAttentionText } from './attention-text';
@@ -85,12 +85,12 @@ function mapsOf(
   { read, sequence }: IAttentionText,
   layers: readonly number[],
   heads: readonly number[],
-  wish: Omit<IAttentionWish, 'heads' | 'sequence'>
+  request: Omit<IAttentionRequest, 'heads' | 'sequence'>
 ): IHeadMap[] {
   const maps: IHeadMap[] = [];
   for (const layer of layers.slice(0, Math.ceil(MOST_MAPS / Math.max(1, heads.length)))) {
     const shown = heads.slice(0, MOST_MAPS - maps.length);
-    const map = joinAttention(read, layer, { ...wish, sequence, heads: shown });
+    const map = joinAttention(read, layer, { ...request, sequence, heads: shown });
     shown.forEach((head, at) => {
       if (map) {
         maps.push({ place: maps.length, layer, head, map, cells: matrixOf(map, at) });

@@ -158,13 +158,13 @@ export class HeadsPicture implements IAttentionPicture {
     private readonly _open: (layer: number, head: number) => void
   ) {}
 
-  draw(wish: IAttentionDrawing): IContent {
-    const { text, layers, heads } = wish;
+  draw(request: IAttentionDrawing): IContent {
+    const { text, layers, heads } = request;
     const { options, t, isDark } = this._env;
     const { measure, transform, color_range: locked } = options;
-    const shown = measured(wish, measure);
+    const shown = measured(request, measure);
     this._shown = shown;
-    this._wish = wish;
+    this._request = request;
     const range = lockedRange(locked ?? []);
     const recipeOf = (pictures: Pictures, look: IColorLook): IRecipe =>
       headsRecipe(
@@ -180,7 +180,7 @@ export class HeadsPicture implements IAttentionPicture {
       extent: { x: [-0.5, heads.length - 0.5], y: [-0.5, layers.length - 0.5] },
       title: t('%1: %2', attentionTitle(text, layers, heads, t), measureNames(t)[measure]),
       caption: [
-        ...textCaption(text, shown.compressor, wish.step, t),
+        ...textCaption(text, shown.compressor, request.step, t),
         ...boundCaption(shown, measure, t),
         ...lockedWords(locked, [shown.cells.values], t)
       ],
@@ -210,11 +210,11 @@ export class HeadsPicture implements IAttentionPicture {
 
   tipOf(mark: IMark): ITip | null {
     const found = this._headOf(mark);
-    const wish = this._wish;
-    if (!found || !wish) {
+    const request = this._request;
+    if (!found || !request) {
       return null;
     }
-    const { text } = wish;
+    const { text } = request;
     const { t } = this._env;
     const pieces = attentionPieces(text.read, found.layer, text.sequence);
     const lines = MEASURES.map(measure => {
@@ -272,7 +272,7 @@ export class HeadsPicture implements IAttentionPicture {
   }
 
   marksOf({ layer }: IPointed): ILinkedMarks {
-    const row = this._wish?.layers.indexOf(layer ?? NaN) ?? -1;
+    const row = this._request?.layers.indexOf(layer ?? NaN) ?? -1;
     const columns = this._shown?.cells.columns ?? 0;
     return { marks: row < 0 ? [] : [{ facet: null, x: [-0.5, columns - 0.5], y: around(row) }] };
   }
@@ -284,7 +284,7 @@ export class HeadsPicture implements IAttentionPicture {
 
   private _headOf({ x, y }: IMark): { layer: number; head: number; measured: IHeadMeasure } | null {
     const [column, row] = [x[0] + 0.5, (y?.[0] ?? NaN) + 0.5];
-    const [layer, head] = [this._wish?.layers[row], this._wish?.heads[column]];
+    const [layer, head] = [this._request?.layers[row], this._request?.heads[column]];
     const found = this._shown?.measures[row * this._shown.cells.columns + column];
     return layer === undefined || head === undefined || !found ? null : { layer, head, measured: found };
   }
@@ -305,7 +305,7 @@ export class HeadsPicture implements IAttentionPicture {
   }
 
   private _shown: IMeasuredHeads | null = null;
-  private _wish: IAttentionDrawing | null = null;
+  private _request: IAttentionDrawing | null = null;
   private _domain: readonly [number, number] | null = null;
   private _at: IGridCell | null = null;
   private readonly _pictures = new Pictures();

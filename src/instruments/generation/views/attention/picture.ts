@@ -19,7 +19,7 @@ export interface IAttentionDrawing {
 
 /** One kind of picture of attention: what it draws, and what its places mean. */
 export interface IAttentionPicture extends IPictured {
-  draw(wish: IAttentionDrawing): IContent;
+  draw(request: IAttentionDrawing): IContent;
   controls(): Control[];
   clicked(mark: IMark): void;
   insight(): IMark | null;

@@ -266,9 +266,9 @@ export class SweepPane extends Pictured implements IEffectsPane {
     if (options.measure === 'distance' && layersOf(sweep.rows).length === 0) {
       return { state: noDistances(this._asked(), t) };
     }
-    const { sweep: wished } = generation.request ?? {};
-    const total = wished?.values.length ?? sweep.points.length;
-    const picture = this._picture.draw(sweep, wished?.over ?? null, options, isDark);
+    const { sweep: requested } = generation.request ?? {};
+    const total = requested?.values.length ?? sweep.points.length;
+    const picture = this._picture.draw(sweep, requested?.over ?? null, options, isDark);
     const { left, summary } = this._picture;
     const isPartial = sweep.points.length < total && !isUnderWay(generation);
     return {

@@ -201,7 +201,7 @@ export const LEAST_CELL = 24;
 /** Narrower ones have no outline: nothing else would be seen of them. */
 export const LEAST_OUTLINED = 8;
 
-export interface ILensWish {
+export interface ILensRequest {
   readonly lens: Lens;
   readonly layers: readonly number[];
   readonly leads: readonly ILead[];
@@ -214,8 +214,8 @@ export interface ILensWish {
 export class LensMap extends LayerMap {
   protected override readonly firstColumn = Infinity;
 
-  draw(wish: ILensWish): Pick<IContent, 'extent' | 'recipe'> {
-    const { axis, color, layers, leads, lens, texts } = wish;
+  draw(request: ILensRequest): Pick<IContent, 'extent' | 'recipe'> {
+    const { axis, color, layers, leads, lens, texts } = request;
     this._lens = lens;
     this._texts = texts;
     return this.take({
@@ -229,7 +229,7 @@ export class LensMap extends LayerMap {
       xTitle: this.t('token that was read, and its position'),
       legendTitle: colorWords(color, this.t),
       marks: scale => ({
-        cells: this._textRows(wish, scale),
+        cells: this._textRows(request, scale),
         outlines: axis.pixels < LEAST_OUTLINED ? [] : leads.flatMap(lead => this._outline(lead, axis))
       })
     });
@@ -280,7 +280,7 @@ export class LensMap extends LayerMap {
   }
 
   /** Texts of the cells that are shown, and of as many on either side. */
-  private _textRows({ axis: { shown, pixels }, color, lens }: ILensWish, scale: ColorScale): Row[] {
+  private _textRows({ axis: { shown, pixels }, color, lens }: ILensRequest, scale: ColorScale): Row[] {
     const around = shown[1] - shown[0];
     const columns =
       pixels < LEAST_CELL

@@ -20,7 +20,7 @@ const FAINT = 0.25;
 const MOST_NAMES = 24;
 const RING = 150;
 
-export interface IPointsWish {
+export interface IPointsRequest {
   readonly colors: IPointColors;
   readonly group: TokenGroup;
   /** Whether a token is looked at. */
@@ -42,7 +42,7 @@ export function placeOf({ places }: Pick<IProjected, 'places'>, at: number): { x
 
 export function pointsRecipe(
   projected: IProjected,
-  { colors, group, isMarked, named, titles, textOf }: IPointsWish,
+  { colors, group, isMarked, named, titles, textOf }: IPointsRequest,
   isDark: boolean
 ): Pick<IContent, 'extent' | 'isSquare'> & { recipe: IRecipe } {
   const { text } = projected;

@@ -170,7 +170,7 @@ export abstract class ProjectionPane extends ViewModel {
   }
 
   get subject(): string {
-    const { flag, part } = this.wished;
+    const { flag, part } = this.requested;
     return flagWords(this.source.hello, flag, part ?? this.reader.shape.parts[0] ?? null, this.t);
   }
 
@@ -181,7 +181,7 @@ export abstract class ProjectionPane extends ViewModel {
   async load(signal: AbortSignal): Promise<Loaded> {
     const waits = (layer: number): void =>
       this.env.waits(this.t('Projecting %1, %2…', this.subject, layerName(layer, this.t)));
-    const found = await this.reader.read(this.wished, signal, waits);
+    const found = await this.reader.read(this.requested, signal, waits);
     if (found.kind === 'projected') {
       return this.show(found);
     }
@@ -190,7 +190,7 @@ export abstract class ProjectionPane extends ViewModel {
     return {
       state: await projectionState(found, {
         source,
-        options: this.wished,
+        options: this.requested,
         shape: this.reader.shape,
         actions,
         choose,
@@ -201,7 +201,7 @@ export abstract class ProjectionPane extends ViewModel {
 
   protected abstract show(projected: IProjected): Loaded;
 
-  protected get wished(): ProjectionChoice {
+  protected get requested(): ProjectionChoice {
     return this.options as ProjectionChoice;
   }
 
@@ -210,6 +210,6 @@ export abstract class ProjectionPane extends ViewModel {
   }
 
   protected groupOf({ text }: IProjected): TokenGroup {
-    return TokenGroup.read(this.wished.group, text.tokens);
+    return TokenGroup.read(this.requested.group, text.tokens);
   }
 }

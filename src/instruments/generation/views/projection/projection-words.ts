@@ -165,7 +165,7 @@ export function axisTitles(
   }
   const { across, up } = axesOf(options);
   const title = (component: number, ratio: number): string =>
-    isTurned(plane)
+    isRotated(plane)
       ? t('PC %1, turned, %2 % of variance', component, formatNumber(100 * ratio, 3))
       : t('PC %1, %2 % of variance', component, formatNumber(100 * ratio, 3));
   return { x: title(across, plane.ratios[0]), y: title(up, plane.ratios[1]) };
@@ -243,7 +243,7 @@ export function projectionCaption(projected: IProjected, options: ProjectionChoi
 }
 
 /** Whether the axes are no longer the components themselves, but for their signs: they were turned by more than a degree. */
-const isTurned = ({ turn }: IPlane): boolean =>
+const isRotated = ({ turn }: IPlane): boolean =>
   turn !== null && Math.abs(turn.matrix[0]) < Math.cos(Math.PI / 180);
 
 function turnWords(turn: NonNullable<IPlane['turn']>, t: Translate): string {

@@ -54,11 +54,11 @@ class TextRows implements ITextRows {
 
   async read(
     question: HeatmapQuestion,
-    wished: number,
+    requested: number,
     axes: readonly string[],
     signal: AbortSignal
   ): Promise<ITextFound> {
-    const found = generationOf(this._offered, wished === 0 ? null : wished);
+    const found = generationOf(this._offered, requested === 0 ? null : requested);
     if (found === undefined) {
       return { text: undefined, read: null };
     }

@@ -19,7 +19,7 @@ class SweepDraft {
   /** @param _changed - Shows the controls anew. */
   constructor(private readonly _changed: () => void) {}
 
-  get wish(): Sweep | null {
+  get value(): Sweep | null {
     return this._over === '' ? null : { over: this._over, values: this._values };
   }
 
@@ -106,7 +106,7 @@ export interface INumbers {
 }
 
 /** What is asked for beside prompts and a perturbation. */
-interface IWishes {
+interface IWrittenRequest {
   readonly attention: boolean;
   readonly numbers: INumbers;
   readonly stop: string;
@@ -190,7 +190,7 @@ export class GenerateForm {
   /** The request, without what is as it is when absent. */
   get request(): GenerateRequest {
     const { attention, bounds, numbers, perturb, prompts, stop, sweep } = this;
-    const wish = perturb.wish;
+    const value = perturb.value;
     const tokens = idsOf(this.stopTokens);
     return {
       prompts: [...prompts],
@@ -205,8 +205,8 @@ export class GenerateForm {
       ...(numbers.candidates === NUMBERS.candidates ? {} : { candidates: numbers.candidates }),
       ...(attention && bounds.no_attention === undefined ? { attention } : {}),
       ...(numbers.lens > 0 && bounds.no_lens === undefined ? { lens: numbers.lens } : {}),
-      ...(wish ? { perturb: wish } : {}),
-      ...(wish && sweep.wish ? { sweep: sweep.wish } : {})
+      ...(value ? { perturb: value } : {}),
+      ...(value && sweep.value ? { sweep: sweep.value } : {})
     };
   }
 
@@ -233,7 +233,7 @@ export class GenerateForm {
     numbers = this._numbers,
     stop = this._stop,
     stopTokens = this._stopTokens
-  }: Partial<IWishes>): void {
+  }: Partial<IWrittenRequest>): void {
     [this._attention, this._isWhole, this._numbers] = [attention, isWhole, numbers];
     [this._stop, this._stopTokens] = [stop, stopTokens];
     this._settle();
@@ -258,7 +258,7 @@ export class GenerateForm {
       : ids.length > MOST_STOP_TOKENS
         ? `Must be at most ${MOST_STOP_TOKENS} token ids, got ${ids.length}.`
         : undefined;
-    const sweep = this.perturb.wish ? this.sweep.fault : undefined;
+    const sweep = this.perturb.value ? this.sweep.fault : undefined;
     return new Map([
       ...(stop === undefined ? [] : [['stop_tokens', stop] as const]),
       ...(sweep === undefined ? [] : [['sweep', sweep] as const])

@@ -26,7 +26,7 @@ export class PerturbDraft {
   ) {}
 
   /** The perturbation; null where nothing is to be perturbed. */
-  get wish(): Perturb | null {
+  get value(): Perturb | null {
     const kind = this._kind;
     return kind
       ? {

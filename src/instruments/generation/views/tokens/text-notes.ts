@@ -7,7 +7,7 @@ import { placeNear } from '../../../../views/shared/scale';
 import type { Translate } from '../../../../views/shared/translate';
 import { generationControls, generationName } from '../shared/generation-view';
 import { type ITextFacts, type TokensChoice, lengthOf, type IWrittenText } from './text-facts';
-import type { ITextWish } from './text-recipe';
+import type { ITextRequest } from './text-recipe';
 import { colorWords, type TokenColor } from './token-layout';
 import { tokenName, differenceWords, missingWords } from './token-words';
 
@@ -120,7 +120,7 @@ export interface INoteActions {
 /** What became of a text, and which lines are not in sight: a sentence each, with what can be done. */
 export function textNotes(
   { generation }: IWrittenText,
-  { layout, inSight: [from, to] }: Pick<ITextWish, 'layout' | 'inSight'>,
+  { layout, inSight: [from, to] }: Pick<ITextRequest, 'layout' | 'inSight'>,
   { copy, turn }: Pick<INoteActions, 'copy' | 'turn'>,
   t: Translate
 ): INote[] {
@@ -165,7 +165,7 @@ export function besideNotes(
 /** What of a text is not literal or not here, a sentence each. */
 export function textCaption(
   text: IWrittenText,
-  { difference, layout, upTo, inSight: [from, to] }: ITextWish,
+  { difference, layout, upTo, inSight: [from, to] }: ITextRequest,
   t: Translate
 ): string[] {
   const { generation, tokens } = text;

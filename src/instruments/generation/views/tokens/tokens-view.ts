@@ -31,7 +31,7 @@ function generateControls(
     ...numberControls(form, t),
     ...keptControls(form, t),
     ...form.perturb.controls(path => form.faultAt(`${form.perturb.path}.${path}`), t),
-    ...(form.perturb.wish ? form.sweep.controls(form.faultAt('sweep'), form.perturb.sites, t) : []),
+    ...(form.perturb.value ? form.sweep.controls(form.faultAt('sweep'), form.perturb.sites, t) : []),
     ...rareControls(form, t)
   ];
   const isBlamed = fields.some(each => faultOf(each) !== undefined);

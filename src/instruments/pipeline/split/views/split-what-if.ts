@@ -3,7 +3,7 @@ import type { SplitOptions } from '../../../../protocol/views.generated';
 import type { Translate } from '../../../../views/shared/translate';
 import { GB, GB_PER_S, MB, sizeSlider, timeSlider, type ISlider } from '../../views/what-if';
 import type { IMeasuredSplit } from '../plan/measured-split';
-import { splitRequestOf } from '../plan/split-wish';
+import { splitRequestOf } from '../plan/partial-request';
 import type { DeviceKind, SplitRequest } from '../protocol/split.generated';
 
 export function splitSliders(t: Translate): Readonly<Record<SplitSetting, ISlider>> {
