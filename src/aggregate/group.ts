@@ -72,17 +72,17 @@ function onGrid(
     group[row] = cell;
     taken[cell] = 1;
   }
-  const places = new Uint32Array(cells);
+  const indices = new Uint32Array(cells);
   const there: number[] = [];
   for (let cell = 0; cell < cells; cell += 1) {
-    places[cell] = there.length;
+    indices[cell] = there.length;
     if (taken[cell] === 1) {
       there.push(cell);
     }
   }
   if (there.length < cells) {
     for (let row = 0; row < group.length; row += 1) {
-      group[row] = places[group[row] as number] as number;
+      group[row] = indices[group[row] as number] as number;
     }
   }
   return {
@@ -153,7 +153,7 @@ function byMap(column: Integers): ICodes {
   const keys = values.slice().sort();
   const rank = new Map(Array.from(keys, (key, index) => [key, index]));
   const codes = Uint32Array.from(values, value => rank.get(value) ?? 0);
-  return { code: found.map(place => codes[place] ?? 0), keys };
+  return { code: found.map(index => codes[index] ?? 0), keys };
 }
 
 export type { ISelection } from '../store/line-data';

@@ -79,21 +79,21 @@ export function decimateGroups(
       }
     }
   }
-  const kept = rowsWhere(groups, row => stay[row] === 1);
-  return kept.length === groups.step.length ? groups : pick(groups, kept);
+  const retained = rowsWhere(groups, row => stay[row] === 1);
+  return retained.length === groups.step.length ? groups : pick(groups, retained);
 }
 
 /** The ascending places of the rows that a test lets through. */
 export function rowsWhere(groups: IMomentGroups, inside: (row: number) => boolean): Uint32Array {
   const rows = new Uint32Array(groups.group.length);
-  let kept = 0;
+  let retained = 0;
   for (let row = 0; row < rows.length; row += 1) {
     if (inside(row)) {
-      rows[kept] = row;
-      kept += 1;
+      rows[retained] = row;
+      retained += 1;
     }
   }
-  return rows.slice(0, kept);
+  return rows.slice(0, retained);
 }
 
 /** Places of the rows of an inclusive range of steps. */

@@ -15,8 +15,8 @@ export function gapStarts(steps: ArrayLike<number>): number[] {
   const distance = (at: number): number => (steps[at + 1] ?? NaN) - (steps[at] ?? NaN);
   const starts: number[] = [];
   for (let at = 1; at < steps.length; at += 1) {
-    const beside = [distance(at - 2), distance(at)].filter(each => !Number.isNaN(each));
-    if (beside.length > 0 && distance(at - 1) > WIDER * Math.max(...beside)) {
+    const neighbours = [distance(at - 2), distance(at)].filter(each => !Number.isNaN(each));
+    if (neighbours.length > 0 && distance(at - 1) > WIDER * Math.max(...neighbours)) {
       starts.push(at);
     }
   }
@@ -57,17 +57,17 @@ export function decimate(x: Float64Array, y: Float64Array, points: number): IDec
   const spans = Math.max(1, Math.floor(points / 4));
   const start = x[0] ?? 0;
   const width = ((x[length - 1] ?? 0) - start || 1) / spans;
-  const kept: number[] = [];
+  const retained: number[] = [];
   for (let from = 0; from < length;) {
     const span = Math.min(spans - 1, Math.floor(((x[from] ?? 0) - start) / width));
     let to = from + 1;
     while (to < length && Math.min(spans - 1, Math.floor(((x[to] ?? 0) - start) / width)) === span) {
       to += 1;
     }
-    kept.push(...spanOf(y, from, to));
+    retained.push(...spanOf(y, from, to));
     from = to;
   }
-  return { kept: Uint32Array.from(kept), of: length };
+  return { kept: Uint32Array.from(retained), of: length };
 }
 
 /**
@@ -86,9 +86,9 @@ export function thinLine(
   }
   const stay = new Set(kept);
   starts.forEach(at => stay.add(at - 1).add(at));
-  const places = Uint32Array.from(stay).sort();
+  const indices = Uint32Array.from(stay).sort();
   const begins = new Set(starts);
-  return { kept: places, starts: Array.from(places.keys()).filter(at => begins.has(places[at] ?? -1)) };
+  return { kept: indices, starts: Array.from(indices.keys()).filter(at => begins.has(indices[at] ?? -1)) };
 }
 
 function spanOf(y: Float64Array, from: number, to: number): number[] {

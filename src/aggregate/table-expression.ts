@@ -227,8 +227,8 @@ class Writer {
       callee.property.type === 'Identifier'
         ? [callee.object.name, callee.property.name]
         : [];
-    const [room, said = ''] = called;
-    const name = room === 'Math' ? (own(OF_MATH, said) ?? said) : said;
+    const [room, member = ''] = called;
+    const name = room === 'Math' ? (own(OF_MATH, member) ?? member) : member;
     const isKnown = [...NUMBERS, ...TEXTS, ...SAME].includes(name);
     if ((room !== 'op' && room !== 'Math') || optional || !isKnown) {
       throw this.refuse(callee, 'there is no such function here');

@@ -102,8 +102,8 @@ function outwards(value: number, up: boolean): number {
   // Dividing by a positive power keeps 0.31 from becoming 0.31000000000000005.
   const unit = power >= 0 ? value / 10 ** power : value * 10 ** -power;
   const near = Math.round(unit);
-  const whole = Math.abs(unit - near) < 1e-9 ? near : up ? Math.ceil(unit) : Math.floor(unit);
-  return power >= 0 ? whole * 10 ** power : whole / 10 ** -power;
+  const rounded = Math.abs(unit - near) < 1e-9 ? near : up ? Math.ceil(unit) : Math.floor(unit);
+  return power >= 0 ? rounded * 10 ** power : rounded / 10 ** -power;
 }
 
 export interface IColorLook {

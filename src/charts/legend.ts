@@ -118,8 +118,8 @@ function stops(scale: ColorScale): number[] {
 }
 
 /** Name the end of a band: ` (−2σ)`. */
-function marked(scale: ColorScale, place: number): string {
-  const end = SIGMA_ENDS.find(each => (1 + each / MOST_SIGMA) / 2 === place);
+function marked(scale: ColorScale, index: number): string {
+  const end = SIGMA_ENDS.find(each => (1 + each / MOST_SIGMA) / 2 === index);
   return scale.stepped && end !== undefined ? ` (${end < 0 ? '\u2212' : '+'}${Math.abs(end)}σ)` : '';
 }
 
@@ -137,7 +137,7 @@ export function legend(
   const at = own ? [0, 1] : stops(scale);
   const text = own
     ? [words.lowest, words.highest]
-    : at.map(place => formatNumber(scale.valueAt(place), 3) + marked(scale, place));
+    : at.map(index => formatNumber(scale.valueAt(index), 3) + marked(scale, index));
   const rows = Array.from({ length: SLICES }, (_, slice) => ({
     from: slice / SLICES,
     // Half a row further, so that no seam shows between two rows.

@@ -124,10 +124,10 @@ export class Pictures {
       return before.picture;
     }
     const pixels = paint(matrix, scale, before?.pixels);
-    const kept = { matrix, scale: colors, pixels, picture: toPicture(pixels, before?.picture) };
-    this._kept.set(key, kept);
+    const retained = { matrix, scale: colors, pixels, picture: toPicture(pixels, before?.picture) };
+    this._kept.set(key, retained);
     this._painted += 1;
-    return kept.picture;
+    return retained.picture;
   }
 
   /** Let go of every picture but these. */

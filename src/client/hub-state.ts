@@ -23,8 +23,8 @@ const LONGEST_MS = 15_000;
  * @returns Milliseconds.
  */
 export function backOff(attempt: number, random: number): number {
-  const whole = Math.min(LONGEST_MS, FIRST_MS * 2 ** Math.min(attempt - 1, 20));
-  return whole / 2 + (whole / 2) * random;
+  const total = Math.min(LONGEST_MS, FIRST_MS * 2 ** Math.min(attempt - 1, 20));
+  return total / 2 + (total / 2) * random;
 }
 
 /** Why a connection ended for good. */

@@ -296,14 +296,14 @@ export function tensorIndexOf(value: unknown): ITensorIndex {
 // An entry that cannot be read is left out and named: it hides no other run.
 function listOf(value: unknown): IRunList {
   const { runs, warnings } = asObject(value);
-  const told = asArray(warnings ?? []).slice(0, MOST_WARNINGS);
-  const said = told.map(each => boundedText(each, MOST_LETTERS));
+  const texts = asArray(warnings ?? []).slice(0, MOST_WARNINGS);
+  const sentences = texts.map(each => boundedText(each, MOST_LETTERS));
   const entries = asArray(runs).flatMap((each): IRunEntry[] => {
     try {
       return [entryOf(each)];
     } catch (error) {
-      if (error instanceof ClientError && said.length <= MOST_WARNINGS) {
-        said.push(error.message);
+      if (error instanceof ClientError && sentences.length <= MOST_WARNINGS) {
+        sentences.push(error.message);
       }
       return [];
     }
@@ -314,10 +314,10 @@ function listOf(value: unknown): IRunList {
   const apart = toldApart(listed);
   return {
     runs: listed.map(entry => {
-      const told = apart.get(entry.id);
-      return told === undefined ? entry : { ...entry, apart: told };
+      const texts = apart.get(entry.id);
+      return texts === undefined ? entry : { ...entry, apart: texts };
     }),
-    warnings: said
+    warnings: sentences
   };
 }
 

@@ -87,8 +87,8 @@ function pointAt(bytes: Uint8Array, at: number): [point: number, length: number]
     point = (point << 6) | (byte & 63);
   }
   const least = [Infinity, 0x80, 0x800, 0x10000][more]!;
-  const whole = point >= least && point <= 0x10ffff && !(point >= 0xd800 && point <= 0xdfff);
-  return whole ? [point, more + 1] : [0xfffd, 1];
+  const isComplete = point >= least && point <= 0x10ffff && !(point >= 0xd800 && point <= 0xdfff);
+  return isComplete ? [point, more + 1] : [0xfffd, 1];
 }
 
 type Listener = (() => void) | { handleEvent(): void };
@@ -131,9 +131,9 @@ export class Signal {
     this.reason = reason ?? abortError();
     this.onabort?.();
     // Nothing is told twice.
-    const told = [...this.listeners];
+    const notified = [...this.listeners];
     this.listeners.clear();
-    told.forEach(listener => (typeof listener === 'function' ? listener() : listener.handleEvent()));
+    notified.forEach(listener => (typeof listener === 'function' ? listener() : listener.handleEvent()));
   }
 
   private readonly listeners = new Set<Listener>();

@@ -30,7 +30,7 @@ export function expose(): void {
     answer: (ask: number, json: string) => pipe.answer(ask, json),
     refuse: (ask: number, json: string) => pipe.refuse(ask, json),
     pump: () => pipe.pump(),
-    bytes: (place: number) => pipe.bytes(place)
+    bytes: (index: number) => pipe.bytes(index)
   };
   Object.defineProperty(globalThis, 'megalensEngine', { value: megalensEngine });
 }
@@ -139,8 +139,8 @@ class Pipe {
     const work = new Promise<IJobResult>(resolve => resolve(job(JSON.parse(args), this.host(turn))));
     work.then(
       ({ json, bytes }) => {
-        const kept = bytes !== undefined && bytes.length > 0 ? { bytes: this.given.push(bytes) - 1 } : {};
-        this.say(turn, { type: 'done', json, ...kept });
+        const retained = bytes !== undefined && bytes.length > 0 ? { bytes: this.given.push(bytes) - 1 } : {};
+        this.say(turn, { type: 'done', json, ...retained });
       },
       error => this.say(turn, failure(error))
     );
@@ -186,8 +186,8 @@ class Pipe {
   }
 
   /** Bytes that a message named. */
-  bytes(place: number): Uint8Array {
-    return this.given[place] ?? new Uint8Array(0);
+  bytes(index: number): Uint8Array {
+    return this.given[index] ?? new Uint8Array(0);
   }
 
   private host(turn: number): IEngineHost {

@@ -96,14 +96,14 @@ export class FlatTable {
    * @param most - How many there may be: each may be a reference to the same one.
    */
   tables(slot: number, most: number): FlatTable[] {
-    const places = this.vector(slot, 4);
-    if (places.length > most) {
+    const indices = this.vector(slot, 4);
+    if (indices.length > most) {
       throw badFrame('The Arrow metadata of a data frame have too many parts.', {
         expected: `at most ${most}`,
-        got: String(places.length)
+        got: String(indices.length)
       });
     }
-    return places.map(at => new FlatTable(this.view, at));
+    return indices.map(at => new FlatTable(this.view, at));
   }
 
   private follow(reference: number): number {

@@ -38,9 +38,9 @@ const OWN = Object.entries(STREAMS);
  * counted, and everything else goes on.
  * @param told - The `streams` of `hello`.
  */
-export function readableStreams(told: Hello['streams']): StreamMap {
+export function readableStreams(declared: Hello['streams']): StreamMap {
   const streams = new Map<string, IStreamInfo>(OWN);
-  for (const [name, { fields, ...info }] of Object.entries(told ?? {})) {
+  for (const [name, { fields, ...info }] of Object.entries(declared ?? {})) {
     const known = fields.filter(isReadable);
     const first = known[0];
     const names = new Set(known.map(field => field.name));

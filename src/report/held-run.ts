@@ -212,14 +212,14 @@ export class HeldRun extends RecordedRun {
       return Promise.reject(new StoreError('unavailable', `This file holds no scalars of ${this.name}.`));
     }
     const wanted = names ?? Object.keys(scalars.units);
-    const kept = scalars.name.flatMap((name, at) => (wanted.includes(name) ? [at] : []));
-    const pick = (column: Float64Array): Float64Array => Float64Array.from(kept, at => column[at] ?? NaN);
+    const retained = scalars.name.flatMap((name, at) => (wanted.includes(name) ? [at] : []));
+    const pick = (column: Float64Array): Float64Array => Float64Array.from(retained, at => column[at] ?? NaN);
     return Promise.resolve({
       ...scalars,
       step: pick(scalars.step),
       time: pick(scalars.time),
       value: pick(scalars.value),
-      name: kept.map(at => scalars.name[at] ?? ''),
+      name: retained.map(at => scalars.name[at] ?? ''),
       units: Object.fromEntries(Object.entries(scalars.units).filter(([name]) => wanted.includes(name)))
     });
   }

@@ -148,8 +148,8 @@ export interface ISlide {
  */
 export class Recorder extends RecordedRun {
   /** @param room - Bytes of page for rows of statistics. */
-  static of(id: string, detail: IRunDetail, reader: IRunReader, room: number): Recorder {
-    const moments = new MomentsRecorder(reader.moments, room);
+  static of(id: string, detail: IRunDetail, reader: IRunReader, capacity: number): Recorder {
+    const moments = new MomentsRecorder(reader.moments, capacity);
     const trends: IHeldLines[] = [];
     const answers: IHeldAnswer[] = [];
     const lines: IRunReader['lines'] = async (run, kind, query, signal) => {
@@ -235,17 +235,17 @@ export class Recorder extends RecordedRun {
    * @param room - Bytes of page for values.
    * @returns How many steps there were and are, of the longest line; null where nothing was left out.
    */
-  thin(statistic: Statistic, room: number): { of: number; kept: number } | null {
+  thin(statistic: Statistic, capacity: number): { of: number; kept: number } | null {
     let result: { of: number; kept: number } | null = null;
     for (const { query, rows } of this._reading.spans) {
       if (this._needsValues) {
         const bytes = rows.reduce((sum, row) => sum + row.values.byteLength, 0);
-        const every = Math.max(1, Math.ceil(bytes / room));
+        const every = Math.max(1, Math.ceil(bytes / capacity));
         const steps = [...new Set(rows.map(row => row.step))];
-        const kept = new Set(steps.filter((_, at) => at % every === 0));
+        const retained = new Set(steps.filter((_, at) => at % every === 0));
         this._asked.set(JSON.stringify(query), { query, sampledEvery: every });
         this._forget(
-          rows.filter(row => !kept.has(row.step)),
+          rows.filter(row => !retained.has(row.step)),
           true
         );
       } else if (rows.length > FEW_ROWS) {

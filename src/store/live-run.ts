@@ -53,7 +53,7 @@ export interface ILiveRunOptions extends IHubConnectionOptions {
 }
 
 /** Takes a frame's rows in: first and last step, or null when nothing was new. */
-type Append = (frame: IFrame, again: boolean) => [number, number] | null;
+type Append = (frame: IFrame, mayRepeat: boolean) => [number, number] | null;
 
 /** A run that is going on: what its hub sends, kept in bounded memory. */
 export class LiveRun implements IRunSource {
@@ -142,14 +142,14 @@ export class LiveRun implements IRunSource {
     const [first, last] = query.steps ?? [-Infinity, Infinity];
     const missing = past.missing(first, last, this._status);
     const lackingTo = Math.max(past.joined, here.lackingTo ?? -Infinity);
-    const told = { ...here, ...(lackingTo >= first && lackingTo > 1 ? { lackingTo } : {}), missing };
+    const stated = { ...here, ...(lackingTo >= first && lackingTo > 1 ? { lackingTo } : {}), missing };
     const upTo = query.measured ? past.joined : Math.max(past.joined, here.kept?.thinnedTo ?? -Infinity);
     // Of all steps at once only what is here: they may be more than a page can hold.
     if (query.reduced || query.steps === undefined || (query.measured && last > upTo) || upTo < 1) {
-      return told;
+      return stated;
     }
     const there = await past.tensors(query, upTo, signal);
-    return there === null ? told : { ...told, ...joinRows(there, here) };
+    return there === null ? stated : { ...stated, ...joinRows(there, here) };
   }
 
   async trendBefore(query: ITrendQuery, upTo: number, signal?: AbortSignal): Promise<ITrendAnswer | null> {
@@ -304,9 +304,9 @@ export class LiveRun implements IRunSource {
     if (this.hub.streams.get(frame.stream)?.policy.marks_step !== false) {
       this.past.newest = Math.max(this.past.newest ?? 0, frame.step);
     }
-    const again = this.again && (frame.bits & BIT_CAUGHT_UP) !== 0;
+    const mayRepeat = this.again && (frame.bits & BIT_CAUGHT_UP) !== 0;
     try {
-      span = (own(this.stores, frame.stream) ?? this.appendRows)(frame, again);
+      span = (own(this.stores, frame.stream) ?? this.appendRows)(frame, mayRepeat);
     } catch (error) {
       if (!(error instanceof ProtocolError)) {
         throw error;
@@ -320,7 +320,7 @@ export class LiveRun implements IRunSource {
   }
 
   /** Take in rows of a stream that has no store of its own. */
-  private readonly appendRows: Append = (frame, again) => {
+  private readonly appendRows: Append = (frame, mayRepeat) => {
     const table = frameTable(frame, this.hub.streams);
     const info = this.hub.streams.get(frame.stream);
     let store = this.rowStores.get(frame.stream);
@@ -328,7 +328,7 @@ export class LiveRun implements IRunSource {
       store = new RowStore(info);
       this.rowStores.set(frame.stream, store);
     }
-    return store?.append(table, again) ?? null;
+    return store?.append(table, mayRepeat) ?? null;
   };
 
   /** What the recording has, where there is something that is not here. */
@@ -394,8 +394,8 @@ export class LiveRun implements IRunSource {
       }
       return rows.length > 0 ? [Math.min(...steps), Math.max(...steps)] : null;
     },
-    scalars: (frame, again) => this.scalarStore.append(frameTable(frame), again),
-    moments: (frame, again) => this.moments.append(frameTable(frame), frame.step, again),
+    scalars: (frame, mayRepeat) => this.scalarStore.append(frameTable(frame), mayRepeat),
+    moments: (frame, mayRepeat) => this.moments.append(frameTable(frame), frame.step, mayRepeat),
     audit: frame => this.auditLog.append(frameTable(frame))
   };
   private readonly rowStores = new Map<string, RowStore>();

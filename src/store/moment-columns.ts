@@ -69,12 +69,12 @@ export class MomentColumns {
 
   /** Keep only the rows at these places, in this order, and give memory back. */
   take(order: Uint32Array): void {
-    const room = Math.max(1024, order.length);
+    const capacity = Math.max(1024, order.length);
     for (const name of WHOLE) {
-      this.whole[name] = moved(this.whole[name], new Int32Array(room), order);
+      this.whole[name] = moved(this.whole[name], new Int32Array(capacity), order);
     }
     for (const name of FLOAT) {
-      this.floats[name] = moved(this.floats[name], new Float64Array(room), order);
+      this.floats[name] = moved(this.floats[name], new Float64Array(capacity), order);
     }
     this._length = order.length;
   }
@@ -93,12 +93,12 @@ export class MomentColumns {
     };
   }
 
-  private resize(room: number): void {
+  private resize(capacity: number): void {
     for (const name of WHOLE) {
-      this.whole[name] = grown(this.whole[name], new Int32Array(room));
+      this.whole[name] = grown(this.whole[name], new Int32Array(capacity));
     }
     for (const name of FLOAT) {
-      this.floats[name] = grown(this.floats[name], new Float64Array(room));
+      this.floats[name] = grown(this.floats[name], new Float64Array(capacity));
     }
   }
 

@@ -35,10 +35,10 @@ function thinSteps(columns: MomentColumns): { rows: Uint32Array; steps: number; 
     spans.slice(1, 1 + Math.max(1, half >> 2)).forEach(span => stay.delete(span));
   }
   const gone = spans.filter(span => !stay.has(span));
-  const kept = spans.filter(span => stay.has(span));
-  const rows = new Uint32Array(kept.reduce((sum, { from, to }) => sum + to - from, 0));
+  const retained = spans.filter(span => stay.has(span));
+  const rows = new Uint32Array(retained.reduce((sum, { from, to }) => sum + to - from, 0));
   let length = 0;
-  for (const { from, to } of kept) {
+  for (const { from, to } of retained) {
     for (let row = from; row < to; row += 1) {
       rows[length] = row;
       length += 1;
@@ -78,12 +78,12 @@ function outstanding(columns: MomentColumns, spans: readonly IStepSpan[]): IStep
     }
     return false;
   };
-  const places = [
+  const indices = [
     totals.indexOf(Math.max(...totals)),
     totals.indexOf(Math.min(...totals)),
     jumps.indexOf(Math.max(...jumps))
   ];
-  return spans.filter((span, place) => places.includes(place) || bad(span));
+  return spans.filter((span, index) => indices.includes(index) || bad(span));
 }
 
 function spansOf(steps: Float64Array): IStepSpan[] {
@@ -134,7 +134,7 @@ export class MomentStore {
    * @param again - Whether rows may come that are here already; those are left out.
    * @returns First and last step, or null when nothing was new.
    */
-  append(table: StreamTable, again: boolean): [number, number] | null {
+  append(table: StreamTable, mayRepeat: boolean): [number, number] | null {
     const cell = reader(table);
     let [first, last] = [Infinity, -Infinity];
     const before = new Map<IStat, number>();
@@ -149,7 +149,7 @@ export class MomentStore {
           : Number(cell(streamName(name), row));
       const [nameId, rank, step] = [this.nameId(String(cell('name', row))), read('rank'), read('step')];
       const series = seriesOf(nameId, rank);
-      if (again && step <= (stat.newest.get(series) ?? -Infinity)) {
+      if (mayRepeat && step <= (stat.newest.get(series) ?? -Infinity)) {
         continue;
       }
       stat.newest.set(series, Math.max(step, stat.newest.get(series) ?? -Infinity));

@@ -34,11 +34,11 @@ export class Growable {
 
   /** Keep only the values at these ascending indices, and give memory back. */
   keep(indices: readonly number[]): void {
-    const kept = new Float64Array(Math.max(16, indices.length));
+    const retained = new Float64Array(Math.max(16, indices.length));
     indices.forEach((from, to) => {
-      kept[to] = this.at(from);
+      retained[to] = this.at(from);
     });
-    this.data = kept;
+    this.data = retained;
     this._length = indices.length;
   }
 
@@ -105,7 +105,7 @@ export class RowStore {
    * @param again - Whether rows may come that are here already; those are left out.
    * @returns First and last step, or null when nothing was new.
    */
-  append(table: StreamTable, again: boolean): [number, number] | null {
+  append(table: StreamTable, mayRepeat: boolean): [number, number] | null {
     const { identity = [], newer = 'step' } = this.info.policy;
     const column = (name: string) => table.children[table.names.indexOf(name)];
     const [steps, rising, names] = [column('step'), column(newer), identity.map(column)];
@@ -115,7 +115,7 @@ export class RowStore {
       const [step, now] = [Number(steps?.at(row)), Number(rising?.at(row))];
       const known = this.newest.get(key);
       // After a hub was started anew, what it sends from its buffer may be here: of each identity only what is newer counts.
-      if (again && known !== undefined && now <= known) {
+      if (mayRepeat && known !== undefined && now <= known) {
         continue;
       }
       if (known === undefined) {
@@ -200,10 +200,10 @@ export class RowStore {
     const gone = Math.max(1, Math.floor(this.cost.length / 4));
     this._bytes -= this.cost.view.subarray(0, gone).reduce((sum, cost) => sum + cost, 0);
     this._evictedRows += gone;
-    const kept = Array.from({ length: this.cost.length - gone }, (_, row) => row + gone);
+    const retained = Array.from({ length: this.cost.length - gone }, (_, row) => row + gone);
     for (const cells of [...this.cells.values(), this.cost]) {
       if (cells instanceof Growable) {
-        cells.keep(kept);
+        cells.keep(retained);
       } else {
         cells.splice(0, gone);
       }

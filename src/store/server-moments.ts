@@ -56,8 +56,8 @@ function groupsOf(
   const columns = new ArrowColumns(bytes);
   const group = Uint32Array.from(columns.whole('group'));
   const keys: MomentKey[] = [];
-  group.forEach((place, row) => {
-    if (place === keys.length) {
+  group.forEach((index, row) => {
+    if (index === keys.length) {
       keys.push(by.map(column => columns.cell(column, row)));
     }
   });
@@ -128,27 +128,27 @@ export class ServerMoments implements IMomentSource {
    * What there is. Where it may become more, it is followed from the first call on.
    * @param told - Hears how far the server is while it reads files for the first time.
    */
-  index(signal?: AbortSignal, told?: ReadingProgress): Promise<IMomentIndex> {
+  index(signal?: AbortSignal, onProgress?: ReadingProgress): Promise<IMomentIndex> {
     return this.guarded(async () => {
-      if (told !== undefined) {
-        this.listeners.add(told);
+      if (onProgress !== undefined) {
+        this.listeners.add(onProgress);
       }
       try {
         const index = this.known ?? (await this.loads.get('index', own => this.load(own), signal));
         this.follow();
         return this.known ?? index;
       } finally {
-        if (told !== undefined) {
-          this.listeners.delete(told);
+        if (onProgress !== undefined) {
+          this.listeners.delete(onProgress);
         }
       }
     });
   }
 
   /** What there is now, asked anew. */
-  latest(signal?: AbortSignal, told?: ReadingProgress): Promise<IMomentIndex> {
+  latest(signal?: AbortSignal, onProgress?: ReadingProgress): Promise<IMomentIndex> {
     this.known = this.following ? this.known : null;
-    return this.index(signal, told);
+    return this.index(signal, onProgress);
   }
 
   rows(
@@ -224,7 +224,7 @@ export class ServerMoments implements IMomentSource {
         return answer;
       }
       const { done, total } = answer;
-      this.listeners.forEach(told => told(done, total));
+      this.listeners.forEach(onProgress => onProgress(done, total));
     }
   }
 

@@ -28,7 +28,7 @@ export function tensorRows(table: StreamTable): ITensorRow[] {
     ...whole
   ] = table.children;
   return Array.from({ length: table.numRows }, (_, row) => {
-    const kept: ArrayLike<number> = shape?.at(row) ?? [];
+    const retained: ArrayLike<number> = shape?.at(row) ?? [];
     const flat: unknown = values?.at(row);
     const [phaseName, passName] = [String(phase?.at(row)), String(pass?.at(row))];
     if (!(flat instanceof Float32Array) || !isPhase(phaseName) || !isPass(passName)) {
@@ -37,7 +37,7 @@ export function tensorRows(table: StreamTable): ITensorRow[] {
         got: `${phaseName}, ${passName}`.slice(0, 200)
       });
     }
-    const size = Array.prototype.reduce.call(kept, (product, edge) => Number(product) * Number(edge), 1);
+    const size = Array.prototype.reduce.call(retained, (product, edge) => Number(product) * Number(edge), 1);
     if (size !== flat.length) {
       throw badFrame('A tensors row has another number of values than its shape says.', {
         expected: String(size),
@@ -55,7 +55,7 @@ export function tensorRows(table: StreamTable): ITensorRow[] {
       part: String(part?.at(row)),
       compressor: String(compressor?.at(row)),
       sourceShape: Array.from<number>(sourceShape?.at(row) ?? []),
-      shape: Array.from(kept),
+      shape: Array.from(retained),
       values: flat,
       labels: Array.from<string>(labels?.at(row) ?? []),
       nanCount: Number(nans?.at(row)),

@@ -165,7 +165,7 @@ export class TensorStore {
       }
       evictedRows += query.steps === undefined ? series.evicted.total : series.evicted.count(first, last);
     }
-    const kept = {
+    const retained = {
       // Of all steps the first is infinite as well, and so is what was never thinned.
       thinnedTo: Number.isFinite(thinnedTo) && thinnedTo >= first ? thinnedTo : null,
       reducedRows,
@@ -173,7 +173,7 @@ export class TensorStore {
       limitBytes: this.limitBytes
     };
     const lacking = Number.isFinite(lackingTo) && lackingTo >= first ? { lackingTo } : {};
-    return { rows: rows.sort(compareRows), evictedRows, sampledEvery: 1, kept, ...lacking };
+    return { rows: rows.sort(compareRows), evictedRows, sampledEvery: 1, kept: retained, ...lacking };
   }
 
   clear(): void {

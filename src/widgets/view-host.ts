@@ -287,9 +287,9 @@ export class ViewHost extends Widget {
     return [node];
   }
 
-  private _notify(said: Pick<IOutputNotice, 'sentence' | 'detail' | 'actions'>): void {
+  private _notify(parts: Pick<IOutputNotice, 'sentence' | 'detail' | 'actions'>): void {
     this.node.replaceChildren(
-      notice({ ...said, picture: this._setup.picture, alt: this._words.__('Saved picture') })
+      notice({ ...parts, picture: this._setup.picture, alt: this._words.__('Saved picture') })
     );
   }
 

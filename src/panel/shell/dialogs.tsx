@@ -197,11 +197,11 @@ export async function askReport(
     body,
     buttons: [Dialog.cancelButton(), Dialog.okButton({ label: trans.__('Export') })]
   });
-  const kept = views.filter((_, i) => chosen.has(i));
-  if (!button.accept || kept.length === 0) {
+  const retained = views.filter((_, i) => chosen.has(i));
+  if (!button.accept || retained.length === 0) {
     return null;
   }
-  return { format: answer.format, views: kept, title: answer.title.trim() || run.name };
+  return { format: answer.format, views: retained, title: answer.title.trim() || run.name };
 }
 
 export class Body extends ReactWidget {

@@ -100,14 +100,14 @@ class KeepFocus extends React.Component<{ children: React.ReactNode; className?:
       : null;
   }
 
-  override componentDidUpdate(_props: unknown, _state: unknown, held: IHeld | null): void {
+  override componentDidUpdate(_props: unknown, _state: unknown, focused: IHeld | null): void {
     const root = this._root.current;
-    if (held === null || held.node.isConnected || root === null) {
+    if (focused === null || focused.node.isConnected || root === null) {
       return;
     }
     // Somebody else may have taken it meanwhile, a dialog for one.
     if (document.activeElement === null || document.activeElement === document.body) {
-      const section = held.section?.isConnected ? held.section : root;
+      const section = focused.section?.isConnected ? focused.section : root;
       section.querySelector<HTMLElement>(PLACES)?.focus();
     }
   }

@@ -4,11 +4,11 @@ import type { IRunEntry, IRunSummary } from '../../tokens';
 
 /** Write seconds as people read them: `48 s`, `12 min`, `3 h 05 min`, `2 d 4 h`. */
 export function formatDuration(seconds: number): string {
-  const whole = Math.round(seconds);
-  const minutes = Math.floor(whole / 60);
+  const rounded = Math.round(seconds);
+  const minutes = Math.floor(rounded / 60);
   const hours = Math.floor(minutes / 60);
-  if (whole < 60) {
-    return `${whole}\u00a0s`;
+  if (rounded < 60) {
+    return `${rounded}\u00a0s`;
   }
   if (minutes < 60) {
     return `${minutes}\u00a0min`;
@@ -70,7 +70,7 @@ export function filtered(rows: readonly ITableRow[], text: string): ITableRow[] 
     .split(/\s+/)
     .filter(word => word !== '');
   return rows.filter(({ entry, state, settings }) => {
-    const told = [
+    const texts = [
       runLabel(entry),
       entry.id,
       state,
@@ -78,7 +78,7 @@ export function filtered(rows: readonly ITableRow[], text: string): ITableRow[] 
       entry.notes ?? '',
       ...[...settings].map(([name, value]) => `${name}=${value}`)
     ];
-    const all = told.join('\n').toLowerCase();
+    const all = texts.join('\n').toLowerCase();
     return words.every(word => all.includes(word));
   });
 }

@@ -46,13 +46,13 @@ export function estimateBytes(
     return null;
   }
   const parts = Math.max(1, info.parts.length);
-  const kept = keptShare(info, setting, parts, positions);
-  if (kept === null) {
+  const retained = keptShare(info, setting, parts, positions);
+  if (retained === null) {
     return null;
   }
   // The gradient of a tensor has its shape.
   const copies = (setting.passes ?? ['forward']).length * (setting.replicas === 'all' ? replicas : 1);
-  return (copies * layers * (samples * whole * kept + parts * FRAME_ROW_BYTES)) / (setting.every ?? 1);
+  return (copies * layers * (samples * whole * retained + parts * FRAME_ROW_BYTES)) / (setting.every ?? 1);
 }
 
 /** Into how many tiles so many features are cut where at most so many are asked for: all are of one size, but the last. */

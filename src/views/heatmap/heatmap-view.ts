@@ -129,11 +129,11 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
     return heatmapControls(toolbar, change => this.choose(change), toStep, t);
   }
 
-  override probe(place: IPlace): IMark | null {
+  override probe(point: IPlace): IMark | null {
     const layers = this._shown?.layers ?? [];
-    const at = layers.findIndex(each => each.layer === place.frame.facet['layer']);
+    const at = layers.findIndex(each => each.layer === point.frame.facet['layer']);
     const { rows = 1, columns = 1 } = layers[at]?.slice ?? {};
-    const [column, row] = [hold(Math.round(place.x), columns), hold(Math.round(place.y), rows)];
+    const [column, row] = [hold(Math.round(point.x), columns), hold(Math.round(point.y), rows)];
     // The keys go on from where the pointer is.
     this._at = { place: at, column, row };
     return { facet: ['layer', layers[at]?.layer], x: around(column), y: around(row) };
@@ -174,22 +174,22 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
       return null;
     }
     const before = this._at;
-    const place = hold((before?.place ?? 0) + by[2], shown.layers.length);
-    const layer = shown.layers[place];
+    const index = hold((before?.place ?? 0) + by[2], shown.layers.length);
+    const layer = shown.layers[index];
     if (layer === undefined) {
       return null;
     }
     const { slice } = layer;
     const column = hold((before?.column ?? 0) + (before ? by[0] : 0), slice.columns);
     const row = hold((before?.row ?? 0) + (before ? by[1] : 0), slice.rows);
-    this._at = { place, column, row };
+    this._at = { place: index, column, row };
     this.env.zoom?.reveal(column, row);
     const value = this._valueName(valueIn(slice, row * slice.columns + column));
     const where = `${this.t(shown.axes.x)} ${positionWords(shown, column)}`;
     const down = shown.axes.y ? `, ${this.t(shown.axes.y)} ${row}` : '';
-    const said = this.t('%1, %2%3: %4', layerName(layer.layer, this.t), where, down, value);
+    const sentence = this.t('%1, %2%3: %4', layerName(layer.layer, this.t), where, down, value);
     const mark: IMark = { facet: ['layer', layer.layer], x: around(column), y: around(row) };
-    return key === 'copy' ? { said, mark, copy: value } : { said, mark };
+    return key === 'copy' ? { said: sentence, mark, copy: value } : { said: sentence, mark };
   }
 
   /** The step and the layers that are drawn; null while there is no picture. */

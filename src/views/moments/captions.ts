@@ -151,13 +151,13 @@ export function badStretches(
 ): IStretch[] {
   const found: (IStretch & { place: number })[] = [];
   for (const [step, count] of [...badSteps(groups)].sort(([a], [b]) => a - b)) {
-    const place = placeNear(steps, step);
+    const index = placeNear(steps, step);
     const last = found[found.length - 1];
     const x = xOf(step);
-    if (last && place <= last.place + 1) {
-      found[found.length - 1] = { x: last.x, x2: x, count: last.count + count, place };
+    if (last && index <= last.place + 1) {
+      found[found.length - 1] = { x: last.x, x2: x, count: last.count + count, place: index };
     } else {
-      found.push({ x, x2: x, count, place });
+      found.push({ x, x2: x, count, place: index });
     }
   }
   return found.map(({ x, x2, count }) => ({ x, x2, count }));

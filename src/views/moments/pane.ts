@@ -312,6 +312,6 @@ function around(steps: Float64Array, step: number, more: boolean): [number, numb
   const end = steps.length - 1;
   const last = steps[Math.min(end, at + BESIDE)] ?? step;
   const apart = last - (steps[end - 1] ?? last - 1);
-  const room = more ? Math.max(0, at + BESIDE - end) * apart : 0;
-  return [steps[Math.max(0, at - BESIDE)] ?? step, last + room];
+  const space = more ? Math.max(0, at + BESIDE - end) * apart : 0;
+  return [steps[Math.max(0, at - BESIDE)] ?? step, last + space];
 }

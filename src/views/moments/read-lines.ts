@@ -100,14 +100,14 @@ export function gridAcross(groups: IMomentGroups, most: number): IMapGrid {
       return Number.isNaN(value) ? size : Math.max(size, value);
     }, -1);
   const least = parts.map(sizeOf).sort((a, b) => b - a)[most - 1] ?? -Infinity;
-  const kept = parts.length <= most ? parts : parts.filter(part => sizeOf(part) >= least).slice(0, most);
-  const rows = kept.flatMap(part => part.rows);
+  const retained = parts.length <= most ? parts : parts.filter(part => sizeOf(part) >= least).slice(0, most);
+  const rows = retained.flatMap(part => part.rows);
   return {
     groups: {
       ...byName(GROUP_FLOATS, name => Float64Array.from(rows, row => groups[name][row] ?? NaN)),
       scaled: Uint8Array.from(rows, row => groups.scaled[row] ?? 0),
-      keys: kept.map(part => part.key),
-      group: Uint32Array.from(kept.flatMap((part, at) => part.rows.map(() => at))),
+      keys: retained.map(part => part.key),
+      group: Uint32Array.from(retained.flatMap((part, at) => part.rows.map(() => at))),
       groupsTotal: parts.length,
       stepsTotal: 1
     },

@@ -99,8 +99,8 @@ class Tooltip {
         swatch.style.background = line.color;
         name.prepend(swatch);
       }
-      const beside = columns ? (line.beside ?? ['', '']) : [];
-      return [name, ...[line.value, ...beside].map(text => element('span', {}, text))];
+      const comparison = columns ? (line.beside ?? ['', '']) : [];
+      return [name, ...[line.value, ...comparison].map(text => element('span', {}, text))];
     });
     const heads = columns ? ['', '', ...columns].map(text => element('span', {}, text)) : [];
     this.node.replaceChildren(
@@ -134,8 +134,8 @@ function lettersOf({ columns, lines }: ITip, width: number): number {
     lines.map(({ value }) => value),
     ...(columns ?? []).map((head, at) => [head, ...lines.map(({ beside }) => beside?.[at])])
   ].reduce((sum, column) => sum + widest(column), 0);
-  const room = Math.floor(((width || MOST_PIXELS) - MARGINS) / LETTER) - wide;
-  return Math.min(MOST_LETTERS, Math.max(LEAST_LETTERS, room));
+  const space = Math.floor(((width || MOST_PIXELS) - MARGINS) / LETTER) - wide;
+  return Math.min(MOST_LETTERS, Math.max(LEAST_LETTERS, space));
 }
 
 /** The mark over a picture with its tooltip. It keeps its place in the data while they change, scroll and zoom. */

@@ -144,9 +144,9 @@ export class Linked implements IDisposable {
    */
   pin(mark: IMark | null, keeps = false): string | null {
     const at = mark && this._view.pointedBy(mark);
-    const said = this._view.followsPosition && this._link ? this._pinText(this._link, at, keeps) : null;
-    if (said !== null) {
-      return said;
+    const sentence = this._view.followsPosition && this._link ? this._pinText(this._link, at, keeps) : null;
+    if (sentence !== null) {
+      return sentence;
     }
     const step = at && at.step;
     if (!this._link || (step === null && this.pinned === null)) {
@@ -159,9 +159,9 @@ export class Linked implements IDisposable {
 
   /** Pin what was clicked at: a position of a text, or the step where the axis has steps. */
   clicked(mark: IMark, keeps: boolean): void {
-    const said = this.canChoose || this._view.followsPosition ? this.pin(mark, keeps) : null;
-    if (said !== null) {
-      this._shell.say(said);
+    const sentence = this.canChoose || this._view.followsPosition ? this.pin(mark, keeps) : null;
+    if (sentence !== null) {
+      this._shell.say(sentence);
     }
   }
 

@@ -251,7 +251,7 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
         chart: () => this._picture.chart,
         zoom: () => this._picture.zoom,
         isDrawn: () => this._content !== null,
-        probe: place => this.model.probe(place),
+        probe: point => this.model.probe(point),
         move: key => this.model.move(key),
         clicked: mark => {
           this.model.clicked?.(mark);

@@ -43,8 +43,8 @@ const MOST = 2.2;
  * @param frame - Pixels that the whole view may take; 0 where it has no frame.
  */
 export function stretch(usual: number, rows: number, frame: number): number {
-  const room = (frame - AROUND - (rows - 1) * BETWEEN) / rows;
-  return Math.max(usual, Math.min(Math.floor(room / STEP) * STEP, Math.round(usual * MOST)));
+  const space = (frame - AROUND - (rows - 1) * BETWEEN) / rows;
+  return Math.max(usual, Math.min(Math.floor(space / STEP) * STEP, Math.round(usual * MOST)));
 }
 
 /** What the first rows of a table below the picture take, pixels. */

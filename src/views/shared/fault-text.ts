@@ -8,8 +8,9 @@ const MOST = 8000;
  * @param what What could not be shown, such as `section trace`.
  */
 export function faultText(what: string, error: unknown, where = ''): string {
-  const said = error instanceof Error ? (error.stack ?? `${error.name}: ${error.message}`) : String(error);
-  return `Megalens ${version}: ${what}\n${said}\n${where}`.trim().slice(0, MOST);
+  const sentence =
+    error instanceof Error ? (error.stack ?? `${error.name}: ${error.message}`) : String(error);
+  return `Megalens ${version}: ${what}\n${sentence}\n${where}`.trim().slice(0, MOST);
 }
 
 export function faultSentence(error: unknown): string {

@@ -13,7 +13,7 @@ import type { Translate } from './translate';
 
 /** What a picture's places mean; see `Pictured`. */
 export interface IPictured {
-  probe(place: IPlace): IMark | null;
+  probe(point: IPlace): IMark | null;
   tipOf(mark: IMark): ITip | null;
   move(key: string): IMoved | null;
   pointedBy?(mark: IMark): IPointed;
@@ -28,8 +28,8 @@ export abstract class Pictured implements IPictured {
   }
 
   /** What is under the pointer. */
-  probe(place: IPlace): IMark | null {
-    return this.drawn?.probe(place) ?? null;
+  probe(point: IPlace): IMark | null {
+    return this.drawn?.probe(point) ?? null;
   }
 
   /** What to say of a mark as the data are now; null when it is gone. */

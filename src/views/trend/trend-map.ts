@@ -81,9 +81,9 @@ export class TrendMap {
     return { facet: null, x: [step - half, step + half], y: [layer - 0.5, layer + 0.5] };
   }
 
-  probe(place: IPlace): IMark | null {
-    const step = this.steps[placeNear(this.steps, place.x)];
-    return step === undefined ? null : this.markOf(step, Math.round(place.y));
+  probe(point: IPlace): IMark | null {
+    const step = this.steps[placeNear(this.steps, point.x)];
+    return step === undefined ? null : this.markOf(step, Math.round(point.y));
   }
 
   /** @param pinned - Step whose value stands beside; null where there is none. */
@@ -121,9 +121,15 @@ export class TrendMap {
     const layer = series[hold((row < 0 ? 0 : row) + (before ? by[1] : 0), series.length)]?.layer ?? 0;
     this.at = { step, layer };
     const value = this._valueAt(layer, step)[1] ?? t('no value');
-    const said = t('step %1, %2: %3 %4', formatInteger(step), layerName(layer, t), this._statistic, value);
+    const sentence = t(
+      'step %1, %2: %3 %4',
+      formatInteger(step),
+      layerName(layer, t),
+      this._statistic,
+      value
+    );
     const mark = this.markOf(step, layer);
-    return key === 'copy' ? { said, mark, copy: value } : { said, mark };
+    return key === 'copy' ? { said: sentence, mark, copy: value } : { said: sentence, mark };
   }
 
   /** Put the cursor at the step nearest to one, and return that place; null where there is none. */

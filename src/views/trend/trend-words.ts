@@ -79,9 +79,9 @@ export function selectionControls(
 
 /** The statistic of a part of tensors that stands for one of whole ones. */
 function partOf(positions: string, statistic: Statistic): Pick<TrendOptions, 'statistic'> {
-  const kept = keptStatistic(statistic);
+  const retained = keptStatistic(statistic);
   return positions.trim() !== 'all' && isWholeStatistic(statistic) && statistic !== 'nonfinite'
-    ? { statistic: kept === null || kept === 'nonfinite' ? 'kept_rms' : `kept_${kept}` }
+    ? { statistic: retained === null || retained === 'nonfinite' ? 'kept_rms' : `kept_${retained}` }
     : {};
 }
 

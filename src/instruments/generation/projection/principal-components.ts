@@ -252,12 +252,12 @@ function multiplyCovariance(
   for (let row = 0; row < rows; row += 2) {
     const from = row * columns;
     // The last of an odd number is paired with itself, and counts half.
-    const beside = row + 1 < rows ? from + columns : from;
+    const nextRow = row + 1 < rows ? from + columns : from;
     const share = row + 1 < rows ? 1 : 0.5;
     let [a, b, c, d, e, f, g, h] = [0, 0, 0, 0, 0, 0, 0, 0];
     for (let column = 0, at = 0; column < columns; column += 1, at += BLOCK) {
       const x = values[from + column]!;
-      const y = values[beside + column]!;
+      const y = values[nextRow + column]!;
       const p = block[at]!;
       const q = block[at + 1]!;
       const r = block[at + 2]!;
@@ -273,7 +273,7 @@ function multiplyCovariance(
     }
     for (let column = 0, at = 0; column < columns; column += 1, at += BLOCK) {
       const x = values[from + column]! * share;
-      const y = values[beside + column]! * share;
+      const y = values[nextRow + column]! * share;
       into[at]! += x * a + y * e;
       into[at + 1]! += x * b + y * f;
       into[at + 2]! += x * c + y * g;

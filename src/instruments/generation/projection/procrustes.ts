@@ -115,25 +115,25 @@ export function symmetricEigen(
 }
 
 function isCoupled(matrix: Float64Array, size: number): boolean {
-  let beside = 0;
+  let offDiagonal = 0;
   let along = 0;
   for (let row = 0; row < size; row += 1) {
     along += matrix[row * size + row]! ** 2;
     for (let column = row + 1; column < size; column += 1) {
-      beside += matrix[row * size + column]! ** 2;
+      offDiagonal += matrix[row * size + column]! ** 2;
     }
   }
-  return beside > 1e-28 * along;
+  return offDiagonal > 1e-28 * along;
 }
 
 /** Rotate so that the entry of a row and a column becomes 0. Only rows are walked along: the matrix is symmetric. */
 function annihilate(matrix: Float64Array, rotated: Float64Array, size: number, p: number, q: number): void {
-  const beside = matrix[p * size + q]!;
+  const offDiagonal = matrix[p * size + q]!;
   const [first, second] = [matrix[p * size + p]!, matrix[q * size + q]!];
-  if (Math.abs(beside) <= 1e-17 * Math.sqrt(Math.abs(first * second)) || beside === 0) {
+  if (Math.abs(offDiagonal) <= 1e-17 * Math.sqrt(Math.abs(first * second)) || offDiagonal === 0) {
     return;
   }
-  const ratio = (second - first) / (2 * beside);
+  const ratio = (second - first) / (2 * offDiagonal);
   const tangent = (ratio >= 0 ? 1 : -1) / (Math.abs(ratio) + Math.sqrt(1 + ratio * ratio));
   const cosine = 1 / Math.sqrt(1 + tangent * tangent);
   const sine = tangent * cosine;
@@ -149,8 +149,8 @@ function annihilate(matrix: Float64Array, rotated: Float64Array, size: number, p
     matrix[at * size + p] = matrix[p * size + at]!;
     matrix[at * size + q] = matrix[q * size + at]!;
   }
-  matrix[p * size + p] = first - tangent * beside;
-  matrix[q * size + q] = second + tangent * beside;
+  matrix[p * size + p] = first - tangent * offDiagonal;
+  matrix[q * size + q] = second + tangent * offDiagonal;
   matrix[p * size + q] = 0;
   matrix[q * size + p] = 0;
 }

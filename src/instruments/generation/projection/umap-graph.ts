@@ -247,10 +247,10 @@ function membership({ count, distances }: INearest, points: number): Float64Arra
     const nearest = own.find(distance => distance > 0) ?? 0;
     const width = widthOf(own, nearest, target);
     const ownMean = own.reduce((sum, distance) => sum + distance, 0) / Math.max(1, count);
-    const held = Math.max(width, LEAST_WIDTH * (nearest > 0 ? ownMean : mean));
+    const clamped = Math.max(width, LEAST_WIDTH * (nearest > 0 ? ownMean : mean));
     own.forEach((distance, at) => {
       const beyond = distance - nearest;
-      sure[point * count + at] = beyond <= 0 || held === 0 ? 1 : exactExp(-beyond / held);
+      sure[point * count + at] = beyond <= 0 || clamped === 0 ? 1 : exactExp(-beyond / clamped);
     });
   }
   return sure;

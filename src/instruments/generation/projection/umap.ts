@@ -61,8 +61,8 @@ class UmapLayout {
       if (square > 0) {
         const power = powerOf(square);
         const pull = (-2 * A * B * power) / (square * (1 + A * power));
-        const across = rate * held(pull * x);
-        const up = rate * held(pull * y);
+        const across = rate * clamped(pull * x);
+        const up = rate * clamped(pull * y);
         places[head]! += across;
         places[head + 1]! += up;
         places[tail]! -= across;
@@ -84,8 +84,8 @@ class UmapLayout {
     const square = x * x + y * y;
     if (square > 0) {
       const away = (2 * B) / ((0.001 + square) * (1 + A * powerOf(square)));
-      places[head]! += rate * held(away * x);
-      places[head + 1]! += rate * held(away * y);
+      places[head]! += rate * clamped(away * x);
+      places[head + 1]! += rate * clamped(away * y);
     }
   }
 
@@ -96,7 +96,7 @@ class UmapLayout {
   private readonly nextPush: Float64Array;
 }
 
-const held = (move: number): number => (move > FARTHEST ? FARTHEST : move < -FARTHEST ? -FARTHEST : move);
+const clamped = (move: number): number => (move > FARTHEST ? FARTHEST : move < -FARTHEST ? -FARTHEST : move);
 
 const word = new Float64Array(1);
 const halves = new Uint32Array(word.buffer);

@@ -212,10 +212,10 @@ class JoinedMap {
     ahead: boolean
   ): void {
     const [size, cells] = [queries.blocks * keys.blocks, this.missing.length];
-    for (let place = 0; place < this.heads.length; place += 1) {
-      const head = this.heads[place] ?? 0;
+    for (let index = 0; index < this.heads.length; index += 1) {
+      const head = this.heads[index] ?? 0;
       const value = head < heads ? (row.values[start + head * size + at] ?? NaN) : NaN;
-      const out = place * cells + to;
+      const out = index * cells + to;
       // What is not a number stays to be seen: nothing is greater.
       if (value > (this.values[out] ?? NaN) || value !== value) {
         this.values[out] = value;

@@ -174,12 +174,12 @@ function candidatesAt(cells: RowCells, at: number): ICandidate[] {
   const probabilities = cells.list('candidate_probabilities', at);
   const sampled = cells.list('candidate_sampled', at);
   const ids = cells.list('candidate_ids', at).slice(0, MOST_CANDIDATES);
-  return ids.map((id, place) => ({
+  return ids.map((id, index) => ({
     id: Number(id),
-    text: boundedText(texts[place], MOST_TEXT),
-    logit: Number(logits[place] ?? NaN),
-    probability: share(Number(probabilities[place] ?? NaN)),
-    sampled: share(Number(sampled[place] ?? NaN))
+    text: boundedText(texts[index], MOST_TEXT),
+    logit: Number(logits[index] ?? NaN),
+    probability: share(Number(probabilities[index] ?? NaN)),
+    sampled: share(Number(sampled[index] ?? NaN))
   }));
 }
 

@@ -180,8 +180,8 @@ export class RuleSettings {
     await this._configure({ muted: [...this.muted, ...more] });
   }
 
-  async unmute(place: number): Promise<void> {
-    await this._configure({ muted: this.muted.filter((_, at) => at !== place) });
+  async unmute(index: number): Promise<void> {
+    await this._configure({ muted: this.muted.filter((_, at) => at !== index) });
   }
 
   dispose(): void {

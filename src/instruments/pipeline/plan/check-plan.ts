@@ -49,12 +49,12 @@ export function findCycle(table: OperationTable, proof: number[] = []): number[]
     if (from !== undefined) {
       const circle = path.slice(from);
       const lowest = circle.reduce(
-        (least, at, place) => (table.stage(at) < table.stage(circle[least]!) ? place : least),
+        (least, at, index) => (table.stage(at) < table.stage(circle[least]!) ? index : least),
         0
       );
-      return [...circle.slice(lowest), ...circle.slice(0, lowest)].flatMap((at, place, all) => {
+      return [...circle.slice(lowest), ...circle.slice(0, lowest)].flatMap((at, index, all) => {
         const sender = waits[at]!;
-        return sender === all[(place + 1) % all.length] ? [at] : [at, sender];
+        return sender === all[(index + 1) % all.length] ? [at] : [at, sender];
       });
     }
     seen.set(stage, path.length);
@@ -100,8 +100,8 @@ export function checkPlan(plan: Plan): OperationTable {
   const cycle = findCycle(table);
   if (cycle !== null) {
     const names = cycle.map(operation => table.name(operation));
-    const circle = cycle.map((at, place) => {
-      const next = cycle[(place + 1) % cycle.length]!;
+    const circle = cycle.map((at, index) => {
+      const next = cycle[(index + 1) % cycle.length]!;
       const name = table.name(next);
       return table.waits[at] === next
         ? `waits for ${name}`

@@ -247,10 +247,10 @@ export function timesFromMeasured(rows: IMeasured, shape: IPlanShape): IMeasured
 }
 
 /** Of each row: when the one before it on its stage ended; -Infinity for the first. */
-function lastEnds(rows: IMeasured, places: readonly number[]): Map<number, number> {
+function lastEnds(rows: IMeasured, indices: readonly number[]): Map<number, number> {
   const ended = new Map<number, number>();
   const free = new Map<number, number>();
-  for (const at of [...places].sort((a, b) => rows.begin[a]! - rows.begin[b]!)) {
+  for (const at of [...indices].sort((a, b) => rows.begin[a]! - rows.begin[b]!)) {
     ended.set(at, free.get(rows.stage[at]!) ?? -Infinity);
     free.set(rows.stage[at]!, rows.end[at]!);
   }

@@ -72,9 +72,9 @@ export const virtualStages = ({ stages, chunks }: IPlanShape): number => stages 
 
 export function stageOf(virtual: number, { stages, placement }: IPlanShape): number {
   const chunk = Math.floor(virtual / stages);
-  const place = virtual % stages;
+  const index = virtual % stages;
   const back = placement === 'v' ? chunk % 2 === 1 : placement === 'two_way' && chunk === 1;
-  return back ? stages - 1 - place : place;
+  return back ? stages - 1 - index : index;
 }
 
 export function virtualOf(stage: number, chunk: number, { stages, placement }: IPlanShape): number {

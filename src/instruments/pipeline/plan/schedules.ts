@@ -196,7 +196,7 @@ export function dualPipeV(stage: number, stages: number, microBatches: number): 
 }
 
 /** @param place - Stages between the pipeline's end where `near` starts and this stage. */
-function dual(place: number, depth: number, count: number, near: IWay, far: IWay): StageOrder {
+function dual(index: number, depth: number, count: number, near: IWay, far: IWay): StageOrder {
   const order = new StageOrder();
   const forwards = new Map([
     [near, near.first],
@@ -213,10 +213,10 @@ function dual(place: number, depth: number, count: number, near: IWay, far: IWay
     split
       ? order.inputGradient(way.virtual, take(backwards, way))
       : order.backward(way.virtual, take(backwards, way));
-  const behind = depth - 1 - place;
+  const behind = depth - 1 - index;
 
   repeat(2 * behind, () => forward(near));
-  repeat(place + 1, () => {
+  repeat(index + 1, () => {
     forward(near);
     forward(far);
   });
@@ -225,7 +225,7 @@ function dual(place: number, depth: number, count: number, near: IWay, far: IWay
     order.weightGradient();
     forward(far);
   });
-  repeat(count - 2 * depth + place + 1, () => {
+  repeat(count - 2 * depth + index + 1, () => {
     forward(near);
     backward(far);
     forward(far);
@@ -237,7 +237,7 @@ function dual(place: number, depth: number, count: number, near: IWay, far: IWay
     backward(near);
   });
   // Of the last backward passes the second half is split, so that the stages behind get their gradients sooner.
-  repeat(2 * (place + 1), at => backward(at % 2 === 0 ? far : near, at >= place + 1));
+  repeat(2 * (index + 1), at => backward(at % 2 === 0 ? far : near, at >= index + 1));
   repeat(behind, () => {
     order.weightGradient();
     backward(near, true);

@@ -105,22 +105,22 @@ export function* searchShape(shape: IPlanShape, request: ISearchRequest): Genera
 
 function* improved(starts: IStarts, { seed, effort, memoryBytes }: ISearchRequest): Generator<void, Plan> {
   const random = new SeededRandom(seed);
-  const kept = starts.best.map(({ plan, simulation }) => ({
+  const retained = starts.best.map(({ plan, simulation }) => ({
     plan,
     simulation,
     search: new OrderSearch(simulation, memoryBytes)
   }));
-  const count = kept[0]!.simulation.table.count;
+  const count = retained[0]!.simulation.table.count;
   const tries = Math.max(1, Math.min(effort, Math.ceil(MOST_OPERATIONS / count)) - starts.count);
-  for (const { search } of kept) {
-    yield* search.improve(Math.ceil(tries / 2 / kept.length), random);
+  for (const { search } of retained) {
+    yield* search.improve(Math.ceil(tries / 2 / retained.length), random);
   }
-  let best = kept.reduce((a, b) => (b.search.best < a.search.best ? b : a));
+  let best = retained.reduce((a, b) => (b.search.best < a.search.best ? b : a));
   yield* best.search.improve(Math.ceil(tries / 2), random);
   // Where there is less to try than that, the best order of each shape can be found for certain.
   let shortest = best.search.best;
   const tried = new Set<string>();
-  for (const each of kept) {
+  for (const each of retained) {
     const shape = `${each.plan.chunks} ${each.plan.placement}`;
     if (!tried.has(shape)) {
       tried.add(shape);
@@ -351,7 +351,7 @@ class OrderSearch {
   private backToBest(): number {
     const { order, table } = this.simulation;
     order.set(this.bestOrder);
-    order.forEach((at, place) => (this.place[at] = place));
+    order.forEach((at, index) => (this.place[at] = index));
     for (let stage = 0; stage < table.shape.stages; stage += 1) {
       this.hold(table.starts[stage]!, table.starts[stage + 1]!, stage);
     }
@@ -361,20 +361,20 @@ class OrderSearch {
   /** Places of the operations that the step's length consists of. */
   private criticalPlaces(): number[] {
     const { table, order, begin, end, free } = this.simulation;
-    const places: number[] = [];
+    const indices: number[] = [];
     const last = free.reduce((latest, time, stage) => (time > free[latest]! ? stage : latest), 0);
-    let place = table.starts[last + 1]! - 1;
+    let index = table.starts[last + 1]! - 1;
     for (;;) {
-      places.push(place);
-      const at = order[place]!;
-      const isFirst = place === table.starts[this.stageOf[at]!]!;
+      indices.push(index);
+      const at = order[index]!;
+      const isFirst = index === table.starts[this.stageOf[at]!]!;
       const sender = table.waits[at]!;
-      if (sender >= 0 && (isFirst || begin[at]! > end[order[place - 1]!]!)) {
-        place = this.place[sender]!;
+      if (sender >= 0 && (isFirst || begin[at]! > end[order[index - 1]!]!)) {
+        index = this.place[sender]!;
       } else if (isFirst) {
-        return places;
+        return indices;
       } else {
-        place -= 1;
+        index -= 1;
       }
     }
   }
@@ -385,8 +385,8 @@ class OrderSearch {
     const { virtual, microBatch, waits } = table;
     const moved = order[from]!;
     const way = to > from ? 1 : -1;
-    for (let place = from + way; place !== to + way; place += way) {
-      const other = order[place]!;
+    for (let index = from + way; index !== to + way; index += way) {
+      const other = order[index]!;
       if (
         (virtual[other] === virtual[moved] && microBatch[other] === microBatch[moved]) ||
         waits[moved] === other ||
@@ -407,8 +407,8 @@ class OrderSearch {
       order.copyWithin(from, from + 1, to + 1);
     }
     order[to] = moved;
-    for (let place = Math.min(from, to); place <= Math.max(from, to); place += 1) {
-      this.place[order[place]!] = place;
+    for (let index = Math.min(from, to); index <= Math.max(from, to); index += 1) {
+      this.place[order[index]!] = index;
     }
   }
 
@@ -418,9 +418,9 @@ class OrderSearch {
     const { change, held } = this;
     let holds = first === table.starts[stage]! ? 0 : held[first - 1]! + change[order[first - 1]!]!;
     let fits = true;
-    for (let place = first; place < end; place += 1) {
-      const at = order[place]!;
-      held[place] = holds;
+    for (let index = first; index < end; index += 1) {
+      const at = order[index]!;
+      held[index] = holds;
       holds += change[at]!;
       fits &&= table.kind[at] !== FORWARD || holds <= this.room[stage]!;
     }

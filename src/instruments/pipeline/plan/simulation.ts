@@ -86,10 +86,10 @@ export class Simulation {
     while (works > 0) {
       const stage = work[--works]!;
       const stop = starts[stage + 1]!;
-      let place = next[stage]!;
+      let index = next[stage]!;
       let time = free[stage]!;
-      for (; place < stop; place += 1) {
-        const at = order[place]!;
+      for (; index < stop; index += 1) {
+        const at = order[index]!;
         if (waits[at]! >= 0) {
           const there = arrival[at]!;
           if (there < 0) {
@@ -125,8 +125,8 @@ export class Simulation {
           }
         }
       }
-      done += place - next[stage]!;
-      next[stage] = place;
+      done += index - next[stage]!;
+      next[stage] = index;
       free[stage] = time;
     }
     if (done < this.table.count) {

@@ -108,7 +108,7 @@ class GanttPicture {
           headings,
           ends,
           path,
-          key: key.map(({ color }, place) => ({ place, color }))
+          key: key.map(({ color }, index) => ({ place: index, color }))
         },
         height: row * height
       };
@@ -162,8 +162,8 @@ class GanttPicture {
     }
     this._cursor = piece;
     zoom?.reveal((piece.begin + piece.end) / 2, row);
-    const said = `${this._nameOf(piece)}: ${pieceWords(piece, this._chunks, this._t)}`;
-    return { said, mark: markOf(piece), ...(key === 'copy' ? { copy: said } : {}) };
+    const sentence = `${this._nameOf(piece)}: ${pieceWords(piece, this._chunks, this._t)}`;
+    return { said: sentence, mark: markOf(piece), ...(key === 'copy' ? { copy: sentence } : {}) };
   }
 
   private _legend(
@@ -207,9 +207,9 @@ class GanttPicture {
     const rows = this._pieces.flatMap(piece => {
       const { begin, end, microBatch, row, count } = piece;
       const text = formatInteger(microBatch);
-      const room = text.length * FIGURE + 3;
+      const space = text.length * FIGURE + 3;
       // Half of the room, since a zoom comes before the next drawing.
-      return microBatch < 0 || count > 1 || (end - begin) * scale < room / 2
+      return microBatch < 0 || count > 1 || (end - begin) * scale < space / 2
         ? []
         : [
             {
@@ -218,7 +218,7 @@ class GanttPicture {
               x2: end,
               y: row,
               text,
-              room,
+              room: space,
               color: contrastColor(this._color(piece, isDark))
             }
           ];
@@ -302,8 +302,8 @@ export abstract class GanttPane<O extends object, R extends IRenewed> extends Vi
     this.env.refresh();
   }
 
-  override probe(place: IPlace): IMark | null {
-    return this.gantt.probe(place);
+  override probe(point: IPlace): IMark | null {
+    return this.gantt.probe(point);
   }
 
   override tipOf(mark: IMark): ITip | null {

@@ -40,11 +40,11 @@ export const laneHeight = (lanes: number): number =>
 
 /** Beginnings of steps, each with its number where there is room. */
 export function stepRows({ steps, window: [from, to] }: ITimelineAnswer, width: number): Row[] {
-  const room = ((to - from) / Math.max(1, width)) * 50;
+  const space = ((to - from) / Math.max(1, width)) * 50;
   let free = -Infinity;
   return steps.map(([step, begin]) => {
     const isNamed = begin >= free;
-    free = isNamed ? begin + room : free;
+    free = isNamed ? begin + space : free;
     return { x: begin, text: isNamed ? formatInteger(step) : '' };
   });
 }

@@ -108,8 +108,8 @@ export class SlowMap {
     const mark = this._markOf(cell.row, cell.column);
     const lane = this._lanes[cell.row];
     const value = this._valueWords(mark);
-    const said = [lane ? laneWords(lane, this._t) : '', this._stepWords(mark), value].join(', ');
-    return key === 'copy' ? { said, mark, copy: value } : { said, mark };
+    const sentence = [lane ? laneWords(lane, this._t) : '', this._stepWords(mark), value].join(', ');
+    return key === 'copy' ? { said: sentence, mark, copy: value } : { said: sentence, mark };
   }
 
   private _markOf(row: number, column: number): IMark {

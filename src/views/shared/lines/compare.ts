@@ -28,9 +28,9 @@ export function compareLines(
       return [];
     }
     const value = line.value.map((each, at) => {
-      const [beside, exact] = valueAt(base, line.x[at] ?? NaN);
-      between += exact || Number.isNaN(beside) ? 0 : 1;
-      return how === 'difference' ? each - beside : beside === 0 ? NaN : each / beside;
+      const [neighbour, exact] = valueAt(base, line.x[at] ?? NaN);
+      between += exact || Number.isNaN(neighbour) ? 0 : 1;
+      return how === 'difference' ? each - neighbour : neighbour === 0 ? NaN : each / neighbour;
     });
     const { error: _error, half: _half, ...rest } = line;
     return [{ ...rest, value }];

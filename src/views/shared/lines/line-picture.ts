@@ -159,14 +159,14 @@ export class LinePicture {
     };
   }
 
-  probe(place: IPlace): IMark | null {
-    const panel = this._panelOf(place.frame);
+  probe(point: IPlace): IMark | null {
+    const panel = this._panelOf(point.frame);
     const lines = this._lines.filter(line => !line.isFaint && (line.panel ?? 0) === panel);
     const [low, high] = this._ys[panel] ?? [0, 1];
-    const part = Number.isFinite(place.y) ? (place.y - low) / (high - low) : place.down;
-    let [best, least]: [ILine | null, number] = [null, NEAR_PIXELS / place.frame.height];
+    const part = Number.isFinite(point.y) ? (point.y - low) / (high - low) : point.down;
+    let [best, least]: [ILine | null, number] = [null, NEAR_PIXELS / point.frame.height];
     for (const line of lines) {
-      const value = line.value[nearIn(line, place.x)] ?? NaN;
+      const value = line.value[nearIn(line, point.x)] ?? NaN;
       const away = Math.abs(heightOf(value, [low, high], this._scale) - part);
       if (away <= least) {
         [best, least] = [line, away];
@@ -175,8 +175,8 @@ export class LinePicture {
     this._near = best;
     let shown: number | null = null;
     for (const line of best ? [best] : lines) {
-      const x = line.x[nearIn(line, place.x)];
-      if (x !== undefined && (shown === null || Math.abs(x - place.x) < Math.abs(shown - place.x))) {
+      const x = line.x[nearIn(line, point.x)];
+      if (x !== undefined && (shown === null || Math.abs(x - point.x) < Math.abs(shown - point.x))) {
         shown = x;
       }
     }
@@ -223,22 +223,22 @@ export class LinePicture {
       const what = [line.name, read.quantity].filter(Boolean).join(': ');
       return [t('%1, %2 %3', this._heading(at.x), what, value), value];
     };
-    const [said, value] = words();
+    const [sentence, value] = words();
     const mark = this.markAt(at.x, line.panel ?? 0);
     const later = value === '…' ? this._exact?.settled.then(() => words()[0]) : undefined;
-    return { said, mark, ...(key === 'copy' ? { copy: value } : {}), ...(later ? { later } : {}) };
+    return { said: sentence, mark, ...(key === 'copy' ? { copy: value } : {}), ...(later ? { later } : {}) };
   }
 
   /** Put the cursor at a step; null where there are no lines. */
   goTo(step: number): IMark | null {
     const lines = this._lines.filter(line => !line.isFaint);
-    const place = Math.max(0, this._near ? lines.indexOf(this._near) : 0);
-    const line = lines[place];
+    const index = Math.max(0, this._near ? lines.indexOf(this._near) : 0);
+    const line = lines[index];
     if (!line) {
       return null;
     }
     const x = this._axis.xOf(step);
-    this._at = { line: place, x };
+    this._at = { line: index, x };
     return this.markAt(x, line.panel ?? 0);
   }
 
@@ -272,7 +272,7 @@ export class LinePicture {
           color: this._colors[this._lines.indexOf(line)] ?? '#000',
           points: Array.from(
             xs,
-            (at, place) => [at, heightOf(value[place] ?? NaN, domain, this._scale)] as const
+            (at, index) => [at, heightOf(value[index] ?? NaN, domain, this._scale)] as const
           )
         };
       })
@@ -310,12 +310,12 @@ export class LinePicture {
       return reading;
     }
     const faint = this._lines.find(each => each.isFaint && each.key === line.key && each.run === line.run);
-    const beside = faint ? this._pointAt(faint, x) : null;
-    return beside === null || beside === 'asked'
-      ? beside === null
+    const paired = faint ? this._pointAt(faint, x) : null;
+    return paired === null || paired === 'asked'
+      ? paired === null
         ? reading
-        : beside
-      : { ...reading, raw: beside.from.value[beside.at] ?? NaN };
+        : paired
+      : { ...reading, raw: paired.from.value[paired.at] ?? NaN };
   }
 
   private _pointAt(line: ILine, x: number): ILinePoint | 'asked' | null {

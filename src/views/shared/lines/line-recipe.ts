@@ -36,8 +36,8 @@ export function valueWords(
   }
   const error = line.error?.[at] ?? 0;
   const bad = line.nonFinite[at] ?? 0;
-  const told = raw ?? value;
-  const full = formatFull(line.digits ? Number(told.toPrecision(line.digits)) : told);
+  const stated = raw ?? value;
+  const full = formatFull(line.digits ? Number(stated.toPrecision(line.digits)) : stated);
   return [
     full,
     ...(raw === undefined
@@ -89,16 +89,16 @@ export function tipLines(
     found.sort((a, b) => (away(a) || 0) - (away(b) || 0));
   }
   // Of many lines only those that have a value there are told.
-  const told =
+  const stated =
     found.length > MOST_LINES ? found.filter(({ reading }) => reading === 'asked' || reading.isExact) : found;
-  const listed = told.slice(0, MOST_LINES).map(({ line, reading }) => ({
+  const listed = stated.slice(0, MOST_LINES).map(({ line, reading }) => ({
     name: line === near && found.length > 1 ? `▸ ${line.name}` : line.name,
     value: reading === 'asked' ? '…' : readingWords(reading, t, smoothing),
     color: color(line),
     ...(there && { beside: thereWords(reading, there(line), t) })
   }));
-  return told.length > MOST_LINES
-    ? [...listed, { name: t('%1 more', formatInteger(told.length - MOST_LINES)), value: '' }]
+  return stated.length > MOST_LINES
+    ? [...listed, { name: t('%1 more', formatInteger(stated.length - MOST_LINES)), value: '' }]
     : listed;
 }
 
@@ -111,9 +111,9 @@ function thereWords(
   if (there === null || there === 'asked') {
     return [there === null ? '–' : '…', ''];
   }
-  const told = ({ raw, from, at }: ILinePoint): number => raw ?? from.value[at] ?? NaN;
-  const now = reading === 'asked' || !reading.isExact ? NaN : told(reading);
-  return besideWords(now, told(there), t, there.isExact ? null : (there.from.step[there.at] ?? NaN));
+  const stated = ({ raw, from, at }: ILinePoint): number => raw ?? from.value[at] ?? NaN;
+  const now = reading === 'asked' || !reading.isExact ? NaN : stated(reading);
+  return besideWords(now, stated(there), t, there.isExact ? null : (there.from.step[there.at] ?? NaN));
 }
 
 /** A place on a line: a number of a line, and where on the x axis. It stays when the line is thinned out in another way. */
@@ -234,7 +234,7 @@ export function lineRecipe(request: ILinesRequest, pictures: readonly Row[] | nu
       pictures: pictures ?? [],
       rows,
       nonfinite,
-      key: key.map(({ color }, place) => ({ place, color }))
+      key: key.map(({ color }, index) => ({ place: index, color }))
     },
     height: HEIGHTS[0]
   };

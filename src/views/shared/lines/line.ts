@@ -95,13 +95,13 @@ export function brokenPoints(line: ILine): IPoints {
     return known;
   }
   const begins = new Set(line.starts);
-  const places = Array.from(line.step.keys()).filter(at => at > 0 && begins.has(line.step[at] ?? NaN));
+  const indices = Array.from(line.step.keys()).filter(at => at > 0 && begins.has(line.step[at] ?? NaN));
   let points: IPoints = line;
-  if (places.length > 0) {
-    const x = new Float64Array(line.x.length + places.length);
+  if (indices.length > 0) {
+    const x = new Float64Array(line.x.length + indices.length);
     const value = new Float64Array(x.length).fill(NaN);
-    [...places, line.x.length].forEach((end, gaps) => {
-      const from = gaps === 0 ? 0 : (places[gaps - 1] ?? 0);
+    [...indices, line.x.length].forEach((end, gaps) => {
+      const from = gaps === 0 ? 0 : (indices[gaps - 1] ?? 0);
       x.set(line.x.subarray(from, end), from + gaps);
       value.set(line.value.subarray(from, end), from + gaps);
       x[end + gaps] = line.x[end] ?? NaN;

@@ -49,8 +49,8 @@ export function axisLabels(
   const every = 10 ** Math.max(0, Math.floor(Math.log10(span / 100)));
   const labels: Record<number, string> = {};
   for (let at = Math.ceil(first / every) * every; at <= Math.min(last, tokens.length - 1); at += every) {
-    const room = span <= MOST_LABELS ? LABEL_PIXELS : LABEL_PIXELS / 2;
-    const token = fittedToken(tokens[at] ?? '', room).text;
+    const space = span <= MOST_LABELS ? LABEL_PIXELS : LABEL_PIXELS / 2;
+    const token = fittedToken(tokens[at] ?? '', space).text;
     labels[at] = span <= MOST_LABELS ? token : `${formatInteger(at)} ${token}`;
   }
   return labels;

@@ -242,11 +242,11 @@ export class HeadsPicture implements IAttentionPicture {
     const { t, options } = this._env;
     this._env.zoom?.reveal(this._at.column, this._at.row);
     const value = this._text(options.measure, found.measured);
-    const said = t('%1: %2', mapName(found, t), value);
+    const sentence = t('%1: %2', mapName(found, t), value);
     if (key === 'Enter') {
       this.clicked(mark);
     }
-    return key === 'copy' ? { said, mark, copy: value } : { said, mark };
+    return key === 'copy' ? { said: sentence, mark, copy: value } : { said: sentence, mark };
   }
 
   clicked(mark: IMark): void {
@@ -258,12 +258,12 @@ export class HeadsPicture implements IAttentionPicture {
 
   insight(): IMark | null {
     const shown = this._shown;
-    const place = shown ? tellingHead(shown, this._env.options.measure) : -1;
-    if (!shown || place < 0) {
+    const index = shown ? tellingHead(shown, this._env.options.measure) : -1;
+    if (!shown || index < 0) {
       return null;
     }
     const { columns } = shown.cells;
-    this._at = { column: place % columns, row: Math.floor(place / columns) };
+    this._at = { column: index % columns, row: Math.floor(index / columns) };
     return this._mark();
   }
 

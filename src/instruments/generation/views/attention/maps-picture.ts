@@ -260,8 +260,8 @@ export class MapsPicture implements IAttentionPicture {
     ];
   }
 
-  probe(place: IPlace): IMark | null {
-    const cell = this._cells.at(place);
+  probe(point: IPlace): IMark | null {
+    const cell = this._cells.at(point);
     // The keys of the keyboard go on from where the pointer is.
     this._at = cell ?? this._at;
     return cell && this._cells.markOf(cell);
@@ -302,12 +302,12 @@ export class MapsPicture implements IAttentionPicture {
     const { t } = this._env;
     const [query, key] = [spanName(text, ...queries), spanName(text, ...keys)];
     const value = this._valueName(cell);
-    const said = t('%1, query %2, key %3: %4', mapName(cell.map, t), query, key, value);
+    const sentence = t('%1, query %2, key %3: %4', mapName(cell.map, t), query, key, value);
     const mark = this._cells.markOf(cell);
     if (pressed === 'Enter') {
       this.clicked(mark);
     }
-    return pressed === 'copy' ? { said, mark, copy: value } : { said, mark };
+    return pressed === 'copy' ? { said: sentence, mark, copy: value } : { said: sentence, mark };
   }
 
   clicked(mark: IMark): void {

@@ -85,8 +85,8 @@ export class PlacesPicture {
     const value = request.valueOf(line, at.x);
     const mark = this.markOf(at.x);
     const name = request.lines.length > 1 ? `, ${line.name}` : '';
-    const said = `${request.nameOf(at.x)}${name}: ${value}`;
-    return key === 'copy' ? { said, mark, copy: value } : { said, mark };
+    const sentence = `${request.nameOf(at.x)}${name}: ${value}`;
+    return key === 'copy' ? { said: sentence, mark, copy: value } : { said: sentence, mark };
   }
 
   goTo(x: number): IMark {
@@ -123,7 +123,7 @@ export class PlacesPicture {
           ? {
               rows: [],
               bars: barRows(request, kinds, isLog ? y[0] : 0),
-              key: bars.names.map((_, place) => ({ place, color: kinds[place] }))
+              key: bars.names.map((_, index) => ({ place: index, color: kinds[index] }))
             }
           : // Few places: each is seen.
             { rows: rows.map(row => ({ ...row, alone: row['value'] !== null && request.half === 0 })) }),
@@ -180,20 +180,20 @@ export const sharing = ([from, to]: readonly [number, number]): number =>
 /** Of the points that are shown, and of as many on either side, the largest of all that share a place. */
 function fewPoints(line: ILine, shown: readonly [number, number]): ILine {
   const every = sharing(shown);
-  const kept = keptOf(line, shown);
-  const pick = (column: Float64Array): Float64Array => Float64Array.from(kept, at => column[at] ?? NaN);
+  const retained = keptOf(line, shown);
+  const pick = (column: Float64Array): Float64Array => Float64Array.from(retained, at => column[at] ?? NaN);
   return every === 1 ? line : mapColumns(line, pick);
 }
 
 function keptOf({ x, value }: ILine, [from, to]: readonly [number, number]): number[] {
   const [every, around] = [sharing([from, to]), to - from];
   const best = new Map<number, number>();
-  x.forEach((place, at) => {
-    const bucket = Math.floor(place / every);
+  x.forEach((index, at) => {
+    const bucket = Math.floor(index / every);
     const before = best.get(bucket);
     if (
-      place >= from - around &&
-      place <= to + around &&
+      index >= from - around &&
+      index <= to + around &&
       !((value[at] ?? NaN) <= (value[before ?? -1] ?? NaN))
     ) {
       best.set(bucket, at);

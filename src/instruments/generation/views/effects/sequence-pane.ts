@@ -162,7 +162,7 @@ export class SequencePane extends Pictured implements IEffectsPane {
     const picture = this._isByLayer
       ? this._layers.draw(drawn, texts, options.transform, axis)
       : this._positions.draw(drawn, texts, { ...options, measure: measureOf(options) }, axis, env.isDark);
-    const said = this._isByLayer ? this._layers.peak?.words : positionsSummary(drawn, texts, t);
+    const sentence = this._isByLayer ? this._layers.peak?.words : positionsSummary(drawn, texts, t);
     const readWords = this._isByLayer
       ? t('Both read the clean text: the L2 distance of hidden states over the norm of the clean ones.')
       : t('Both read the clean text: it is what the perturbed model would have had next, not what it wrote.');
@@ -182,7 +182,7 @@ export class SequencePane extends Pictured implements IEffectsPane {
               ]
             : [])
         ]),
-        summary: [said, divergenceWords(texts, t)].filter(Boolean).join(' ')
+        summary: [sentence, divergenceWords(texts, t)].filter(Boolean).join(' ')
       }
     };
   }

@@ -235,9 +235,9 @@ export class LensMap extends LayerMap {
     });
   }
 
-  override probe(place: IPlace): IMark | null {
-    const layer = this.rows[Math.round(place.y)];
-    return layer === undefined || !this._lens?.at(layer, Math.round(place.x)) ? null : super.probe(place);
+  override probe(point: IPlace): IMark | null {
+    const layer = this.rows[Math.round(point.y)];
+    return layer === undefined || !this._lens?.at(layer, Math.round(point.x)) ? null : super.probe(point);
   }
 
   tipOf(mark: IMark): ITip | null {

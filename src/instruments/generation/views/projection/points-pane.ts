@@ -108,13 +108,15 @@ export class PointsPane extends ProjectionPane {
     const [nearest] = this._neighbours(shown, at);
     const place = t('%1 across, %2 up', formatNumber(x, 3), formatNumber(-y, 3));
     const where = `${tokenWords(token, t)}, ${sequenceWords(token, shown.generations, t)}: ${place}`;
-    const said = nearest ? t('%1. Most alike: %2', where, nearest.words) : where;
+    const sentence = nearest ? t('%1. Most alike: %2', where, nearest.words) : where;
     if (isGrouping) {
       const group = this.groupOf(shown).toggled(token);
       this._choose(group);
       return { said: t('%1. The group has %2.', where, countWords(group.size, t)), mark };
     }
-    return key === 'copy' ? { said, mark, copy: `${formatFull(x)}, ${formatFull(-y)}` } : { said, mark };
+    return key === 'copy'
+      ? { said: sentence, mark, copy: `${formatFull(x)}, ${formatFull(-y)}` }
+      : { said: sentence, mark };
   }
 
   /** The tokens in a box, or in a loop, are looked at together. */

@@ -184,14 +184,14 @@ export function projectionTitle(
 
 /** Say which features of the tensor there are. */
 function featureWords({ features, source: { row } }: IPlane, t: Translate): string {
-  const whole = row.sourceShape[row.sourceShape.length - 1] ?? 0;
-  const kept = formatInteger(features.columns);
-  return readCompressor(row.compressor).name === 'NoOp' || features.columns === whole
-    ? t('Of each token all %1 features.', kept)
+  const total = row.sourceShape[row.sourceShape.length - 1] ?? 0;
+  const retained = formatInteger(features.columns);
+  return readCompressor(row.compressor).name === 'NoOp' || features.columns === total
+    ? t('Of each token all %1 features.', retained)
     : t(
         'Of each token what the compressor kept: %1, of %2 features.',
         compressorWords(row.compressor, t, row.shape[row.shape.length - 1]),
-        formatInteger(whole)
+        formatInteger(total)
       );
 }
 

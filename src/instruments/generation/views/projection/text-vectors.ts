@@ -83,8 +83,8 @@ export class TextVectors {
       }
     }
     const every = Math.max(1, Math.ceil(tokens.length / MOST_TOKENS));
-    const kept = every === 1 ? tokens : tokens.filter((_, at) => at % every === 0);
-    return new TextVectors(rows, sequences, kept, unread, every);
+    const retained = every === 1 ? tokens : tokens.filter((_, at) => at % every === 0);
+    return new TextVectors(rows, sequences, retained, unread, every);
   }
 
   /** Tells whether the same tokens were read. */

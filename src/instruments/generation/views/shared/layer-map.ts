@@ -121,8 +121,8 @@ export abstract class LayerMap implements IPictured {
     this.at = { layer, position };
     const mark = this.markOf(this.at);
     const { where, value } = this.words(this.at);
-    const said = this.t('%1, %2: %3', layerName(layer, this.t), where, value);
-    return key === 'copy' ? { said, mark, copy: value } : { said, mark };
+    const sentence = this.t('%1, %2: %3', layerName(layer, this.t), where, value);
+    return key === 'copy' ? { said: sentence, mark, copy: value } : { said: sentence, mark };
   }
 
   /** The cell of a layer and position. */

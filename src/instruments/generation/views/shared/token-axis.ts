@@ -86,11 +86,11 @@ const plotOf = ({ frame, width }: Shown): number => frame?.width ?? Math.max(LAB
 /** Labels of the positions that are shown, and of as many on either side, by position: the param `labels` of the charts. */
 export function tokenLabels(texts: TokenTexts, { shown, pixels }: ITokenWindow): Record<number, string> {
   const around = shown[1] - shown[0];
-  const room = Math.min(LABEL.most, Math.max(pixels, LABEL.least) - 4);
+  const space = Math.min(LABEL.most, Math.max(pixels, LABEL.least) - 4);
   return Object.fromEntries(
     [...texts]
       .filter(([position]) => position > shown[0] - around && position < shown[1] + around)
-      .map(([position, text]) => [position, fittedToken(text, room).text])
+      .map(([position, text]) => [position, fittedToken(text, space).text])
   );
 }
 

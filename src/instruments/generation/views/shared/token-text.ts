@@ -40,19 +40,19 @@ export interface IFitted {
 export function fittedToken(text: string, pixels: number): IFitted {
   const characters = tokenText(tokenWords(text)).match(CHARACTERS) ?? ['∅'];
   const widths = characters.map(widthOf);
-  const whole = sum(widths);
-  if (whole <= pixels) {
-    return { text: characters.join(''), pixels: whole };
+  const total = sum(widths);
+  if (total <= pixels) {
+    return { text: characters.join(''), pixels: total };
   }
-  let [kept, taken] = [0, ELLIPSIS];
-  while (kept < characters.length - 1 && taken + (widths[kept] ?? 0) <= pixels) {
-    taken += widths[kept] ?? 0;
-    kept += 1;
+  let [retained, taken] = [0, ELLIPSIS];
+  while (retained < characters.length - 1 && taken + (widths[retained] ?? 0) <= pixels) {
+    taken += widths[retained] ?? 0;
+    retained += 1;
   }
   // Of a token at least one character, with or without room for the sign that there are more.
-  return kept === 0
+  return retained === 0
     ? { text: characters[0] ?? '', pixels: widths[0] ?? 0 }
-    : { text: `${characters.slice(0, kept).join('')}…`, pixels: taken };
+    : { text: `${characters.slice(0, retained).join('')}…`, pixels: taken };
 }
 
 const ELLIPSIS = 9;

@@ -212,7 +212,7 @@ export class GenerateForm {
 
   /** Change a prompt: nothing is drawn anew while it is typed. */
   write(at: number, prompt: string): void {
-    this._prompts = this._prompts.map((each, place) => (place === at ? prompt : each));
+    this._prompts = this._prompts.map((each, index) => (index === at ? prompt : each));
     this._settle();
   }
 
@@ -222,7 +222,7 @@ export class GenerateForm {
   }
 
   remove(at: number): void {
-    this._prompts = this._prompts.filter((_, place) => place !== at);
+    this._prompts = this._prompts.filter((_, index) => index !== at);
     this.set({});
   }
 
@@ -300,9 +300,9 @@ export class GenerateForm {
   /** End a generation and, where it waits or is written too, the clean one beside it. Never rejects. */
   async end(generations: readonly IGeneration[], number: number): Promise<void> {
     const shown = generations.find(({ generation }) => generation === number);
-    const beside = generations.find(each => each.generation === shown?.control && isUnderWay(each));
+    const companion = generations.find(each => each.generation === shown?.control && isUnderWay(each));
     try {
-      for (const each of [number, ...(beside ? [beside.generation] : [])]) {
+      for (const each of [number, ...(companion ? [companion.generation] : [])]) {
         await this._source.cancelGeneration?.(each);
       }
     } catch (error) {

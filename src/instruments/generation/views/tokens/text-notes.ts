@@ -36,8 +36,8 @@ export function textControls(
 ): Control[] {
   const { generations, text } = facts;
   const positions = (text?.tokens ?? []).map(({ position }) => position);
-  const place = looked === null ? -1 : placeNear(positions, looked);
-  const token = text?.tokens[place];
+  const at = looked === null ? -1 : placeNear(positions, looked);
+  const token = text?.tokens[at];
   const live = connection.kind !== 'recorded' && connection.kind !== 'closed';
   const colors = COLORS.map(each => ({ value: each, text: colorWords(each, t) }));
   return [
@@ -50,7 +50,7 @@ export function textControls(
         ? t('Stop following and stay at this position')
         : t('Follow the newest position'),
       count: positions.length,
-      index: Math.max(0, place),
+      index: Math.max(0, at),
       text: token ? t('position %1, %2', formatInteger(token.position), tokenName(token)) : t('nothing yet'),
       following: isFollowing,
       // A text that is written to its end is shown again from its beginning to its end.
@@ -126,9 +126,9 @@ export function textNotes(
 ): INote[] {
   const notes: INote[] = [];
   if (generation.state === 'failed') {
-    const said = generation.message || t('Nobody said why.');
-    const action = { label: t('Copy this sentence'), run: () => copy(said) };
-    notes.push({ text: t('It failed: %1', said), tone: 'nonfinite', action });
+    const sentence = generation.message || t('Nobody said why.');
+    const action = { label: t('Copy this sentence'), run: () => copy(sentence) };
+    notes.push({ text: t('It failed: %1', sentence), tone: 'nonfinite', action });
   }
   if (from > 0) {
     const action = { label: t('Show the lines before'), run: () => turn(-1) };

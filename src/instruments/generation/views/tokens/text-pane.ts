@@ -90,11 +90,11 @@ function noText(
     };
   }
   if (shown.state === 'failed') {
-    const said = shown.message || t('Nobody said why.');
+    const words = shown.message || t('Nobody said why.');
     return {
       kind: 'error',
-      sentence: t('Generation %1 failed: %2', number, said),
-      action: { label: t('Copy this sentence'), run: () => copy(said) },
+      sentence: t('Generation %1 failed: %2', number, words),
+      action: { label: t('Copy this sentence'), run: () => copy(words) },
       more: [retried, ...others]
     };
   }
@@ -294,8 +294,8 @@ export class TextPane extends ViewModel {
     const columns = Math.max(LEAST_COLUMNS, Math.floor((env.width - BESIDE) / CELL.width));
     const layout = layOut(text.tokens, columns);
     const looked = this._lookedAt(facts.text);
-    const place = text.tokens.findIndex(({ position }) => position === looked);
-    const line = layout.boxes[layout.firstOf[place] ?? -1]?.line ?? null;
+    const index = text.tokens.findIndex(({ position }) => position === looked);
+    const line = layout.boxes[layout.firstOf[index] ?? -1]?.line ?? null;
     const isFollowing = upTo === null && looked === newestOf(facts.text);
     // Both texts are told by the same colours.
     const values = [facts.text, facts.other].flatMap(each =>
@@ -318,8 +318,8 @@ export class TextPane extends ViewModel {
   /** What the page says above the picture, and a screen reader of it. */
   private _summary(text: IWrittenText, { upTo }: ITextRequest): string {
     const most = mostSurprising(written(text, upTo));
-    const said = tokenWords(plainText(text).slice(0, MOST_SAID));
-    return [most ? surpriseWords(most, this.t) : '', this.t('Text: %1', said)].filter(Boolean).join(' ');
+    const sentence = tokenWords(plainText(text).slice(0, MOST_SAID));
+    return [most ? surpriseWords(most, this.t) : '', this.t('Text: %1', sentence)].filter(Boolean).join(' ');
   }
 
   /** Position that is looked at: the pinned or chosen one, else the newest. */

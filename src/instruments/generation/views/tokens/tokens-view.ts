@@ -288,7 +288,7 @@ class TokensView implements IComposition {
       className,
       options,
       create: (source, env) => {
-        this._copy = said => void env.actions.copy(said);
+        this._copy = sentence => void env.actions.copy(sentence);
         return new TextPane(source, env, this._reader, which, this._end);
       }
     });

@@ -46,15 +46,15 @@ export class BestLayouts {
     const { found, most } = this;
     if (found.length < most || stepMs < found[most - 1]!.stepMs) {
       const at = found.findIndex(each => stepMs < each.stepMs);
-      const place = at < 0 ? found.length : at;
+      const index = at < 0 ? found.length : at;
       const key = JSON.stringify(layout);
       // The same has the same ms, and so stands right before the place.
-      for (let same = place - 1; same >= 0 && found[same]!.stepMs === stepMs; same -= 1) {
+      for (let same = index - 1; same >= 0 && found[same]!.stepMs === stepMs; same -= 1) {
         if (JSON.stringify(found[same]!.layout) === key) {
           return;
         }
       }
-      found.splice(place, 0, {
+      found.splice(index, 0, {
         layout: { ...layout, stages: layout.stages.map(stage => ({ ...stage })) },
         stepMs
       });

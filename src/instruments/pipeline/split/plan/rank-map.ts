@@ -39,26 +39,26 @@ function hostsOf(text: string): IHost[] {
     if (hosts.some(each => each.name === name)) {
       throw wrong(`names ${name.slice(0, 80)} again`);
     }
-    const said = new Map<string, string>();
+    const fields = new Map<string, string>();
     for (const word of words) {
       const [key = '', value = ''] = word.split('=', 2);
       if (!['slots', 'role', 'device'].includes(key) || value === '') {
         throw wrong(`must have slots=, role= or device= after the name, got ${word.slice(0, 80)}`);
       }
-      said.set(key, value);
+      fields.set(key, value);
     }
-    const slots = said.get('slots') ?? '1';
+    const slots = fields.get('slots') ?? '1';
     if (!/^\d{1,6}$/.test(slots) || Number(slots) < 1 || Number(slots) > MOST_SLOTS) {
       throw wrong(`must have slots from 1 to ${MOST_SLOTS}, got ${slots.slice(0, 80)}`);
     }
-    const role = ROLES.find(each => each === (said.get('role') ?? 'any'));
+    const role = ROLES.find(each => each === (fields.get('role') ?? 'any'));
     if (role === undefined) {
-      throw wrong(`must have the role ${ROLES.join(', ')}, got ${said.get('role')!.slice(0, 80)}`);
+      throw wrong(`must have the role ${ROLES.join(', ')}, got ${fields.get('role')!.slice(0, 80)}`);
     }
     if (hosts.length === MOST_HOSTS) {
       throw wrong(`is one too many: at most ${MOST_HOSTS} hosts are read`);
     }
-    hosts.push({ name, slots: Number(slots), role, device: said.get('device') ?? '' });
+    hosts.push({ name, slots: Number(slots), role, device: fields.get('device') ?? '' });
   });
   return hosts;
 }

@@ -67,13 +67,13 @@ export class SplitSimulation implements ISplitCost {
   ): void {
     const { stages, family } = layout;
     this.microBatches = microBatches;
-    const room = stages.length * microBatches;
-    if (this.forwardEnd.length < room) {
-      this.forwardEnd = new Float64Array(room);
-      this.againEnd = new Float64Array(room);
-      this.backwardEnd = new Float64Array(room);
-      this.input = new Float64Array(room);
-      this.given = new Float64Array(room);
+    const capacity = stages.length * microBatches;
+    if (this.forwardEnd.length < capacity) {
+      this.forwardEnd = new Float64Array(capacity);
+      this.againEnd = new Float64Array(capacity);
+      this.backwardEnd = new Float64Array(capacity);
+      this.input = new Float64Array(capacity);
+      this.given = new Float64Array(capacity);
     }
     this.prepare(layout);
     if (isApart(family)) {

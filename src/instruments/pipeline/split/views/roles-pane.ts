@@ -60,7 +60,7 @@ class RolesPicture {
       row,
       row < above ? '' : formatInteger(row - above)
     ]);
-    const room = width / columns;
+    const space = width / columns;
     const recipeIn = (dark: boolean): IRecipe => {
       const ink = inkOf(dark);
       const roles = ROLES.filter(role => this._cells.some(({ process }) => process.role === role));
@@ -78,11 +78,11 @@ class RolesPicture {
         },
         datasets: {
           pieces: this._cells.map(cell => this._piece(cell, dark)),
-          numbers: height < 2 * LETTER ? [] : this._cells.map(cell => this._number(cell, room, dark)),
+          numbers: height < 2 * LETTER ? [] : this._cells.map(cell => this._number(cell, space, dark)),
           headings: [],
           ends: [],
           path: [],
-          key: roles.map((role, place) => ({ place, color: roleColor(role, dark) }))
+          key: roles.map((role, index) => ({ place: index, color: roleColor(role, dark) }))
         },
         height: rows * height
       };
@@ -131,8 +131,8 @@ class RolesPicture {
       return null;
     }
     this._cursor = cell;
-    const said = this._words(cell.process);
-    return { said, mark: markOf(cell), ...(key === 'copy' ? { copy: said } : {}) };
+    const sentence = this._words(cell.process);
+    return { said: sentence, mark: markOf(cell), ...(key === 'copy' ? { copy: sentence } : {}) };
   }
 
   private _piece(cell: ICell, isDark: boolean): Row {
@@ -148,7 +148,7 @@ class RolesPicture {
   }
 
   /** The rank, with the virtual ranks that it stands for where there is room. */
-  private _number({ x, y, process }: ICell, room: number, isDark: boolean): Row {
+  private _number({ x, y, process }: ICell, space: number, isDark: boolean): Row {
     const { real, role, virtual } = process;
     const [first, last] = [virtual[0], virtual.at(-1)];
     const range =
@@ -158,7 +158,7 @@ class RolesPicture {
           ? this._t('v%1', formatInteger(first))
           : this._t('v%1–%2', formatInteger(first), formatInteger(last));
     const long = [formatInteger(real), ...(range === '' ? [] : [`(${range})`])].join(' ');
-    const text = long.length * LETTER + 6 < room ? long : formatInteger(real);
+    const text = long.length * LETTER + 6 < space ? long : formatInteger(real);
     return {
       x,
       x1: x - HALF,
@@ -224,8 +224,8 @@ export class RolesPane extends SplitPane {
     };
   }
 
-  override probe(place: IPlace): IMark | null {
-    return this._picture.probe(place);
+  override probe(point: IPlace): IMark | null {
+    return this._picture.probe(point);
   }
 
   override tipOf(mark: IMark): ITip | null {
