@@ -3,7 +3,7 @@ import type { IDisposable } from '@lumino/disposable';
 import type { ISignal } from '@lumino/signaling';
 import type {
   DemoState,
-  DemoWish,
+  DemoAction,
   IForeignHub,
   IReportFile,
   IRunEntry,
@@ -51,12 +51,11 @@ export interface IMegalensRuns {
   /** Freeze views into one file. */
   report(id: string, request: IReportRequest, signal?: AbortSignal): Promise<IReportFile>;
   /** Look at, start or stop the demo training of the Jupyter server. */
-  demo(wish: DemoWish): Promise<DemoState>;
+  demo(action: DemoAction): Promise<DemoState>;
   /** Share in the run's source, live or recorded as the server says. */
   acquire(id: string): Promise<IRunLease>;
 }
 
-/** The page's run service. */
 export const IMegalensRuns = new Token<IMegalensRuns>(
   'megalens:IMegalensRuns',
   'The training runs that this Jupyter server can reach, shared by panel, tabs and cells.'
@@ -64,12 +63,10 @@ export const IMegalensRuns = new Token<IMegalensRuns>(
 
 /** A view of a run, as a tab holds it. */
 export interface IViewReference {
-  /** Run id. */
   readonly run: string;
   readonly options: ViewOptions;
 }
 
-/** The main-area tabs that show views. */
 export interface IMegalensViews {
   /** Open a view as a tab, or show the tab that has it. */
   open(run: string, options: ViewOptions): Promise<void>;
@@ -77,7 +74,6 @@ export interface IMegalensViews {
   preload(): void;
   /** The view that was last in focus, or null. */
   readonly current: IViewReference | null;
-  /** The view of a tab, by the tab's id; null when there is none. */
   at(tab: string): IViewReference | null;
   /** Every open view of one run. */
   of(run: string): readonly ViewOptions[];
@@ -85,7 +81,6 @@ export interface IMegalensViews {
   readonly changed: ISignal<IMegalensViews, void>;
 }
 
-/** The page's view tabs. */
 export const IMegalensViews = new Token<IMegalensViews>(
   'megalens:IMegalensViews',
   'The main-area tabs that show Megalens views.'
@@ -95,7 +90,6 @@ export const IMegalensViews = new Token<IMegalensViews>(
 export interface IMegalensViewRegistry {
   /**
    * Register a view of another package. It has a tab, a button, an entry of the palette and a line of code from then on.
-   *
    * @param load Loads its code when it is first shown.
    * @throws {ProtocolError} When its name is no name, or is taken.
    */
@@ -104,7 +98,6 @@ export interface IMegalensViewRegistry {
   follow(act: (info: IViewInfo) => IDisposable): void;
 }
 
-/** The page's register of views. */
 export const IMegalensViewRegistry = new Token<IMegalensViewRegistry>(
   'megalens:IMegalensViewRegistry',
   'Every Megalens view; other packages register theirs here.'

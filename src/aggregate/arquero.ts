@@ -13,14 +13,12 @@ import { GatheredMoments, type GatheredColumn, type IGatheredRow } from './gathe
 
 export { aq };
 
-/** What a rollup keeps of rows so that they can be merged again. */
 const COUNTS = ['nan_count', 'inf_count', 'near_zero_count'] as const;
 const SUFFICIENT = ['count', 'mean', 'm2', 'm3', 'm4', 'min', 'max', ...COUNTS] as const;
 
 /** A column that can be made of rows of moments. */
 export type MomentAggregate = MomentStatistic | (typeof SUFFICIENT)[number];
 
-/** A column that a tensor's name says. */
 export type NameColumn = keyof ITensorName;
 
 const MOMENTS: readonly GatheredColumn[] = ['count', 'mean', 'm2', 'm3', 'm4'];
@@ -80,7 +78,6 @@ const IDLE = { init: nothing, add: nothing, rem: nothing };
 
 const stateOf = (state: object): IState => state as IState;
 
-/** Tell arquero what `op.moments_…` mean. */
 function register(): void {
   const gather = `${BEFORE}rows`;
   aq.addAggregateFunction(
@@ -136,13 +133,13 @@ function register(): void {
 
 /** What a function says of each text, asked once. */
 function memoized<T>(ask: (text: string) => T): (text: string) => T {
-  const said = new Map<string, T>();
+  const answers = new Map<string, T>();
   return text => {
-    const known = said.get(text) ?? ask(text);
-    if (said.size > 100_000) {
-      said.clear();
+    const known = answers.get(text) ?? ask(text);
+    if (answers.size > 100_000) {
+      answers.clear();
     }
-    said.set(text, known);
+    answers.set(text, known);
     return known;
   };
 }
@@ -151,7 +148,6 @@ function expression(name: string, columns: readonly GatheredColumn[]): string {
   return `d => op.${BEFORE}${name}({${columns.map(column => `${column}: d.${column}`).join(', ')}})`;
 }
 
-/** Makes the expression of one column. */
 type Aggregate = () => string;
 
 /** What a rollup of rows of moments can hold. Each is an expression for arquero's `rollup`, `derive` or `rolling`. */

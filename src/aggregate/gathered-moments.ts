@@ -2,7 +2,6 @@ import { byName } from '../protocol/records';
 import type { IMergedMoments } from '../protocol/moment-statistics';
 import { MERGED, mergeRows } from './moment-merge';
 
-/** A column of the stream `moments` that is gathered. */
 export type GatheredColumn =
   | 'count'
   | 'mean'
@@ -16,12 +15,10 @@ export type GatheredColumn =
   | 'near_zero_count'
   | 'rounding';
 
-/** A row as it is handed over. */
 export type IGatheredRow = Readonly<Partial<Record<GatheredColumn, number>>>;
 
 /** Rows with the cell of each, as arquero hands them over one by one, to be merged all at once when the first answer is read. */
 export class GatheredMoments {
-  /** Begin a cell. */
   open(): number {
     this._cells += 1;
     return this._cells - 1;
@@ -64,7 +61,6 @@ export class GatheredMoments {
 
   /**
    * One value of each cell.
-   *
    * @param name - What is read; it is read once for all cells.
    */
   column(name: string, read: (of: IMergedMoments) => Float64Array): Float64Array {
@@ -84,12 +80,12 @@ export class GatheredMoments {
   }
 
   private _grow(): void {
-    const room = Math.max(64, this._cell.length * 2);
-    const cells = new Int32Array(room);
+    const capacity = Math.max(64, this._cell.length * 2);
+    const cells = new Int32Array(capacity);
     cells.set(this._cell);
     this._cell = cells;
     for (const name of MERGED) {
-      const grown = new Float64Array(room);
+      const grown = new Float64Array(capacity);
       grown.set(this._columns[name]);
       this._columns[name] = grown;
     }

@@ -30,7 +30,6 @@ interface IEntry {
   /** Rows at which the source said that they are too many to be brought here. */
   tooMany: number;
   usedAt: number;
-  /** What is done with this entry, one after the other. */
   turn: Promise<unknown>;
 }
 
@@ -40,11 +39,7 @@ interface IEntry {
  * Where any stat of a run has many rows, all of the run's are in the worker.
  */
 export class MomentCache {
-  /**
-   * @param queue - Where the tables are kept.
-   * @param limitRows - Bound of all rows.
-   * @param workerRows - With more rows than this in any stat, a run's tables are in the worker.
-   */
+  /** @param workerRows - With more rows than this in any stat, a run's tables are in the worker. */
   constructor(
     private readonly queue: WorkQueue,
     private readonly limitRows = CACHE_ROWS,
@@ -53,9 +48,6 @@ export class MomentCache {
 
   /**
    * Ask something of a run's rows.
-   *
-   * @param stats - Stats whose rows the question is on.
-   * @param question - Makes the question of the tables' names.
    * @returns The answer, or null where the source has more rows than it brings here.
    * @throws AggregateError as the tables, and StoreError as the source.
    */
@@ -65,12 +57,12 @@ export class MomentCache {
     question: (tables: readonly string[]) => TableQuestion,
     signal?: AbortSignal
   ): Promise<TableAnswer | null> {
-    for (let again = 0; ; again += 1) {
+    for (let attempt = 0; ; attempt += 1) {
       try {
         return await this.once(source, stats, question, signal);
       } catch (error) {
         // A worker that broke took its tables along: bring the rows here.
-        if (!(error instanceof AggregateError && error.code === 'lost') || again > 1) {
+        if (!(error instanceof AggregateError && error.code === 'lost') || attempt > 1) {
           throw error;
         }
         this.all.forEach(entry => {
@@ -137,7 +129,7 @@ export class MomentCache {
       entry.warnings === warnings &&
       (about()?.rows ?? 0) >= entry.rows &&
       about()?.first === entry.first;
-    let whole = !more;
+    let isComplete = !more;
     if (more) {
       if (!(await this.load(source, entry, entry.last, signal))) {
         entry.tooMany = about()?.rows ?? 0;
@@ -146,10 +138,10 @@ export class MomentCache {
       if (entry.rows !== about()?.rows) {
         // Rows may have come since the index was read; else something earlier is not what it was.
         index = await source.index(signal);
-        whole = entry.rows !== about()?.rows;
+        isComplete = entry.rows !== about()?.rows;
       }
     }
-    if (whole) {
+    if (isComplete) {
       if (entry.version !== null && entry.place !== place) {
         await this.queue.askTables(entry.place, { kind: 'drop', table: entry.id }, []).catch(() => undefined);
       }
@@ -166,7 +158,6 @@ export class MomentCache {
     return true;
   }
 
-  /** Bring the rows from a step on, or all of them. */
   private async load(
     source: IMomentSource,
     entry: IEntry,
@@ -217,8 +208,10 @@ export class MomentCache {
     return entry;
   }
 
-  private makeRoom(kept: readonly IEntry[]): void {
-    const others = [...this.all].filter(entry => !kept.includes(entry)).sort((a, b) => a.usedAt - b.usedAt);
+  private makeRoom(retained: readonly IEntry[]): void {
+    const others = [...this.all]
+      .filter(entry => !retained.includes(entry))
+      .sort((a, b) => a.usedAt - b.usedAt);
     let rows = [...this.all].reduce((sum, entry) => sum + entry.rows, 0);
     for (const entry of others) {
       if (rows <= this.limitRows) {
@@ -251,14 +244,10 @@ function buffersOf(rows: IMomentRows): ArrayBufferLike[] {
   return [...new Set(columns.map(column => column.buffer))];
 }
 
-/** The cache that a page shares. */
 const pageCache = new MomentCache(pageQueue);
 
 /**
  * Group the statistics of a run: from its rows where they can be brought here, which is done once, else as the server groups them.
- *
- * @param source - The run's moments.
- * @param question - What is asked and how it is shaped.
  * @param cache - Where rows are kept; one that the page shares when absent.
  * @throws AggregateError when the question contradicts itself, `mixed` when inputs and outputs would enter one group.
  * @throws StoreError when the source cannot answer.
@@ -292,8 +281,8 @@ function within(groups: IMomentGroups, steps: readonly [number, number] | null):
     return groups;
   }
   const kept = pick(groups, rows);
-  const whole = new Set(groups.step).size === groups.stepsTotal;
-  return { ...kept, stepsTotal: whole ? new Set(kept.step).size : groups.stepsTotal };
+  const isComplete = new Set(groups.step).size === groups.stepsTotal;
+  return { ...kept, stepsTotal: isComplete ? new Set(kept.step).size : groups.stepsTotal };
 }
 
 /** What the server says of a question that contradicts itself, as it would be said here. */

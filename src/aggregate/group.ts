@@ -5,11 +5,9 @@ import { AggregateError, momentsOf, type IMoments } from './moment-merge';
 
 /** Rows sorted into groups of equal keys. */
 export interface IGroups {
-  /** Group of each row. */
   readonly group: Uint32Array;
   /** First key of each group. Groups are ordered by the first key, then the second. */
   readonly first: Float64Array;
-  /** Second key of each group. */
   readonly second: Float64Array;
 }
 
@@ -19,7 +17,6 @@ interface ICodes {
   readonly keys: Float64Array;
 }
 
-/** A column of whole numbers. */
 export type Integers = Float64Array | Int32Array | Uint32Array;
 
 // A table of this many entries costs less than hashing, whatever the number of rows.
@@ -31,9 +28,6 @@ const SMALL_TABLE = 1 << 16;
  * Typed arrays instead of arquero's groupby: that builds a key text for each row, which for a million rows takes ten times as long.
  * Where the two ranges span a grid that is not much larger than the rows are many, as steps and layers do, a row's place in the grid is
  * its group. Otherwise each column is coded by its distinct values first, and the grid is that of the codes.
- *
- * @param first - First key of each row.
- * @param second - Second key of each row.
  */
 export function groupBy(first: Integers, second: Integers): IGroups {
   const [low, high] = rangeOf(first);
@@ -78,17 +72,17 @@ function onGrid(
     group[row] = cell;
     taken[cell] = 1;
   }
-  const places = new Uint32Array(cells);
+  const indices = new Uint32Array(cells);
   const there: number[] = [];
   for (let cell = 0; cell < cells; cell += 1) {
-    places[cell] = there.length;
+    indices[cell] = there.length;
     if (taken[cell] === 1) {
       there.push(cell);
     }
   }
   if (there.length < cells) {
     for (let row = 0; row < group.length; row += 1) {
-      group[row] = places[group[row] as number] as number;
+      group[row] = indices[group[row] as number] as number;
     }
   }
   return {
@@ -159,7 +153,7 @@ function byMap(column: Integers): ICodes {
   const keys = values.slice().sort();
   const rank = new Map(Array.from(keys, (key, index) => [key, index]));
   const codes = Uint32Array.from(values, value => rank.get(value) ?? 0);
-  return { code: found.map(place => codes[place] ?? 0), keys };
+  return { code: found.map(index => codes[index] ?? 0), keys };
 }
 
 export type { ISelection } from '../store/line-data';

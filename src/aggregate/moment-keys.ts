@@ -7,7 +7,6 @@ import { isInRanges, readRanges as parseRanges } from '../protocol/ranges';
 import { AggregateError } from './moment-merge';
 import type { MomentTable } from './moment-table';
 
-/** Which rows of a module take part in one side of a gain. */
 export type Side = 'input' | 'output';
 
 /** The names of a table as a query groups them. */
@@ -26,7 +25,6 @@ const KNOWN = new WeakMap<MomentTable, { readonly named: number; readonly codes:
 
 /**
  * Code the names of a table by the columns of a query: once for each name, never for each row, and once for each way to ask.
- *
  * @param side - Take names of this role only, and modules' names for theirs.
  * @throws AggregateError `mixed` when a group would hold both inputs and outputs, which hold the same values twice.
  */
@@ -59,12 +57,12 @@ function codeAnew(table: MomentTable, query: IMomentQuery, side: Side | null): I
   const keys: MomentKey[] = [];
   const roles: number[] = [];
   table.names.forEach((full, id) => {
-    const said = table.parsed(id);
-    if (table.present[id] !== 1 || (side !== null && said.role !== side)) {
+    const parsed = table.parsed(id);
+    if (table.present[id] !== 1 || (side !== null && parsed.role !== side)) {
       return;
     }
     const text = side === null ? full : moduleOf(full);
-    const name = side === null ? said : parseName(text);
+    const name = side === null ? parsed : parseName(text);
     const captured = capture?.(text) ?? null;
     if (!matches(text, name) || (capture !== null && captured === null)) {
       return;
@@ -78,7 +76,7 @@ function codeAnew(table: MomentTable, query: IMomentQuery, side: Side | null): I
       roles.push(0);
     }
     code[id] = known;
-    roles[known] = (roles[known] ?? 0) | (said.role === 'input' ? 1 : said.role === 'output' ? 2 : 0);
+    roles[known] = (roles[known] ?? 0) | (parsed.role === 'input' ? 1 : parsed.role === 'output' ? 2 : 0);
   });
   const mixed = roles.indexOf(3);
   if (mixed >= 0 && query.mixed !== true && (table.stat === 'activation' || table.stat === 'dgrad')) {
@@ -154,9 +152,7 @@ function valueOf(
   }
 }
 
-function describe(key: MomentKey): string {
-  return key.map(value => value ?? 'none').join(' · ');
-}
+const describe = (key: MomentKey): string => key.map(value => value ?? 'none').join(' · ');
 
 /** Most characters of a pattern, as the schema of options says too; the instructions that it becomes with its repeats written out each run once a character of a name. */
 export const MOST_CHARACTERS = 500;
@@ -229,8 +225,6 @@ export const WORDS = ['stack', 'family', 'kind', 'module_type', 'item_type', 'ro
 
 /**
  * Read a text of ranges such as '0-3,7'.
- *
- * @param field - Its name, for the error.
  * @returns null for a text that leaves nothing out: 'all', or none.
  */
 export function readRanges(text: string | undefined, field: string): InRanges | null {
@@ -242,11 +236,7 @@ export function readRanges(text: string | undefined, field: string): InRanges | 
   }
 }
 
-/**
- * Read a regular expression that a person wrote: it means the same in page, kernel and server.
- *
- * @param field - What it is, for the error.
- */
+/** Read a regular expression that a person wrote: it means the same in page, kernel and server. */
 export function readPattern(text: string, field: string): Pattern {
   try {
     return new Pattern(text);
@@ -260,7 +250,6 @@ export function readPattern(text: string, field: string): Pattern {
 
 /**
  * What of a filter speaks of names: whether a tensor takes part.
- *
  * @param where - The filter; rank and stage, which a name does not say, are for the rows.
  */
 export function nameFilter(where: MomentFilter = {}): (text: string, name: ITensorName) => boolean {
@@ -280,7 +269,6 @@ export function nameFilter(where: MomentFilter = {}): (text: string, name: ITens
 
 /**
  * What of a filter speaks of rows: whether a row takes part.
- *
  * @param rows - Ranks and stages; -1 is not known.
  */
 export function rowFilter(

@@ -60,7 +60,6 @@ export interface IMomentNeeds {
 
 /** Columns that rows and cells have alike. */
 const ALIKE = ['count', 'mean', 'm2', 'm3', 'm4', 'min', 'max', 'nonFinite', 'nearZero'] as const;
-/** Columns of rows that are merged. */
 export const MERGED = [...ALIKE, 'rounding'] as const;
 
 /** Rows that are merged: those of a table, or those that arquero hands over. */
@@ -77,11 +76,8 @@ const NONE = new Float64Array(0);
  *
  * The central moments of a cell are the sums of its rows' moments about the cell's mean (Pébay 2008, SAND2008-6212, equations 3.1 for many sets at
  * once), so there are two passes: one for counts and means, one for the rest.
- *
- * @param table - The rows.
  * @param first - The first row that may take part.
  * @param cell - Cell of each row from `first` on; -1 leaves a row out.
- * @param cells - Number of cells.
  * @param needs - Columns that nobody needs stay empty.
  */
 export function mergeRows(

@@ -10,8 +10,6 @@ export type MomentAxis = 'step' | 'samples';
  * Keep the groups of the greatest magnitudes.
  *
  * Groups that have values which are not finite or not known come first of all, so that no diverged tensor is left out. The order of groups stays.
- *
- * @param series - How many may stay.
  * @param steps - Inclusive range of the steps whose values are looked at; all of them when absent.
  */
 export function topGroups(
@@ -56,9 +54,7 @@ function magnitude(groups: IMomentGroups, row: number): number {
 /**
  * Choose of each group steps so that a line through them looks as the line through all of them: of each stretch the first, last, least and greatest,
  * and every step with values that are not finite or not known.
- *
  * @param points - About how many steps of a group may stay; the non-finite ones come on top.
- * @param axis - Stretches are equal spans of this.
  */
 export function decimateGroups(
   groups: IMomentGroups,
@@ -83,21 +79,21 @@ export function decimateGroups(
       }
     }
   }
-  const kept = rowsWhere(groups, row => stay[row] === 1);
-  return kept.length === groups.step.length ? groups : pick(groups, kept);
+  const retained = rowsWhere(groups, row => stay[row] === 1);
+  return retained.length === groups.step.length ? groups : pick(groups, retained);
 }
 
 /** The ascending places of the rows that a test lets through. */
 export function rowsWhere(groups: IMomentGroups, inside: (row: number) => boolean): Uint32Array {
   const rows = new Uint32Array(groups.group.length);
-  let kept = 0;
+  let retained = 0;
   for (let row = 0; row < rows.length; row += 1) {
     if (inside(row)) {
-      rows[kept] = row;
-      kept += 1;
+      rows[retained] = row;
+      retained += 1;
     }
   }
-  return rows.slice(0, kept);
+  return rows.slice(0, retained);
 }
 
 /** Places of the rows of an inclusive range of steps. */

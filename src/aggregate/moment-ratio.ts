@@ -14,7 +14,6 @@ export function statsOf(query: IMomentQuery): MomentStat[] {
 
 /**
  * Answer a query from tables: one statistic, or a ratio of two.
- *
  * @param tables - The tables of `statsOf(query)`.
  * @throws AggregateError when the query contradicts itself, or `mixed`.
  */
@@ -75,7 +74,6 @@ function numbered(names: readonly string[], others: readonly string[]): [INumber
   ];
 }
 
-/** Whether there is something with a number at a step. */
 type Presence = (id: number, step: number) => boolean;
 
 function whereBoth({ ids }: INumbers, there: Presence): NonNullable<IPart['has']> {
@@ -113,13 +111,13 @@ function presence(
 
 /** Divide groups by groups of the same key at the same step; what has no other side is left out. */
 export function divide(above: IMomentGroups, below: IMomentGroups): IMomentGroups {
-  const places = new Map(below.keys.map((key, place) => [JSON.stringify(key), place]));
+  const places = new Map(below.keys.map((key, index) => [JSON.stringify(key), index]));
   const starts = startsOf(below);
   const pairs: [number, number][] = [];
   const keys: IMomentGroups['keys'][number][] = [];
   const group: number[] = [];
   const from = startsOf(above);
-  above.keys.forEach((key, place) => {
+  above.keys.forEach((key, index) => {
     const other = places.get(JSON.stringify(key));
     if (other === undefined) {
       return;
@@ -127,7 +125,7 @@ export function divide(above: IMomentGroups, below: IMomentGroups): IMomentGroup
     let at = starts[other] ?? 0;
     const end = starts[other + 1] ?? 0;
     const before = pairs.length;
-    for (let to = from[place] ?? 0; to < (from[place + 1] ?? 0); to += 1) {
+    for (let to = from[index] ?? 0; to < (from[index + 1] ?? 0); to += 1) {
       while (at < end && (below.step[at] ?? 0) < (above.step[to] ?? 0)) {
         at += 1;
       }

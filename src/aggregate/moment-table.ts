@@ -7,7 +7,6 @@ import { MERGED } from './moment-merge';
 
 type Numbers = Float64Array | Int32Array | Uint8Array;
 
-/** Rows as they are put in. */
 export type IRowPart = Omit<IMomentRows, 'stat'>;
 
 /**
@@ -129,14 +128,14 @@ export class MomentTable {
       return;
     }
     // Exactly what is needed at first, for most tables never grow; then by an eighth.
-    const room = this._length === 0 ? length : Math.max(length, Math.ceil(this.nameId.length * 1.125));
-    this.nameId = grown(this.nameId, new Int32Array(room));
-    this.stepCode = grown(this.stepCode, new Int32Array(room));
-    this.rank = grown(this.rank, new Int32Array(room));
-    this.stage = grown(this.stage, new Int32Array(room));
-    this.scaled = grown(this.scaled, new Uint8Array(room));
+    const capacity = this._length === 0 ? length : Math.max(length, Math.ceil(this.nameId.length * 1.125));
+    this.nameId = grown(this.nameId, new Int32Array(capacity));
+    this.stepCode = grown(this.stepCode, new Int32Array(capacity));
+    this.rank = grown(this.rank, new Int32Array(capacity));
+    this.stage = grown(this.stage, new Int32Array(capacity));
+    this.scaled = grown(this.scaled, new Uint8Array(capacity));
     for (const name of MERGED) {
-      this.columns[name] = grown(this.columns[name], new Float64Array(room));
+      this.columns[name] = grown(this.columns[name], new Float64Array(capacity));
     }
   }
 

@@ -9,7 +9,6 @@ import { MomentTable, type IRowPart } from './moment-table';
  *
  * Non-finite points enter no mean and stay as they are, so that a spike to infinity is not spread over its neighbours. The sum is taken
  * afresh for each block of points: a running sum would keep the rounding of everything that ever passed through.
- *
  * @param values - Points in order.
  * @param points - How many points a mean is over, the point itself included; 0 or 1 leaves the values as they are.
  */
@@ -42,9 +41,9 @@ export function trailingMean(values: Float64Array, points: number): Float64Array
     fromStart += finite ? value : 0;
     countFromStart += finite ? 1 : 0;
     const first = index - points + 1;
-    const whole = first < 0 || first % points === 0;
-    const sum = fromStart + (whole ? 0 : (toEnd[first] ?? 0));
-    const count = countFromStart + (whole ? 0 : (countToEnd[first] ?? 0));
+    const isComplete = first < 0 || first % points === 0;
+    const sum = fromStart + (isComplete ? 0 : (toEnd[first] ?? 0));
+    const count = countFromStart + (isComplete ? 0 : (countToEnd[first] ?? 0));
     means[index] = finite ? sum / count : value;
   });
   return means;
@@ -58,7 +57,6 @@ function needsWhole({ show = 'raw', smoothing = 0, steps }: IMomentQuery): boole
 /**
  * Shape groups of the whole run as a question asks: first the greatest groups by their values as they are, then the change from the first value, then
  * the trailing mean over every step, then the steps that are asked for, and last the steps that a line needs.
- *
  * @param groups - Groups of every step of the run where `needsWhole` says so.
  */
 export function shapeGroups(groups: IMomentGroups, question: IMomentQuery): IMomentGroups {
@@ -88,7 +86,6 @@ function firstValues(groups: IMomentGroups): Map<string, number> {
 
 /**
  * Show values against the first one of their group.
- *
  * @param firsts - First values of the whole run. A group of which it is 0 or unknown has no relative value and no change in per cent: NaN.
  */
 function showGroups(
@@ -165,7 +162,6 @@ export type TableAnswer =
 export class MomentTables {
   /**
    * Answer a question.
-   *
    * @throws AggregateError when the question contradicts itself, or `lost` when there is no such table.
    */
   ask(question: TableQuestion): TableAnswer {

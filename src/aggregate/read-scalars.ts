@@ -8,7 +8,6 @@ const WIDER = 1.5;
 /**
  * Say where a line begins anew because steps are missing: at the second of two steps whose distance is more than 1.5 times the larger of the
  * distances beside it. It needs no knowledge of how often anything is traced. Python's twin reads the same `protocol/fixtures/lines/`.
- *
  * @param steps - Ascending.
  * @returns Places of the steps that are not joined with the one before, ascending.
  */
@@ -16,8 +15,8 @@ export function gapStarts(steps: ArrayLike<number>): number[] {
   const distance = (at: number): number => (steps[at + 1] ?? NaN) - (steps[at] ?? NaN);
   const starts: number[] = [];
   for (let at = 1; at < steps.length; at += 1) {
-    const beside = [distance(at - 2), distance(at)].filter(each => !Number.isNaN(each));
-    if (beside.length > 0 && distance(at - 1) > WIDER * Math.max(...beside)) {
+    const neighbours = [distance(at - 2), distance(at)].filter(each => !Number.isNaN(each));
+    if (neighbours.length > 0 && distance(at - 1) > WIDER * Math.max(...neighbours)) {
       starts.push(at);
     }
   }
@@ -31,7 +30,6 @@ export function joinStarts(...lists: readonly (readonly number[])[]): number[] {
 
 /**
  * Find a step in ascending ones.
- *
  * @returns Place of the step itself, or of the newest before it; -1 where all are later.
  */
 export function placeAt(steps: ArrayLike<number>, step: number): number {
@@ -49,10 +47,7 @@ interface IDecimation {
 /**
  * Choose points so that a line through them looks as the line through all of them: of each of many equal spans the first, the last, the
  * least, the greatest and every non-finite run's start stay. No minimum and no maximum of the whole is ever lost.
- *
  * @param x - Places of the points, ascending.
- * @param y - Values.
- * @param points - About how many points may stay; fewer are left as they are.
  */
 export function decimate(x: Float64Array, y: Float64Array, points: number): IDecimation {
   const { length } = y;
@@ -62,23 +57,21 @@ export function decimate(x: Float64Array, y: Float64Array, points: number): IDec
   const spans = Math.max(1, Math.floor(points / 4));
   const start = x[0] ?? 0;
   const width = ((x[length - 1] ?? 0) - start || 1) / spans;
-  const kept: number[] = [];
+  const retained: number[] = [];
   for (let from = 0; from < length;) {
     const span = Math.min(spans - 1, Math.floor(((x[from] ?? 0) - start) / width));
     let to = from + 1;
     while (to < length && Math.min(spans - 1, Math.floor(((x[to] ?? 0) - start) / width)) === span) {
       to += 1;
     }
-    kept.push(...spanOf(y, from, to));
+    retained.push(...spanOf(y, from, to));
     from = to;
   }
-  return { kept: Uint32Array.from(kept), of: length };
+  return { kept: Uint32Array.from(retained), of: length };
 }
 
 /**
  * Choose points of a line that breaks off: as `decimate`, and both ends of every stretch stay.
- *
- * @param starts - Places at which the line begins anew.
  * @returns Places of the points that stay, and those among them at which the thinned line begins anew.
  */
 export function thinLine(
@@ -93,9 +86,9 @@ export function thinLine(
   }
   const stay = new Set(kept);
   starts.forEach(at => stay.add(at - 1).add(at));
-  const places = Uint32Array.from(stay).sort();
+  const indices = Uint32Array.from(stay).sort();
   const begins = new Set(starts);
-  return { kept: places, starts: Array.from(places.keys()).filter(at => begins.has(places[at] ?? -1)) };
+  return { kept: indices, starts: Array.from(indices.keys()).filter(at => begins.has(indices[at] ?? -1)) };
 }
 
 function spanOf(y: Float64Array, from: number, to: number): number[] {

@@ -9,7 +9,6 @@ import { byLayer, mapLine, trendOf } from './trend';
 const OPEN_STEPS = 16;
 /** Steps beyond which what was settled is read anew, with all that came since. */
 const MOST_STEPS = 256;
-/** Questions whose answers are kept. */
 const MOST_KEPT = 8;
 
 /** An answer that leaves no point out which is here, with the rows that it is of. */
@@ -61,11 +60,7 @@ class FollowedTrends {
     });
   }
 
-  /**
-   * Answer a question whose steps have no end, or which leaves points out.
-   *
-   * @param readWhole - Reads all of it.
-   */
+  /** Answer a question whose steps have no end, or which leaves points out. */
   async read(query: ITrendQuery, readWhole: () => Promise<ITrendRead>): Promise<ITrendAnswer> {
     const key = JSON.stringify(query);
     const settled = this._settled.get(key);
@@ -233,11 +228,7 @@ export interface ILineJoint {
   readonly distance: number;
 }
 
-/**
- * Put lines behind earlier ones.
- *
- * @param jointOf - By layer.
- */
+/** Put lines behind earlier ones. */
 function joinTrends(
   before: ITrendAnswer,
   later: ITrendAnswer,

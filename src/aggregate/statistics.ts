@@ -1,26 +1,21 @@
 import { byName } from '../protocol/records';
-import { VIEWS_SCHEMA, type TrendOptions } from '../protocol/views.generated';
+import VIEWS_SCHEMA from '#protocol/views.schema.json';
+import type { TrendOptions } from '../protocol/views.generated';
 import { SUMS } from '../store/row-moments';
 
-/** Name of a statistic, as the contract's view options know it. */
 export type Statistic = Required<TrendOptions>['statistic'];
 
-/** Name of a statistic of whole tensors. */
 export type WholeStatistic = Exclude<Statistic, `kept_${string}`>;
 
-/** Whether a statistic is of whole tensors. */
 export const isWholeStatistic = (statistic: Statistic): statistic is WholeStatistic =>
   !statistic.startsWith('kept_');
 
-/** Name of a statistic of what a compressor kept. */
 export type KeptStatistic = 'abs_mean' | 'max' | 'mean' | 'min' | 'nonfinite' | 'rms' | 'std';
 
-/** What is summed up of each group; one entry per group in every array. */
 export type IGroupSums = Readonly<Record<(typeof SUMS)[number], Float64Array>>;
 
 const BEGIN: Partial<Record<(typeof SUMS)[number], number>> = { min: Infinity, max: -Infinity };
 
-/** Empty sums for a number of groups. */
 export const emptySums = (groups: number): IGroupSums =>
   byName(SUMS, name => new Float64Array(groups).fill(BEGIN[name] ?? 0));
 
@@ -39,7 +34,6 @@ const READ: Readonly<Record<KeptStatistic, Read>> = {
   nonfinite: (sums, group) => at(sums.nonFinite, group)
 };
 
-/** Every statistic of what a compressor kept, by name. */
 export const KEPT_STATISTICS = Object.keys(READ) as readonly KeptStatistic[];
 
 /** Every statistic that can be drawn, in the order in which it is offered: of whole tensors, and of what the compressor kept. */
@@ -54,7 +48,6 @@ export function keptStatistic(statistic: Statistic): KeptStatistic | null {
 
 /**
  * One statistic of every group.
- *
  * @returns One number per group: NaN where the group has no finite value, except that `nonfinite` is always a count.
  */
 export function readStatistic(sums: IGroupSums, statistic: KeptStatistic): Float64Array {

@@ -2,10 +2,8 @@ import { parse, type AnyNode } from 'acorn';
 import { AggregateError } from './moment-merge';
 import { own, withOwn } from '../protocol/records';
 
-/** What an expression gives. */
 type Type = 'number' | 'text';
 
-/** Columns of a table and what they hold. */
 export type TableColumns = Readonly<Record<string, Type>>;
 
 /** A new column, or the test of a filter, as text that arquero may be given. */
@@ -21,7 +19,6 @@ const MOST_CHARACTERS = 500;
 const MOST_NEW = 10;
 const MOST_ARGUMENTS = 8;
 
-/** The words of some lines. */
 const words = (...lines: readonly string[]): string[] => lines.flatMap(line => line.split(' '));
 
 const CONSTANTS = words('NaN Infinity PI E LN2 LN10 SQRT2');
@@ -52,7 +49,6 @@ const OF_MATH: Readonly<Record<string, string>> = { max: 'greatest', min: 'least
  * Read a line such as `share = d.value / op.max(d.value); late = d.step > 100`.
  *
  * What arquero is given is written anew from what was understood here: columns, numbers, texts, operators and known functions, and nothing else.
- *
  * @throws AggregateError that names the place.
  */
 export function readDerive(line: string, columns: TableColumns): ITableExpression[] {
@@ -87,7 +83,6 @@ export function readDerive(line: string, columns: TableColumns): ITableExpressio
 
 /**
  * Read a test of rows such as `d.layer < 4 && d.value > op.median(d.value)`.
- *
  * @throws AggregateError that names the place.
  */
 export function readFilter(line: string, columns: TableColumns): ITableExpression {
@@ -148,7 +143,6 @@ function bodyOf(node: AnyNode): AnyNode {
   return isPlain ? (node.body as AnyNode) : node;
 }
 
-/** Writes what it understands. */
 class Writer {
   constructor(
     private readonly columns: TableColumns,
@@ -233,8 +227,8 @@ class Writer {
       callee.property.type === 'Identifier'
         ? [callee.object.name, callee.property.name]
         : [];
-    const [room, said = ''] = called;
-    const name = room === 'Math' ? (own(OF_MATH, said) ?? said) : said;
+    const [room, member = ''] = called;
+    const name = room === 'Math' ? (own(OF_MATH, member) ?? member) : member;
     const isKnown = [...NUMBERS, ...TEXTS, ...SAME].includes(name);
     if ((room !== 'op' && room !== 'Math') || optional || !isKnown) {
       throw this.refuse(callee, 'there is no such function here');
@@ -247,7 +241,6 @@ class Writer {
     return [`op.${name}(${all.map(each => each[0]).join(', ')})`, type ? 'text' : 'number'];
   }
 
-  /** What a function is given: a list of numbers or texts, too. */
   private _argument(node: AnyNode): [string, Type] {
     if (node.type !== 'ArrayExpression') {
       return this.write(node);

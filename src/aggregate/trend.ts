@@ -16,15 +16,9 @@ import {
 } from './statistics';
 import { pageQueue, type WorkQueue } from './work-queue';
 
-/** A row of which the whole tensor's statistics are known. */
 type IWholeRow = ITensorRow & { readonly whole: ITensorMoments };
 
-/**
- * One statistic of whole tensors for each group, merged over their rows.
- *
- * @param group - Group of each row.
- * @param groups - Their number.
- */
+/** One statistic of whole tensors for each group, merged over their rows. */
 function wholeStatistic(
   rows: readonly IWholeRow[],
   group: ArrayLike<number>,
@@ -50,7 +44,6 @@ function wholeStatistic(
   return { value: readMoments({ ...merged, nonFinite }, statistic), count: merged.count, nonFinite };
 }
 
-/** Name of an interval, as the contract's view options know it. */
 type Interval = Required<TrendOptions>['interval'];
 
 const Z = 1.959963984540054;
@@ -127,7 +120,6 @@ export interface ITrend {
  * A statistic of whole tensors is merged of what was measured before compression; where that is not known of every row, or less than all is selected, it is over
  * what the compressor kept. All values of a step and layer count alike, whichever micro-batch, sample or rank they came from. Python's twin is
  * `megalens/runs/aggregate.py`; both read `protocol/fixtures/aggregate/`.
- *
  * @param rows - Rows of one flag, part, phase and pass. Reduced ones enter with what is remembered of them, unless less than their whole is
  *   selected.
  * @param statistic - Over the finite values; `nonfinite` counts the others.
@@ -188,7 +180,6 @@ const SLICE = 12;
 
 /**
  * As `trend`, with the pass over the tensors' values in a worker where they are many. Tensors that a trend has met before cost nothing.
- *
  * @param queue - Where large work is done; one that the page shares when absent.
  */
 export async function trendOf(
@@ -212,7 +203,6 @@ export async function trendOf(
   return trend(rows, statistic, selection);
 }
 
-/** Make another line of a line's columns. */
 export function mapLine(
   line: ILayerLine,
   change: (column: Float64Array) => Float64Array,

@@ -18,18 +18,12 @@ export type TablePlace = 'here' | 'worker';
 
 /** Does small work in place and large work in a worker. */
 export class WorkQueue {
-  /**
-   * @param factory - Opens the worker on first use; the browser's own when absent.
-   */
+  /** @param factory - Opens the worker on first use; the browser's own when absent. */
   constructor(factory: WorkerFactory = browserWorker) {
     this.link = new WorkerLink(factory);
   }
 
-  /**
-   * Sum tensors up, so that `momentsOf` knows them; those that it knows already cost nothing.
-   *
-   * @param tensors - Values of kept tensors.
-   */
+  /** Sum tensors up, so that `momentsOf` knows them; those that it knows already cost nothing. */
   async learn(tensors: readonly Float32Array[]): Promise<void> {
     const unknown = tensors.filter(values => !isKnown(values));
     const worker = await this.link.workerFor(unknown.reduce((sum, values) => sum + values.length, 0));
@@ -60,8 +54,6 @@ export class WorkQueue {
 
   /**
    * Where tables of many rows are kept, or so many numbers are worked on: in the worker where there is one.
-   *
-   * @param numbers - Few are worked on here in any case.
    */
   async placeOf(numbers = Infinity): Promise<TablePlace> {
     return (await this.link.workerFor(numbers)) === null ? 'here' : 'worker';
@@ -69,9 +61,7 @@ export class WorkQueue {
 
   /**
    * Ask the tables of moments, here or in the worker.
-   *
    * @param place - As `placeOf` said when the tables were loaded.
-   * @param buffers - Memory that the worker takes over.
    * @throws AggregateError as `MomentTables`; `lost` when the worker that kept the tables broke.
    */
   async askTables(place: TablePlace, question: TableQuestion, buffers: Buffers): Promise<TableAnswer> {

@@ -9,7 +9,6 @@ export interface IAggregateWorker {
   terminate(): unknown;
 }
 
-/** Opens a worker, or answers null where there are none. */
 export type WorkerFactory = () => Promise<IAggregateWorker | null>;
 
 /** With more numbers than this a page would feel the pass. */
@@ -24,16 +23,12 @@ interface IWaiting<A> {
 
 /** A worker that is started when it is first needed, and asked questions of one kind. */
 export class WorkerLink<Q, A> {
-  /**
-   * @param factory - Opens the worker.
-   */
   constructor(private readonly factory: WorkerFactory) {}
 
   get isDisposed(): boolean {
     return this._isDisposed;
   }
 
-  /** End the worker and reject what waits. */
   dispose(): void {
     this._isDisposed = true;
     void this.worker?.then(worker => worker?.terminate());
@@ -62,12 +57,7 @@ export class WorkerLink<Q, A> {
     return this.worker;
   }
 
-  /**
-   * Ask the worker.
-   *
-   * @param buffers - Memory that it takes over.
-   * @param inPlace - What is done should it break.
-   */
+  /** Ask the worker. */
   ask(worker: IAggregateWorker, question: Q, buffers: Buffers, inPlace: IWaiting<A>['inPlace']): Promise<A> {
     return new Promise((resolve, reject) => {
       this.asked += 1;
@@ -111,9 +101,7 @@ export class WorkerLink<Q, A> {
   private _isDisposed = false;
 }
 
-function closed(): AggregateError {
-  return new AggregateError('The aggregation was closed. Open the view again.');
-}
+const closed = (): AggregateError => new AggregateError('The aggregation was closed. Open the view again.');
 
 /** That a worker broke with what it kept. */
 export function lost(): AggregateError {

@@ -3,13 +3,11 @@ import { AggregateError, type AggregateErrorCode } from './moment-merge';
 /** The buffers of a question or an answer, which are handed over instead of copied. */
 export type Buffers = ArrayBufferLike[];
 
-/** What goes to a worker. */
 export interface IWorkerRequest<Q> {
   readonly id: number;
   readonly question: Q;
 }
 
-/** What comes back. */
 export type WorkerReply<A> =
   | { readonly id: number; readonly answer: A }
   | { readonly id: number; readonly error: string; readonly code: AggregateErrorCode };
@@ -22,7 +20,6 @@ interface IWorkerScope<Q> {
 
 /**
  * Answer whatever the page asks, as a worker does.
- *
  * @param answer - Gives the answer, and the buffers that can be handed over with it.
  */
 export function serve<Q, A>(answer: (question: Q) => readonly [A, Buffers]): void {

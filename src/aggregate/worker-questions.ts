@@ -10,7 +10,6 @@ interface ITensorPack {
   readonly ends: Uint32Array;
 }
 
-/** Copy tensors into one buffer. */
 export function packTensors(tensors: readonly Float32Array[]): ITensorPack {
   const ends = new Uint32Array(tensors.length);
   let length = 0;
@@ -28,17 +27,15 @@ export function packedMoments({ values, ends }: ITensorPack): Float64Array {
   const packed = new Float64Array(ends.length * SUMS.length);
   ends.forEach((end, index) => {
     const sums = momentsOf(values.subarray(ends[index - 1] ?? 0, end));
-    SUMS.forEach((name, place) => (packed[index * SUMS.length + place] = sums[name]));
+    SUMS.forEach((name, at) => (packed[index * SUMS.length + at] = sums[name]));
   });
   return packed;
 }
 
-/** The sums of one tensor out of `packedMoments`. */
 export function unpackMoments(packed: Float64Array, index: number): IMoments {
   return byName(SUMS, name => packed[index * SUMS.length + SUMS.indexOf(name)] ?? Number.NaN);
 }
 
-/** What the worker of this room can be asked. */
 export type WorkerQuestion =
   | { readonly kind: 'moments'; readonly pack: ITensorPack }
   | { readonly kind: 'tables'; readonly question: TableQuestion };

@@ -50,7 +50,6 @@ interface IDirtyable {
   cleanThreshold: number;
 }
 
-/** How a chart is drawn. */
 export interface IChartOptions {
   theme: ITheme;
   /** `svg` where the host has no canvas; otherwise `canvas`. */
@@ -76,7 +75,6 @@ const MOST_GONE = 64;
 export class Chart implements IDisposable {
   /**
    * Draw a recipe into an empty node.
-   *
    * @throws {ChartError} When the spec could not be drawn.
    */
   static async mount(node: HTMLElement, recipe: IRecipe, options: IChartOptions): Promise<Chart> {
@@ -104,12 +102,10 @@ export class Chart implements IDisposable {
     return this._isDisposed;
   }
 
-  /** What is drawn now. */
   get recipe(): IRecipe {
     return this._recipe;
   }
 
-  /** Replace the rows of a dataset in place. */
   change(dataset: string, rows: readonly Row[]): void {
     this._recipe = { ...this._recipe, datasets: { ...this._recipe.datasets, [dataset]: rows } };
     const view = this._result?.view;
@@ -200,7 +196,6 @@ export class Chart implements IDisposable {
     await this.settled();
   }
 
-  /** Take the colours of another theme. */
   async restyle(theme: ITheme): Promise<void> {
     this._theme = theme;
     await this._embed();
@@ -222,18 +217,15 @@ export class Chart implements IDisposable {
     return this._result ? frames(this._result.view) : [];
   }
 
-  /** Return the picture's upper left corner in the page's pixels. */
   origin(): { left: number; top: number } {
     return (this.node.querySelector('.marks') ?? this.node).getBoundingClientRect();
   }
 
-  /** Return what lies under a pointer event, or null outside every plot. */
   locate(event: { clientX: number; clientY: number }): IPlace | null {
     const box = this.origin();
     return this._result ? locate(this._result.view, event.clientX - box.left, event.clientY - box.top) : null;
   }
 
-  /** Return the picture as SVG text, light, with its title and caption inside. */
   async toSVG(words: ICaption, recipe = this._recipe): Promise<string> {
     return this._export(words, recipe, svgOf);
   }

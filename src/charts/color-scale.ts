@@ -1,9 +1,7 @@
-import { COLORS } from './colors.generated';
+import COLORS from '#protocol/charts/colors.json';
 
 /**
  * Return the hue of a flag, the same in every view.
- *
- * @param flag Trace point by name.
  * @param known Every flag of the run in the order of `hello.flags`; a flag outside it takes the last, neutral colour.
  */
 export function flagColor(flag: string, known: readonly string[]): string {
@@ -53,7 +51,6 @@ export function lowMagnitude(parts: readonly ArrayLike<number>[]): number {
 
 /**
  * Return how many decades a logarithmic colour scale spans below its greatest magnitude, 3 to 9.
- *
  * @param low What `lowMagnitude` found; NaN for the fewest.
  */
 function decadesOf(top: number, low: number): number {
@@ -69,13 +66,11 @@ export type Extent = readonly [number, number] | null;
 
 const ENTRIES = 256;
 
-/** Read `#rrggbb` into its three channels, 0 to 255. */
 export function channels(color: string): [number, number, number] {
   const value = parseInt(color.slice(1), 16);
   return [(value >> 16) & 255, (value >> 8) & 255, value & 255];
 }
 
-/** Write three channels, 0 to 255, as `#rrggbb`. */
 export const hexOf = (color: ArrayLike<number>): string =>
   `#${Array.from(color, channel => channel.toString(16).padStart(2, '0')).join('')}`;
 
@@ -107,11 +102,10 @@ function outwards(value: number, up: boolean): number {
   // Dividing by a positive power keeps 0.31 from becoming 0.31000000000000005.
   const unit = power >= 0 ? value / 10 ** power : value * 10 ** -power;
   const near = Math.round(unit);
-  const whole = Math.abs(unit - near) < 1e-9 ? near : up ? Math.ceil(unit) : Math.floor(unit);
-  return power >= 0 ? whole * 10 ** power : whole / 10 ** -power;
+  const rounded = Math.abs(unit - near) < 1e-9 ? near : up ? Math.ceil(unit) : Math.floor(unit);
+  return power >= 0 ? rounded * 10 ** power : rounded / 10 ** -power;
 }
 
-/** What a scale takes from elsewhere than its values. */
 export interface IColorLook {
   /** Whether the page around it is dark: then the middle of a signed scale is. */
   readonly dark?: boolean;
@@ -125,7 +119,6 @@ export interface IColorLook {
 export class ColorScale {
   /**
    * @param extent Least and greatest finite value of all that shares the scale; null when nothing is finite.
-   * @param transform How values are spread.
    * @param low For `log`: what `lowMagnitude` finds in all that shares the scale.
    */
   constructor(
@@ -196,12 +189,10 @@ export class ColorScale {
     return Math.floor((ENTRIES - 1) * this.position(value) + 0.5);
   }
 
-  /** Return the colour at a place along the scale as `#rrggbb`. */
   colorAt(position: number): string {
     return this.colorOf(Math.floor((ENTRIES - 1) * position + 0.5));
   }
 
-  /** Return the colour of a table entry. */
   protected colorOf(entry: number): string {
     return hexOf(this.table.subarray(3 * entry, 3 * entry + 3));
   }

@@ -54,7 +54,6 @@ function trimmed(text: string): string {
  * Write a number for a tooltip or legend.
  *
  * Thin-space thousands, a true minus, scientific below 1e−5 and from 1e5 on, no trailing zeros.
- *
  * @param digits Significant digits that are kept, 4 unless told.
  */
 export function formatNumber(value: number, digits = 4): string {
@@ -76,7 +75,6 @@ export function formatNumber(value: number, digits = 4): string {
 
 /**
  * Write every digit that tells a number from its neighbours.
- *
  * @param single Whether the number was a float32: then the shortest decimal that reads back as the same float32.
  */
 export function formatFull(value: number, single = false): string {

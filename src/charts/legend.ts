@@ -1,6 +1,6 @@
 import { colorTable, ColorScale, type Extent, type IColorLook, type Transform } from './color-scale';
 import { formatNumber } from './format';
-import { COLORS } from './colors.generated';
+import COLORS from '#protocol/charts/colors.json';
 
 /** Ends of the bands, in standard deviations from the mean; the middle one is twice as wide as those beside it. */
 const SIGMA_ENDS = [-3, -2, -1, 1, 2, 3] as const;
@@ -91,7 +91,6 @@ export interface IColorLegend {
   readonly rows: { from: number; to: number; color: string }[];
 }
 
-/** Words on the strip, so that they can be translated. */
 export interface ILegendWords {
   lowest: string;
   highest: string;
@@ -119,15 +118,13 @@ function stops(scale: ColorScale): number[] {
 }
 
 /** Name the end of a band: ` (−2σ)`. */
-function marked(scale: ColorScale, place: number): string {
-  const end = SIGMA_ENDS.find(each => (1 + each / MOST_SIGMA) / 2 === place);
+function marked(scale: ColorScale, index: number): string {
+  const end = SIGMA_ENDS.find(each => (1 + each / MOST_SIGMA) / 2 === index);
   return scale.stepped && end !== undefined ? ` (${end < 0 ? '\u2212' : '+'}${Math.abs(end)}σ)` : '';
 }
 
 /**
  * Return the colour strip of a scale.
- *
- * @param scale The shared scale.
  * @param nonFinite Whether the picture holds non-finite cells, so that their colour is explained.
  * @param words Set when each picture has a scale of its own: the ends are then named, not numbered.
  */
@@ -140,7 +137,7 @@ export function legend(
   const at = own ? [0, 1] : stops(scale);
   const text = own
     ? [words.lowest, words.highest]
-    : at.map(place => formatNumber(scale.valueAt(place), 3) + marked(scale, place));
+    : at.map(index => formatNumber(scale.valueAt(index), 3) + marked(scale, index));
   const rows = Array.from({ length: SLICES }, (_, slice) => ({
     from: slice / SLICES,
     // Half a row further, so that no seam shows between two rows.

@@ -10,7 +10,6 @@ export interface IPicture {
 
 /**
  * Turn pixels into something to draw. A canvas is drawn at once; a URL would first have to be decoded, and flicker.
- *
  * @param before - A picture that is not needed any more: its canvas is painted over where the size is the same.
  */
 export function toPicture(pixels: IPixels, before?: IPicture): IPicture {
@@ -31,7 +30,6 @@ export function toPicture(pixels: IPixels, before?: IPicture): IPicture {
   return { image: null, url: toDataUrl(pixels) };
 }
 
-/** Make a canvas; null where there is no page. */
 function newCanvas(): HTMLCanvasElement | null {
   return typeof document === 'undefined' ? null : document.createElement('canvas');
 }
@@ -113,7 +111,6 @@ interface IKept {
  * each step would be ten a second and plot, each with memory that only a full collection gives back.
  */
 export class Pictures {
-  /** Counts the paintings. */
   get painted(): number {
     return this._painted;
   }
@@ -127,10 +124,10 @@ export class Pictures {
       return before.picture;
     }
     const pixels = paint(matrix, scale, before?.pixels);
-    const kept = { matrix, scale: colors, pixels, picture: toPicture(pixels, before?.picture) };
-    this._kept.set(key, kept);
+    const retained = { matrix, scale: colors, pixels, picture: toPicture(pixels, before?.picture) };
+    this._kept.set(key, retained);
     this._painted += 1;
-    return kept.picture;
+    return retained.picture;
   }
 
   /** Let go of every picture but these. */

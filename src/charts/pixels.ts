@@ -1,5 +1,5 @@
 import { type ColorScale, channels } from './color-scale';
-import { COLORS } from './colors.generated';
+import COLORS from '#protocol/charts/colors.json';
 import { fromVega } from './recipe';
 
 /** One plotted rectangle of a chart in pixels from the chart's upper left corner. */
@@ -111,7 +111,6 @@ export function domains(view: ISceneView): { x: [number, number]; y: [number, nu
 
 /**
  * Return what lies under a pixel, or null outside every plot.
- *
  * @param left Pixels from the chart's left edge.
  * @param top Pixels from the chart's upper edge.
  */
@@ -136,7 +135,6 @@ export interface IMatrix {
   readonly missing?: Uint8Array;
 }
 
-/** Pixels as a canvas takes them: RGBA, 8 bits each. */
 export interface IPixels {
   readonly width: number;
   readonly height: number;
@@ -202,7 +200,6 @@ function paintPlain(
 
 /**
  * Paint a matrix: a finite cell in its colour, a non-finite one in its own colour with diagonals, a missing one not at all.
- *
  * @param before - A picture that is not needed any more: its memory is taken where the size is the same.
  * @returns One pixel per cell, or a block of equal size for each when some cell is non-finite.
  */

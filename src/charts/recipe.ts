@@ -1,5 +1,5 @@
 import { own } from '../protocol/records';
-import { TEMPLATES, type TemplateName } from './templates.generated';
+import { TEMPLATES, type TemplateName } from './templates';
 
 /**
  * Vega keeps what it groups by in plain objects, where this one text is no key: the first picture is drawn, and every later change throws.
@@ -8,14 +8,10 @@ import { TEMPLATES, type TemplateName } from './templates.generated';
 const [NAME, KEPT] = ['__proto__', '__proto__\u2060'];
 
 /** Values as Vega can take them: of rows, of params, of lists of these. What needs no change is returned as it is. */
-export function toVega<T>(value: T): T {
-  return replaced(value, NAME, KEPT) as T;
-}
+export const toVega = <T>(value: T): T => replaced(value, NAME, KEPT) as T;
 
 /** What `toVega` was given, from what Vega answers. */
-export function fromVega<T>(value: T): T {
-  return replaced(value, KEPT, NAME) as T;
-}
+export const fromVega = <T>(value: T): T => replaced(value, KEPT, NAME) as T;
 
 // Objects of a class, such as canvases, are not looked into. Rows are many: nothing is copied where nothing differs.
 function replaced(value: unknown, from: string, to: string): unknown {
@@ -37,7 +33,6 @@ export class ChartError extends Error {
   override readonly name = 'ChartError';
 }
 
-/** A row of a chart's dataset. */
 export type Row = Record<string, unknown>;
 
 /** All that a template needs to become a chart: see protocol/charts/README.md. */
@@ -71,14 +66,13 @@ const isNode = (value: unknown): value is Node =>
 
 /**
  * Fill a template. The template itself is not changed.
- *
  * @throws {ChartError} When a text of the template has no match.
  */
 export function fill(recipe: IRecipe, omit: IOmissions = {}): Node {
   const walk = (value: unknown): unknown => {
     if (Array.isArray(value)) {
-      const kept = omit.hover ? value.filter(item => !isNode(item) || item['name'] !== 'hover') : value;
-      return kept.map(walk);
+      const retained = omit.hover ? value.filter(item => !isNode(item) || item['name'] !== 'hover') : value;
+      return retained.map(walk);
     }
     if (isNode(value)) {
       const copy = Object.fromEntries(Object.entries(value).map(([key, item]) => [key, walk(item)]));

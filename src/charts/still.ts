@@ -1,6 +1,6 @@
 import type { View } from 'vega';
 import { fill, type IRecipe } from './recipe';
-import type { TemplateName } from './templates.generated';
+import type { TemplateName } from './templates';
 import { themeConfig, type ITheme, headless } from './vega';
 import { visible } from './format';
 
@@ -11,7 +11,6 @@ export interface ICaption {
   readonly caption: readonly string[];
 }
 
-/** How a still picture looks. */
 export interface ILook {
   readonly theme: ITheme;
   /** Title and caption in the picture; absent where the page writes them. */
@@ -19,9 +18,7 @@ export interface ILook {
 }
 
 /** Draw a recipe as SVG text that is XML whatever its texts hold, without a page and without loading anything. */
-export function drawSVG(recipe: IRecipe, look: ILook): Promise<string> {
-  return withView(recipe, look, svgOf);
-}
+export const drawSVG = (recipe: IRecipe, look: ILook): Promise<string> => withView(recipe, look, svgOf);
 
 /** Write a view as SVG text that is XML whatever its texts hold. What Vega calls a symbol and gives no name, a screen reader passes over. */
 export async function svgOf(view: View): Promise<string> {

@@ -1,7 +1,6 @@
 import type { Spec, View } from 'vega';
-import { COLORS } from './colors.generated';
+import COLORS from '#protocol/charts/colors.json';
 
-/** Colours and font of a chart's frame. */
 export interface ITheme {
   readonly dark: boolean;
   readonly font: string;
@@ -83,7 +82,6 @@ export function watchTheme(node: Element, callback: () => void): () => void {
   return () => observer.disconnect();
 }
 
-/** Return the Vega-Lite config of a theme. */
 export function themeConfig(theme: ITheme): Record<string, unknown> {
   const tone = theme.dark ? 'dark' : 'light';
   const words = { labelFont: theme.font, titleFont: theme.font, labelFontSize: 11, titleFontSize: 11 };
@@ -147,7 +145,6 @@ export interface IPagelessVega {
 let loading: Promise<IVega> | null = null;
 let warming: Promise<void> | null = null;
 
-/** Load Vega once. */
 export function loadVega(): Promise<IVega> {
   loading ??= Promise.all([import('vega-embed'), loadPageless()]).then(([{ default: embed }, vega]) => ({
     embed,

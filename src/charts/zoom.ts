@@ -1,17 +1,14 @@
 import type { IDisposable } from '@lumino/disposable';
-import { Signal, type ISignal } from '@lumino/signaling';
+import { Signal } from '@lumino/signaling';
 import { followPointer } from './follow-pointer';
 import type { IPlace, IPlotFrame } from './pixels';
 
 /** An interval of an axis in its own unit, low to high. */
 export type Interval = readonly [number, number];
 
-/** What can be zoomed, such as a `Chart`. */
 export interface IZoomable {
   readonly node: HTMLElement;
-  /** Change params by name. */
   set(params: Readonly<Record<string, unknown>>): void;
-  /** Return what lies under the pointer, or null outside every plot. */
   locate(event: MouseEvent): IPlace | null;
 }
 
@@ -43,9 +40,7 @@ export class Zoom implements IDisposable {
   }
 
   /** Emitted after the domain changed by the user. */
-  get changed(): ISignal<this, void> {
-    return this._changed;
-  }
+  readonly changed = new Signal<this, void>(this);
 
   /** Whether less than everything is shown. */
   get isZoomed(): boolean {
@@ -66,14 +61,12 @@ export class Zoom implements IDisposable {
     return this._isDisposed;
   }
 
-  /** What is shown now. */
   get domain(): { x0: number; x1: number; y0: number; y1: number } {
     return this._params();
   }
 
   /**
    * Say what the data cover. Returns the params to draw with.
-   *
    * @param home - What is shown of x until someone zooms; all when absent.
    */
   extent(x: Interval, y: Interval, home?: Interval): { x0: number; x1: number; y0: number; y1: number } {
@@ -126,7 +119,6 @@ export class Zoom implements IDisposable {
 
   /**
    * Show a mark: what is shown moves there, and comes closer where a cell would be too small to see.
-   *
    * @param pixels Size of the plot that it lies in; null where that is not known.
    */
   show(
@@ -177,20 +169,20 @@ export class Zoom implements IDisposable {
   }
 
   private _put(x: Interval, y: Interval): void {
-    const whole = covers(x, this._fullX) && covers(y, this._fullY);
+    const isComplete = covers(x, this._fullX) && covers(y, this._fullY);
     const home = this._homeX;
     const isHome = home !== null && covers(y, this._fullY) && covers(x, home) && covers(home, x);
-    this._x = whole || isHome ? null : x;
-    this._y = whole ? null : y;
+    this._x = isComplete || isHome ? null : x;
+    this._y = isComplete ? null : y;
     // Who zooms out as far as it goes sees all, and goes on to.
-    this._leftHome = whole;
+    this._leftHome = isComplete;
     this._apply();
   }
 
   private _apply(): void {
     const { y0, y1, ...x } = this._params();
     this._chart.set(this._options.axes === 'xy' ? { ...x, y0, y1 } : x);
-    this._changed.emit();
+    this.changed.emit();
   }
 
   private _params(): { x0: number; x1: number; y0: number; y1: number } {
@@ -201,10 +193,10 @@ export class Zoom implements IDisposable {
   private _onWheel = (event: WheelEvent): void => {
     const focused =
       this._chart.node.contains(document.activeElement) || this._chart.node.closest(':focus') !== null;
-    const place = this._chart.locate(event);
+    const point = this._chart.locate(event);
     // Where nothing can come closer, the wheel moves the page.
     const zooms = this._options.least < Infinity && (event.ctrlKey || event.metaKey || focused);
-    if (place === null || !zooms) {
+    if (point === null || !zooms) {
       return;
     }
     event.preventDefault();
@@ -213,14 +205,14 @@ export class Zoom implements IDisposable {
     const factor = Math.exp(Math.max(-1, Math.min(1, event.deltaY / 300)));
     this.by(
       factor,
-      (place.x - x0) / (x1 - x0),
-      this._options.axes === 'xy' ? (place.y - y0) / (y1 - y0) : 0.5
+      (point.x - x0) / (x1 - x0),
+      this._options.axes === 'xy' ? (point.y - y0) / (y1 - y0) : 0.5
     );
   };
 
   private _onDown = (event: PointerEvent): void => {
-    const place = this._chart.locate(event);
-    if (place === null || event.button !== 0 || !this.isZoomed) {
+    const point = this._chart.locate(event);
+    if (point === null || event.button !== 0 || !this.isZoomed) {
       return;
     }
     let [lastX, lastY] = [event.clientX, event.clientY];
@@ -231,7 +223,7 @@ export class Zoom implements IDisposable {
           return;
         }
         this._dragging = true;
-        this.pan((lastX - next.clientX) / place.frame.width, (lastY - next.clientY) / place.frame.height);
+        this.pan((lastX - next.clientX) / point.frame.width, (lastY - next.clientY) / point.frame.height);
         [lastX, lastY] = [next.clientX, next.clientY];
       },
       released: () => {
@@ -260,7 +252,6 @@ export class Zoom implements IDisposable {
   private _dragging = false;
   private _release: (() => void) | null = null;
   private _isDisposed = false;
-  private readonly _changed = new Signal<this, void>(this);
 }
 
 /** Move an interval into another one, cut to its length where it is longer. */

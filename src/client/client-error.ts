@@ -1,10 +1,7 @@
 /** Why the client could not do what was asked. */
 export type ClientErrorCode =
-  /** The link broke, or there is none now. */
   | 'disconnected'
-  /** The object was disposed of. */
   | 'disposed'
-  /** No answer in time. */
   | 'timeout'
   /** The server answered with an error status. */
   | 'refused'
@@ -13,13 +10,10 @@ export type ClientErrorCode =
   /** The server could not be reached. */
   | 'unreachable';
 
-/** What an error of the server carried. */
 export interface IClientErrorDetails {
-  /** HTTP status. */
   status?: number;
   /** The server's own code. */
   serverCode?: string;
-  /** The field at fault. */
   field?: string;
 }
 

@@ -1,5 +1,5 @@
 import type { IDisposable } from '@lumino/disposable';
-import { Signal, type ISignal } from '@lumino/signaling';
+import { Signal } from '@lumino/signaling';
 import { decodeFrame, type IFrame } from '../protocol/frame';
 import { SUBPROTOCOL, decodeMessage, encodeMessage } from '../protocol/messages';
 import type {
@@ -35,18 +35,15 @@ interface ILastWords {
 
 /**
  * Say whether a close is an end or whether to come back, as the table in protocol/README.md says.
- *
- * @param code - WebSocket close code.
  * @param reason - The peer's text, may be empty.
- * @param last - What came before.
  * @returns The final state, or null to come back.
  */
 function endOf(code: number, reason: string, last: ILastWords): ClosedState | null {
-  const said = last.error ?? last.goodbye?.message ?? reason;
+  const sentence = last.error ?? last.goodbye?.message ?? reason;
   const closed = (kind: ClosedState['reason'], message: string): ClosedState => ({
     kind: 'closed',
     reason: kind,
-    message: said ? `${message} ${said}` : message
+    message: sentence ? `${message} ${sentence}` : message
   });
   switch (code) {
     case 1000:
@@ -88,7 +85,6 @@ function breakOf(code: number, last: ILastWords): string {
   }
 }
 
-/** How a connection is made. */
 export interface IHubConnectionOptions {
   /** Opens a socket; called again for every try to come back. */
   openSocket: SocketFactory;
@@ -146,10 +142,7 @@ export class HubConnection implements IDisposable {
     this.ticker = setInterval(() => this.tick(), TICK_MS);
   }
 
-  /** Everything that happens, in order. */
-  get event(): ISignal<this, HubEvent> {
-    return this._event;
-  }
+  readonly event = new Signal<this, HubEvent>(this);
 
   get state(): HubState {
     return this._state;
@@ -171,7 +164,6 @@ export class HubConnection implements IDisposable {
 
   /**
    * Ask for a change of what is traced.
-   *
    * @param patch - Flags to set, or null to switch off.
    * @param accepted - Called with the step from which the change can apply.
    * @returns The answer when it is applied.
@@ -187,7 +179,6 @@ export class HubConnection implements IDisposable {
 
   /**
    * Have the model write text. How it goes is told by rows of the stream `generations`.
-   *
    * @returns The answer, with the number of the generation.
    * @throws ProtocolError as the hub or the producer refused it; ClientError when the link is down or breaks before the answer.
    */
@@ -201,8 +192,6 @@ export class HubConnection implements IDisposable {
 
   /**
    * End a generation that waits or runs.
-   *
-   * @param generation - Its number.
    * @throws ProtocolError and ClientError as `generate` does.
    */
   cancel(generation: number): Promise<Generating> {
@@ -298,7 +287,7 @@ export class HubConnection implements IDisposable {
       if (!(error instanceof ProtocolError)) {
         throw error;
       }
-      this._event.emit({ kind: 'problem', error });
+      this.event.emit({ kind: 'problem', error });
       if (error.code === 'version-mismatch') {
         this.end({ kind: 'closed', reason: 'version', message: error.message }, 'disconnected');
       } else if (
@@ -327,14 +316,14 @@ export class HubConnection implements IDisposable {
             this.setState({ kind: 'live' });
           }
         }
-        this._event.emit({ kind: 'status', status: message });
+        this.event.emit({ kind: 'status', status: message });
         for (const gap of this.sequence.settle(message.dropped?.viewer ?? 0)) {
-          this._event.emit({ kind: 'gap', gap });
+          this.event.emit({ kind: 'gap', gap });
         }
         break;
       case 'configured':
         this.changes.answered(message);
-        this._event.emit({ kind: 'configured', message });
+        this.event.emit({ kind: 'configured', message });
         break;
       case 'generating':
         this.requests.answered(message);
@@ -342,7 +331,7 @@ export class HubConnection implements IDisposable {
       case 'error':
         if (!this.changes.refused(message) && !this.requests.refused(message)) {
           this.last.error = message.message;
-          this._event.emit({ kind: 'problem', error: ProtocolError.fromMessage(message) });
+          this.event.emit({ kind: 'problem', error: ProtocolError.fromMessage(message) });
         }
         break;
       case 'goodbye':
@@ -362,7 +351,7 @@ export class HubConnection implements IDisposable {
       this.setState({ kind: 'live' });
     }
     this._streams = readableStreams(hello.streams);
-    this._event.emit({ kind: 'hello', hello, fresh });
+    this.event.emit({ kind: 'hello', hello, fresh });
   }
 
   private receiveFrame(frame: IFrame): void {
@@ -374,7 +363,7 @@ export class HubConnection implements IDisposable {
       return;
     }
     if (this._streams.has(frame.stream)) {
-      this._event.emit({ kind: 'frame', frame, jumped: this.jumped || this.sequence.jumped });
+      this.event.emit({ kind: 'frame', frame, jumped: this.jumped || this.sequence.jumped });
       this.jumped = false;
     } else {
       this._skippedFrames += 1;
@@ -462,10 +451,9 @@ export class HubConnection implements IDisposable {
 
   private setState(state: HubState): void {
     this._state = state;
-    this._event.emit({ kind: 'state', state });
+    this.event.emit({ kind: 'state', state });
   }
 
-  private readonly _event = new Signal<this, HubEvent>(this);
   private readonly changes: PendingChanges<Configured>;
   private readonly requests: PendingChanges<Generating>;
   private readonly sequence = new Sequence();

@@ -9,11 +9,7 @@ export interface IHubSocket {
   close(code?: number, reason?: string): void;
 }
 
-/**
- * Opens a socket to the hub or the relay. The factory knows the address and whatever headers it takes.
- *
- * @param protocols - Subprotocols to offer.
- */
+/** Opens a socket to the hub or the relay. The factory knows the address and whatever headers it takes. */
 export type SocketFactory = (protocols: string[]) => IHubSocket;
 
 const FIRST_MS = 250;
@@ -22,14 +18,13 @@ const LONGEST_MS = 15_000;
 /**
  * How long to wait before a try to come back: doubling from 0.25 s to 15 s, with half of it left to chance so that many viewers do not
  * come back at once.
- *
  * @param attempt - 1 for the first try.
  * @param random - A number from 0 to 1.
  * @returns Milliseconds.
  */
 export function backOff(attempt: number, random: number): number {
-  const whole = Math.min(LONGEST_MS, FIRST_MS * 2 ** Math.min(attempt - 1, 20));
-  return whole / 2 + (whole / 2) * random;
+  const total = Math.min(LONGEST_MS, FIRST_MS * 2 ** Math.min(attempt - 1, 20));
+  return total / 2 + (total / 2) * random;
 }
 
 /** Why a connection ended for good. */

@@ -10,7 +10,6 @@ import { asArray, asObject, badAnswer, jsonOf, runPath, type Rest } from './rest
 
 /** What a run has of the stream `moments`. */
 export interface IMomentIndex {
-  /** Changes whenever there is more. */
   readonly version: string;
   readonly stats: readonly {
     readonly stat: MeasuredTensors;
@@ -29,7 +28,6 @@ export interface IMomentIndex {
   readonly warnings: readonly string[];
 }
 
-/** The same as the server sends it. */
 export interface IMomentsIndex extends IMomentIndex {
   /** Place of the first of `names`: what comes before it is known by who named a version. */
   readonly namesFrom: number;
@@ -42,7 +40,6 @@ export interface IReading {
   readonly total: number;
 }
 
-/** Which rows to send, as protocol/README.md says. */
 export interface IMomentsRowsRequest {
   readonly stats: readonly string[];
   readonly where?: MomentFilter;
@@ -51,7 +48,6 @@ export interface IMomentsRowsRequest {
   readonly limit_rows?: number;
 }
 
-/** Which groups to make, as protocol/README.md says. */
 export interface IMomentsGroupsRequest {
   readonly stat: MeasuredTensors;
   readonly statistic: MomentStatistic;
@@ -93,11 +89,8 @@ export interface IMomentsGroups {
 export interface IMomentsReader {
   /**
    * What there is.
-   *
-   * @param id - Run.
    * @param since - The version that is known; the answer then comes when there is more.
    * @param wait - How long to wait for it, seconds.
-   * @param signal - Stops waiting.
    * @returns Null where there is no more than was known.
    */
   index(
@@ -106,9 +99,7 @@ export interface IMomentsReader {
     wait: number,
     signal?: AbortSignal
   ): Promise<IMomentsIndex | IReading | null>;
-  /** Rows, as an Arrow IPC stream. */
   rows(id: string, request: IMomentsRowsRequest, signal?: AbortSignal): Promise<IMomentsRows | IReading>;
-  /** Groups, as an Arrow IPC stream, and how many groups and steps there were. */
   groups(
     id: string,
     request: IMomentsGroupsRequest,

@@ -24,7 +24,6 @@ export class Sequence {
 
   /**
    * Take in the first hello of a link.
-   *
    * @returns Whether the numbering goes on; false when the hub counts anew and everything it sends is a first time.
    */
   begin(hello: Hello): boolean {
@@ -66,7 +65,6 @@ export class Sequence {
 
   /**
    * Close the gaps seen so far, with the next status's count of rows that the hub gave up for this viewer.
-   *
    * @param dropped - `status.dropped.viewer`.
    */
   settle(dropped: number): IGap[] {
@@ -97,8 +95,6 @@ const MOST_MS = 3000;
 export class Patience {
   /**
    * Note that something was refused.
-   *
-   * @param ms - How long that took.
    * @returns Whether there is patience left.
    */
   refused(ms: number): boolean {
@@ -107,7 +103,6 @@ export class Patience {
     return this.count <= MOST && this.ms <= MOST_MS;
   }
 
-  /** A new link begins. */
   begin(): void {
     this.count = 0;
     this.ms = 0;
@@ -128,7 +123,6 @@ interface IPending<M> {
 export class PendingChanges<M extends Configured | Generating> {
   /**
    * @param answerMs - How long the first answer may take. Being applied may take longer: training may be paused.
-   * @param late - What to say when it takes longer.
    */
   constructor(
     private readonly answerMs: number,
@@ -166,7 +160,6 @@ export class PendingChanges<M extends Configured | Generating> {
     return entry !== undefined;
   }
 
-  /** Reject everything that is open. */
   rejectAll(error: Error): void {
     for (const id of [...this.pending.keys()]) {
       this.take(id)?.reject(error);

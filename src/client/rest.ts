@@ -1,6 +1,5 @@
 import { ClientError } from './client-error';
 
-/** How the API is reached. */
 export interface IRunsApiOptions {
   /** The Jupyter server's base URL, with its trailing slash. */
   baseUrl: string;
@@ -12,17 +11,13 @@ export interface IRunsApiOptions {
 export class Rest {
   constructor(private readonly options: IRunsApiOptions) {}
 
-  /** The JSON of an answer. */
   async json(path: string, init: RequestInit): Promise<unknown> {
     return jsonOf(await this.request(path, init));
   }
 
   /**
    * An answer.
-   *
    * @param path - Below `megalens/api/`.
-   * @param init - Method, body and signal.
-   * @param also - A status that is no refusal though it is no success.
    */
   async request(path: string, init: RequestInit, also?: number): Promise<Response> {
     const headers = init.body === undefined ? undefined : { 'Content-Type': 'application/json' };
@@ -48,7 +43,6 @@ export class Rest {
   }
 }
 
-/** The JSON of an answer that has come. */
 export async function jsonOf(response: Response): Promise<unknown> {
   try {
     return await response.json();
@@ -57,9 +51,7 @@ export async function jsonOf(response: Response): Promise<unknown> {
   }
 }
 
-export function runPath(id: string): string {
-  return `runs/${encodeURIComponent(id)}`;
-}
+export const runPath = (id: string): string => `runs/${encodeURIComponent(id)}`;
 
 export function asObject(value: unknown): Record<string, unknown> {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
@@ -109,7 +101,6 @@ export interface IQuestion<R extends object, A> {
   readonly inEngine: boolean;
   /**
    * Check an answer; null where the recording has nothing of it.
-   *
    * @throws ClientError `bad-answer`.
    */
   read(answer: unknown): A | null;

@@ -1,4 +1,3 @@
-/** What tells runs apart. */
 interface INamed {
   readonly id: string;
   readonly name: string;
@@ -30,7 +29,6 @@ export function startText(
 
 /**
  * Tell runs of one name apart: by when they began, or by their id where that is the same.
- *
  * @returns What to put beside the name, by id; nothing for a run whose name no other one has.
  */
 export function toldApart(runs: readonly INamed[]): ReadonlyMap<string, string> {

@@ -53,7 +53,6 @@ export type LinesStream = 'tensors' | 'scalars';
 /** Which lines are asked for; what is absent is not sent. */
 export type ILinesQuery = Readonly<Record<string, string | number | undefined>>;
 
-/** The members of a question that are there, as texts. */
 export function textsOf(query: ILinesQuery): Record<string, string> {
   const there = Object.entries(query).filter(([, value]) => value !== undefined);
   return Object.fromEntries(there.map(([name, value]) => [name, String(value)]));
@@ -64,9 +63,7 @@ export function textsOf(query: ILinesQuery): Record<string, string> {
  * that its file holds. Every method rejects with a `ClientError`.
  */
 export interface IRunReader {
-  /** What the run has, by flag, phase and pass. */
   index(id: string, signal?: AbortSignal): Promise<readonly ITensorIndex[]>;
-  /** Rows of a stream. */
   stream(id: string, stream: string, query?: IStreamQuery, signal?: AbortSignal): Promise<IStreamAnswer>;
   /**
    * Lines of a trend or of scalars, as many points as were wanted, as an Arrow IPC stream that says in its schema what is known of them:

@@ -39,7 +39,7 @@ export type DemoState =
   | { readonly kind: 'failed'; readonly message: string };
 
 /** What can be asked of the demo training. */
-export type DemoWish = 'look' | 'start' | 'stop';
+export type DemoAction = 'look' | 'start' | 'stop';
 
 /** Read the server's answer; an answer that says nothing known is `off`. */
 function demoStateOf(answer: Readonly<Record<string, unknown>>): DemoState {
@@ -120,7 +120,6 @@ export interface IForeignHub {
   readonly prompts?: readonly string[];
 }
 
-/** A recorded run's description. */
 export interface IRunDetail {
   readonly hello: Hello;
   readonly status: Status;
@@ -130,7 +129,6 @@ export interface IRunDetail {
   readonly kind?: 'statistics';
 }
 
-/** A question for rows as the texts of a request. */
 export function streamTexts(query: IStreamQuery): Record<string, string> {
   const { limitBytes, where, columns, measured, ...rest } = query;
   return textsOf({
@@ -142,7 +140,6 @@ export function streamTexts(query: IStreamQuery): Record<string, string> {
   });
 }
 
-/** A file that the server made. */
 export interface IReportFile {
   readonly name: string;
   readonly content: Blob;
@@ -155,10 +152,8 @@ export class RunsApi implements IRunReader {
     this.moments = new MomentsApi(this.rest);
   }
 
-  /** The endpoints of a run's statistics. */
   readonly moments: MomentsApi;
 
-  /** All runs, newest first. */
   async list(signal?: AbortSignal): Promise<IRunList> {
     return listOf(await this.rest.json('runs', { signal }));
   }
@@ -172,7 +167,6 @@ export class RunsApi implements IRunReader {
     return runDetailOf(answer);
   }
 
-  /** Ask a question of an instrument. */
   asker<R extends object, A>({ name, read }: IQuestion<R, A>): AskOf<R, A> {
     return async (id, request, signal) => {
       const init = { method: 'POST', body: JSON.stringify(request), signal };
@@ -180,12 +174,10 @@ export class RunsApi implements IRunReader {
     };
   }
 
-  /** Rename a run, or write notes and tags to it. */
   async describe(id: string, changes: RunChanges): Promise<IRunEntry> {
     return entryOf(await this.rest.json(runPath(id), { method: 'PATCH', body: JSON.stringify(changes) }));
   }
 
-  /** Delete a recording. Whether its folder is gone: what others put there stays. */
   async remove(id: string): Promise<boolean> {
     const { gone } = asObject(await this.rest.json(runPath(id), { method: 'DELETE' }));
     return gone !== false;
@@ -197,13 +189,11 @@ export class RunsApi implements IRunReader {
     return new Map(Object.entries(asObject(runs)).map(([id, each]) => [id, summaryOf(each)]));
   }
 
-  /** What a recorded run has, by flag and phase. */
   async index(id: string, signal?: AbortSignal): Promise<readonly ITensorIndex[]> {
     const { tensors } = asObject(await this.rest.json(`${runPath(id)}/index`, { signal }));
     return asArray(tensors).map(tensorIndexOf);
   }
 
-  /** Rows of a recorded stream. */
   async stream(
     id: string,
     stream: string,
@@ -220,7 +210,6 @@ export class RunsApi implements IRunReader {
     };
   }
 
-  /** Lines of a recorded trend, or of recorded scalars. */
   async lines(
     id: string,
     stream: LinesStream,
@@ -232,7 +221,6 @@ export class RunsApi implements IRunReader {
     return new Uint8Array(await response.arrayBuffer());
   }
 
-  /** Make a report of some views. */
   async report(
     id: string,
     request: { format: 'html' | 'ipynb'; views: readonly ViewOptions[]; title?: string },
@@ -246,7 +234,6 @@ export class RunsApi implements IRunReader {
 
   /**
    * Have the server connect to a hub elsewhere.
-   *
    * @param address - `ws://host:port`, which the administrator must have allowed.
    * @param token - The hub's token; it stays in the server's memory. A peer's hub has none.
    * @param foreign - What a peer's hub speaks; absent for one of ours.
@@ -258,7 +245,6 @@ export class RunsApi implements IRunReader {
 
   /**
    * Open a tree of raw-moment files below the server's root.
-   *
    * @returns One entry for each run in it, which are listed from then on, and what was left out.
    */
   async openStatistics(path: string, signal?: AbortSignal): Promise<IRunList> {
@@ -267,13 +253,13 @@ export class RunsApi implements IRunReader {
   }
 
   /** Look at, start or stop the demo training. A server that knows none says that it is off. */
-  async demo(wish: DemoWish): Promise<DemoState> {
-    const inits: Record<DemoWish, RequestInit> = {
+  async demo(action: DemoAction): Promise<DemoState> {
+    const inits: Record<DemoAction, RequestInit> = {
       look: {},
       start: { method: 'POST', body: '{}' },
       stop: { method: 'DELETE' }
     };
-    return demoStateOf(asObject(await this.rest.json('demo', inits[wish])));
+    return demoStateOf(asObject(await this.rest.json('demo', inits[action])));
   }
 
   private readonly rest: Rest;
@@ -310,14 +296,14 @@ export function tensorIndexOf(value: unknown): ITensorIndex {
 // An entry that cannot be read is left out and named: it hides no other run.
 function listOf(value: unknown): IRunList {
   const { runs, warnings } = asObject(value);
-  const told = asArray(warnings ?? []).slice(0, MOST_WARNINGS);
-  const said = told.map(each => boundedText(each, MOST_LETTERS));
+  const texts = asArray(warnings ?? []).slice(0, MOST_WARNINGS);
+  const sentences = texts.map(each => boundedText(each, MOST_LETTERS));
   const entries = asArray(runs).flatMap((each): IRunEntry[] => {
     try {
       return [entryOf(each)];
     } catch (error) {
-      if (error instanceof ClientError && said.length <= MOST_WARNINGS) {
-        said.push(error.message);
+      if (error instanceof ClientError && sentences.length <= MOST_WARNINGS) {
+        sentences.push(error.message);
       }
       return [];
     }
@@ -328,10 +314,10 @@ function listOf(value: unknown): IRunList {
   const apart = toldApart(listed);
   return {
     runs: listed.map(entry => {
-      const told = apart.get(entry.id);
-      return told === undefined ? entry : { ...entry, apart: told };
+      const texts = apart.get(entry.id);
+      return texts === undefined ? entry : { ...entry, apart: texts };
     }),
-    warnings: said
+    warnings: sentences
   };
 }
 
@@ -396,6 +382,4 @@ function timeOf(value: unknown): number | null {
   return typeof value === 'number' && Math.abs(value) <= MOST_SECONDS ? value : null;
 }
 
-function kindOf(kind: unknown): { kind?: 'statistics' } {
-  return kind === 'statistics' ? { kind } : {};
-}
+const kindOf = (kind: unknown): { kind?: 'statistics' } => (kind === 'statistics' ? { kind } : {});

@@ -18,11 +18,9 @@ export interface IEngineHost {
   ask(method: string, body: object): Promise<IEngineAnswer>;
   /** Tell how far the job is. */
   progress(done: number, total: number, words: string): void;
-  /** Reads the rows of a run, by its id. */
   reader(run: string): IEngineReader;
 }
 
-/** What a job gives: JSON, and bytes where it has some. */
 export interface IJobResult {
   readonly json: unknown;
   readonly bytes?: Uint8Array;
@@ -33,12 +31,8 @@ export type Job = (args: unknown, host: IEngineHost) => Promise<IJobResult>;
 
 const jobs = new Map<string, Job>();
 
-/** Make a job known by its name. */
 export function registerJob(name: string, job: Job): void {
   jobs.set(name, job);
 }
 
-/** Return a job by its name. */
-export function jobNamed(name: string): Job | undefined {
-  return jobs.get(name);
-}
+export const jobNamed = (name: string): Job | undefined => jobs.get(name);

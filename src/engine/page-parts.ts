@@ -5,7 +5,6 @@ interface IBase64 {
   toBase64(): string;
 }
 
-/** `btoa`: bytes, given as the characters U+0000 to U+00FF, as base64. */
 export function toBase64(text: string): string {
   const bytes: unknown = Uint8Array.from(text, letter => letter.charCodeAt(0));
   return (bytes as IBase64).toBase64();
@@ -88,8 +87,8 @@ function pointAt(bytes: Uint8Array, at: number): [point: number, length: number]
     point = (point << 6) | (byte & 63);
   }
   const least = [Infinity, 0x80, 0x800, 0x10000][more]!;
-  const whole = point >= least && point <= 0x10ffff && !(point >= 0xd800 && point <= 0xdfff);
-  return whole ? [point, more + 1] : [0xfffd, 1];
+  const isComplete = point >= least && point <= 0x10ffff && !(point >= 0xd800 && point <= 0xdfff);
+  return isComplete ? [point, more + 1] : [0xfffd, 1];
 }
 
 type Listener = (() => void) | { handleEvent(): void };
@@ -132,15 +131,14 @@ export class Signal {
     this.reason = reason ?? abortError();
     this.onabort?.();
     // Nothing is told twice.
-    const told = [...this.listeners];
+    const notified = [...this.listeners];
     this.listeners.clear();
-    told.forEach(listener => (typeof listener === 'function' ? listener() : listener.handleEvent()));
+    notified.forEach(listener => (typeof listener === 'function' ? listener() : listener.handleEvent()));
   }
 
   private readonly listeners = new Set<Listener>();
 }
 
-/** `AbortController`. */
 export class Controller {
   readonly signal = new Signal();
 
@@ -155,7 +153,6 @@ function abortError(): Error {
   return error;
 }
 
-/** A timer that waits. */
 interface ITimer {
   readonly id: number;
   /** Virtual milliseconds. */
@@ -168,14 +165,12 @@ interface ITimer {
  * take the same turns, however busy the machine is.
  */
 class Timers {
-  /** `setTimeout`. */
   readonly start = (callback: (...args: unknown[]) => void, delay = 0, ...args: unknown[]): number => {
     const due = this.now + Math.max(0, Number(delay) || 0);
     this.timers.push({ id: ++this.last, due, callback: () => callback(...args) });
     return this.last;
   };
 
-  /** `clearTimeout`. */
   readonly stop = (id?: number): void => {
     this.timers = this.timers.filter(timer => timer.id !== id);
   };
@@ -198,7 +193,6 @@ class Timers {
     return true;
   }
 
-  /** Forget all timers. */
   clear(): void {
     this.timers = [];
   }
@@ -207,5 +201,4 @@ class Timers {
   private last = 0;
 }
 
-/** The engine's timers. */
 export const timers = new Timers();

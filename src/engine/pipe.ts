@@ -30,7 +30,7 @@ export function expose(): void {
     answer: (ask: number, json: string) => pipe.answer(ask, json),
     refuse: (ask: number, json: string) => pipe.refuse(ask, json),
     pump: () => pipe.pump(),
-    bytes: (place: number) => pipe.bytes(place)
+    bytes: (index: number) => pipe.bytes(index)
   };
   Object.defineProperty(globalThis, 'megalensEngine', { value: megalensEngine });
 }
@@ -119,7 +119,6 @@ interface IPending {
  * The engine's end of the pipe. V8 cannot call Python, so what a job says waits in an outbox until `pump` is called. One job runs at a time.
  */
 class Pipe {
-  /** Start a job. */
   begin(name: string, args: string): void {
     this.outbox = [];
     this.given = [];
@@ -140,8 +139,8 @@ class Pipe {
     const work = new Promise<IJobResult>(resolve => resolve(job(JSON.parse(args), this.host(turn))));
     work.then(
       ({ json, bytes }) => {
-        const kept = bytes !== undefined && bytes.length > 0 ? { bytes: this.given.push(bytes) - 1 } : {};
-        this.say(turn, { type: 'done', json, ...kept });
+        const retained = bytes !== undefined && bytes.length > 0 ? { bytes: this.given.push(bytes) - 1 } : {};
+        this.say(turn, { type: 'done', json, ...retained });
       },
       error => this.say(turn, failure(error))
     );
@@ -154,14 +153,12 @@ class Pipe {
     return room;
   }
 
-  /** Take an answer. */
   answer(ask: number, json: string): void {
     const bytes = this.rooms.get(ask) ?? null;
     this.rooms.delete(ask);
     this.settle(ask, pending => pending.resolve({ json: JSON.parse(json), bytes }));
   }
 
-  /** Take a refusal. */
   refuse(ask: number, json: string): void {
     const { code, message, field } = JSON.parse(json) as {
       code: string;
@@ -189,8 +186,8 @@ class Pipe {
   }
 
   /** Bytes that a message named. */
-  bytes(place: number): Uint8Array {
-    return this.given[place] ?? new Uint8Array(0);
+  bytes(index: number): Uint8Array {
+    return this.given[index] ?? new Uint8Array(0);
   }
 
   private host(turn: number): IEngineHost {

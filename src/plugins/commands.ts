@@ -51,7 +51,6 @@ export const commandsPlugin: JupyterFrontEndPlugin<void> = {
   }
 };
 
-/** The launcher's card. */
 export const launcherPlugin: JupyterFrontEndPlugin<void> = {
   id: 'megalens:launcher',
   description: 'Adds Megalens to the launcher.',

@@ -31,7 +31,6 @@ export class ViewRegistry implements IMegalensViewRegistry {
   private readonly _offered = new Map<IViewInfo, IDisposable[]>();
 }
 
-/** The register of views. */
 export const viewRegistryPlugin: JupyterFrontEndPlugin<IMegalensViewRegistry> = {
   id: 'megalens:view-registry',
   description: 'Knows every Megalens view, those of other packages too.',

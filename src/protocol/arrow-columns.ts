@@ -9,10 +9,7 @@ type Numbers = Float64Array | Int32Array;
  * Frames are a training's and are checked before they are read; these are the server's, as much to be trusted as the page.
  */
 export class ArrowColumns {
-  /**
-   * @param bytes - An Arrow IPC stream.
-   * @throws ProtocolError `bad-frame` when the bytes are something else.
-   */
+  /** @throws ProtocolError `bad-frame` when the bytes are something else. */
   constructor(bytes: Uint8Array) {
     try {
       this.table = tableFromIPC(bytes.byteOffset % 8 === 0 ? bytes : bytes.slice());
@@ -21,19 +18,16 @@ export class ArrowColumns {
     }
   }
 
-  /** The rows, as tables of streams are read. */
   readonly table: Table;
 
   get rows(): number {
     return this.table.numRows;
   }
 
-  /** A column of float64. */
   floats(name: string): Float64Array {
     return this.copied(name, new Float64Array(this.rows));
   }
 
-  /** A column of int32. */
   whole(name: string): Int32Array {
     return this.copied(name, new Int32Array(this.rows));
   }

@@ -7,10 +7,7 @@ import { badFrame } from './frame';
  * those offsets without looking, so the guard walks them here first.
  */
 export class FlatTable {
-  /**
-   * @param view - All bytes of the message's metadata.
-   * @param reference - Where the offset of the table stands.
-   */
+  /** @param view - All bytes of the message's metadata. */
   constructor(
     private readonly view: DataView,
     reference: number
@@ -26,7 +23,6 @@ export class FlatTable {
 
   /**
    * Where a field's `bytes` bytes stand, or null when the field is absent.
-   *
    * @param slot - The field's place in the table of offsets: 4, 6, 8 …
    */
   at(slot: number, bytes: number): number | null {
@@ -62,7 +58,6 @@ export class FlatTable {
 
   /**
    * A text.
-   *
    * @param most - Bytes that it may have: many references to one long text would multiply it.
    */
   text(slot: number, most = Infinity): string | null {
@@ -98,18 +93,17 @@ export class FlatTable {
 
   /**
    * The tables of a vector of tables.
-   *
    * @param most - How many there may be: each may be a reference to the same one.
    */
   tables(slot: number, most: number): FlatTable[] {
-    const places = this.vector(slot, 4);
-    if (places.length > most) {
+    const indices = this.vector(slot, 4);
+    if (indices.length > most) {
       throw badFrame('The Arrow metadata of a data frame have too many parts.', {
         expected: `at most ${most}`,
-        got: String(places.length)
+        got: String(indices.length)
       });
     }
-    return places.map(at => new FlatTable(this.view, at));
+    return indices.map(at => new FlatTable(this.view, at));
   }
 
   private follow(reference: number): number {

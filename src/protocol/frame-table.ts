@@ -1,9 +1,9 @@
-import { OWN_STREAMS, type StreamMap } from './streams';
+import { OWN_STREAMS, type IStreamField, type StreamMap } from './streams';
 import { tableFromIPC, type Table } from '@uwdata/flechette';
 import { FlatTable, countAt } from './flat-table';
 import { badFrame, type IFrame } from './frame';
 import { ProtocolError } from './protocol-error';
-import type { FieldType, IStreamField } from './streams.generated';
+import type { FieldType } from './streams.generated';
 
 // Far above what these schemas need; bounds the work that broken metadata can ask for.
 const MAX_METADATA_BYTES = 1 << 20;
@@ -24,9 +24,7 @@ const VERSIONS: readonly number[] = [3, 4];
  *
  * Every offset, length, buffer and text is checked: after this no read leaves the body, no allocation exceeds it, no integer is
  * too large for a JavaScript number. Work and memory are linear in the number of bytes.
- *
  * @param bytes - The stream, at a multiple of 8 bytes in its buffer.
- * @param fields - The stream's columns.
  * @returns The number of rows.
  * @throws ProtocolError `bad-frame`.
  */
@@ -313,8 +311,6 @@ export type StreamTable = Table;
 
 /**
  * Decode a frame's rows. Number columns and the values of tensors are views of the frame's memory.
- *
- * @param frame - The frame.
  * @param streams - The streams of its run, where they are more than those of this version.
  * @returns A table with exactly the stream's columns; whole numbers are JavaScript numbers.
  * @throws ProtocolError `bad-frame` when the body is not an Arrow stream of that schema with the number of rows announced.
@@ -325,9 +321,6 @@ export function frameTable(frame: IFrame, streams?: StreamMap): StreamTable {
 
 /**
  * Decode the rows of a stream from a bare Arrow IPC stream, such as the Jupyter server answers.
- *
- * @param stream - Stream name.
- * @param bytes - The Arrow IPC stream.
  * @param streams - The streams of its run, where they are more than those of this version.
  * @param rows - Number of rows that there must be, when known.
  * @throws ProtocolError `bad-frame`.

@@ -8,7 +8,6 @@ export function giveBack(buffer: ArrayBufferLike & { transfer?: (bytes: number) 
   buffer.transfer?.(0);
 }
 
-/** Size of a frame's header in bytes. */
 export const HEADER_BYTES = 64;
 
 /** Header bit: sent from the hub's buffer, not live. */
@@ -35,7 +34,6 @@ export interface IFrame {
   readonly timeUs: number;
   /** Rows in the body, as the header says. */
   readonly rows: number;
-  /** `BIT_CAUGHT_UP` and `BIT_MERGED`. */
   readonly bits: number;
   /** The Arrow IPC stream: a view, at a multiple of 8 bytes in its buffer. */
   readonly body: Uint8Array;
@@ -43,8 +41,6 @@ export interface IFrame {
 
 /**
  * Read a frame's header. The body is viewed, not copied (unless it lies at an odd place in its buffer), and decoded by `frameTable`.
- *
- * @param data - One binary WebSocket message.
  * @throws ProtocolError `bad-frame` when the header is not one, `version-mismatch` when its version is another.
  */
 export function decodeFrame(data: ArrayBuffer | ArrayBufferView): IFrame {
@@ -100,7 +96,6 @@ export function releaseFrame({ body }: IFrame): void {
   }
 }
 
-/** A `bad-frame` error. */
 export function badFrame(message: string, details: IProtocolErrorDetails = {}): ProtocolError {
   return new ProtocolError('bad-frame', message, details);
 }

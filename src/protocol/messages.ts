@@ -1,16 +1,14 @@
-import { MESSAGES_SCHEMA, type Message } from './messages.generated';
+import MESSAGES_SCHEMA from '#protocol/messages.schema.json';
+import type { Message } from './messages.generated';
 import { own } from './records';
 import { ProtocolError } from './protocol-error';
 import { kindsBy, type IMisfit } from './schema-check';
 import { isWhole } from './texts';
 
-/** Name of the WebSocket subprotocol. */
 export const SUBPROTOCOL = 'megalens.v2';
 
-/** `type` of a control message. */
 export type MessageType = Message['type'];
 
-/** The message whose `type` is `T`. */
 export type MessageOf<T extends MessageType> = Extract<Message, { type: T }>;
 
 /** What a message may have at most, as protocol/README.md says: levels, characters, values. */
@@ -24,13 +22,10 @@ const ESCAPED_HALF = /\\u[dD][89a-fA-F]/;
 
 const KINDS = kindsBy('type', MESSAGES_SCHEMA);
 
-/** Every message type of the protocol. */
 export const MESSAGE_TYPES: readonly string[] = [...KINDS.keys()];
 
 /**
  * Parse and check one text frame.
- *
- * @param text - The JSON text.
  * @param allowed - Message types that may come here; any when absent.
  * @throws ProtocolError `bad-message` when it is not JSON, not a known message or not to its schema; `too-large`;
  * `version-mismatch` for the hello of another version; `forbidden` when the type may not come here.
@@ -66,7 +61,6 @@ export function decodeMessage<T extends MessageType = MessageType>(
 
 /**
  * Return the JSON text of a message after checking it.
- *
  * @throws ProtocolError `bad-message` when it does not fit the schema or holds a non-finite number.
  */
 export function encodeMessage(message: Message): string {
@@ -74,11 +68,7 @@ export function encodeMessage(message: Message): string {
   return JSON.stringify(message);
 }
 
-/**
- * Throw a `ProtocolError` unless the value fits the schema of its message type.
- *
- * @param isTextWhole - Whether all its texts are known to be whole.
- */
+/** Throw a `ProtocolError` unless the value fits the schema of its message type. */
 export function checkMessage(value: unknown, isTextWhole = false): asserts value is Message {
   const kind = isObject(value) && typeof value.type === 'string' ? value.type : undefined;
   const check = kind === undefined ? undefined : KINDS.get(kind)?.check;

@@ -1,4 +1,5 @@
-import { VIEWS_SCHEMA, type MeasuredTensors, type MomentStatistic } from './views.generated';
+import VIEWS_SCHEMA from '#protocol/views.schema.json';
+import type { MeasuredTensors, MomentStatistic } from './views.generated';
 
 /** What can be measured, in the order in which it is offered. */
 export const MOMENT_STATS: readonly MeasuredTensors[] = (VIEWS_SCHEMA.$defs?.['Measured']?.enum ??
@@ -39,7 +40,6 @@ interface IReading {
 const at = (column: Float64Array, group: number): number => column[group] as number;
 const exact: Read = () => 0;
 
-/** Reads what was merged as it is. */
 const column =
   (name: keyof IMergedMoments): Read =>
   (of, group) =>
@@ -149,13 +149,10 @@ const READINGS: Readonly<Record<MomentStatistic, IReading>> = {
 export const MOMENT_STATISTICS = Object.keys(READINGS) as readonly MomentStatistic[];
 
 /** Highest power of the deviations that a statistic needs: 0 is none, 1 the mean alone; with rounding also those of its bounds. */
-export function powerOf(statistic: MomentStatistic): number {
-  return READINGS[statistic].power;
-}
+export const powerOf = (statistic: MomentStatistic): number => READINGS[statistic].power;
 
 /**
  * One statistic of every group, as the contract reads it (population statistics).
- *
  * @returns NaN where there is no answer: no data, or skewness and kurtosis of values that are all the same. `nonfinite` is always a count, and the share near zero is of all values.
  */
 export function readMoments(of: IMergedMoments, statistic: MomentStatistic): Float64Array {

@@ -15,8 +15,6 @@ const EXPECTED = "'all' or ranges such as '0-3,7'";
 
 /**
  * Read a text of ranges: which numbers a person, a message or a filter names. The twin of `megalens/protocol/ranges.py`.
- *
- * @param field - Its name, for the error.
  * @returns The ranges as they are written; null for `all`, which leaves nothing out.
  * @throws ProtocolError naming the field.
  */
@@ -43,7 +41,6 @@ export function isInRanges(value: number | null, ranges: Ranges | null): boolean
 
 /**
  * Return the numbers that a range text names, out of those there are.
- *
  * @param known - Numbers that exist, ascending.
  * @returns Ascending; empty when none of them exists or the text is not a range text.
  */
@@ -68,10 +65,7 @@ export function rangesText(numbers: Iterable<number>, dash = '-', comma = ','): 
 
 /**
  * The layers that a range text names, in order.
- *
  * @param text - `'all'`, or ranges such as `'0-3,7'`.
- * @param existing - Layers that there are.
- * @param field - Dotted path for the error.
  * @throws ProtocolError `unknown-layer` when the text is no range, or either end of a range does not exist.
  */
 export function parseLayers(text: string, existing: Iterable<number>, field = 'layers'): number[] {
@@ -97,13 +91,9 @@ export function parseLayers(text: string, existing: Iterable<number>, field = 'l
 }
 
 /** Whether a text names numbers: 'all', or ranges such as '0-3,7'. */
-export function isRangeText(text: string): boolean {
-  return isAll(text) || rangesIn(text) !== null;
-}
+export const isRangeText = (text: string): boolean => isAll(text) || rangesIn(text) !== null;
 
-function isAll(text: string): boolean {
-  return /^[ \t]*all[ \t]*$/.test(text);
-}
+const isAll = (text: string): boolean => /^[ \t]*all[ \t]*$/.test(text);
 
 function rangesIn(text: string): Ranges | null {
   if (text.length > MOST_CHARACTERS) {

@@ -19,7 +19,6 @@ export function own<T>(object: Named<T> | null | undefined, name: string): T | u
 
 /**
  * A copy with another value under a name that came from outside.
- *
  * @param value - undefined leaves the name out.
  */
 export function withOwn<T>(object: Named<T>, name: string, value: NoInfer<T> | undefined): Record<string, T> {
@@ -31,7 +30,7 @@ export function withOwn<T>(object: Named<T>, name: string, value: NoInfer<T> | u
 }
 
 /** The first place at which a condition holds, of so many where it goes on holding from some place on; their number where it holds at none. */
-export function firstPlace(count: number, holds: (place: number) => boolean): number {
+export function firstPlace(count: number, holds: (index: number) => boolean): number {
   let [low, high] = [0, count];
   while (low < high) {
     const middle = (low + high) >> 1;

@@ -35,7 +35,6 @@ const REMARKS: ReadonlySet<string> = new Set([
   'format'
 ]);
 
-/** The words that are understood here. */
 const WORDS: ReadonlySet<string> = new Set(
   (
     '$ref $defs type enum const anyOf oneOf allOf properties required additionalProperties propertyNames minProperties maxProperties ' +
@@ -48,8 +47,6 @@ const WORDS: ReadonlySet<string> = new Set(
  *
  * Time and memory are linear in the value, and the first misfit ends it: a message of millions of values costs no more than reading it.
  * Whole numbers are those that can be counted with, so none is larger than 2^53 - 1, whatever else the schema says.
- *
- * @param schema - The schema.
  * @param definitions - What `#/$defs/…` refers to; the schema's own where left out.
  * @throws {ProtocolError} `bad-parameter` when the schema has a word that is not understood.
  */
@@ -57,7 +54,6 @@ export function schemaCheck(schema: ISchema, definitions: Definitions = schema.$
   return new Compiler(definitions).compile(schema);
 }
 
-/** One of several kinds of object. */
 export interface IKind {
   readonly check: SchemaCheck;
   readonly definition: ISchema;
@@ -300,13 +296,9 @@ function first(checks: readonly SchemaCheck[], value: unknown): IMisfit | null {
   return null;
 }
 
-function misfit(words: string): IMisfit {
-  return { path: [], words };
-}
+const misfit = (words: string): IMisfit => ({ path: [], words });
 
-function within(name: string, { path, words }: IMisfit): IMisfit {
-  return { path: [name, ...path], words };
-}
+const within = (name: string, { path, words }: IMisfit): IMisfit => ({ path: [name, ...path], words });
 
 function range(least: number, most: number): string {
   return most === Infinity ? `at least ${least}` : least < 0 ? `at most ${most}` : `${least} to ${most}`;

@@ -30,7 +30,6 @@ export interface ISchema {
   readonly [other: string]: unknown;
 }
 
-/** Schemas by name. */
 export type Definitions = Readonly<Record<string, ISchema>>;
 
 /** A schema inside another one: `true` takes everything, `false` nothing. */

@@ -3,9 +3,7 @@ const { imul } = Math;
 
 /** Numbers that look random and are the same for the same seed, on every machine: whole numbers and no functions whose last digit browsers may choose. */
 export class SeededRandom {
-  /**
-   * @param seed - Any whole number below 2³².
-   */
+  /** @param seed - Any whole number below 2³². */
   constructor(seed: number) {
     this.state = seed >>> 0;
   }

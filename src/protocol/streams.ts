@@ -1,7 +1,25 @@
-import type { Hello } from './messages.generated';
-import { STREAMS, type FieldType, type IStreamField, type IStreamInfo } from './streams.generated';
+import CONTRACT from '#protocol/streams.json';
+import type { DeclaredPolicy, Hello } from './messages.generated';
+import type { FieldType, StreamName } from './streams.generated';
 
-/** Streams by name. */
+export interface IStreamField {
+  readonly name: string;
+  readonly type: FieldType;
+  readonly doc?: string;
+  readonly absent?: string;
+}
+
+/** One stream: what a row is, its columns in order, and how every room treats it. */
+export interface IStreamInfo {
+  readonly title: string;
+  readonly doc?: string;
+  readonly instrument?: string;
+  readonly policy: Readonly<DeclaredPolicy>;
+  readonly fields: readonly IStreamField[];
+}
+
+export const STREAMS: Readonly<Record<StreamName, IStreamInfo>> = CONTRACT.streams;
+
 export type StreamMap = ReadonlyMap<string, IStreamInfo>;
 
 const NAME = /^[a-z][a-z0-9_]{0,23}$/;
@@ -18,12 +36,11 @@ const OWN = Object.entries(STREAMS);
  *
  * A declaration that cannot be read, such as one with a column of a type of a later version, is left out: its frames are skipped and
  * counted, and everything else goes on.
- *
  * @param told - The `streams` of `hello`.
  */
-export function readableStreams(told: Hello['streams']): StreamMap {
+export function readableStreams(declared: Hello['streams']): StreamMap {
   const streams = new Map<string, IStreamInfo>(OWN);
-  for (const [name, { fields, ...info }] of Object.entries(told ?? {})) {
+  for (const [name, { fields, ...info }] of Object.entries(declared ?? {})) {
     const known = fields.filter(isReadable);
     const first = known[0];
     const names = new Set(known.map(field => field.name));
@@ -43,7 +60,6 @@ export function readableStreams(told: Hello['streams']): StreamMap {
   return streams;
 }
 
-/** The streams that this version knows. */
 export const OWN_STREAMS = readableStreams(undefined);
 
 function isReadable<T extends { readonly type: string }>(
@@ -53,6 +69,4 @@ function isReadable<T extends { readonly type: string }>(
 }
 
 /** Bytes of a stream's rows that a page keeps. */
-export function pageBytes({ policy }: IStreamInfo): number {
-  return policy.page_bytes ?? 32 << 20;
-}
+export const pageBytes = ({ policy }: IStreamInfo): number => policy.page_bytes ?? 32 << 20;

@@ -56,12 +56,12 @@ export function parseName(name: string): ITensorName {
 }
 
 function withoutExpert(tokens: readonly string[]): { expert: number | null; tokens: readonly string[] } {
-  const at = tokens.findIndex((token, place) => {
-    const before = wordBefore(tokens, place);
+  const at = tokens.findIndex((token, index) => {
+    const before = wordBefore(tokens, index);
     return isNumber(token) && hasWord(before, EXPERT_WORDS) && !tellsLayer(before);
   });
   if (at >= 0) {
-    return { expert: Number(tokens[at]), tokens: tokens.filter((_, place) => place !== at) };
+    return { expert: Number(tokens[at]), tokens: tokens.filter((_, index) => index !== at) };
   }
   const most = tokens.slice(0, -1);
   const grouped = /^(weight|bias)([0-9]{1,9})$/.exec(tokens[tokens.length - 1] ?? '');
@@ -104,18 +104,12 @@ function scoreOf(tokens: readonly string[], at: number): number {
   return score;
 }
 
-function wordBefore(tokens: readonly string[], at: number): string {
-  return (tokens[at - 1] ?? '').toLowerCase();
-}
+const wordBefore = (tokens: readonly string[], at: number): string => (tokens[at - 1] ?? '').toLowerCase();
 
-function tellsLayer(before: string): boolean {
-  return before.includes('layer') || before.includes('block');
-}
+const tellsLayer = (before: string): boolean => before.includes('layer') || before.includes('block');
 
 function hasWord(token: string, words: readonly string[]): boolean {
   return token.split('_').some(word => words.includes(word));
 }
 
-function isNumber(token: string): boolean {
-  return /^[0-9]{1,9}$/.test(token);
-}
+const isNumber = (token: string): boolean => /^[0-9]{1,9}$/.test(token);

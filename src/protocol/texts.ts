@@ -2,7 +2,6 @@ const [ZERO, NINE] = [48, 57];
 
 /**
  * Compare two texts with numbers inside of them as numbers: `layers.2` before `layers.10`. The order is that of Python's `natural_key`.
- *
  * @returns Negative, 0 or positive, as a sort takes it.
  */
 export function compareNatural(a: string, b: string): number {
@@ -51,9 +50,7 @@ function pastDigits(text: string, from: number): number {
   return at;
 }
 
-function isDigit(code: number): boolean {
-  return code >= ZERO && code <= NINE;
-}
+const isDigit = (code: number): boolean => code >= ZERO && code <= NINE;
 
 /** Half of a surrogate pair alone: no character, and nothing that UTF-8 or an address can carry. */
 const HALF = /\p{Surrogate}/u;
@@ -78,7 +75,6 @@ export function isWhole(value: unknown, depth = 0): boolean {
 
 /**
  * A text from outside, made fit to be kept and shown: whole, and no longer than `most`.
- *
  * @param value - Anything; what is no text is empty.
  */
 export function boundedText(value: unknown, most: number): string {

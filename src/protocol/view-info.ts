@@ -6,7 +6,6 @@ import type { IViewDescriptor, IViewInfo } from './view-descriptor';
 import { CORE_VIEWS, VIEWS } from './view-table.generated';
 import type { ViewOptions } from './views.generated';
 
-/** Name of a view of this package. */
 export type ViewName = ViewOptions['view'];
 
 /** Views of this package whose code is here: those of the core, and those that instruments brought. */
@@ -25,19 +24,14 @@ export function viewInfo(name: string): IViewInfo | undefined {
 }
 
 /** Whether the code of a view of this package is here: an instrument that was left out takes its views with it. */
-export function isHere(name: string): boolean {
-  return here.has(name);
-}
+export const isHere = (name: string): boolean => here.has(name);
 
 /** Say that the code of views of this package is here. */
 export function bringViews(names: readonly string[]): void {
   names.forEach(name => here.add(name));
 }
 
-/** A view of another package by its name. */
-export function otherView(name: string): IViewDescriptor | undefined {
-  return others.get(name);
-}
+export const otherView = (name: string): IViewDescriptor | undefined => others.get(name);
 
 /** What a view is called, and what it is about. */
 export function viewTitle(
@@ -53,9 +47,6 @@ export function viewTitle(
 
 /**
  * The views of a report that nobody chose: one of each kind that has something to show, and for each flag those that show one flag.
- *
- * @param has Whether the run has rows of a stream.
- * @param phase What the run's steps are.
  */
 export function reportViews(
   has: (stream: string) => boolean,
@@ -75,7 +66,6 @@ export function reportViews(
 
 /**
  * Make a view of another package known.
- *
  * @returns Takes it back; safe twice.
  * @throws {ProtocolError} When the name is no name, or is taken, or the schema of its options has a word that is not understood.
  */

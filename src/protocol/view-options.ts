@@ -3,17 +3,16 @@ import { kindsBy, schemaCheck, type IKind } from './schema-check';
 import type { ISchema } from './schema';
 import { isHere, otherView, viewInfo, viewInfos } from './view-info';
 import type { IViewDescriptor } from './view-descriptor';
-import { VIEWS_SCHEMA, type ViewOptions } from './views.generated';
+import VIEWS_SCHEMA from '#protocol/views.schema.json';
+import type { ViewOptions } from './views.generated';
 import { isWhole } from './texts';
 
-/** Options of a view with no member left out. */
 export type FullViewOptions = ViewOptions extends infer O
   ? O extends ViewOptions
     ? Required<O>
     : never
   : never;
 
-/** The full options of the view named `K`. */
 export type FullOptionsOf<K extends ViewOptions['view']> = Extract<FullViewOptions, { view: K }>;
 
 const KINDS = kindsBy('view', VIEWS_SCHEMA);
@@ -54,7 +53,6 @@ function renamed(value: unknown): unknown {
 
 /**
  * Check a view's options, such as came out of a saved workspace, a notebook or a report's recipe.
- *
  * @returns The same options with the defaults of the contract filled in.
  * @throws ProtocolError `bad-parameter` with the field.
  */

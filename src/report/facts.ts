@@ -24,12 +24,10 @@ export interface ITraced {
   readonly compressor: string;
   readonly first: number;
   readonly last: number;
-  /** Number of steps. */
   readonly steps: number;
   readonly layers: readonly number[];
 }
 
-/** One event of the audit. */
 export interface IAuditRow {
   readonly step: number;
   readonly who: string;
@@ -49,7 +47,6 @@ export function dateText(seconds: number): string {
 
 /**
  * Say what there is to say of a run.
- *
  * @param overheads - What the tracer measured of its own cost, per cent of step time; used where the status has no summary of it.
  */
 export function factsOf(
@@ -60,7 +57,7 @@ export function factsOf(
 ): IFacts {
   const titleOf: TitleOf = flag => hello.flags.find(({ name }) => name === flag)?.title ?? flag;
   const versions = Object.entries(hello.versions).map(([name, version]) => `${name} ${version}`);
-  const said: [string, string][] = [
+  const entries: [string, string][] = [
     [
       'State',
       `${status.state} at step ${formatInteger(status.step)}, started ${dateText(hello.run.started)}`
@@ -83,7 +80,7 @@ export function factsOf(
   return {
     name: cleanPaths(hello.run.name),
     id: hello.run.id,
-    facts: said.filter(([, text]) => text).map(([term, text]) => [term, cleanPaths(text)]),
+    facts: entries.filter(([, text]) => text).map(([term, text]) => [term, cleanPaths(text)]),
     traced: traced.map(row => {
       const title = titleOf(row.flag);
       const span = `${formatInteger(row.first)} to ${formatInteger(row.last)}`;
@@ -99,7 +96,6 @@ export function factsOf(
   };
 }
 
-/** Names a flag in words. */
 type TitleOf = (flag: string) => string;
 
 function modelWords(model: Model | null): string {

@@ -57,7 +57,6 @@ function lineKey(query: ILinesQuery): string {
 /** An event as a page carries it: JSON has no infinite number, so what goes on has no last step. */
 type PageEvent = Omit<IRunEvent, 'last'> & { readonly last: number | null };
 
-/** Rows of a run that a report's file holds. */
 export interface IHeldRows {
   readonly rows: readonly ITensorRow[];
   readonly asked: readonly IAsked[];
@@ -98,7 +97,6 @@ export interface IPageRun {
   readonly answers: readonly (Omit<IHeldAnswer, 'text'> & { readonly bytes: string })[];
   /** Rows of the stream `scalars`, as an Arrow IPC stream. */
   readonly scalars: string;
-  /** What happened to the run. */
   readonly events: readonly PageEvent[];
   /** Rows of other streams by name, as Arrow IPC streams. */
   readonly tables: Readonly<Record<string, string>>;
@@ -125,7 +123,6 @@ export interface IHeldRun extends IHeldRows {
   readonly detail: IRunDetail;
   readonly scalars: IScalarColumns | null;
   readonly events?: readonly IRunEvent[];
-  /** Rows of other streams, as Arrow IPC streams. */
   readonly tables?: ReadonlyMap<string, Uint8Array>;
   readonly moments: IMomentsReader;
   /** Trends of more rows than are held, as they were answered. */
@@ -215,14 +212,14 @@ export class HeldRun extends RecordedRun {
       return Promise.reject(new StoreError('unavailable', `This file holds no scalars of ${this.name}.`));
     }
     const wanted = names ?? Object.keys(scalars.units);
-    const kept = scalars.name.flatMap((name, at) => (wanted.includes(name) ? [at] : []));
-    const pick = (column: Float64Array): Float64Array => Float64Array.from(kept, at => column[at] ?? NaN);
+    const retained = scalars.name.flatMap((name, at) => (wanted.includes(name) ? [at] : []));
+    const pick = (column: Float64Array): Float64Array => Float64Array.from(retained, at => column[at] ?? NaN);
     return Promise.resolve({
       ...scalars,
       step: pick(scalars.step),
       time: pick(scalars.time),
       value: pick(scalars.value),
-      name: kept.map(at => scalars.name[at] ?? ''),
+      name: retained.map(at => scalars.name[at] ?? ''),
       units: Object.fromEntries(Object.entries(scalars.units).filter(([name]) => wanted.includes(name)))
     });
   }

@@ -3,7 +3,6 @@ import { toCode } from '../views/code';
 import { dateText, type IFacts } from './facts';
 import { visible } from '../charts/format';
 
-/** A picture as a notebook shows it. */
 export interface ICellPicture {
   readonly title: string;
   readonly caption: readonly string[];
@@ -12,7 +11,6 @@ export interface ICellPicture {
   readonly spec: object | null;
 }
 
-/** A view of a notebook. */
 export interface ICell {
   readonly options: ViewOptions;
   readonly pictures: readonly ICellPicture[];
@@ -23,7 +21,6 @@ const SCHEMA = 'https://vega.github.io/schema/vega-lite/v5.json';
 
 /**
  * Write a notebook of format 4.5: the views' own code, and pictures that show anywhere.
- *
  * @param opening - The Python expression that opens the same run again.
  * @param made - Seconds since the epoch.
  */
@@ -38,14 +35,14 @@ export function notebookText(
   const all = [
     markdown(introduction(facts, title, made)),
     code(`import megalens\n\nrun = ${opening}`),
-    ...cells.map(({ options, pictures }, place) => {
-      const outputs = pictures.map((picture, at) => output(picture, at === 0 ? place + 1 : null));
-      return code(toCode(options), place + 1, outputs);
+    ...cells.map(({ options, pictures }, index) => {
+      const outputs = pictures.map((picture, at) => output(picture, at === 0 ? index + 1 : null));
+      return code(toCode(options), index + 1, outputs);
     }),
     ...(tables ? [markdown(tables)] : [])
   ];
   const notebook = {
-    cells: all.map((cell, place) => ({ id: `megalens-${place}`, ...cell })),
+    cells: all.map((cell, index) => ({ id: `megalens-${index}`, ...cell })),
     metadata: {
       kernelspec: { display_name: 'Python 3', language: 'python', name: 'python3' },
       language_info: { name: 'python' }
@@ -61,9 +58,7 @@ export function notebookText(
   return `${text}\n`;
 }
 
-function markdown(source: string): object {
-  return { cell_type: 'markdown', metadata: {}, source };
-}
+const markdown = (source: string): object => ({ cell_type: 'markdown', metadata: {}, source });
 
 function code(source: string, count: number | null = null, outputs: readonly object[] = []): object {
   return { cell_type: 'code', execution_count: count, metadata: {}, outputs, source };

@@ -86,7 +86,6 @@ function distance(points: number | undefined, wanted: number): number {
   return has === wanted ? 0 : Math.abs(Math.log(has) - Math.log(wanted));
 }
 
-/** Rows as bytes. */
 interface IRowBytes {
   readonly tensors: Uint8Array;
   readonly sums: Uint8Array;
@@ -159,7 +158,6 @@ export function bytesOf(rows: readonly ITensorRow[]): Uint8Array {
   return frame.slice(HEADER_BYTES);
 }
 
-/** Read what {@link writeRows} wrote. */
 function readRows({ tensors, sums: bytes, shapes }: IRowBytes): ITensorRow[] {
   const sums = new Float64Array(bytes.slice().buffer);
   const rows = tensorRows(streamTable('tensors', tensors));
@@ -239,7 +237,6 @@ export function writePageRun(
   };
 }
 
-/** Open a run that a page carries. */
 export async function readPageRun(page: IPageRun): Promise<HeldRun> {
   const [tensors, sums] = await Promise.all([unpack(page.tensors), unpack(page.sums)]);
   const rows = readRows({ tensors, sums, shapes: page.tensorShapes });

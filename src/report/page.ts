@@ -19,7 +19,6 @@ export interface IDrawn extends Omit<IStill, 'recipe'> {
   readonly dark: string | null;
 }
 
-/** A view of a report. */
 export interface IFigure {
   readonly options: ViewOptions;
   readonly stills: readonly IDrawn[];
@@ -27,7 +26,6 @@ export interface IFigure {
   readonly notes: readonly string[];
 }
 
-/** What a page is made of. */
 export interface IPage {
   readonly title: string;
   readonly facts: IFacts;
@@ -113,10 +111,10 @@ export function heldWords(held: readonly number[], all: number): string {
   return `This page holds ${words}, ${held.length} of ${formatInteger(all)} traced steps; the others were left out.`;
 }
 
-function figureText({ options, stills, notes }: IFigure, place: number): string {
+function figureText({ options, stills, notes }: IFigure, index: number): string {
   const code = `<details><summary>Code of this view</summary><code>${escape(toCode(options))}</code></details>`;
   const held = notes.length > 0 ? `<p class="caption">${escape(notes.join(' '))}</p>` : '';
-  return `<figure id="view-${place}"><div class="still">${stills.map(stillText).join('')}</div>${held}${code}</figure>\n`;
+  return `<figure id="view-${index}"><div class="still">${stills.map(stillText).join('')}</div>${held}${code}</figure>\n`;
 }
 
 function stillText({ title, caption, summary, light, dark }: IDrawn): string {

@@ -33,10 +33,7 @@ const NUMBERS = ['mean', 'm2', 'm3', 'm4', 'min', 'max'];
  * question about them can be answered there; else only groups are, and the page answers the questions that were asked here.
  */
 class MomentsRecorder implements IMomentsReader {
-  /**
-   * @param reader - Answers.
-   * @param room - Bytes of page for rows.
-   */
+  /** @param room - Bytes of page for rows. */
   constructor(
     private readonly reader: IMomentsReader,
     private room: number
@@ -127,7 +124,6 @@ interface IEntry {
   summed: boolean;
 }
 
-/** What one view read. */
 interface IReading {
   readonly singles: ITensorQuery[];
   readonly lists: (readonly number[])[];
@@ -151,11 +147,9 @@ export interface ISlide {
  * says something of the machine.
  */
 export class Recorder extends RecordedRun {
-  /**
-   * @param room - Bytes of page for rows of statistics.
-   */
-  static of(id: string, detail: IRunDetail, reader: IRunReader, room: number): Recorder {
-    const moments = new MomentsRecorder(reader.moments, room);
+  /** @param room - Bytes of page for rows of statistics. */
+  static of(id: string, detail: IRunDetail, reader: IRunReader, capacity: number): Recorder {
+    const moments = new MomentsRecorder(reader.moments, capacity);
     const trends: IHeldLines[] = [];
     const answers: IHeldAnswer[] = [];
     const lines: IRunReader['lines'] = async (run, kind, query, signal) => {
@@ -204,7 +198,6 @@ export class Recorder extends RecordedRun {
   /**
    * Ask again for other steps what was asked for the one that is drawn: for all of them at once where that does not bring far more than is wanted,
    * because every question takes some milliseconds.
-   *
    * @param steps - Some of the slide's, ascending; the one that is drawn may be among them.
    */
   async fetch(slide: ISlide, steps: readonly number[]): Promise<void> {
@@ -239,21 +232,20 @@ export class Recorder extends RecordedRun {
 
   /**
    * Leave of what the view drew over steps as much as fits: of lines the extremes, of tensors of which a part enters every so many steps.
-   *
    * @param room - Bytes of page for values.
    * @returns How many steps there were and are, of the longest line; null where nothing was left out.
    */
-  thin(statistic: Statistic, room: number): { of: number; kept: number } | null {
+  thin(statistic: Statistic, capacity: number): { of: number; kept: number } | null {
     let result: { of: number; kept: number } | null = null;
     for (const { query, rows } of this._reading.spans) {
       if (this._needsValues) {
         const bytes = rows.reduce((sum, row) => sum + row.values.byteLength, 0);
-        const every = Math.max(1, Math.ceil(bytes / room));
+        const every = Math.max(1, Math.ceil(bytes / capacity));
         const steps = [...new Set(rows.map(row => row.step))];
-        const kept = new Set(steps.filter((_, at) => at % every === 0));
+        const retained = new Set(steps.filter((_, at) => at % every === 0));
         this._asked.set(JSON.stringify(query), { query, sampledEvery: every });
         this._forget(
-          rows.filter(row => !kept.has(row.step)),
+          rows.filter(row => !retained.has(row.step)),
           true
         );
       } else if (rows.length > FEW_ROWS) {

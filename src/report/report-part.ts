@@ -14,12 +14,10 @@ export type LookForReport = (run: IRunSource) => Promise<IReportPart>;
 
 const parts: (() => Promise<LookForReport>)[] = [];
 
-/** Have an instrument asked what reports shall show. */
 export function addReportPart(load: () => Promise<LookForReport>): void {
   parts.push(load);
 }
 
-/** Ask every instrument. */
 export async function reportParts(run: IRunSource): Promise<readonly IReportPart[]> {
   const found: IReportPart[] = [];
   for (const load of parts) {

@@ -33,8 +33,8 @@ export function spread(steps: readonly number[], step: number, count: number): n
     return [step];
   }
   const chosen = Array.from({ length: count }, (_, at) => {
-    const place = Math.round((at * (steps.length - 1)) / (count - 1));
-    return steps[place] ?? step;
+    const index = Math.round((at * (steps.length - 1)) / (count - 1));
+    return steps[index] ?? step;
   });
   if (!chosen.includes(step)) {
     const distance = chosen.map(each => Math.abs(each - step));
@@ -86,7 +86,6 @@ const PACKED = 0.66;
 const MOMENTS_SHARE = 0.6;
 const OVERHEAD = 'megalens_overhead';
 
-/** What a report is asked for. */
 export interface IReportJob {
   readonly run: string;
   /** Checked options; null chooses them here. */
@@ -103,7 +102,6 @@ export interface IReportJob {
   readonly parts: IPageParts;
 }
 
-/** What a report needs of where it is made. */
 export interface IReportHost {
   /** Open a run by its id; rejects where it cannot be read. */
   open(id: string): Promise<{ readonly detail: IRunDetail; readonly reader: IRunReader }>;
@@ -112,7 +110,6 @@ export interface IReportHost {
   deflate(bytes: Uint8Array): Uint8Array;
 }
 
-/** A view as it was read. */
 interface IRead {
   readonly options: ViewOptions;
   readonly stills: readonly IStill[];
@@ -128,13 +125,14 @@ export async function buildReport(request: IReportJob, host: IReportHost): Promi
   const plain = new RecordedRun(request.run, detail, reader);
   const views = request.views ?? (await defaultViews(plain, request.traced));
   const total = 2 * views.length;
-  const room = request.format === 'html' ? MOST_BYTES - request.parts.script.length - PICTURES : MOST_BYTES;
-  const recorder = Recorder.of(request.run, detail, reader, room * MOMENTS_SHARE);
-  const others = new OthersOf(host, room * MOMENTS_SHARE);
+  const capacity =
+    request.format === 'html' ? MOST_BYTES - request.parts.script.length - PICTURES : MOST_BYTES;
+  const recorder = Recorder.of(request.run, detail, reader, capacity * MOMENTS_SHARE);
+  const others = new OthersOf(host, capacity * MOMENTS_SHARE);
   const read: IRead[] = [];
-  for (const [place, options] of views.entries()) {
-    await tell(host, place, total, `Reading ${'flag' in options ? options.flag : options.view}`);
-    read.push(await readOne(recorder, others, options, place, request.format === 'html' ? room : 0));
+  for (const [index, options] of views.entries()) {
+    await tell(host, index, total, `Reading ${'flag' in options ? options.flag : options.view}`);
+    read.push(await readOne(recorder, others, options, index, request.format === 'html' ? capacity : 0));
   }
   const facts = factsOf(
     cleaned(detail),
@@ -161,21 +159,21 @@ async function readOne(
   recorder: Recorder,
   others: OthersOf,
   options: ViewOptions,
-  place: number,
-  room: number
+  index: number,
+  capacity: number
 ): Promise<IRead> {
   const partly = needsValues(options);
-  recorder.begin(place, partly);
+  recorder.begin(index, partly);
   const stills = await readView(recorder, options, { runs: others.runs });
   const { slide } = recorder;
   let held: readonly number[] = [];
   if (slide !== null) {
-    const count = Math.floor(room / Math.max(1, slide.bytes * PACKED));
+    const count = Math.floor(capacity / Math.max(1, slide.bytes * PACKED));
     held = spread(slide.steps, slide.step, Math.min(MOST_STEPS, count));
     await recorder.fetch(slide, held);
   }
   const thinned =
-    'statistic' in options && 'flag' in options ? thin(recorder, options.statistic, room) : null;
+    'statistic' in options && 'flag' in options ? thin(recorder, options.statistic, capacity) : null;
   if (thinned === null) {
     return { options, stills, slide, held, notes: [] };
   }
@@ -184,8 +182,8 @@ async function readOne(
   return { options, stills: drawn, slide, held, notes: [thinned] };
 }
 
-function thin(recorder: Recorder, statistic: Statistic | undefined, room: number): string | null {
-  const left = recorder.thin(statistic ?? 'rms', room / PACKED);
+function thin(recorder: Recorder, statistic: Statistic | undefined, capacity: number): string | null {
+  const left = recorder.thin(statistic ?? 'rms', capacity / PACKED);
   return left === null
     ? null
     : `Drawn from ${left.of} points a line, keeping every minimum and maximum; the others were left out.`;
@@ -217,8 +215,8 @@ async function page(
   { read, recorder, others, facts, title }: IParts
 ): Promise<string> {
   const drawn: { read: IRead; stills: IDrawn[] }[] = [];
-  for (const [place, each] of read.entries()) {
-    await tell(host, read.length + place, 2 * read.length, `Drawing ${each.stills[0]?.title ?? ''}`);
+  for (const [index, each] of read.entries()) {
+    await tell(host, read.length + index, 2 * read.length, `Drawing ${each.stills[0]?.title ?? ''}`);
     drawn.push({ read: each, stills: await Promise.all(each.stills.map(drawStill)) });
   }
   const scalars = fewScalars(recorder.heldScalars);
@@ -252,12 +250,12 @@ async function page(
 /** Give up a part of the steps that sliders have; false where each has only the one that is drawn. */
 function fewer(recorder: Recorder, read: readonly IRead[], part: number): boolean {
   let less = false;
-  read.forEach((each, place) => {
+  read.forEach((each, index) => {
     const { slide, held } = each;
     if (slide !== null && held.length > 1) {
       const count = Math.max(1, Math.min(held.length - 1, Math.floor(held.length * (1 - part) - 0.5)));
       each.held = spread(held, slide.step, count);
-      recorder.keep(place, slide, new Set(each.held));
+      recorder.keep(index, slide, new Set(each.held));
       less = true;
     }
   });
@@ -272,8 +270,8 @@ async function notebook(
   title: string
 ): Promise<string> {
   const cells = [];
-  for (const [place, { options, stills, slide }] of read.entries()) {
-    await tell(host, read.length + place, 2 * read.length, `Drawing ${stills[0]?.title ?? ''}`);
+  for (const [index, { options, stills, slide }] of read.entries()) {
+    await tell(host, read.length + index, 2 * read.length, `Drawing ${stills[0]?.title ?? ''}`);
     const pictures = stills.map(async ({ recipe, title: heading, caption }) => {
       const words = { title: heading, caption };
       const look = { theme: LIGHT_THEME, words };

@@ -28,8 +28,8 @@ async function start(): Promise<void> {
   }
   const shared = runsOf(others);
   let live = 0;
-  for (const [place, options] of data.views.entries()) {
-    const still = document.querySelector<HTMLElement>(`#view-${place} .still`);
+  for (const [index, options] of data.views.entries()) {
+    const still = document.querySelector<HTMLElement>(`#view-${index} .still`);
     if (still === null) {
       continue;
     }

@@ -1,6 +1,6 @@
 import type { IDisposable } from '@lumino/disposable';
 import { own } from '../protocol/records';
-import type { IStreamInfo } from '../protocol/streams.generated';
+import type { IStreamInfo } from '../protocol/streams';
 import type { IStreamRows, RowColumn } from './row-store';
 import { ascending } from './recording';
 import type { ITensorResult, ITensorRow, ITensorShape } from './tensor-data';
@@ -22,9 +22,6 @@ interface IPage {
  * What waits is one span of steps per stream, however long a tab sleeps.
  */
 export class ChangeGate implements IDisposable {
-  /**
-   * @param emit - Called with one change per stream.
-   */
   constructor(private readonly emit: (change: SourceChange) => void) {}
 
   /** Note that rows of a stream came. */
@@ -98,7 +95,6 @@ export function keyColumns({ policy }: IStreamInfo): readonly string[] {
 
 /**
  * Put the rows that came and that the recording has not beside those that it has, each once and by step. Of the newest step it may have a part only.
- *
  * @param keys - Columns that tell rows apart; all that hold no lists where there are none.
  */
 export function joinTables(there: IStreamRows, here: IStreamRows, keys: readonly string[]): IStreamRows {

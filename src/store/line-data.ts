@@ -32,7 +32,6 @@ export function scalarsAsked({ names, steps, points }: IScalarQuery): ILinesQuer
 
 /**
  * A trend as the server sent it.
- *
  * @throws ProtocolError `bad-frame`.
  */
 export function trendOfBytes(bytes: Uint8Array): ITrendAnswer {
@@ -71,7 +70,6 @@ export function trendOfBytes(bytes: Uint8Array): ITrendAnswer {
 
 /**
  * Scalars as the server sent them.
- *
  * @throws ProtocolError `bad-frame`.
  */
 export function scalarsOfBytes(bytes: Uint8Array): IScalarAnswer {
@@ -142,9 +140,7 @@ function missingOf(value: unknown): IMissingSteps[] {
   });
 }
 
-function listOf(value: unknown): readonly unknown[] {
-  return Array.isArray(value) ? value : [];
-}
+const listOf = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);
 
 function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
@@ -168,7 +164,6 @@ export interface ITrendQuery extends Omit<ITensorQuery, 'measured' | 'reduced'> 
 /** A statistic of one layer over steps. */
 export interface ILayerLine {
   readonly layer: number;
-  /** Ascending. */
   readonly steps: Float64Array;
   /** NaN where nothing was finite. */
   readonly values: Float64Array;
@@ -188,7 +183,6 @@ export type ITrendTensor = Pick<ITensorRow, 'compressor' | 'shape' | 'sourceShap
 
 /** Lines of a trend, as many points as were wanted. */
 export interface ITrendAnswer {
-  /** Layers ascending. */
   readonly lines: readonly ILayerLine[];
   /** Steps that there are of what was asked, thinned out or not. */
   readonly total: number;
@@ -212,7 +206,6 @@ export interface ITrendAnswer {
   readonly memory?: IKept;
 }
 
-/** Which scalars are wanted. */
 export interface IScalarQuery {
   /** All when absent. */
   names?: readonly string[] | null;
@@ -227,7 +220,6 @@ export interface IScalarLine {
   readonly unit: string;
   /** Ascending. */
   readonly steps: Float64Array;
-  /** Seconds since the epoch. */
   readonly times: Float64Array;
   readonly values: Float64Array;
   /** As in `ILayerLine`. */
@@ -240,7 +232,6 @@ export interface IScalarLine {
 export interface IScalarAnswer {
   /** In the order of the names that were asked for; those without a point are left out. */
   readonly lines: readonly IScalarLine[];
-  /** Unit of every scalar of the run by its name. */
   readonly units: Readonly<Record<string, string>>;
   readonly missing: readonly IMissingSteps[];
   /** Points between minima and maxima that nobody has any more; absent is none. */

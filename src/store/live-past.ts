@@ -12,7 +12,6 @@ const MOST = 256;
 
 /** Ranges of steps, ascending and apart, in bounded memory: beyond 256 of them the two that are nearest to each other become one. */
 export class StepSpans {
-  /** The ranges. The same array until something changes. */
   get all(): readonly StepSpan[] {
     return this.spans;
   }
@@ -61,15 +60,12 @@ const MOST_AT_ONCE = 4;
  * were lost. They are read from the recording; where nobody can read one they are named.
  */
 export class LivePast {
-  /**
-   * @param recording - The recording as the server reads it; null where nobody can.
-   */
+  /** @param recording - The recording as the server reads it; null where nobody can. */
   constructor(private recording: RecordingRows | null) {}
 
   /** Newest step that may be here in part only, since the page was opened in its middle; 0 where everything came. */
   joined = 0;
 
-  /** Newest step of a frame that came. */
   newest: number | null = null;
 
   /** Note that frames were lost between the newest step and this one. */
@@ -85,12 +81,10 @@ export class LivePast {
     this.hasJoined = true;
   }
 
-  /** Whether no tensor came yet. */
   get isEmpty(): boolean {
     return !this.hasJoined;
   }
 
-  /** Whether there is a recording to read. */
   get isRecorded(): boolean {
     return this.recording !== null;
   }
@@ -114,7 +108,6 @@ export class LivePast {
 
   /**
    * What the recording has of tensors; nothing where there is none.
-   *
    * @param upTo - Newest step that it must know of.
    */
   async index(upTo: number): Promise<readonly ITensorIndex[]> {
@@ -144,7 +137,6 @@ export class LivePast {
 
   /**
    * Bring in again what was lost.
-   *
    * @param step - The newest step of the run: of an earlier one everything is recorded.
    * @param take - Takes rows in; called once for each range.
    */
@@ -193,7 +185,6 @@ export class LivePast {
     }
   }
 
-  /** Forget everything: another run begins. */
   clear(): void {
     this.lost.clear();
     this.refused.clear();

@@ -16,7 +16,6 @@ export class MomentColumns {
     return this._length;
   }
 
-  /** A column. Valid until the next change. */
   column(name: (typeof FLOAT)[number]): Float64Array {
     return this.floats[name].subarray(0, this._length);
   }
@@ -26,7 +25,6 @@ export class MomentColumns {
     return this.whole.nameId.subarray(0, this._length);
   }
 
-  /** Ranks. Valid until the next change. */
   get rank(): Int32Array {
     return this.whole.rank.subarray(0, this._length);
   }
@@ -71,12 +69,12 @@ export class MomentColumns {
 
   /** Keep only the rows at these places, in this order, and give memory back. */
   take(order: Uint32Array): void {
-    const room = Math.max(1024, order.length);
+    const capacity = Math.max(1024, order.length);
     for (const name of WHOLE) {
-      this.whole[name] = moved(this.whole[name], new Int32Array(room), order);
+      this.whole[name] = moved(this.whole[name], new Int32Array(capacity), order);
     }
     for (const name of FLOAT) {
-      this.floats[name] = moved(this.floats[name], new Float64Array(room), order);
+      this.floats[name] = moved(this.floats[name], new Float64Array(capacity), order);
     }
     this._length = order.length;
   }
@@ -95,12 +93,12 @@ export class MomentColumns {
     };
   }
 
-  private resize(room: number): void {
+  private resize(capacity: number): void {
     for (const name of WHOLE) {
-      this.whole[name] = grown(this.whole[name], new Int32Array(room));
+      this.whole[name] = grown(this.whole[name], new Int32Array(capacity));
     }
     for (const name of FLOAT) {
-      this.floats[name] = grown(this.floats[name], new Float64Array(room));
+      this.floats[name] = grown(this.floats[name], new Float64Array(capacity));
     }
   }
 

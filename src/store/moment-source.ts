@@ -66,10 +66,9 @@ export interface IMomentSource {
   readonly limitRows?: number;
   /**
    * What there is.
-   *
    * @param told - Called every second while this takes long.
    */
-  index(signal?: AbortSignal, told?: ReadingProgress): Promise<IMomentIndex>;
+  index(signal?: AbortSignal, onProgress?: ReadingProgress): Promise<IMomentIndex>;
   /**
    * The rows, or null where they are too many to be brought here; ask for groups then.
    *

@@ -3,7 +3,7 @@ import { TENSOR_ROW_BYTES } from './tensor-store';
 import type { IRunReader, ITensorIndex } from '../client/run-reader';
 import { streamTable } from '../protocol/frame-table';
 import { pageBytes, type StreamMap } from '../protocol/streams';
-import { STREAMS } from '../protocol/streams.generated';
+import { STREAMS } from '../protocol/streams';
 import type { Phase } from '../protocol/messages.generated';
 import { rangesText } from '../protocol/ranges';
 import {
@@ -23,7 +23,6 @@ import type { ITensorQuery, ITensorResult, ITensorRow, ITensorShape, StepsQuery 
 import { noStream, storeError } from './source';
 import { compareRows, tensorRows } from './tensor-rows';
 
-/** Bounds of what is kept of a recording. */
 export interface IRecordingOptions {
   /** Bytes of tensors to keep; as the stream's policy says when absent. */
   cacheBytes?: number;
@@ -36,12 +35,6 @@ const LINE_BYTES = 16 * MIB;
 
 /** A run's recording, whole or still growing: each question asks its reader for just the rows that it needs. Rejects with a `StoreError`. */
 export class RecordingRows {
-  /**
-   * @param id - Run id.
-   * @param api - Where to ask.
-   * @param name - The run's name, for what is said of it.
-   * @param options - Bounds.
-   */
   constructor(
     private readonly id: string,
     private readonly api: IRunReader,
@@ -124,7 +117,6 @@ export class RecordingRows {
     });
   }
 
-  /** Who changed what, in the order of time. */
   audit(): Promise<readonly IRunAudit[]> {
     return this.guarded(async () => {
       const { bytes } = await this.api.stream(this.id, 'audit');
@@ -132,7 +124,6 @@ export class RecordingRows {
     });
   }
 
-  /** Abort what is under way and forget the rows. */
   dispose(): void {
     this.answers.clear();
     this.trends.clear();
@@ -214,7 +205,6 @@ export function stepsIn(
 
 /**
  * What there is of a flag.
- *
  * @param parts - In the order in which the run names them.
  */
 export function shapeIn(

@@ -2,14 +2,11 @@ import { byName } from '../protocol/records';
 
 /** What is summed up of one tensor, or of a group, in the order in which sums are packed. */
 export const SUMS = [
-  /** Finite values. */
   'count',
   /** NaN and infinite values; they enter nothing else. */
   'nonFinite',
   'sum',
-  /** Sum of the squares. */
   'squares',
-  /** Sum of the magnitudes. */
   'absolute',
   /** Sum of the squared deviations from the mean: summed on its own, since the difference of the two sums would lose it. */
   'deviation',
@@ -19,7 +16,6 @@ export const SUMS = [
   'max'
 ] as const;
 
-/** The sums of one tensor. */
 export type IMoments = Readonly<Record<(typeof SUMS)[number], number>>;
 
 const KNOWN = new WeakMap<Float32Array, IMoments>();
@@ -66,10 +62,7 @@ export function momentsOf(values: Float32Array): IMoments {
   return moments;
 }
 
-/** Whether a tensor's sums are remembered. */
-export function isKnown(values: Float32Array): boolean {
-  return KNOWN.has(values);
-}
+export const isKnown = (values: Float32Array): boolean => KNOWN.has(values);
 
 /** Remember a tensor's sums that were taken elsewhere. */
 export function remember(values: Float32Array, moments: IMoments): void {
@@ -114,7 +107,6 @@ export const gradientStage = (word: string): number =>
 type Whole = (typeof WHOLE)[number];
 type Float = (typeof FLOAT)[number];
 
-/** A column of numbers. */
 export type MomentNumber = Whole | Float;
 
 /**
@@ -123,7 +115,6 @@ export type MomentNumber = Whole | Float;
  */
 export type MomentNumbers = Readonly<Record<Whole, Int32Array> & Record<Float, Float64Array>>;
 
-/** Make every column of numbers. */
 export function numbersOf(
   whole: (name: Whole) => Int32Array,
   float: (name: Float) => Float64Array

@@ -10,16 +10,12 @@ import { RunLink } from './run-link';
 import { ServerMoments } from './server-moments';
 import { type IRunSource, StoreError } from './source';
 
-/** What the manager of a page's runs needs. */
 export interface IRunsOptions {
   api: RunsApi;
   /** How to open a socket to the relay of one run. */
   openSocket: (id: string) => SocketFactory;
-  /** How this page names itself. */
   peer: Peer;
-  /** Bounds of live runs. */
   live?: Pick<ILiveRunOptions, 'backlog' | 'tensorBytes' | 'scalarBytes'>;
-  /** Bounds of recorded runs. */
   recorded?: IRecordedRunOptions;
 }
 
@@ -45,7 +41,6 @@ export class Runs implements IDisposable {
 
   /**
    * Share in a run's source, live or recorded as the server says.
-   *
    * @throws StoreError when there is no such run or the server does not answer.
    */
   async acquire(id: string): Promise<ILease> {
@@ -82,7 +77,6 @@ export class Runs implements IDisposable {
     return this._isDisposed;
   }
 
-  /** Close every source. */
   dispose(): void {
     this._isDisposed = true;
     for (const { source } of this.shared.values()) {

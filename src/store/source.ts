@@ -59,9 +59,7 @@ export function noStream(stream: string, known: Iterable<string>): StoreError {
 
 /**
  * What a source rejects with instead of an error of the rooms below it.
- *
  * @param error - What was caught. An aborted signal's reason, and what is nobody's mistake to tell, stay as they are.
- * @param run - The run's name.
  */
 export function storeError(error: unknown, run: string): unknown {
   if (error instanceof ClientError) {
@@ -128,7 +126,6 @@ export interface IScalarColumns {
 
 /** What became of a request to write text. */
 export interface IGenerationStart {
-  /** Its number. */
   readonly generation: number;
   /** Number of the clean one beside it, where there is a perturbation; null where there is none. */
   readonly control: number | null;
@@ -155,7 +152,6 @@ export interface IRunSource {
   readonly link?: RunLink;
   /** Steps for which a flag has tensors, ascending. */
   steps(flag: string, phase?: Phase, of?: StepsQuery): Promise<readonly number[]>;
-  /** What there is of a flag so far. */
   shapeOf(flag: string): Promise<ITensorShape>;
   tensors(query: ITensorQuery, signal?: AbortSignal): Promise<ITensorResult>;
   scalars(names?: readonly string[] | null): Promise<IScalarColumns>;
@@ -167,7 +163,6 @@ export interface IRunSource {
   scalarLines?(query: IScalarQuery, signal?: AbortSignal): Promise<IScalarAnswer>;
   /**
    * The part of a trend that the recording has and `tensors` has not; null where there is none. Of a run whose `tensors` has the rows at hand.
-   *
    * @param upTo - Newest step of which `tensors` may lack something.
    */
   trendBefore?(query: ITrendQuery, upTo: number, signal?: AbortSignal): Promise<ITrendAnswer | null>;

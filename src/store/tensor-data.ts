@@ -72,18 +72,15 @@ export interface ITensorQuery {
   reduced?: boolean;
 }
 
-/** What a source has of a flag. */
 export interface ITensorShape {
   readonly parts: readonly string[];
   /** Ascending. */
   readonly layers: readonly number[];
-  /** Ranks that sent rows, ascending; absent where there is one. */
   readonly ranks?: readonly number[];
   /** Absent where there are forward passes only. */
   readonly passes?: readonly Pass[];
 }
 
-/** Which rows' steps are wanted. */
 export type StepsQuery = Pick<ITensorQuery, 'layers' | 'pass' | 'rank'>;
 
 /** What a bounded store still has of what a query names. */

@@ -6,12 +6,11 @@ import { compareRows } from './tensor-rows';
 
 /**
  * Places of the least and the greatest finite value, and of the first that stands for something not finite, ascending.
- *
  * @param isOdd - What is not finite beside the values that are not.
  */
 export function extremesOf(
   values: ArrayLike<number>,
-  isOdd: (place: number) => boolean = () => false
+  isOdd: (index: number) => boolean = () => false
 ): number[] {
   let [low, high, odd] = [-1, -1, -1];
   for (let at = 0; at < values.length; at += 1) {
@@ -116,7 +115,6 @@ export class TensorSeries {
 
   /**
    * Put a row in its place.
-   *
    * @returns The row that it replaces when the same one came before, else null.
    */
   insert(row: ITensorRow): ITensorRow | null {
@@ -149,8 +147,8 @@ export class TensorSeries {
     if (this.full.length < FEWEST) {
       return [];
     }
-    const [kept, lost] = split(this.full);
-    this.full = kept;
+    const [retained, lost] = split(this.full);
+    this.full = retained;
     this.reduce(lost);
     return lost;
   }
@@ -167,8 +165,8 @@ export class TensorSeries {
     if (this.reduced.length < FEWEST) {
       return this.drop(this.reduced.splice(0, 1));
     }
-    const [kept, lost] = split(this.reduced);
-    this.reduced = kept;
+    const [retained, lost] = split(this.reduced);
+    this.reduced = retained;
     return this.drop(lost);
   }
 
@@ -229,13 +227,13 @@ const NO_LABELS: readonly string[] = [];
 /** Split rows into those that stay and those that go: of the older half, all but the extremes of each block. */
 function split(rows: readonly ITensorRow[]): [ITensorRow[], ITensorRow[]] {
   const half = Math.floor(rows.length / 2 / BLOCK) * BLOCK;
-  const [kept, lost]: [ITensorRow[], ITensorRow[]] = [[], []];
+  const [retained, lost]: [ITensorRow[], ITensorRow[]] = [[], []];
   for (let start = 0; start < half; start += BLOCK) {
     const stay = extremes(rows.slice(start, start + BLOCK));
-    rows.slice(start, start + BLOCK).forEach((row, at) => (stay.has(at) ? kept : lost).push(row));
+    rows.slice(start, start + BLOCK).forEach((row, at) => (stay.has(at) ? retained : lost).push(row));
   }
-  kept.push(...rows.slice(half));
-  return [kept, lost];
+  retained.push(...rows.slice(half));
+  return [retained, lost];
 }
 
 /** Places of the rows with the least and the greatest rms, and of the first one that holds something that is not finite. */

@@ -57,9 +57,7 @@ interface IFlag {
  * counted.
  */
 export class TensorStore {
-  /**
-   * @param limitBytes - Bytes of values, labels and their objects together.
-   */
+  /** @param limitBytes - Bytes of values, labels and their objects together. */
   constructor(private readonly limitBytes: number) {}
 
   get bytes(): number {
@@ -71,7 +69,6 @@ export class TensorStore {
     return this._thinnedTo;
   }
 
-  /** Flags seen so far. */
   get flags(): readonly string[] {
     return [...this.all.keys()];
   }
@@ -110,7 +107,6 @@ export class TensorStore {
     this.shrink();
   }
 
-  /** Steps for which a flag has tensors, ascending. */
   steps(flag: string, phase?: Phase, of: StepsQuery = {}): readonly number[] {
     const entry = this.all.get(flag);
     if (entry === undefined) {
@@ -134,7 +130,6 @@ export class TensorStore {
     return lists.length === 1 ? (lists[0] ?? []) : distinct(lists);
   }
 
-  /** What there is of a flag so far. */
   shapeOf(flag: string): ITensorShape {
     const entry = this.all.get(flag);
     const places = [...(entry?.series.values() ?? [])].map(series => series.place);
@@ -170,7 +165,7 @@ export class TensorStore {
       }
       evictedRows += query.steps === undefined ? series.evicted.total : series.evicted.count(first, last);
     }
-    const kept = {
+    const retained = {
       // Of all steps the first is infinite as well, and so is what was never thinned.
       thinnedTo: Number.isFinite(thinnedTo) && thinnedTo >= first ? thinnedTo : null,
       reducedRows,
@@ -178,7 +173,7 @@ export class TensorStore {
       limitBytes: this.limitBytes
     };
     const lacking = Number.isFinite(lackingTo) && lackingTo >= first ? { lackingTo } : {};
-    return { rows: rows.sort(compareRows), evictedRows, sampledEvery: 1, kept, ...lacking };
+    return { rows: rows.sort(compareRows), evictedRows, sampledEvery: 1, kept: retained, ...lacking };
   }
 
   clear(): void {

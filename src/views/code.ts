@@ -41,7 +41,6 @@ export function python(value: unknown): string {
 
 /**
  * Write a Python call: the one writer of code with names from outside. What is no name of an argument in Python is passed as a literal.
- *
  * @param callee - What is called; never a text from outside.
  */
 export function pythonCall(
@@ -91,8 +90,6 @@ export function openingOf({ id, state, folder }: IOpened): string {
 /**
  * Write a view as the Python call that makes it, such as `run.heatmap("MLP1_mat_mul", layers="0-3", step=1240)`.
  * A view of another package is `run.view("name", …)`. Options at their default are left out; `pass` is `pass_`, since Python keeps the word for itself.
- *
- * @param run Name of the variable that holds the run.
  */
 export function toCode(options: ViewOptions, run = 'run'): string {
   const defaults = viewDefaults(options.view);

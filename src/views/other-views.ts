@@ -11,7 +11,6 @@ import type { IMountModule, OtherOptions } from './view';
 export type IViewModule<O extends object = OtherOptions> =
   { readonly view: IViewDefinition<O> } | IMountModule;
 
-/** The code of any view. */
 export type ViewCode = { readonly view: IViewDefinition } | IMountModule;
 
 /** The code of views of this package by their names, loaded when they are first shown. */
@@ -25,7 +24,6 @@ const loads = new Map<string, () => Promise<ViewCode>>();
 
 /**
  * Register a view of another package, whose code is loaded when it is first shown.
- *
  * @returns Takes it back; safe twice.
  * @throws {ProtocolError} When the name is no name, or is taken.
  */
@@ -52,6 +50,4 @@ export function registerOwnViews(views: OwnViews): void {
 }
 
 /** How the code of a view is loaded that is not the core's. */
-export function loadOther(name: string): (() => Promise<ViewCode>) | undefined {
-  return loads.get(name);
-}
+export const loadOther = (name: string): (() => Promise<ViewCode>) | undefined => loads.get(name);

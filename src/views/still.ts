@@ -42,7 +42,6 @@ const WIDTH = 850;
 
 /**
  * Read what a view shows now, as pictures that any host can draw: the same rows give the same recipe as the mounted view.
- *
  * @param source The run; it is not disposed.
  * @param options At least `view`, and `flag` where the view has one.
  * @returns At least one picture, from top to bottom.

@@ -6,7 +6,6 @@ import type { ViewHost } from './view-host';
 /**
  * Keep a cell's view and the kernel's widget in step, for as long as the widget is there: what the person changes in the view goes to the
  * kernel, what the kernel changes is drawn. Without the widget the view goes on by itself.
- *
  * @param modelId The widget's id; null binds to nothing.
  */
 export function bind(host: ViewHost, modelId: string | null, models: Bindings): IDisposable {
@@ -57,9 +56,7 @@ export interface IBoundModel {
 /** Every widget of a living kernel on this page, by its model id. */
 class Bindings {
   /** Emitted with the model id when a widget comes or goes. */
-  get changed(): ISignal<this, string> {
-    return this._changed;
-  }
+  readonly changed = new Signal<this, string>(this);
 
   get(id: string): IBoundModel | null {
     return this._models.get(id) ?? null;
@@ -67,19 +64,18 @@ class Bindings {
 
   add(id: string, model: IBoundModel): void {
     this._models.set(id, model);
-    this._changed.emit(id);
+    this.changed.emit(id);
   }
 
   /** Forget a model; another one that took the id since stays. */
   remove(id: string, model: IBoundModel): void {
     if (this._models.get(id) === model) {
       this._models.delete(id);
-      this._changed.emit(id);
+      this.changed.emit(id);
     }
   }
 
   private readonly _models = new Map<string, IBoundModel>();
-  private readonly _changed = new Signal<this, string>(this);
 }
 
 /** The page's widgets: filled by the widget models, read by the cells' views. */

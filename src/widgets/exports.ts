@@ -32,7 +32,6 @@ export class MegalensViewModel extends DOMWidgetModel {
     bindings.add(this.model_id, this._bound);
   }
 
-  /** What a view binds to. */
   get bound(): IBoundModel {
     return this._bound;
   }
@@ -78,8 +77,6 @@ class BoundModel implements IBoundModel {
  *
  * JupyterLab draws a lone view through the renderer of `createMimeFactory`; these classes draw it where a widget holds it (`VBox`, `Output`)
  * and keep the kernel's side in step in both cases.
- *
- * @param runs The page's run service.
  * @param words The user's language; English when absent.
  * @param mount For tests and other hosts; the views of this package when absent.
  */

@@ -172,8 +172,6 @@ export class ViewRenderer extends Widget implements IRenderMime.IRenderer {
  * Make the renderer factory of a view in a cell. Hand it to `rendermime.addFactory(factory, VIEW_RANK)`.
  *
  * It is safe: the JSON holds names and options only, both checked, and nothing of it is put into the page as HTML.
- *
- * @param runs The page's run service.
  * @param words The user's language; English when absent.
  * @param mount For tests and other hosts; the views of this package when absent.
  */

@@ -28,7 +28,6 @@ export type MountView = (
   runs: IWidgetRuns
 ) => Promise<IMountedView>;
 
-/** What a cell's view is made of. */
 export interface IViewHostOptions {
   readonly runs: IWidgetRuns;
   readonly run: IRunReference;
@@ -68,7 +67,6 @@ export class ViewHost extends Widget {
     return this._options;
   }
 
-  /** What its run is called. */
   get runName(): string {
     return this._setup.run.name;
   }
@@ -79,23 +77,16 @@ export class ViewHost extends Widget {
   }
 
   /** Emitted when the person changed the options in the view itself. */
-  get optionsChanged(): ISignal<this, FullViewOptions> {
-    return this._optionsChanged;
-  }
+  readonly optionsChanged = new Signal<this, FullViewOptions>(this);
 
   /** Emitted when the run has said of itself what it is. */
-  get introduced(): ISignal<this, void> {
-    return this._introduced;
-  }
+  readonly introduced = new Signal<this, void>(this);
 
   /** Emitted each time the view has been mounted on a source. */
-  get mounted(): ISignal<this, void> {
-    return this._mounted;
-  }
+  readonly mounted = new Signal<this, void>(this);
 
   /**
    * Change the options from outside. The same options again change nothing.
-   *
    * @throws {ProtocolError} When an option is not as the contract says; names the field, and nothing has changed.
    */
   setOptions(options: unknown): void {
@@ -157,7 +148,7 @@ export class ViewHost extends Widget {
       // The options may have been changed from outside while the view was being loaded.
       view.update(this._options);
       this._onSourceChanged();
-      this._mounted.emit();
+      this.mounted.emit();
     } catch (error) {
       if (turn === this._turn && !this.isDisposed) {
         this._release();
@@ -201,13 +192,13 @@ export class ViewHost extends Widget {
     const options = this._view && fullViewOptions(this._view.options);
     if (options && !JSONExt.deepEqual(options, this._options)) {
       this._options = options;
-      this._optionsChanged.emit(options);
+      this.optionsChanged.emit(options);
     }
   }
 
   private _onSourceChanged(_?: IRunSource, change?: SourceChange): void {
     if (change?.kind === 'hello') {
-      this._introduced.emit();
+      this.introduced.emit();
     }
     const connection = this._lease?.source.connection;
     if (connection?.kind !== 'closed') {
@@ -266,7 +257,7 @@ export class ViewHost extends Widget {
   private _reset(): void {
     const { view, ...rest } = this._options;
     this._options = fullViewOptions({ view, ...('flag' in rest ? { flag: rest.flag } : {}) });
-    this._optionsChanged.emit(this._options);
+    this.optionsChanged.emit(this._options);
     void this._start();
   }
 
@@ -296,9 +287,9 @@ export class ViewHost extends Widget {
     return [node];
   }
 
-  private _notify(said: Pick<IOutputNotice, 'sentence' | 'detail' | 'actions'>): void {
+  private _notify(parts: Pick<IOutputNotice, 'sentence' | 'detail' | 'actions'>): void {
     this.node.replaceChildren(
-      notice({ ...said, picture: this._setup.picture, alt: this._words.__('Saved picture') })
+      notice({ ...parts, picture: this._setup.picture, alt: this._words.__('Saved picture') })
     );
   }
 
@@ -316,9 +307,6 @@ export class ViewHost extends Widget {
 
   private readonly _setup: IViewHostOptions;
   private readonly _words: IWords;
-  private readonly _optionsChanged = new Signal<this, FullViewOptions>(this);
-  private readonly _introduced = new Signal<this, void>(this);
-  private readonly _mounted = new Signal<this, void>(this);
   private _options: FullViewOptions;
   private _view: IMountedView | null = null;
   private _armed: ArmedChip | null = null;

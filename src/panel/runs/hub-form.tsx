@@ -13,7 +13,6 @@ export const DIALECTS: readonly { id: IForeignHub['dialect']; name: string }[] =
   { id: 'inference', name: 'MegatronApp inference' }
 ];
 
-/** Where a hub is, and what it speaks. */
 export interface IHubAddress {
   address: string;
   /** Of one of our hubs. */

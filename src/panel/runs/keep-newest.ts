@@ -17,7 +17,6 @@ export function bytesOf(runs: readonly IRunEntry[]): number {
 
 /**
  * The recordings that go when only the newest are kept, newest first.
- *
  * @param runs - In any order; those that cannot be deleted stay and count for nothing.
  * @param keep - How many recordings stay, those with tags or notes counted among them.
  */

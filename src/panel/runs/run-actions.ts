@@ -15,7 +15,6 @@ export class RunActions {
     private readonly trans: TranslationBundle
   ) {}
 
-  /** Ask for a new name and give it. */
   async rename(entry: IRunEntry): Promise<void> {
     const name = await this.host.askName(entry.name);
     if (name !== null && name.trim() !== '' && name !== entry.name) {
@@ -26,7 +25,6 @@ export class RunActions {
     }
   }
 
-  /** Ask for notes and tags and write them. */
   async annotate(entry: IRunEntry): Promise<void> {
     const written = await this.host.askNotes(entry);
     if (written !== null) {
@@ -93,12 +91,12 @@ export class RunActions {
 
   /** Delete recordings, one after the other; those that cannot be deleted are told at the end, each with its reason. */
   private async _delete(entries: readonly IRunEntry[]): Promise<void> {
-    const kept: string[] = [];
+    const retained: string[] = [];
     const failed: { readonly run: string; readonly error: unknown }[] = [];
     for (const entry of entries) {
       try {
         if (!(await this.runs.remove(entry.id))) {
-          kept.push(runLabel(entry));
+          retained.push(runLabel(entry));
         }
       } catch (error) {
         failed.push({ run: runLabel(entry), error });
@@ -113,11 +111,11 @@ export class RunActions {
         failed.map(({ run, error }) => `${run}: ${faultSentence(error)}`).join('\n')
       );
     }
-    if (kept.length > 0) {
+    if (retained.length > 0) {
       this.host.warn(
         this.trans.__(
           'The recording is deleted. Other files lie in its folder and stay: %1.',
-          kept.join(', ')
+          retained.join(', ')
         )
       );
     }

@@ -17,8 +17,6 @@ export interface IRunMark {
 
 /**
  * Mark a run.
- *
- * @param entry - as the server lists it
  * @param open - its models, when it is the chosen run: of another run the list knows no more than whether it is live
  */
 export function runMark(entry: IRunEntry, open: IOpenRun | null, trans: TranslationBundle): IRunMark {

@@ -16,7 +16,6 @@ import { HubForm, type IHubAddress } from '../runs/hub-form';
  */
 export function Confirm(props: {
   label: React.ReactNode;
-  /** What would happen, in a sentence or two. */
   question: string;
   yes: string;
   no: string;
@@ -198,14 +197,13 @@ export async function askReport(
     body,
     buttons: [Dialog.cancelButton(), Dialog.okButton({ label: trans.__('Export') })]
   });
-  const kept = views.filter((_, i) => chosen.has(i));
-  if (!button.accept || kept.length === 0) {
+  const retained = views.filter((_, i) => chosen.has(i));
+  if (!button.accept || retained.length === 0) {
     return null;
   }
-  return { format: answer.format, views: kept, title: answer.title.trim() || run.name };
+  return { format: answer.format, views: retained, title: answer.title.trim() || run.name };
 }
 
-/** What a dialog shows. */
 export class Body extends ReactWidget {
   constructor(private readonly content: React.ReactElement) {
     super();

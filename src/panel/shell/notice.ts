@@ -18,7 +18,6 @@ export function authorText(author: IAuthor | null, trans: TranslationBundle): st
     : trans.__('by %1 at %2', who, new Date(author.time * 1000).toLocaleTimeString());
 }
 
-/** What the one action of a notice does. */
 export type NoticeAction =
   | 'retry'
   | 'reload-page'
@@ -57,7 +56,6 @@ export const ENABLE_COMMAND = 'jupyter server extension enable megalens.server';
 /** What updates this side. */
 export const UPDATE_COMMAND = 'pip install --upgrade megalens';
 
-/** One sentence, and the action beside it. */
 function notice(
   tone: INotice['tone'],
   sentence: string,

@@ -12,19 +12,9 @@ import { fullSetting, sameSetting } from '../trace/draft';
 /** Compressors that are classes of the package. A hub may have others: they are written as settings, since a name from a hub is no code. */
 const CLASSES: ReadonlySet<string> = new Set(['Tile', 'NoOp', 'Empty', 'Projection', 'Peaks']);
 
-/** The Python line that gets hold of a run. */
-export function runCode(entry: IRunEntry): string {
-  return `run = ${openingOf(entry)}`;
-}
+export const runCode = (entry: IRunEntry): string => `run = ${openingOf(entry)}`;
 
-/**
- * Python that does in a notebook cell what the panel shows: the run, its settings, its open views.
- *
- * @param entry - the chosen run
- * @param config - the configuration in force
- * @param views - options of the open views
- * @param compressors - those of hello, for the import line
- */
+/** Python that does in a notebook cell what the panel shows: the run, its settings, its open views. */
 export function panelCode(
   entry: IRunEntry,
   config: Config,

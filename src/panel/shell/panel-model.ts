@@ -31,7 +31,6 @@ import type { IPanelPart, OpenPanelPart } from './panel-part';
 
 /**
  * What shows the first value that was not finite: of traced tensors its heatmap, of statistics the tensor over all steps.
- *
  * @returns Null where there was none.
  */
 function nonFiniteView(status: Status | null, of: 'tensors' | 'moments'): ViewOptions | null {
@@ -70,9 +69,7 @@ async function helloOf(source: IRunSource): Promise<void> {
   });
 }
 
-/**
- * The panel's whole state. Components read it and call it; they hold no logic of their own.
- */
+/** The panel's whole state. Components read it and call it; they hold no logic of their own. */
 export class PanelModel {
   constructor(
     private readonly service: IMegalensRuns,
@@ -92,25 +89,20 @@ export class PanelModel {
   readonly runs: RunsModel;
   readonly actions: RunActions;
   readonly demo: DemoModel;
-  /** A setting of the panel by its name. */
   setting: (name: string) => unknown = () => undefined;
 
-  /** Emitted when anything shown may have changed. */
   get changed(): ISignal<this, void> {
     return this._changed;
   }
 
-  /** The chosen run, once its source is there. */
   get open(): IOpenRun | null {
     return this._open;
   }
 
-  /** What stands under the list of runs. */
   get listNotice(): INotice | null {
     return listNotice(this.runs.state, this.runs.entries, this.trans);
   }
 
-  /** What stands above the chosen run's numbers. */
   get runNotice(): INotice | null {
     if (this._openFault !== null) {
       return {
@@ -149,7 +141,6 @@ export class PanelModel {
     }
   }
 
-  /** Do what a notice offers. */
   async act(action: NoticeAction): Promise<void> {
     switch (action) {
       case 'retry':

@@ -14,9 +14,7 @@ import { PanelButton } from './section';
 import type { PanelModel } from './panel-model';
 
 interface IProps {
-  /** The section's name, as in its class. */
   name: string;
-  /** What the section is called. */
   title: string;
   trans: TranslationBundle;
   /** Drop what the section keeps: edits, choices. It is drawn anew afterwards. */
@@ -27,7 +25,6 @@ interface IProps {
 
 interface IState {
   fault: { readonly error: unknown } | null;
-  /** React's stack of components. */
   where: string;
 }
 
@@ -103,14 +100,14 @@ class KeepFocus extends React.Component<{ children: React.ReactNode; className?:
       : null;
   }
 
-  override componentDidUpdate(_props: unknown, _state: unknown, held: IHeld | null): void {
+  override componentDidUpdate(_props: unknown, _state: unknown, focused: IHeld | null): void {
     const root = this._root.current;
-    if (held === null || held.node.isConnected || root === null) {
+    if (focused === null || focused.node.isConnected || root === null) {
       return;
     }
     // Somebody else may have taken it meanwhile, a dialog for one.
     if (document.activeElement === null || document.activeElement === document.body) {
-      const section = held.section?.isConnected ? held.section : root;
+      const section = focused.section?.isConnected ? focused.section : root;
       section.querySelector<HTMLElement>(PLACES)?.focus();
     }
   }

@@ -8,7 +8,6 @@ interface IPanelButtonProps extends Omit<React.ComponentPropsWithoutRef<'button'
   readonly act: () => void;
 }
 
-/** A button of the panel. */
 export function PanelButton({ idle, act, ...rest }: IPanelButtonProps): React.ReactElement {
   return (
     <button
@@ -58,7 +57,6 @@ export function Section(props: {
   );
 }
 
-/** A name and its number. */
 export function Term(props: {
   name: string;
   value: string;

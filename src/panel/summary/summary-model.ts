@@ -2,7 +2,6 @@ import type { IRunSource, IScalarColumns, SourceChange } from '../../store/sourc
 import { own } from '../../protocol/records';
 import { SourceModel } from '../shell/source-model';
 
-/** A scalar's newest value. */
 export interface ISummaryFigure {
   readonly name: string;
   readonly value: number;

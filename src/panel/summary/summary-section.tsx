@@ -73,7 +73,6 @@ function sparkPath({ steps, values }: ISpark): string {
     .join('');
 }
 
-/** A scalar's shape over the steps so far. */
 function Sparkline({ spark, label }: { spark: ISpark; label: string }): React.ReactElement {
   return (
     <svg
@@ -136,7 +135,6 @@ function OriginChips(props: { origin: Origin; trans: TranslationBundle }): React
   );
 }
 
-/** The chosen run in a few lines. */
 export function SummarySection({ model }: { model: PanelModel }): React.ReactElement | null {
   const { open, trans } = model;
   const notice = model.runNotice;

@@ -114,27 +114,27 @@ function CostBox({ open, trans }: ICostProps): React.ReactElement | null {
 function BudgetForm(props: { limit: number | null } & ICostProps): React.ReactElement {
   const { limit, trans } = props;
   const { control } = props.open;
-  const [wish, setWish] = React.useState(limit ?? PROMISE);
+  const [request, setRequest] = React.useState(limit ?? PROMISE);
   const busy = control.asked('budget').kind === 'sent';
-  const same = wish === limit;
+  const same = request === limit;
   return (
     <form
       className="jp-MegalensControls-line"
       onSubmit={event => {
         event.preventDefault();
         if (!busy && !same) {
-          void control.setBudget(wish);
+          void control.setBudget(request);
         }
       }}
     >
       <label htmlFor="jp-Megalens-budget">{trans.__('Budget, %')}</label>
       <NumberInput
         id="jp-Megalens-budget"
-        value={wish}
+        value={request}
         minimum={0.01}
         maximum={100}
         whole={false}
-        change={value => value !== null && setWish(value)}
+        change={value => value !== null && setRequest(value)}
       />
       <button type="submit" className="jp-MegalensButton" aria-disabled={busy || same}>
         {trans.__('Set')}

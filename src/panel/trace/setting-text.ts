@@ -63,6 +63,4 @@ export function tilesText(
     .join('; ');
 }
 
-function lastPathPart(text: string): string {
-  return text.split('/').pop() ?? text;
-}
+const lastPathPart = (text: string): string => text.split('/').pop() ?? text;

@@ -40,7 +40,6 @@ export interface IForeignChange {
   readonly flags: Readonly<Record<string, FlagSetting | null>>;
 }
 
-/** One flag as the panel shows it. */
 export interface IFlagRow {
   readonly info: FlagInfo;
   readonly available: boolean;
@@ -67,7 +66,6 @@ export class TraceModel extends SourceModel {
     return this.source.hello;
   }
 
-  /** The configuration in force. */
   get config(): Config {
     return this._config;
   }
@@ -110,7 +108,6 @@ export class TraceModel extends SourceModel {
     });
   }
 
-  /** Data-parallel replicas of the job. */
   get replicas(): number {
     return this.hello?.layout?.dp ?? 1;
   }
@@ -162,7 +159,6 @@ export class TraceModel extends SourceModel {
     }
   }
 
-  /** Change members of a flag's setting. */
   change(flag: string, members: Partial<FlagSetting>): void {
     const now = effective(flag, this._draft, this._config);
     if (now !== null) {
@@ -194,7 +190,6 @@ export class TraceModel extends SourceModel {
     }
   }
 
-  /** Forget the edits. */
   revert(): void {
     this._draft = new Map();
     this._apply = { kind: 'idle' };

@@ -21,7 +21,6 @@ export interface IExecuteReply {
   };
 }
 
-/** Whether a widget of the main area is a notebook. */
 export function isNotebook(widget: Widget | null | undefined): widget is Widget {
   return widget?.hasClass('jp-NotebookPanel') === true;
 }

@@ -5,8 +5,6 @@ import type { HeldRun } from './held-run';
 /**
  * Code of a cell that shows a view. It opens the view's own run, unless the kernel's `run` is known to be it; a `run` that is, or may be, something
  * else is left alone.
- *
- * @param entry - The view's run.
  * @param held - What the notebook has as `run`.
  */
 export function viewCell(entry: IOpened, options: ViewOptions, held: HeldRun): string {

@@ -26,8 +26,6 @@ interface IDraggable {
 
 /**
  * Drag a view as a notebook cell, once the pointer has moved a little; until then it may still be a click.
- *
- * @param down - The pointer's going down on what can be dragged.
  */
 function dragView(down: PointerEvent, what: IDraggable): void {
   const release = followPointer({

@@ -19,7 +19,6 @@ import type { IOfferedText } from './text-source';
 /** Generations that are offered by name. */
 const MOST_OFFERED = 50;
 
-/** What the toolbar is of. */
 export interface IHeatmapToolbar {
   readonly source: Pick<IRunSource, 'connection' | 'hello' | 'name'>;
   readonly options: Readonly<Required<HeatmapOptions>>;
@@ -28,11 +27,9 @@ export interface IHeatmapToolbar {
   /** Steps to choose from, and the one that is wanted; null follows the newest. */
   readonly steps: readonly number[];
   readonly step: number | null;
-  /** Texts of the run by number. */
   readonly offered: readonly IOfferedText[];
 }
 
-/** The controls of a heatmap. */
 export function heatmapControls(
   { source, options, shape, shown, steps, step, offered }: IHeatmapToolbar,
   choose: (options: Partial<HeatmapOptions>) => void,
@@ -104,7 +101,6 @@ function textControl(
 /** Of what a state is, and what it acts on. */
 export interface IHeatmapSubject {
   readonly source: IRunSource;
-  /** The tensor in words. */
   readonly subject: string;
   readonly shape: ITensorShape;
   readonly options: Readonly<Required<HeatmapOptions>>;
@@ -113,7 +109,6 @@ export interface IHeatmapSubject {
   readonly t: Translate;
 }
 
-/** That no value was kept. */
 export function noValues({ subject, actions, t }: IHeatmapSubject): IState {
   return nothingYet(
     t('Only the shape and the counts of %1 were kept. Choose a compressor that keeps values.', subject),
@@ -122,7 +117,6 @@ export function noValues({ subject, actions, t }: IHeatmapSubject): IState {
   );
 }
 
-/** That there is no row of the chosen layers. */
 export function noRow(
   layers: readonly number[],
   step: number,
@@ -144,12 +138,12 @@ export function noText(
   { subject, options, actions, choose, t }: IHeatmapSubject
 ): IState {
   const step = { label: t('Show this step'), run: () => choose({ generation: null }) };
-  const wished = options.generation ?? 0;
+  const requested = options.generation ?? 0;
   const sentence =
     text === undefined
-      ? wished === 0
+      ? requested === 0
         ? t('Nothing was generated yet.')
-        : t('There is no generation %1.', formatInteger(wished))
+        : t('There is no generation %1.', formatInteger(requested))
       : text.isUnderWay
         ? t('Nothing of %1 in generation %2 has arrived yet.', subject, formatInteger(text.generation))
         : t('%1 was not traced in generation %2.', subject, formatInteger(text.generation));

@@ -26,9 +26,7 @@ interface IAxes {
 
 /**
  * Say how a row is laid out: positions run to the right; attention has queries downwards and keys to the right.
- *
  * @param axes Axis names of one sample from hello, such as ['position', 'feature'].
- * @param last Name of the last axis after compression.
  */
 function axesOf(row: ITensorRow, axes: readonly string[], last: string): IAxes {
   const dimensions = row.shape.slice(1);
@@ -56,7 +54,6 @@ function maskedSlice(slice: ISlice, missing: Uint8Array | undefined): ISlice {
   return { ...slice, missing, nonFinite };
 }
 
-/** The value of a cell; null where there is none. */
 export function valueIn({ values, missing }: ISlice, cell: number): number | null {
   return missing?.[cell] === 1 ? null : (values[cell] ?? NaN);
 }
@@ -126,7 +123,6 @@ export interface ITextShown {
   maskOf(row: ITensorRow, slice: ISlice): Uint8Array | undefined;
 }
 
-/** What a heatmap draws, and what is said of how it came. */
 export interface IHeatmapRead {
   /** One for each layer, layers ascending. */
   readonly rows: readonly [ITensorRow, ...ITensorRow[]];
@@ -160,7 +156,6 @@ export interface ILayer {
   readonly scale: ColorScale;
 }
 
-/** All that a heatmap shows. */
 export interface IShown {
   readonly step: number;
   readonly axes: IAxes;
@@ -178,8 +173,7 @@ export interface IShown {
   readonly text?: ITextShown | undefined;
 }
 
-/** What a heatmap is asked to show of its rows. */
-export interface IHeatmapWish {
+export interface IHeatmapRequest {
   readonly step: number;
   readonly sample: number;
   readonly head: number;
@@ -194,53 +188,54 @@ export interface IHeatmapWish {
 
 /**
  * Cut and scale rows for drawing.
- *
  * @param rows One row for each layer, layers ascending; at least one.
  * @param before What was shown last: slices of the same rows are taken from it. Only these are kept, so that what a view looked at does
  *   not stay in memory beside the store's own rows.
  */
 export function shapeHeatmap(
   rows: readonly [ITensorRow, ...ITensorRow[]],
-  wish: IHeatmapWish,
+  request: IHeatmapRequest,
   before: IShown | null = null
 ): IShown {
   const [first] = rows;
   const axes = axesOf(
     first,
-    wish.axes,
-    lastAxis(first.compressor, wish.axes[wish.axes.length - 1] ?? 'feature')
+    request.axes,
+    lastAxis(first.compressor, request.axes[request.axes.length - 1] ?? 'feature')
   );
-  const sample = Math.min(wish.sample, axes.samples - 1);
-  const head = Math.min(wish.head, axes.heads - 1);
+  const sample = Math.min(request.sample, axes.samples - 1);
+  const head = Math.min(request.head, axes.heads - 1);
   const same =
     before?.sample === sample && before.head === head && before.axes.transposed === axes.transposed;
   const known = new Map(same ? before.layers.map(({ row, slice }) => [row, slice]) : []);
   const cut = (row: ITensorRow): ISlice => {
     const slice = sliceOf(row, axes, sample, head);
-    return maskedSlice(slice, wish.text?.maskOf(row, slice));
+    return maskedSlice(slice, request.text?.maskOf(row, slice));
   };
   const slices = rows.map(row => ({ row, slice: known.get(row) ?? cut(row) }));
   const extent = union(slices.map(each => each.slice.extent));
   const low = (parts: readonly ISlice[]): number =>
-    wish.transform === 'log' ? lowMagnitude(parts.map(slice => slice.values)) : NaN;
-  const shared = new ColorScale(extent, wish.transform, low(slices.map(each => each.slice)), wish.look);
-  const blocks = wish.text ? wish.text.block !== null : isInBlocks(first);
+    request.transform === 'log' ? lowMagnitude(parts.map(slice => slice.values)) : NaN;
+  const shared = new ColorScale(extent, request.transform, low(slices.map(each => each.slice)), request.look);
+  const blocks = request.text ? request.text.block !== null : isInBlocks(first);
   return {
-    step: wish.step,
+    step: request.step,
     axes: blocks ? { ...axes, x: `${axes.x} block`, y: `${axes.y} block` } : axes,
     sample,
     head,
     extent,
     // A block is no one token.
-    tokens: blocks ? [] : wish.tokens,
-    text: wish.text,
+    tokens: blocks ? [] : request.tokens,
+    text: request.text,
     nonFinite: slices.reduce((sum, each) => sum + each.slice.nonFinite, 0),
     layers: slices.map(({ row, slice }) => ({
       layer: row.layer,
       row,
       slice,
       scale:
-        wish.scale === 'own' ? new ColorScale(slice.extent, wish.transform, low([slice]), wish.look) : shared
+        request.scale === 'own'
+          ? new ColorScale(slice.extent, request.transform, low([slice]), request.look)
+          : shared
     }))
   };
 }

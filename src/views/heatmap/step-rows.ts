@@ -16,7 +16,6 @@ const BEHIND = 3;
 /**
  * Read the rows of one step. While the newest is followed and some layers' ranks are behind, of the newest step that more layers have:
  * pipeline stages send a step one after the other, and a picture must not lose half of its layers in between.
- *
  * @param steps Steps to choose from, ascending.
  * @param wanted The step, or null to follow the newest.
  * @returns Null where there is no step.

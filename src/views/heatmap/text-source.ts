@@ -3,15 +3,12 @@ import type { HeatmapQuestion, IHeatmapRead } from './heatmap-data';
 
 /** A text that a run wrote, as it is offered for choice. */
 export interface IOfferedText {
-  /** Its number. */
   readonly generation: number;
   /** Whether the model still writes it. */
   readonly isUnderWay: boolean;
-  /** The beginning of its prompt. */
   prompt(): string;
 }
 
-/** What was found of a text. */
 export interface ITextFound {
   readonly text: IOfferedText | undefined;
   /** Null where nothing of it is here. */
@@ -22,7 +19,6 @@ export interface ITextFound {
 export interface ITextRows {
   /** Texts of the run by number, as they were read last. */
   readonly offered: readonly IOfferedText[];
-  /** Take note of news of the run. */
   note(change: SourceChange): void;
   /** Read which texts there are. */
   offer(): Promise<void>;
@@ -32,7 +28,7 @@ export interface ITextRows {
    */
   read(
     question: HeatmapQuestion,
-    wished: number,
+    requested: number,
     axes: readonly string[],
     signal: AbortSignal
   ): Promise<ITextFound>;

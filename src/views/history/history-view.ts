@@ -15,7 +15,6 @@ import type { IMark, IMoved } from '../shared/content';
 import { tierWords } from '../shared/describe';
 import { TrendView } from '../trend/trend-view';
 
-/** A layer and a step of a history. */
 interface IMapChoice {
   readonly layer: number;
   readonly step: number;

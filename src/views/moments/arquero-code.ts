@@ -10,7 +10,6 @@ const OF_ROWS: readonly string[] = ['rank', 'stage', 'name', 'capture'];
 /**
  * Write what the explorer's table shows as code that makes it of the stream's rows with arquero: the same merging, filters, ratio, first values,
  * trailing mean, and lines that a person wrote. Steps that the explorer leaves out of a long table are there.
- *
  * @throws AggregateError where the lines below the table are refused.
  */
 export async function toArquero(options: MomentOptions): Promise<string> {
@@ -151,8 +150,8 @@ function ratioOf(options: MomentOptions, early: string, merge: readonly string[]
   const key = `d => \`\${${[...(options.by ?? []).map(column => `d.${column}`), 'd.step'].join('}|${')}}\``;
   const rows = sides.map(([of, side], at) => [
     `const ${at === 0 ? 'over' : 'under'} = rows`,
-    ...indent([...selected(options, of, side), early]).map((line, place, every) =>
-      place === every.length - 1 ? `${line};` : line
+    ...indent([...selected(options, of, side), early]).map((line, index, every) =>
+      index === every.length - 1 ? `${line};` : line
     )
   ]);
   const merged = (own: string, other: string): string[] => [

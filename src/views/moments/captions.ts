@@ -100,12 +100,7 @@ export function optionWords(options: MomentOptions, index: IMomentIndex | null, 
   return lines;
 }
 
-/**
- * Say at how many steps values were not finite, and that they are marked.
- *
- * @param marked Whether the picture marks them along its top.
- * @param run Name of the run, where it is another than the view's own.
- */
+/** Say at how many steps values were not finite, and that they are marked. */
 export function nonFiniteWords(
   groups: IMomentGroups,
   t: Translate,
@@ -147,9 +142,7 @@ export interface IStretch {
 
 /**
  * Return the stretches with values that are not finite, over all groups.
- *
  * @param steps - Every step that was logged, ascending: neighbours in it are one stretch.
- * @param xOf - Where a step lies on the x axis.
  */
 export function badStretches(
   groups: IMomentGroups,
@@ -158,13 +151,13 @@ export function badStretches(
 ): IStretch[] {
   const found: (IStretch & { place: number })[] = [];
   for (const [step, count] of [...badSteps(groups)].sort(([a], [b]) => a - b)) {
-    const place = placeNear(steps, step);
+    const index = placeNear(steps, step);
     const last = found[found.length - 1];
     const x = xOf(step);
-    if (last && place <= last.place + 1) {
-      found[found.length - 1] = { x: last.x, x2: x, count: last.count + count, place };
+    if (last && index <= last.place + 1) {
+      found[found.length - 1] = { x: last.x, x2: x, count: last.count + count, place: index };
     } else {
-      found.push({ x, x2: x, count, place });
+      found.push({ x, x2: x, count, place: index });
     }
   }
   return found.map(({ x, x2, count }) => ({ x, x2, count }));

@@ -5,7 +5,7 @@ import type { Loaded, IMark, INote } from '../shared/content';
 import type { ILinkedMarks } from '../shared/links';
 import { allHidden, hiddenWords, shownLines } from '../shared/lines/legend';
 import type { ILine } from '../shared/lines/line';
-import type { ILinesWish } from '../shared/lines/line-recipe';
+import type { ILinesRequest } from '../shared/lines/line-recipe';
 import { nothingYet, emptyState, type IState } from '../shared/states';
 import type { Translate } from '../shared/translate';
 import { shortName } from '../shared/short-name';
@@ -171,7 +171,6 @@ function emptyCells(choose: (options: { cells: string[] }) => void, t: Translate
   );
 }
 
-/** What was read of a cell. */
 interface IRead {
   readonly cell: IMapCell;
   readonly key: MomentKey;
@@ -305,7 +304,7 @@ export class CellAcrossPane extends OverPane {
 }
 
 /** Labels of an axis of names, as Vega expressions: as many as there is room for. */
-function namesAxis(names: readonly string[] | null): Pick<ILinesWish['texts'], 'xLabel' | 'xTicks'> {
+function namesAxis(names: readonly string[] | null): Pick<ILinesRequest['texts'], 'xLabel' | 'xTicks'> {
   if (names === null) {
     return {};
   }

@@ -39,19 +39,16 @@ export class DrawnMap {
     private readonly _words: IMapWords
   ) {}
 
-  /** Left and right edge. */
   get span(): readonly [number, number] {
     const { x, columns, width } = this.cells;
     return [x, x + columns * width];
   }
 
-  /** Whether it holds cells that are not finite. */
   get isUnfinished(): boolean {
     const { values, missing } = this.cells;
     return values.some((value, cell) => missing[cell] === 0 && !Number.isFinite(value));
   }
 
-  /** The place of a row and a column. */
   place(row: number, column: number): IMapPlace {
     const { rows, columns, source } = this.cells;
     const isInside = row >= 0 && row < rows && column >= 0 && column < columns;
@@ -68,7 +65,6 @@ export class DrawnMap {
     return Math.floor((x - this.cells.x) / this.cells.width);
   }
 
-  /** The middle of a column. */
   xOf(column: number): number {
     return this.cells.x + (column + 0.5) * this.cells.width;
   }
@@ -129,7 +125,6 @@ export class DrawnMap {
       : `${columnWords(columns, t)} ${formatInteger(Math.round(x))}`;
   }
 
-  /** Say the value of a place. */
   valueName({ at }: IMapPlace): string {
     const { t } = this._words;
     return at < 0 ? t('no data') : valueWords({ ...this.groups, digits: 9 }, at, t);
@@ -177,7 +172,6 @@ export function leftWords(left: number, column: MomentColumn | 'step', t: Transl
     : [t('Groups without a %1 are left out: %2.', columnWords(column, t), formatInteger(left))];
 }
 
-/** What the caption of a map is about. */
 interface IMapSubject {
   readonly map: DrawnMap;
   readonly scale: ColorScale;
@@ -186,7 +180,6 @@ interface IMapSubject {
   readonly locked: readonly [number, number] | null;
   readonly by: readonly MomentColumn[];
   readonly index: IMomentIndex | null;
-  /** Name of the run. */
   readonly name: string;
 }
 

@@ -26,7 +26,6 @@ interface ILayersQuery {
   /** What tells which steps a run has. */
   readonly everything: IMomentQuery;
   readonly reader: MomentReader;
-  /** Name of the view's own run. */
   readonly name: string;
   readonly id: string;
   readonly others: readonly IMomentRun[];
@@ -39,7 +38,6 @@ interface ILayersQuery {
 interface ILayers {
   /** Groups of the view's own run. */
   readonly base: IMomentGroups;
-  /** What is drawn. */
   readonly lines: readonly ILine[];
   /** What was read, in a comparison also of the run that others are compared with. */
   readonly read: readonly ILine[];
@@ -97,8 +95,8 @@ async function stepOf(
 ): Promise<number | null> {
   const total = await reader.groups(everything, signal);
   const onSamples = options.x === 'samples' && samples >= 0 && total.samples.every(each => each >= 0);
-  const place = onSamples ? placeNear(total.samples, samples) : placeNear(total.step, step);
-  return total.step[place] ?? null;
+  const index = onSamples ? placeNear(total.samples, samples) : placeNear(total.step, step);
+  return total.step[index] ?? null;
 }
 
 /** Groups at one step over the layers, as lines or bars. */
@@ -247,11 +245,11 @@ function largest(lines: readonly ILine[], most: number): { lines: readonly ILine
     );
     sizes.set(idOf(line), size);
   }
-  const kept = new Set(
+  const retained = new Set(
     [...sizes]
       .sort(([, a], [, b]) => b - a)
       .slice(0, most)
       .map(([id]) => id)
   );
-  return { lines: lines.filter(line => kept.has(idOf(line))), left: sizes.size - kept.size };
+  return { lines: lines.filter(line => retained.has(idOf(line))), left: sizes.size - retained.size };
 }

@@ -13,14 +13,12 @@ import type { ILines } from './read-lines';
 import { axisWords, byWords, quantityWords, type MomentOptions } from './words';
 import { capital } from '../shared/describe';
 
-/** What words are about. */
 export interface ILineSubject {
   readonly options: MomentOptions;
   readonly by: readonly MomentColumn[];
   readonly read: ILines;
   /** Those of its lines that are not hidden. */
   readonly lines: readonly ILine[];
-  /** Name of the view's own run. */
   readonly name: string;
   readonly others: readonly IMomentRun[];
   readonly index: IMomentIndex | null;

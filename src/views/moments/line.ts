@@ -32,7 +32,7 @@ export function startsOf(total: Pick<IMomentGroups, 'step' | 'stepsTotal'>): rea
 }
 
 /** How groups become lines. */
-export interface ILineWish {
+export interface ILineRequest {
   readonly options: MomentOptions;
   readonly by: readonly MomentColumn[];
   readonly run: number;
@@ -48,9 +48,9 @@ export interface ILineWish {
 }
 
 /** Turn groups into lines, in the order of the groups. A group without data at a step has a gap there. */
-export function linesOf(groups: IMomentGroups, wish: ILineWish): ILine[] {
-  const { options, by, run, name, label, entry, starts = [], clock, isFaint } = wish;
-  const place = by.indexOf('layer');
+export function linesOf(groups: IMomentGroups, request: ILineRequest): ILine[] {
+  const { options, by, run, name, label, entry, starts = [], clock, isFaint } = request;
+  const index = by.indexOf('layer');
   const xs =
     options.align !== 'step' && clock
       ? groups.step.map(clock)
@@ -61,7 +61,7 @@ export function linesOf(groups: IMomentGroups, wish: ILineWish): ILine[] {
   const longest = all.reduce((most, [from, to]) => Math.max(most, to - from), 0);
   return all.flatMap(([from, to], at): ILine[] => {
     const key = groups.keys[at] ?? [];
-    const layer = place < 0 ? null : key[place];
+    const layer = index < 0 ? null : key[index];
     return to === from
       ? []
       : [

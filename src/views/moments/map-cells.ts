@@ -24,8 +24,7 @@ export interface IMapCells extends IMatrix {
 const MOST_COLUMNS = 2048;
 const MOST_CELLS = 4_000_000;
 
-/** How groups become cells. */
-interface ICellsWish {
+interface ICellsRequest {
   /** Whether cells in which values are not finite are drawn as such. */
   readonly hatch: boolean;
   /** Whether values were left out in favour of their extremes: a cell between two others then stands for them too. */
@@ -35,15 +34,13 @@ interface ICellsWish {
 /**
  * Put groups into cells, one row a group. Where several steps share a column the one that is not finite is shown, else the one farthest from the
  * middle of its group: a spike of one step is never under others.
- *
- * @param places - Where each row of the groups lies.
  * @param xs - Every such place, ascending.
  */
 export function cellsOf(
   groups: IMomentGroups,
   places: Float64Array,
   xs: readonly number[],
-  wish: ICellsWish
+  request: ICellsRequest
 ): IMapCells {
   const [first, last] = [xs[0] ?? 0, xs[xs.length - 1] ?? 0];
   const gap = xs.reduce(
@@ -74,7 +71,7 @@ export function cellsOf(
         source[cell] = at;
       }
     }
-    if (wish.bridge) {
+    if (request.bridge) {
       bridge(source, row * columns, columns, xs, first, width);
     }
   });
@@ -84,7 +81,7 @@ export function cellsOf(
     const finite = groups.nonFinite[at] === 0;
     missing[cell] = at < 0 || (groups.count[at] === 0 && finite) ? 1 : 0;
     // A cell in which something is not finite says so rather than what the rest of it is.
-    if (at >= 0 && (finite || !wish.hatch)) {
+    if (at >= 0 && (finite || !request.hatch)) {
       values[cell] = groups.value[at] ?? NaN;
     }
   });
@@ -127,7 +124,6 @@ function medianOf(values: Float64Array): number {
 /** Options that say what a map is of. */
 type MapOptions = Pick<MomentOptions, 'along' | 'by' | 'cells' | 'columns' | 'kind' | 'where'>;
 
-/** What lines of cells go over. */
 export type Along = Exclude<MomentOptions['along'], 'auto'>;
 
 /** A cell: the key of its row, and the number of its column. */

@@ -22,7 +22,6 @@ type Choose = (options: Partial<MomentsOptions>) => void;
 
 const ACROSS = ['rank', 'layer', 'stage', 'expert'] as const;
 
-/** Choose what lies across. */
 function columnsControl(options: MomentOptions, choose: Choose, t: Translate): Control[] {
   return isMap(options.kind)
     ? [
@@ -45,7 +44,6 @@ function columnsControl(options: MomentOptions, choose: Choose, t: Translate): C
     : [];
 }
 
-/** Choose between colours without steps and bands. */
 export function colorsControl(options: MomentOptions, choose: Choose, t: Translate): Control[] {
   return isMap(options.kind)
     ? [
@@ -82,7 +80,6 @@ export function cellControls(options: MomentOptions, choose: Choose, t: Translat
       ];
 }
 
-/** What the controls are made of. */
 export interface IControlFacts {
   readonly source: IRunSource;
   readonly options: MomentOptions;

@@ -172,8 +172,6 @@ interface IBadNote {
 
 /**
  * Find the first step and tensor with values that are not finite.
- *
- * @param total - The total of everything that matches the filter.
  * @returns Null where all are finite.
  */
 export async function noteOfBad(
@@ -183,7 +181,7 @@ export async function noteOfBad(
   signal: AbortSignal,
   t: Translate
 ): Promise<IBadNote | null> {
-  const at = total.nonFinite.findIndex((count, place) => count !== 0 || total.value[place] === Infinity);
+  const at = total.nonFinite.findIndex((count, index) => count !== 0 || total.value[index] === Infinity);
   const step = total.step[at];
   if (step === undefined) {
     return null;

@@ -45,7 +45,6 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
     return capital(quantityWords(this.options, this.t));
   }
 
-  /** One of the runs has more: read again. */
   renew(): void {
     this._isStale = true;
     this.env.refresh(false);
@@ -83,7 +82,6 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
   /** Read and draw what the explorer's options ask for, once it is known that there is something. */
   protected abstract fill(reader: MomentReader, signal: AbortSignal): Promise<Loaded>;
 
-  /** Columns that make a group in this pane. */
   get by(): readonly MomentColumn[] {
     return this.options.by ?? [];
   }
@@ -159,7 +157,6 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
     }
   }
 
-  /** What to say where no tensor is left to draw. */
   protected nothing(): IState {
     const state = nothingMatches(this.options, this.actions, options => this.choose(options), this.t);
     const missing = missingWords(
@@ -214,7 +211,6 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
     return { wanted, step: steps[wanted === null ? steps.length - 1 : placeNear(steps, wanted)] };
   }
 
-  /** The slider of that step. */
   protected stepControls(): Control[] {
     const { source, options, steps, t } = this;
     const change = (step: number | null): void => {
@@ -235,7 +231,6 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
       : [this.t('Nothing was logged at step %1; this is the nearest one.', formatInteger(wanted))];
   }
 
-  /** Show one tensor at one step. */
   protected goTo(name: string, step: number): void {
     const { ratio } = this.options;
     // A gain knows modules, and the name is a tensor's.
@@ -248,7 +243,6 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
     });
   }
 
-  /** Show one tensor over all steps. */
   protected open(name: string): void {
     this.choose(oneTensor(name));
   }
@@ -312,16 +306,12 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
 /** Most steps on either side of one that is shown among others. */
 const BESIDE = 50;
 
-/**
- * Some steps on either side of one, so that it can be seen among others.
- *
- * @param more Whether steps still come: what has room for them shows them.
- */
+/** Some steps on either side of one, so that it can be seen among others. */
 function around(steps: Float64Array, step: number, more: boolean): [number, number] {
   const at = steps.indexOf(step);
   const end = steps.length - 1;
   const last = steps[Math.min(end, at + BESIDE)] ?? step;
   const apart = last - (steps[end - 1] ?? last - 1);
-  const room = more ? Math.max(0, at + BESIDE - end) * apart : 0;
-  return [steps[Math.max(0, at - BESIDE)] ?? step, last + room];
+  const space = more ? Math.max(0, at + BESIDE - end) * apart : 0;
+  return [steps[Math.max(0, at - BESIDE)] ?? step, last + space];
 }

@@ -18,7 +18,6 @@ import { keyWords, type MomentOptions } from './words';
 
 /** Rows of groups whose keys are the same but for one column. */
 interface IPart {
-  /** The rest of the key. */
   readonly key: MomentKey;
   /** Places of the rows, ascending by where they lie. */
   readonly rows: readonly number[];
@@ -56,7 +55,6 @@ function partsOf(
 
 /**
  * Turn groups at one step into a line for each of the rest of their keys, over the first column: over layers. What has no layer is left out.
- *
  * @param placeOf - Where a value of the first column lies; a number there when absent.
  */
 export function linesAcross(
@@ -102,14 +100,14 @@ export function gridAcross(groups: IMomentGroups, most: number): IMapGrid {
       return Number.isNaN(value) ? size : Math.max(size, value);
     }, -1);
   const least = parts.map(sizeOf).sort((a, b) => b - a)[most - 1] ?? -Infinity;
-  const kept = parts.length <= most ? parts : parts.filter(part => sizeOf(part) >= least).slice(0, most);
-  const rows = kept.flatMap(part => part.rows);
+  const retained = parts.length <= most ? parts : parts.filter(part => sizeOf(part) >= least).slice(0, most);
+  const rows = retained.flatMap(part => part.rows);
   return {
     groups: {
       ...byName(GROUP_FLOATS, name => Float64Array.from(rows, row => groups[name][row] ?? NaN)),
       scaled: Uint8Array.from(rows, row => groups.scaled[row] ?? 0),
-      keys: kept.map(part => part.key),
-      group: Uint32Array.from(kept.flatMap((part, at) => part.rows.map(() => at))),
+      keys: retained.map(part => part.key),
+      group: Uint32Array.from(retained.flatMap((part, at) => part.rows.map(() => at))),
       groupsTotal: parts.length,
       stepsTotal: 1
     },
@@ -126,12 +124,10 @@ export function onlyAt(line: ILine, layers: ArrayLike<number>): ILine[] {
   return kept.x.length === 0 ? [] : [kept];
 }
 
-/** Where lines come from. */
 export interface ILinesQuery {
   readonly options: MomentOptions;
   readonly by: readonly MomentColumn[];
   readonly question: IMomentQuestion;
-  /** The question for every step of a run. */
   readonly everything: IMomentQuery;
   readonly name: string;
   readonly id: string;
@@ -156,7 +152,6 @@ export type ILogged = Pick<IMomentGroups, 'samples' | 'step' | 'stepsTotal'>;
 
 /** Whole lines, and what is drawn around them. */
 export interface ILines {
-  /** This run's groups. */
   readonly base: IMomentGroups;
   readonly lines: readonly ILine[];
   /** Points of a comparison that lie between two of this run's. */
@@ -259,7 +254,7 @@ function runOf(
   return async ({ points, ...question }, signal) => {
     const groups = await from.groups(points === undefined ? question : { ...question, points }, signal);
     const isAlone = others.length > 0 && groups.keys.length === 1;
-    const wish = {
+    const request = {
       options,
       by,
       run,
@@ -270,10 +265,13 @@ function runOf(
       ...(isAlone ? { entry: ids[run] ?? '' } : {})
     };
     if (options.smoothing < 2) {
-      return linesOf(groups, wish);
+      return linesOf(groups, request);
     }
     const raw = { ...question, smoothing: 0, ...(points === undefined ? {} : { points }) };
-    return [...linesOf(await from.groups(raw, signal), { ...wish, isFaint: true }), ...linesOf(groups, wish)];
+    return [
+      ...linesOf(await from.groups(raw, signal), { ...request, isFaint: true }),
+      ...linesOf(groups, request)
+    ];
   };
 }
 

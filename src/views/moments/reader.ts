@@ -41,11 +41,10 @@ export class MomentReader {
 
   /**
    * What there is, as of now.
-   *
    * @param told - Hears how far the source is where it reads files first.
    */
-  async index(signal?: AbortSignal, told?: ReadingProgress): Promise<IMomentIndex> {
-    const index = await this.source.index(signal, told);
+  async index(signal?: AbortSignal, onProgress?: ReadingProgress): Promise<IMomentIndex> {
+    const index = await this.source.index(signal, onProgress);
     if (index.version !== this._version) {
       this._version = index.version;
       this._kept.clear();

@@ -1,6 +1,6 @@
 import { csvCell, nameFilter, rowFilter as placeFilter, AggregateError, loadTables } from '../../aggregate';
 import { formatCount, formatFull, formatInteger, formatNumber } from '../../charts';
-import { STREAMS } from '../../protocol/streams.generated';
+import { STREAMS } from '../../protocol/streams';
 import { parseName } from '../../protocol/tensor-name';
 import { FLOAT, GRADIENT_STAGES, streamName, WHOLE } from '../../store/row-moments';
 import type { MomentFilter, IMomentRows, IMomentGroups, MomentColumn } from '../../store/moment-source';
@@ -16,7 +16,6 @@ import { axisWords, columnWords, type MomentOptions } from './words';
 
 /**
  * Say which rows a filter takes: a source may bring more than these.
- *
  * @param steps - Inclusive first and last step; null takes all.
  */
 export function rowFilter(

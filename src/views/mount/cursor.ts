@@ -61,7 +61,6 @@ export function markBox(
   };
 }
 
-/** Put an element where a rectangle is. */
 export function putAt(node: HTMLElement, box: IBox): void {
   for (const side of ['left', 'top', 'width', 'height'] as const) {
     node.style[side] = `${box[side]}px`;
@@ -100,8 +99,8 @@ class Tooltip {
         swatch.style.background = line.color;
         name.prepend(swatch);
       }
-      const beside = columns ? (line.beside ?? ['', '']) : [];
-      return [name, ...[line.value, ...beside].map(text => element('span', {}, text))];
+      const comparison = columns ? (line.beside ?? ['', '']) : [];
+      return [name, ...[line.value, ...comparison].map(text => element('span', {}, text))];
     });
     const heads = columns ? ['', '', ...columns].map(text => element('span', {}, text)) : [];
     this.node.replaceChildren(
@@ -135,17 +134,13 @@ function lettersOf({ columns, lines }: ITip, width: number): number {
     lines.map(({ value }) => value),
     ...(columns ?? []).map((head, at) => [head, ...lines.map(({ beside }) => beside?.[at])])
   ].reduce((sum, column) => sum + widest(column), 0);
-  const room = Math.floor(((width || MOST_PIXELS) - MARGINS) / LETTER) - wide;
-  return Math.min(MOST_LETTERS, Math.max(LEAST_LETTERS, room));
+  const space = Math.floor(((width || MOST_PIXELS) - MARGINS) / LETTER) - wide;
+  return Math.min(MOST_LETTERS, Math.max(LEAST_LETTERS, space));
 }
 
 /** The mark over a picture with its tooltip. It keeps its place in the data while they change, scroll and zoom. */
 export class Cursor {
-  /**
-   * @param shell The view's elements.
-   * @param tipOf What to say of a mark as the data are now; null when it is gone.
-   * @param bandOf What belongs to it and is outlined with it.
-   */
+  /** @param tipOf What to say of a mark as the data are now; null when it is gone. */
   constructor(
     private readonly _shell: Shell,
     private readonly _tipOf: (mark: IMark) => ITip | null,
@@ -247,10 +242,7 @@ const SIZE = 12;
 
 /** The places of a chart's event marks: each says what happened, and tells where. The marks themselves the chart draws. */
 export class EventMarks {
-  /**
-   * @param stage The element that holds the chart.
-   * @param point Tells the run's other views of a step; null that nothing is pointed at.
-   */
+  /** @param point Tells the run's other views of a step; null that nothing is pointed at. */
   constructor(
     private readonly _stage: HTMLElement,
     private readonly _point: (step: number | null) => void

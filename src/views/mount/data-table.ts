@@ -12,9 +12,9 @@ function fieldOf(field: ITableField, now: () => ITableField | undefined): HTMLEl
       const button = element('button', { ...shared, type: 'button', class: 'jp-MegalensButton' }, label);
       button.disabled = field.isDisabled;
       button.addEventListener('click', () => {
-        const told = now();
-        if (told?.kind === 'button') {
-          told.press();
+        const latest = now();
+        if (latest?.kind === 'button') {
+          latest.press();
         }
       });
       return button;
@@ -23,9 +23,9 @@ function fieldOf(field: ITableField, now: () => ITableField | undefined): HTMLEl
       const input = element('input', { ...shared, type: 'checkbox', 'aria-label': label });
       input.checked = field.value;
       input.addEventListener('change', () => {
-        const told = now();
-        if (told?.kind === 'switch') {
-          told.change(input.checked);
+        const latest = now();
+        if (latest?.kind === 'switch') {
+          latest.change(input.checked);
         }
       });
       return input;
@@ -43,10 +43,15 @@ function fieldOf(field: ITableField, now: () => ITableField | undefined): HTMLEl
       });
       input.addEventListener('change', () => {
         const typed = Number(input.value);
-        const told = now();
-        if (told?.kind === 'number' && input.value !== '' && input.validity.valid && Number.isFinite(typed)) {
+        const latest = now();
+        if (
+          latest?.kind === 'number' &&
+          input.value !== '' &&
+          input.validity.valid &&
+          Number.isFinite(typed)
+        ) {
           input.defaultValue = input.value;
-          told.change(typed);
+          latest.change(typed);
         } else {
           input.reportValidity();
         }
@@ -183,11 +188,11 @@ export class DataTable {
             turn(1, t('Next rows'))
           ]
         : [];
-    const held = heldField(this.node);
+    const focused = heldField(this.node);
     update(this._head, [element('tr', {}, ...head)]);
     update(this._body, body);
     update(this._pager, pager);
-    held?.(this.node);
+    focused?.(this.node);
   }
 
   private _sortBy(column: number): void {
@@ -252,21 +257,21 @@ function update(parent: HTMLElement, children: readonly HTMLElement[]): void {
 }
 
 /** A cell. What is pressed in it goes to the column as it was told last. */
-function cellOf(told: () => ITableColumn | undefined, row: number): HTMLElement {
-  const { fields, isNumber, press, text, wraps } = told() as ITableColumn;
+function cellOf(latest: () => ITableColumn | undefined, row: number): HTMLElement {
+  const { fields, isNumber, press, text, wraps } = latest() as ITableColumn;
   const name = isNumber ? 'jp-mod-number' : wraps ? 'jp-mod-wraps' : '';
   const attributes: Record<string, string> = name ? { class: name } : {};
   if (fields) {
     return element(
       'td',
       attributes,
-      ...fields(row).map((field, at) => fieldOf(field, () => told()?.fields?.(row)[at]))
+      ...fields(row).map((field, at) => fieldOf(field, () => latest()?.fields?.(row)[at]))
     );
   }
   if (!press) {
     return element('td', attributes, text(row));
   }
   const button = element('button', { type: 'button' }, text(row));
-  button.addEventListener('click', () => told()?.press?.(row));
+  button.addEventListener('click', () => latest()?.press?.(row));
   return element('td', attributes, button);
 }

@@ -1,6 +1,5 @@
 /**
  * Call back when an element becomes wider or narrower, or a frame around it higher or lower. Does nothing where the page has no layout.
- *
  * @returns What ends it.
  */
 export function watchSize(element: Element, frame: Element | undefined, changed: () => void): () => void {
@@ -27,7 +26,6 @@ export function watchSize(element: Element, frame: Element | undefined, changed:
 /**
  * Call back when an element comes into sight or goes out of it: behind another tab, scrolled away, in a folded cell. Where the page cannot tell,
  * everything counts as seen.
- *
  * @returns What ends it.
  */
 export function watchSeen(element: Element, changed: (isSeen: boolean) => void): () => void {
@@ -64,19 +62,16 @@ export function writeText(node: HTMLElement, text: string): void {
   }
 }
 
-/** Put text on the clipboard. */
 export async function copyText(text: string): Promise<void> {
   await navigator.clipboard.writeText(text);
 }
 
-/** Let the browser save a text as a file. */
 export function saveText(name: string, type: string, text: string): void {
   const url = URL.createObjectURL(new Blob([text], { type }));
   saveFile(name, url);
   URL.revokeObjectURL(url);
 }
 
-/** Let the browser save a file. */
 export function saveFile(name: string, url: string): void {
   const link = element('a', { href: url, download: name });
   link.click();

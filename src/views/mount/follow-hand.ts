@@ -20,17 +20,14 @@ function zoomKey(key: string, zoom: Zoom | null): (() => void) | undefined {
   }
 }
 
-/** What pointer and keys act on. */
 export interface IHandled {
   /** Null while nothing is drawn. */
   chart(): Chart | null;
   zoom(): Zoom | null;
   isDrawn(): boolean;
-  /** What is under the pointer. */
-  probe(place: IPlace): IMark | null;
+  probe(point: IPlace): IMark | null;
   /** Answer a key; null when it means nothing here. */
   move(key: string): IMoved | null;
-  /** A mark was clicked at. */
   clicked(mark: IMark): void;
   /** Put marks where their data are drawn now. */
   place(): void;
@@ -44,8 +41,8 @@ const CLICK_PIXELS = 4;
 export function followHand(view: IHandled, shell: Shell, cursor: Cursor, linked: Linked): void {
   const { stage } = shell;
   stage.addEventListener('pointermove', event => {
-    const place = view.zoom()?.isDragging ? null : view.chart()?.locate(event);
-    cursor.mark = place ? view.probe(place) : null;
+    const point = view.zoom()?.isDragging ? null : view.chart()?.locate(event);
+    cursor.mark = point ? view.probe(point) : null;
     linked.tell(cursor.mark);
     view.place();
   });
@@ -53,9 +50,9 @@ export function followHand(view: IHandled, shell: Shell, cursor: Cursor, linked:
   let from: readonly [number, number] = [0, 0];
   stage.addEventListener('pointerdown', event => (from = [event.clientX, event.clientY]), true);
   stage.addEventListener('click', event => {
-    const place = view.chart()?.locate(event);
+    const point = view.chart()?.locate(event);
     const stayed = Math.hypot(event.clientX - from[0], event.clientY - from[1]) < CLICK_PIXELS;
-    const mark = place && !event.shiftKey && stayed ? view.probe(place) : null;
+    const mark = point && !event.shiftKey && stayed ? view.probe(point) : null;
     if (mark) {
       view.clicked(mark);
     }
@@ -84,10 +81,10 @@ export function followHand(view: IHandled, shell: Shell, cursor: Cursor, linked:
     }
     zoom?.();
     if (moved) {
-      const said = event.shiftKey ? linked.extend(cursor.mark, moved.mark) : linked.settle();
+      const sentence = event.shiftKey ? linked.extend(cursor.mark, moved.mark) : linked.settle();
       cursor.mark = moved.mark;
       linked.tell(moved.mark);
-      shell.say(said ? `${moved.said}. ${said}` : moved.said);
+      shell.say(sentence ? `${moved.said}. ${sentence}` : moved.said);
       void moved.later?.then(text => cursor.mark === moved.mark && shell.say(text));
       if (moved.copy !== undefined) {
         void copyText(moved.copy).catch(reason => view.fail(reason));

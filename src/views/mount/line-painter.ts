@@ -56,7 +56,6 @@ interface ICanvasArea {
   readonly density: number;
 }
 
-/** How a line is painted. */
 interface IStroke {
   readonly color: string;
   readonly dash: readonly number[];
@@ -217,7 +216,6 @@ const MARGIN = 1;
  * one line and for hundreds.
  */
 export class LinePainter implements ILinePainter {
-  /** Counts the paintings. */
   get painted(): number {
     return this._painted;
   }

@@ -67,7 +67,6 @@ export class Linked implements IDisposable {
     });
   }
 
-  /** Whether steps can be chosen in this view. */
   get canChoose(): boolean {
     return this._link !== undefined && this._axis !== undefined;
   }
@@ -112,7 +111,6 @@ export class Linked implements IDisposable {
 
   /**
    * Choose from where the cursor was to where it is, as text is selected with Shift and the arrows.
-   *
    * @returns What to say, or null where steps cannot be chosen.
    */
   extend(from: IMark | null, to: IMark): string | null {
@@ -127,12 +125,10 @@ export class Linked implements IDisposable {
     return this._t('Steps %1 to %2 chosen.', formatInteger(steps[0]), formatInteger(steps[1]));
   }
 
-  /** The step that is pinned; null while none is. */
   get pinned(): number | null {
     return this._link?.pinned ?? null;
   }
 
-  /** The position of a generated text that is pinned; null while none is. */
   get position(): ITextPosition | null {
     return this._link?.position ?? null;
   }
@@ -144,15 +140,13 @@ export class Linked implements IDisposable {
 
   /**
    * Pin the step of a mark, or unpin where it is pinned already or there is no mark.
-   *
-   * @param keeps Whether what is pinned already stays.
    * @returns What to say, or null where there is nothing to pin.
    */
   pin(mark: IMark | null, keeps = false): string | null {
     const at = mark && this._view.pointedBy(mark);
-    const said = this._view.followsPosition && this._link ? this._pinText(this._link, at, keeps) : null;
-    if (said !== null) {
-      return said;
+    const sentence = this._view.followsPosition && this._link ? this._pinText(this._link, at, keeps) : null;
+    if (sentence !== null) {
+      return sentence;
     }
     const step = at && at.step;
     if (!this._link || (step === null && this.pinned === null)) {
@@ -165,9 +159,9 @@ export class Linked implements IDisposable {
 
   /** Pin what was clicked at: a position of a text, or the step where the axis has steps. */
   clicked(mark: IMark, keeps: boolean): void {
-    const said = this.canChoose || this._view.followsPosition ? this.pin(mark, keeps) : null;
-    if (said !== null) {
-      this._shell.say(said);
+    const sentence = this.canChoose || this._view.followsPosition ? this.pin(mark, keeps) : null;
+    if (sentence !== null) {
+      this._shell.say(sentence);
     }
   }
 
@@ -424,8 +418,6 @@ export class Pace implements IDisposable {
 
   /**
    * Ask for a run.
-   *
-   * @param now - Whether a person waits for it.
    * @param least - Least time since the last run; of several requests the shortest counts, ms.
    */
   request(now = false, least = LEAST_INTERVAL): void {

@@ -3,7 +3,6 @@ import type { ViewOptions } from '../../protocol/views.generated';
 import type { Translate } from '../shared/translate';
 import { copyText, saveFile, saveText, element } from './dom';
 
-/** What a view's menu acts on. */
 interface IMenuSubject {
   code(): string;
   summary(): string;
@@ -22,12 +21,7 @@ export interface IMenuActions {
   arquero?: (() => Promise<string>) | undefined;
 }
 
-/**
- * The entries of a view's menu.
- *
- * @param name Name of saved files, without ending.
- * @param options What a report takes.
- */
+/** The entries of a view's menu. */
 export function viewMenu(
   view: IMenuSubject,
   name: string,
@@ -50,7 +44,6 @@ export function viewMenu(
   ];
 }
 
-/** One entry of a menu. */
 interface IMenuItem {
   label: string;
   run: () => void | Promise<void>;

@@ -23,14 +23,14 @@ function stackSVG(pictures: readonly string[]): string {
     return pictures[0] ?? '';
   }
   let [width, height] = [0, 0];
-  const placed = pictures.map((text, place) => {
+  const placed = pictures.map((text, index) => {
     const size = (name: string): number =>
       parseFloat(new RegExp(`^[^>]*\\b${name}="([\\d.]+)"`).exec(text)?.[1] ?? '0');
     const top = height;
     width = Math.max(width, size('width'));
     height += size('height') + GAP;
     // Each picture counts its clips from 0; in one document names must differ.
-    return text.replace(/^[^<]*<svg/, `<svg y="${top}"`).replace(/(\bid="|url\(#|href="#)/g, `$1p${place}-`);
+    return text.replace(/^[^<]*<svg/, `<svg y="${top}"`).replace(/(\bid="|url\(#|href="#)/g, `$1p${index}-`);
   });
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height - GAP}">${placed.join('')}</svg>`;
 }
@@ -137,7 +137,6 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
     return stackPNG(await Promise.all(pictured.map(view => view.toPNG())));
   }
 
-  /** The parts that are mounted, by their keys. */
   get parts(): ReadonlyMap<string, MountedView<ViewOptions>> {
     return new Map(this._parts.map(({ part, view }) => [part.key, view]));
   }

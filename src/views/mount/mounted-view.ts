@@ -38,10 +38,6 @@ export interface IMountedPart<O extends ViewOptions> {
  * disposal. What is loaded and what a place of the picture means it asks the view's pure part, which in turn knows it as its environment.
  */
 export class MountedView<O extends ViewOptions> extends Mounted<O> {
-  /**
-   * @param create Makes the pure part.
-   * @param part Set where the view is one of several under one toolbar.
-   */
   constructor(
     node: HTMLElement,
     private readonly _source: IRunSource,
@@ -87,7 +83,6 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
     this._pace.request(true);
   }
 
-  /** What is shown, without the page. */
   readonly model: IViewModel;
 
   protected chosen(): void {
@@ -129,7 +124,6 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
 
   /**
    * Read and draw again, now or with the next picture.
-   *
    * @param least - Least time since the last picture, ms.
    */
   refresh(now = true, least = LEAST_INTERVAL): void {
@@ -142,7 +136,6 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
     return this._content !== null;
   }
 
-  /** What the menu can do beside copying and saving. */
   get menu(): IMenuActions {
     const { zoom } = this._picture;
     const { x0 = 0, x1 = 0 } = zoom?.domain ?? {};
@@ -258,7 +251,7 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
         chart: () => this._picture.chart,
         zoom: () => this._picture.zoom,
         isDrawn: () => this._content !== null,
-        probe: place => this.model.probe(place),
+        probe: point => this.model.probe(point),
         move: key => this.model.move(key),
         clicked: mark => {
           this.model.clicked?.(mark);

@@ -1,4 +1,4 @@
-import { Signal, type ISignal } from '@lumino/signaling';
+import { Signal } from '@lumino/signaling';
 import { fullViewOptions } from '../../protocol/view-options';
 import type { ViewOptions } from '../../protocol/views.generated';
 import { toCode } from '../code';
@@ -19,9 +19,7 @@ export abstract class Mounted<O extends ViewOptions = ViewOptions> implements IV
     return this._options;
   }
 
-  get changed(): ISignal<this, Readonly<Required<O>>> {
-    return this._changed;
-  }
+  readonly changed = new Signal<this, Readonly<Required<O>>>(this);
 
   get isDisposed(): boolean {
     return this._isDisposed;
@@ -32,7 +30,7 @@ export abstract class Mounted<O extends ViewOptions = ViewOptions> implements IV
     if (!this._isDisposed && JSON.stringify(next) !== JSON.stringify(this._options)) {
       fullViewOptions(next);
       this._options = next;
-      this._changed.emit(next);
+      this.changed.emit(next);
       await this.chosen();
     }
     await this.settled();
@@ -56,10 +54,8 @@ export abstract class Mounted<O extends ViewOptions = ViewOptions> implements IV
   abstract summary(): string;
   abstract toSVG(): Promise<string>;
 
-  /** Draw what the options are now. */
   protected abstract chosen(): void | Promise<void>;
 
-  /** Let go of everything. */
   protected abstract end(): void;
 
   /** The options as the union that all views share. */
@@ -69,5 +65,4 @@ export abstract class Mounted<O extends ViewOptions = ViewOptions> implements IV
 
   protected readonly t: Translate;
   private _isDisposed = false;
-  private readonly _changed = new Signal<this, Readonly<Required<O>>>(this);
 }

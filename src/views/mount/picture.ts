@@ -18,7 +18,6 @@ const ABOVE = 130;
  * Pixels that a view may take of its frame.
  *
  * What stands above the plot beyond the usual, such as unfolded filters, is taken off.
- *
  * @returns 0 where there is no frame.
  */
 export function roomIn(frame: Element | undefined, plot: Element): number {
@@ -40,14 +39,12 @@ const MOST = 2.2;
 
 /**
  * The height of each row of plots that fills a frame.
- *
  * @param usual - Pixels of a row where there is no frame; never less than this.
- * @param rows - Plots above one another.
  * @param frame - Pixels that the whole view may take; 0 where it has no frame.
  */
 export function stretch(usual: number, rows: number, frame: number): number {
-  const room = (frame - AROUND - (rows - 1) * BETWEEN) / rows;
-  return Math.max(usual, Math.min(Math.floor(room / STEP) * STEP, Math.round(usual * MOST)));
+  const space = (frame - AROUND - (rows - 1) * BETWEEN) / rows;
+  return Math.max(usual, Math.min(Math.floor(space / STEP) * STEP, Math.round(usual * MOST)));
 }
 
 /** What the first rows of a table below the picture take, pixels. */
@@ -55,7 +52,6 @@ const TABLE = 220;
 
 /**
  * Return what to draw: the part of a picture that is zoomed into, as high as its frame asks.
- *
  * @returns Null where the view shows no picture.
  * @param frame Pixels that the whole view may take; 0 where it has no frame.
  */
@@ -75,7 +71,6 @@ function fitRecipe(content: IContent, zoom: Zoom | null, frame: number): IRecipe
   };
 }
 
-/** What a picture tells. */
 export interface IPictureEvents {
   /** Another place of it is shown, by zooming or moving. */
   zoomed(): void;
@@ -109,7 +104,6 @@ export class Picture {
     return this._shell.stage.clientWidth || 640;
   }
 
-  /** Whether the page around it is dark. */
   get isDark(): boolean {
     return readTheme(this._shell.root).dark;
   }

@@ -42,7 +42,7 @@ class Legend {
     }
     this._key = key;
     this.node.setAttribute('aria-label', legend.title);
-    const kept = new Map(this._buttons);
+    const retained = new Map(this._buttons);
     this._buttons.clear();
     const names = shortNames(
       legend.entries.map(({ name }) => name),
@@ -50,7 +50,7 @@ class Legend {
       shortName
     );
     for (const [at, entry] of legend.entries.entries()) {
-      const button = kept.get(entry.id) ?? this._buttonOf(entry.id);
+      const button = retained.get(entry.id) ?? this._buttonOf(entry.id);
       this._buttons.set(entry.id, button);
       write(button, entry, names[at] ?? '', this._t);
       button.disabled = legend.entries.length < 2;
@@ -67,9 +67,9 @@ class Legend {
       nodes.some((node, at) => this.node.children[at] !== node) ||
       this.node.children.length > nodes.length
     ) {
-      const held = nodes.find(node => node === document.activeElement);
+      const focused = nodes.find(node => node === document.activeElement);
       this.node.replaceChildren(...nodes);
-      held?.focus();
+      focused?.focus();
     }
     this._stop(nodes.find(node => node.tabIndex === 0 && !node.hidden) ?? nodes[0]);
   }
@@ -185,11 +185,7 @@ export class Shell {
   /** Calls back when the sentence above the picture is pressed. */
   onInsight: () => void = () => undefined;
 
-  /**
-   * Write title, summary and caption of a picture; null where there is none.
-   *
-   * @param goes Whether the summary points at a place of the picture.
-   */
+  /** Write title, summary and caption of a picture; null where there is none. */
   present(content: IContent | null, goes = false): void {
     this.root.dataset['state'] = content === null ? 'none' : 'drawn';
     this._writeNotes(content?.notes ?? []);

@@ -19,13 +19,13 @@ export function sliderValue({ least, most, scale }: Scale, place: number): numbe
 
 /** The place of a number on a slider: the nearest where it has none of its own. */
 export function sliderPlace({ least, most, scale, value }: Scale & { readonly value: number }): number {
-  const held = Math.min(most, Math.max(least, value));
+  const clamped = Math.min(most, Math.max(least, value));
   if (scale === 'whole') {
-    return Math.round(held - least);
+    return Math.round(clamped - least);
   }
   return value <= 0
     ? 0
-    : Math.round(1 + (Math.log(held / least) / Math.log(most / least)) * (SLIDER_PLACES - 1));
+    : Math.round(1 + (Math.log(clamped / least) / Math.log(most / least)) * (SLIDER_PLACES - 1));
 }
 
 let unique = 0;
@@ -73,7 +73,6 @@ export class ToolbarFold {
   /** Holds what is folded. */
   readonly content: HTMLElement;
 
-  /** Whether it is unfolded now. */
   get isOpen(): boolean {
     return !this.content.hidden;
   }

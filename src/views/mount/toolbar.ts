@@ -174,8 +174,8 @@ const MOUNTS: { readonly [K in Control['kind']]: Mount<K> } = {
     input.addEventListener('change', () => {
       if (input.value !== '') {
         const { least, most, change } = now();
-        const held = Math.min(most, Math.max(least, Number(input.value)));
-        const value = isFraction ? held : Math.round(held);
+        const clamped = Math.min(most, Math.max(least, Number(input.value)));
+        const value = isFraction ? clamped : Math.round(clamped);
         input.value = String(value);
         change(value);
       }
@@ -342,7 +342,7 @@ export class Toolbar {
     if (this._menu === null || this._fold.isOpen) {
       return;
     }
-    const held = document.activeElement;
+    const focused = document.activeElement;
     this._folded.clear();
     this._place();
     this.node.classList.remove('jp-mod-tight');
@@ -353,8 +353,8 @@ export class Toolbar {
     }
     // What cannot be folded is cut short.
     this.node.classList.toggle('jp-mod-tight', this.node.scrollWidth > this.node.clientWidth);
-    if (held instanceof HTMLElement && held !== document.activeElement && this.node.contains(held)) {
-      held.focus();
+    if (focused instanceof HTMLElement && focused !== document.activeElement && this.node.contains(focused)) {
+      focused.focus();
     }
   }
 
@@ -379,9 +379,9 @@ export class Toolbar {
 
 /** Give a parent these children, before another one; those that stand right are not touched. */
 function order(parent: HTMLElement, nodes: readonly HTMLElement[], before: Node | null): void {
-  nodes.forEach((node, place) => {
-    if (parent.children[place] !== node) {
-      parent.insertBefore(node, parent.children[place] ?? before);
+  nodes.forEach((node, index) => {
+    if (parent.children[index] !== node) {
+      parent.insertBefore(node, parent.children[index] ?? before);
     }
   });
 }

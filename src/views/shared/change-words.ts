@@ -36,17 +36,17 @@ const TAIL = 0.05;
 function largestMove({ layer, steps, values }: ISeries): IMove | null {
   let [low, high]: [number, number] = [-1, -1];
   let best: { at: number; to: number; size: number } | null = null;
-  for (let place = 0; place < values.length; place++) {
-    const value = values[place] ?? NaN;
+  for (let index = 0; index < values.length; index++) {
+    const value = values[index] ?? NaN;
     if (!Number.isFinite(value)) {
       continue;
     }
-    low = low < 0 || value < (values[low] ?? 0) ? place : low;
-    high = high < 0 || value > (values[high] ?? 0) ? place : high;
+    low = low < 0 || value < (values[low] ?? 0) ? index : low;
+    high = high < 0 || value > (values[high] ?? 0) ? index : high;
     for (const at of [low, high]) {
       const size = Math.abs(value - (values[at] ?? 0));
       if (best === null || size > best.size) {
-        best = { at, to: place, size };
+        best = { at, to: index, size };
       }
     }
   }
@@ -55,13 +55,13 @@ function largestMove({ layer, steps, values }: ISeries): IMove | null {
   }
   const { size } = best;
   const [begin, goal] = [values[best.at] ?? 0, values[best.to] ?? 0];
-  const share = (place: number): number => Math.abs((values[place] ?? NaN) - begin) / (size || 1);
+  const share = (index: number): number => Math.abs((values[index] ?? NaN) - begin) / (size || 1);
   let [start, end] = [best.at, best.to];
-  for (let place = best.at; place < best.to; place++) {
-    start = share(place) <= TAIL ? place : start;
+  for (let index = best.at; index < best.to; index++) {
+    start = share(index) <= TAIL ? index : start;
   }
-  for (let place = best.to; place > start; place--) {
-    end = share(place) >= 1 - TAIL ? place : end;
+  for (let index = best.to; index > start; index--) {
+    end = share(index) >= 1 - TAIL ? index : end;
   }
   return {
     layer,
@@ -116,8 +116,6 @@ export function movesOf(series: readonly ISeries[]): IMoves | null {
 /**
  * Say what a statistic did: `rms rose from 0.31 to 0.98 between step 900 and 1 100 in layer 3, likewise in layer 4`.
  * The numbers are those of the very steps, in the layer that moved most; layers that moved the same way at the same time are named after it.
- *
- * @param name The statistic in words.
  */
 export function changeWords(name: string, series: readonly ISeries[], t: Translate): string {
   const found = movesOf(series);
@@ -150,8 +148,6 @@ export function changeWords(name: string, series: readonly ISeries[], t: Transla
 
 /**
  * Say what one series did, and which others did likewise.
- *
- * @param where The series in words.
  * @param others The others in words; null where there are none.
  */
 export function moveWords(
@@ -183,8 +179,8 @@ export function scalarWords(
   unit: string,
   t: Translate
 ): string {
-  const places = Array.from(values, (value, at) => (Number.isFinite(value) ? at : -1)).filter(at => at >= 0);
-  const [first, last] = [places[0], places[places.length - 1]];
+  const indices = Array.from(values, (value, at) => (Number.isFinite(value) ? at : -1)).filter(at => at >= 0);
+  const [first, last] = [indices[0], indices[indices.length - 1]];
   if (first === undefined || last === undefined) {
     return t('%1 has no finite value.', name);
   }

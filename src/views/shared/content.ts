@@ -3,7 +3,6 @@ import type { IState } from './states';
 import type { ILegend } from './lines/legend';
 import type { ITable } from './table';
 
-/** Pixels of a plot. */
 interface IPixels {
   readonly width: number;
   readonly height: number;
@@ -42,7 +41,6 @@ export function isInLoop(loop: Loop, x: number, y: number): boolean {
   return isInside;
 }
 
-/** What a view found to draw. */
 export interface IContent {
   /** Null where `body` is all that is shown. */
   recipe: IRecipe | null;

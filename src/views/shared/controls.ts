@@ -43,7 +43,6 @@ export function goControl(go: (step: number) => void, t: Translate): Control {
   };
 }
 
-/** Choose between a linear and a logarithmic scale. */
 export function transformControl(
   label: string,
   value: 'linear' | 'log',
@@ -56,7 +55,6 @@ export function transformControl(
 
 /**
  * Lock the colours of a picture, or let them follow its values; nothing before anything was drawn.
- *
  * @param domain What the colours span now; null before that.
  */
 export function colorRangeControl(

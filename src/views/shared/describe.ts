@@ -16,7 +16,6 @@ export function rankName(rank: number, hello: Hello | null, t: Translate): strin
 
 /**
  * Say whose rows are drawn where a run has several ranks.
- *
  * @param drawn - Ranks of the rows, ascending.
  */
 export function rankWords(
@@ -42,7 +41,6 @@ export function rankWords(
   ];
 }
 
-/** A compressor's canonical text in parts, such as `Tile(tiles=96, reduction='mean')`. */
 export interface ICompressorText {
   name: string;
   params: Readonly<Record<string, string>>;
@@ -96,7 +94,6 @@ function partsOf(text: string): string[] {
 
 /**
  * Say in words what the compressed numbers are: `mean of 96 tiles`.
- *
  * @param tiles How many there are in fact: an axis that cannot be cut into as many as were asked for has fewer.
  */
 export function compressorWords(text: string, t: Translate, tiles?: number): string {
@@ -127,7 +124,6 @@ export function lastAxis(text: string, before: string): string {
   return name === 'Tile' ? 'tile' : name === 'Projection' ? 'vector' : before;
 }
 
-/** Return what the run says of a flag. */
 export function flagInfo(hello: Hello | null, flag: string): FlagInfo | undefined {
   return hello?.flags.find(each => each.name === flag);
 }
@@ -162,7 +158,6 @@ export function thinnedWords(kept: IKept, t: Translate): string[] {
 
 /**
  * Say in which tiers a bounded store keeps what a history shows, and what they take.
- *
  * @param kept - What it still has, from which step on, and how many rows are gone.
  */
 export function tierWords(
@@ -186,7 +181,6 @@ export function tierWords(
   ];
 }
 
-/** What was left out between the training and the picture. */
 export interface IOmitted {
   sampledEvery?: number;
   evictedRows?: number;

@@ -7,10 +7,8 @@ export interface IPaintedLine {
   readonly isFaint?: true;
 }
 
-/** What is painted where. */
 export interface IPainting {
   readonly lines: readonly IPaintedLine[];
-  /** Of each line. */
   readonly colors: readonly string[];
   /** Of each line: pixels drawn and left out, in turn. */
   readonly dashes: readonly (readonly number[])[];
@@ -20,7 +18,6 @@ export interface IPainting {
   /** What is shown of the x axis now, and all there is of it. */
   readonly shown: readonly [number, number];
   readonly full: readonly [number, number];
-  /** Pixels of the plot. */
   readonly width: number;
   readonly height: number;
 }
@@ -34,7 +31,6 @@ export interface ITrace {
 
 /**
  * Return where a value lies in a plot, as part of its height from the top.
- *
  * @param domain Values at the bottom and at the top.
  * @param scale As the template's `yScale`: Vega's `symlog` has a constant of 1.
  */

@@ -8,8 +8,6 @@ import type { IViewEnvironment } from './view-model';
 
 /**
  * The position of a generated text that a view shows: the pinned one, else the one that is chosen; null follows the newest.
- *
- * @param chosen - What the options ask for.
  * @param text - What the view shows: a position that is pinned in another text means nothing here.
  */
 export function positionShown(
@@ -32,11 +30,7 @@ export const columnOf = (position: number): IMark => ({
 export class StepShown {
   constructor(private readonly _env: Pick<IViewEnvironment, 'pinned'>) {}
 
-  /**
-   * Return the step to show; null follows the newest.
-   *
-   * @param chosen - What the options ask for.
-   */
+  /** Return the step to show; null follows the newest. */
   of(chosen: number | null): number | null {
     const { pinned } = this._env;
     this._left = pinned === null ? null : this._left;

@@ -61,9 +61,7 @@ export function lockedRange([low, high]: readonly number[] = []): readonly [numb
 
 /**
  * Return the strip beside a picture that says what its colours mean.
- *
  * @param unfinished Whether the picture holds cells that are not finite.
- * @param own Whether each plot has a scale of its own.
  */
 export function colorStrip(scale: ColorScale, unfinished: boolean, t: Translate, own = false): IColorLegend {
   const words = { lowest: t('lowest'), highest: t('highest'), notFinite: t('not finite') };
@@ -86,14 +84,10 @@ export function placeNear(sorted: ArrayLike<number>, x: number): number {
 export const hold = (value: number, count: number): number => Math.min(count - 1, Math.max(0, value));
 
 /** What a key moves a cursor by, across and down; undefined where it means nothing. `copy` stays where it is. */
-export function moveOf(key: string): readonly [number, number] | undefined {
-  return own(MOVES, key);
-}
+export const moveOf = (key: string): readonly [number, number] | undefined => own(MOVES, key);
 
-/** The edges of a cell one wide. */
 export const around = (center: number): readonly [number, number] => [center - 0.5, center + 0.5];
 
-/** A cell of a grid. */
 export interface IGridCell {
   readonly column: number;
   readonly row: number;
@@ -101,7 +95,6 @@ export interface IGridCell {
 
 /**
  * Where a key leads among the cells of a grid; null where it means nothing, or there are none. The first key shows where the cursor is.
- *
  * @param first - Column at which it begins, in the first row; of those beyond the last the last one.
  */
 export function moveAmongCells(

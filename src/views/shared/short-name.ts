@@ -2,13 +2,11 @@ import { firstPlace } from '../../protocol/records';
 
 /**
  * Shorten a name with dots in it. Numbers of layers and experts stay, and as much of its end as there is room for: these tell names apart.
- *
- * @param most Most characters.
  */
 export function shortName(name: string, most: number): string {
   const parts = name.split('.');
-  for (let kept = parts.length; kept > 0; kept -= 1) {
-    const first = parts.length - kept;
+  for (let retained = parts.length; retained > 0; retained -= 1) {
+    const first = parts.length - retained;
     const text = parts
       .map((part, at) => (at >= first || /^\d+$/.test(part) ? part : '…'))
       .join('.')
@@ -28,8 +26,6 @@ export function middleCut(text: string, most: number): string {
 
 /**
  * Shorten names that stand together: where several would become the same text, each is shown from where it differs.
- *
- * @param cut Shortens one of them.
  */
 export function shortNames(
   names: readonly string[],
@@ -39,9 +35,9 @@ export function shortNames(
   const texts = names.map(name => cut(name, most));
   return texts.map((text, at) => {
     const name = names[at] ?? '';
-    const same = names.filter((other, place) => other !== name && texts[place] === text);
+    const same = names.filter((other, index) => other !== name && texts[index] === text);
     const common = same.map(other =>
-      firstPlace(name.length, place => !other.startsWith(name.slice(0, place + 1)))
+      firstPlace(name.length, index => !other.startsWith(name.slice(0, index + 1)))
     );
     const from = Math.max(0, Math.max(...common) - BEFORE);
     const end = from + most - 2;

@@ -17,10 +17,8 @@ const WAITING: Readonly<Record<string, readonly [light: string, dark: string]>> 
   receive: ['#b0b0b0', '#5c5c5c']
 };
 
-/** All kinds that are drawn. */
 export const KINDS: readonly string[] = [...Object.keys(PLACES), ...Object.keys(WAITING)];
 
-/** The colour of a kind. */
 export function kindColor(kind: string, isDark: boolean): string {
   const waits = own(WAITING, kind);
   if (waits) {

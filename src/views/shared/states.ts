@@ -43,11 +43,7 @@ export const nothingYet = (
   action: again(actions, t)
 });
 
-/**
- * Say why there is nothing to draw, and which lines in a cell or a script change that.
- *
- * @param first - Ways on that are better than to copy the lines.
- */
+/** Say why there is nothing to draw, and which lines in a cell or a script change that. */
 export function snippetState(
   sentence: string,
   code: string,
@@ -61,14 +57,12 @@ export function snippetState(
   return { kind: 'empty', sentence, code, action, more };
 }
 
-/** What the actions of states do. */
 export interface IStateActions {
   retry(): void;
   cancel(): void;
   /** Put every option but what the view is about to its default, and draw again. */
   reset(): void;
   copyCode(): void | Promise<void>;
-  /** Put text on the clipboard. */
   copy(text: string): void | Promise<void>;
   /** Save text as a file of a MIME type. */
   save(name: string, type: string, text: string): void;

@@ -24,11 +24,9 @@ import { layerName } from '../shared/layers';
 /** Most columns that a layer × step picture has. */
 const MOST_COLUMNS = 4096;
 
-/** A trend to draw. */
-export interface ITrendWish {
+export interface ITrendRequest {
   readonly series: readonly ILayerLine[];
   readonly transform: 'linear' | 'log';
-  /** Of the colours. */
   readonly look: IColorLook;
   /** The statistic in words. */
   readonly statistic: string;
@@ -55,7 +53,6 @@ export class TrendMap {
 
   series: readonly ILayerLine[] = [];
 
-  /** What the colours span; null before anything was drawn. */
   domain: readonly [number, number] | null = null;
 
   /** Every step that some layer has, ascending. */
@@ -64,31 +61,29 @@ export class TrendMap {
   /** The keyboard's cursor, by layer and step. */
   at: { readonly step: number; readonly layer: number } | null = null;
 
-  /** Draw another trend. */
-  take(wish: ITrendWish): ITrendPicture {
-    const picture = trendHeatmap(wish, this._t);
-    this.series = wish.series;
-    this.steps = stepsOf(wish.series);
+  take(request: ITrendRequest): ITrendPicture {
+    const picture = trendHeatmap(request, this._t);
+    this.series = request.series;
+    this.steps = stepsOf(request.series);
     this._spacing = picture.spacing;
-    this._statistic = wish.statistic;
+    this._statistic = request.statistic;
     this.domain = picture.domain;
     return picture;
   }
 
   /** The chart of a trend, without taking it. */
-  recipe(wish: ITrendWish): IRecipe {
-    return trendHeatmap(wish, this._t).recipe;
+  recipe(request: ITrendRequest): IRecipe {
+    return trendHeatmap(request, this._t).recipe;
   }
 
-  /** The cell of a layer and step. */
   markOf(step: number, layer: number): IMark {
     const half = this._spacing / 2;
     return { facet: null, x: [step - half, step + half], y: [layer - 0.5, layer + 0.5] };
   }
 
-  probe(place: IPlace): IMark | null {
-    const step = this.steps[placeNear(this.steps, place.x)];
-    return step === undefined ? null : this.markOf(step, Math.round(place.y));
+  probe(point: IPlace): IMark | null {
+    const step = this.steps[placeNear(this.steps, point.x)];
+    return step === undefined ? null : this.markOf(step, Math.round(point.y));
   }
 
   /** @param pinned - Step whose value stands beside; null where there is none. */
@@ -126,9 +121,15 @@ export class TrendMap {
     const layer = series[hold((row < 0 ? 0 : row) + (before ? by[1] : 0), series.length)]?.layer ?? 0;
     this.at = { step, layer };
     const value = this._valueAt(layer, step)[1] ?? t('no value');
-    const said = t('step %1, %2: %3 %4', formatInteger(step), layerName(layer, t), this._statistic, value);
+    const sentence = t(
+      'step %1, %2: %3 %4',
+      formatInteger(step),
+      layerName(layer, t),
+      this._statistic,
+      value
+    );
     const mark = this.markOf(step, layer);
-    return key === 'copy' ? { said, mark, copy: value } : { said, mark };
+    return key === 'copy' ? { said: sentence, mark, copy: value } : { said: sentence, mark };
   }
 
   /** Put the cursor at the step nearest to one, and return that place; null where there is none. */
@@ -212,8 +213,8 @@ function fill(values: Float64Array, missing: Uint8Array, columns: number, upTo: 
 }
 
 /** Return the chart as layer × step, drawn as one picture. Steps and layers without a row stay blank. */
-function trendHeatmap(wish: ITrendWish, t: Translate): ITrendPicture {
-  const { series, transform, statistic, filledTo = null } = wish;
+function trendHeatmap(request: ITrendRequest, t: Translate): ITrendPicture {
+  const { series, transform, statistic, filledTo = null } = request;
   const steps = stepsOf(series);
   const [first, last] = ends(steps);
   const [top, bottom] = ends(series.map(each => each.layer));
@@ -257,8 +258,8 @@ function trendHeatmap(wish: ITrendWish, t: Translate): ITrendPicture {
   }
   const low = transform === 'log' ? lowMagnitude(series.map(each => each.values)) : NaN;
   const drawn = series.map(each => each.values);
-  const scale = new ColorScale(extentOf(drawn), transform, low, wish.look);
-  caption.push(...lockedWords(wish.look.range ?? null, drawn, t));
+  const scale = new ColorScale(extentOf(drawn), transform, low, request.look);
+  caption.push(...lockedWords(request.look.range ?? null, drawn, t));
   const unfinished = series.some(each => each.values.some(value => !Number.isFinite(value)));
   const strip = colorStrip(scale, unfinished, t);
   const [x0, x1, y0, y1] = [first - spacing / 2, last + spacing / 2, top - 0.5, bottom + 0.5];

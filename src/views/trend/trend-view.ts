@@ -158,7 +158,6 @@ export class TrendView extends LinesView<Required<TrendOptions>> {
     return this._isLines ? this.picture.tipOf(mark) : this.map.tipOf(mark, this.env.pinned);
   }
 
-  /** What is drawn as layer × step. */
   protected readonly map = new TrendMap(this.t);
 
   protected get chosenSteps(): [number, number] | null {
@@ -196,18 +195,18 @@ export class TrendView extends LinesView<Required<TrendOptions>> {
       return { state };
     }
     const range = lockedRange(this.options.color_range ?? []);
-    const wish = {
+    const request = {
       series: answer.lines,
       transform: this.options.transform,
       statistic: statisticWords(this.options.statistic, this.t),
       filledTo: answer.evictedRows > 0 ? (answer.memory?.thinnedTo ?? null) : null
     };
     const { recipe, extent, caption, signed } = this.map.take({
-      ...wish,
+      ...request,
       look: { dark: this.env.isDark, range }
     });
     // Only the middle of a scale of both signs is another in the dark.
-    const printed = (dark = false): IRecipe => this.map.recipe({ ...wish, look: { dark, range } });
+    const printed = (dark = false): IRecipe => this.map.recipe({ ...request, look: { dark, range } });
     const series = answer.lines.map(({ layer, steps, values }) => ({ layer, steps, values }));
     const { align, runs } = this.options;
     const ofLines =
@@ -309,7 +308,6 @@ export class TrendView extends LinesView<Required<TrendOptions>> {
     return readTrend(source, query, signal);
   }
 
-  /** Why there is nothing to draw; null where there is something. */
   private _without(answer: ITrendAnswer): Promise<IState | null> {
     this._answer = answer;
     return nothingDrawn(this._subject, answer, this.env.within(this.options.steps));

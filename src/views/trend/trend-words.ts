@@ -39,7 +39,6 @@ export function statisticControl(
 
 /**
  * What of a tensor enters a trend and what band is drawn: positions and vectors where there are several.
- *
  * @param layout Of the newest row; undefined while there is none.
  */
 export function selectionControls(
@@ -80,13 +79,12 @@ export function selectionControls(
 
 /** The statistic of a part of tensors that stands for one of whole ones. */
 function partOf(positions: string, statistic: Statistic): Pick<TrendOptions, 'statistic'> {
-  const kept = keptStatistic(statistic);
+  const retained = keptStatistic(statistic);
   return positions.trim() !== 'all' && isWholeStatistic(statistic) && statistic !== 'nonfinite'
-    ? { statistic: kept === null || kept === 'nonfinite' ? 'kept_rms' : `kept_${kept}` }
+    ? { statistic: retained === null || retained === 'nonfinite' ? 'kept_rms' : `kept_${retained}` }
     : {};
 }
 
-/** Name a statistic in words. */
 export function statisticWords(statistic: Statistic, t: Translate): string {
   const words: Record<Statistic, string> = {
     mean: t('mean'),
@@ -136,13 +134,11 @@ export function missingStepWords(missing: readonly IMissingSteps[], t: Translate
   );
 }
 
-/** What a trend is of, and how it is spoken of. */
 export interface ITrendSubject {
   readonly source: IRunSource;
   readonly options: Required<TrendOptions>;
   readonly shape: ITensorShape;
   readonly selection: ISelection;
-  /** The flag in words. */
   readonly flag: string;
   /** Says what is not here any more. */
   readonly memory: (answer: ITrendAnswer) => readonly string[];
@@ -219,7 +215,6 @@ export function selectionWords(row: ITrendTensor | null, selection: ISelection, 
 
 /**
  * Say what a band is, or why there is none.
- *
  * @param units How many positions and samples it is over at the newest step.
  */
 export function intervalWords(

@@ -27,10 +27,7 @@ interface ILeading {
 /**
  * Find the greatest eigenvalues of a symmetric matrix without negative ones, which is known by its products only: block Lanczos with full orthogonalisation and thick
  * restarts (Golub and Van Loan, Matrix Computations, 10.3; Wu and Simon, SIAM J. Matrix Anal. Appl. 22, 2000).
- *
- * @param size - Rows of the matrix.
  * @param count - How many are wanted; fewer come back where the matrix has a lower rank.
- * @param tolerance - The residual at which the search ends.
  */
 export function leadingEigenvectors(
   multiply: Multiply,
@@ -185,7 +182,6 @@ export interface IPrincipal {
 /**
  * Principal components of points, as scikit-learn's `PCA` gives them after `StandardScaler` where standardising is asked for. Only the first ones are looked for: the whole
  * variance, which the ratios need, is known without the others.
- *
  * @param components - How many. Those that points of a lower rank lack are 0.
  * @param tolerance - See `leadingEigenvectors`.
  */
@@ -256,12 +252,12 @@ function multiplyCovariance(
   for (let row = 0; row < rows; row += 2) {
     const from = row * columns;
     // The last of an odd number is paired with itself, and counts half.
-    const beside = row + 1 < rows ? from + columns : from;
+    const nextRow = row + 1 < rows ? from + columns : from;
     const share = row + 1 < rows ? 1 : 0.5;
     let [a, b, c, d, e, f, g, h] = [0, 0, 0, 0, 0, 0, 0, 0];
     for (let column = 0, at = 0; column < columns; column += 1, at += BLOCK) {
       const x = values[from + column]!;
-      const y = values[beside + column]!;
+      const y = values[nextRow + column]!;
       const p = block[at]!;
       const q = block[at + 1]!;
       const r = block[at + 2]!;
@@ -277,7 +273,7 @@ function multiplyCovariance(
     }
     for (let column = 0, at = 0; column < columns; column += 1, at += BLOCK) {
       const x = values[from + column]! * share;
-      const y = values[beside + column]! * share;
+      const y = values[nextRow + column]! * share;
       into[at]! += x * a + y * e;
       into[at + 1]! += x * b + y * f;
       into[at + 2]! += x * c + y * g;

@@ -13,9 +13,7 @@ interface INearest {
 
 /** Looks for the nearest points of every point, exactly, a stretch at a time: each is compared with every other. */
 export class NearestPoints {
-  /**
-   * @param count - Neighbours of each point; fewer where there are not so many others.
-   */
+  /** @param count - Neighbours of each point; fewer where there are not so many others. */
   constructor(
     private readonly points: IVectors,
     count: number
@@ -40,11 +38,7 @@ export class NearestPoints {
     return this.done >= this.points.rows;
   }
 
-  /**
-   * Go on.
-   *
-   * @param work - About how many numbers to multiply.
-   */
+  /** Go on. */
   advance(work: number): void {
     const { rows, columns } = this.points;
     const blocks = Math.max(1, Math.round(work / (BLOCK * rows * columns)));
@@ -58,7 +52,6 @@ export class NearestPoints {
     }
   }
 
-  /** What was found. */
   found(): INearest {
     const { count, rows } = this;
     return { count, rows, distances: this.squares.map(square => Math.sqrt(Math.max(0, square))) };
@@ -180,9 +173,7 @@ export function exactLog(x: number): number {
 }
 
 /** A number above 0 to any power. */
-export function exactPower(x: number, power: number): number {
-  return exactExp(power * exactLog(x));
-}
+export const exactPower = (x: number, power: number): number => exactExp(power * exactLog(x));
 
 function powerOfTwo(exponent: number): number {
   let value = 1;
@@ -256,10 +247,10 @@ function membership({ count, distances }: INearest, points: number): Float64Arra
     const nearest = own.find(distance => distance > 0) ?? 0;
     const width = widthOf(own, nearest, target);
     const ownMean = own.reduce((sum, distance) => sum + distance, 0) / Math.max(1, count);
-    const held = Math.max(width, LEAST_WIDTH * (nearest > 0 ? ownMean : mean));
+    const clamped = Math.max(width, LEAST_WIDTH * (nearest > 0 ? ownMean : mean));
     own.forEach((distance, at) => {
       const beyond = distance - nearest;
-      sure[point * count + at] = beyond <= 0 || held === 0 ? 1 : exactExp(-beyond / held);
+      sure[point * count + at] = beyond <= 0 || clamped === 0 ? 1 : exactExp(-beyond / clamped);
     });
   }
   return sure;

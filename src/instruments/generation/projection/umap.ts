@@ -19,10 +19,7 @@ const MOST_EXPONENT = 40;
 
 /** Moves points until those that belong together are near one another: the stochastic gradient descent of UMAP, an epoch at a time. */
 class UmapLayout {
-  /**
-   * @param start - `[points, 2]`, where the points are at the beginning.
-   * @param epochs - How often all pairs are looked at.
-   */
+  /** @param start - `[points, 2]`, where the points are at the beginning. */
   constructor(
     private readonly graph: IUmapGraph,
     start: Float64Array,
@@ -43,10 +40,8 @@ class UmapLayout {
   /** `[points, 2]`, as it is now. */
   readonly places: Float64Array;
 
-  /** Epochs that are done. */
   epoch = 0;
 
-  /** Do one epoch. */
   advance(): void {
     const { every, graph, next, nextPush, places } = this;
     const { heads, tails } = graph;
@@ -66,8 +61,8 @@ class UmapLayout {
       if (square > 0) {
         const power = powerOf(square);
         const pull = (-2 * A * B * power) / (square * (1 + A * power));
-        const across = rate * held(pull * x);
-        const up = rate * held(pull * y);
+        const across = rate * clamped(pull * x);
+        const up = rate * clamped(pull * y);
         places[head]! += across;
         places[head + 1]! += up;
         places[tail]! -= across;
@@ -89,8 +84,8 @@ class UmapLayout {
     const square = x * x + y * y;
     if (square > 0) {
       const away = (2 * B) / ((0.001 + square) * (1 + A * powerOf(square)));
-      places[head]! += rate * held(away * x);
-      places[head + 1]! += rate * held(away * y);
+      places[head]! += rate * clamped(away * x);
+      places[head + 1]! += rate * clamped(away * y);
     }
   }
 
@@ -101,7 +96,7 @@ class UmapLayout {
   private readonly nextPush: Float64Array;
 }
 
-const held = (move: number): number => (move > FARTHEST ? FARTHEST : move < -FARTHEST ? -FARTHEST : move);
+const clamped = (move: number): number => (move > FARTHEST ? FARTHEST : move < -FARTHEST ? -FARTHEST : move);
 
 const word = new Float64Array(1);
 const halves = new Uint32Array(word.buffer);
@@ -150,8 +145,7 @@ const EPOCHS: readonly (readonly [points: number, epochs: number])[] = [
   [Infinity, 200]
 ];
 
-/** How UMAP is to be done. */
-export interface IUmapWish {
+export interface IUmapSettings {
   /** Points of a neighbourhood, the point itself among them; at least 2. */
   readonly neighbors: number;
   readonly seed: number;
@@ -180,7 +174,7 @@ export class Umap {
   constructor(
     private readonly points: IVectors,
     private readonly start: Float64Array,
-    private readonly wish: IUmapWish
+    private readonly request: IUmapSettings
   ) {
     this.epochs = EPOCHS.find(([most]) => points.rows <= most)?.[1] ?? 0;
   }
@@ -189,12 +183,12 @@ export class Umap {
   advance(): IUmapState {
     if (this.nearest === null) {
       const reduced = this.points.columns > MOST_COLUMNS ? this.reduced() : this.points;
-      this.nearest = new NearestPoints(reduced, this.wish.neighbors - 1);
+      this.nearest = new NearestPoints(reduced, this.request.neighbors - 1);
     } else if (!this.nearest.isDone) {
       this.nearest.advance(WORK);
     } else if (this.layout === null) {
       const graph = umapGraph(this.nearest.found(), this.points.rows);
-      this.layout = new UmapLayout(graph, this.start, this.epochs, this.wish.seed);
+      this.layout = new UmapLayout(graph, this.start, this.epochs, this.request.seed);
       this.stretch = Math.max(1, Math.floor(PAIRS / Math.max(1, graph.heads.length)));
     } else {
       for (let epoch = 0; epoch < this.stretch && this.layout.epoch < this.epochs; epoch += 1) {

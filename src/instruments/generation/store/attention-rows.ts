@@ -24,8 +24,7 @@ export interface IPieceAxis {
   readonly length: number;
 }
 
-/** Which part of a map is wanted. */
-export interface IAttentionWish {
+export interface IAttentionRequest {
   readonly sequence: number;
   /** Heads in the order in which they are wanted; all when absent. */
   readonly heads?: readonly number[];
@@ -40,7 +39,6 @@ export interface IAttentionWish {
 export interface IMapAxis {
   /** Position at which the first cell begins; below 0 where its first entries are padding. */
   readonly first: number;
-  /** A power of two. */
   readonly side: number;
   readonly count: number;
 }
@@ -63,10 +61,6 @@ export const isCoarser = ({ compressor }: Pick<ITensorRow, 'compressor'>): boole
 
 /**
  * Blocks along an axis of attention that fit into some bytes.
- *
- * @param maps - Heads of all layers and sequences.
- * @param prompt - Positions that one pass read.
- * @param written - Passes of one position each, at most.
  * @returns A power of two.
  */
 export function peaksWithin(bytes: number, maps: number, prompt: number, written: number): number {
@@ -105,25 +99,24 @@ export function attentionPieces(read: IGenerationRead, layer: number, sequence: 
 /**
  * Put the attention of one layer together. Queries and keys are counted in positions of the sequence, padding is cut off. Where passes were kept in blocks of
  * different sides, cells are as large as the largest block, and hold the largest probability within them.
- *
  * @returns Null where there is nothing of it.
  */
 export function joinAttention(
   read: IGenerationRead,
   layer: number,
-  wish: IAttentionWish
+  request: IAttentionRequest
 ): IAttentionMap | null {
   const last = read.count - 1;
-  const queries = within(wish.queries ?? [0, last], last);
-  const keys = within(wish.keys ?? [0, last], last);
-  const pieces = attentionPieces(read, layer, wish.sequence).filter(
+  const queries = within(request.queries ?? [0, last], last);
+  const keys = within(request.keys ?? [0, last], last);
+  const pieces = attentionPieces(read, layer, request.sequence).filter(
     ({ positions }) => positions[0] <= queries[1] && positions[1] >= queries[0]
   );
   const newest = pieces[pieces.length - 1];
   if (newest === undefined) {
     return null;
   }
-  const most = wish.most ?? Infinity;
+  const most = request.most ?? Infinity;
   const axes = {
     queries: axisOf(
       pieces.map(each => each.queries),
@@ -136,13 +129,12 @@ export function joinAttention(
       most
     )
   };
-  const heads = wish.heads ?? Array.from({ length: newest.heads }, (_, head) => head);
+  const heads = request.heads ?? Array.from({ length: newest.heads }, (_, head) => head);
   const map = new JoinedMap(axes, heads);
   pieces.forEach(piece => map.add(piece, queries));
   return map.finished(newest.row, read.count);
 }
 
-/** The cells of a map while they are filled. */
 class JoinedMap {
   constructor(
     private readonly axes: { readonly queries: IMapAxis; readonly keys: IMapAxis },
@@ -220,10 +212,10 @@ class JoinedMap {
     ahead: boolean
   ): void {
     const [size, cells] = [queries.blocks * keys.blocks, this.missing.length];
-    for (let place = 0; place < this.heads.length; place += 1) {
-      const head = this.heads[place] ?? 0;
+    for (let index = 0; index < this.heads.length; index += 1) {
+      const head = this.heads[index] ?? 0;
       const value = head < heads ? (row.values[start + head * size + at] ?? NaN) : NaN;
-      const out = place * cells + to;
+      const out = index * cells + to;
       // What is not a number stays to be seen: nothing is greater.
       if (value > (this.values[out] ?? NaN) || value !== value) {
         this.values[out] = value;

@@ -111,7 +111,6 @@ export class Lens {
 
 /**
  * Read the logit lens of a sequence.
- *
  * @throws {StoreError} When the run cannot be read.
  */
 export async function readLens(
@@ -139,7 +138,6 @@ export interface IEffect {
   readonly point: number;
   /** What the sweep set, as it was sent. */
   readonly setting: string;
-  /** The same as a number; NaN where it is none. */
   readonly value: number;
   /** Nats; NaN for a layer. */
   readonly kl: number;
@@ -201,8 +199,6 @@ export function effectsOf(rows: IStreamRows): IEffects {
 
 /**
  * Read what a perturbation changed.
- *
- * @param where - Which rows of it: of one sequence, point or layer.
  * @throws {StoreError} When the run cannot be read.
  */
 export async function readEffects(

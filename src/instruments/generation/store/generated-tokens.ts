@@ -1,11 +1,10 @@
 import { readableStreams } from '../../../protocol/streams';
-import { STREAMS } from '../../../protocol/streams.generated';
+import { STREAMS } from '../../../protocol/streams';
 import { boundedText } from '../../../protocol/texts';
 import type { IRowsQuery, IStreamRows } from '../../../store/row-store';
 import type { IRunSource, SourceChange } from '../../../store/source';
 import { type ITokenPlace, RowCells } from './generation-rows';
 
-/** What a token could have been. */
 export interface ICandidate {
   readonly id: number;
   /** The token by itself. */
@@ -60,9 +59,7 @@ type Tables = Pick<IRunSource, 'hello' | 'table'>;
 
 /**
  * Read the tokens of a generation without their candidates, by sequence and then position; where a row came twice the newer one.
- *
  * @param sequence - This one only; all when absent.
- * @param columns - What is wanted of each.
  */
 export function readTokens(
   source: Tables,
@@ -177,12 +174,12 @@ function candidatesAt(cells: RowCells, at: number): ICandidate[] {
   const probabilities = cells.list('candidate_probabilities', at);
   const sampled = cells.list('candidate_sampled', at);
   const ids = cells.list('candidate_ids', at).slice(0, MOST_CANDIDATES);
-  return ids.map((id, place) => ({
+  return ids.map((id, index) => ({
     id: Number(id),
-    text: boundedText(texts[place], MOST_TEXT),
-    logit: Number(logits[place] ?? NaN),
-    probability: share(Number(probabilities[place] ?? NaN)),
-    sampled: share(Number(sampled[place] ?? NaN))
+    text: boundedText(texts[index], MOST_TEXT),
+    logit: Number(logits[index] ?? NaN),
+    probability: share(Number(probabilities[index] ?? NaN)),
+    sampled: share(Number(sampled[index] ?? NaN))
   }));
 }
 

@@ -7,7 +7,6 @@ import type { ITensorRow, ITensorQuery, ITensorResult } from '../../../store/ten
 export class RowCells {
   constructor(private readonly _rows: Pick<IStreamRows, 'columns'>) {}
 
-  /** A number; NaN where there is none. */
   number(name: string, row: number): number {
     return Number(this._cell(name, row) ?? NaN);
   }
@@ -54,8 +53,6 @@ export interface IJoinedRow {
 
 /**
  * Put the rows of one layer together, position after position.
- *
- * @param sequence - Row of the batch.
  * @param axis - Place of the position axis among the axes of one sample, 0 for `[positions, features]`.
  * @returns Null where the layer has no row of the sequence with that axis.
  */
@@ -118,7 +115,6 @@ export function joinPositions(
   };
 }
 
-/** How many values a tensor of such sizes has. */
 export const product = (sizes: readonly number[]): number => sizes.reduce((all, size) => all * size, 1);
 
 /** Whether the position axis is there, and as long as the pass was. */
@@ -145,7 +141,6 @@ export interface ITokenPlace {
   readonly offset: number;
 }
 
-/** Which tensors of a generation are wanted. */
 export type GenerationQuery = Pick<ITensorQuery, 'flag' | 'part' | 'layers' | 'peaks'> & {
   /** Of this rank; of each layer the lowest that has it when absent. */
   readonly rank?: number | undefined;
@@ -202,7 +197,6 @@ export class GenerationRows {
 
   /**
    * Read what there is of a sequence.
-   *
    * @param generation - Tells generations apart: what is held of another one is let go.
    * @param places - Of each position of the sequence, in any order.
    */
@@ -233,9 +227,6 @@ export class GenerationRows {
 
   /**
    * Read every pass of some steps, without the tokens of the text: where what is asked for says itself which positions it is of.
-   *
-   * @param steps - First and last step of the generation.
-   * @param placesOf - The positions of a row.
    */
   async readSteps(
     generation: number,

@@ -1,4 +1,5 @@
-import { MESSAGES_SCHEMA, type GenerateRequest } from '../../../protocol/messages.generated';
+import MESSAGES_SCHEMA from '#protocol/messages.schema.json';
+import type { GenerateRequest } from '../../../protocol/messages.generated';
 import { schemaCheck } from '../../../protocol/schema-check';
 import { readableStreams } from '../../../protocol/streams';
 import { boundedText, isWhole } from '../../../protocol/texts';
@@ -108,10 +109,10 @@ export function generationsOf(rows: IStreamRows): IGeneration[] {
 /** The generation of this number, or the newest; undefined where it is not there. Of a pair the perturbed one is the newest. */
 export function generationOf(
   generations: readonly IGeneration[],
-  wished: number | null
+  requested: number | null
 ): IGeneration | undefined {
-  if (wished !== null) {
-    return generations.find(({ generation }) => generation === wished);
+  if (requested !== null) {
+    return generations.find(({ generation }) => generation === requested);
   }
   const newest = generations[generations.length - 1];
   return generations.find(({ control }) => newest && control === newest.generation) ?? newest;
@@ -125,7 +126,6 @@ export function controlOf(
   return control > 0 ? generations.find(({ generation }) => generation === control) : undefined;
 }
 
-/** Whether a generation waits or is written now. */
 export const isUnderWay = ({ state }: Pick<IGeneration, 'state'>): boolean =>
   state === 'queued' || state === 'running';
 

@@ -61,7 +61,6 @@ export function alarmsOf({ length, columns }: IStreamRows): IAlarm[] {
   return alarms.sort((a, b) => a.step - b.step || a.place - b.place);
 }
 
-/** Read every alarm of a run, in the order in which they happened. */
 export async function readAlarms(
   source: Pick<IRunSource, 'hello' | 'table'>,
   signal?: AbortSignal
@@ -120,7 +119,6 @@ export interface IMuted {
   readonly name?: string;
 }
 
-/** Whether an alarm is muted. */
 export function isMuted(alarm: Pick<IAlarm, 'name' | 'rule'>, muted: readonly IMuted[]): boolean {
   return muted.some(
     ({ rule = '*', name = '*' }) => globbed(rule).test(alarm.rule) && globbed(name).test(alarm.name)

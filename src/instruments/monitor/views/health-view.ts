@@ -54,7 +54,6 @@ class AroundPane extends LinesPane {
     return { content: { ...loaded.content, title } };
   }
 
-  /** The step of the alarm. */
   override pinned(): IMark | null {
     const step = this._alarm()?.step;
     return step === undefined ? null : { facet: null, x: [step, step], y: null };

@@ -92,12 +92,12 @@ function heldPipeline(answer: IPipelineSteps): IPipelineSteps {
   const from =
     at > 0 ? Math.min((operations.step[at - 1] ?? newest) + 1, newest) : (steps[0]?.step ?? newest);
   const first = operations.step.findIndex(step => step >= from);
-  const kept = steps.filter(({ step }) => step >= from);
+  const retained = steps.filter(({ step }) => step >= from);
   const cut = <T>(column: readonly T[]): readonly T[] => (first > 0 ? column.slice(first) : column);
   return {
     ...answer,
-    steps: kept,
-    left: answer.left + steps.length - kept.length,
+    steps: retained,
+    left: answer.left + steps.length - retained.length,
     operations: {
       step: cut(operations.step),
       stage: cut(operations.stage),
@@ -114,7 +114,6 @@ function heldPipeline(answer: IPipelineSteps): IPipelineSteps {
 
 /**
  * Take an answer; null where there are no spans.
- *
  * @throws ClientError `bad-answer` for one whose columns do not fit each other, or hold what is no such number.
  */
 export function pipelineOf(value: unknown): IPipelineSteps | null {

@@ -1,7 +1,7 @@
 import { asObject } from '../../../client/rest';
 import type { IEngineHost, IJobResult } from '../../../engine/jobs';
 import { PIPELINE, type IPipelineSteps } from '../client/pipeline-api';
-import { measuredRun, requestOf, type PlanWish } from '../plan/measured-run';
+import { measuredRun, requestOf, type PartialPlanRequest } from '../plan/measured-run';
 import { memoryLine } from '../plan/memory';
 import { KINDS } from '../plan/operation';
 import { type Outcome, planAll } from '../plan/plan-all';
@@ -10,7 +10,6 @@ import type { IPlanned } from '../plan/planned';
 /** What the engine's job `pipeline` answers; `protocol/README.md` says what its members are. */
 export type PlanAnswer = ReturnType<typeof planAnswer>;
 
-/** Write what was planned as JSON. */
 export function planAnswer(outcomes: readonly Outcome[]) {
   const best = bestOf(outcomes);
   return {
@@ -96,7 +95,10 @@ export async function planPipeline(args: unknown, host: IEngineHost): Promise<IJ
     run === undefined
       ? request
       : // The whole is checked as a request by the planner.
-        requestOf(request as PlanWish, measuredRun(await stepsOf(String(run), { first, last }, host))),
+        requestOf(
+          request as PartialPlanRequest,
+          measuredRun(await stepsOf(String(run), { first, last }, host))
+        ),
     {
       progress: (done, total, words) => host.progress(done, total, words),
       // The engine has no clock; its timers cost nothing, and what was told is heard between them.

@@ -3,10 +3,8 @@ import { matchRows, measuredSteps, type IMeasured } from './measured-run';
 import type { IPlanned } from './planned';
 import { PlanError } from './plan-shape';
 
-/** Whether another schedule is worth it. */
 interface IVerdict {
   readonly change: 'switch' | 'keep';
-  /** The schedule that should run. */
   readonly schedule: string;
   /** By how much the other one's step is longer than the current one's, in per cent: negative where it is shorter. */
   readonly percent: number;
@@ -79,9 +77,6 @@ export interface IComparison {
  * Say where a measured step went another way than the plan.
  *
  * A stage's end is the sum of its operations and of what it was idle before each; each idle stretch up to the end of the operation that was waited for is a wait, the rest a message.
- *
- * @param predicted - The plan, simulated.
- * @param measured - One step of it; of several the last is taken.
  * @throws PlanError `missing` where nothing of the plan was measured.
  */
 export function compare(predicted: IPlanned, measured: IMeasured): IComparison {

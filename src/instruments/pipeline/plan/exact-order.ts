@@ -19,7 +19,6 @@ export class ExactOrder {
   /**
    * @param table - A checked plan; which operations there are is taken from it, not their order.
    * @param times - Of the same shape.
-   * @param memoryBytes - What a stage may hold.
    */
   constructor(
     private readonly table: OperationTable,
@@ -57,7 +56,6 @@ export class ExactOrder {
 
   /**
    * @param known - ms of the shortest step that is known.
-   * @param states - How many states may be looked at.
    * @returns The best order, by place; null where none is shorter, the plan is too large, or the states did not suffice and nothing shorter was found.
    */
   find(known: number, states: number): Int32Array | null {

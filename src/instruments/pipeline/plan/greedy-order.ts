@@ -98,7 +98,6 @@ export interface IGreedyRule {
  * Let the order of a step result from its times: each stage that is free takes the first operation that is ready.
  *
  * Events are worked off in the order of time; all that arrive at one time are there before a stage chooses.
- *
  * @returns Operations of each stage, in the notation of plans.
  */
 export function greedyOrder(shape: IPlanShape, times: IStageTimes, rule: IGreedyRule): string[][] {

@@ -56,8 +56,8 @@ export function* spreadOf(simulation: Simulation, seed: number): Generator<void,
 
 /** A quantile of sorted numbers, between two of them in proportion. */
 export function quantile(sorted: ArrayLike<number>, share: number): number {
-  const place = share * (sorted.length - 1);
-  const below = Math.floor(place);
+  const index = share * (sorted.length - 1);
+  const below = Math.floor(index);
   const first = sorted[below] ?? NaN;
-  return first + (place - below) * ((sorted[below + 1] ?? first) - first);
+  return first + (index - below) * ((sorted[below + 1] ?? first) - first);
 }

@@ -47,7 +47,6 @@ export interface IMemoryLine {
 
 /**
  * A stage's memory over a simulated step: its weights from 0 on, more where a forward pass begins, less where a backward pass or a part of one ends.
- *
  * @param begin - ms of each operation of the table.
  * @param end - ms of each operation of the table.
  */
@@ -63,11 +62,11 @@ export function memoryLine(
   const bytes = new Float64Array(count + 1);
   let held = times.weights[stage]!;
   bytes[0] = held;
-  for (let place = 0; place < count; place += 1) {
-    const at = first + place;
+  for (let index = 0; index < count; index += 1) {
+    const at = first + index;
     held += memoryChange(table, times, at);
-    time[place + 1] = table.kind[at] === FORWARD ? begin[at]! : end[at]!;
-    bytes[place + 1] = held;
+    time[index + 1] = table.kind[at] === FORWARD ? begin[at]! : end[at]!;
+    bytes[index + 1] = held;
   }
   return { time, bytes };
 }

@@ -11,7 +11,6 @@ export const BACKWARD = 1;
 export const INPUT_GRADIENT = 2;
 export const WEIGHT_GRADIENT = 3;
 
-/** An operation as a plan writes it, such as `5F2`. */
 export function operationName(virtual: number, kind: number, microBatch: number): string {
   return `${virtual}${KINDS[kind]}${microBatch}`;
 }
@@ -36,10 +35,6 @@ export interface ILink {
 
 /** The operations of a plan as columns, stage after stage in the order in which they run, and what each waits for. */
 export class OperationTable {
-  /**
-   * @param shape - What the plan says of itself.
-   * @param lengths - Operations of each stage.
-   */
   constructor(
     readonly shape: IPlanShape,
     lengths: readonly number[]
@@ -72,7 +67,6 @@ export class OperationTable {
   /** Every direction that a message takes. */
   readonly links: ILink[] = [];
 
-  /** Put an operation at its place. */
   enter(at: number, kind: number, virtual: number, microBatch: number): void {
     this.kind[at] = kind;
     this.virtual[at] = virtual;
@@ -127,17 +121,14 @@ export class OperationTable {
     return whole >= 0 ? whole : this.find(INPUT_GRADIENT, virtual, microBatch);
   }
 
-  /** The stage that runs an operation. */
   stage(at: number): number {
     return stageOf(this.virtual[at]!, this.shape);
   }
 
-  /** An operation as a plan writes it. */
   name(at: number): string {
     return operationName(this.virtual[at]!, this.kind[at]!, this.microBatch[at]!);
   }
 
-  /** An operation as errors name it. */
   details(at: number): IPlanErrorDetails {
     return { operation: this.name(at), stage: this.stage(at), microBatch: this.microBatch[at]! };
   }

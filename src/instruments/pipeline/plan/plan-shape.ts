@@ -23,7 +23,6 @@ type PlanErrorCode =
   /** One micro-batch alone exceeds the memory limit. */
   | 'memory';
 
-/** What a `PlanError` is about, where it is about something. */
 export interface IPlanErrorDetails {
   readonly operation?: string;
   readonly stage?: number;
@@ -59,11 +58,8 @@ export class PlanError extends Error {
 
 /** What a plan's operations are counted by. */
 export interface IPlanShape {
-  /** Pipeline stages P. */
   readonly stages: number;
-  /** Model chunks V of a stage. */
   readonly chunks: number;
-  /** Micro-batches M. */
   readonly micro_batches: number;
   readonly placement: Placement;
 }
@@ -72,19 +68,15 @@ export interface IPlanShape {
 export const MOST_PASSES = 1 << 19;
 
 /** Virtual stages of a plan. */
-export function virtualStages({ stages, chunks }: IPlanShape): number {
-  return stages * chunks;
-}
+export const virtualStages = ({ stages, chunks }: IPlanShape): number => stages * chunks;
 
-/** The stage that holds a virtual stage. */
 export function stageOf(virtual: number, { stages, placement }: IPlanShape): number {
   const chunk = Math.floor(virtual / stages);
-  const place = virtual % stages;
+  const index = virtual % stages;
   const back = placement === 'v' ? chunk % 2 === 1 : placement === 'two_way' && chunk === 1;
-  return back ? stages - 1 - place : place;
+  return back ? stages - 1 - index : index;
 }
 
-/** The virtual stage of a stage's chunk. */
 export function virtualOf(stage: number, chunk: number, { stages, placement }: IPlanShape): number {
   const back = placement === 'v' ? chunk % 2 === 1 : placement === 'two_way' && chunk === 1;
   return chunk * stages + (back ? stages - 1 - stage : stage);
@@ -110,7 +102,6 @@ export function passesOf({ micro_batches, placement }: IPlanShape): number {
 
 /**
  * Check that the numbers of a plan go together.
- *
  * @throws PlanError `shape`.
  */
 export function checkShape(shape: IPlanShape): void {

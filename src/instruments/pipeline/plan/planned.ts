@@ -31,7 +31,6 @@ type PathPart =
  *
  * Walks back from the stage that is done last: from each operation to the one before it on its stage, where the stage was busy until then, otherwise along the message
  * that it waited for. Where both ended at the same time it stays on the stage. A message's `operation` is the one that sends it.
- *
  * @param simulation - After `run`, with its order unchanged since the plan was checked.
  */
 function criticalPath({ table, begin, end, arrival, free, optimizer }: Simulation): PathPart[] {
@@ -109,7 +108,6 @@ export interface IPlanned {
   readonly proof: Int32Array;
 }
 
-/** What a plan is simulated with. */
 export interface ISetting {
   readonly times: PipelineTimes;
   /** Bytes that a stage may hold; Infinity where there is no limit. */
@@ -119,7 +117,6 @@ export interface ISetting {
 
 /**
  * Simulate a plan. Yields between slices of work.
- *
  * @throws PlanError where the plan is wrong.
  */
 export function* planned(plan: Plan, { times: all, memoryBytes, seed }: ISetting): Generator<void, IPlanned> {

@@ -6,7 +6,6 @@ import type { IPlanShape } from './plan-shape';
  * Interleaved 1F1B: groups of P micro-batches go through all chunks of a stage; stage r runs 2(P - 1 - r) + (V - 1)P forward passes ahead.
  *
  * Narayanan et al. 2021, "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", section 2.2.2; the number of forward passes is that of Megatron-LM.
- *
  * @param microBatches - A multiple of the stages.
  */
 export function interleaved(stage: number, stages: number, chunks: number, microBatches: number): StageOrder {
@@ -170,7 +169,6 @@ interface IWay {
  *
  * DeepSeek-AI 2024, "DeepSeek-V3 Technical Report", section 3.2.1, in the eight phases that the DualPipe repository documents. Where it overlaps a forward with a backward pass, this
  * is the one followed by the other.
- *
  * @param stages - Even.
  * @param microBatches - Even, at least twice the stages.
  */
@@ -186,8 +184,6 @@ export function dualPipe(stage: number, stages: number, microBatches: number): S
  * DualPipeV: the same order with one copy of the model, laid in a V over half as many stages.
  *
  * The DualPipe repository's README, after Sea AI Lab's "cut-in-half".
- *
- * @param microBatches - At least twice the stages.
  */
 export function dualPipeV(stage: number, stages: number, microBatches: number): StageOrder {
   return dual(
@@ -199,12 +195,8 @@ export function dualPipeV(stage: number, stages: number, microBatches: number): 
   );
 }
 
-/**
- * @param place - Stages between the pipeline's end where `near` starts and this stage.
- * @param depth - Stages between that end and where the two ways meet.
- * @param count - Micro-batches of each way.
- */
-function dual(place: number, depth: number, count: number, near: IWay, far: IWay): StageOrder {
+/** @param place - Stages between the pipeline's end where `near` starts and this stage. */
+function dual(index: number, depth: number, count: number, near: IWay, far: IWay): StageOrder {
   const order = new StageOrder();
   const forwards = new Map([
     [near, near.first],
@@ -221,10 +213,10 @@ function dual(place: number, depth: number, count: number, near: IWay, far: IWay
     split
       ? order.inputGradient(way.virtual, take(backwards, way))
       : order.backward(way.virtual, take(backwards, way));
-  const behind = depth - 1 - place;
+  const behind = depth - 1 - index;
 
   repeat(2 * behind, () => forward(near));
-  repeat(place + 1, () => {
+  repeat(index + 1, () => {
     forward(near);
     forward(far);
   });
@@ -233,7 +225,7 @@ function dual(place: number, depth: number, count: number, near: IWay, far: IWay
     order.weightGradient();
     forward(far);
   });
-  repeat(count - 2 * depth + place + 1, () => {
+  repeat(count - 2 * depth + index + 1, () => {
     forward(near);
     backward(far);
     forward(far);
@@ -245,7 +237,7 @@ function dual(place: number, depth: number, count: number, near: IWay, far: IWay
     backward(near);
   });
   // Of the last backward passes the second half is split, so that the stages behind get their gradients sooner.
-  repeat(2 * (place + 1), at => backward(at % 2 === 0 ? far : near, at >= place + 1));
+  repeat(2 * (index + 1), at => backward(at % 2 === 0 ? far : near, at >= index + 1));
   repeat(behind, () => {
     order.weightGradient();
     backward(near, true);
@@ -298,9 +290,7 @@ export function breadthFirst({ stages, chunks, micro_batches }: IPlanShape): IGr
  * MegatronApp's scheduler of dynamic pipeline planning, the function `forward_backward_pipelining_with_interleaving_dpp`: a turn looks for a backward pass, then for a forward pass, each the first of its
  * list that is ready.
  */
-export function megaDpp(shape: IPlanShape): IGreedyRule {
-  return { ...breadthFirst(shape), turns: true };
-}
+export const megaDpp = (shape: IPlanShape): IGreedyRule => ({ ...breadthFirst(shape), turns: true });
 
 /** Chunk of a virtual stage, of a backward pass counted from the last. */
 function chunkOf(virtual: number, stages: number, chunks: number, backward: boolean): number {
@@ -316,7 +306,6 @@ export class StageOrder {
     this.words.push(operationName(virtual, FORWARD, microBatch));
   }
 
-  /** A whole backward pass. */
   backward(virtual: number, microBatch: number): void {
     this.words.push(operationName(virtual, BACKWARD, microBatch));
   }
@@ -329,7 +318,6 @@ export class StageOrder {
 
   /**
    * The weights' gradients that have been owed longest; nothing where none are.
-   *
    * @param virtual - Of this virtual stage; of any when absent.
    */
   weightGradient(virtual?: number): void {
@@ -337,7 +325,6 @@ export class StageOrder {
     this.words.push(...this.owed.splice(at < 0 ? this.owed.length : at, 1));
   }
 
-  /** Weights' gradients that are owed. */
   get owes(): number {
     return this.owed.length;
   }

@@ -11,7 +11,6 @@ import type { IStageTimes } from './stage-times';
  */
 export class Simulation {
   /**
-   * @param table - A checked plan.
    * @param times - Of the same shape.
    * @param overlapped - Forward passes that run as one with the operation after them: both begin when what both wait for is there, and give on what they have when both are done.
    */
@@ -68,7 +67,6 @@ export class Simulation {
 
   /**
    * Run the step.
-   *
    * @returns ms until the last stage is done; Infinity where operations wait for one another in a circle, which a checked plan's do not.
    */
   run(): number {
@@ -88,10 +86,10 @@ export class Simulation {
     while (works > 0) {
       const stage = work[--works]!;
       const stop = starts[stage + 1]!;
-      let place = next[stage]!;
+      let index = next[stage]!;
       let time = free[stage]!;
-      for (; place < stop; place += 1) {
-        const at = order[place]!;
+      for (; index < stop; index += 1) {
+        const at = order[index]!;
         if (waits[at]! >= 0) {
           const there = arrival[at]!;
           if (there < 0) {
@@ -127,8 +125,8 @@ export class Simulation {
           }
         }
       }
-      done += place - next[stage]!;
-      next[stage] = place;
+      done += index - next[stage]!;
+      next[stage] = index;
       free[stage] = time;
     }
     if (done < this.table.count) {

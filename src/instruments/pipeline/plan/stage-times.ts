@@ -9,7 +9,6 @@ export interface IStageTimes {
   /** Of each virtual stage: what a forward pass keeps, and what of it is left between I and W. */
   readonly activation: Float64Array;
   readonly kept: Float64Array;
-  /** Of each stage. */
   readonly optimizer: Float64Array;
   readonly weights: Float64Array;
   readonly messageBytes: number;
@@ -21,7 +20,6 @@ export interface IStageTimes {
 
 /**
  * Share a list out to as many equal parts of the model's depth.
- *
  * @param value - Equal shares of the depth; one number is that of each of so many stages.
  * @param parts - How many are needed. Where they do not divide, a share is spread evenly over what it covers.
  */

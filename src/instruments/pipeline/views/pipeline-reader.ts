@@ -16,7 +16,6 @@ import { whatIf, type IWhatIf } from './what-if';
 
 type Options = Required<PipelineOptions>;
 
-/** What is known for some options. */
 export interface IPipelineRead {
   /** Null where the run has recorded no passes. */
   readonly measured: IMeasuredRun | null;
@@ -49,7 +48,6 @@ export class PipelineReader extends PlanReader<IPipelineRead> {
 
   /**
    * Read and plan.
-   *
    * @throws PlanError where the options do not go together.
    */
   async read(options: Options): Promise<IPipelineRead> {

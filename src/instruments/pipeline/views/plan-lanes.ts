@@ -12,7 +12,6 @@ export abstract class PlanReader<R> {
 
   /**
    * Rows have come: measured steps are to be read anew, unless that was done a moment ago.
-   *
    * @returns Whether there is something to read.
    */
   renew(): boolean {
@@ -26,7 +25,6 @@ export abstract class PlanReader<R> {
 
   /**
    * Read, or return what is being read.
-   *
    * @param asked - What is planned, as options; anything else is not read for anew.
    */
   protected once(asked: unknown, read: (signal: AbortSignal) => Promise<R>): Promise<R> {
@@ -185,7 +183,6 @@ export interface ILane {
   readonly operations: readonly IOperation[];
 }
 
-/** Lanes that belong together. */
 export interface ILaneGroup {
   /** What stands over them; empty where nothing does. */
   readonly heading: string;
@@ -208,7 +205,6 @@ export interface IGanttBar extends IOperation {
 
 /**
  * Put the operations of a lane together that are shorter than a pixel: a piece a pixel, of the kind that fills most of it.
- *
  * @param window - What is seen, ms. What lies outside is left out.
  * @param pixel - ms of a pixel.
  */

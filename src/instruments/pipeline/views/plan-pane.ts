@@ -89,12 +89,10 @@ export class SchedulesPane extends PipelinePane {
   private _shown: readonly IPlanned[] = [];
 }
 
-/** What the notes ask of their view. */
 interface IVerdictActions {
   readonly t: Translate;
   readonly nameOf: (planned: IPlanned) => string;
   readonly copyCode: () => void;
-  /** Draw a schedule. */
   readonly show: (schedule: string) => void;
   /** Have the training run a plan; null where it does not let viewers. */
   readonly apply: ((planned: IPlanned) => void) | null;
@@ -124,11 +122,11 @@ function verdictNotes(read: IPipelineRead, shown: IPlanned, actions: IVerdictAct
       each.overMemoryBytes === 0 &&
       !['measured', read.alike].includes(each.schedule)
   );
-  const wished = fitting.includes(shown) ? shown : fitting.reduce<IPlanned | null>(faster, null);
-  const isApplied = wished !== null && apply !== null;
+  const requested = fitting.includes(shown) ? shown : fitting.reduce<IPlanned | null>(faster, null);
+  const isApplied = requested !== null && apply !== null;
   const first = { text, tone: 'finding' } as const;
-  if (isApplied && wished === best && !isBest) {
-    return [{ ...first, action: { label: t('Apply at the next step'), run: () => apply(wished) } }];
+  if (isApplied && requested === best && !isBest) {
+    return [{ ...first, action: { label: t('Apply at the next step'), run: () => apply(requested) } }];
   }
   const action =
     shown !== best
@@ -142,11 +140,11 @@ function verdictNotes(read: IPipelineRead, shown: IPlanned, actions: IVerdictAct
       ? [
           {
             text: [
-              t('This run can switch to %1: %2.', nameOf(wished), figures(wished, now, t)),
-              ...guessedWords(read, [wished], t)
+              t('This run can switch to %1: %2.', nameOf(requested), figures(requested, now, t)),
+              ...guessedWords(read, [requested], t)
             ].join(' '),
             tone: 'finding',
-            action: { label: t('Apply at the next step'), run: () => apply(wished) }
+            action: { label: t('Apply at the next step'), run: () => apply(requested) }
           } as const
         ]
       : [])
@@ -348,7 +346,6 @@ export class PlanPane extends PipelinePane {
       : [{ text: this._applied, action: { label: this.t('Dismiss'), run: clear } }];
   }
 
-  /** Have the training run a plan. */
   private _apply(plan: IPlanned): void {
     this.source.configure({ flags: {}, instruments: { pipeline: orderOf(plan) } }).then(
       ({ step }) => {

@@ -13,7 +13,6 @@ import type { IOtherRun } from './other-runs';
 /**
  * What other runs' lines are minus, or over, this run's line of the same key. Where this run has no point at a place of the other's, what lies between its
  * neighbours is taken; in its gaps, before its first and after its last one there is nothing.
- *
  * @returns Lines of the other runs, and how many of their points lay between two of this run's.
  */
 export function compareLines(
@@ -29,9 +28,9 @@ export function compareLines(
       return [];
     }
     const value = line.value.map((each, at) => {
-      const [beside, exact] = valueAt(base, line.x[at] ?? NaN);
-      between += exact || Number.isNaN(beside) ? 0 : 1;
-      return how === 'difference' ? each - beside : beside === 0 ? NaN : each / beside;
+      const [neighbour, exact] = valueAt(base, line.x[at] ?? NaN);
+      between += exact || Number.isNaN(neighbour) ? 0 : 1;
+      return how === 'difference' ? each - neighbour : neighbour === 0 ? NaN : each / neighbour;
     });
     const { error: _error, half: _half, ...rest } = line;
     return [{ ...rest, value }];
@@ -56,10 +55,8 @@ function valueAt({ x, value, step, starts }: ILine, place: number): [number, boo
   return [(value[at] ?? NaN) * (1 - share) + (value[at + 1] ?? NaN) * share, false];
 }
 
-/** What of the options compares runs. */
 export type RunsOptions = Pick<Required<TrendOptions>, 'align' | 'compare' | 'runs'>;
 
-/** What the controls of a comparison are made of. */
 interface IRunsFacts {
   readonly source: Pick<IRunSource, 'id'>;
   readonly options: RunsOptions;
@@ -115,7 +112,6 @@ export function runsControls({ options, runs, source, choose }: IRunsFacts, t: T
   ];
 }
 
-/** Options of views that compare runs. */
 type IComparison = Pick<Required<TrendOptions>, 'compare'>;
 
 /** A title with what runs are minus or over this one put before it. */
@@ -133,11 +129,7 @@ export function comparedTitle(
       : t('Ratio, %1 over this run: %2', names, title);
 }
 
-/**
- * Say which runs are drawn, and how they are told apart.
- *
- * @param there - Those of the others that have something to draw.
- */
+/** Say which runs are drawn, and how they are told apart. */
 export function runWords(
   { compare }: IComparison,
   name: string,
@@ -199,7 +191,6 @@ export class RunList {
   /** Null where there are none to compare with, or nobody knows yet. */
   known: IRunsFacts['runs'] = null;
 
-  /** Learn which runs there are. */
   async list(): Promise<void> {
     const runs = await this._runs?.list().catch(() => null);
     if (runs) {

@@ -24,8 +24,6 @@ export class ExactValues {
 
   /**
    * Return the points of a line about a place: `null` while they are asked for, `undefined` where they cannot be had.
-   *
-   * @param at - Place of the last drawn point before it.
    */
   about(line: ILine, at: number, x: number): ILine | null | undefined {
     const first = line.step[at] ?? NaN;
@@ -91,11 +89,7 @@ type Steps = readonly [number, number];
 
 /** Lines of one stretch of steps with every point, where the whole is drawn thinned out. */
 export class Detail {
-  /**
-   * Whether what is here suffices to draw some steps.
-   *
-   * @param whole - Lines that are drawn of everything.
-   */
+  /** Whether what is here suffices to draw some steps. */
   covers(whole: readonly ILine[], [first, last]: Steps): boolean {
     const [from, to] = this._steps;
     return this.holds(whole, [first, last]) && to - from <= 8 * (last - first + 1);

@@ -15,13 +15,11 @@ const DASHES: readonly (readonly number[])[] = [
   [10, 2, 2, 2]
 ];
 
-/** Name a run's dash. */
 export function dashWords(run: number, t: Translate): string {
   const words = [t('solid'), t('dashed'), t('dotted'), t('dashes and dots')];
   return words[run] ?? t('other dashes');
 }
 
-/** Return the dash of a run's lines. */
 export const dashOf = (run: number): readonly number[] => DASHES[run % DASHES.length] ?? [1, 0];
 
 /**
@@ -85,11 +83,7 @@ export function shownLines(lines: readonly ILine[], hidden: readonly string[]): 
   return lines.some(line => gone.has(entryOf(line))) ? lines.filter(line => !gone.has(entryOf(line))) : lines;
 }
 
-/**
- * Return the legend of lines, hidden ones among them.
- *
- * @param colors - Of each line.
- */
+/** Return the legend of lines, hidden ones among them. */
 export function legendOf(
   lines: readonly ILine[],
   colors: readonly string[],
@@ -119,7 +113,6 @@ export function onlyShown({ entries, hidden }: ILegend, id: string): string[] {
   return isAlone ? rest : [...rest, ...others.map(each => each.id)];
 }
 
-/** Name the lines that are hidden. */
 export function hiddenWords(lines: readonly ILine[], hidden: readonly string[], t: Translate): string[] {
   const { entries } = legendOf(lines, [], { title: '', hidden, hide: () => undefined });
   const names = entries.filter(each => each.isHidden).map(each => each.name);

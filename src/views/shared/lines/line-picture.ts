@@ -16,7 +16,7 @@ import { brokenPoints, finiteRange, type ILine } from './line';
 import {
   lineRecipe,
   type IBadStretch,
-  type ILinesWish,
+  type ILinesRequest,
   moveAmong,
   readingWords,
   readLine,
@@ -32,7 +32,6 @@ const NEAR_PIXELS = 14;
 const MOST_TRACES = 8;
 const HEIGHT = 300;
 
-/** What a picture of lines is made of. */
 export interface ILinesRead {
   /** Of everything that may be zoomed into, hidden ones among them; at least one that is not. */
   readonly lines: readonly ILine[];
@@ -41,7 +40,7 @@ export interface ILinesRead {
   readonly bad: readonly IBadStretch[];
   readonly axis: StepAxis;
   readonly transform: 'linear' | 'log';
-  readonly texts: Omit<ILinesWish['texts'], 'yScale'>;
+  readonly texts: Omit<ILinesRequest['texts'], 'yScale'>;
   /** What stands over each panel. */
   readonly headers?: readonly string[];
   /** Name of the quantity, as the keyboard's cursor says it. */
@@ -69,12 +68,10 @@ export class LinePicture {
     return this._env.zoom?.isDragging === true && this._read !== null;
   }
 
-  /** Lines that are drawn. */
   get lines(): readonly ILine[] {
     return this._lines;
   }
 
-  /** Draw other lines. */
   take(read: ILinesRead): void {
     const { readSteps, lines: all } = read;
     const lines = shownLines(all, read.legend.hidden);
@@ -136,7 +133,7 @@ export class LinePicture {
     }
     const colors = this._colors;
     const { bad, headers = [], texts } = read;
-    const wish: ILinesWish = { lines, colors, bad, x, ys, headers, texts: { ...texts, yScale: scale } };
+    const request: ILinesRequest = { lines, colors, bad, x, ys, headers, texts: { ...texts, yScale: scale } };
     const { painter, zoom } = env;
     const [y = [0, 1] as const] = ys;
     const shown = zoom?.isZoomed ? ([zoom.domain.x0, zoom.domain.x1] as const) : x;
@@ -150,26 +147,26 @@ export class LinePicture {
               lines: paintedLines(lines),
               dashes: lines.map(({ run }) => dashOf(run))
             }) ?? null);
-      return { ...lineRecipe(wish, pictures), painted: painter?.painted ?? 0 };
+      return { ...lineRecipe(request, pictures), painted: painter?.painted ?? 0 };
     };
     return {
       recipe: recipeIn(env.frame ?? { width: Math.max(200, env.width - 200), height: HEIGHT }),
       refit: frame => (headers.length < 2 && painter?.isStretchedIn(frame) ? recipeIn(frame) : null),
-      printed: (dark = env.isDark) => lineRecipe({ ...wish, colors: this._colorsIn(dark) }, null),
+      printed: (dark = env.isDark) => lineRecipe({ ...request, colors: this._colorsIn(dark) }, null),
       rows: Math.max(1, headers.length),
       extent: { x, y },
       ...(this._legend && { legend: this._legend })
     };
   }
 
-  probe(place: IPlace): IMark | null {
-    const panel = this._panelOf(place.frame);
+  probe(point: IPlace): IMark | null {
+    const panel = this._panelOf(point.frame);
     const lines = this._lines.filter(line => !line.isFaint && (line.panel ?? 0) === panel);
     const [low, high] = this._ys[panel] ?? [0, 1];
-    const part = Number.isFinite(place.y) ? (place.y - low) / (high - low) : place.down;
-    let [best, least]: [ILine | null, number] = [null, NEAR_PIXELS / place.frame.height];
+    const part = Number.isFinite(point.y) ? (point.y - low) / (high - low) : point.down;
+    let [best, least]: [ILine | null, number] = [null, NEAR_PIXELS / point.frame.height];
     for (const line of lines) {
-      const value = line.value[nearIn(line, place.x)] ?? NaN;
+      const value = line.value[nearIn(line, point.x)] ?? NaN;
       const away = Math.abs(heightOf(value, [low, high], this._scale) - part);
       if (away <= least) {
         [best, least] = [line, away];
@@ -178,8 +175,8 @@ export class LinePicture {
     this._near = best;
     let shown: number | null = null;
     for (const line of best ? [best] : lines) {
-      const x = line.x[nearIn(line, place.x)];
-      if (x !== undefined && (shown === null || Math.abs(x - place.x) < Math.abs(shown - place.x))) {
+      const x = line.x[nearIn(line, point.x)];
+      if (x !== undefined && (shown === null || Math.abs(x - point.x) < Math.abs(shown - point.x))) {
         shown = x;
       }
     }
@@ -226,22 +223,22 @@ export class LinePicture {
       const what = [line.name, read.quantity].filter(Boolean).join(': ');
       return [t('%1, %2 %3', this._heading(at.x), what, value), value];
     };
-    const [said, value] = words();
+    const [sentence, value] = words();
     const mark = this.markAt(at.x, line.panel ?? 0);
     const later = value === '…' ? this._exact?.settled.then(() => words()[0]) : undefined;
-    return { said, mark, ...(key === 'copy' ? { copy: value } : {}), ...(later ? { later } : {}) };
+    return { said: sentence, mark, ...(key === 'copy' ? { copy: value } : {}), ...(later ? { later } : {}) };
   }
 
   /** Put the cursor at a step; null where there are no lines. */
   goTo(step: number): IMark | null {
     const lines = this._lines.filter(line => !line.isFaint);
-    const place = Math.max(0, this._near ? lines.indexOf(this._near) : 0);
-    const line = lines[place];
+    const index = Math.max(0, this._near ? lines.indexOf(this._near) : 0);
+    const line = lines[index];
     if (!line) {
       return null;
     }
     const x = this._axis.xOf(step);
-    this._at = { line: place, x };
+    this._at = { line: index, x };
     return this.markAt(x, line.panel ?? 0);
   }
 
@@ -275,7 +272,7 @@ export class LinePicture {
           color: this._colors[this._lines.indexOf(line)] ?? '#000',
           points: Array.from(
             xs,
-            (at, place) => [at, heightOf(value[place] ?? NaN, domain, this._scale)] as const
+            (at, index) => [at, heightOf(value[index] ?? NaN, domain, this._scale)] as const
           )
         };
       })
@@ -313,12 +310,12 @@ export class LinePicture {
       return reading;
     }
     const faint = this._lines.find(each => each.isFaint && each.key === line.key && each.run === line.run);
-    const beside = faint ? this._pointAt(faint, x) : null;
-    return beside === null || beside === 'asked'
-      ? beside === null
+    const paired = faint ? this._pointAt(faint, x) : null;
+    return paired === null || paired === 'asked'
+      ? paired === null
         ? reading
-        : beside
-      : { ...reading, raw: beside.from.value[beside.at] ?? NaN };
+        : paired
+      : { ...reading, raw: paired.from.value[paired.at] ?? NaN };
   }
 
   private _pointAt(line: ILine, x: number): ILinePoint | 'asked' | null {
@@ -356,7 +353,6 @@ export class LinePicture {
     return Number(facet['panel'] ?? 0);
   }
 
-  /** A place of a panel. */
   markAt(x: number, panel: number): IMark {
     const facet = (this._read?.headers?.length ?? 1) > 1 ? (['panel', panel] as const) : null;
     return { facet, x: [x, x], y: null };

@@ -36,8 +36,8 @@ export function valueWords(
   }
   const error = line.error?.[at] ?? 0;
   const bad = line.nonFinite[at] ?? 0;
-  const told = raw ?? value;
-  const full = formatFull(line.digits ? Number(told.toPrecision(line.digits)) : told);
+  const stated = raw ?? value;
+  const full = formatFull(line.digits ? Number(stated.toPrecision(line.digits)) : stated);
   return [
     full,
     ...(raw === undefined
@@ -63,7 +63,6 @@ export function readLine(line: ILine, x: number, from = line): ILinePoint | null
 
 /**
  * List what lines say at a place: the one that is pointed at first, then those nearest to it.
- *
  * @param read - What a line says there; `null` where it has not begun.
  * @param there - The same of the pinned step; null where there is none beside.
  */
@@ -90,16 +89,16 @@ export function tipLines(
     found.sort((a, b) => (away(a) || 0) - (away(b) || 0));
   }
   // Of many lines only those that have a value there are told.
-  const told =
+  const stated =
     found.length > MOST_LINES ? found.filter(({ reading }) => reading === 'asked' || reading.isExact) : found;
-  const listed = told.slice(0, MOST_LINES).map(({ line, reading }) => ({
+  const listed = stated.slice(0, MOST_LINES).map(({ line, reading }) => ({
     name: line === near && found.length > 1 ? `▸ ${line.name}` : line.name,
     value: reading === 'asked' ? '…' : readingWords(reading, t, smoothing),
     color: color(line),
     ...(there && { beside: thereWords(reading, there(line), t) })
   }));
-  return told.length > MOST_LINES
-    ? [...listed, { name: t('%1 more', formatInteger(told.length - MOST_LINES)), value: '' }]
+  return stated.length > MOST_LINES
+    ? [...listed, { name: t('%1 more', formatInteger(stated.length - MOST_LINES)), value: '' }]
     : listed;
 }
 
@@ -112,9 +111,9 @@ function thereWords(
   if (there === null || there === 'asked') {
     return [there === null ? '–' : '…', ''];
   }
-  const told = ({ raw, from, at }: ILinePoint): number => raw ?? from.value[at] ?? NaN;
-  const now = reading === 'asked' || !reading.isExact ? NaN : told(reading);
-  return besideWords(now, told(there), t, there.isExact ? null : (there.from.step[there.at] ?? NaN));
+  const stated = ({ raw, from, at }: ILinePoint): number => raw ?? from.value[at] ?? NaN;
+  const now = reading === 'asked' || !reading.isExact ? NaN : stated(reading);
+  return besideWords(now, stated(there), t, there.isExact ? null : (there.from.step[there.at] ?? NaN));
 }
 
 /** A place on a line: a number of a line, and where on the x axis. It stays when the line is thinned out in another way. */
@@ -158,7 +157,6 @@ export function badOf(lines: readonly ILine[]): IBadStretch[] {
   });
 }
 
-/** A stretch of the x axis in which values are not finite. */
 export interface IBadStretch {
   readonly x: number;
   readonly x2: number;
@@ -167,8 +165,7 @@ export interface IBadStretch {
   readonly panel?: number;
 }
 
-/** Lines to draw. */
-export interface ILinesWish {
+export interface ILinesRequest {
   readonly lines: readonly ILine[];
   readonly colors: readonly string[];
   readonly bad: readonly IBadStretch[];
@@ -206,9 +203,9 @@ export const scaleWords = (scale: string, t: Translate): string[] =>
   scale === 'symlog' ? [t('The axis is logarithmic on both sides of zero.')] : [];
 
 /** Return the chart of lines. `pictures` instead of rows where the page paints them itself. */
-export function lineRecipe(wish: ILinesWish, pictures: readonly Row[] | null): IRecipe {
-  const { lines, colors, bad, x, ys, headers = [] } = wish;
-  const texts = { xLabel: WHOLE_NUMBERS, xTicks: 'null', ...wish.texts };
+export function lineRecipe(request: ILinesRequest, pictures: readonly Row[] | null): IRecipe {
+  const { lines, colors, bad, x, ys, headers = [] } = request;
+  const texts = { xLabel: WHOLE_NUMBERS, xTicks: 'null', ...request.texts };
   const nonfinite = bad.map(each => ({ ...each, color: COLORS.nonfinite[0] }));
   const key = legendOf(lines, colors);
   const rows = pictures ? [] : lines.flatMap((line, at) => rowsOf(line, at, colors[at] ?? '#000'));
@@ -237,7 +234,7 @@ export function lineRecipe(wish: ILinesWish, pictures: readonly Row[] | null): I
       pictures: pictures ?? [],
       rows,
       nonfinite,
-      key: key.map(({ color }, place) => ({ place, color }))
+      key: key.map(({ color }, index) => ({ place: index, color }))
     },
     height: HEIGHTS[0]
   };

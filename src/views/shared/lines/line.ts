@@ -12,7 +12,6 @@ export interface IPoints {
 export interface ILine extends IPoints {
   /** Tells the lines of a run apart; the same in every run. */
   readonly key: string;
-  /** What tips call it. */
   readonly name: string;
   /** What the legend says: the line, or its run where one line is drawn of several runs. */
   readonly label: string;
@@ -22,7 +21,6 @@ export interface ILine extends IPoints {
   readonly run: number;
   /** Null where it is not of one layer. */
   readonly layer: number | null;
-  /** Number of its panel; 0 when absent. */
   readonly panel?: number;
   /** The numbers that the trailing mean of the same key goes over: drawn faintly, and told beside it. */
   readonly isFaint?: true;
@@ -48,7 +46,6 @@ export interface ILine extends IPoints {
 const NEEDED = ['step', 'x', 'value', 'nonFinite'] as const;
 const OPTIONAL = ['error', 'count', 'half'] as const;
 
-/** Name of a column that goes over the points of a line. */
 export type LineColumn = (typeof NEEDED)[number] | (typeof OPTIONAL)[number];
 
 /** Tell a line from all others of a picture. */
@@ -98,13 +95,13 @@ export function brokenPoints(line: ILine): IPoints {
     return known;
   }
   const begins = new Set(line.starts);
-  const places = Array.from(line.step.keys()).filter(at => at > 0 && begins.has(line.step[at] ?? NaN));
+  const indices = Array.from(line.step.keys()).filter(at => at > 0 && begins.has(line.step[at] ?? NaN));
   let points: IPoints = line;
-  if (places.length > 0) {
-    const x = new Float64Array(line.x.length + places.length);
+  if (indices.length > 0) {
+    const x = new Float64Array(line.x.length + indices.length);
     const value = new Float64Array(x.length).fill(NaN);
-    [...places, line.x.length].forEach((end, gaps) => {
-      const from = gaps === 0 ? 0 : (places[gaps - 1] ?? 0);
+    [...indices, line.x.length].forEach((end, gaps) => {
+      const from = gaps === 0 ? 0 : (indices[gaps - 1] ?? 0);
       x.set(line.x.subarray(from, end), from + gaps);
       value.set(line.value.subarray(from, end), from + gaps);
       x[end + gaps] = line.x[end] ?? NaN;

@@ -25,7 +25,6 @@ export type LineOptions = Pick<
 
 const SMOOTHINGS = [0, 5, 20, 50, 100, 200] as const;
 
-/** A run whose lines are read. */
 export interface ILineRun {
   readonly source: IRunSource;
   readonly run: number;
@@ -120,7 +119,6 @@ export abstract class LinesView<O extends LineOptions> extends ViewModel<O> {
     return this.drawn.stepAxis();
   }
 
-  /** The steps that the options ask for. */
   protected abstract get chosenSteps(): [number, number] | null;
 
   protected readonly picture = new LinePicture(this.env, this.t);
@@ -129,7 +127,6 @@ export abstract class LinesView<O extends LineOptions> extends ViewModel<O> {
     return this.picture;
   }
 
-  /** Controls that every view of lines has. */
   protected lineControls(): Control[] {
     const { options, source, t } = this;
     const choose = (change: Partial<RunsOptions>): void => this.choose(change as Partial<O>);
@@ -142,12 +139,7 @@ export abstract class LinesView<O extends LineOptions> extends ViewModel<O> {
     ];
   }
 
-  /**
-   * Read lines of this run and of the others, ready to be drawn.
-   *
-   * @param lines - Most lines of one run.
-   * @param read - Reads those of one run.
-   */
+  /** Read lines of this run and of the others, ready to be drawn. */
   protected async compared(
     lines: number,
     read: (run: ILineRun, ask: ILineAsk) => Promise<readonly ILine[]>,
@@ -194,7 +186,6 @@ export abstract class LinesView<O extends LineOptions> extends ViewModel<O> {
       : { ...found, shown, others, axis: axisOf(found.lines) };
   }
 
-  /** What of the lines is hidden. */
   protected get legend(): ILinesRead['legend'] {
     const { hidden } = this.options;
     return { hidden, hide: next => this.choose({ hidden: next } as Partial<O>) };
@@ -238,7 +229,6 @@ export abstract class LinesView<O extends LineOptions> extends ViewModel<O> {
   private _key = '';
 }
 
-/** What is said of lines. */
 export type LineContent = Pick<IContent, 'caption' | 'summary' | 'swatch' | 'title'>;
 
 /** A picture of steps along its x axis. */

@@ -47,7 +47,6 @@ export function thinOut(line: ILine, points: number): ILine {
   };
 }
 
-/** What is asked of a run. */
 export interface ILineAsk {
   readonly steps: Steps | null;
   /** About how many points of a line; every one when absent. */
@@ -65,9 +64,7 @@ export interface IRunLines {
 /**
  * Read the lines of runs. Where every point is needed, for a trailing mean or a comparison, all are read and shaped here; else the run is asked for as many as
  * are drawn.
- *
  * @param runs - Number of runs, the view's own first.
- * @param read - Asks a run, by its number, for its lines.
  */
 export async function readRunLines(
   runs: number,

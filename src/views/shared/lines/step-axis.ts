@@ -3,7 +3,7 @@ import { formatInteger } from '../../../charts';
 import type { IRunSource } from '../../../store/source';
 import { placeBefore, placeNear } from '../scale';
 import type { Translate } from '../translate';
-import type { ILinesWish } from './line-recipe';
+import type { ILinesRequest } from './line-recipe';
 
 type Align = 'step' | 'time' | 'tokens';
 type Place = 'samples' | 'step' | 'time';
@@ -42,7 +42,7 @@ export function axisTexts(
   x: Place,
   { isUtc }: { readonly isUtc: boolean },
   t: Translate
-): Pick<ILinesWish['texts'], 'xLabel' | 'xTicks' | 'xTitle'> {
+): Pick<ILinesRequest['texts'], 'xLabel' | 'xTicks' | 'xTitle'> {
   if (align === 'time') {
     return { xTitle: t('time since the start'), xLabel: ELAPSED, xTicks: ELAPSED_TICKS };
   }
@@ -84,7 +84,6 @@ export class StepAxis {
     private readonly _xs: ArrayLike<number> | null = null
   ) {}
 
-  /** Where a step lies. */
   xOf(step: number): number {
     return this._xs === null ? step : (this._xs[placeNear(this.steps, step)] ?? step);
   }
@@ -94,7 +93,6 @@ export class StepAxis {
     return this._xs === null ? x : this.stepNear(x);
   }
 
-  /** The step that lies nearest to a place. */
   stepNear(x: number): number {
     return this.steps[placeNear(this._xs ?? this.steps, x)] ?? Math.round(x);
   }
@@ -132,7 +130,6 @@ const TOKENS =
 /**
  * Return how the steps of a run lie on an axis by which runs are aligned: as themselves, as tokens consumed, or as seconds since its first scalar. Between
  * scalars what lies between is taken.
- *
  * @returns Null where the run has no scalar that says it.
  */
 export async function clockOf(

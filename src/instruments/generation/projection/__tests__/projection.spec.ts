@@ -2,7 +2,7 @@
 import GOLDEN from '../../../../../protocol/fixtures/projection.json';
 import { featuresOf, type IVectors } from '../../projection/features';
 import { leadingEigenvectors, principalComponents } from '../../projection/principal-components';
-import { turned, turnOnto, symmetricEigen } from '../../projection/procrustes';
+import { rotated, turnOnto, symmetricEigen } from '../../projection/procrustes';
 import { SeededRandom } from '../../../../protocol/seeded-random';
 
 const DIGITS = 4;
@@ -142,6 +142,6 @@ it('turns points as it says', () => {
   const onto = Float64Array.of(0, 1, -1, 0, -0.5, -1);
   const turn = turnOnto(points, onto);
   expect(turn.degrees).toBeCloseTo(90, 10);
-  expectClose(turned(points, turn), [...onto]);
+  expectClose(rotated(points, turn), [...onto]);
   expect(turnOnto(points, new Float64Array(6))).toMatchObject({ degrees: 0, residual: 0 });
 });

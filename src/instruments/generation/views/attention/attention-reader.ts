@@ -18,7 +18,6 @@ const PAINT_MS = 500;
 /** Bytes of attention that the first picture waits for, and those that are read after it: one answer of the server may have 32 MiB. */
 const [FIRST_BYTES, MOST_BYTES] = [1.8e6, 24 << 20];
 
-/** What is asked for. */
 export type AttentionQuestion = Pick<Required<AttentionOptions>, 'generation' | 'layers' | 'sequence'> & {
   /** Step of the training; null where a generation is wanted, if there is one. */
   readonly step: number | null;
@@ -26,7 +25,6 @@ export type AttentionQuestion = Pick<Required<AttentionOptions>, 'generation' | 
   readonly near: number | null;
 };
 
-/** What was found. */
 export interface IAttentionFound {
   /** Generations of the run by number. */
   readonly offered: readonly IGeneration[];
@@ -80,13 +78,13 @@ export class AttentionReader {
   }
 
   private async _ofText(
-    { generation: wished, sequence }: AttentionQuestion,
+    { generation: requested, sequence }: AttentionQuestion,
     offered: readonly IGeneration[],
     layers: readonly number[],
     signal: AbortSignal
   ): Promise<Pick<IAttentionFound, 'generation' | 'text'>> {
-    const newest = generationOf(offered, wished);
-    const others = wished === null ? offered.filter(asksForAttention) : [];
+    const newest = generationOf(offered, requested);
+    const others = requested === null ? offered.filter(asksForAttention) : [];
     for (const generation of [newest, others[others.length - 1]]) {
       const text = generation && (await this._ofGeneration(generation, sequence, layers, signal));
       // The newest may only be waiting for its first rows.
@@ -99,12 +97,12 @@ export class AttentionReader {
 
   private async _ofGeneration(
     generation: IGeneration,
-    wished: number,
+    requested: number,
     layers: readonly number[],
     signal: AbortSignal
   ): Promise<IAttentionText | null> {
     const { generation: number, sequences, firstStep, lastStep } = generation;
-    const sequence = Math.max(0, Math.min(wished, sequences - 1));
+    const sequence = Math.max(0, Math.min(requested, sequences - 1));
     const level = `${number} ${layers.join()}`;
     const query = this._queryOf(generation, layers, this._fine === level ? MOST_BYTES : FIRST_BYTES);
     const facts = { generation: number, sequence, sequences };
@@ -148,7 +146,7 @@ export class AttentionReader {
   }
 
   private async _ofStep(
-    { near, sequence: wished }: AttentionQuestion,
+    { near, sequence: requested }: AttentionQuestion,
     steps: readonly number[],
     layers: readonly number[],
     signal: AbortSignal
@@ -162,7 +160,7 @@ export class AttentionReader {
     const phase = PHASES.find(each => rows.some(row => row.phase === each));
     const drawn = firstOfEach(rows.filter(row => row.phase === phase));
     const [first] = drawn;
-    const sequence = Math.max(0, Math.min(wished, (first?.shape[0] ?? 1) - 1));
+    const sequence = Math.max(0, Math.min(requested, (first?.shape[0] ?? 1) - 1));
     const tokens = first ? await this._tokens(first, sequence, signal) : [];
     const facts = { generation: null, sequence, sequences: first?.shape[0] ?? 1, tokens };
     return this._textOf({ ...readOf(drawn), kept: { evictedRows } }, facts);

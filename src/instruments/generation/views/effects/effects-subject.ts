@@ -13,7 +13,6 @@ import { quoted } from '../shared/token-text';
 import { positionName, type TokenTexts } from '../shared/token-axis';
 import { perturbationWords } from './perturbation';
 
-/** What was read of a generation under a perturbation. */
 export interface IEffectsRead {
   readonly generation: IGeneration;
   readonly effects: IEffects;
@@ -21,16 +20,13 @@ export interface IEffectsRead {
   readonly control: number;
 }
 
-/** One way to draw effects. */
 export interface IEffectsPane extends IPictured {
   readonly insight: IMark | null;
   pinned(): IMark | null;
   clicked?(mark: IMark): void;
-  /** Shape what was read. */
   load(read: IEffectsRead, signal: AbortSignal): Promise<Loaded>;
 }
 
-/** Where a pane is. */
 export interface IEffectsSubject {
   readonly source: IRunSource;
   readonly env: IViewEnvironment<EffectsOptions>;
@@ -72,7 +68,6 @@ export function effectsCaption(
 export interface IComparedTexts {
   readonly clean: TokenTexts;
   readonly perturbed: TokenTexts;
-  /** First position at which they differ; null where they do not, undefined where that is not known. */
   readonly divergence: number | null | undefined;
 }
 

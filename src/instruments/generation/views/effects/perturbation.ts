@@ -28,7 +28,6 @@ export function perturbationWords(
   return perturb.seed ? t('%1; seed %2', words, formatInteger(perturb.seed)) : words;
 }
 
-/** What a sweep sets. */
 export type SweepOver = NonNullable<GenerateRequest['sweep']>['over'];
 
 /** Name a setting of a sweep: `coefficient 0.1`, `layers 0-3`. */
@@ -63,9 +62,7 @@ export function requestCode(request: GenerateRequest): string {
 }
 
 /** The sites alone where nothing else is said, as a person writes it. */
-function bySite({ sites, seed }: Perturb): unknown {
-  return seed ? { sites, seed } : sites;
-}
+const bySite = ({ sites, seed }: Perturb): unknown => (seed ? { sites, seed } : sites);
 
 /** The request of one point of a sweep: its perturbation as it was set there. Null where that cannot be told. */
 export function pointRequest(

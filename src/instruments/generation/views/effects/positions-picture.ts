@@ -17,7 +17,6 @@ import {
 } from './effects-subject';
 import { lineAt, PlacesPicture } from './places-picture';
 
-/** What is drawn. */
 export type Measure = Required<EffectsOptions>['measure'];
 
 /** What can be drawn of each kind. */
@@ -42,7 +41,6 @@ export class PositionsPicture extends PlacesPicture {
     super();
   }
 
-  /** Draw a sequence. */
   draw(
     effects: ISequenceEffects,
     texts: IComparedTexts,
@@ -129,7 +127,6 @@ export class PositionsPicture extends PlacesPicture {
   }
 }
 
-/** The measure as an axis names it. */
 export function measureWords(measure: Measure, t: Translate): string {
   const words: Readonly<Record<Measure, string>> = {
     kl: t('KL divergence (nats)'),
@@ -140,7 +137,6 @@ export function measureWords(measure: Measure, t: Translate): string {
   return words[measure];
 }
 
-/** The number of a measure at a position. */
 export function valueOf({ kl, isChanged }: IPositionEffect, measure: Measure): number {
   return measure === 'changed' ? (isChanged === null ? NaN : Number(isChanged)) : kl;
 }

@@ -40,7 +40,6 @@ const ROW = 16;
 
 /** How far hidden states are from the clean ones, layer × position. */
 class LayersMap extends LayerMap {
-  /** Draw a sequence. */
   draw(
     effects: ISequenceEffects,
     texts: IComparedTexts,
@@ -163,7 +162,7 @@ export class SequencePane extends Pictured implements IEffectsPane {
     const picture = this._isByLayer
       ? this._layers.draw(drawn, texts, options.transform, axis)
       : this._positions.draw(drawn, texts, { ...options, measure: measureOf(options) }, axis, env.isDark);
-    const said = this._isByLayer ? this._layers.peak?.words : positionsSummary(drawn, texts, t);
+    const sentence = this._isByLayer ? this._layers.peak?.words : positionsSummary(drawn, texts, t);
     const readWords = this._isByLayer
       ? t('Both read the clean text: the L2 distance of hidden states over the norm of the clean ones.')
       : t('Both read the clean text: it is what the perturbed model would have had next, not what it wrote.');
@@ -183,7 +182,7 @@ export class SequencePane extends Pictured implements IEffectsPane {
               ]
             : [])
         ]),
-        summary: [said, divergenceWords(texts, t)].filter(Boolean).join(' ')
+        summary: [sentence, divergenceWords(texts, t)].filter(Boolean).join(' ')
       }
     };
   }
@@ -196,7 +195,6 @@ export class SequencePane extends Pictured implements IEffectsPane {
         : this._positions.goTo(this._peak);
   }
 
-  /** The position that is looked at. */
   pinned(): IMark | null {
     return this._shown === null ? null : columnOf(this._shown);
   }

@@ -41,7 +41,6 @@ const CANDIDATES = 5;
 /** What reads a text with the lens. */
 const SNIPPET = `lab.generate("…", lens=${CANDIDATES})`;
 
-/** What a lens was asked of. */
 interface ILensAsked {
   readonly source: Pick<IRunSource, 'generate' | 'hello'>;
   /** The generation that was asked for; undefined where there is none. */
@@ -212,7 +211,6 @@ class LensView extends GenerationView<Required<LensOptions>> {
     };
   }
 
-  /** The position that is looked at. */
   override pinned(): IMark | null {
     return this._chosen !== null && this._shown?.lens.positions.includes(this._chosen)
       ? columnOf(this._chosen)

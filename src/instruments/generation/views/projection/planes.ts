@@ -1,5 +1,5 @@
 import type { IFeatures } from '../../projection/features';
-import { turned, turnOnto, type ITurn } from '../../projection/procrustes';
+import { rotated, turnOnto, type ITurn } from '../../projection/procrustes';
 import type { Projector } from '../../projection/projector';
 import type { ILayerVectors } from './text-vectors';
 
@@ -11,7 +11,7 @@ export interface ILike {
 }
 
 /** Compares vectors about the mean of all by the cosine of the angle between them. */
-export class Likeness {
+export class Similarity {
   constructor(private readonly _features: IFeatures) {
     const { rows } = _features;
     this._lengths = Float64Array.from({ length: rows }, (_, row) => lengthOf(this.vectorOf(row)));
@@ -23,7 +23,6 @@ export class Likeness {
     return values.subarray(row * columns, (row + 1) * columns);
   }
 
-  /** The mean of some rows. */
   meanOf(rows: readonly number[]): Float64Array {
     const mean = new Float64Array(this._features.columns);
     for (const row of rows) {
@@ -41,11 +40,7 @@ export class Likeness {
     });
   }
 
-  /**
-   * The rows that are most alike to a vector, most alike first.
-   *
-   * @param but - Leaves rows out.
-   */
+  /** The rows that are most alike to a vector, most alike first. */
   nearest(vector: Float32Array | Float64Array, count: number, but: (row: number) => boolean): ILike[] {
     const found: ILike[] = [];
     this.to(vector).forEach((similarity, row) => {
@@ -63,7 +58,6 @@ export class Likeness {
   private readonly _lengths: Float64Array;
 }
 
-/** The length of a vector. */
 export const lengthOf = (vector: Float32Array | Float64Array): number => Math.sqrt(dot(vector, vector));
 
 function dot(a: Float32Array | Float64Array, b: Float32Array | Float64Array): number {
@@ -74,8 +68,7 @@ function dot(a: Float32Array | Float64Array, b: Float32Array | Float64Array): nu
   return sum;
 }
 
-/** Which plane of which vectors. */
-export interface IPlaneWish {
+export interface IPlaneRequest {
   /** Principal components, counted from 1. */
   readonly across: number;
   readonly up: number;
@@ -107,15 +100,12 @@ export class Planes {
 
   /**
    * Return the plane of a layer; null where nothing of it is here.
-   *
-   * @param key - Tells whether what was learnt before still holds.
    * @param chain - Layers, ascending, of which each is turned onto the one before; the last is the one that is wanted.
-   * @param read - Reads the vectors of a layer.
    */
   async of(
     key: string,
     chain: readonly number[],
-    wish: IPlaneWish,
+    request: IPlaneRequest,
     read: (layer: number) => Promise<ILayerVectors | null>
   ): Promise<IPlane | null> {
     if (key !== this._key) {
@@ -128,7 +118,7 @@ export class Planes {
       const isLast = layer === chain[chain.length - 1];
       const known: Places | undefined = isLast ? undefined : this._places.get(layer);
       if (known === undefined) {
-        plane = this._last?.layer === layer ? this._last : await this._make(layer, wish, before, read);
+        plane = this._last?.layer === layer ? this._last : await this._make(layer, request, before, read);
         if (key !== this._key) {
           return plane;
         }
@@ -152,7 +142,7 @@ export class Planes {
 
   private async _make(
     layer: number,
-    { across, up, standardise }: IPlaneWish,
+    { across, up, standardise }: IPlaneRequest,
     before: Places | null,
     read: (layer: number) => Promise<ILayerVectors | null>
   ): Promise<IPlane | null> {
@@ -172,7 +162,7 @@ export class Planes {
       places[2 * token + 1] = scores[row * components + up - 1] ?? 0;
     });
     const turn = before && turnOnto(places, before.places);
-    const drawn = turn ? turned(places, turn) : places;
+    const drawn = turn ? rotated(places, turn) : places;
     return {
       layer,
       places: drawn,

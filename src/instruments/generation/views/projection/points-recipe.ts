@@ -20,8 +20,7 @@ const FAINT = 0.25;
 const MOST_NAMES = 24;
 const RING = 150;
 
-/** What is to be seen of points. */
-export interface IPointsWish {
+export interface IPointsRequest {
   readonly colors: IPointColors;
   readonly group: TokenGroup;
   /** Whether a token is looked at. */
@@ -32,7 +31,6 @@ export interface IPointsWish {
   readonly textOf: (token: number) => string;
 }
 
-/** Tokens that have a place. */
 export function drawnOf({ places, text }: Pick<IProjected, 'places' | 'text'>): number[] {
   return Array.from(text.tokens.keys()).filter(at => !Number.isNaN(places[2 * at] ?? NaN));
 }
@@ -42,10 +40,9 @@ export function placeOf({ places }: Pick<IProjected, 'places'>, at: number): { x
   return { x: places[2 * at] ?? NaN, y: -(places[2 * at + 1] ?? NaN) };
 }
 
-/** Return the chart of points. */
 export function pointsRecipe(
   projected: IProjected,
-  { colors, group, isMarked, named, titles, textOf }: IPointsWish,
+  { colors, group, isMarked, named, titles, textOf }: IPointsRequest,
   isDark: boolean
 ): Pick<IContent, 'extent' | 'isSquare'> & { recipe: IRecipe } {
   const { text } = projected;

@@ -21,11 +21,9 @@ const MOST_TEXT = 200;
 
 /** A token that the model read, and so has vectors of. */
 export interface IVectorToken extends ITextPosition {
-  /** The token by itself. */
   readonly piece: string;
   /** Prompt that it belongs to, counted from 0 in its generation: samples share one. */
   readonly prompt: number;
-  /** Step of its tensors. */
   readonly step: number;
 }
 
@@ -60,7 +58,6 @@ export class TextVectors {
     readonly every: number
   ) {}
 
-  /** Read the tokens of generations. */
   static async read(
     source: IRunSource,
     rows: GenerationReaders,
@@ -86,8 +83,8 @@ export class TextVectors {
       }
     }
     const every = Math.max(1, Math.ceil(tokens.length / MOST_TOKENS));
-    const kept = every === 1 ? tokens : tokens.filter((_, at) => at % every === 0);
-    return new TextVectors(rows, sequences, kept, unread, every);
+    const retained = every === 1 ? tokens : tokens.filter((_, at) => at % every === 0);
+    return new TextVectors(rows, sequences, retained, unread, every);
   }
 
   /** Tells whether the same tokens were read. */
@@ -106,8 +103,6 @@ export class TextVectors {
 
   /**
    * Read the vectors of one layer.
-   *
-   * @param axis - Place of the position axis among the axes of one sample.
    * @returns Null where there is no row of it.
    */
   async of(
@@ -143,7 +138,6 @@ export class GenerationReaders {
     return reader;
   }
 
-  /** Rows of some steps came. */
   came(firstStep: number, lastStep: number): void {
     this._readers.forEach(reader => reader.came(firstStep, lastStep));
   }

@@ -76,13 +76,11 @@ export class TokenGroup {
   private readonly _tokens: ReadonlyMap<string, ITextPosition>;
 }
 
-/** How a point looks. */
 interface IPointLook {
   readonly color: string;
   readonly shape: string;
 }
 
-/** How points look and what it means. */
 export interface IPointColors {
   /** Of each token. */
   readonly looks: readonly IPointLook[];
@@ -105,7 +103,6 @@ const PLAIN: IPointLook = { color: '#888888', shape: 'circle' };
 
 /**
  * Colour tokens.
- *
  * @param by - What by: prompt and token text have looks of their own, position and step an ordered scale.
  */
 export function pointColors(

@@ -54,11 +54,11 @@ class TextRows implements ITextRows {
 
   async read(
     question: HeatmapQuestion,
-    wished: number,
+    requested: number,
     axes: readonly string[],
     signal: AbortSignal
   ): Promise<ITextFound> {
-    const found = generationOf(this._offered, wished === 0 ? null : wished);
+    const found = generationOf(this._offered, requested === 0 ? null : requested);
     if (found === undefined) {
       return { text: undefined, read: null };
     }
@@ -157,8 +157,6 @@ function hasKeys(read: IGenerationRead, axes: readonly string[]): boolean {
 
 /**
  * Which cells of a slice are not there.
- *
- * @param missing By cell, or by position.
  * @param down Whether positions run down, not across.
  */
 function maskOf(

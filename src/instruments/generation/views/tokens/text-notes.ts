@@ -7,7 +7,7 @@ import { placeNear } from '../../../../views/shared/scale';
 import type { Translate } from '../../../../views/shared/translate';
 import { generationControls, generationName } from '../shared/generation-view';
 import { type ITextFacts, type TokensChoice, lengthOf, type IWrittenText } from './text-facts';
-import type { ITextWish } from './text-recipe';
+import type { ITextRequest } from './text-recipe';
 import { colorWords, type TokenColor } from './token-layout';
 import { tokenName, differenceWords, missingWords } from './token-words';
 
@@ -15,7 +15,6 @@ const COLORS: readonly TokenColor[] = ['probability', 'surprise', 'entropy', 'ra
 /** Generations that are offered to stand beside the text. */
 const MOST_OTHERS = 30;
 
-/** What the toolbar acts on. */
 interface ITextToolbar {
   readonly connection: ConnectionState;
   /** Position that is looked at. */
@@ -37,8 +36,8 @@ export function textControls(
 ): Control[] {
   const { generations, text } = facts;
   const positions = (text?.tokens ?? []).map(({ position }) => position);
-  const place = looked === null ? -1 : placeNear(positions, looked);
-  const token = text?.tokens[place];
+  const at = looked === null ? -1 : placeNear(positions, looked);
+  const token = text?.tokens[at];
   const live = connection.kind !== 'recorded' && connection.kind !== 'closed';
   const colors = COLORS.map(each => ({ value: each, text: colorWords(each, t) }));
   return [
@@ -51,7 +50,7 @@ export function textControls(
         ? t('Stop following and stay at this position')
         : t('Follow the newest position'),
       count: positions.length,
-      index: Math.max(0, place),
+      index: Math.max(0, at),
       text: token ? t('position %1, %2', formatInteger(token.position), tokenName(token)) : t('nothing yet'),
       following: isFollowing,
       // A text that is written to its end is shown again from its beginning to its end.
@@ -111,27 +110,25 @@ function besideControl(
   ];
 }
 
-/** What the sentences above a text can do. */
 export interface INoteActions {
   choose(options: Partial<TokensChoice>): void;
   copy(text: string): void;
   goTo(position: number): void;
-  /** Shows the lines before or after. */
   turn(by: -1 | 1): void;
 }
 
 /** What became of a text, and which lines are not in sight: a sentence each, with what can be done. */
 export function textNotes(
   { generation }: IWrittenText,
-  { layout, inSight: [from, to] }: Pick<ITextWish, 'layout' | 'inSight'>,
+  { layout, inSight: [from, to] }: Pick<ITextRequest, 'layout' | 'inSight'>,
   { copy, turn }: Pick<INoteActions, 'copy' | 'turn'>,
   t: Translate
 ): INote[] {
   const notes: INote[] = [];
   if (generation.state === 'failed') {
-    const said = generation.message || t('Nobody said why.');
-    const action = { label: t('Copy this sentence'), run: () => copy(said) };
-    notes.push({ text: t('It failed: %1', said), tone: 'nonfinite', action });
+    const sentence = generation.message || t('Nobody said why.');
+    const action = { label: t('Copy this sentence'), run: () => copy(sentence) };
+    notes.push({ text: t('It failed: %1', sentence), tone: 'nonfinite', action });
   }
   if (from > 0) {
     const action = { label: t('Show the lines before'), run: () => turn(-1) };
@@ -168,7 +165,7 @@ export function besideNotes(
 /** What of a text is not literal or not here, a sentence each. */
 export function textCaption(
   text: IWrittenText,
-  { difference, layout, upTo, inSight: [from, to] }: ITextWish,
+  { difference, layout, upTo, inSight: [from, to] }: ITextRequest,
   t: Translate
 ): string[] {
   const { generation, tokens } = text;
@@ -204,8 +201,6 @@ const MOST_LINES = 40;
 export class LinesInSight {
   /**
    * Return the first line, and the one after the last.
-   *
-   * @param lines - Lines that there are.
    * @param looked - Line that is looked at; null follows the end.
    */
   over(lines: number, looked: number | null): readonly [number, number] {
@@ -223,7 +218,6 @@ export class LinesInSight {
     return [this._top, Math.min(lines, this._top + MOST_LINES)];
   }
 
-  /** Show the lines before or after. */
   turn(by: -1 | 1): void {
     // One line stays, so that the eye finds its way.
     this._hold(this._top + by * (MOST_LINES - 1));

@@ -5,7 +5,6 @@ import type { Translate } from '../../../../views/shared/translate';
 import type { IToken } from '../../store/generations';
 import { charactersOf, tokenWords } from '../shared/token-text';
 
-/** What colours a token. */
 export type TokenColor = Required<TokensOptions>['color'];
 
 /** What colours in words, with its unit. */
@@ -84,7 +83,6 @@ export interface ITokenBox {
 export interface ITokenLayout {
   /** In the order of the text. */
   readonly boxes: readonly ITokenBox[];
-  /** Lines that there are. */
   readonly lines: number;
   /** The first box of each token. */
   readonly firstOf: readonly number[];
@@ -112,13 +110,11 @@ export function shownText({ text, piece }: Pick<IToken, 'piece' | 'text'>): stri
   return text !== '' ? text : piece === '' ? NOTHING : BYTES.test(piece) ? UNFINISHED : piece;
 }
 
-/** Columns that a character takes. */
 const columnsOf = (character: string): number => (WIDE.test(character) ? 2 : 1);
 
 /**
  * Lay tokens out in lines, as a typewriter would: a token that has no room on a line begins the next one, and one that is longer than a line is divided. After
  * a line break of the text a new line begins.
- *
  * @param columns - Columns of a line, at least 2.
  */
 export function layOut(tokens: readonly Pick<IToken, 'piece' | 'text'>[], columns: number): ITokenLayout {

@@ -57,7 +57,6 @@ export function mostSurprising(tokens: readonly IToken[]): IToken | null {
   );
 }
 
-/** Say which token is the most surprising one. */
 export function surpriseWords(token: IToken, t: Translate): string {
   return t(
     'Most surprising: %1 at position %2, %3 bits.',

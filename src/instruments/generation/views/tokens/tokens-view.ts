@@ -31,7 +31,7 @@ function generateControls(
     ...numberControls(form, t),
     ...keptControls(form, t),
     ...form.perturb.controls(path => form.faultAt(`${form.perturb.path}.${path}`), t),
-    ...(form.perturb.wish ? form.sweep.controls(form.faultAt('sweep'), form.perturb.sites, t) : []),
+    ...(form.perturb.value ? form.sweep.controls(form.faultAt('sweep'), form.perturb.sites, t) : []),
     ...rareControls(form, t)
   ];
   const isBlamed = fields.some(each => faultOf(each) !== undefined);
@@ -288,7 +288,7 @@ class TokensView implements IComposition {
       className,
       options,
       create: (source, env) => {
-        this._copy = said => void env.actions.copy(said);
+        this._copy = sentence => void env.actions.copy(sentence);
         return new TextPane(source, env, this._reader, which, this._end);
       }
     });

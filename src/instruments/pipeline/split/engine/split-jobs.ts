@@ -7,13 +7,12 @@ import { measuredSplit } from '../plan/measured-split';
 import { planSplit } from '../plan/plan-split';
 import type { ISplitPlan, ISplitPlanned, SplitOutcome } from '../plan/planned-split';
 import { deletedRanks, rankMap } from '../plan/rank-map';
-import { splitRequestOf } from '../plan/split-wish';
+import { splitRequestOf } from '../plan/partial-request';
 import type { SplitRequest } from '../protocol/split.generated';
 
 /** What the engine's job `split` answers; `protocol/README.md` says what its members are. */
 export type SplitAnswer = ReturnType<typeof splitAnswer>;
 
-/** Write what was planned as JSON. */
 export function splitAnswer({ layouts, best, verdict }: ISplitPlan) {
   const place = (planned: ISplitPlanned | null): number | null => {
     const at = layouts.findIndex(each => !('refused' in each) && each === planned);
@@ -87,14 +86,14 @@ export async function planSplits(args: unknown, host: IEngineHost): Promise<IJob
 }
 
 /** What a run measured, and what is asked otherwise. The whole is checked as a request by the planner. */
-function requestOfRun(wish: Partial<SplitRequest>, steps: IPipelineSteps | null): SplitRequest {
+function requestOfRun(partial: Partial<SplitRequest>, steps: IPipelineSteps | null): SplitRequest {
   const measured = measuredSplit(steps);
-  if (measured === null && wish.devices === undefined) {
+  if (measured === null && partial.devices === undefined) {
     throw new PlanError(
       'missing',
       "The run must have steps with forward and backward passes of every process, got none. Train with timeline='phases', all processes in one run, or give devices=.",
       { field: 'devices' }
     );
   }
-  return splitRequestOf(wish, measured);
+  return splitRequestOf(partial, measured);
 }

@@ -1,7 +1,6 @@
 import type { SplitLayout } from '../protocol/split.generated';
 import type { SplitSimulation } from './split-simulation';
 
-/** A layout with the ms of its step. */
 export interface ICostedLayout {
   readonly layout: SplitLayout;
   readonly stepMs: number;
@@ -10,7 +9,6 @@ export interface ICostedLayout {
 /** The few best of the layouts that were tried and fit in memory, each once. Of equal ones the first stays in front. */
 export class BestLayouts {
   /**
-   * @param most - How many are kept.
    * @param isLenient - Whether those that do not fit in memory are kept, too, behind all others: a few changes may make them fit.
    */
   constructor(
@@ -48,15 +46,15 @@ export class BestLayouts {
     const { found, most } = this;
     if (found.length < most || stepMs < found[most - 1]!.stepMs) {
       const at = found.findIndex(each => stepMs < each.stepMs);
-      const place = at < 0 ? found.length : at;
+      const index = at < 0 ? found.length : at;
       const key = JSON.stringify(layout);
       // The same has the same ms, and so stands right before the place.
-      for (let same = place - 1; same >= 0 && found[same]!.stepMs === stepMs; same -= 1) {
+      for (let same = index - 1; same >= 0 && found[same]!.stepMs === stepMs; same -= 1) {
         if (JSON.stringify(found[same]!.layout) === key) {
           return;
         }
       }
-      found.splice(place, 0, {
+      found.splice(index, 0, {
         layout: { ...layout, stages: layout.stages.map(stage => ({ ...stage })) },
         stepMs
       });

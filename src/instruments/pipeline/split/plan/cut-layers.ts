@@ -133,8 +133,8 @@ export function wholeStage(
   const back = own(backward) + (isAgain ? own(recompute) : 0);
   const inputs = stage > 0 ? message_bytes : 0;
   const kept = apart ? min(ahead, microBatches) : isAgain ? 1 : inFlight;
-  const room = memory - (apart ? inputs : isAgain ? inFlight * inputs : 0);
-  const most = shareWithin(room, (state_bytes + kept * activation_bytes) / tensor);
+  const capacity = memory - (apart ? inputs : isAgain ? inFlight * inputs : 0);
+  const most = shareWithin(capacity, (state_bytes + kept * activation_bytes) / tensor);
   if (!apart) {
     const first = own(isAgain ? forward : recompute);
     return { each: back + first, chain: first + own(backward), most };
@@ -152,5 +152,5 @@ export function wholeStage(
   };
 }
 
-const shareWithin = (room: number, whole: number): number =>
-  room < 0 ? -1 : whole === 0 || room === Infinity ? Infinity : room / whole;
+const shareWithin = (capacity: number, whole: number): number =>
+  capacity < 0 ? -1 : whole === 0 || capacity === Infinity ? Infinity : capacity / whole;

@@ -254,14 +254,12 @@ function aheadOf({ lane, kind }: ISplitOperations, of: number): number {
   return Math.max(1, own.indexOf('B'));
 }
 
-/** Times by step. */
 class StepMeans {
   add(step: number, took: number): void {
     const [sum, count] = this._sums.get(step) ?? [0, 0];
     this._sums.set(step, [sum + took, count + 1]);
   }
 
-  /** The median of the steps' means; NaN without any. */
   median(): number {
     return median([...this._sums.values()].map(([sum, count]) => sum / count));
   }
@@ -318,17 +316,17 @@ function latencyOf({ operations: rows, stages }: IPipelineSteps, forwards: numbe
 }
 
 function lastStep({ operations: rows }: IPipelineSteps, step: number, forwards: number): ISplitOperations {
-  const places = rows.step.flatMap((each, at) => (each === step ? [at] : []));
-  const from = places.reduce((least, at) => Math.min(least, rows.begin[at]!), Infinity);
+  const indices = rows.step.flatMap((each, at) => (each === step ? [at] : []));
+  const from = indices.reduce((least, at) => Math.min(least, rows.begin[at]!), Infinity);
   return {
-    lane: places.map(at => rows.stage[at]!),
-    kind: places.map((at): SplitKind => {
+    lane: indices.map(at => rows.stage[at]!),
+    kind: indices.map((at): SplitKind => {
       const kind = rows.kind[at]!;
       const isAgain = kind === 'F' && forwards > 0 && rows.stage[at]! >= forwards;
       return isAgain ? 'R' : kind === 'I' || kind === 'W' ? 'B' : kind;
     }),
-    microBatch: places.map(at => rows.microBatch[at]!),
-    begin: places.map(at => rows.begin[at]! - from),
-    end: places.map(at => rows.end[at]! - from)
+    microBatch: indices.map(at => rows.microBatch[at]!),
+    begin: indices.map(at => rows.begin[at]! - from),
+    end: indices.map(at => rows.end[at]! - from)
   };
 }

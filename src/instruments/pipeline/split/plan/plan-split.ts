@@ -70,12 +70,8 @@ function* splitVerdict(
   };
 }
 
-/** By how much a step is longer than another, %. */
-function percentOf(step: number, other: number): number {
-  return other > 0 ? ((step - other) / other) * 100 : 0;
-}
+const percentOf = (step: number, other: number): number => (other > 0 ? ((step - other) / other) * 100 : 0);
 
-/** The request with times as they may be. */
 function drawn(request: IFullSplitRequest, random: SeededRandom): IFullSplitRequest {
   /** Above 0, and as often twice as half as much: nearly log-normal, without a function whose last digit browsers may choose. */
   const vary = (value: number): number => {
@@ -106,18 +102,13 @@ const TITLES: Record<SplitFamily, string> = {
   megafbd: 'MegaFBD’s split'
 };
 
-/** A family as people read it. */
-export function familyTitle(family: SplitFamily): string {
-  return TITLES[family];
-}
+export const familyTitle = (family: SplitFamily): string => TITLES[family];
 
 /**
  * Find the best layout of each family, and say whether a split is worth it.
  *
  * The answer depends on the request alone, not on the machine: the search counts passes, not time. A family that does not fit comes back with the reason.
- *
  * @param request - A `SplitRequest`, checked here.
- * @param limits - How long it is searched.
  * @throws PlanError `request` or `fit` where it is none; the signal's reason.
  */
 export async function planSplit(

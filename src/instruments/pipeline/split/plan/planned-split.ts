@@ -7,7 +7,6 @@ export interface ISplitLane {
   /** both: an ordinary process, which does forward and backward passes. */
   readonly role: 'backward' | 'both' | 'forward';
   readonly stage: number;
-  /** Kind of device. */
   readonly device: number;
 }
 
@@ -61,16 +60,13 @@ export interface ISplitVerdict {
   readonly regretPercent: number;
 }
 
-/** What the planner found. */
 export interface ISplitPlan {
   /** The best of each family in the order of `SplitFamily`; a layout of one's own before them. */
   readonly layouts: readonly SplitOutcome[];
-  /** The shortest step of all that fit in memory. */
   readonly best: ISplitPlanned | null;
   readonly verdict: ISplitVerdict;
 }
 
-/** A pass of a micro-batch. */
 interface ISplitPass {
   readonly kind: SplitKind;
   readonly microBatch: number;
@@ -110,7 +106,6 @@ export function laneOrder(
   return passes;
 }
 
-/** A pass with the stage that does it. */
 interface IProofPass extends ISplitPass {
   readonly stage: number;
 }

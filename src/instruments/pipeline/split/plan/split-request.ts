@@ -1,9 +1,5 @@
-import {
-  SPLIT_SCHEMA,
-  type DeviceKind,
-  type SplitLayout,
-  type SplitRequest
-} from '../protocol/split.generated';
+import SPLIT_SCHEMA from '#protocol/split.schema.json';
+import type { DeviceKind, SplitLayout, SplitRequest } from '../protocol/split.generated';
 import { schemaCheck } from '../../../../protocol/schema-check';
 import { PlanError } from '../../plan/plan-shape';
 import { devicesOf, isApart } from './layout-shape';
@@ -33,7 +29,6 @@ export interface IFullSplitRequest extends Required<
 
 /**
  * Check a request that came from Python, a file or a form, and fill in what it leaves out.
- *
  * @throws PlanError `request` with the member that is no such value; `fit` with that of a layout of one's own that does not go together with the rest.
  */
 export function fullSplitRequest(value: unknown): IFullSplitRequest {
@@ -45,14 +40,14 @@ export function fullSplitRequest(value: unknown): IFullSplitRequest {
   const request = value as SplitRequest;
   const { layers = 12, most_tensor = 1, weight_bytes = 0, micro_batches } = request;
   const costs = typeof layers === 'number' ? new Array<number>(layers).fill(1) : layers;
-  const whole = costs.reduce((sum, cost) => sum + cost, 0);
+  const total = costs.reduce((sum, cost) => sum + cost, 0);
   const full: IFullSplitRequest = {
     devices: request.devices.map(kind => {
       const { forward, recompute = forward, backward = 2 * recompute, optimizer = 0 } = kind;
       const { name, count, memory_bytes } = kind;
       return { name, count, forward, recompute, backward, optimizer, memory: memory_bytes ?? Infinity };
     }),
-    layers: costs.map(cost => cost / whole),
+    layers: costs.map(cost => cost / total),
     micro_batches,
     tensors: [1, 2, 4, 8, 16, 32, 64].filter(degree => degree <= most_tensor),
     tensor_ms: request.tensor_ms ?? 0,

@@ -22,7 +22,6 @@ function kindOrders(devices: readonly IFullKind[]): number[][] {
 
 /**
  * Kinds of devices for the stages of a shape: blocks of alike ones, chosen and placed in a few orders.
- *
  * @param orders - Those of `kindOrders`.
  */
 function seatings(shape: ILayoutShape, orders: readonly (readonly number[])[]): ISeating[] {
@@ -79,8 +78,6 @@ type Place = { readonly stage: number; readonly name: 'device' | 'forward_device
  * Change a layout little by little as long as its step gets shorter: move a layer from one stage to another, let two stages change places, give a stage another kind of device, let two swap theirs.
  *
  * Yields after each change that was tried.
- *
- * @param recut - Cuts the layers anew for other devices.
  */
 function* improveLayout(
   start: SplitLayout,

@@ -8,7 +8,6 @@ const { max, min } = Math;
 /** Stages times micro-batches above which a cost is worked out from fewer micro-batches. */
 const LARGE = 1024;
 
-/** What a layout costs. */
 export interface ISplitCost {
   /** ms from the begin of a step until the next can begin. */
   readonly stepMs: number;
@@ -59,9 +58,6 @@ export class SplitSimulation implements ISplitCost {
 
   /**
    * Run a step.
-   *
-   * @param layout - One that its request takes.
-   * @param microBatches - How many of a replica are run.
    * @param all - How many there are; `stepMs` and `overBytes` are for these.
    */
   run(
@@ -71,13 +67,13 @@ export class SplitSimulation implements ISplitCost {
   ): void {
     const { stages, family } = layout;
     this.microBatches = microBatches;
-    const room = stages.length * microBatches;
-    if (this.forwardEnd.length < room) {
-      this.forwardEnd = new Float64Array(room);
-      this.againEnd = new Float64Array(room);
-      this.backwardEnd = new Float64Array(room);
-      this.input = new Float64Array(room);
-      this.given = new Float64Array(room);
+    const capacity = stages.length * microBatches;
+    if (this.forwardEnd.length < capacity) {
+      this.forwardEnd = new Float64Array(capacity);
+      this.againEnd = new Float64Array(capacity);
+      this.backwardEnd = new Float64Array(capacity);
+      this.input = new Float64Array(capacity);
+      this.given = new Float64Array(capacity);
     }
     this.prepare(layout);
     if (isApart(family)) {
