@@ -20,7 +20,6 @@ __all__ = [
     "Instrument",
     "ModelPoints",
     "RankCoordinates",
-    "RankCoordinates",
     "Shards",
     "SitePoints",
     "Source",

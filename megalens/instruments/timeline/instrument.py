@@ -365,7 +365,7 @@ class TimelineInstrument(Instrument):
     def _no_device_times(self, error: Exception) -> None:
         self._host.warn(
             "The times of the device could not be read, so that passes are timed until their work is "
-            f"queued: {said(error)}"
+            f"queued: {describe_error(error)}"
         )
 
     def _failed(self, error: Exception) -> None:

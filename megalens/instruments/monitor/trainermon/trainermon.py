@@ -268,7 +268,7 @@ class TrainerMon:
             self._micro_batches,
             config.eps,
             self._name,
-            lambda error: self._warn_once(said(error)),
+            lambda error: self._warn_once(describe_error(error)),
         )
         if config.xy_distribution:
             both = config.forward_only and config.backward_only
@@ -293,7 +293,7 @@ class TrainerMon:
                 cc.get("cc_codeline", ()),
                 before=cc.get("cc_pre_hook", False),
                 only_stacks=cc.get("cc_log_only", False),
-                failed=lambda error: self._warn_once(said(error)),
+                failed=lambda error: self._warn_once(describe_error(error)),
             )
         if config.print_struct and self._structure is None:
             self._structure = ModuleStructure(self._chunks, self._name)
@@ -398,7 +398,7 @@ class TrainerMon:
         try:
             call()
         except Exception as error:
-            self._warn_once(f"TrainerMon failed in step {self.step}: {said(error)}")
+            self._warn_once(f"TrainerMon failed in step {self.step}: {describe_error(error)}")
 
     def _is_written_elsewhere(self, parameter: nn.Parameter) -> bool:
         if self._data_rank and not self._optimizer.is_sharded(parameter):
@@ -462,7 +462,7 @@ class TrainerMon:
             if config.format == "tensorboard":
                 need_tensorboard()
         except Exception as error:
-            self._warn_once(f"The configuration was not followed, what was in force stays. {said(error)}")
+            self._warn_once(f"The configuration was not followed, what was in force stays. {describe_error(error)}")
             return
         if config.dynamic_on:
             self._end()
