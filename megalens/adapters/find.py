@@ -44,7 +44,6 @@ _ENTRIES = (
 _INSTEAD = {"qkv": ("q", "k", "v"), "fc1": ("gate_up", "gate", "up")}
 
 
-# The table of a model that is not recognised, filled in as far as its structure tells.
 def sketch(body: nn.Module) -> str:
     """Return Python that makes an ``Adapter``; what was not found is a comment."""
     stack, roles = _most_likely(body)

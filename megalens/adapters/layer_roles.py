@@ -207,8 +207,8 @@ def _attention(
             continue
         # What adds the residual stream itself does not give the attention's own output; nor does one whose
         # output projection stands elsewhere.
-        whole = module is not None and context.startswith(f"{holder}.") and not _adds_residual(module)
-        roles = replace(roles, context=context, attention=holder if whole else context)
+        complete = module is not None and context.startswith(f"{holder}.") and not _adds_residual(module)
+        roles = replace(roles, context=context, attention=holder if complete else context)
         width, queries = input_features(linears[context]), output_features(linears.get(roles.q or "", layer))
         if roles.k is not None and queries == 2 * (width or 0):
             says = f"{roles.q} gives a gate of the attention beside its queries, in an order that is not known here."
@@ -226,7 +226,7 @@ def _fused(roles: LayerRoles, path: str, attention: nn.Module | None) -> LayerRo
                 "QKV_mat_mul": f"What the fused layer {path} of {kind} gives {_BLOCKED[kind]}, an order that is not known here."
             },
         )
-    # BigCode has one key and value for all heads, or those of each head beside its queries.
+    # BigCode has one key and value for all heads, or those of each head next to its queries.
     per_head = path.rpartition(".")[2] in _PER_HEAD or hasattr(attention, "multi_query")
     return replace(roles, qkv=path, qkv_order="grouped" if per_head else "concatenated")
 

@@ -22,7 +22,6 @@ __all__ = ["EXPERT_FLAGS", "LAYER_FLAGS", "LayerSources"]
 _LOGITS_SECOND = frozenset(("Llama4Router",))
 
 
-# How one tensor that holds several is cut into its parts.
 @dataclass(frozen=True)
 class ConcatenatedParts:
     """Cut ``[..., q | k | v]`` by head counts, which is right for grouped-query attention too."""
@@ -86,7 +85,6 @@ def _widths(size: int, sizes: ModelSizes) -> tuple[int, int, int]:
     return heads * head, groups * head, groups * head
 
 
-# What can be seen of a mixture of experts: the router's probabilities, and what each expert gives.
 def router_sources(layer: nn.Module, mixture: Mixture) -> Sequence[Source]:
     """Return where the probabilities of all experts can be seen, ``[B, S, experts]``."""
     if mixture.router is None:

@@ -32,8 +32,6 @@ _FSDP = ("TorchFullyShardedDataParallel", "FullyShardedDataParallel", "MegatronF
 _HOOKED = ("activation", "dgrad", "residual", "residual_dgrad")
 
 
-# Which modules of a Megatron-Core model are measured at their ends, and which of the tensor-parallel
-# processes counts an end.
 class _Cut(Enum):
     """What a tensor-parallel process has of a tensor."""
 
@@ -106,7 +104,7 @@ def residual_points(modules: Iterable[MegatronModule], ranks: MegatronRanks) -> 
 
 
 def _counts(end: _Cut, rank: int) -> bool:
-    # The gradient of a summand is whole: the first counts it.
+    # The gradient of a summand is complete: the first counts it.
     return end is _PIECE or rank == 0
 
 
@@ -154,8 +152,6 @@ def _sequence_parallel(module: Any) -> bool:
     return bool(getattr(getattr(module, "config", None), "sequence_parallel", False))
 
 
-# What cannot be measured under some of Megatron-Core's ways to train, so that it is said before the first
-# step.
 def refusals(given: Sequence[nn.Module], chunks: Sequence[nn.Module], optimizer: Any) -> dict[str, str]:
     """Return by statistic why there can be none of it.
 

@@ -22,7 +22,6 @@ _GROUPED = re.compile(r"(weight|bias)([0-9]{1,9})")
 _ALL_EXPERTS = {"weight1": "linear_fc1.weight", "weight2": "linear_fc2.weight"}
 
 
-# Names that are the same in every layout of a Megatron-Core model.
 @dataclass(frozen=True)
 class MegatronModule:
     """A module and its canonical name.

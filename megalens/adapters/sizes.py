@@ -39,7 +39,6 @@ _WRAPPERS = (
 )
 
 
-# Looking through what only wraps a model.
 def unwrapped(model: nn.Module) -> nn.Module:
     """Return the model inside of torch.compile's and data-parallel wrappers."""
     while True:

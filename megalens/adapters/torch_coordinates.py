@@ -14,7 +14,6 @@ from ..tracer import RankCoordinates, Shards
 __all__ = ["cuts_input", "cuts_output", "input_shards", "mesh_place", "output_shards", "torch_coordinates"]
 
 
-# How ``parallelize_module`` lays a module's input and output out over the tensor-parallel ranks.
 def output_shards(*modules: nn.Module | None) -> Shards:
     """Return how the output of the first of ``modules`` with a parallel style is cut, else ``none``.
 

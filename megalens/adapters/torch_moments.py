@@ -38,7 +38,6 @@ _ATTENTION: Mapping[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-# Where attention and routers of a model of plain PyTorch can be seen.
 def feature_points(
     points: ModelPoints, names: Mapping[nn.Module, str], *, shown: bool
 ) -> Iterator[FeaturePoint]:

@@ -96,7 +96,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def main_hub(arguments: argparse.Namespace) -> int:
     """Run a hub until it ends, and return the exit code."""
     from ..hub.options import HubOptions
-    from ..hub.process import keep_freed_memory
+    from ..hub.server import keep_freed_memory
 
     keep_freed_memory()
     # What websockets logs about a client's faults is told to the client.

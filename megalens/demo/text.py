@@ -101,10 +101,10 @@ def _docstrings(path: Path) -> str:
 
 
 def _fresh_paragraphs(document: str, seen: set[str]) -> str:
-    kept = []
+    fresh = []
     for paragraph in document.split("\n\n"):
         key = " ".join(paragraph.split())
         if len(key) >= _SHORTEST_PARAGRAPH and key not in seen:
             seen.add(key)
-            kept.append(paragraph.strip("\n"))
-    return "\n\n".join(kept)
+            fresh.append(paragraph.strip("\n"))
+    return "\n\n".join(fresh)

@@ -15,7 +15,7 @@ from ..protocol import CheckedBody
 from ..protocol.messages_generated import Recording, RunFile
 from .options import HubError
 from .recording_folder import RecordingFolder
-from .stream_file import StepRanges
+from .stream_folder import StepRanges
 
 __all__ = ["Recorder"]
 
@@ -137,12 +137,12 @@ class Recorder:
         Called once more it brings ``run.json`` up to date.
         """
         with self._lock:
-            again = self._closing
+            closed_before = self._closing
             self._description = description
             self._closing = True
             self._lock.notify()
         self._thread.join()
-        if again and self.behind and not self._folder.deleted():
+        if closed_before and self.behind and not self._folder.deleted():
             self._describe_once()
 
     @property

@@ -15,8 +15,7 @@ from ..protocol import CheckedBody, replace_file
 from .options import HubError
 from .sealer import Sealer, seal_detached
 from .segment_file import seal_tail
-from .stream_file import StreamFile
-from .stream_folder import StreamFolder
+from .stream_folder import StreamFile, StreamFolder
 
 __all__ = ["GivenUp", "RecordingFolder"]
 

@@ -29,7 +29,6 @@ from .tensors.compressors import suited_compressor
 __all__ = ["add_members", "announcement", "job_notes", "parts_notes"]
 
 
-# What rank 0 tells of the other processes of its job.
 def add_members(
     peers: Peers, places: Sequence[RankPlace], own: int, status: Status, notes: list[str]
 ) -> None:

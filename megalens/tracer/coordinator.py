@@ -123,7 +123,7 @@ class Coordinator:
                 changed=self._peers_changed,
                 lost=self.instruments.undelivered,
             )
-        # Only now: a viewer may ask for a change at once, and it is for the whole job.
+        # Only now: a viewer may ask for a change at once, and it is for the entire job.
         self.worker.start()
         if self._role is not Role.ALONE and address is not None:
             self._publish_hub(address)
@@ -173,7 +173,7 @@ class Coordinator:
         )
         self.instruments.add(instrument, host)
         if instrument.schema():
-            # What a change said of it before it was here waits for it.
+            # Settings that came before the instrument apply now.
             self.schedule.amend(lambda plan: self._with_settings(plan, instrument))
             self.instruments.follow(self.schedule.accepted.instruments, self.schedule.begun + 1)
         if instrument.streams or instrument.schema():
@@ -311,7 +311,7 @@ class Coordinator:
     def close(self, finished: bool = True) -> None:
         """Send what waits and leave the job; unless ``finished``, without a shutdown message. Safe twice."""
         if finished and (peers := self._followers) is not None:
-            # The hub closes the recording with rank 0's goodbye: the others' last rows come before it.
+            # The hub closes the recording when rank 0 shuts down: the others' last rows come before.
             peers.wait_for_others(_SHUTDOWN_SECONDS)
         if self.worker is not None:
             self.worker.close(finished=finished)
@@ -362,7 +362,7 @@ class Coordinator:
         if who != OWN and self.worker is not None:
             accepted = self._accepted(who, answer)
             self.worker.reply(lambda: accepted)
-        # After the answer, before which nobody is told that it is in force.
+        # After the answer, before which nothing says that it is in force.
         self.instruments.notify("change_waits")
 
     def _hub_is(self, there: bool) -> None:
@@ -411,7 +411,7 @@ class Coordinator:
         places = self.peers.members.places()
         if self._role is Role.LEADER and len(places) != len(self._places):
             self._places = places
-            # Viewers are told once everybody is there; a job that never is complete is told with the status.
+            # Viewers learn it once everybody is there; of a job that never is complete, with the status.
             if len(places) == self._points.place.world_size:
                 self.worker.reply(self.announcement)
         self.worker.status_now()

@@ -1,4 +1,4 @@
-"""The one error class of the tracer room, and how errors of others are told."""
+"""The one error class of the tracer room, and errors of others in words."""
 
 from __future__ import annotations
 

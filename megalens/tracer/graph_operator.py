@@ -55,7 +55,6 @@ _open: set[int] = set()
 _skipped_before = True
 
 
-# What the compiler is told, and asked, where there are probes in its code.
 def compiles() -> bool:
     """Return whether anything that ``torch.compile`` has compiled in this process is still there."""
     frames: Any = sys.modules.get("torch._dynamo.convert_frame")
@@ -232,12 +231,12 @@ def _run_changed_gradient(gradient: Tensor, tensor: Tensor, module: Tensor) -> T
 
 
 def _like(given: Tensor, new: Tensor) -> Tensor:
-    # What the compiler was told: laid out as what was given, and never the same memory.
+    # What the compiler assumes: the layout of what was given, and never the same memory.
     return torch.empty_like(given).copy_(new)
 
 
 def _fake_seen(*_: Any) -> None:
-    # Nobody else is told which code the compiler is at.
+    # Only here the current compilation is known.
     for followed in compilations:
         followed.add(CompileContext.current_compile_id())
 

@@ -71,7 +71,6 @@ _MOST_OPEN = 64
 """Passes that wait for their backward pass; of those of a pass that has none the oldest are forgotten."""
 
 
-# What hears of compiled code while it runs, and who wants to be told.
 class GraphEnd:
     """One tensor at the border of one module, or all that it is given or gives, and its watchers.
 

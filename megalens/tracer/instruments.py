@@ -25,8 +25,6 @@ _Message = TypeVar("_Message", Announce, Status)
 GROUP = "megalens.instruments"
 
 
-# Instruments that other packages bring: entry points of the group ``megalens.instruments``, loaded only when
-# somebody names them.
 def instruments_from(given: Iterable[Instrument | str] | Mapping[str, Mapping[str, Any]]) -> list[Instrument]:
     """Return instruments, of which some may be named.
 
@@ -92,11 +90,11 @@ class Instruments:
         """
         name = instrument.name
         if not name or self.named(name) is not None:
-            said = f"{name!r}, which there is already" if name else "an empty one"
-            raise TracerError(f"An instrument must have a name of its own, got {said}.")
+            got = f"{name!r}, which there is already" if name else "an empty one"
+            raise TracerError(f"An instrument must have a name of its own, got {got}.")
         instrument.attach(host)
-        # A rank that is ahead tells what this one has not been asked for yet. The order is kept: what is told
-        # may lean on what was told before.
+        # A rank that is ahead sends messages for an instrument that is not attached here yet. They are handed
+        # on in order: one may refer to those before it.
         with self._order:
             before = self._receivers.get(name)
             for message in self._early.pop(name, ()):

@@ -55,9 +55,9 @@ class HubRoute:
     heard : HubAddress or None
         Member: the hub that the leader named last.
     published : HubAddress or None
-        Leader: the hub that the others were told of last.
+        Leader: the hub that was last published to the others.
     watched : bool
-        Leader: whether anybody looks, as the others were told last.
+        Leader: whether anybody looks, as last published.
     """
 
     everywhere: bool

@@ -53,7 +53,7 @@ class MicroBatches:
     micro-batch everything after it belongs to, what activation checkpointing computes again included.
 
     What is computed without gradients from the model's own call down is no training (a teacher's pass, old
-    probabilities, a sample of text), unless a phase was said: it is no micro-batch, and while it runs the
+    probabilities, a sample of text), unless a phase was set: it is no micro-batch, and while it runs the
     phase is :data:`OUTSIDE`. What is computed with gradients in evaluation mode is a micro-batch from its
     backward pass on.
 

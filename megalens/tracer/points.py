@@ -26,7 +26,6 @@ __all__ = [
 Shards = Literal["none", "features", "uneven", "sequence", "heads"]
 
 
-# The catalogue of trace points: what each flag is called and how its tensor is laid out.
 @dataclass(frozen=True)
 class FlagKind:
     """What one flag means, whatever the model.

@@ -29,7 +29,7 @@ from .tensors.instrument import TensorTracer
 __all__ = ["ForgottenStep", "StepHandle", "StepScope", "Steps"]
 
 _PASSES = 10
-"""Forward passes without a step after which the user is told; chosen by hand, not measured."""
+"""Forward passes without a step before the user is warned; chosen by hand, not measured."""
 _clock = time.perf_counter_ns
 
 

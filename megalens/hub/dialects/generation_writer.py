@@ -33,7 +33,6 @@ _Values = np.ndarray[Any, Any]
 _ValuesPlane = np.ndarray[Any, np.dtype[np.float32]]
 
 
-# Numbers as JSON that a browser's ``JSON.parse`` takes.
 def numbers_json(values: np.ndarray[Any, Any]) -> str:
     """Return a list of all values; NaN is ``null``, as browsers write it, infinity is ``1e999``.
 
@@ -54,7 +53,6 @@ def number_json(value: float) -> str:
     return repr(value)
 
 
-# Vectors as points of a plane, as an inference hub draws them.
 def plane(vectors: _ValuesPlane) -> _ValuesPlane:
     """Return standardised vectors on their two principal axes.
 

@@ -38,8 +38,6 @@ _MOST_CANDIDATES = 100
 _MOST_TEXT = 200
 
 
-# Tokens as an inference hub sends them: of the prompts, and twenty candidates for the next one with the one
-# that was taken.
 @dataclass(frozen=True)
 class PeerToken:
     """One token.

@@ -37,8 +37,6 @@ from .step_counters import PassCounter, StageCounter
 __all__ = ["PeerRows"]
 
 
-# The configuration in force on a peer that reads it once: what may still change is what is kept of the rows
-# that come anyway.
 class StandingConfig:
     """Selects of a peer's rows what viewers asked for. The peer reads its own configuration only once.
 

@@ -20,8 +20,6 @@ __all__ = ["NumberedRow", "note_table", "tensors_table", "LeftOut"]
 _MOST_REASONS = 12
 
 
-# What was left out of a translation, and other things that the person must know: counted, and said in
-# ``status``.
 class LeftOut:
     """What was left out of a translation, counted by reason, and notes for the person."""
 

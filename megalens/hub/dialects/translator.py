@@ -94,7 +94,7 @@ class Translator:
     def _generates(self) -> bool:
         return self._peer is not None and self._peer.dialect.generates
 
-    # -- what is reported ----------------------------------------------------------------------------------------
+    # -- what is reported ------------------------------------------------------------------------------------
 
     def line(self) -> str:
         """Return one line of progress."""

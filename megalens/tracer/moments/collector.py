@@ -34,7 +34,6 @@ _MOST_KNOWN = 8
 _Kind = tuple[tuple[object, ...], ...]
 
 
-# Statistics on their way from one process of a job to rank 0.
 def pack(
     step: int, samples: int, figures: Sequence[Figures], names: NameList, sent: int, noted: int = 0
 ) -> tuple[dict[str, Any], list[np.ndarray]]:
@@ -91,7 +90,6 @@ def unpack(meta: Mapping[str, Any], payload: memoryview) -> tuple[list[str], lis
     return names, figures
 
 
-# Merged statistics as frames of the stream ``moments``.
 @dataclass(frozen=True)
 class _PreparedRows:
     """One frame of steps of a kind.

@@ -139,7 +139,7 @@ class Gathering:
     name, gone : callable
         Give a rank's name for people, and whether it has left.
     by_rank : bool
-        Whether what each process measured is kept until the step is complete.
+        Whether what each process measured is stored until the step is complete.
     """
 
     def __init__(

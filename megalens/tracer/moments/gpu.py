@@ -65,7 +65,7 @@ def _above(eps: float) -> float:
 
 
 class _Loaded:
-    """The kernel once it was asked for; a GPU that fails to run it is not asked again."""
+    """The kernel once it was asked for; a GPU that fails to run it is tried only once."""
 
     kernel: TritonKernel | str | None = None
 

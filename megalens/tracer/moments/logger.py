@@ -424,9 +424,9 @@ def _state(optimizers: Sequence[Optimizer], parameter: nn.Parameter, stat: str) 
     """Return an optimizer's state of a parameter; None before its first step, and where there is none."""
     for optimizer in optimizers:
         # Asked for by index, a state that is not there yet would be made.
-        kept = optimizer.state.get(parameter)
-        if kept is not None:
-            value = kept.get(stat)
+        state = optimizer.state.get(parameter)
+        if state is not None:
+            value = state.get(stat)
             return value if isinstance(value, Tensor) else None
     return None
 

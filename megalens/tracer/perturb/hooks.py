@@ -78,12 +78,12 @@ def install_perturbations(
     Never raises: what goes wrong is warned of, and then no hook stays.
     """
     installed = Installed()
-    said: set[str] = set()
+    reported: set[str] = set()
 
     def once(reason: str, text: str) -> None:
         # One cause can hold in every layer and every step.
-        if reason not in said and len(said) < _MOST_REASONS:
-            said.add(reason)
+        if reason not in reported and len(reported) < _MOST_REASONS:
+            reported.add(reason)
             warn(text)
 
     try:
@@ -229,7 +229,7 @@ class PerturbHook:
     def _failed(self, error: Exception) -> None:
         """Count and report an error; a fault of ours must not end a training step."""
         if type(error).__module__ == checkpoint.__name__:
-            # Non-reentrant checkpointing ends a recomputation by an exception where the last tensor is kept,
+            # Non-reentrant checkpointing ends a recomputation by an exception once it has the last tensor,
             # which may be in our arithmetic.
             raise error
         self.errors += 1

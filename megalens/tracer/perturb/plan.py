@@ -51,13 +51,12 @@ SITES = {
     "calculation": "MLP output",
     "system": "Between layers",
 }
-"""Sites by name, with what people are told."""
+"""Sites by name, with their titles for people."""
 
 SAME_TENSOR = {"calculation": "MLP2_mat_mul", "system": "HiddenStates"}
 """By site the flag that shows what is perturbed there."""
 
 
-# Which processes draw the same numbers: those that hold the same tensor, and no others.
 def replica_of_output(coords: RankCoordinates) -> tuple[object, ...]:
     """Return the key of processes with other samples or parts of a sequence: both count as replicas."""
     return ("data", coords.dp)
@@ -110,7 +109,6 @@ def owner_of_weight(points: ModelPoints) -> Callable[[nn.Module], tuple[int, int
     return lambda module: owners.get(id(module._parameters.get("weight")))
 
 
-# Why a module cannot be perturbed, found before the training is touched.
 def refused_layers(points: ModelPoints, site: str) -> dict[int, str]:
     """Return the layers of a site that cannot be perturbed, each with a reason that names the module."""
     names = {module: name for root in points.roots for name, module in root.named_modules()}
@@ -171,7 +169,6 @@ def _is_flat(module: nn.Module) -> bool:
     return kind.__name__ == "FullyShardedDataParallel" and kind.__module__.startswith("torch.distributed")
 
 
-# Where perturbations can be done, as viewers are told.
 def site_infos(points: ModelPoints) -> list[SiteInfo]:
     """Return the ``SiteInfo`` list of ``announce``: every site with its layers here, or with a reason."""
     infos: list[SiteInfo] = []

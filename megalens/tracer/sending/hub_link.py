@@ -161,13 +161,13 @@ class _PacedConnection(ClientConnection):
         if not self._near or len(pieces) > _MOST_PIECES:
             self.send(b"".join(pieces))
             return
-        whole = [binary_head(sum(map(len, pieces)), masked=True), *pieces]
+        parts = [binary_head(sum(map(len, pieces)), masked=True), *pieces]
         with self.send_context():
             # What the protocol has to say itself goes first.
             self.send_data()
-            sent = self.socket.sendmsg(whole)
-            if sent < sum(map(len, whole)):
-                self.socket.sendall(memoryview(b"".join(whole))[sent:])
+            sent = self.socket.sendmsg(parts)
+            if sent < sum(map(len, parts)):
+                self.socket.sendall(memoryview(b"".join(parts))[sent:])
 
     @cached_property
     def _near(self) -> bool:

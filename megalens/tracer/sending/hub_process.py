@@ -149,11 +149,9 @@ class HubProcess:
             line = _read_line(process.stdout.fileno(), time.monotonic() + _START_SECONDS)
             process.stdout.close()
             try:
-                said = json.loads(line)
-                address = _read_runtime_file(Path(said["runtime_file"]))
+                address = _read_runtime_file(Path(json.loads(line)["runtime_file"]))
                 if self._resume:
-                    # A hub that takes the place of this one begins a run of its own: the training does not go
-                    # back for it.
+                    # A restarted hub begins a run of its own: the training does not go back for it.
                     self._record, self._resume = str(self._resume[0].parent), None
                 return address
             except (ValueError, KeyError, TypeError):
@@ -163,8 +161,8 @@ class HubProcess:
                     except subprocess.TimeoutExpired:
                         process.terminate()
                 complaints.seek(0)
-                said = complaints.read().decode("utf-8", "replace").strip().splitlines()
-                reason = said[-1] if said else "it said nothing"
+                lines = complaints.read().decode("utf-8", "replace").strip().splitlines()
+                reason = lines[-1] if lines else "it said nothing"
                 raise TracerError(
                     f"Could not start the hub: {reason} Pass hub=None to train untraced."
                 ) from None

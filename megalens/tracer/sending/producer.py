@@ -250,7 +250,7 @@ class Producer(Worker):
 
     def _wait_for_recording(self) -> None:
         """Wait while the hub reports that it writes; it closes the connection when that is complete."""
-        began = told = time.monotonic()
+        began = reported = time.monotonic()
         heard = began
         while self._hub.there:
             now = time.monotonic()
@@ -270,8 +270,8 @@ class Producer(Worker):
             recording = item.message.get("recording")
             if recording is not None and recording["state"] == "on":
                 heard = time.monotonic()
-                if heard - told >= _REPORT_SECONDS:
-                    told = heard
+                if heard - reported >= _REPORT_SECONDS:
+                    reported = heard
                     size = recording.get("bytes", 0) / 1e6
                     log.warning(
                         "Waiting for the recording to be whole: %.0f MB, %.0f s.", size, heard - began

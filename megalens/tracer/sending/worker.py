@@ -200,7 +200,7 @@ class Worker:
     def _run(self) -> None:
         try:
             self._loop()
-        except Exception as error:  # A fault here must be said, and must end nothing but the tracing.
+        except Exception as error:  # A fault here must be reported, and must end nothing but the tracing.
             self.health.warn(
                 f"Tracing has stopped after an error of its own: {type(error).__name__}: {error}"
             )

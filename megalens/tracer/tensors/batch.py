@@ -135,7 +135,7 @@ class RowMeta(NamedTuple):
     part: str
     compressor: str
     source_shape: tuple[int, ...]
-    """Of the whole tensor, over all ranks."""
+    """Of the complete tensor, over all ranks."""
     shape: tuple[int, ...]
     """Of the values here: of this rank's piece, where there is a join."""
     side: str = "forward"
@@ -149,7 +149,7 @@ class Row(NamedTuple):
     values: Tensor | np.ndarray
     """In the shape that ``meta`` says, or all in one row."""
     moments: np.ndarray
-    """Of the whole tensor before anything was chosen or compressed, float64 ``[11]`` as ``MOMENT_COLUMNS``;
+    """Of the complete tensor before selection and compression, float64 ``[11]`` as ``MOMENT_COLUMNS``;
     of this rank's piece, where there is a join.
     """
     error: Tensor | float = NO_ERROR

@@ -141,7 +141,7 @@ class CompressionError:
         """Return what is stored with a row for each row of ``data``: blocks have several."""
         if not isinstance(self._compressor, Peaks):
             return stored
-        # Of a part of the rows, too: what is kept of them says how they were cut.
+        # Of a part of the rows, too: the stored values show how they were cut.
         side = Peaks(stored.shape[-2]).side(data.shape[-2])
         return stored.repeat_interleave(side, -2)[..., : data.shape[-2], :]
 

@@ -145,7 +145,7 @@ class TilePlan:
         made, where = stage.allocate(slices[-1].stop)
         origin = self.planes[0][0]
         self.library.read(self.reading(origin), origin, where, 0)
-        return [made[place] for place in slices]
+        return [made[part] for part in slices]
 
     def reading(self, origin: int, items: Sequence[Item] = ()) -> bytes:
         """Return how a tensor of this layout that begins at ``origin`` is read, and ``items`` measured."""

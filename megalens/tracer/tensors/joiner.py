@@ -244,7 +244,7 @@ class Joiner:
         if announced != len(payload):
             raise ValueError(f"{len(payload)} bytes came, and {announced} were announced")
         numbers = np.frombuffer(payload, np.float32, offset=at) if slices else np.empty(0, np.float32)
-        values = [numbers[place].reshape(shape) for place, shape in zip(slices, shapes, strict=True)]
+        values = [numbers[part].reshape(shape) for part, shape in zip(slices, shapes, strict=True)]
         return _Pieces(identities, values, moments, squares)
 
 

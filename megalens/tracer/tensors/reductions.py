@@ -38,7 +38,6 @@ MAX_LENGTH = 500
 _SPACE = " \t\n\r\f\v"
 
 
-# Cutting a reduction expression into tokens, each with its column.
 @dataclass(frozen=True, slots=True)
 class Token:
     """One word of an expression; ``column`` counts from 1."""

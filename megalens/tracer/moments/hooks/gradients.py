@@ -343,7 +343,7 @@ class GradientMoment:
         if not self._on:
             return
         first, self._stepped = not self._stepped, True
-        # A fused optimizer is told on the device that it has to leave the step out.
+        # A fused optimizer learns on the device that it has to skip the step.
         found = getattr(optimizer, "found_inf", None)
         if isinstance(found, Tensor):
             self._refused = found.detach().clone()

@@ -180,7 +180,7 @@ class Channel:
                 raise ChannelError(f"the connection broke ({error.strerror or error})") from error
             if count == 0:
                 if messages:
-                    # What came before the end counts; the end comes again with the next call.
+                    # What came before the end counts; the next call sees the end.
                     return messages
                 raise ChannelError("the connection was closed")
             if self._expected is None and len(self._head) == _HEADER.size:

@@ -38,8 +38,6 @@ _ANSWER_SECONDS = 5.0
 _CONNECT_SECONDS = 2.0
 
 
-# How two processes of a job let each other in: both show that they know the secret, which itself never
-# crosses the wire.
 class Handshake:
     """One process's side of a mutual proof of the job's secret, which itself never crosses the wire."""
 

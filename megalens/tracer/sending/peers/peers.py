@@ -102,8 +102,7 @@ class Peers:
 
     def send(self, rank: int, instrument: str, meta: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> None:
         """Send a message to the same instrument on rank 0 or on the leader of the tensor-parallel group."""
-        whole = {**meta, "instrument": instrument}
-        self._post(rank, MessageKind.INSTRUMENT, whole, _joined(arrays))
+        self._post(rank, MessageKind.INSTRUMENT, {**meta, "instrument": instrument}, _joined(arrays))
 
     @property
     def refused(self) -> int:
@@ -198,9 +197,9 @@ class Peers:
                 self._wake.recv(4096)
             return
         if what is self._listener.listener:
-            stranger = self._listener.accept()
-            if stranger is not None:
-                self._watch(stranger)
+            accepted = self._listener.accept()
+            if accepted is not None:
+                self._watch(accepted)
             return
         channel: Channel = what
         try:
@@ -212,7 +211,7 @@ class Peers:
         except ChannelError as error:
             log.debug("peers: %s", error)
             self._drop(channel)
-        except Exception as error:  # Of what this process met in it, too: the other one comes again.
+        except Exception as error:  # Also of what this process met in it: the other one reconnects.
             log.debug("peers: a message that cannot be understood: %r", error)
             self._drop(channel)
 
@@ -222,7 +221,7 @@ class Peers:
             return
         rank = next((rank for rank, link in self._links.items() if link is channel), None)
         if rank is None:
-            # It said goodbye, or came again by another way.
+            # It has shut down, or is connected anew.
             return
         agreement = self.agreement
         match message.kind:
@@ -233,8 +232,8 @@ class Peers:
             case MessageKind.READY if agreement is not None:
                 agreement.ready(rank, int(meta["number"]), int(meta["first"]))
             case MessageKind.REFUSE if agreement is not None:
-                said = f"{self.members.name(rank)}: {meta['error']['message']}"[:4000]
-                error = ProtocolError.from_message(meta["error"] | {"message": said})
+                text = f"{self.members.name(rank)}: {meta['error']['message']}"[:4000]
+                error = ProtocolError.from_message(meta["error"] | {"message": text})
                 agreement.refused(rank, int(meta["number"]), error)
             case MessageKind.PREPARE:
                 self._prepare(channel, int(meta["number"]), meta["patches"])
