@@ -28,8 +28,9 @@ from .instrument import Host, Instrument
 from .instruments import Instruments
 from .job import HubRoute, Recovery, Role, ViewerWatch
 from .points import ModelPoints
+from .sending.hub_connection import HubConnection
 from .sending.hub_process import HubAddress, HubProcess
-from .sending.peers import Heartbeat, Peers, Proposal, Rendezvous, Schedule, StepStart
+from .sending.peers import Heartbeat, HubNotice, Peers, Proposal, Rendezvous, Schedule, StepStart
 from .sending.producer import Producer
 from .sending.worker import Worker
 from .tensors.config import TracingPlan, change_plan
@@ -121,12 +122,17 @@ class Coordinator:
                 received=self.instruments.received,
                 hub=self._hub_came,
                 changed=self._peers_changed,
-                lost=self.instruments.undelivered,
+                lost=lambda: self.instruments.notify("undelivered"),
             )
         # Only now: a viewer may ask for a change at once, and it is for the entire job.
         self.worker.start()
         if self._role is not Role.ALONE and address is not None:
             self._publish_hub(address)
+
+    @property
+    def hub(self) -> HubConnection | None:
+        """The connection to the hub, where this process has one."""
+        return self.worker.hub if isinstance(self.worker, Producer) else None
 
     @property
     def _followers(self) -> Peers | None:
@@ -230,7 +236,7 @@ class Coordinator:
         message = announcement(
             self._points,
             config=self.schedule.accepted.config,
-            positions=self._tensors.positions,
+            positions=self._tensors.capture.positions,
             name=self._name,
             controls=self._controls,
             phase=self.schedule.accepted.phase,
@@ -376,7 +382,7 @@ class Coordinator:
         self._watch.viewers(viewers)
         # The others hand over several steps at a time, too, while nobody looks.
         if (peers := self._followers) is not None and self._hub.look(viewers):
-            peers.tell_hub(self._hub.message())
+            peers.tell_hub(self._hub.notice())
 
     def _give_up(self, cost_reduction: CostReduction) -> None:
         with contextlib.suppress(ProtocolError):
@@ -386,12 +392,12 @@ class Coordinator:
         """Leader: send the others the hub's address."""
         self._hub.published = address
         if (peers := self._followers) is not None:
-            peers.tell_hub(self._hub.message())
+            peers.tell_hub(self._hub.notice())
 
-    def _hub_came(self, message: dict[str, Any]) -> None:
-        self._hub.hear(message)
+    def _hub_came(self, notice: HubNotice) -> None:
+        self._hub.hear(notice)
         if self.worker is not None:
-            self.worker.watched = bool(message.get("watched", True))
+            self.worker.watched = notice["watched"]
         self._join_hub(self.schedule.accepted)
 
     def _join_hub(self, plan: TracingPlan) -> None:

@@ -215,10 +215,6 @@ class Instruments:
             else:
                 self._early.setdefault(name, deque(maxlen=_MOST_EARLY)).append((rank, meta, payload))
 
-    def undelivered(self) -> None:
-        """Have everything described anew."""
-        self.notify("undelivered")
-
     def _receive(self, instrument: Instrument, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
         try:
             instrument.received(rank, meta, payload)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,7 @@ __all__ = [
     "IPassSink",
     "MicroBatches",
     "PassHooks",
+    "PassState",
     "Unproven",
     "after_backward",
     "hook_passes",
@@ -43,6 +44,15 @@ class Unproven:
     def __init__(self, number: int) -> None:
         self.number = number
         self.rows: Any = None
+
+
+class PassState(NamedTuple):
+    """Where a step was when a phase inside of it began."""
+
+    phase: str
+    forward: int
+    backward: int
+    counts: dict[int, int]
 
 
 class MicroBatches:
@@ -102,12 +112,12 @@ class MicroBatches:
         self._forward = self._backward = -1
         self._counts = {}
 
-    def save(self) -> tuple[Any, ...]:
+    def save(self) -> PassState:
         """Return what :meth:`restore` takes after a phase inside of a step."""
         self._go_on()
-        return (self.phase, self._forward, self._backward, self._counts)
+        return PassState(self.phase, self._forward, self._backward, self._counts)
 
-    def restore(self, saved: tuple[Any, ...]) -> None:
+    def restore(self, saved: PassState) -> None:
         self.phase, self._forward, self._backward, self._counts = saved
         self.in_forward = self.in_backward = False
 

@@ -344,13 +344,13 @@ class Tracer:
     @property
     def hub_pid(self) -> int | None:
         """Process id of the hub, where this tracer started it."""
-        return None if self._coordinator.worker is None else self._coordinator.worker.hub_pid
+        return None if (hub := self._coordinator.hub) is None else hub.pid
 
     @property
     def folder(self) -> Path | None:
         """The run folder, for ``megalens.open``; None without a recording or where another process has it."""
-        worker = self._coordinator.worker
-        return None if worker is None or worker.folder is None else Path(worker.folder)
+        folder = None if (hub := self._coordinator.hub) is None else hub.folder
+        return None if folder is None else Path(folder)
 
     @property
     def config(self) -> Config:

@@ -115,7 +115,7 @@ class CostBudget:
     no device.
 
     Rank 0 has one. Each step it observes how long the step took (:meth:`observe`), and what it then wants is
-    read from :meth:`plan`. The other ranks need :func:`control_step` and the ladder alone. :meth:`status` may
+    read from :meth:`plan`. The other ranks need :class:`Design` and the ladder alone. :meth:`status` may
     be called from any thread.
 
     What is compared is step time, so whatever tracing does to the job is in it: hooks, copies, contention of
@@ -173,7 +173,7 @@ class CostBudget:
 
     @property
     def cycle(self) -> int:
-        """Steps from one traced step to the next, for :func:`control_step`."""
+        """Steps from one traced step to the next."""
         return self._design.cycle
 
     def follow(self, settings: Mapping[str, Mapping[str, Any]]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["SHARE", "Design", "OwnCost", "Shift", "ShiftEstimate", "control_step"]
+__all__ = ["SHARE", "Design", "OwnCost", "Shift", "ShiftEstimate"]
 
 SHARE = 1 / 16
 """Share of the steps that are left untraced to compare with."""
@@ -188,21 +188,6 @@ class Design:
     def is_control(self, seed: int, step: int) -> bool:
         block, position = divmod(step // self.cycle, self.block)
         return 0 <= self.position(seed, block) - position < self.run
-
-
-def control_step(seed: int, step: int, share: float = SHARE, cycle: int = 1) -> bool:
-    """Return whether a step is a control step, the same on every rank.
-
-    Parameters
-    ----------
-    seed : int
-        Shared by all ranks.
-    share : float
-        Share of control steps, above 0 and at most 1/4.
-    cycle : int
-        Steps from one traced step to the next: the largest ``every`` in force.
-    """
-    return Design(cycle, share).is_control(seed, step)
 
 
 def _mix(seed: int, number: int) -> int:

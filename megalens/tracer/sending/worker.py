@@ -187,14 +187,6 @@ class Worker:
             self._queue.put(None)
         self._thread.join(timeout)
 
-    @property
-    def hub_pid(self) -> int | None:
-        return None
-
-    @property
-    def folder(self) -> str | None:
-        return None
-
     # The thread.
 
     def _run(self) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..coordinates import to_host
-from ..passes import OUTSIDE, TRAINING, MicroBatches, Unproven
+from ..passes import OUTSIDE, TRAINING, MicroBatches, PassState, Unproven
 from ..points import ModelPoints, Shards, Source
 from .batch import NO_ERROR, Batch, FiredProbes, Row, RowMeta, TensorReading, reading_of
 from .compressors import plan_of
@@ -111,7 +111,7 @@ class Capture(MicroBatches):
         self.scope += 1
         self._activate(untraced)
 
-    def resume(self, saved: tuple[Any, ...], scope: int) -> None:
+    def resume(self, saved: PassState, scope: int) -> None:
         """Go back to what a phase inside of a step had interrupted."""
         self.restore(saved)
         self.scope = scope

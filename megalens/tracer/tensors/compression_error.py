@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ...protocol import Compressor, Empty, NoOp, Peaks, Projection, Tile
 
-__all__ = ["CompressionError", "compression_error"]
+__all__ = ["CompressionError"]
 
 _CHUNK = 1 << 22
 _MOST_WORK = 1 << 33
@@ -67,10 +67,6 @@ class CompressionError:
             both = [_basis(layer.double().cpu()) for layer in vectors]
             self._bases[torch.device("cpu")] = [basis for basis, _ in both]
             self._factors = [factor for _, factor in both]
-
-    @property
-    def compressor(self) -> Compressor:
-        return self._compressor
 
     @torch.no_grad()
     def squares(self, data: Tensor, stored: Tensor | None, layer: int = 0) -> Tensor:
@@ -182,13 +178,6 @@ class CompressionError:
             here = self._bases[torch.device("cpu")]
             bases = self._bases[device] = [basis.to(wide).to(device) for basis in here]
         return bases[layer]
-
-
-def compression_error(
-    data: Tensor, stored: Tensor, compressor: Compressor, vectors: Tensor | None = None, layer: int = 0
-) -> Tensor:
-    """Return the relative RMS error of one tensor; :class:`CompressionError` serves many."""
-    return CompressionError(compressor, vectors)(data, stored, layer)
 
 
 def _relative(data: Tensor, stored: Tensor, rebuild: _Rebuild, wide: torch.dtype) -> Tensor:

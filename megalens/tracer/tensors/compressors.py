@@ -22,7 +22,7 @@ __all__ = [
     "TilePlan",
     "copy_values",
     "make_kernel",
-    "partial_projection",
+    "projection_kernel",
     "plan_of",
     "suited_compressor",
 ]
@@ -77,7 +77,7 @@ def make_kernel(compressor: Compressor, vectors: Tensor | None = None, field: st
         return kernel if squares is None else NativeTiles(compressor.tiles, squares, kernel)
     if isinstance(compressor, Projection):
         assert vectors is not None
-        return _project(vectors)
+        return projection_kernel(vectors)
     if isinstance(compressor, Peaks):
         return _peaks(compressor)
     return _empty if isinstance(compressor, Empty) else copy_values
@@ -177,7 +177,7 @@ def plan_of(kernels: Sequence[Kernel], parts: Sequence[Tensor], axes: int) -> Ti
     return TilePlan(library, parts[0].dtype, native[0].squares, planes, shapes)
 
 
-def _project(vectors: Tensor) -> Kernel:
+def projection_kernel(vectors: Tensor) -> Kernel:
     on_device: dict[torch.device, Tensor] = {}
 
     def kernel(data: Tensor, layer: int) -> Tensor:
@@ -189,11 +189,6 @@ def _project(vectors: Tensor) -> Kernel:
             return data.float() @ here[layer].T
 
     return kernel
-
-
-def partial_projection(vectors: Tensor, first: int, features: int) -> Kernel:
-    """Return the projection of the features from ``first`` on: one term of the complete projection."""
-    return _project(vectors[..., first : first + features])
 
 
 def _peaks(peaks: Peaks) -> Kernel:

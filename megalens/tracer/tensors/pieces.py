@@ -21,7 +21,7 @@ from torch import Tensor
 from ...protocol import Compressor, Empty, Peaks, Projection, Tile
 from ..points import Shards
 from .compression_error import CompressionError
-from .compressors import Kernel, copy_values, make_kernel, partial_projection
+from .compressors import Kernel, copy_values, make_kernel, projection_kernel
 from .staging import Stage
 
 __all__ = ["Cut", "PieceJoin", "cut_of", "join_pieces"]
@@ -163,7 +163,7 @@ def cut_of(
         return Cut(kernel)
     if isinstance(compressor, Projection):
         assert vectors is not None
-        partial = partial_projection(vectors, tp * features, features)
+        partial = projection_kernel(vectors[..., tp * features : (tp + 1) * features])
         return Cut(partial, PieceJoin("add", error=error), last, ranks)
     if isinstance(compressor, Tile) and features:
         width = -(-features * ranks // compressor.tiles)

@@ -21,7 +21,7 @@ from ....protocol.messages_generated import Dropped, Probes, RankCondition, Rank
 from ...coordinates import RankCoordinates
 from .channel import Channel, ChannelError, Message, MessageKind
 
-__all__ = ["Heartbeat", "Members", "PeerListener", "Rendezvous"]
+__all__ = ["Heartbeat", "HubNotice", "Members", "PeerListener", "Rendezvous"]
 
 _SILENT_SECONDS = 2.0
 
@@ -294,6 +294,16 @@ class Rendezvous:
                 return str(probe.getsockname()[0])
         except OSError:
             return "127.0.0.1"
+
+
+class HubNotice(TypedDict):
+    """What rank 0 sends the others of the hub."""
+
+    url: str
+    token: str
+    run_id: str | None
+    watched: bool
+    """Whether anybody looks."""
 
 
 class _RequiredHeartbeat(TypedDict):

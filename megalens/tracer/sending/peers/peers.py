@@ -16,8 +16,8 @@ import numpy as np
 from ....protocol import ProtocolError
 from ...coordinates import RankCoordinates
 from .agreement import Agreement, Proposal
-from .channel import Channel, ChannelError, Message, MessageKind, Outbox
-from .members import Heartbeat, Members, PeerListener, Rendezvous
+from .channel import Channel, ChannelError, Message, MessageKind, Outbox, Outgoing
+from .members import Heartbeat, HubNotice, Members, PeerListener, Rendezvous
 from .schedule import Schedule
 
 __all__ = ["Peers"]
@@ -57,7 +57,7 @@ class Peers:
         *,
         heartbeat: Callable[[], Heartbeat],
         received: Callable[[int, str, dict[str, Any], memoryview], None],
-        hub: Callable[[dict[str, Any]], None],
+        hub: Callable[[HubNotice], None],
         changed: Callable[[], None],
         lost: Callable[[], None] = lambda: None,
     ) -> None:
@@ -84,7 +84,7 @@ class Peers:
             listens=coords.rank == 0 or (coords.leads and len(coords.tp_ranks) > 1),
             came=self._let_in,
         )
-        self._hub_message: dict[str, Any] | None = None
+        self._hub_message: HubNotice | None = None
         self._heartbeat_at = 0.0
         self._orphan_since: float | None = None
         self._states: list[Any] = []
@@ -115,11 +115,11 @@ class Peers:
         self.agreement.propose(proposal)
         self._rouse()
 
-    def tell_hub(self, place: dict[str, Any]) -> None:
+    def tell_hub(self, notice: HubNotice) -> None:
         """Send all processes the hub's address; on rank 0 only."""
-        self._hub_message = place
+        self._hub_message = notice
         for rank in list(self._links):
-            self._post(rank, MessageKind.HUB, place, b"")
+            self._post(rank, MessageKind.HUB, notice, b"")
 
     def wait_for_others(self, timeout: float) -> None:
         """Wait until every process of the job has shut down or is gone; on rank 0 only."""
@@ -154,8 +154,8 @@ class Peers:
 
     # The thread.
 
-    def _post(self, rank: int, kind: MessageKind, meta: dict[str, Any], payload: Any) -> None:
-        self._outbox.add(rank, kind, meta, payload)
+    def _post(self, rank: int, kind: MessageKind, meta: Mapping[str, Any], payload: Any) -> None:
+        self._outbox.add(Outgoing(rank, kind, meta, payload))
         self._rouse()
 
     def _rouse(self) -> None:
@@ -242,7 +242,7 @@ class Peers:
             case MessageKind.ABORT:
                 self._schedule.abort(int(meta["number"]))
             case MessageKind.HUB:
-                self._hub(meta)
+                self._hub(cast(HubNotice, meta))
             case MessageKind.SHUTDOWN:
                 self.members.left(rank, finished=True)
                 self._drop(channel)
@@ -288,9 +288,9 @@ class Peers:
 
     # Housekeeping.
 
-    def _put(self, rank: int, kind: MessageKind, meta: dict[str, Any], payload: Any) -> bool:
-        channel = self._links.get(rank)
-        if channel is None or not channel.put(kind, meta, payload):
+    def _put(self, message: Outgoing) -> bool:
+        channel = self._links.get(message.rank)
+        if channel is None or not channel.put(message.kind, message.meta, message.payload):
             return False
         self._watch(channel)
         return True
