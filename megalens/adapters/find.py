@@ -125,16 +125,19 @@ def find_adapter(model: nn.Module | Sequence[nn.Module]) -> Adapter | MegatronAd
     if not isinstance(model, nn.Module):
         kinds = ", ".join(sorted({type(chunk).__name__ for chunk in model})) or "nothing"
         raise TracerError(
-            f"A list of model chunks is traced where they are GPT models of Megatron-Core; this one holds {kinds}."
+            "A list of model chunks is traced where they are GPT models of Megatron-Core; this one holds "
+            f"{kinds}."
         )
     lines = list(_outline(model, 1))
     if len(lines) > _LINES:
         lines = [*lines[:_LINES], f"  … and {len(lines) - _LINES} more"]
     names = "\n".join(lines) or "  (no submodules)"
     raise TracerError(
-        f"Megalens does not know where the trace points of {type(model).__name__} are: its structure does not tell. Its modules are:\n"
+        f"Megalens does not know where the trace points of {type(model).__name__} are: its structure does "
+        "not tell. Its modules are:\n"
         f"{names}\n"
-        "Pass where they are as megalens.trace(model, adapter=adapter). This is what can be told; fill in the comments as far as the model has such modules:\n"
+        "Pass where they are as megalens.trace(model, adapter=adapter). This is what can be told; fill in "
+        "the comments as far as the model has such modules:\n"
         f"{sketch(unwrapped(model))}"
     )
 
@@ -162,7 +165,8 @@ def find_moments(
             nowhere = {stat: reason for stat, reason in _NOWHERE.items() if stat not in made}
             return replace(found, unavailable={**nowhere, **found.unavailable})
     raise TracerError(
-        "Statistics are logged of a torch.nn.Module, or of the model chunks of a Megatron-Core pipeline stage; these are neither."
+        "Statistics are logged of a torch.nn.Module, or of the model chunks of a Megatron-Core pipeline "
+        "stage; these are neither."
     )
 
 

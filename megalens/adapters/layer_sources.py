@@ -80,7 +80,8 @@ def _widths(size: int, sizes: ModelSizes) -> tuple[int, int, int]:
     head, rest = divmod(size, heads + 2 * groups)
     if rest:
         raise ValueError(
-            f"{size} features cannot be cut into {heads} query heads and twice {groups} key-value heads; set heads and kv_heads in the adapter"
+            f"{size} features cannot be cut into {heads} query heads and twice {groups} key-value heads; "
+            "set heads and kv_heads in the adapter"
         )
     return heads * head, groups * head, groups * head
 

@@ -128,7 +128,8 @@ class MegatronRanks:
                 and distributed.get_world_size() > 1
             ):
                 raise TracerError(
-                    f"Statistics of a Megatron-Core model in {distributed.get_world_size()} processes count each value once, for which they have to know the groups: "
+                    f"Statistics of a Megatron-Core model in {distributed.get_world_size()} processes "
+                    "count each value once, for which they have to know the groups: "
                     "call megatron.core.parallel_state.initialize_model_parallel first."
                 )
             return cls()

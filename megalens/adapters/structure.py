@@ -48,7 +48,8 @@ def _probabilities_missing(model: nn.Module, flag: str) -> str | None:
         return None
     return (
         f"This model computes attention with {kind}, which gives no probabilities. "
-        "Load it with attn_implementation='eager', or call model.set_attn_implementation('eager') before tracing."
+        "Load it with attn_implementation='eager', or call model.set_attn_implementation('eager') before "
+        "tracing."
     )
 
 

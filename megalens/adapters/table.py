@@ -59,7 +59,8 @@ def sites_of(
 """Entries of the table that are modules with weights, below a layer."""
 
 _RIGHT = (
-    'A right table: Adapter(layer="blocks.{i}", attention="attention", qkv="attention.qkv", context="attention.projection", '
+    'A right table: Adapter(layer="blocks.{i}", attention="attention", qkv="attention.qkv", '
+    'context="attention.projection", '
     'fc1="mlp.fc1", fc2="mlp.fc2", tokens="embedding").'
 )
 _NOT_PATHS = frozenset(

@@ -117,7 +117,7 @@ def torch_coordinates(model: nn.Module) -> RankCoordinates:
 def mesh_place(
     mesh: Any, *, tp: str = "tp", pp: str = "pp", dp: str | tuple[str, ...] = "dp"
 ) -> RankCoordinates:
-    """Return the coordinates of this process in a device mesh, for ``megalens.trace(..., place=mesh_place(mesh))``.
+    """Return this process's coordinates in a mesh, for ``megalens.trace(..., place=mesh_place(mesh))``.
 
     Parameters
     ----------

@@ -71,10 +71,10 @@ def _routers(points: ModelPoints, names: Mapping[nn.Module, str]) -> Iterator[Fe
         name, module = names[source.module], source.module
         yield FeaturePoint("router_entropy", name, module, partial(_of_seen, source, router_entropy), first)
         weight = next((each for each in module.parameters() if each.ndim == 2), None)
-        complete = weight is not None and not hasattr(weight, "placements")
-        if complete and source.features[0] in weight.shape:  # type: ignore[union-attr]
-            counted = first and points.place.dp == 0
-            yield FeaturePoint("router_similarity", name, lambda w=weight: w, router_similarity, counted)  # type: ignore[misc]
+        if weight is None or hasattr(weight, "placements") or source.features[0] not in weight.shape:
+            continue
+        counted = first and points.place.dp == 0
+        yield FeaturePoint("router_similarity", name, partial(_itself, weight), router_similarity, counted)
 
 
 def _of_seen(source: Source, of: Callable[[Tensor], Tensor | None], output: Any) -> Tensor | None:
@@ -313,7 +313,8 @@ def _quantised(names: Sequence[str]) -> str | None:
         return None
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return (
-        f"Quantised weights are no numbers that could be measured, and are left out: {', '.join(names[:3])}{more}. "
+        "Quantised weights are no numbers that could be measured, and are left out: "
+        f"{', '.join(names[:3])}{more}. "
         "What goes into their modules and comes out of them is measured."
     )
 

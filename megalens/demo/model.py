@@ -82,8 +82,9 @@ class Cache:
         self._length = 0
 
     def advance(self, count: int) -> Tensor:
-        """Begin a pass that reads ``count`` more positions, and return their positions ``[B, count]``: 0 for the
-        first token of a row, and for its padding.
+        """Begin a pass that reads ``count`` more tokens, and return their positions ``[B, count]``.
+
+        The first token of a row has position 0, and so has its padding.
         """
         keys = torch.arange(self._length + count, device=self._pads.device)
         queries = keys[self._length :, None]

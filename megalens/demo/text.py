@@ -65,7 +65,8 @@ def load_corpus(limit_bytes: int = 1_000_000) -> Corpus:
     if total < min(limit_bytes, 1 << 16):
         raise ValueError(
             f"Expected at least 64 KiB of English in this Python's standard library, found {total} bytes. "
-            "Use a Python that ships its sources, such as one from python.org or a distribution's full package."
+            "Use a Python that ships its sources, such as one from python.org or a distribution's full "
+            "package."
         )
     return Corpus(b"\n\n".join(halves[0]), b"\n\n".join(halves[1]), documents)
 

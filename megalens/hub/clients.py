@@ -285,7 +285,8 @@ class Clients:
             # The same process may be back before its broken connection is noticed.
             if await holder.alive():
                 raise _taken(
-                    f"{self._state.ranks.name(rank, at_start=True)} of the job that has this hub is still there."
+                    f"{self._state.ranks.name(rank, at_start=True)} of the job that has this hub is still "
+                    "there."
                 )
             self.leave(holder)
             holder.close_soon(4409, "replaced")

@@ -224,7 +224,10 @@ class Recorder:
         with self._lock:
             self._lost.rows += given.rows
             self._lost.steps.add(given.first_step, given.last_step)
-            self.message = f"The recording may take {(self._limit or 0) / 1e6:,.0f} MB: its oldest steps are given up for newer ones."
+            self.message = (
+                f"The recording may take {(self._limit or 0) / 1e6:,.0f} MB: its oldest steps are given up "
+                "for newer ones."
+            )
             self._redescribe = True
 
     def _seal(self) -> None:
@@ -247,7 +250,10 @@ class Recorder:
                 self._lost.rows += file.rows
                 if file.first_step is not None:
                     self._lost.steps.add(file.first_step, file.last_step)
-            self.message = "Files of the recording were removed while it ran; what they held is missing. It goes on in new ones."
+            self.message = (
+                "Files of the recording were removed while it ran; what they held is missing. It goes on "
+                "in new ones."
+            )
 
     def _fail(self, why: str) -> None:
         with self._lock:

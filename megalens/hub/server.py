@@ -11,8 +11,9 @@ import sys
 import time
 from dataclasses import replace
 from functools import partial
+from typing import cast
 
-from websockets.asyncio.server import Server, serve
+from websockets.asyncio.server import Server, ServerConnection, serve
 
 from ..protocol import shown_text
 from ..protocol.messages_generated import Limits
@@ -73,6 +74,7 @@ class Hub:
     async def start(self) -> HubEntry:
         """Open the port, begin the recording and write the runtime file; raises ``HubError``."""
         options = self.options
+        made = partial(BatchConnection, half_open=self._half_open)
         try:
             self._server = await serve(
                 self.clients.serve,
@@ -90,12 +92,13 @@ class Hub:
                 server_header=None,
                 open_timeout=options.join_seconds,
                 backlog=self._limits.backlog,
-                create_connection=partial(BatchConnection, half_open=self._half_open),  # type: ignore[arg-type]
+                create_connection=cast("type[ServerConnection]", made),
             )
         except (OSError, OverflowError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise HubError(
-                f"Could not listen on {options.host}:{options.port}: {reason}. Choose another --port, or 0 for any free one."
+                f"Could not listen on {options.host}:{options.port}: {reason}. Choose another --port, or 0 "
+                "for any free one."
             ) from error
         host, port = next(iter(self._server.sockets)).getsockname()[:2]
         folder = options.record.absolute() / self.state.run["id"] if options.record else None
@@ -224,7 +227,8 @@ class Hub:
     def _crowded(self) -> None:
         self.log.count("connections that said nothing and were cut off to let others in")
         self.state.warn(
-            "Some program opens connections to this run's hub without the token, more than it answers. They are cut off; nothing of the run is lost."
+            "Some program opens connections to this run's hub without the token, more than it answers. "
+            "They are cut off; nothing of the run is lost."
         )
 
 

@@ -187,7 +187,7 @@ class StreamFolder:
         self.files.append(tail)
         self._number += 1
         now = time.monotonic()
-        # A long run has few segments, and the newest rows of a short one are soon where every program reads them.
+        # A long run has few segments, and the newest rows of a short one are soon sealed for every reader.
         age = (now - self._began) / _AGE_PART
         self._rotate_at = now + min(max(age, _LEAST_SECONDS), _MOST_SECONDS)
 

@@ -64,8 +64,10 @@ def parts_notes(coords: RankCoordinates) -> list[str]:
     parts = coords.cp_size
     return (
         [
-            f"Each sequence is cut over {parts} context-parallel ranks. What they trace is not joined: each rank's rows hold its own positions, counted from 0, "
-            "and the ranks are shown as replicas of the data-parallel axis. Trace every replica to have all positions."
+            f"Each sequence is cut over {parts} context-parallel ranks. What they trace is not joined: "
+            "each rank's rows hold its own positions, counted from 0, "
+            "and the ranks are shown as replicas of the data-parallel axis. Trace every replica to have "
+            "all positions."
         ]
         if parts > 1
         else []

@@ -166,7 +166,8 @@ def _is_plain(tensor: Tensor) -> bool:
 
 def _reported(tensor: Tensor, module: Tensor, end: int, value: int, gradient: int) -> Tensor:
     if torch.is_grad_enabled() and tensor.requires_grad:
-        return _Seen.apply(tensor, module, end, value, gradient)  # type: ignore[no-any-return, no-untyped-call]
+        seen: Tensor = _Seen.apply(tensor, module, end, value, gradient)  # type: ignore[no-untyped-call]
+        return seen
     torch.ops.megalens.seen([tensor], module, end, value, "")
     return tensor
 
@@ -248,7 +249,8 @@ def define_operators() -> Any:
         from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
     except ImportError as error:
         raise TracerError(
-            f"Compiled models are traced with torch 2.13 or later, got {torch.__version__}. Trace the model uncompiled."
+            f"Compiled models are traced with torch 2.13 or later, got {torch.__version__}. Trace the "
+            "model uncompiled."
         ) from error
     library: Any = torch.library.Library("megalens", "FRAGMENT")  # type: ignore[no-untyped-call]
 

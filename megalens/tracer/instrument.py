@@ -3,16 +3,16 @@
 ::
 
     training loop                 training thread            producer thread            other ranks
-    with tracer.step(): ───▶ Tracer ─ step_begins, … ─▶ Instrument ─ later(task) ─▶ task ─ send(stream, rows) ─▶ hub
-                                                            │                                                  (frames)
-                                                            └─ tell(rank, …) ─▶ peers' channel ─▶ received() of the same instrument there
+    with tracer.step(): ─▶ Tracer ─ step_begins, … ─▶ Instrument ─ later(task) ─▶ task ─ send(…) ─▶ hub
+                                                          │
+                                                          └─ tell(rank, …) ─▶ channel ─▶ received() there
 
-An instrument's methods are called at a step's parts in the training thread; it hands rows of its stream to one
-``send``.
-Whatever is sent, joined over ranks, limited by a budget or counted as overhead passes here, so none of that
-knows what is watched. The tensor tracer (``tensors/``) and the statistics logger (``moments/``) are the first
-two; others are attached with ``megalens.trace(model, instruments=[…])``, by object or by the name of an entry
-point of the group ``megalens.instruments``.
+An instrument's methods are called at a step's parts, in the training thread; it hands rows of its stream to
+``send``. What sends, joins ranks, keeps to a budget or counts overhead does not know what is watched.
+
+The tensor tracer (``tensors/``) and the statistics logger (``moments/``) are the first two; others are attached
+with ``megalens.trace(model, instruments=[…])``, by object or by the name of an entry point of the group
+``megalens.instruments``.
 
 Rules of the step path: an instrument never waits for a socket, a disk or another thread, synchronises no
 device, keeps nothing that grows, and leaves no hook on the model while it watches nothing. What it raises is

@@ -60,7 +60,8 @@ def _load(name: Any, settings: Mapping[str, Any]) -> Instrument:
         ) from error
     if not isinstance(instrument, Instrument):
         raise TracerError(
-            f"The entry point {name} must give a megalens.tracer.Instrument, got a {type(instrument).__name__}."
+            f"The entry point {name} must give a megalens.tracer.Instrument, got a "
+            f"{type(instrument).__name__}."
         )
     return instrument
 

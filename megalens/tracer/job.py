@@ -43,7 +43,7 @@ class HubRoute:
 
     ::
 
-        leader   its own hub ─▶ joined ─▶ published to the others, again whenever it moves or whether anybody looks changes
+        leader   its own hub ─▶ joined ─▶ published, again when it moves or ``watched`` changes
         member   nothing ─▶ heard of, from the leader ─▶ joined, once this process has something to send
 
     Attributes

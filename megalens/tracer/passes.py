@@ -238,8 +238,11 @@ def when_backpropagated(output: Any, call: Callable[[], None]) -> None:
 def left_out_sentence(step: int, passes: int) -> str:
     """Return the warning at the first step with passes that are no training."""
     return (
-        f"Step {step} had forward passes that are no training, without gradients (torch.no_grad, inference_mode, generate) or in evaluation mode and never backpropagated: {passes}. They are not traced, there and "
-        'later; the status counts them. To trace such passes, put them into `with tracer.phase("eval"):` or `with tracer.phase("generate"):`.'
+        f"Step {step} had forward passes that are no training, without gradients (torch.no_grad, "
+        f"inference_mode, generate) or in evaluation mode and never backpropagated: {passes}. They are not "
+        "traced, there and "
+        'later; the status counts them. To trace such passes, put them into `with tracer.phase("eval"):` '
+        'or `with tracer.phase("generate"):`.'
     )
 
 

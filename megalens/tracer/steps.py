@@ -2,7 +2,7 @@
 
 ::
 
-    begin ─▶ between_steps ─▶ changes that are due ─▶ step_begins ─▶ passes … ─▶ end ─▶ step_ends ─▶ what it cost ─▶ producer thread
+    begin ─▶ between_steps ─▶ changes that are due ─▶ step_begins ─▶ passes … ─▶ end ─▶ step_ends ─▶ its cost
 
 Nothing here waits, but for a pause that somebody asked for.
 """
@@ -226,7 +226,9 @@ class ForgottenStep:
         if self._passes == _PASSES:
             self.close()
             self._warn(
-                f"{_PASSES} forward passes ran and no step has begun, so nothing is traced. Put `with tracer.step():` around each optimizer step, or call `tracer.wrap(optimizer)` once before the loop."
+                f"{_PASSES} forward passes ran and no step has begun, so nothing is traced. Put `with "
+                "tracer.step():` around each optimizer step, or call `tracer.wrap(optimizer)` once before "
+                "the loop."
             )
 
 

@@ -108,7 +108,8 @@ class Tracer:
         )
         if self.graph is not None and self.graph.compiles_anew:
             self.warn(
-                "Code that torch.compile had compiled before this model was traced is compiled once more, with probes, when it is called next."
+                "Code that torch.compile had compiled before this model was traced is compiled once more, "
+                "with probes, when it is called next."
             )
         self._instruments = self._coordinator.instruments
         self._steps = Steps(points, self._coordinator, self.tensors, first_step, phase == "train")
@@ -130,7 +131,10 @@ class Tracer:
         self._close(finished=kind is None or not issubclass(kind, Exception))
 
     def __repr__(self) -> str:
-        return f"<Tracer {self._name or self.run_id or 'without a hub'}, step {self._steps.number}, flags {list(self._coordinator.schedule.accepted.flags)}>"
+        return (
+            f"<Tracer {self._name or self.run_id or 'without a hub'}, step {self._steps.number}, flags "
+            f"{list(self._coordinator.schedule.accepted.flags)}>"
+        )
 
     # Around the training.
 
@@ -138,7 +142,8 @@ class Tracer:
         """Return a context manager around one optimizer step; forward passes inside are its micro-batches."""
         if self._wrapped:
             self.warn(
-                "An optimizer ends the steps (tracer.wrap), so with tracer.step() does nothing. Use one of the two."
+                "An optimizer ends the steps (tracer.wrap), so with tracer.step() does nothing. Use one of "
+                "the two."
             )
             return StepScope(lambda: None, lambda: None)
         if self._steps.closed:
@@ -402,7 +407,8 @@ class Tracer:
         asked = {**named_flags({} if patch is None else patch, "What to trace"), **flags}
         if common and not asked:
             raise TracerError(
-                f"{', '.join(common)} are settings of flags, and none was named: tracer.configure(HiddenStates=True, …)."
+                f"{', '.join(common)} are settings of flags, and none was named: "
+                "tracer.configure(HiddenStates=True, …)."
             )
         now = self._coordinator.schedule.accepted.config["flags"]
         settings = settings_from(asked, common, self.points.flags, now)

@@ -195,7 +195,8 @@ class GenerationWriter:
         size = len(given) * heads * positions * self._total
         if size > _MOST_ATTENTION or keys > self._total:
             self.left_out[_ATTENTION] = (
-                f"Attention of more than {_MOST_ATTENTION} probabilities a layer is not sent. Ask for fewer or shorter prompts."
+                f"Attention of more than {_MOST_ATTENTION} probabilities a layer is not sent. Ask for "
+                "fewer or shorter prompts."
             )
             return None
         values = np.zeros((len(given), heads, positions, self._total), np.float32)
@@ -215,7 +216,8 @@ class GenerationWriter:
         self._plotted_values += values.size
         if self._plotted_values > _MOST_PLOTTED:
             self.left_out[_PLOT] = (
-                f"The projection needs more than {_MOST_PLOTTED} values of MLP2_mat_mul. Ask for fewer tokens or tiles."
+                f"The projection needs more than {_MOST_PLOTTED} values of MLP2_mat_mul. Ask for fewer "
+                "tokens or tiles."
             )
             self._plotted.clear()
         elif _PLOT not in self.left_out:

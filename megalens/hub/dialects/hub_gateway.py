@@ -107,7 +107,8 @@ async def open_server(
     if _is_unspecified(host):
         raise DialectError(
             "bad-parameter",
-            f"The host must be an address or a name under which clients find this machine, got {host}: pages of other sites could not be told from its own.",
+            f"The host must be an address or a name under which clients find this machine, got {host}: "
+            "pages of other sites could not be told from its own.",
         )
     ours = re.compile(f"({_LOCAL}|{re.escape(_in_address(host).lower())})(:[0-9]{{1,5}})?")
 

@@ -20,7 +20,10 @@ __all__ = ["PeerGeneration"]
 
 _NUMBER = 1
 _FRAME_ROWS = 1000
-_SEEDLESS = "The peer draws without a seed, and says neither the entropy nor what temperature, top-k and top-p made of the probabilities."
+_SEEDLESS = (
+    "The peer draws without a seed, and says neither the entropy nor what temperature, top-k and top-p "
+    "made of the probabilities."
+)
 _Row = dict[str, Any]
 _PassNumber = tuple[int, int]
 """Step and micro-batch of a forward pass."""

@@ -85,5 +85,6 @@ async def detect(connection: ClientConnection) -> tuple[Dialect, list[str | byte
     names = ", ".join(f"{dialect.name} ({dialect.title})" for dialect in DIALECTS.values())
     raise DialectError(
         "dialect",
-        f"What this hub speaks cannot be told: it answers no ping, and the hubs that do not are alike until they start. Say it with --dialect: {names}.",
+        "What this hub speaks cannot be told: it answers no ping, and the hubs that do not are alike "
+        f"until they start. Say it with --dialect: {names}.",
     )

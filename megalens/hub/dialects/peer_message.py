@@ -238,6 +238,7 @@ def _divided(flag: str, length: int, size: int, batch: int | None) -> int:
         )
     if batch not in (None, length // size):
         raise BadMessage(
-            f"updates of {flag} with {length} values where {batch * size} were expected at the batch size {batch} that start said, as if someone else's request were in force"
+            f"updates of {flag} with {length} values where {batch * size} were expected at the batch size "
+            f"{batch} that start said, as if someone else's request were in force"
         )
     return length // size

@@ -67,7 +67,8 @@ def peer_reduction(text: str, field: str) -> str:
     if name is None:
         raise ProtocolError(
             "refused",
-            f"The reduction {text!r:.100} cannot be asked of this peer: it reduces twice, on each rank and after the gather, "
+            f"The reduction {text!r:.100} cannot be asked of this peer: it reduces twice, on each rank and "
+            "after the gather, "
             f"and only some reductions keep their meaning then. Choose one of {', '.join(_PEER)}.",
             field=field,
             expected=", ".join(_PEER),
@@ -86,7 +87,8 @@ def reduction_of(text: str, field: str) -> str:
     if name is None:
         raise ProtocolError(
             "bad-reduction",
-            f"The method {text!r:.100} is not one that is understood here. Send one of {', '.join(_PEER.values())}.",
+            f"The method {text!r:.100} is not one that is understood here. Send one of "
+            f"{', '.join(_PEER.values())}.",
             field=field,
             got=text[:200],
         )
@@ -217,7 +219,8 @@ def _shared_compressors(dialect: Dialect, chosen: Mapping[str, Compressor]) -> d
         if groups.setdefault(group, compressor) != compressor:
             raise ProtocolError(
                 "refused",
-                f"{dialect.title} reduces MLP1_mat_mul and MLP2_mat_mul alike: give them the same compressor.",
+                f"{dialect.title} reduces MLP1_mat_mul and MLP2_mat_mul alike: give them the same "
+                "compressor.",
                 field=field,
                 expected=str(groups[group]),
                 got=str(compressor),
@@ -225,7 +228,8 @@ def _shared_compressors(dialect: Dialect, chosen: Mapping[str, Compressor]) -> d
         if group == "QKV" and compressor.tiles % 3:
             raise ProtocolError(
                 "bad-parameter",
-                f"{dialect.title} cuts the QKV tiles into thirds: their number must be a multiple of 3, got {compressor.tiles}.",
+                f"{dialect.title} cuts the QKV tiles into thirds: their number must be a multiple of 3, "
+                f"got {compressor.tiles}.",
                 field=f"{field}.params.tiles",
             )
     result = {}

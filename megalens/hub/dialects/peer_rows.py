@@ -108,7 +108,8 @@ class StandingConfig:
         if asked is None:
             raise ProtocolError(
                 "refused",
-                f"The peer was not asked for {name} when it started. {once}; connect again with it when the peer starts again.",
+                f"The peer was not asked for {name} when it started. {once}; connect again with it when "
+                "the peer starts again.",
                 field=field,
             )
         was = compressor_from_setting(asked["compressor"])
@@ -170,11 +171,14 @@ class PeerRows:
         sentences = []
         if self._counter.behind:
             sentences.append(
-                f"A layer was {self._counter.behind} times behind the one after it: the peer lost updates or sends late, so steps of layers may not belong together."
+                f"A layer was {self._counter.behind} times behind the one after it: the peer lost updates "
+                "or sends late, so steps of layers may not belong together."
             )
         if self._counter.ahead:
             sentences.append(
-                f"The connection was made in mid-step, and stages of the pipeline were counted {self._counter.ahead} times a pass too far until that showed: steps before that may hold two passes."
+                "The connection was made in mid-step, and stages of the pipeline were counted "
+                f"{self._counter.ahead} times a pass too far until that showed: steps before that may hold "
+                "two passes."
             )
         if ended and self._missing:
             sentences.append(f"Asked for, but nothing of it came: {', '.join(self._missing)}.")
@@ -248,7 +252,8 @@ class PeerRows:
             text = compressor_text(self.dialect, row.flag, self.standing.config, tiles)
         else:
             self._left_out.note(
-                "No start with a batch size came, so someone else's request is in force: with how many tiles is not known, and shapes are a guess."
+                "No start with a batch size came, so someone else's request is in force: with how many "
+                "tiles is not known, and shapes are a guess."
             )
         return NumberedRow(stored, step, micro_batch, self.dialect.phase, text, tuple(row.values.shape))
 

@@ -245,7 +245,8 @@ class Collector:
             self._take_own(step)
         except Exception as error:  # Tracing goes on without these.
             self._host.warn(
-                f"The statistics of step {step.step} were lost to an error of their own: {type(error).__name__}: {str(error)[:200]}"
+                f"The statistics of step {step.step} were lost to an error of their own: "
+                f"{type(error).__name__}: {str(error)[:200]}"
             )
 
     def _take_own(self, step: MeasuredStep) -> None:

@@ -318,7 +318,8 @@ class Gathering:
         if left_out:
             who = ", ".join(self._name(rank) for rank in missing[:5])
             self._warn(
-                f"Statistics of {left_out} tensors of step {step} are left out: {who} did not send a part of them."
+                f"Statistics of {left_out} tensors of step {step} are left out: {who} did not send a part "
+                "of them."
             )
         return CompleteStep(
             *(step, here.samples, stats, left_out), sorted(here.readings, key=lambda each: each.rank)

@@ -337,8 +337,10 @@ class StatisticsLogger(Instrument):
             if not self._sites.fired and not self._unmeasured:
                 self._unmeasured = True
                 self.tracer.warn(
-                    f"Nothing could be measured inside of the model in step {self._step}. If the model is compiled (torch.compile), it was so before this began: "
-                    "call megalens.log_statistics(…, compiled=True) before the first step, or torch.compiler.reset() after it."
+                    f"Nothing could be measured inside of the model in step {self._step}. If the model is "
+                    "compiled (torch.compile), it was so before this began: "
+                    "call megalens.log_statistics(…, compiled=True) before the first step, or "
+                    "torch.compiler.reset() after it."
                 )
         unknown = self._scale.unknown(self._sites.half)
         if unknown and _SCALED & parts.keys():
@@ -398,7 +400,8 @@ class StatisticsLogger(Instrument):
         except Exception as error:  # A fault of ours must not end a training step.
             self.failures += 1
             self.tracer.warn(
-                f"A statistic could not be measured in step {self._step}: {str(error)[:300] or type(error).__name__}"
+                f"A statistic could not be measured in step {self._step}: "
+                f"{str(error)[:300] or type(error).__name__}"
             )
         spent = _clock() - started
         self.spent_ns += spent

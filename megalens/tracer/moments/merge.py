@@ -32,7 +32,8 @@ def merge_rows(rows: Tensor) -> Tensor:
     """
     if rows.dim() != 3 or rows.shape[-1] != COLUMNS or rows.dtype != torch.float64:
         raise TracerError(
-            f"Expected rows as measure() gives them, float64 of shape [k, n, {COLUMNS}]; got {rows.dtype} of shape {list(rows.shape)}. "
+            f"Expected rows as measure() gives them, float64 of shape [k, n, {COLUMNS}]; got {rows.dtype} "
+            f"of shape {list(rows.shape)}. "
             "Stack the measured passes with torch.stack."
         )
     with torch.no_grad():

@@ -237,7 +237,8 @@ class PerturbHook:
         self._warn(
             reason,
             f"Not perturbed: {self.label}: {reason}. It passed as it is. "
-            "If other processes perturbed theirs, what was the same in all of them may differ now: disarm, and go back to a checkpoint.",
+            "If other processes perturbed theirs, what was the same in all of them may differ now: disarm, "
+            "and go back to a checkpoint.",
         )
 
 

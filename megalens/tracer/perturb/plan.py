@@ -121,13 +121,22 @@ def refused_layers(points: ModelPoints, site: str) -> dict[int, str]:
         for module in modules:
             reason = None
             if site == "weight" and (probed or module in compiled):
-                reason = "is compiled, and compiled code reads weights past any hook. Perturb the model as it is before torch.compile, or what its modules give"
+                reason = (
+                    "is compiled, and compiled code reads weights past any hook. Perturb the model as it "
+                    "is before torch.compile, or what its modules give"
+                )
             elif isinstance(module, torch.jit.ScriptModule) or (
                 module in compiled and changes_of(module) is None
             ):
-                reason = "is compiled, and compiled code passes by the hooks. Perturb the model as it is before torch.compile"
+                reason = (
+                    "is compiled, and compiled code passes by the hooks. Perturb the model as it is before "
+                    "torch.compile"
+                )
             elif module in flat:
-                reason = "is inside of FullyShardedDataParallel, which keeps weights in flat parameters. Use fully_shard"
+                reason = (
+                    "is inside of FullyShardedDataParallel, which keeps weights in flat parameters. Use "
+                    "fully_shard"
+                )
             elif site == "weight":
                 reason = _weight_refusal(module)
             if reason is not None:
@@ -143,11 +152,17 @@ def _weight_refusal(module: nn.Module) -> str | None:
     if home.startswith("transformer_engine"):
         return "is a layer of Transformer Engine, which reads its weight past any hook"
     if getattr(module, "gradient_accumulation_fusion", False):
-        return "accumulates its weight's gradient inside of its kernel (gradient_accumulation_fusion), past autograd"
+        return (
+            "accumulates its weight's gradient inside of its kernel (gradient_accumulation_fusion), past "
+            "autograd"
+        )
     if isinstance(module, nn.modules.linear.NonDynamicallyQuantizableLinear):
         return "is never called: nn.MultiheadAttention reads its weight"
     if weight is None:
-        return "has no parameter 'weight' of its own, such as one that is quantised, parametrised or inside of an adapter"
+        return (
+            "has no parameter 'weight' of its own, such as one that is quantised, parametrised or inside "
+            "of an adapter"
+        )
     if weight.dtype not in FLOATS:
         return f"has a weight of {weight.dtype}, which is quantised"
     if type(weight) not in (nn.Parameter, torch.Tensor) and not is_sharded(weight):
@@ -279,7 +294,8 @@ def _site_plan(
         expected = " or ".join(kind.sites)
         raise ProtocolError(
             "bad-parameter",
-            f"{kind.title} cannot be done at the site {name}, only at {expected}: it adds to what a layer gives at each position.",
+            f"{kind.title} cannot be done at the site {name}, only at {expected}: it adds to what a layer "
+            "gives at each position.",
             field=f"{where}.kind.name",
             expected=expected,
             got=name,

@@ -54,7 +54,8 @@ def _read_runtime_file(path: Path) -> HubAddress:
         return HubAddress(f"ws://{host}:{entry['port']}", entry["token"], entry["id"], entry.get("record"))
     except FileNotFoundError:
         raise TracerError(
-            f"hub={str(path)!r:.100} is neither 'spawn' nor the runtime file of a running hub: there is no such file."
+            f"hub={str(path)!r:.100} is neither 'spawn' nor the runtime file of a running hub: there is no "
+            "such file."
         ) from None
     except (OSError, ValueError, ProtocolError) as error:
         raise TracerError(

@@ -217,7 +217,8 @@ def _flag_plan(
     if isinstance(compressor, Peaks) and not FLAGS[name].attends:
         raise ProtocolError(
             "unknown-compressor",
-            f"Peaks keeps blocks of queries and keys, which {name} has not. Choose Tile, with the reduction max for maxima.",
+            f"Peaks keeps blocks of queries and keys, which {name} has not. Choose Tile, with the "
+            "reduction max for maxima.",
             field=f"{where}.compressor.name",
             expected="Tile, NoOp, Empty, Projection",
             got="Peaks",

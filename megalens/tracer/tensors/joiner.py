@@ -170,7 +170,8 @@ class Joiner:
         for rank, pieces in zip(self._ranks[1:], others, strict=True):
             if pieces.identities != identities:
                 self._warn(
-                    f"{self._name(rank)} traces other tensors than {self._name(self._ranks[0])} in step {head.batch.step}: "
+                    f"{self._name(rank)} traces other tensors than {self._name(self._ranks[0])} in step "
+                    f"{head.batch.step}: "
                     "do all ranks build the same model? Tensors that are cut over ranks are left out."
                 )
                 return self._without(batch, len(mine))
@@ -190,7 +191,8 @@ class Joiner:
             except (ValueError, IndexError, RuntimeError) as error:
                 self.lost_rows += 1
                 self._warn(
-                    f"The pieces of {FLAGS[row.meta.flag].title}, {layer_name(row.meta.layer)}, do not fit together: {str(error)[:200]}"
+                    f"The pieces of {FLAGS[row.meta.flag].title}, {layer_name(row.meta.layer)}, do not fit "
+                    f"together: {str(error)[:200]}"
                 )
             at += 1
         if batch.stage is not None:

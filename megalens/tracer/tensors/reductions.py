@@ -182,7 +182,8 @@ def parse_reduction(text: str, field: str = "reduction") -> Reduction:
     parser.expect_end()
     if node.kind == "tile":
         raise bad_reduction(
-            "This gives a value for each feature, and one number per tile is expected: end it with .mean(), .max() or another reduction",
+            "This gives a value for each feature, and one number per tile is expected: end it with "
+            ".mean(), .max() or another reduction",
             1,
             field,
         )
@@ -332,7 +333,8 @@ class _Parser:
         reducer = REDUCERS[name.text]
         if subject.kind != "tile":
             raise self._error(
-                f"{name.text} reduces the features of a tile, and what it is given here is one number already",
+                f"{name.text} reduces the features of a tile, and what it is given here is one number "
+                "already",
                 name,
             )
         value = reducer.default

@@ -20,7 +20,8 @@ so far.
 """
 
 _TWICE = (
-    "Gradients before their reduction are left out: they are reduced after each micro-batch, so that no process has the sum of its own. "
+    "Gradients before their reduction are left out: they are reduced after each micro-batch, so that no "
+    "process has the sum of its own. "
     "set_requires_gradient_sync(False) for all but the last micro-batch reduces them once."
 )
 

@@ -108,7 +108,8 @@ class Agreement:
                 current,
                 ProtocolError(
                     "refused",
-                    f"No answer from {names} within {_ANSWER_SECONDS:g} s, so nothing was changed. Is it stopped?",
+                    f"No answer from {names} within {_ANSWER_SECONDS:g} s, so nothing was changed. Is it "
+                    "stopped?",
                     expected="an answer from every process of the job",
                     got=f"none from {names}"[:1000],
                 ),
