@@ -18,8 +18,6 @@ from .sizes import bare, hidden_size, text_config, unwrapped
 from .structure import GPT_TABLE, StructureAdapter, embeddings_of
 from .torch_moments import TorchMoments
 
-__all__ = ["ADAPTERS", "find_adapter", "find_moments"]
-
 ADAPTERS: tuple[Adapter | MegatronAdapter | StructureAdapter, ...] = (
     MegatronAdapter(),
     GPT_TABLE,

@@ -12,8 +12,6 @@ from torch import nn
 
 from .sizes import input_features, output_features
 
-__all__ = ["LayerRoles", "Mixture", "layer_roles", "mixture_of", "projections", "stacked_experts"]
-
 _TAIL = r"(_?(proj|projection|lin|linear|layer))?"
 _NAMES = {
     "q": re.compile(rf"(to_?|w_?)?q(uery|ueries)?(_?(b|up))?{_TAIL}"),

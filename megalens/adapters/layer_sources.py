@@ -17,8 +17,6 @@ from .sizes import ModelSizes, halves, input_features, output_features
 from .table import LayerTable, below, path_and_item
 from .torch_coordinates import input_shards, output_shards
 
-__all__ = ["EXPERT_FLAGS", "LAYER_FLAGS", "LayerSources"]
-
 _LOGITS_SECOND = frozenset(("Llama4Router",))
 
 

@@ -15,8 +15,6 @@ from ..tracer import FlagPoints, ModelPoints, RankCoordinates, Shards, Source, T
 from .sizes import ModelSizes, halves, unwrapped
 from .table import sites_of
 
-__all__ = ["MegatronAdapter"]
-
 _MOE = (
     "Layer {layer} is a mixture of experts: its first linear layers see different tokens each, so that "
     "there is no one tensor."

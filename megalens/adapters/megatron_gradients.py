@@ -9,8 +9,6 @@ from typing import Any
 
 from torch import Tensor
 
-__all__ = ["OptimizerParam", "leaf_optimizers", "optimizer_params", "ready_moment"]
-
 _PREPARE = "prepare_grads"
 Stop = Callable[[], None]
 

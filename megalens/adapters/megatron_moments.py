@@ -18,8 +18,6 @@ from .megatron_gradients import OptimizerParam, leaf_optimizers, optimizer_param
 from .megatron_ranks import MegatronModule, MegatronRanks, megatron_modules
 from .sizes import unwrapped
 
-__all__ = ["MegatronMoments", "refusals", "residual_points", "site_points"]
-
 # Parameters that tensor parallelism cuts, by the layer that has them: for models whose weights were never
 # initialised, which is when Megatron-Core marks them.
 _CUT = {

@@ -14,8 +14,6 @@ from torch import nn
 from ..tracer import TracerError
 from .sizes import INNER_NAMES, bare
 
-__all__ = ["MegatronModule", "MegatronRanks", "megatron_modules"]
-
 _GROUPED = re.compile(r"(weight|bias)([0-9]{1,9})")
 # Megatron-Core's older grouped experts hold those of a process in one tensor each: of the first and of the
 # second layer.

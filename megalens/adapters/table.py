@@ -12,8 +12,6 @@ from torch import nn
 from ..tracer import SitePoints, TracerError
 from .layer_roles import Mixture
 
-__all__ = ["LayerTable", "below", "find", "is_path", "path_and_item", "sites_of"]
-
 _LINEARS = ("qkv", "q", "k", "v", "kv", "context", "fc1", "gate_up", "gate", "up", "fc2")
 
 _NONE = {

@@ -11,8 +11,6 @@ from torch import nn
 
 from ..tracer import RankCoordinates, Shards
 
-__all__ = ["cuts_input", "cuts_output", "input_shards", "mesh_place", "output_shards", "torch_coordinates"]
-
 
 def output_shards(*modules: nn.Module | None) -> Shards:
     """Return how the output of the first of ``modules`` with a parallel style is cut, else ``none``.

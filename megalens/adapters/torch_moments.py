@@ -24,8 +24,6 @@ from .layer_roles import stacked_experts
 from .sizes import INNER_NAMES, text_config, unwrapped
 from .torch_coordinates import cuts_input, cuts_output
 
-__all__ = ["TorchMoments"]
-
 _HEADS = frozenset(("lm_head", "output_layer", "head", "embed_out"))
 _FLAT = (
     "FullyShardedDataParallel flattens parameters, so that they have no values of their own to measure. "

@@ -42,8 +42,6 @@ from .model import GPT, ByteTokenizer
 from .text import load_corpus
 from .train import Progress, TrainConfig, Trainer
 
-__all__ = ["main", "ask_for_text"]
-
 FLAGS: dict[str, Any] = {
     "MLP1_mat_mul": True,
     "MLP2_mat_mul": True,

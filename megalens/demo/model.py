@@ -23,8 +23,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-__all__ = ["Cache", "GPT", "GPTConfig", "GPTPart", "ByteTokenizer"]
-
 
 @dataclass(frozen=True)
 class GPTConfig:

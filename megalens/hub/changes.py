@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from .run_state import RunState
     from .session import Session
 
-__all__ = ["Changes"]
-
 _MOST_WAITING = 16
 
 

@@ -31,8 +31,6 @@ from .publisher import Publisher
 from .run_state import RunState
 from .session import Session
 
-__all__ = ["Clients"]
-
 _CLOSING_SECONDS = 1.0
 
 _MOST_WAITING = 16

@@ -25,15 +25,6 @@ if TYPE_CHECKING:
 else:
     Connection = object
 
-__all__ = [
-    "BoundedConnection",
-    "DirectConnect",
-    "HalfOpen",
-    "check_upgrade",
-    "connection_limits",
-    "select_subprotocol",
-]
-
 _PONG = b"\x8a"
 _MOST_FRAGMENTS = 4096
 _CONTROLS_AT_ONCE, _CONTROLS_A_SECOND = 1000, 50.0

@@ -17,8 +17,6 @@ from ..protocol.messages_generated import (
     Status,
 )
 
-__all__ = ["Announcements", "Ranks"]
-
 _Info = TypeVar("_Info", FlagInfo, SiteInfo)
 
 _SILENT_SECONDS = 2.0

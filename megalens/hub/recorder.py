@@ -17,8 +17,6 @@ from .options import HubError
 from .recording_folder import RecordingFolder
 from .stream_folder import StepRanges
 
-__all__ = ["Recorder"]
-
 _DESCRIBE_SECONDS = 5.0
 _REDESCRIBE_SECONDS = 0.5
 _MOST_WAIT_SECONDS = 15.0

@@ -17,8 +17,6 @@ from .sealer import Sealer, seal_detached
 from .segment_file import seal_tail
 from .stream_folder import StreamFile, StreamFolder
 
-__all__ = ["GivenUp", "RecordingFolder"]
-
 _TAIL_BYTES = 32 * 1024 * 1024
 _PARTS = 32
 """A bounded recording gives up about one part in so many of its bytes at a time."""

@@ -26,8 +26,6 @@ from .discovery import HubEntry, live_hubs
 from .options import HubError
 from .segment_file import clear_leftovers
 
-__all__ = ["changed_model", "read_resumed", "set_aside"]
-
 _FORMAT = 2
 _FILES = (".arrows", ".index", ".parquet")
 _END_SECONDS = 20.0

@@ -27,8 +27,6 @@ from .live_frame import LiveFrame
 from .options import HubOptions
 from .resumed import changed_model
 
-__all__ = ["RunState"]
-
 _NAMED = 8
 
 

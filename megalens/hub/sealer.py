@@ -15,8 +15,6 @@ from typing import Any
 from ..protocol import SEALED, STREAMS
 from .stream_folder import StreamFile
 
-__all__ = ["Sealer", "seal_detached"]
-
 _HURRY_BYTES = 512 * 1024 * 1024
 """When more waits than this, the child no longer waits for idle cores, until half of it is sealed."""
 _MOST_DEATHS = 3

@@ -21,8 +21,6 @@ from ..protocol import (
 )
 from .options import HubError
 
-__all__ = ["clear_leftovers", "seal_tail", "sorted_by_step", "write_segment"]
-
 _DICTIONARY_BYTES = 16 * 1024 * 1024
 _LABEL_BYTES = 16
 

@@ -30,8 +30,6 @@ from .resumed import read_resumed, set_aside
 from .run_state import RunState
 from .session import Session
 
-__all__ = ["Hub", "keep_freed_memory"]
-
 _LOST_GRACE_SECONDS = 2.0
 _STOOD_STILL_SECONDS = 1.0
 

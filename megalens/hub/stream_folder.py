@@ -11,8 +11,6 @@ from pathlib import Path
 from ..protocol import SEALED, TAIL, CheckedBody, Stream, segment_name, stream_segments
 from ..protocol.messages_generated import StreamSummary
 
-__all__ = ["StepRanges", "StreamFile", "StreamFolder"]
-
 _MOST_RANGES = 1000
 _AGE_PART = 20
 _LEAST_SECONDS, _MOST_SECONDS = 60.0, 3600.0

@@ -26,8 +26,6 @@ from .points import FLAGS, ModelPoints
 from .sending.peers import Peers
 from .tensors.compressors import suited_compressor
 
-__all__ = ["add_members", "announcement", "job_notes", "parts_notes"]
-
 
 def add_members(
     peers: Peers, places: Sequence[RankPlace], own: int, status: Status, notes: list[str]

@@ -12,8 +12,6 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, distributed
 
-__all__ = ["COLLECTIVES", "CollectiveHooks", "Done", "tensors_of"]
-
 COLLECTIVES = (
     *("send", "recv", "isend", "irecv", "batch_isend_irecv", "broadcast", "all_reduce", "reduce"),
     *("scatter", "reduce_scatter", "_reduce_scatter_base", "reduce_scatter_tensor"),

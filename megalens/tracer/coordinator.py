@@ -33,11 +33,9 @@ from .sending.hub_process import HubAddress, HubProcess
 from .sending.peers import Heartbeat, HubNotice, Peers, Proposal, Rendezvous, Schedule, StepStart
 from .sending.producer import Producer
 from .sending.worker import Worker
-from .tensors.config import TracingPlan, change_plan
+from .tensors.config import change_plan
 from .tensors.instrument import TensorTracer
-from .tensors.plan import LADDER, CostReduction
-
-__all__ = ["Coordinator"]
+from .tensors.plan import LADDER, CostReduction, TracingPlan
 
 _MOST_WARNINGS = 20
 _SHUTDOWN_SECONDS = 6.0

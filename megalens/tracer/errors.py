@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ..protocol import MegalensError, ProtocolError
 
-__all__ = ["TracerError", "as_protocol_error", "describe_error", "plain_text"]
-
 _LONGEST = 500
 
 

@@ -23,28 +23,6 @@ from torch._guards import CompileContext
 
 from .errors import TracerError
 
-__all__ = [
-    "BACKPROPAGATED",
-    "BEGINS",
-    "BEGINS_WITH_GRADIENTS",
-    "ENDS",
-    "GRADIENT",
-    "NO_TENSOR",
-    "ODD_OUTPUT",
-    "SUBCLASS",
-    "VALUE",
-    "changed",
-    "compilations",
-    "compiles",
-    "define_operators",
-    "report_end",
-    "guard_hooks",
-    "listeners",
-    "release_hooks",
-    "report_all",
-    "report",
-]
-
 VALUE, GRADIENT, BEGINS, BEGINS_WITH_GRADIENTS, ENDS, BACKPROPAGATED, NO_TENSOR, SUBCLASS, ODD_OUTPUT = range(
     9
 )

@@ -47,18 +47,6 @@ from .graph_operator import (
 from .own_hooks import StableHooks, hooks_of
 from .points import ModelPoints
 
-__all__ = [
-    "ALL_ITEMS",
-    "GraphEnd",
-    "GraphPass",
-    "GraphProbes",
-    "changes_of",
-    "compiled_in",
-    "end_of",
-    "is_compiled",
-    "passes_of",
-]
-
 ALL_ITEMS = -1
 """In place of an item: everything that a module is given or gives."""
 

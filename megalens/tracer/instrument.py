@@ -37,8 +37,6 @@ from .sending.peers import Peers
 from .sending.producer import Producer
 from .sending.worker import IGatherer, Rows, Worker
 
-__all__ = ["Host", "IGatherer", "Instrument", "Rows"]
-
 SPAN_KINDS = ("user", "data", "checkpoint", "optimizer", "forward", "backward", "wgrad")
 
 _OTHER_ROW_BYTES = 256

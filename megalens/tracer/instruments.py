@@ -17,8 +17,6 @@ from .instrument import Instrument
 if TYPE_CHECKING:
     from .instrument import Host
 
-__all__ = ["GROUP", "Instruments", "instruments_from"]
-
 _MOST_EARLY = 256
 _Message = TypeVar("_Message", Announce, Status)
 

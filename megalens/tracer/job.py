@@ -20,8 +20,6 @@ from .sending.peers import HubNotice, Rendezvous, Schedule, StepStart
 from .tensors.instrument import TensorTracer
 from .tensors.plan import TracingPlan
 
-__all__ = ["HubRoute", "Recovery", "Role", "ViewerWatch"]
-
 _HUB_GONE_SECONDS = 5.0
 """After so long without a hub nobody is waited for; chosen by hand, not measured."""
 

@@ -12,20 +12,6 @@ from torch import Tensor, nn
 from .graph_probes import GraphPass, passes_of
 from .own_hooks import hook_after, hook_before
 
-__all__ = [
-    "OUTSIDE",
-    "TRAINING",
-    "IPassSink",
-    "MicroBatches",
-    "PassHooks",
-    "PassState",
-    "Unproven",
-    "after_backward",
-    "hook_passes",
-    "left_out_sentence",
-    "when_backpropagated",
-]
-
 TRAINING = "train"
 OUTSIDE = "outside"
 """Phase of what runs between steps, or inside of them without gradients: it is neither traced nor perturbed.

@@ -11,18 +11,6 @@ from torch import Tensor, nn
 from ..protocol.messages_generated import Model
 from .coordinates import RankCoordinates
 
-__all__ = [
-    "FLAGS",
-    "NO_EXPERTS",
-    "FlagKind",
-    "FlagPoints",
-    "IAdapter",
-    "ModelPoints",
-    "Shards",
-    "SitePoints",
-    "Source",
-]
-
 Shards = Literal["none", "features", "uneven", "sequence", "heads"]
 
 

@@ -13,9 +13,7 @@ from .coordinates import RankCoordinates
 from .errors import TracerError
 from .instrument import Instrument
 from .points import IAdapter
-from .tensors.config import CONTROLS
-
-__all__ = ["TraceSettings"]
+from .tensors.plan import CONTROLS
 
 
 @dataclass(frozen=True, kw_only=True)

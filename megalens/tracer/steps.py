@@ -23,10 +23,8 @@ from .points import ModelPoints
 from .sending.peers import StepStart
 from .sending.training_log import ScalarLog
 from .sending.worker import StepCost
-from .tensors.config import TracingPlan
 from .tensors.instrument import TensorTracer
-
-__all__ = ["ForgottenStep", "StepHandle", "StepScope", "Steps"]
+from .tensors.plan import TracingPlan
 
 _PASSES = 10
 """Forward passes without a step before the user is warned; chosen by hand, not measured."""

@@ -26,10 +26,9 @@ from .sending.peers import Rendezvous
 from .sending.producer import Producer
 from .sending.training_log import AUDIT, CHECKPOINT_BYTES, checkpoint_rows
 from .steps import StepHandle, Steps, StepScope
-from .tensors.config import TracingPlan, settings_from
+from .tensors.config import settings_from
 from .tensors.instrument import TensorTracer
-
-__all__ = ["StepHandle", "Tracer"]
+from .tensors.plan import TracingPlan
 
 _clock = time.perf_counter_ns
 

@@ -15,8 +15,6 @@ from torch import Tensor
 
 from ..protocol import parse_json
 
-__all__ = ["READERS", "LimitedFile", "Stored", "pt_tensors"]
-
 _MOST_AT_ONCE = 4 << 20
 _MOST_PICKLED = 1 << 20
 _LOCAL_HEADER = 30

@@ -14,8 +14,6 @@ from ..protocol import ProtocolError
 from .errors import plain_text
 from .vector_files import READERS, Stored
 
-__all__ = ["load_vectors"]
-
 _MAX_BYTES = 1 << 30
 _MAX_VALUES = 1 << 28
 _FLAGS = os.O_RDONLY

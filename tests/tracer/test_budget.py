@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from live_run import eventually
 
 from megalens import NoOp
-from megalens.protocol import ProtocolError, Tile, check_message
-from megalens.tracer.budget.budget import CostBudget, parse_budget
+from megalens.protocol import ProtocolError, Tile, check_message, parse_budget
+from megalens.tracer.budget.budget import CostBudget
 from megalens.tracer.budget.control_steps import SHARE, Design
 from megalens.tracer.errors import TracerError
 from megalens.tracer.tensors.plan import LADDER, CostReduction, apply_cost_reduction

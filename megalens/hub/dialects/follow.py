@@ -14,8 +14,6 @@ from .dialect import Translation
 from .hosted_run import HostedRun
 from .translator import Translator
 
-__all__ = ["follow", "stdin_closed"]
-
 
 async def follow(plan: Translation, *, record: Path | None, linger: float, until_stdin_closes: bool) -> None:
     """Translate until the peer ends or somebody asks to stop, and close the recording.

@@ -21,8 +21,6 @@ from .hub_gateway import GatewayClient, HubGateway, error_text, refusal_text
 from .peer_message import is_shape
 from .peer_request import reduction_of
 
-__all__ = ["Gateway", "read_request", "updates"]
-
 _FLAGS = DIALECTS["3606"].flags
 
 _DIALECT = DIALECTS["3606"]

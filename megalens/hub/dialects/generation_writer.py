@@ -20,8 +20,6 @@ from .dialect import DIALECTS
 from .peer_message import PADDING
 from .written_passes import TensorKey, WrittenPass
 
-__all__ = ["GenerationWriter", "plane", "numbers_json"]
-
 _DIALECT = DIALECTS["inference"]
 _NUMBERS = {name: number for number, name in _DIALECT.numbers.items()}
 _MLP2, _PLOT, _ATTENTION = "MLP2_mat_mul", "MLP2_Plot", "RawAttentionScore_mat_mul"

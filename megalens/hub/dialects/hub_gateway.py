@@ -27,8 +27,6 @@ from ..discovery import HubEntry
 from .dialect import DialectError
 from .peer_message import read_message
 
-__all__ = ["HubGateway", "refusal_text", "LOOPBACK", "address_of", "GatewayClient", "error_text"]
-
 _MOST_CLIENTS = 16
 
 LOOPBACK = "127.0.0.1"

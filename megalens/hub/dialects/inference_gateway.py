@@ -21,8 +21,6 @@ from .generation_writer import GenerationWriter
 from .hub_gateway import LOOPBACK, GatewayClient, HubGateway, address_of, error_text, refusal_text
 from .written_passes import TensorKey, WrittenPass, WrittenPasses
 
-__all__ = ["InferenceGateway", "ServedInference"]
-
 _MOST_WAITING = 4
 _PHASES: list[Phase] = ["generate"]
 _TRAIN: list[Phase] = ["train"]

@@ -16,8 +16,6 @@ from ...protocol import GenerationRequest, stream_schema
 from ...protocol.arrow_columns import arrow_batch
 from .peer_message import PADDING, PeerToken
 
-__all__ = ["PeerGeneration"]
-
 _NUMBER = 1
 _FRAME_ROWS = 1000
 _SEEDLESS = (

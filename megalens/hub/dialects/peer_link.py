@@ -12,8 +12,6 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from ..connections import DirectConnect
 from .dialect import DIALECTS, Dialect, DialectError
 
-__all__ = ["MOST_BYTES", "detect", "open_peer"]
-
 MOST_BYTES = 256 * 1024 * 1024
 """Largest message of a foreign hub."""
 _OPEN_SECONDS = 10

@@ -12,19 +12,6 @@ import numpy as np
 
 from .dialect import Dialect
 
-__all__ = [
-    "MOST_LAYERS",
-    "BadMessage",
-    "TensorRow",
-    "is_shape",
-    "read_message",
-    "read_update",
-    "PADDING",
-    "PeerToken",
-    "read_candidates",
-    "read_prompts",
-]
-
 MOST_LAYERS = 10_000
 _MOST_VALUES = 12_000_000
 _MOST_AXES = 8

@@ -9,17 +9,6 @@ from ...protocol import Compressor, ProtocolError, Tile, compressor_from_setting
 from ...protocol.messages_generated import CompressorSetting, Config, FlagSetting
 from .dialect import GROUP_TILES, Dialect
 
-__all__ = [
-    "asked_config",
-    "chosen_config",
-    "compressor_text",
-    "default_config",
-    "peer_request",
-    "peer_reduction",
-    "reduction_of",
-]
-
-
 # Peers reduce twice, on each rank and again after the gather, so only what changes nothing the second time
 # keeps its meaning.
 _PEER = {

@@ -34,8 +34,6 @@ from .peer_request import asked_config, compressor_text, default_config, peer_re
 from .rows import LeftOut, NumberedRow
 from .step_counters import PassCounter, StageCounter
 
-__all__ = ["PeerRows"]
-
 
 class StandingConfig:
     """Selects of a peer's rows what viewers asked for. The peer reads its own configuration only once.

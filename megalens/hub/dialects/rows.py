@@ -15,8 +15,6 @@ import pyarrow as pa
 from ...protocol import STREAMS, shown_text, stream_schema
 from .peer_message import TensorRow
 
-__all__ = ["NumberedRow", "note_table", "tensors_table", "LeftOut"]
-
 _MOST_REASONS = 12
 
 

@@ -19,8 +19,6 @@ from .peer_message import BadMessage, TensorRow, read_message
 from .peer_rows import PeerRows
 from .rows import LeftOut, NumberedRow, note_table, tensors_table
 
-__all__ = ["Translator", "announcement"]
-
 _RETRY_SECONDS = 0.5
 _FLUSH_SECONDS = 0.2
 _STATUS_SECONDS = 1.0

@@ -8,12 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from ...protocol import parse_budget
 from ...protocol.messages_generated import Budget
 from ..errors import TracerError
 from .control_steps import SHARE, Design, OwnCost, Shift, ShiftEstimate
-
-__all__ = ["BudgetKeeper", "CostBudget", "ICostReduction", "Ladder", "parse_budget"]
 
 _FACTORS = (1, 2, 3, 4, 6, 8, 12, 16)
 _LAST_FACTORS = (24, 32, 48, 64)

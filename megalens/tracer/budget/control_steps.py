@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["SHARE", "Design", "OwnCost", "Shift", "ShiftEstimate"]
-
 SHARE = 1 / 16
 """Share of the steps that are left untraced to compare with."""
 

@@ -23,8 +23,6 @@ from .part import Figures, MeasuredStep, NameList
 if TYPE_CHECKING:
     from ..instrument import Host
 
-__all__ = ["Collector", "MemberCollector", "MomentFrames", "RootCollector", "pack", "unpack"]
-
 _MOST_WAITING = 64
 _MOST_BYTES = 64 << 20
 

@@ -12,16 +12,6 @@ from .hooks.sites import made_of
 from .part import MeasuredRows, NameList
 from .points import FeaturePoint, ParamPoint
 
-__all__ = [
-    "PowerIteration",
-    "WeightFeatures",
-    "attention_entropy",
-    "attention_largest",
-    "attention_probabilities",
-    "router_entropy",
-    "router_similarity",
-]
-
 MOST_ROWS = 64
 """Query rows of each head that are looked at, evenly over the sequence with its last."""
 MOST_SAMPLES = 4

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from ...protocol import MOMENT_COLUMNS, Readings, merge_moments, natural_key
 from .part import Figures
 
-__all__ = ["CompleteStep", "Gathering", "Merged", "Tensors"]
-
 _PATIENCE_SECONDS = 30.0
 _MOST_BYTES = 64 << 20
 _FOLD_BYTES = 16 << 20

@@ -14,8 +14,6 @@ from torch import Tensor, nn
 from .layout import COLUMNS, NEAR_ZERO, layout_of
 from .merge import merge_rows
 
-__all__ = ["TritonKernel", "load"]
-
 _BLOCK = 4096
 _PROGRAMS = 512
 """Programs over one tensor at most: more than any GPU runs at once, few enough that merging their rows costs

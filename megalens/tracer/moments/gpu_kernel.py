@@ -5,8 +5,6 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-__all__ = ["moments_kernel"]
-
 
 # Triton compiles annotations too, so there are none but its own.
 @triton.jit  # type: ignore[untyped-decorator]

@@ -19,8 +19,6 @@ from ...protocol import (
 )
 from .gathering import CompleteStep, Merged
 
-__all__ = ["JsonlFiles"]
-
 _BY = {"param": "param", "grad": "param"}
 
 

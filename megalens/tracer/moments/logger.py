@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from ..instrument import Host
     from ..tracer import Tracer
 
-__all__ = ["StatisticsLogger"]
-
 _clock = time.perf_counter_ns
 _SITE_STATS = frozenset(("activation", "dgrad", "residual", "residual_dgrad", *SEEN))
 _SCALED = frozenset(SCALED_STATS)

@@ -13,8 +13,6 @@ from .layout import COLUMNS, NEAR_ZERO, TYPES
 from .merge import merge_rows
 from .native import library
 
-__all__ = ["kernel_name", "measure", "measure_each", "measure_natively", "measure_plainly"]
-
 # Values at a time: what is in float64 meanwhile stays in a CPU's cache; a GPU wants fewer and larger
 # launches.
 _CHUNK = {"cpu": 1 << 16}

@@ -10,8 +10,6 @@ from ..errors import TracerError
 from .layout import COLUMNS
 from .native import library
 
-__all__ = ["merge_pieces", "merge_rows"]
-
 
 def merge_rows(rows: Tensor) -> Tensor:
     """Merge passes over the same tensors, exactly as if all their values had been measured at once.

@@ -12,8 +12,6 @@ from torch import Tensor
 
 from ...protocol import AddVector, BitFlip, Noise1, Noise2, Offset, Perturbation
 
-__all__ = ["FLOATS", "is_sharded", "on_own_piece", "own_features", "perturbed"]
-
 FLOATS: dict[torch.dtype, torch.dtype] = {
     torch.float16: torch.int16,
     torch.bfloat16: torch.int16,

@@ -24,8 +24,6 @@ from .plan import (
     replica_of_weight,
 )
 
-__all__ = ["IClock", "Installed", "OutputHook", "PerturbHook", "WeightHook", "install_perturbations"]
-
 _is_compiling = torch.compiler.is_compiling
 _MARK = "_megalens_perturbed"
 

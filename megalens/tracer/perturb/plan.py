@@ -30,19 +30,6 @@ from ..points import ModelPoints, Source
 from ..vectors import load_vectors
 from .arithmetic import FLOATS, is_sharded
 
-__all__ = [
-    "SITES",
-    "PerturbPlan",
-    "SitePlan",
-    "owner_of_weight",
-    "perturb_plan",
-    "piece_of_output",
-    "refused_layers",
-    "replica_of_output",
-    "replica_of_weight",
-    "site_infos",
-]
-
 _SEED = 0
 _STEPS = 100
 

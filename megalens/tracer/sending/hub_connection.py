@@ -14,8 +14,6 @@ from ..health import ProducerHealth
 from .hub_link import HubLink, HubLinkLost
 from .hub_process import HubAddress, HubProcess
 
-__all__ = ["HubConnection"]
-
 _RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _STAYED_SECONDS = 5.0
 

@@ -22,8 +22,6 @@ from ...protocol.connection import binary_head
 from ...protocol.messages_generated import Hello, Message, Peer
 from .hub_process import HubAddress
 
-__all__ = ["HubLink", "HubLinkLost"]
-
 _OPEN_SECONDS = 10.0
 _MAX_MESSAGE = 1 << 20
 _FRAMES_AT_ONCE, _FRAMES_A_SECOND = 200, 50.0

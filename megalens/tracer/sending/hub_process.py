@@ -16,8 +16,6 @@ from typing import Any
 from ...protocol import ProtocolError, check_definition, read_json_file
 from ..errors import TracerError
 
-__all__ = ["HubAddress", "HubProcess", "address_from"]
-
 _START_SECONDS = 30.0
 
 

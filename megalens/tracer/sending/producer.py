@@ -35,8 +35,6 @@ from .hub_process import HubAddress, HubProcess
 from .training_log import MOST_SCALARS, SCALARS_SECONDS, ScalarQueue
 from .worker import IGatherer, Rows, StepCost, Worker
 
-__all__ = ["Control", "Producer"]
-
 log = logging.getLogger("megalens")
 
 _STATUS_SECONDS = 1.0

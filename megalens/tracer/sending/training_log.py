@@ -20,8 +20,6 @@ from ...protocol.arrow_columns import arrow_column
 from ..coordinates import to_host
 from ..errors import plain_text
 
-__all__ = ["AUDIT", "CHECKPOINT_BYTES", "ScalarLog", "ScalarQueue", "ScalarRow", "checkpoint_rows"]
-
 SCALARS = "scalars"
 SCALARS_SECONDS = 0.2
 """How often numbers are sent that no other rows take along."""

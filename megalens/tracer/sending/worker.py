@@ -19,8 +19,6 @@ from ...protocol.messages_generated import Message
 from ..health import ProducerHealth
 from .training_log import ScalarRow
 
-__all__ = ["IGatherer", "Rows", "StepCost", "Task", "Worker"]
-
 log = logging.getLogger("megalens")
 
 _MOST_WAITING = 100_000

@@ -108,22 +108,6 @@ KNOWN = MOMENT_COLUMNS.index("nan_count")
 NON_FINITE = slice(KNOWN, KNOWN + 2)
 """The columns of moments that count NaN and infinite values; the moments and extremes stand before them."""
 
-__all__ = [
-    "KNOWN",
-    "NON_FINITE",
-    "NO_ERROR",
-    "Batch",
-    "Row",
-    "RowMeta",
-    "StepRows",
-    "TensorReading",
-    "identity_of",
-    "reading_of",
-    "split_rows",
-    "tensors_table",
-    "unknown_moments",
-]
-
 
 class RowMeta(NamedTuple):
     """What a row is of; the same object step after step."""

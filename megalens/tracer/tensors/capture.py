@@ -22,8 +22,6 @@ from .retained import RETAINED_BYTES, RetainedTensor, RetainedTensors
 from .staging import StagePool
 from .values import Window, errors_of, in_rows, local_piece, moments_of, shape_of
 
-__all__ = ["Capture"]
-
 _clock = time.perf_counter_ns
 _MOST_METAS = 256
 

@@ -11,8 +11,6 @@ from torch import Tensor
 
 from ...protocol import Compressor, Empty, NoOp, Peaks, Projection, Tile
 
-__all__ = ["CompressionError"]
-
 _CHUNK = 1 << 22
 _MOST_WORK = 1 << 33
 """Of the bases of a projection, in multiplications: some seconds."""

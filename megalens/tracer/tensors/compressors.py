@@ -16,17 +16,6 @@ from ..points import FLAGS, FlagPoints
 from .reductions import Reduction, parse_reduction
 from .staging import Stage, slices_of
 
-__all__ = [
-    "Kernel",
-    "NativeTiles",
-    "TilePlan",
-    "copy_values",
-    "make_kernel",
-    "projection_kernel",
-    "plan_of",
-    "suited_compressor",
-]
-
 Kernel = Callable[[Tensor, int], Tensor]
 """Takes a detached tensor ``[samples, ..., features]`` and its layer; gives a new float32 tensor that shares
 no memory with it.

@@ -21,8 +21,6 @@ from .sender import STREAM, LeaderSender, MemberSender
 if TYPE_CHECKING:
     from ..instrument import Host
 
-__all__ = ["TensorTracer"]
-
 _clock = time.perf_counter_ns
 
 

@@ -19,8 +19,6 @@ from .batch import NO_ERROR, Batch, Row, RowMeta, StepRows, identity_of
 from .pieces import join_pieces
 from .staging import Stage, StagePool, slices_of
 
-__all__ = ["Joiner", "Waiting", "pack_pieces"]
-
 _PATIENCE_SECONDS = 5.0
 _FIRST_PATIENCE_SECONDS = 30.0
 _MOST_BYTES = 64 << 20

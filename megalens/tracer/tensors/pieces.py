@@ -24,8 +24,6 @@ from .compression_error import CompressionError
 from .compressors import Kernel, copy_values, make_kernel, projection_kernel
 from .staging import Stage
 
-__all__ = ["Cut", "PieceJoin", "cut_of", "join_pieces"]
-
 _SEQUENCE_AXIS = 1
 _HEAD_AXIS = 1
 

@@ -18,16 +18,6 @@ from .compressors import Kernel
 if TYPE_CHECKING:
     from ..perturb import PerturbPlan
 
-__all__ = [
-    "CONTROLS",
-    "LADDER",
-    "CostReduction",
-    "FlagPlan",
-    "ModePlan",
-    "TracingPlan",
-    "apply_cost_reduction",
-]
-
 CONTROLS: tuple[Control, ...] = ("pause", "watched", "perturb", "generate")
 """What a training script can allow viewers to do beyond looking."""
 

@@ -18,8 +18,6 @@ from .batch import RowMeta, TensorReading
 from .pieces import Cut
 from .plan import FlagPlan, TracingPlan
 
-__all__ = ["IProbeSink", "TensorProbe", "install_probes", "reason_of"]
-
 _is_compiling = torch.compiler.is_compiling
 
 

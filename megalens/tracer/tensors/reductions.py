@@ -22,8 +22,6 @@ from torch import Tensor
 
 from ...protocol import ProtocolError
 
-__all__ = ["Reduction", "parse_reduction"]
-
 Reduction = Callable[[Tensor], Tensor]
 
 TokenKind = Literal["number", "name", "operator", "end"]

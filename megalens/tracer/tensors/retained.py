@@ -23,8 +23,6 @@ from .batch import KNOWN, NON_FINITE
 from .probes import TensorProbe
 from .values import moments_of_each
 
-__all__ = ["RETAINED_BYTES", "RetainedTensor", "RetainedTensors", "retained_columns"]
-
 RETAINED_BYTES = 64 << 10
 """Of larger ones the copy costs more than what is saved."""
 _MOST_BYTES = 8 << 20

@@ -25,8 +25,6 @@ from .retained import RetainedTensor, retained_columns
 if TYPE_CHECKING:
     from ..instrument import Host
 
-__all__ = ["LeaderSender", "MemberSender", "TensorSender"]
-
 STREAM = "tensors"
 _FRAME_BYTES = 32 << 20
 _MOST_TENSOR_BYTES = 60 << 20

@@ -9,8 +9,6 @@ from itertools import accumulate
 
 import numpy as np
 
-__all__ = ["Stage", "StagePool", "slices_of"]
-
 _KEPT = 3
 _KEPT_BYTES = 32 << 20
 """More of the small stages stay in the pool: several steps may be sent together."""

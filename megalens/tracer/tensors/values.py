@@ -17,16 +17,6 @@ from .batch import unknown_moments
 from .pieces import Cut
 from .probes import TensorProbe
 
-__all__ = [
-    "Window",
-    "errors_of",
-    "in_rows",
-    "local_piece",
-    "moments_of",
-    "moments_of_each",
-    "shape_of",
-]
-
 _MEASURED_VALUES = 1 << 20
 
 

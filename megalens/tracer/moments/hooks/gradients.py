@@ -19,8 +19,6 @@ from ..points import ParamPoint
 from .own_gradients import UNREDUCED, OwnGradients
 from .values import ParamRows, first_tensor, half_precision
 
-__all__ = ["UNKNOWN_SCALE", "GradientMoment", "LossScale"]
-
 _WATCHED = 4
 
 UNKNOWN_SCALE = (

@@ -12,8 +12,6 @@ from ..part import MeasuredRows
 from ..points import BeforeReduction, ParamPoint
 from .values import ParamRows, local_values, measurable
 
-__all__ = ["UNREDUCED", "OwnGradients"]
-
 UNREDUCED = ("grad_unreduced", "grad_accumulated")
 """Of the last backward pass of a step, and after each of them; of each the gradient that has been accumulated
 so far.

@@ -12,8 +12,6 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
-__all__ = ["FOLDER", "LIBRARY", "build", "platform_tag", "source_hash"]
-
 FOLDER = Path(__file__).resolve().parent
 LIBRARY = "libmegalens_moments.so"
 _SOURCES = ("moments.cpp", "block.inc")

@@ -20,8 +20,6 @@ from torch import Tensor, nn
 from ..layout import COLUMNS, NEAR_ZERO, TYPES, layout_of, rows_of
 from .build import FOLDER, LIBRARY, source_hash
 
-__all__ = ["MOST_IN_GROUPS", "MOST_PARTS", "Item", "NativeKernel", "Plane", "load"]
-
 _LEVELS = ("portable", "AVX2", "AVX-512")
 _TYPE_NUMBERS = {dtype: number for number, dtype in enumerate(TYPES)}
 _PLAIN = (Tensor, nn.Parameter)

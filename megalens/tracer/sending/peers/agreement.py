@@ -12,8 +12,6 @@ from ....protocol import ProtocolError
 from .channel import MessageKind
 from .schedule import Schedule
 
-__all__ = ["Agreement", "Proposal"]
-
 _ANSWER_SECONDS = 2.0
 _GATHER_SECONDS = 5.0
 """For so long after its start rank 0 decides nothing until every process of the job is connected: one that

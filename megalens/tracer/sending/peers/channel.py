@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-__all__ = ["Channel", "ChannelError", "Message", "MessageKind", "Outbox"]
-
 _HEADER = struct.Struct("<4sIIQ")
 _MAGIC = b"MLC1"
 _META_BYTES = 4 << 20

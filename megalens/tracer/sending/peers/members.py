@@ -21,8 +21,6 @@ from ....protocol.messages_generated import Dropped, Probes, RankCondition, Rank
 from ...coordinates import RankCoordinates
 from .channel import Channel, ChannelError, Message, MessageKind
 
-__all__ = ["Heartbeat", "HubNotice", "Members", "PeerListener", "Rendezvous"]
-
 _SILENT_SECONDS = 2.0
 
 _made = 0

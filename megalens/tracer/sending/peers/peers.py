@@ -20,8 +20,6 @@ from .channel import Channel, ChannelError, Message, MessageKind, Outbox, Outgoi
 from .members import Heartbeat, HubNotice, Members, PeerListener, Rendezvous
 from .schedule import Schedule
 
-__all__ = ["Peers"]
-
 log = logging.getLogger("megalens")
 
 _HEARTBEAT_SECONDS = 0.5

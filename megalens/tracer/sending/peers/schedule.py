@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-__all__ = ["IPlan", "Schedule", "StepStart"]
-
 
 class IMode(Protocol):
     """Whether the training waits."""
