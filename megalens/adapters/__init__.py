@@ -31,8 +31,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "MegalensCallback":
-        # It begins a trace, which composes this room with the tracer; so it stands beside the rooms and is
-        # only reached from here.
+        # It begins a trace, which composes this room with the tracer; so it is in `api`, and only reached
+        # from here.
         from ..api.callback import MegalensCallback
 
         return MegalensCallback

@@ -15,11 +15,11 @@ from .sizes import model_sizes, unwrapped
 from .table import LayerTable, below, find, path_and_item, sites_of
 from .torch_coordinates import torch_coordinates
 
-__all__ = ["Adapter"]
-
 _MIXED = {
-    "MLP1_mat_mul": "Every layer is a mixture of experts, whose first linear layers see other tokens each, so that there is no one tensor; ExpertOutputs has what each gives.",
-    "ExpertOutputs": "The experts of this model compute all tokens in one product, where their outputs cannot be told apart.",
+    "MLP1_mat_mul": "Every layer is a mixture of experts, whose first linear layers see other tokens each, "
+    "so that there is no one tensor; ExpertOutputs has what each gives.",
+    "ExpertOutputs": "The experts of this model compute all tokens in one product, "
+    "where their outputs cannot be told apart.",
 }
 
 

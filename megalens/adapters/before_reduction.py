@@ -15,8 +15,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ..tracer.moments.points import BeforeReduction
 
-__all__ = ["before_reduction"]
-
 _START = "start_grad_sync"
 _REDUCE = "foreach_reduce"
 Stop = Callable[[], None]

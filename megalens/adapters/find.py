@@ -18,8 +18,6 @@ from .sizes import bare, hidden_size, text_config, unwrapped
 from .structure import GPT_TABLE, StructureAdapter, embeddings_of
 from .torch_moments import TorchMoments
 
-__all__ = ["ADAPTERS", "find_adapter", "find_moments"]
-
 ADAPTERS: tuple[Adapter | MegatronAdapter | StructureAdapter, ...] = (
     MegatronAdapter(),
     GPT_TABLE,
@@ -44,7 +42,6 @@ _ENTRIES = (
 _INSTEAD = {"qkv": ("q", "k", "v"), "fc1": ("gate_up", "gate", "up")}
 
 
-# The table of a model that is not recognised, filled in as far as its structure tells.
 def sketch(body: nn.Module) -> str:
     """Return Python that makes an ``Adapter``; what was not found is a comment."""
     stack, roles = _most_likely(body)
@@ -126,16 +123,19 @@ def find_adapter(model: nn.Module | Sequence[nn.Module]) -> Adapter | MegatronAd
     if not isinstance(model, nn.Module):
         kinds = ", ".join(sorted({type(chunk).__name__ for chunk in model})) or "nothing"
         raise TracerError(
-            f"A list of model chunks is traced where they are GPT models of Megatron-Core; this one holds {kinds}."
+            "A list of model chunks is traced where they are GPT models of Megatron-Core; this one holds "
+            f"{kinds}."
         )
     lines = list(_outline(model, 1))
     if len(lines) > _LINES:
         lines = [*lines[:_LINES], f"  … and {len(lines) - _LINES} more"]
     names = "\n".join(lines) or "  (no submodules)"
     raise TracerError(
-        f"Megalens does not know where the trace points of {type(model).__name__} are: its structure does not tell. Its modules are:\n"
+        f"Megalens does not know where the trace points of {type(model).__name__} are: its structure does "
+        "not tell. Its modules are:\n"
         f"{names}\n"
-        "Pass where they are as megalens.trace(model, adapter=adapter). This is what can be told; fill in the comments as far as the model has such modules:\n"
+        "Pass where they are as megalens.trace(model, adapter=adapter). This is what can be told; fill in "
+        "the comments as far as the model has such modules:\n"
         f"{sketch(unwrapped(model))}"
     )
 
@@ -163,7 +163,8 @@ def find_moments(
             nowhere = {stat: reason for stat, reason in _NOWHERE.items() if stat not in made}
             return replace(found, unavailable={**nowhere, **found.unavailable})
     raise TracerError(
-        "Statistics are logged of a torch.nn.Module, or of the model chunks of a Megatron-Core pipeline stage; these are neither."
+        "Statistics are logged of a torch.nn.Module, or of the model chunks of a Megatron-Core pipeline "
+        "stage; these are neither."
     )
 
 

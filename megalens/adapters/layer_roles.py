@@ -12,8 +12,6 @@ from torch import nn
 
 from .sizes import input_features, output_features
 
-__all__ = ["LayerRoles", "Mixture", "layer_roles", "mixture_of", "projections", "stacked_experts"]
-
 _TAIL = r"(_?(proj|projection|lin|linear|layer))?"
 _NAMES = {
     "q": re.compile(rf"(to_?|w_?)?q(uery|ueries)?(_?(b|up))?{_TAIL}"),
@@ -207,11 +205,14 @@ def _attention(
             continue
         # What adds the residual stream itself does not give the attention's own output; nor does one whose
         # output projection stands elsewhere.
-        whole = module is not None and context.startswith(f"{holder}.") and not _adds_residual(module)
-        roles = replace(roles, context=context, attention=holder if whole else context)
+        complete = module is not None and context.startswith(f"{holder}.") and not _adds_residual(module)
+        roles = replace(roles, context=context, attention=holder if complete else context)
         width, queries = input_features(linears[context]), output_features(linears.get(roles.q or "", layer))
         if roles.k is not None and queries == 2 * (width or 0):
-            says = f"{roles.q} gives a gate of the attention beside its queries, in an order that is not known here."
+            says = (
+                f"{roles.q} gives a gate of the attention beside its queries, in an order that is not "
+                "known here."
+            )
             roles = replace(roles, q=None, k=None, v=None, missing={"QKV_mat_mul": says})
         return roles, own | outside | {context}
     return partial
@@ -219,14 +220,11 @@ def _attention(
 
 def _fused(roles: LayerRoles, path: str, attention: nn.Module | None) -> LayerRoles:
     kind = type(attention).__name__
-    if kind in _BLOCKED:
-        return replace(
-            roles,
-            missing={
-                "QKV_mat_mul": f"What the fused layer {path} of {kind} gives {_BLOCKED[kind]}, an order that is not known here."
-            },
-        )
-    # BigCode has one key and value for all heads, or those of each head beside its queries.
+    layout = _BLOCKED.get(kind)
+    if layout is not None:
+        says = f"What the fused layer {path} of {kind} gives {layout}, an order that is not known here."
+        return replace(roles, missing={"QKV_mat_mul": says})
+    # BigCode has one key and value for all heads, or those of each head next to its queries.
     per_head = path.rpartition(".")[2] in _PER_HEAD or hasattr(attention, "multi_query")
     return replace(roles, qkv=path, qkv_order="grouped" if per_head else "concatenated")
 

@@ -17,12 +17,9 @@ from .sizes import ModelSizes, halves, input_features, output_features
 from .table import LayerTable, below, path_and_item
 from .torch_coordinates import input_shards, output_shards
 
-__all__ = ["EXPERT_FLAGS", "LAYER_FLAGS", "LayerSources"]
-
 _LOGITS_SECOND = frozenset(("Llama4Router",))
 
 
-# How one tensor that holds several is cut into its parts.
 @dataclass(frozen=True)
 class ConcatenatedParts:
     """Cut ``[..., q | k | v]`` by head counts, which is right for grouped-query attention too."""
@@ -81,12 +78,12 @@ def _widths(size: int, sizes: ModelSizes) -> tuple[int, int, int]:
     head, rest = divmod(size, heads + 2 * groups)
     if rest:
         raise ValueError(
-            f"{size} features cannot be cut into {heads} query heads and twice {groups} key-value heads; set heads and kv_heads in the adapter"
+            f"{size} features cannot be cut into {heads} query heads and twice {groups} key-value heads; "
+            "set heads and kv_heads in the adapter"
         )
     return heads * head, groups * head, groups * head
 
 
-# What can be seen of a mixture of experts: the router's probabilities, and what each expert gives.
 def router_sources(layer: nn.Module, mixture: Mixture) -> Sequence[Source]:
     """Return where the probabilities of all experts can be seen, ``[B, S, experts]``."""
     if mixture.router is None:

@@ -15,9 +15,10 @@ from ..tracer import FlagPoints, ModelPoints, RankCoordinates, Shards, Source, T
 from .sizes import ModelSizes, halves, unwrapped
 from .table import sites_of
 
-__all__ = ["MegatronAdapter"]
-
-_MOE = "Layer {layer} is a mixture of experts: its first linear layers see different tokens each, so that there is no one tensor."
+_MOE = (
+    "Layer {layer} is a mixture of experts: its first linear layers see different tokens each, so that "
+    "there is no one tensor."
+)
 
 
 class MegatronAdapter:
@@ -40,11 +41,13 @@ class MegatronAdapter:
         chunks = _chunks(model)
         if not chunks or not all(_is_gpt(chunk) for chunk in chunks):
             raise TracerError(
-                f"For the adapter {self.name!r} the model must be a GPT model of Megatron-Core, or the list of its model chunks, got a {type(model).__name__}."
+                f"For the adapter {self.name!r} the model must be a GPT model of Megatron-Core, or the "
+                f"list of its model chunks, got a {type(model).__name__}."
             )
         config: Any = chunks[0].config
         coords = _coordinates(config, len(chunks))
-        layers = {int(layer.layer_number) - 1: layer for chunk in chunks for layer in chunk.decoder.layers}  # type: ignore[union-attr]
+        decoders: list[Any] = [chunk.decoder for chunk in chunks]
+        layers = {int(layer.layer_number) - 1: layer for decoder in decoders for layer in decoder.layers}
         makers: dict[str, Callable[[nn.Module], Source | str]] = {
             "QKV_mat_mul": lambda layer: _qkv(layer, config, coords),
             "RawAttentionScore_mat_mul": _probabilities,
@@ -171,7 +174,10 @@ def _qkv(layer: nn.Module, config: Any, coords: RankCoordinates) -> Source | str
     if module is None:
         return "The attention of layer {layer} has no fused linear_qkv."
     if getattr(config, "attention_output_gate", False):
-        return "The attention of layer {layer} computes a gate beside queries, keys and values, which is not known here."
+        return (
+            "The attention of layer {layer} computes a gate beside queries, keys and values, which is not "
+            "known here."
+        )
     head = int(config.kv_channels)
     groups_here = _Groups(heads // groups, head)
     fewer = groups < coords.tp_size
@@ -190,7 +196,10 @@ def _probabilities(layer: nn.Module) -> Source | str:
     module = None if core is None else _below(core, "scale_mask_softmax")
     if module is None:
         kind = "nothing" if core is None else type(core).__name__
-        return f"The attention of layer {{layer}} is computed by {kind}, which gives no probabilities; the local layer spec's does."
+        return (
+            f"The attention of layer {{layer}} is computed by {kind}, which gives no probabilities; the "
+            "local layer spec's does."
+        )
     return Source(module, shards="heads")
 
 

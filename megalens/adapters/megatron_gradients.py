@@ -9,14 +9,10 @@ from typing import Any
 
 from torch import Tensor
 
-__all__ = ["OptimizerParam", "leaf_optimizers", "optimizer_params", "ready_moment"]
-
 _PREPARE = "prepare_grads"
 Stop = Callable[[], None]
 
 
-# What an optimizer of Megatron-Core holds of each parameter: fp32 master weights and the gradients that it
-# will apply.
 @dataclass(frozen=True)
 class OptimizerParam:
     """What this process's optimizer has of a parameter.
@@ -119,8 +115,8 @@ def _part(leaf: Any, parameter: Any) -> slice | None:
 
 def _mixed(leaf: Any, dealt: set[int]) -> Iterator[tuple[int, OptimizerParam]]:
     yield from _params_of(_flat(leaf.float16_groups), _flat(leaf.fp32_from_float16_groups), dealt)
-    whole = list(_flat(leaf.fp32_from_fp32_groups))
-    yield from _params_of(whole, whole, dealt)
+    fp32 = list(_flat(leaf.fp32_from_fp32_groups))
+    yield from _params_of(fp32, fp32, dealt)
 
 
 def _params_of(

@@ -18,8 +18,6 @@ from .megatron_gradients import OptimizerParam, leaf_optimizers, optimizer_param
 from .megatron_ranks import MegatronModule, MegatronRanks, megatron_modules
 from .sizes import unwrapped
 
-__all__ = ["MegatronMoments", "refusals", "residual_points", "site_points"]
-
 # Parameters that tensor parallelism cuts, by the layer that has them: for models whose weights were never
 # initialised, which is when Megatron-Core marks them.
 _CUT = {
@@ -32,8 +30,6 @@ _FSDP = ("TorchFullyShardedDataParallel", "FullyShardedDataParallel", "MegatronF
 _HOOKED = ("activation", "dgrad", "residual", "residual_dgrad")
 
 
-# Which modules of a Megatron-Core model are measured at their ends, and which of the tensor-parallel
-# processes counts an end.
 class _Cut(Enum):
     """What a tensor-parallel process has of a tensor."""
 
@@ -106,7 +102,7 @@ def residual_points(modules: Iterable[MegatronModule], ranks: MegatronRanks) -> 
 
 
 def _counts(end: _Cut, rank: int) -> bool:
-    # The gradient of a summand is whole: the first counts it.
+    # The gradient of a summand is complete: the first counts it.
     return end is _PIECE or rank == 0
 
 
@@ -154,8 +150,6 @@ def _sequence_parallel(module: Any) -> bool:
     return bool(getattr(getattr(module, "config", None), "sequence_parallel", False))
 
 
-# What cannot be measured under some of Megatron-Core's ways to train, so that it is said before the first
-# step.
 def refusals(given: Sequence[nn.Module], chunks: Sequence[nn.Module], optimizer: Any) -> dict[str, str]:
     """Return by statistic why there can be none of it.
 
@@ -164,15 +158,24 @@ def refusals(given: Sequence[nn.Module], chunks: Sequence[nn.Module], optimizer:
     found: dict[str, str] = {}
     for chunk in given:
         for kind in {type(chunk).__name__ for chunk in _wrappers(chunk)} & set(_FSDP):
-            reason = f"The model is sharded by Megatron's {kind}, of which statistics cannot tell whole tensors; use its DDP, with the distributed optimizer if memory is short."
+            reason = (
+                f"The model is sharded by Megatron's {kind}, of which statistics cannot tell whole "
+                "tensors; use its DDP, with the distributed optimizer if memory is short."
+            )
             found.update(dict.fromkeys(MOMENT_STATS, reason))
     config: Any = getattr(chunks[0], "config", None)
     graphs = getattr(config, "cuda_graph_impl", "none")
     if graphs != "none":
-        reason = f"CUDA graphs are on (cuda_graph_impl={graphs!r}), and what they replay calls no hooks; turn them off, or log param and grad alone."
+        reason = (
+            f"CUDA graphs are on (cuda_graph_impl={graphs!r}), and what they replay calls no hooks; turn "
+            "them off, or log param and grad alone."
+        )
         found.update({stat: found.get(stat, reason) for stat in _HOOKED})
     if getattr(config, "overlap_moe_expert_parallel_comm", False):
-        reason = "overlap_moe_expert_parallel_comm runs layers in pieces, so that nothing sees a whole layer's input and output; turn it off."
+        reason = (
+            "overlap_moe_expert_parallel_comm runs layers in pieces, so that nothing sees a whole layer's "
+            "input and output; turn it off."
+        )
         found.update({stat: found.get(stat, reason) for stat in ("residual", "residual_dgrad")})
     reason = _gradients(given, optimizer)
     if reason:
@@ -187,13 +190,20 @@ def _gradients(given: Sequence[nn.Module], optimizer: Any) -> str:
         hasattr(leaf, "model_float16_groups") or getattr(leaf, "is_stub_optimizer", False) for leaf in leaves
     ):
         return (
-            "The model's DDP leaves each process a piece of the gradients (use_distributed_optimizer), and which one is known to Megatron's distributed optimizer only; "
+            "The model's DDP leaves each process a piece of the gradients (use_distributed_optimizer), and "
+            "which one is known to Megatron's distributed optimizer only; "
             f"pass that as optimizer, not {type(optimizer).__name__}."
         )
     if optimizer is None:
-        return "Megatron-Core reduces gradients after the backward pass and clips them in the optimizer's step: pass the optimizer, between the two of which they are measured."
+        return (
+            "Megatron-Core reduces gradients after the backward pass and clips them in the optimizer's "
+            "step: pass the optimizer, between the two of which they are measured."
+        )
     if ready_moment(optimizer) is None:
-        return f"{type(optimizer).__name__} has neither prepare_grads, as optimizers of Megatron-Core have from 0.9 on, nor register_step_pre_hook, as torch's have."
+        return (
+            f"{type(optimizer).__name__} has neither prepare_grads, as optimizers of Megatron-Core have "
+            "from 0.9 on, nor register_step_pre_hook, as torch's have."
+        )
     return ""
 
 
@@ -224,7 +234,7 @@ class MegatronMoments:
         With pipeline stages, all processes have to call it. Raises ``TracerError`` when two tensors would
         have one name, or the processes' groups are unknown.
         """
-        given: list[nn.Module] = list(model) if isinstance(model, (list, tuple)) else [model]  # type: ignore[list-item]
+        given: list[Any] = list(model) if isinstance(model, (list, tuple)) else [model]
         chunks = [unwrapped(chunk) for chunk in given if isinstance(chunk, nn.Module)]
         if not chunks or not all(_is_megatron(chunk) for chunk in chunks):
             return None
@@ -285,6 +295,9 @@ def _one_tensor_a_name(names: Sequence[str], ranks: MegatronRanks) -> None:
     where = "on two pipeline stages" if ranks.stages > 1 else "in this process"
     if twice:
         raise TracerError(
-            f"{len(twice)} names would each stand for two tensors {where}, whose statistics cannot be merged: {', '.join(twice[:5])}. "
-            "Layers need a layer_number that counts over all stages. Learned positions beside multi-token prediction are two tensors indeed, one on the first stage and one on the last; rotary ones are none."
+            f"{len(twice)} names would each stand for two tensors {where}, whose statistics cannot be "
+            f"merged: {', '.join(twice[:5])}. "
+            "Layers need a layer_number that counts over all stages. Learned positions beside multi-token "
+            "prediction are two tensors indeed, one on the first stage and one on the last; rotary ones "
+            "are none."
         )

@@ -14,15 +14,12 @@ from torch import nn
 from ..tracer import TracerError
 from .sizes import INNER_NAMES, bare
 
-__all__ = ["MegatronModule", "MegatronRanks", "megatron_modules"]
-
 _GROUPED = re.compile(r"(weight|bias)([0-9]{1,9})")
 # Megatron-Core's older grouped experts hold those of a process in one tensor each: of the first and of the
 # second layer.
 _ALL_EXPERTS = {"weight1": "linear_fc1.weight", "weight2": "linear_fc2.weight"}
 
 
-# Names that are the same in every layout of a Megatron-Core model.
 @dataclass(frozen=True)
 class MegatronModule:
     """A module and its canonical name.
@@ -129,7 +126,8 @@ class MegatronRanks:
                 and distributed.get_world_size() > 1
             ):
                 raise TracerError(
-                    f"Statistics of a Megatron-Core model in {distributed.get_world_size()} processes count each value once, for which they have to know the groups: "
+                    f"Statistics of a Megatron-Core model in {distributed.get_world_size()} processes "
+                    "count each value once, for which they have to know the groups: "
                     "call megatron.core.parallel_state.initialize_model_parallel first."
                 )
             return cls()

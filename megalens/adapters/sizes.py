@@ -10,19 +10,6 @@ from torch import Tensor, nn
 
 from ..protocol.messages_generated import Model
 
-__all__ = [
-    "INNER_NAMES",
-    "ModelSizes",
-    "bare",
-    "halves",
-    "hidden_size",
-    "input_features",
-    "model_sizes",
-    "output_features",
-    "text_config",
-    "unwrapped",
-]
-
 INNER_NAMES = frozenset(("_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module"))
 """What stands in a name only because something wraps another module: torch.compile, checkpoint wrappers,
 torch's FSDP.
@@ -39,7 +26,6 @@ _WRAPPERS = (
 )
 
 
-# Looking through what only wraps a model.
 def unwrapped(model: nn.Module) -> nn.Module:
     """Return the model inside of torch.compile's and data-parallel wrappers."""
     while True:

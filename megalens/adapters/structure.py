@@ -15,8 +15,6 @@ from .layer_roles import LayerRoles, layer_roles
 from .sizes import bare, hidden_size, text_config, unwrapped
 from .table import find
 
-__all__ = ["GPT_TABLE", "Structure", "StructureAdapter", "embeddings_of", "structure_of"]
-
 _HEADS = ("num_heads", "num_attention_heads", "n_head", "n_heads", "heads")
 _KEY_VALUE_HEADS = ("num_kv_heads", "kv_heads", "n_kv_heads", "num_key_value_heads")
 
@@ -48,7 +46,8 @@ def _probabilities_missing(model: nn.Module, flag: str) -> str | None:
         return None
     return (
         f"This model computes attention with {kind}, which gives no probabilities. "
-        "Load it with attn_implementation='eager', or call model.set_attn_implementation('eager') before tracing."
+        "Load it with attn_implementation='eager', or call model.set_attn_implementation('eager') before "
+        "tracing."
     )
 
 

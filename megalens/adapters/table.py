@@ -12,8 +12,6 @@ from torch import nn
 from ..tracer import SitePoints, TracerError
 from .layer_roles import Mixture
 
-__all__ = ["LayerTable", "below", "find", "is_path", "path_and_item", "sites_of"]
-
 _LINEARS = ("qkv", "q", "k", "v", "kv", "context", "fc1", "gate_up", "gate", "up", "fc2")
 
 _NONE = {
@@ -59,7 +57,8 @@ def sites_of(
 """Entries of the table that are modules with weights, below a layer."""
 
 _RIGHT = (
-    'A right table: Adapter(layer="blocks.{i}", attention="attention", qkv="attention.qkv", context="attention.projection", '
+    'A right table: Adapter(layer="blocks.{i}", attention="attention", qkv="attention.qkv", '
+    'context="attention.projection", '
     'fc1="mlp.fc1", fc2="mlp.fc2", tokens="embedding").'
 )
 _NOT_PATHS = frozenset(

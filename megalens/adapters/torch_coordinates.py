@@ -11,10 +11,7 @@ from torch import nn
 
 from ..tracer import RankCoordinates, Shards
 
-__all__ = ["cuts_input", "cuts_output", "input_shards", "mesh_place", "output_shards", "torch_coordinates"]
 
-
-# How ``parallelize_module`` lays a module's input and output out over the tensor-parallel ranks.
 def output_shards(*modules: nn.Module | None) -> Shards:
     """Return how the output of the first of ``modules`` with a parallel style is cut, else ``none``.
 
@@ -118,7 +115,7 @@ def torch_coordinates(model: nn.Module) -> RankCoordinates:
 def mesh_place(
     mesh: Any, *, tp: str = "tp", pp: str = "pp", dp: str | tuple[str, ...] = "dp"
 ) -> RankCoordinates:
-    """Return the coordinates of this process in a device mesh, for ``megalens.trace(..., place=mesh_place(mesh))``.
+    """Return this process's coordinates in a mesh, for ``megalens.trace(..., place=mesh_place(mesh))``.
 
     Parameters
     ----------

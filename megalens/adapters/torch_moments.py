@@ -24,8 +24,6 @@ from .layer_roles import stacked_experts
 from .sizes import INNER_NAMES, text_config, unwrapped
 from .torch_coordinates import cuts_input, cuts_output
 
-__all__ = ["TorchMoments"]
-
 _HEADS = frozenset(("lm_head", "output_layer", "head", "embed_out"))
 _FLAT = (
     "FullyShardedDataParallel flattens parameters, so that they have no values of their own to measure. "
@@ -38,7 +36,6 @@ _ATTENTION: Mapping[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-# Where attention and routers of a model of plain PyTorch can be seen.
 def feature_points(
     points: ModelPoints, names: Mapping[nn.Module, str], *, shown: bool
 ) -> Iterator[FeaturePoint]:
@@ -72,10 +69,10 @@ def _routers(points: ModelPoints, names: Mapping[nn.Module, str]) -> Iterator[Fe
         name, module = names[source.module], source.module
         yield FeaturePoint("router_entropy", name, module, partial(_of_seen, source, router_entropy), first)
         weight = next((each for each in module.parameters() if each.ndim == 2), None)
-        complete = weight is not None and not hasattr(weight, "placements")
-        if complete and source.features[0] in weight.shape:  # type: ignore[union-attr]
-            counted = first and points.place.dp == 0
-            yield FeaturePoint("router_similarity", name, lambda w=weight: w, router_similarity, counted)  # type: ignore[misc]
+        if weight is None or hasattr(weight, "placements") or source.features[0] not in weight.shape:
+            continue
+        counted = first and points.place.dp == 0
+        yield FeaturePoint("router_similarity", name, partial(_itself, weight), router_similarity, counted)
 
 
 def _of_seen(source: Source, of: Callable[[Tensor], Tensor | None], output: Any) -> Tensor | None:
@@ -314,7 +311,8 @@ def _quantised(names: Sequence[str]) -> str | None:
         return None
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return (
-        f"Quantised weights are no numbers that could be measured, and are left out: {', '.join(names[:3])}{more}. "
+        "Quantised weights are no numbers that could be measured, and are left out: "
+        f"{', '.join(names[:3])}{more}. "
         "What goes into their modules and comes out of them is measured."
     )
 

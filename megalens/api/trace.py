@@ -11,10 +11,9 @@ import torch
 from torch import nn
 
 from ..adapters.find import find_adapter
-from ..protocol import RUNS_FOLDER
+from ..protocol import RUNS_FOLDER, parse_budget
 from ..protocol.messages_generated import Model
 from ..slices import find_slices, load
-from ..tracer.budget.budget import parse_budget
 from ..tracer.coordinates import RankCoordinates
 from ..tracer.errors import TracerError
 from ..tracer.graph_probes import is_compiled
@@ -24,7 +23,8 @@ from ..tracer.points import FLAGS, FlagPoints, IAdapter, ModelPoints
 from ..tracer.sending.hub_process import HubAddress, HubProcess, address_from
 from ..tracer.sending.peers import Rendezvous
 from ..tracer.settings import TraceSettings
-from ..tracer.tensors.config import CONTROLS, TracingPlan, change_plan, settings_from
+from ..tracer.tensors.config import change_plan, settings_from
+from ..tracer.tensors.plan import CONTROLS, TracingPlan
 from ..tracer.tracer import Tracer
 from .keywords import takes_keywords
 

@@ -103,7 +103,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def main_hub(arguments: argparse.Namespace) -> int:
     """Run a hub until it ends, and return the exit code."""
     from ..hub.options import HubOptions
-    from ..hub.process import keep_freed_memory
+    from ..hub.server import keep_freed_memory
 
     keep_freed_memory()
     # websockets' log of a client's faults also goes to the client.

@@ -42,8 +42,6 @@ from .model import GPT, ByteTokenizer
 from .text import load_corpus
 from .train import Progress, TrainConfig, Trainer
 
-__all__ = ["main", "ask_for_text"]
-
 FLAGS: dict[str, Any] = {
     "MLP1_mat_mul": True,
     "MLP2_mat_mul": True,
@@ -173,7 +171,8 @@ def main(arguments: list[str] | None = None) -> int:
         sample = _sample(model)
     progress = trainer.progress
     print(
-        f"loss {progress.first_loss:.3f} → {progress.loss:.3f} · held-out {progress.held_out_loss:.3f} nats/byte · "
+        f"loss {progress.first_loss:.3f} → {progress.loss:.3f} · held-out {progress.held_out_loss:.3f} "
+        "nats/byte · "
         f"{_number(progress.step)} steps in {seconds:.0f} s"
     )
     if sample:
@@ -224,7 +223,8 @@ def _state(progress: Progress, steps: int, seconds: float) -> str:
     bar = "█" * round(20 * done) + "░" * (20 - round(20 * done))
     return (
         f"{bar} step {_number(progress.step)} of {_number(steps)} · loss {progress.loss:.3f} · "
-        f"held-out {progress.held_out_loss:.3f} · {_number(progress.tokens_per_second)} bytes/s · {left:.0f} s left"
+        f"held-out {progress.held_out_loss:.3f} · {_number(progress.tokens_per_second)} bytes/s · "
+        f"{left:.0f} s left"
     )
 
 
@@ -249,7 +249,8 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         default=BROKEN_BATCH,
         metavar="STEP",
-        help="step whose batch is of random bytes on purpose, so that the view Health has something to show; 0 is none (%(default)s)",
+        help="step whose batch is of random bytes on purpose, so that the view Health has something to "
+        "show; 0 is none (%(default)s)",
     )
     parser.add_argument("--name", default="gpt-demo", help="name of the run (%(default)s)")
     parser.add_argument("--record", metavar="DIR", help="folder that the run's own folder is written into")
@@ -258,12 +259,14 @@ def _parser() -> argparse.ArgumentParser:
         type=_positive,
         default=500_000_000,
         metavar="N",
-        help="what the recording may take while it is written: its oldest steps are given up for newer ones (%(default)s)",
+        help="what the recording may take while it is written: its oldest steps are given up for newer ones "
+        "(%(default)s)",
     )
     parser.add_argument(
         "--save",
         metavar="DIR",
-        help=f"folder that the model is saved in for megalens serve: every {TEXT_EVERY} steps, and at the end",
+        help=f"folder that the model is saved in for megalens serve: every {TEXT_EVERY} steps, and at the "
+        "end",
     )
     parser.add_argument(
         "--linger",

@@ -13,8 +13,6 @@ from ..protocol import MegalensError, is_whole, read_json_file
 from ..protocol.outside import replace_file
 from .model import GPT, GPTConfig
 
-__all__ = ["CONFIG", "CheckpointError", "load_checkpoint", "save_checkpoint"]
-
 CONFIG = "megalens-demo.json"
 """What makes a folder one of these."""
 _WEIGHTS = "model.safetensors"

@@ -10,7 +10,7 @@ Every tensor that Megalens can trace has a module of its own here, so that a for
 ``mlp.fc1, mlp.fc2``    ``[B, S, 4H]`` and ``[B, S, H]``
 ======================  =====================================================================
 
-With a :class:`~megalens.demo.cache.Cache` a pass reads S new positions, and sees those that were read before.
+With a :class:`Cache` a pass reads S new positions, and sees those that were read before.
 """
 
 from __future__ import annotations
@@ -22,10 +22,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-
-from .cache import Cache, LayerCache
-
-__all__ = ["GPT", "GPTConfig", "GPTPart", "ByteTokenizer"]
 
 
 @dataclass(frozen=True)
@@ -42,6 +38,62 @@ class GPTConfig:
     """Longest sequence, in tokens."""
     expansion: int = 4
     """Width of the MLP over ``hidden``."""
+
+
+class LayerCache:
+    """Keys and values of one layer.
+
+    Attributes
+    ----------
+    hidden : torch.Tensor
+        Keys that the positions of this pass do not see, bool ``[B, 1, S, keys]``.
+    """
+
+    hidden: Tensor
+
+    def __init__(self) -> None:
+        self._read: tuple[Tensor, Tensor] | None = None
+
+    def extend(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Add keys and values of ``[B, heads, S, H / heads]`` and return all of them."""
+        if self._read is not None:
+            key = torch.cat([self._read[0], key], dim=2)
+            value = torch.cat([self._read[1], value], dim=2)
+        self._read = key, value
+        return key, value
+
+
+class Cache:
+    """Keys and values of a batch, whose rows may begin with padding.
+
+    Parameters
+    ----------
+    layers : int
+        Layers of the model.
+    pads : torch.Tensor
+        int64 ``[B]``: positions of padding before each row's first token.
+    """
+
+    def __init__(self, layers: int, pads: Tensor) -> None:
+        self.layers = [LayerCache() for _ in range(layers)]
+        self._pads = pads[:, None]
+        self._length = 0
+
+    def advance(self, count: int) -> Tensor:
+        """Begin a pass that reads ``count`` more tokens, and return their positions ``[B, count]``.
+
+        The first token of a row has position 0, and so has its padding.
+        """
+        keys = torch.arange(self._length + count, device=self._pads.device)
+        queries = keys[self._length :, None]
+        self._length += count
+        # Padding sees itself: a row of probabilities of nothing would be NaN, in whatever it is multiplied
+        # with.
+        padding = (keys < self._pads)[:, None, :] & (keys != queries)
+        hidden = ((keys > queries) | padding)[:, None]
+        for layer in self.layers:
+            layer.hidden = hidden
+        return (queries.T - self._pads).clamp(min=0)
 
 
 class AttentionScores(nn.Module):
@@ -145,10 +197,10 @@ class GPT(nn.Module):
         cache.
         """
         if cache is None:
-            places = torch.arange(tokens.shape[1], device=tokens.device)
+            positions = torch.arange(tokens.shape[1], device=tokens.device)
         else:
-            places = cache.advance(tokens.shape[1])
-        x = self.embedding(tokens) + self.positions(places)
+            positions = cache.advance(tokens.shape[1])
+        x = self.embedding(tokens) + self.positions(positions)
         for number, block in enumerate(self.blocks):
             x = block(x) if cache is None else block(x, cache.layers[number])
         logits: Tensor = self.head(self.norm(x))

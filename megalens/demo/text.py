@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Corpus", "load_corpus"]
-
 _LEFT_OUT = frozenset(
     {"test", "tests", "idlelib", "lib2to3", "site-packages", "dist-packages", "turtledemo", "__pycache__"}
 )
@@ -65,7 +63,8 @@ def load_corpus(limit_bytes: int = 1_000_000) -> Corpus:
     if total < min(limit_bytes, 1 << 16):
         raise ValueError(
             f"Expected at least 64 KiB of English in this Python's standard library, found {total} bytes. "
-            "Use a Python that ships its sources, such as one from python.org or a distribution's full package."
+            "Use a Python that ships its sources, such as one from python.org or a distribution's full "
+            "package."
         )
     return Corpus(b"\n\n".join(halves[0]), b"\n\n".join(halves[1]), documents)
 
@@ -101,10 +100,10 @@ def _docstrings(path: Path) -> str:
 
 
 def _fresh_paragraphs(document: str, seen: set[str]) -> str:
-    kept = []
+    fresh = []
     for paragraph in document.split("\n\n"):
         key = " ".join(paragraph.split())
         if len(key) >= _SHORTEST_PARAGRAPH and key not in seen:
             seen.add(key)
-            kept.append(paragraph.strip("\n"))
-    return "\n\n".join(kept)
+            fresh.append(paragraph.strip("\n"))
+    return "\n\n".join(fresh)

@@ -15,8 +15,6 @@ from torch import Tensor
 from .model import GPT
 from .text import Corpus
 
-__all__ = ["Progress", "TrainConfig", "Trainer", "Windows"]
-
 LOSS_UNIT = "nats/byte"
 
 

@@ -14,8 +14,6 @@ from websockets.protocol import State
 from ..protocol.connection import NO_MASK, binary_head
 from .connections import BoundedConnection, HalfOpen
 
-__all__ = ["BatchConnection"]
-
 _LARGE_BYTES = 64 * 1024
 _READ_BYTES = 256 * 1024
 _DATA = (Opcode.TEXT, Opcode.BINARY)

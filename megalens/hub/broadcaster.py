@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from .run_state import RunState
     from .session import Session
 
-__all__ = ["Broadcaster"]
-
 _HELLO_SECONDS = 0.5
 _LEAST_SECONDS = 0.5
 _MOST_SECONDS = 2.0

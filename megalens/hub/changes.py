@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from .run_state import RunState
     from .session import Session
 
-__all__ = ["Changes"]
-
 _MOST_WAITING = 16
 
 
@@ -201,7 +199,8 @@ class Changes:
         if missing:
             raise ProtocolError(
                 "no-producer",
-                f"{self._state.ranks.name(missing[0], at_start=True)}, which agrees on changes with all other processes, is not attached. "
+                f"{self._state.ranks.name(missing[0], at_start=True)}, which agrees on changes with all "
+                "other processes, is not attached. "
                 "Try again when it is back.",
                 expected=f"rank {missing[0]}",
                 got=f"ranks {_some(sorted(self._state.attached))}",
@@ -219,7 +218,8 @@ class Changes:
             return
         raise ProtocolError(
             "refused",
-            "Changes come faster than the training can take them. Wait for an answer, then send the newest one again.",
+            "Changes come faster than the training can take them. Wait for an answer, then send the newest "
+            "one again.",
             field="id",
             expected=f"at most {session.pace.rate:g} changes a second and {_MOST_WAITING} under way",
             got=message["id"],

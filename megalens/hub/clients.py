@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from websockets.asyncio.server import ServerConnection
 
@@ -31,11 +31,17 @@ from .publisher import Publisher
 from .run_state import RunState
 from .session import Session
 
-__all__ = ["Clients"]
-
 _CLOSING_SECONDS = 1.0
 
 _MOST_WAITING = 16
+
+
+class _Waiting(NamedTuple):
+    """A request that is not answered yet: its viewer, that one's id, and the producer that was asked."""
+
+    viewer: int
+    id: str
+    producer: int
 
 
 class Requests:
@@ -51,12 +57,12 @@ class Requests:
         self._viewers = viewers
         self._leaders = leaders
         self._numbers = itertools.count(1)
-        # By the hub's own id: the viewer, its id, and the producer that was asked.
-        self._waiting: dict[str, tuple[int, str, int]] = {}
+        # By the hub's own id.
+        self._waiting: dict[str, _Waiting] = {}
 
     def ask(self, session: Session, message: Generate | Cancel) -> None:
         """Pass a viewer's request on; raises ``ProtocolError`` (``no-producer`` or ``refused``)."""
-        waiting = sum(viewer == session.number for viewer, _, _ in self._waiting.values())
+        waiting = sum(each.viewer == session.number for each in self._waiting.values())
         if waiting >= _MOST_WAITING or not session.pace.take():
             raise ProtocolError(
                 "refused",
@@ -77,37 +83,37 @@ class Requests:
         passed: Generate | Cancel = {**message, "id": key}  # type: ignore[assignment]
         if passed["type"] == "generate":
             passed["by"] = session.peer
-        self._waiting[key] = (session.number, message["id"], leaders[0].number)
+        self._waiting[key] = _Waiting(session.number, message["id"], leaders[0].number)
         if not leaders[0].tell(encode_message(passed)):
             self.forget(leaders[0].number)
 
     def answer(self, session: Session, message: Generating | ErrorMessage) -> bool:
         """Take a producer's ``generating`` or ``error``; return whether it answers a request."""
         key = message["id"] if message["type"] == "generating" else message.get("reply_to", "")
-        viewer, asked, producer = self._waiting.get(key, (-1, "", -1))
-        if producer != session.number:
+        request = self._waiting.get(key)
+        if request is None or request.producer != session.number:
             return False
         del self._waiting[key]
-        asker = self._viewers.get(viewer)
+        asker = self._viewers.get(request.viewer)
         if asker is not None:
             if message["type"] == "generating":
-                asker.enqueue(encode_message({**message, "id": asked}))
+                asker.enqueue(encode_message({**message, "id": request.id}))
             else:
-                asker.enqueue(encode_message({**message, "reply_to": asked}))
+                asker.enqueue(encode_message({**message, "reply_to": request.id}))
         return True
 
     def forget(self, producer: int) -> None:
         """Wait no more for a producer that went, and answer its viewers."""
-        for key, (viewer, asked, of) in list(self._waiting.items()):
-            if of != producer:
+        for key, request in list(self._waiting.items()):
+            if request.producer != producer:
                 continue
             del self._waiting[key]
-            asker = self._viewers.get(viewer)
+            asker = self._viewers.get(request.viewer)
             if asker is not None:
                 error = ProtocolError(
                     "no-producer", "The process went, or reads nothing, before it answered."
                 )
-                asker.enqueue(encode_message(error.to_message(asked)))
+                asker.enqueue(encode_message(error.to_message(request.id)))
 
 
 class Clients:
@@ -277,7 +283,8 @@ class Clients:
             # The same process may be back before its broken connection is noticed.
             if await holder.alive():
                 raise _taken(
-                    f"{self._state.ranks.name(rank, at_start=True)} of the job that has this hub is still there."
+                    f"{self._state.ranks.name(rank, at_start=True)} of the job that has this hub is still "
+                    "there."
                 )
             self.leave(holder)
             holder.close_soon(4409, "replaced")

@@ -8,6 +8,7 @@ import hmac
 import http
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -24,11 +25,56 @@ if TYPE_CHECKING:
 else:
     Connection = object
 
-__all__ = ["BoundedConnection", "DirectConnect", "HalfOpen", "check_upgrade", "select_subprotocol"]
-
 _PONG = b"\x8a"
 _MOST_FRAGMENTS = 4096
 _CONTROLS_AT_ONCE, _CONTROLS_A_SECOND = 1000, 50.0
+
+_OWN_FILES = 64
+"""What a hub holds open besides connections: the recording, its port, libraries, and a reserve for files that
+the recorder opens later.
+"""
+# More half open than the system hands over at once: whoever comes to speak has been read before others can
+# push him out.
+_MOST_HALF_OPEN = 256
+_MOST_BACKLOG = 64
+
+
+@dataclass(frozen=True)
+class ConnectionLimits:
+    """How many connections there may be.
+
+    Attributes
+    ----------
+    sessions : int
+        That were let in.
+    half_open : int
+        That have not shown the token yet; counted separately, so that neither kind takes the other's.
+    backlog : int
+        That the system accepts before anybody looks at them.
+    """
+
+    sessions: int
+    half_open: int
+    backlog: int
+
+
+def connection_limits() -> ConnectionLimits:
+    """Raise the soft limit of open files, and return how many connections fit below it."""
+    try:
+        import resource
+    except ImportError:
+        # Windows has no such limit worth a word.
+        return ConnectionLimits(2**31, _MOST_HALF_OPEN, _MOST_BACKLOG)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft != hard:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        soft = 2**31
+    half_open = max(4, min(_MOST_HALF_OPEN, soft // 4))
+    backlog = max(1, min(_MOST_BACKLOG, soft // 16))
+    return ConnectionLimits(max(soft - _OWN_FILES - half_open - backlog, 1), half_open, backlog)
 
 
 def check_upgrade(
@@ -161,16 +207,16 @@ class BoundedConnection(Connection):
         """Write what the protocol has ready: called by the base class wherever it sends."""
         pieces = self.protocol.data_to_send()
         if self.paused:
-            # The other side does not read. Of the pongs that it is owed only the newest is kept (RFC 6455,
-            # 5.5.3), until it does.
+            # The other side does not read. Of the pongs that it is owed only the newest stays queued (RFC
+            # 6455, 5.5.3), until it does.
             pongs = [piece for piece in pieces if piece[:1] == _PONG]
             if pongs:
                 self._pong = pongs[-1]
                 pieces = [piece for piece in pieces if piece[:1] != _PONG]
         # An empty piece means the end of the stream.
-        whole = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        if whole:
-            self.transport.write(whole)
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        if data:
+            self.transport.write(data)
         if pieces and not pieces[-1]:
             if self.transport.can_write_eof():
                 self.transport.write_eof()

@@ -24,8 +24,6 @@ from ..protocol.messages_generated import (
     SiteInfo,
 )
 
-__all__ = ["check_allowed", "check_controls", "check_patch"]
-
 _WORDS = {
     "pause": "pause, resume or step it",
     "watched": "let it train only while somebody watches",

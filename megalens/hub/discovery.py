@@ -16,17 +16,6 @@ import platformdirs
 from ..protocol import ProtocolError, check_definition, open_plain, parse_json, replace_file, shown_text
 from .options import HubError
 
-__all__ = [
-    "HubEntry",
-    "find_hub",
-    "live_hubs",
-    "process_identity",
-    "remove_entry",
-    "runtime_folder",
-    "id_at_address",
-    "write_entry",
-]
-
 _FORMAT = 1
 _MAX_BYTES = 64 * 1024
 _POSIX = os.name == "posix"

@@ -12,8 +12,6 @@ from ..protocol import CheckedBody
 from ..protocol.messages_generated import Probes, SilentProbes, Status, StreamStatus, StreamStatusNonfinite
 from .live_frame import LiveFrame
 
-__all__ = ["Reports", "StreamFigures"]
-
 _ALIKE: tuple[Literal["perturbed_steps", "armed_steps", "left_out_passes"], ...] = (
     "perturbed_steps",
     "armed_steps",

@@ -23,8 +23,6 @@ from ..protocol import (
 )
 from .live_frame import LiveFrame
 
-__all__ = ["Backlog", "StreamHistory"]
-
 _MERGE_FRAMES = 512
 _MERGE_ROWS = 16384
 _MERGE_BYTES = 4 * 1024 * 1024

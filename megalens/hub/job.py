@@ -17,8 +17,6 @@ from ..protocol.messages_generated import (
     Status,
 )
 
-__all__ = ["Announcements", "Ranks"]
-
 _Info = TypeVar("_Info", FlagInfo, SiteInfo)
 
 _SILENT_SECONDS = 2.0
@@ -72,7 +70,10 @@ class Announcements:
                 return f"It has {_sizes_text(ours)}, and a process of a job with {_sizes_text(message)} came."
         ours = self._announced.get(message["rank"], message)
         if message["rank"] in attached and _model(ours) != _model(message):
-            return f"Its rank {message['rank']} trains {_model_text(ours)}, and one with {_model_text(message)} came."
+            return (
+                f"Its rank {message['rank']} trains {_model_text(ours)}, and one with "
+                f"{_model_text(message)} came."
+            )
         return None
 
     def disagreement(self, message: Announce, attached: Collection[int]) -> str | None:
@@ -81,7 +82,8 @@ class Announcements:
             ours = self._announced[rank]
             if _model(ours) != _model(message):
                 return (
-                    f"Rank {message['rank']} announces {_model_text(message)} and rank {rank} {_model_text(ours)}: "
+                    f"Rank {message['rank']} announces {_model_text(message)} and rank {rank} "
+                    f"{_model_text(ours)}: "
                     "they do not train the same model."
                 )
         return None

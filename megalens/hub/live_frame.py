@@ -20,8 +20,6 @@ from ..protocol import (
     restamp_header,
 )
 
-__all__ = ["LiveFrame", "Key", "admit_frame"]
-
 Key = tuple[Any, ...]
 """Stream and identity of a row, such as flag, part, layer and rank."""
 

@@ -7,8 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["MinuteLog", "WarningLog"]
-
 _SECONDS = 60.0
 _MOST_KINDS = 32
 

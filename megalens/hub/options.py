@@ -10,8 +10,6 @@ from pathlib import Path
 
 from ..protocol import MegalensError
 
-__all__ = ["HubOptions", "new_run_id", "HubError"]
-
 _MIB = 1024 * 1024
 _MOST_LETTERS = 40
 

@@ -19,8 +19,6 @@ from .run_state import RunState
 if TYPE_CHECKING:
     from .session import Session
 
-__all__ = ["Publisher"]
-
 
 class Publisher:
     """Checks and numbers the frames of a run, and passes each on to everybody.

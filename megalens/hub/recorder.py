@@ -15,9 +15,7 @@ from ..protocol import CheckedBody
 from ..protocol.messages_generated import Recording, RunFile
 from .options import HubError
 from .recording_folder import RecordingFolder
-from .stream_file import StepRanges
-
-__all__ = ["Recorder"]
+from .stream_folder import StepRanges
 
 _DESCRIBE_SECONDS = 5.0
 _REDESCRIBE_SECONDS = 0.5
@@ -137,12 +135,12 @@ class Recorder:
         Called once more it brings ``run.json`` up to date.
         """
         with self._lock:
-            again = self._closing
+            closed_before = self._closing
             self._description = description
             self._closing = True
             self._lock.notify()
         self._thread.join()
-        if again and self.behind and not self._folder.deleted():
+        if closed_before and self.behind and not self._folder.deleted():
             self._describe_once()
 
     @property
@@ -224,7 +222,10 @@ class Recorder:
         with self._lock:
             self._lost.rows += given.rows
             self._lost.steps.add(given.first_step, given.last_step)
-            self.message = f"The recording may take {(self._limit or 0) / 1e6:,.0f} MB: its oldest steps are given up for newer ones."
+            self.message = (
+                f"The recording may take {(self._limit or 0) / 1e6:,.0f} MB: its oldest steps are given up "
+                "for newer ones."
+            )
             self._redescribe = True
 
     def _seal(self) -> None:
@@ -247,7 +248,10 @@ class Recorder:
                 self._lost.rows += file.rows
                 if file.first_step is not None:
                     self._lost.steps.add(file.first_step, file.last_step)
-            self.message = "Files of the recording were removed while it ran; what they held is missing. It goes on in new ones."
+            self.message = (
+                "Files of the recording were removed while it ran; what they held is missing. It goes on "
+                "in new ones."
+            )
 
     def _fail(self, why: str) -> None:
         with self._lock:

@@ -15,10 +15,7 @@ from ..protocol import CheckedBody, replace_file
 from .options import HubError
 from .sealer import Sealer, seal_detached
 from .segment_file import seal_tail
-from .stream_file import StreamFile
-from .stream_folder import StreamFolder
-
-__all__ = ["GivenUp", "RecordingFolder"]
+from .stream_folder import StreamFile, StreamFolder
 
 _TAIL_BYTES = 32 * 1024 * 1024
 _PARTS = 32

@@ -26,8 +26,6 @@ from .discovery import HubEntry, live_hubs
 from .options import HubError
 from .segment_file import clear_leftovers
 
-__all__ = ["changed_model", "read_resumed", "set_aside"]
-
 _FORMAT = 2
 _FILES = (".arrows", ".index", ".parquet")
 _END_SECONDS = 20.0
@@ -46,7 +44,8 @@ def read_resumed(folder: Path) -> RunFile:
         check_definition("RunFile", header, "run.json")
     except FileNotFoundError:
         raise HubError(
-            f"There is no recording in {shown} to go on with: it has no run.json. Give the folder of a run, such as megalens-runs/<run id>."
+            f"There is no recording in {shown} to go on with: it has no run.json. Give the folder of a "
+            "run, such as megalens-runs/<run id>."
         ) from None
     except (OSError, ValueError, ProtocolError) as error:
         raise HubError(f"The recording in {shown} cannot go on: {shown_text(error, 300)}") from error
@@ -73,7 +72,8 @@ def _end(hub: HubEntry) -> None:
         hub = there[0]
     if hub.ended is None:
         raise HubError(
-            f"The run {hub.id} is live: its hub (process {hub.pid}) still records a training. End that training first, or record a new run."
+            f"The run {hub.id} is live: its hub (process {hub.pid}) still records a training. End that "
+            "training first, or record a new run."
         )
     with contextlib.suppress(OSError):
         os.kill(hub.pid, signal.SIGTERM)
@@ -81,7 +81,8 @@ def _end(hub: HubEntry) -> None:
     while any(other.id == hub.id for other in live_hubs()):
         if time.monotonic() > until:
             raise HubError(
-                f"The hub of the run {hub.id} (process {hub.pid}), whose training is over, did not end in {_END_SECONDS:.0f} s. End it, and try again."
+                f"The hub of the run {hub.id} (process {hub.pid}), whose training is over, did not end in "
+                f"{_END_SECONDS:.0f} s. End it, and try again."
             )
         time.sleep(_LOOK_SECONDS)
 
@@ -115,7 +116,8 @@ def set_aside(folder: Path, header: RunFile, first_step: int) -> None:
                 os.replace(entry, attempt / entry.name)
     except OSError as error:
         raise HubError(
-            f"Could not go on with the recording in {shown_text(str(folder), 200)}: {error.strerror or error}."
+            f"Could not go on with the recording in {shown_text(str(folder), 200)}: "
+            f"{error.strerror or error}."
         ) from error
 
 

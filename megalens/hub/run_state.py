@@ -27,8 +27,6 @@ from .live_frame import LiveFrame
 from .options import HubOptions
 from .resumed import changed_model
 
-__all__ = ["RunState"]
-
 _NAMED = 8
 
 
@@ -226,7 +224,7 @@ class RunState:
             "producers": sorted(self.attached),
         }
         self._reports.fill(status, self.attached)
-        # What is told of tensors by a member of its own is older than the streams' own figures.
+        # The members for tensors alone are older than the figures of all streams.
         if (tensors := self._figures.get("tensors")) and (mean := tensors.bytes_per_step()) is not None:
             status["bytes_per_step"] = mean
         ranks = self.ranks.states(now)

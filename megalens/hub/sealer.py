@@ -13,9 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..protocol import SEALED, STREAMS
-from .stream_file import StreamFile
-
-__all__ = ["Sealer", "seal_detached"]
+from .stream_folder import StreamFile
 
 _HURRY_BYTES = 512 * 1024 * 1024
 """When more waits than this, the child no longer waits for idle cores, until half of it is sealed."""
@@ -122,7 +120,7 @@ class Sealer:
             if self._child is None:
                 self._child = _start(self._hurries)
             assert self._child.stdin is not None
-            # It waits for this line, so the pipe has room.
+            # It waits for this line, so the pipe has capacity.
             self._child.stdin.write(_job(tail))
         except OSError:
             self._died(tail)
@@ -148,7 +146,7 @@ class Sealer:
         if self._unwanted:
             _remove_segment(tail)
         else:
-            # Where it was sealed just before, it only has to be said again.
+            # Where it was sealed just before, only the answer is repeated.
             self._waiting.appendleft(tail)
         self._unwanted = False
 

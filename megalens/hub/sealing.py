@@ -26,8 +26,6 @@ from ..protocol import STREAMS, parse_stream
 from .options import HubError
 from .segment_file import seal_tail
 
-__all__ = ["main"]
-
 _IDLE_SECONDS = 30.0
 _NICENESS = 19
 

@@ -21,8 +21,6 @@ from ..protocol import (
 )
 from .options import HubError
 
-__all__ = ["clear_leftovers", "seal_tail", "sorted_by_step", "write_segment"]
-
 _DICTIONARY_BYTES = 16 * 1024 * 1024
 _LABEL_BYTES = 16
 
@@ -206,7 +204,7 @@ def _dictionaries(policy: StreamPolicy, schema: pa.Schema) -> list[str]:
     found = []
     for field in schema:
         inner = field.type.value_type if pa.types.is_list(field.type) else field.type
-        # Measured numbers hardly ever come twice: a dictionary of them took 17 times as long and half as much space again.
+        # Measured numbers hardly repeat: a dictionary of them took 17 times as long and 1.5 times the space.
         if not pa.types.is_floating(inner):
             found.append(f"{field.name}.list.element" if pa.types.is_list(field.type) else field.name)
     return found

@@ -16,8 +16,6 @@ from .live_frame import LiveFrame
 from .options import HubOptions
 from .viewer_queue import ViewerQueue
 
-__all__ = ["Session", "SessionHost"]
-
 _BATCH_BYTES = 128 * 1024
 _UNREAD_BYTES = 256 * 1024
 _ALIVE_SECONDS = 2.0

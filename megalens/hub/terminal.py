@@ -12,8 +12,6 @@ from typing import Any, TextIO
 
 from ..protocol import shown_text
 
-__all__ = ["StateLine", "ask_to_stop", "show_line"]
-
 
 class StateLine:
     """A line at the bottom of a terminal, updated at most every ``seconds``. Quiet elsewhere."""

@@ -29,8 +29,6 @@ from .discovery import live_hubs
 from .options import HubError
 from .segment_file import clear_leftovers, seal_tail, sorted_by_step, write_segment
 
-__all__ = ["upgrade_recording"]
-
 
 def upgrade_recording(folder: Path) -> Iterator[str]:
     """Rewrite each ``<stream>.parquet`` and ``<stream>.arrows`` of a recording to a segment, and seal its

@@ -9,8 +9,6 @@ from heapq import heappop, heappush
 from ..protocol import STREAMS, Streams
 from .live_frame import Key, LiveFrame
 
-__all__ = ["ViewerQueue"]
-
 _LOOK_AGAIN = 2
 """A queue that is emptied to one part in so many is no longer treated as full."""
 

@@ -5,8 +5,9 @@ from .errors import TracerError
 from .instrument import Host, Instrument
 from .moments.logger import StatisticsLogger
 from .points import FLAGS, FlagKind, FlagPoints, IAdapter, ModelPoints, Shards, SitePoints, Source
+from .steps import StepHandle
 from .tensors.reductions import parse_reduction
-from .tracer import StepHandle, Tracer
+from .tracer import Tracer
 
 RankCoordinates = RankCoordinates
 """The name under which scripts give a process's coordinates: ``megalens.trace(model, place=RankCoordinates(…))``."""

@@ -26,10 +26,7 @@ from .points import FLAGS, ModelPoints
 from .sending.peers import Peers
 from .tensors.compressors import suited_compressor
 
-__all__ = ["add_members", "announcement", "job_notes", "parts_notes"]
 
-
-# What rank 0 tells of the other processes of its job.
 def add_members(
     peers: Peers, places: Sequence[RankPlace], own: int, status: Status, notes: list[str]
 ) -> None:
@@ -65,8 +62,10 @@ def parts_notes(coords: RankCoordinates) -> list[str]:
     parts = coords.cp_size
     return (
         [
-            f"Each sequence is cut over {parts} context-parallel ranks. What they trace is not joined: each rank's rows hold its own positions, counted from 0, "
-            "and the ranks are shown as replicas of the data-parallel axis. Trace every replica to have all positions."
+            f"Each sequence is cut over {parts} context-parallel ranks. What they trace is not joined: "
+            "each rank's rows hold its own positions, counted from 0, "
+            "and the ranks are shown as replicas of the data-parallel axis. Trace every replica to have "
+            "all positions."
         ]
         if parts > 1
         else []

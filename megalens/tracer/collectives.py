@@ -12,8 +12,6 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, distributed
 
-__all__ = ["COLLECTIVES", "CollectiveHooks", "Done", "tensors_of"]
-
 COLLECTIVES = (
     *("send", "recv", "isend", "irecv", "batch_isend_irecv", "broadcast", "all_reduce", "reduce"),
     *("scatter", "reduce_scatter", "_reduce_scatter_base", "reduce_scatter_tensor"),
@@ -98,16 +96,16 @@ class CollectiveHooks:
         """Restore the functions, but for those that somebody else has replaced meanwhile. Safe twice."""
         self._session = None
         before, self._before = self._before, []
-        for place, name, own, ours in reversed(before):
-            if getattr(place, name) is ours:
-                setattr(place, name, own)
+        for owner, name, own, ours in reversed(before):
+            if getattr(owner, name) is ours:
+                setattr(owner, name, own)
         self._pending.clear()
         self._coalesced.clear()
 
-    def _replace(self, place: Any, name: str, own: Any, ours: Any) -> None:
-        if getattr(place, name, None) is own:
-            setattr(place, name, ours)
-            self._before.append((place, name, own, ours))
+    def _replace(self, owner: Any, name: str, own: Any, ours: Any) -> None:
+        if getattr(owner, name, None) is own:
+            setattr(owner, name, ours)
+            self._before.append((owner, name, own, ours))
 
     def _seen(self, operation: str, own: Callable[..., Any], session: object) -> Callable[..., Any]:
         @functools.wraps(own)

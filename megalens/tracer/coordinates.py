@@ -8,8 +8,6 @@ from torch import Tensor, empty
 
 from ..protocol.messages_generated import RankPlace
 
-__all__ = ["RankCoordinates", "to_host"]
-
 
 def to_host(data: Tensor) -> Tensor:
     """Start a copy into pinned memory. It is complete once an event that is recorded after it is."""

@@ -28,15 +28,14 @@ from .instrument import Host, Instrument
 from .instruments import Instruments
 from .job import HubRoute, Recovery, Role, ViewerWatch
 from .points import ModelPoints
+from .sending.hub_connection import HubConnection
 from .sending.hub_process import HubAddress, HubProcess
-from .sending.peers import Heartbeat, Peers, Proposal, Rendezvous, Schedule, StepStart
+from .sending.peers import Heartbeat, HubNotice, Peers, Proposal, Rendezvous, Schedule, StepStart
 from .sending.producer import Producer
 from .sending.worker import Worker
-from .tensors.config import TracingPlan, change_plan
+from .tensors.config import change_plan
 from .tensors.instrument import TensorTracer
-from .tensors.plan import LADDER, CostReduction
-
-__all__ = ["Coordinator"]
+from .tensors.plan import LADDER, CostReduction, TracingPlan
 
 _MOST_WARNINGS = 20
 _SHUTDOWN_SECONDS = 6.0
@@ -121,12 +120,17 @@ class Coordinator:
                 received=self.instruments.received,
                 hub=self._hub_came,
                 changed=self._peers_changed,
-                lost=self.instruments.undelivered,
+                lost=lambda: self.instruments.notify("undelivered"),
             )
-        # Only now: a viewer may ask for a change at once, and it is for the whole job.
+        # Only now: a viewer may ask for a change at once, and it is for the entire job.
         self.worker.start()
         if self._role is not Role.ALONE and address is not None:
             self._publish_hub(address)
+
+    @property
+    def hub(self) -> HubConnection | None:
+        """The connection to the hub, where this process has one."""
+        return self.worker.hub if isinstance(self.worker, Producer) else None
 
     @property
     def _followers(self) -> Peers | None:
@@ -173,7 +177,7 @@ class Coordinator:
         )
         self.instruments.add(instrument, host)
         if instrument.schema():
-            # What a change said of it before it was here waits for it.
+            # Settings that came before the instrument apply now.
             self.schedule.amend(lambda plan: self._with_settings(plan, instrument))
             self.instruments.follow(self.schedule.accepted.instruments, self.schedule.begun + 1)
         if instrument.streams or instrument.schema():
@@ -230,7 +234,7 @@ class Coordinator:
         message = announcement(
             self._points,
             config=self.schedule.accepted.config,
-            positions=self._tensors.positions,
+            positions=self._tensors.capture.positions,
             name=self._name,
             controls=self._controls,
             phase=self.schedule.accepted.phase,
@@ -311,7 +315,7 @@ class Coordinator:
     def close(self, finished: bool = True) -> None:
         """Send what waits and leave the job; unless ``finished``, without a shutdown message. Safe twice."""
         if finished and (peers := self._followers) is not None:
-            # The hub closes the recording with rank 0's goodbye: the others' last rows come before it.
+            # The hub closes the recording when rank 0 shuts down: the others' last rows come before.
             peers.wait_for_others(_SHUTDOWN_SECONDS)
         if self.worker is not None:
             self.worker.close(finished=finished)
@@ -362,7 +366,7 @@ class Coordinator:
         if who != OWN and self.worker is not None:
             accepted = self._accepted(who, answer)
             self.worker.reply(lambda: accepted)
-        # After the answer, before which nobody is told that it is in force.
+        # After the answer, before which nothing says that it is in force.
         self.instruments.notify("change_waits")
 
     def _hub_is(self, there: bool) -> None:
@@ -376,7 +380,7 @@ class Coordinator:
         self._watch.viewers(viewers)
         # The others hand over several steps at a time, too, while nobody looks.
         if (peers := self._followers) is not None and self._hub.look(viewers):
-            peers.tell_hub(self._hub.message())
+            peers.tell_hub(self._hub.notice())
 
     def _give_up(self, cost_reduction: CostReduction) -> None:
         with contextlib.suppress(ProtocolError):
@@ -386,12 +390,12 @@ class Coordinator:
         """Leader: send the others the hub's address."""
         self._hub.published = address
         if (peers := self._followers) is not None:
-            peers.tell_hub(self._hub.message())
+            peers.tell_hub(self._hub.notice())
 
-    def _hub_came(self, message: dict[str, Any]) -> None:
-        self._hub.hear(message)
+    def _hub_came(self, notice: HubNotice) -> None:
+        self._hub.hear(notice)
         if self.worker is not None:
-            self.worker.watched = bool(message.get("watched", True))
+            self.worker.watched = notice["watched"]
         self._join_hub(self.schedule.accepted)
 
     def _join_hub(self, plan: TracingPlan) -> None:
@@ -411,7 +415,7 @@ class Coordinator:
         places = self.peers.members.places()
         if self._role is Role.LEADER and len(places) != len(self._places):
             self._places = places
-            # Viewers are told once everybody is there; a job that never is complete is told with the status.
+            # Viewers learn it once everybody is there; of a job that never is complete, with the status.
             if len(places) == self._points.place.world_size:
                 self.worker.reply(self.announcement)
         self.worker.status_now()

@@ -1,10 +1,8 @@
-"""The one error class of the tracer room, and how errors of others are told."""
+"""The one error class of the tracer room, and errors of others in words."""
 
 from __future__ import annotations
 
 from ..protocol import MegalensError, ProtocolError
-
-__all__ = ["TracerError", "as_protocol_error", "describe_error", "plain_text"]
 
 _LONGEST = 500
 

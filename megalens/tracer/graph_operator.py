@@ -23,28 +23,6 @@ from torch._guards import CompileContext
 
 from .errors import TracerError
 
-__all__ = [
-    "BACKPROPAGATED",
-    "BEGINS",
-    "BEGINS_WITH_GRADIENTS",
-    "ENDS",
-    "GRADIENT",
-    "NO_TENSOR",
-    "ODD_OUTPUT",
-    "SUBCLASS",
-    "VALUE",
-    "changed",
-    "compilations",
-    "compiles",
-    "define_operators",
-    "report_end",
-    "guard_hooks",
-    "listeners",
-    "release_hooks",
-    "report_all",
-    "report",
-]
-
 VALUE, GRADIENT, BEGINS, BEGINS_WITH_GRADIENTS, ENDS, BACKPROPAGATED, NO_TENSOR, SUBCLASS, ODD_OUTPUT = range(
     9
 )
@@ -55,7 +33,6 @@ _open: set[int] = set()
 _skipped_before = True
 
 
-# What the compiler is told, and asked, where there are probes in its code.
 def compiles() -> bool:
     """Return whether anything that ``torch.compile`` has compiled in this process is still there."""
     frames: Any = sys.modules.get("torch._dynamo.convert_frame")
@@ -167,7 +144,8 @@ def _is_plain(tensor: Tensor) -> bool:
 
 def _reported(tensor: Tensor, module: Tensor, end: int, value: int, gradient: int) -> Tensor:
     if torch.is_grad_enabled() and tensor.requires_grad:
-        return _Seen.apply(tensor, module, end, value, gradient)  # type: ignore[no-any-return, no-untyped-call]
+        seen: Tensor = _Seen.apply(tensor, module, end, value, gradient)  # type: ignore[no-untyped-call]
+        return seen
     torch.ops.megalens.seen([tensor], module, end, value, "")
     return tensor
 
@@ -232,12 +210,12 @@ def _run_changed_gradient(gradient: Tensor, tensor: Tensor, module: Tensor) -> T
 
 
 def _like(given: Tensor, new: Tensor) -> Tensor:
-    # What the compiler was told: laid out as what was given, and never the same memory.
+    # What the compiler assumes: the layout of what was given, and never the same memory.
     return torch.empty_like(given).copy_(new)
 
 
 def _fake_seen(*_: Any) -> None:
-    # Nobody else is told which code the compiler is at.
+    # Only here the current compilation is known.
     for followed in compilations:
         followed.add(CompileContext.current_compile_id())
 
@@ -249,7 +227,8 @@ def define_operators() -> Any:
         from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
     except ImportError as error:
         raise TracerError(
-            f"Compiled models are traced with torch 2.13 or later, got {torch.__version__}. Trace the model uncompiled."
+            f"Compiled models are traced with torch 2.13 or later, got {torch.__version__}. Trace the "
+            "model uncompiled."
         ) from error
     library: Any = torch.library.Library("megalens", "FRAGMENT")  # type: ignore[no-untyped-call]
 

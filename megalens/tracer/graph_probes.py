@@ -9,7 +9,7 @@ for costs the call of an operator that returns at once.
 
     hook, while it is compiled       graph                                         each time that it runs
     placed on module n ───────────▶  seen([tensor], n, end, VALUE) ──────────────▶ GraphEnd: its watchers
-                                     backward pass: seen([gradient], …, GRADIENT) ▶ GraphEnd: watchers of gradients
+                                     backward pass: seen([gradient], …, GRADIENT) ▶ GraphEnd: its watchers
 
 Gradients come from an ``autograd.Function`` which hands its tensor on as it is. An operator that changes a
 small state tensor would do as well in a single graph, but two graphs that share the state cannot be
@@ -47,18 +47,6 @@ from .graph_operator import (
 from .own_hooks import StableHooks, hooks_of
 from .points import ModelPoints
 
-__all__ = [
-    "ALL_ITEMS",
-    "GraphEnd",
-    "GraphPass",
-    "GraphProbes",
-    "changes_of",
-    "compiled_in",
-    "end_of",
-    "is_compiled",
-    "passes_of",
-]
-
 ALL_ITEMS = -1
 """In place of an item: everything that a module is given or gives."""
 
@@ -71,7 +59,6 @@ _MOST_OPEN = 64
 """Passes that wait for their backward pass; of those of a pass that has none the oldest are forgotten."""
 
 
-# What hears of compiled code while it runs, and who wants to be told.
 class GraphEnd:
     """One tensor at the border of one module, or all that it is given or gives, and its watchers.
 
@@ -277,7 +264,7 @@ class GraphProbes:
         return len(found), len(found) - len({each.frame_id for each in found})
 
     def place(self, module: nn.Module, side: str, item: int = 0, keyword: str | None = None) -> None:
-        """RankCoordinates a probe at one end of a module, of one tensor or of everything there (``ALL_ITEMS``); once."""
+        """Place a probe at one end of a module, of one tensor or of all there (``ALL_ITEMS``); once."""
         hooks = self._hooks(module)
         if (item, keyword) not in hooks.ends[side]:
             end = GraphEnd(self._warn, side if item == ALL_ITEMS else None)

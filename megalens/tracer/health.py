@@ -12,8 +12,6 @@ from ..protocol import Pace, shown_text
 from ..protocol.messages_generated import Overhead, Status
 from .errors import describe_error
 
-__all__ = ["ProducerHealth"]
-
 log = logging.getLogger("megalens")
 
 _IDLE_SECONDS = 3.0

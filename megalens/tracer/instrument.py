@@ -3,19 +3,20 @@
 ::
 
     training loop                 training thread            producer thread            other ranks
-    with tracer.step(): ───▶ Tracer ─ step_begins, … ─▶ Instrument ─ later(task) ─▶ task ─ send(stream, rows) ─▶ hub
-                                                            │                                                  (frames)
-                                                            └─ tell(rank, …) ─▶ peers' channel ─▶ received() of the same instrument there
+    with tracer.step(): ─▶ Tracer ─ step_begins, … ─▶ Instrument ─ later(task) ─▶ task ─ send(…) ─▶ hub
+                                                          │
+                                                          └─ tell(rank, …) ─▶ channel ─▶ received() there
 
-An instrument is told of a step's parts in the training thread and hands rows of its stream to one ``send``.
-Whatever is sent, joined over ranks, limited by a budget or counted as overhead passes here, so none of that
-knows what is watched. The tensor tracer (``tensors/``) and the statistics logger (``moments/``) are the first
-two; others are attached with ``megalens.trace(model, instruments=[…])``, by object or by the name of an entry
-point of the group ``megalens.instruments``.
+An instrument's methods are called at a step's parts, in the training thread; it hands rows of its stream to
+``send``. What sends, joins ranks, keeps to a budget or counts overhead does not know what is watched.
+
+The tensor tracer (``tensors/``) and the statistics logger (``moments/``) are the first two; others are attached
+with ``megalens.trace(model, instruments=[…])``, by object or by the name of an entry point of the group
+``megalens.instruments``.
 
 Rules of the step path: an instrument never waits for a socket, a disk or another thread, synchronises no
 device, keeps nothing that grows, and leaves no hook on the model while it watches nothing. What it raises is
-caught, said once and counted; the step goes on.
+caught, reported once and counted; the step goes on.
 """
 
 from __future__ import annotations
@@ -36,8 +37,6 @@ from .sending.peers import Peers
 from .sending.producer import Producer
 from .sending.worker import IGatherer, Rows, Worker
 
-__all__ = ["Host", "IGatherer", "Instrument", "Rows"]
-
 SPAN_KINDS = ("user", "data", "checkpoint", "optimizer", "forward", "backward", "wgrad")
 
 _OTHER_ROW_BYTES = 256
@@ -56,7 +55,7 @@ class Instrument:
     title : str
         What a form of its settings is called.
     passes : bool
-        Whether it is to be told of forward and backward passes. Where nobody is, there is no hook for it.
+        Whether it follows forward and backward passes. Where no instrument does, there is no hook for them.
     streams : mapping
         By name, the streams that it sends and ``protocol/streams.json`` does not hold: title, fields and
         policy, in the form of that file.
@@ -250,7 +249,7 @@ class Host:
         self._begun = begun
         self._name = name
         self._worker, self._peers = worker, peers
-        # Where nobody sends, what is counted is told to nobody.
+        # Where nobody sends, what is counted is not reported.
         self._health = ProducerHealth() if worker is None else worker.health
 
     @property

@@ -17,16 +17,12 @@ from .instrument import Instrument
 if TYPE_CHECKING:
     from .instrument import Host
 
-__all__ = ["GROUP", "Instruments", "instruments_from"]
-
 _MOST_EARLY = 256
 _Message = TypeVar("_Message", Announce, Status)
 
 GROUP = "megalens.instruments"
 
 
-# Instruments that other packages bring: entry points of the group ``megalens.instruments``, loaded only when
-# somebody names them.
 def instruments_from(given: Iterable[Instrument | str] | Mapping[str, Mapping[str, Any]]) -> list[Instrument]:
     """Return instruments, of which some may be named.
 
@@ -62,7 +58,8 @@ def _load(name: Any, settings: Mapping[str, Any]) -> Instrument:
         ) from error
     if not isinstance(instrument, Instrument):
         raise TracerError(
-            f"The entry point {name} must give a megalens.tracer.Instrument, got a {type(instrument).__name__}."
+            f"The entry point {name} must give a megalens.tracer.Instrument, got a "
+            f"{type(instrument).__name__}."
         )
     return instrument
 
@@ -92,11 +89,11 @@ class Instruments:
         """
         name = instrument.name
         if not name or self.named(name) is not None:
-            said = f"{name!r}, which there is already" if name else "an empty one"
-            raise TracerError(f"An instrument must have a name of its own, got {said}.")
+            got = f"{name!r}, which there is already" if name else "an empty one"
+            raise TracerError(f"An instrument must have a name of its own, got {got}.")
         instrument.attach(host)
-        # A rank that is ahead tells what this one has not been asked for yet. The order is kept: what is told
-        # may lean on what was told before.
+        # A rank that is ahead sends messages for an instrument that is not attached here yet. They are handed
+        # on in order: one may refer to those before it.
         with self._order:
             before = self._receivers.get(name)
             for message in self._early.pop(name, ()):
@@ -216,10 +213,6 @@ class Instruments:
                 self._receive(instrument, rank, meta, payload)
             else:
                 self._early.setdefault(name, deque(maxlen=_MOST_EARLY)).append((rank, meta, payload))
-
-    def undelivered(self) -> None:
-        """Have everything described anew."""
-        self.notify("undelivered")
 
     def _receive(self, instrument: Instrument, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
         try:

@@ -16,11 +16,9 @@ from typing import Any
 
 from ..protocol import ProtocolError
 from .sending.hub_process import HubAddress
-from .sending.peers import Rendezvous, Schedule, StepStart
+from .sending.peers import HubNotice, Rendezvous, Schedule, StepStart
 from .tensors.instrument import TensorTracer
 from .tensors.plan import TracingPlan
-
-__all__ = ["HubRoute", "Recovery", "Role", "ViewerWatch"]
 
 _HUB_GONE_SECONDS = 5.0
 """After so long without a hub nobody is waited for; chosen by hand, not measured."""
@@ -43,7 +41,7 @@ class HubRoute:
 
     ::
 
-        leader   its own hub ─▶ joined ─▶ published to the others, again whenever it moves or whether anybody looks changes
+        leader   its own hub ─▶ joined ─▶ published, again when it moves or ``watched`` changes
         member   nothing ─▶ heard of, from the leader ─▶ joined, once this process has something to send
 
     Attributes
@@ -55,9 +53,9 @@ class HubRoute:
     heard : HubAddress or None
         Member: the hub that the leader named last.
     published : HubAddress or None
-        Leader: the hub that the others were told of last.
+        Leader: the hub that was last published to the others.
     watched : bool
-        Leader: whether anybody looks, as the others were told last.
+        Leader: whether anybody looks, as last published.
     """
 
     everywhere: bool
@@ -71,9 +69,9 @@ class HubRoute:
         """The hub that was heard of and is not joined yet."""
         return None if self.heard == self.joined else self.heard
 
-    def hear(self, message: Mapping[str, Any]) -> None:
-        """Member: take the leader's :meth:`message`."""
-        self.heard = HubAddress(str(message["url"]), str(message["token"]), message.get("run_id"))
+    def hear(self, notice: HubNotice) -> None:
+        """Member: take the leader's :meth:`notice`."""
+        self.heard = HubAddress(notice["url"], notice["token"], notice["run_id"])
 
     def look(self, viewers: int) -> bool:
         """Leader: note the number of viewers; return whether the others are to learn of a change."""
@@ -81,7 +79,7 @@ class HubRoute:
         self.watched = viewers > 0
         return changed and self.published is not None
 
-    def message(self) -> dict[str, Any]:
+    def notice(self) -> HubNotice:
         """Leader: return the message to the others about the published hub."""
         assert self.published is not None
         url = self.published.url
@@ -185,24 +183,19 @@ class Recovery:
                 self._failed("Going back to the settings before", another)
 
     def ask(self, versions: Collection[Any], change: Callable[[Mapping[str, Any]], Any]) -> None:
-        patch = self.patch(versions)
-        if patch is not None:
-            with contextlib.suppress(ProtocolError):
-                change(patch)
-
-    def patch(self, versions: Collection[Any]) -> Mapping[str, Any] | None:
-        """Rank 0: return the change to ask all for, where one of them could not follow the newest one.
+        """Rank 0: ask all for the settings before, where one of them could not follow the newest change.
 
         ``versions`` are the newest changes that the processes could not follow.
         """
         schedule = self._schedule()
         plan, version, _ = schedule.in_force
         if not version or version not in versions or version in self._asked:
-            return None
+            return
         # The one that this asks for has the next number, if nobody else asks for anything.
         retried = version - 1 in self._asked
         self._asked = [*self._asked[-8:], version]
         before = TracingPlan() if retried else schedule.previous
         patch = before.patch_from(schedule.begun + 1)
         gone = {name: None for name in plan.asked if name not in before.asked}
-        return {"perturb": None, **patch, "flags": {**gone, **patch["flags"]}}
+        with contextlib.suppress(ProtocolError):
+            change({"perturb": None, **patch, "flags": {**gone, **patch["flags"]}})

@@ -4,26 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from .graph_probes import GraphPass, passes_of
 from .own_hooks import hook_after, hook_before
-
-__all__ = [
-    "OUTSIDE",
-    "TRAINING",
-    "IPassSink",
-    "MicroBatches",
-    "PassHooks",
-    "Unproven",
-    "after_backward",
-    "hook_passes",
-    "left_out_sentence",
-    "when_backpropagated",
-]
 
 TRAINING = "train"
 OUTSIDE = "outside"
@@ -45,6 +32,15 @@ class Unproven:
         self.rows: Any = None
 
 
+class PassState(NamedTuple):
+    """Where a step was when a phase inside of it began."""
+
+    phase: str
+    forward: int
+    backward: int
+    counts: dict[int, int]
+
+
 class MicroBatches:
     """Counts forward passes, each model chunk by itself, and knows to which of them a backward pass belongs.
 
@@ -53,7 +49,7 @@ class MicroBatches:
     micro-batch everything after it belongs to, what activation checkpointing computes again included.
 
     What is computed without gradients from the model's own call down is no training (a teacher's pass, old
-    probabilities, a sample of text), unless a phase was said: it is no micro-batch, and while it runs the
+    probabilities, a sample of text), unless a phase was set: it is no micro-batch, and while it runs the
     phase is :data:`OUTSIDE`. What is computed with gradients in evaluation mode is a micro-batch from its
     backward pass on.
 
@@ -102,12 +98,12 @@ class MicroBatches:
         self._forward = self._backward = -1
         self._counts = {}
 
-    def save(self) -> tuple[Any, ...]:
+    def save(self) -> PassState:
         """Return what :meth:`restore` takes after a phase inside of a step."""
         self._go_on()
-        return (self.phase, self._forward, self._backward, self._counts)
+        return PassState(self.phase, self._forward, self._backward, self._counts)
 
-    def restore(self, saved: tuple[Any, ...]) -> None:
+    def restore(self, saved: PassState) -> None:
         self.phase, self._forward, self._backward, self._counts = saved
         self.in_forward = self.in_backward = False
 
@@ -228,8 +224,11 @@ def when_backpropagated(output: Any, call: Callable[[], None]) -> None:
 def left_out_sentence(step: int, passes: int) -> str:
     """Return the warning at the first step with passes that are no training."""
     return (
-        f"Step {step} had forward passes that are no training, without gradients (torch.no_grad, inference_mode, generate) or in evaluation mode and never backpropagated: {passes}. They are not traced, there and "
-        'later; the status counts them. To trace such passes, put them into `with tracer.phase("eval"):` or `with tracer.phase("generate"):`.'
+        f"Step {step} had forward passes that are no training, without gradients (torch.no_grad, "
+        f"inference_mode, generate) or in evaluation mode and never backpropagated: {passes}. They are not "
+        "traced, there and "
+        'later; the status counts them. To trace such passes, put them into `with tracer.phase("eval"):` '
+        'or `with tracer.phase("generate"):`.'
     )
 
 

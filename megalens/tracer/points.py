@@ -11,22 +11,9 @@ from torch import Tensor, nn
 from ..protocol.messages_generated import Model
 from .coordinates import RankCoordinates
 
-__all__ = [
-    "FLAGS",
-    "NO_EXPERTS",
-    "FlagKind",
-    "FlagPoints",
-    "IAdapter",
-    "ModelPoints",
-    "Shards",
-    "SitePoints",
-    "Source",
-]
-
 Shards = Literal["none", "features", "uneven", "sequence", "heads"]
 
 
-# The catalogue of trace points: what each flag is called and how its tensor is laid out.
 @dataclass(frozen=True)
 class FlagKind:
     """What one flag means, whatever the model.

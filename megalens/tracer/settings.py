@@ -13,9 +13,7 @@ from .coordinates import RankCoordinates
 from .errors import TracerError
 from .instrument import Instrument
 from .points import IAdapter
-from .tensors.config import CONTROLS
-
-__all__ = ["TraceSettings"]
+from .tensors.plan import CONTROLS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,12 +143,14 @@ class TraceSettings:
                 raise TracerError(f"{name}=… must be {expected}, got {getattr(self, name)!r:.100}.")
         if self.resume is not None and self.first_step is None:
             raise TracerError(
-                "resume=… needs first_step=…, the first step that is trained now: n + 1 after the checkpoint of step n."
+                "resume=… needs first_step=…, the first step that is trained now: n + 1 after the "
+                "checkpoint of step n."
             )
         for name, value in (("record", self.record), ("resume", self.resume)):
             if value is not None and not self.spawns:
                 raise TracerError(
-                    f"{name}={str(value)!r:.100} needs hub='spawn': it is the hub that this call starts which records. One that runs already was told where when it was started."
+                    f"{name}={str(value)!r:.100} needs hub='spawn': it is the hub that this call starts "
+                    "which records. One that runs already was told where when it was started."
                 )
 
     @property

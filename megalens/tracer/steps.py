@@ -2,7 +2,7 @@
 
 ::
 
-    begin ─▶ between_steps ─▶ changes that are due ─▶ step_begins ─▶ passes … ─▶ end ─▶ step_ends ─▶ what it cost ─▶ producer thread
+    begin ─▶ between_steps ─▶ changes that are due ─▶ step_begins ─▶ passes … ─▶ end ─▶ step_ends ─▶ its cost
 
 Nothing here waits, but for a pause that somebody asked for.
 """
@@ -23,13 +23,11 @@ from .points import ModelPoints
 from .sending.peers import StepStart
 from .sending.training_log import ScalarLog
 from .sending.worker import StepCost
-from .tensors.config import TracingPlan
 from .tensors.instrument import TensorTracer
-
-__all__ = ["ForgottenStep", "StepHandle", "StepScope", "Steps"]
+from .tensors.plan import TracingPlan
 
 _PASSES = 10
-"""Forward passes without a step after which the user is told; chosen by hand, not measured."""
+"""Forward passes without a step before the user is warned; chosen by hand, not measured."""
 _clock = time.perf_counter_ns
 
 
@@ -226,7 +224,9 @@ class ForgottenStep:
         if self._passes == _PASSES:
             self.close()
             self._warn(
-                f"{_PASSES} forward passes ran and no step has begun, so nothing is traced. Put `with tracer.step():` around each optimizer step, or call `tracer.wrap(optimizer)` once before the loop."
+                f"{_PASSES} forward passes ran and no step has begun, so nothing is traced. Put `with "
+                "tracer.step():` around each optimizer step, or call `tracer.wrap(optimizer)` once before "
+                "the loop."
             )
 
 

@@ -26,10 +26,9 @@ from .sending.peers import Rendezvous
 from .sending.producer import Producer
 from .sending.training_log import AUDIT, CHECKPOINT_BYTES, checkpoint_rows
 from .steps import StepHandle, Steps, StepScope
-from .tensors.config import TracingPlan, settings_from
+from .tensors.config import settings_from
 from .tensors.instrument import TensorTracer
-
-__all__ = ["StepHandle", "Tracer"]
+from .tensors.plan import TracingPlan
 
 _clock = time.perf_counter_ns
 
@@ -108,7 +107,8 @@ class Tracer:
         )
         if self.graph is not None and self.graph.compiles_anew:
             self.warn(
-                "Code that torch.compile had compiled before this model was traced is compiled once more, with probes, when it is called next."
+                "Code that torch.compile had compiled before this model was traced is compiled once more, "
+                "with probes, when it is called next."
             )
         self._instruments = self._coordinator.instruments
         self._steps = Steps(points, self._coordinator, self.tensors, first_step, phase == "train")
@@ -130,7 +130,10 @@ class Tracer:
         self._close(finished=kind is None or not issubclass(kind, Exception))
 
     def __repr__(self) -> str:
-        return f"<Tracer {self._name or self.run_id or 'without a hub'}, step {self._steps.number}, flags {list(self._coordinator.schedule.accepted.flags)}>"
+        return (
+            f"<Tracer {self._name or self.run_id or 'without a hub'}, step {self._steps.number}, flags "
+            f"{list(self._coordinator.schedule.accepted.flags)}>"
+        )
 
     # Around the training.
 
@@ -138,7 +141,8 @@ class Tracer:
         """Return a context manager around one optimizer step; forward passes inside are its micro-batches."""
         if self._wrapped:
             self.warn(
-                "An optimizer ends the steps (tracer.wrap), so with tracer.step() does nothing. Use one of the two."
+                "An optimizer ends the steps (tracer.wrap), so with tracer.step() does nothing. Use one of "
+                "the two."
             )
             return StepScope(lambda: None, lambda: None)
         if self._steps.closed:
@@ -344,13 +348,13 @@ class Tracer:
     @property
     def hub_pid(self) -> int | None:
         """Process id of the hub, where this tracer started it."""
-        return None if self._coordinator.worker is None else self._coordinator.worker.hub_pid
+        return None if (hub := self._coordinator.hub) is None else hub.pid
 
     @property
     def folder(self) -> Path | None:
         """The run folder, for ``megalens.open``; None without a recording or where another process has it."""
-        worker = self._coordinator.worker
-        return None if worker is None or worker.folder is None else Path(worker.folder)
+        folder = None if (hub := self._coordinator.hub) is None else hub.folder
+        return None if folder is None else Path(folder)
 
     @property
     def config(self) -> Config:
@@ -402,7 +406,8 @@ class Tracer:
         asked = {**named_flags({} if patch is None else patch, "What to trace"), **flags}
         if common and not asked:
             raise TracerError(
-                f"{', '.join(common)} are settings of flags, and none was named: tracer.configure(HiddenStates=True, …)."
+                f"{', '.join(common)} are settings of flags, and none was named: "
+                "tracer.configure(HiddenStates=True, …)."
             )
         now = self._coordinator.schedule.accepted.config["flags"]
         settings = settings_from(asked, common, self.points.flags, now)

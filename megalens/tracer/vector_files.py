@@ -15,8 +15,6 @@ from torch import Tensor
 
 from ..protocol import parse_json
 
-__all__ = ["READERS", "LimitedFile", "Stored", "pt_tensors"]
-
 _MOST_AT_ONCE = 4 << 20
 _MOST_PICKLED = 1 << 20
 _LOCAL_HEADER = 30
@@ -232,7 +230,7 @@ def pt_tensors(file: BinaryIO, size: int) -> Mapping[str, Stored]:
         raise ValueError("it holds no data.pkl")
     folder = name.removesuffix("data.pkl")
 
-    def place(record: str) -> tuple[int, int]:
+    def locate(record: str) -> tuple[int, int]:
         """Return where the bytes of a record begin, which are never compressed, and how many there are."""
         info = records.get(folder + record)
         if info is None or info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
@@ -247,7 +245,7 @@ def pt_tensors(file: BinaryIO, size: int) -> Mapping[str, Stored]:
         return start, info.file_size
 
     def bytes_of(record: str) -> bytes:
-        start, length = place(record)
+        start, length = locate(record)
         if length > _MOST_PICKLED:
             raise ValueError(f"its record {record!r} is larger than 1 MiB")
         file.seek(start)
@@ -256,20 +254,20 @@ def pt_tensors(file: BinaryIO, size: int) -> Mapping[str, Stored]:
     if folder + "byteorder" in records and bytes_of("byteorder") != b"little":
         raise ValueError("its bytes are in the other order")
 
-    def storage(kept: Any) -> _Storage:
+    def storage(persistent_id: Any) -> _Storage:
         """Return the memory of a persistent id: ``('storage', type, key, location, count)``."""
-        word, kind, key, _, count = kept
+        word, kind, key, _, count = persistent_id
         dtype = _STORAGE_TYPES.get(kind.name) if isinstance(kind, _Named) else None
         if word != "storage" or dtype is None or not isinstance(key, str):
             raise ValueError("a storage in it is none")
-        start, length = place(f"data/{key}")
+        start, length = locate(f"data/{key}")
         (count,) = whole_numbers((count,))
         if count * dtype.itemsize > length:
             raise ValueError("a storage in it is larger than its record")
         return _Storage(dtype, start, count * dtype.itemsize)
 
-    whole = _Pickled(storage).read(bytes_of("data.pkl"))
-    found = whole if isinstance(whole, dict) else {"": whole}
+    content = _Pickled(storage).read(bytes_of("data.pkl"))
+    found = content if isinstance(content, dict) else {"": content}
     return {name: each for name, each in found.items() if isinstance(each, Stored)}
 
 

@@ -14,8 +14,6 @@ from ..protocol import ProtocolError
 from .errors import plain_text
 from .vector_files import READERS, Stored
 
-__all__ = ["load_vectors"]
-
 _MAX_BYTES = 1 << 30
 _MAX_VALUES = 1 << 28
 _FLAGS = os.O_RDONLY
@@ -100,7 +98,8 @@ def load_vectors(
 def _allowed_path(name: str, folders: Sequence[Path], field: str) -> Path:
     if not folders:
         raise _bad(
-            "No folder is allowed for vectors. Pass vectors_folders=[…] to megalens.trace in the training script, or to megalens.serve.",
+            "No folder is allowed for vectors. Pass vectors_folders=[…] to megalens.trace in the training "
+            "script, or to megalens.serve.",
             field,
         )
     if "\0" in name:
@@ -117,7 +116,8 @@ def _allowed_path(name: str, folders: Sequence[Path], field: str) -> Path:
     if not inside:
         raise _bad(
             f"{name!r:.200} lies outside of the folders that are allowed for vectors. "
-            "Name a file inside of one of them, or add its folder to vectors_folders=[…] in the training script, or in megalens.serve.",
+            "Name a file inside of one of them, or add its folder to vectors_folders=[…] in the training "
+            "script, or in megalens.serve.",
             field,
         )
     for path in inside:
@@ -154,7 +154,8 @@ def _checked(
     shape = str(list(found.shape))
     if len(known) > 1:
         raise _bad(
-            f"Could not use {name}: the parts of this flag have different sizes ({', '.join(map(str, known))}), "
+            f"Could not use {name}: the parts of this flag have different sizes "
+            f"({', '.join(map(str, known))}), "
             "so no one vector fits them all.",
             field,
         )

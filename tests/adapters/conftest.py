@@ -8,7 +8,8 @@ from megalens.adapters import find_adapter
 from megalens.runs import Run
 from megalens.tracer.tensors.batch import Batch
 from megalens.tracer.tensors.capture import Capture
-from megalens.tracer.tensors.config import TracingPlan, change_plan, settings_from
+from megalens.tracer.tensors.config import change_plan, settings_from
+from megalens.tracer.tensors.plan import TracingPlan
 from tests.kit.live_run import eventually
 
 

@@ -11,7 +11,8 @@ import megalens
 from megalens import NoOp
 from megalens.adapters import find_adapter
 from megalens.protocol import ProtocolError
-from megalens.tracer.tensors.config import TracingPlan, change_plan, settings_from
+from megalens.tracer.tensors.config import change_plan, settings_from
+from megalens.tracer.tensors.plan import TracingPlan
 from tests.adapters.model_zoo import LAYERS, MODELS, tiny_model
 
 IDS = torch.randint(3, 60, (2, 9), generator=torch.Generator().manual_seed(5))

@@ -5,7 +5,8 @@ from torch import nn
 
 from megalens.adapters import find_adapter
 from megalens.tracer.tensors.capture import Capture
-from megalens.tracer.tensors.config import TracingPlan, change_plan, settings_from
+from megalens.tracer.tensors.config import change_plan, settings_from
+from megalens.tracer.tensors.plan import TracingPlan
 from tests.adapters.model_zoo import Layout
 from tests.adapters.plain_hooks import plain_hooks
 

@@ -5,7 +5,7 @@ import sys
 
 CODE = """
 import resource, sys
-from megalens.hub.process import keep_freed_memory
+from megalens.hub.server import keep_freed_memory
 if sys.argv[1] == "keep":
     keep_freed_memory()
 bytearray(3_000_000)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from megalens.hub.stream_file import StepRanges
+from megalens.hub.stream_folder import StepRanges
 
 
 def ranges(*steps):

@@ -28,7 +28,7 @@ COLD = "MEGALENS_TEST_COLD"
 _SUBREAPER = 36
 _LARGEST = 1 << 20
 _HUB = (
-    *("megalens.cli.main", "megalens.hub.server", "megalens.hub.process"),
+    *("megalens.cli.main", "megalens.hub.server"),
     # pyarrow, and what it looks for once it reads values, or a file.
     *("pyarrow.compute", "pyarrow.pandas_compat", "pandas", "pyarrow.parquet", "pyarrow.dataset"),
 )

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from fuzzing import golden_frames, mutated_frame
 
-from megalens.hub.stream_file import StreamFile
+from megalens.hub.stream_folder import StreamFile
 from megalens.protocol import (
     STREAMS,
     Frame,

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from live_run import eventually
 
 from megalens import NoOp
-from megalens.protocol import ProtocolError, Tile, check_message
-from megalens.tracer.budget.budget import CostBudget, parse_budget
-from megalens.tracer.budget.control_steps import SHARE, control_step
+from megalens.protocol import ProtocolError, Tile, check_message, parse_budget
+from megalens.tracer.budget.budget import CostBudget
+from megalens.tracer.budget.control_steps import SHARE, Design
 from megalens.tracer.errors import TracerError
 from megalens.tracer.tensors.plan import LADDER, CostReduction, apply_cost_reduction
 
@@ -85,17 +85,17 @@ def test_the_interval_holds_the_true_cost_95_times_in_100_under_drift_and_outlie
 
 def test_one_step_in_sixteen_is_a_control_step_at_places_that_nobody_can_guess():
     steps = range(1, 32_001)
-    controls = [step for step in steps if control_step(7, step)]
+    controls = [step for step in steps if Design().is_control(7, step)]
     assert len(controls) / len(steps) == pytest.approx(SHARE, rel=0.01)
-    assert controls == [step for step in steps if control_step(7, step)]
-    assert controls != [step for step in steps if control_step(8, step)]
+    assert controls == [step for step in steps if Design().is_control(7, step)]
+    assert controls != [step for step in steps if Design().is_control(8, step)]
     # They come in twos, once in each 32 steps, and the second one, which counts, at every place but the first.
     seconds = [b for a, b in itertools.pairwise(controls) if b == a + 1]
     assert {step % 32 for step in seconds} >= set(range(2, 32))
 
 
 def test_where_every_fourth_step_is_traced_a_control_is_one_of_those():
-    controls = [step for step in range(4, 40_000, 4) if control_step(3, step, cycle=4)]
+    controls = [step for step in range(4, 40_000, 4) if Design(4).is_control(3, step)]
     assert len(controls) / (40_000 / 4) == pytest.approx(SHARE, rel=0.02)
     assert all(a // 64 < b // 64 for a, b in itertools.pairwise(controls))
 

@@ -91,7 +91,7 @@ def test_it_is_recorded(gpt, ids, tmp_path, own_hub) -> None:
                 gpt(ids)
             if step % 2 == 0:
                 tracer.checkpoint(tmp_path / f"step-{step}.pt")
-        process = tracer._coordinator.worker._hub._process
+        process = tracer._coordinator.worker.hub._process
     process._process.wait(30)
     rows = open_run(tmp_path / "runs" / tracer.run_id).audit().to_pylist()
     saved = [(row["step"], json.loads(row["detail"])) for row in rows if row["action"] == "checkpoint"]

@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from megalens.protocol import Empty, NoOp, Peaks, Projection, Tile
-from megalens.tracer.tensors.compression_error import CompressionError, compression_error
+from megalens.tracer.tensors.compression_error import CompressionError
 from megalens.tracer.tensors.compressors import make_kernel
 from megalens.tracer.tensors.pieces import Cut
 from megalens.tracer.tensors.values import errors_of
@@ -19,6 +19,10 @@ from megalens.tracer.tensors.values import errors_of
 SHAPES = hnp.array_shapes(min_dims=2, max_dims=4, min_side=1, max_side=9)
 ANY = st.floats(width=32, allow_subnormal=False)
 FINITE = st.floats(-(2.0**60), 2.0**60, width=32, allow_subnormal=False)
+
+
+def compression_error(data, stored, compressor, vectors=None, layer=0):
+    return CompressionError(compressor, vectors)(data, stored, layer)
 
 
 def by_hand(x, again):

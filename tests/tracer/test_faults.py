@@ -211,19 +211,25 @@ def test_a_job_goes_back_to_the_settings_before_once_and_then_to_none() -> None:
     schedule = Schedule(TracingPlan(budget=1.0), change)
     failures: list[str] = []
     recovery = Recovery(lambda: schedule, Follower(), lambda what, error: failures.append(what))
-    assert recovery.patch([0, 0]) is None
+
+    def asked(versions):
+        patches = []
+        recovery.ask(versions, patches.append)
+        return patches[0] if patches else None
+
+    assert asked([0, 0]) is None
     schedule.decide([{"budget": 9.0}], ["a"])
     start = schedule.at(1)
     recovery.go_back(start, TracingPlan(budget=1.0), TypeError("too much"), alone=False)
     assert (recovery.version, recovery._tensors.plan, failures) == (1, TracingPlan(), ["A change"])
-    assert recovery.patch([0]) is None
-    patch = recovery.patch([0, 1])
+    assert asked([0]) is None
+    patch = asked([0, 1])
     assert patch["budget"] == 1.0
-    assert recovery.patch([0, 1]) is None, "asked once"
+    assert asked([0, 1]) is None, "asked once"
     schedule.decide([patch], [""])
-    assert recovery.patch([0, 2])["budget"] is None, "what could not be gone back to is switched off"
+    assert asked([0, 2])["budget"] is None, "what could not be gone back to is switched off"
     schedule.decide([{"budget": 2.0}], ["b"])
-    assert recovery.patch([0, 2]) is None, "an older change is no matter"
+    assert asked([0, 2]) is None, "an older change is no matter"
 
 
 def test_a_process_alone_goes_back_at_once() -> None:

@@ -42,7 +42,7 @@ def test_a_run_is_recorded_by_a_hub_of_its_own_that_then_ends(gpt, ids, tmp_path
     pid = tracer.hub_pid
     own_hub.add(pid)
     steps(tracer, gpt, ids, 5)
-    process = tracer._coordinator.worker._hub._process
+    process = tracer._coordinator.worker.hub._process
     tracer.close()
     folder = tracer.folder
     assert folder == tmp_path / "runs" / tracer.run_id
@@ -131,7 +131,7 @@ def test_a_connection_that_broke_names_the_steps_that_may_be_missing(gpt, ids, t
         steps(tracer, gpt, ids, 3)
         # What was not sent yet cannot be missing.
         until(lambda: tracer.status()["step"] == 3)
-        tracer._coordinator.worker._hub.abort()
+        tracer._coordinator.worker.hub.abort()
 
         def named() -> str:
             steps(tracer, gpt, ids, 1)

@@ -36,7 +36,7 @@ def train(gpt, ids, tmp_path, own_hub):
         if killed:
             until(lambda: "loss" in recorded(tracer.folder, last) and loss_of(tracer.folder).get(last))
             os.kill(tracer.hub_pid, signal.SIGKILL)
-            tracer._coordinator.worker._hub._process = None
+            tracer._coordinator.worker.hub._process = None
         tracer.close()
         return tracer
 

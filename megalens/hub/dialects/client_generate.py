@@ -13,8 +13,6 @@ from ...protocol.messages_generated import CompressorSetting, GenerateRequest
 from .dialect import GROUP_TILES
 from .peer_request import reduction_of
 
-__all__ = ["CANDIDATES", "ClientGeneration", "read_generate"]
-
 CANDIDATES = 20
 """Candidates a sequence in every update of them."""
 _MOST_TILES = 65536

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from ...protocol import MegalensError, shown_text
 from ...protocol.messages_generated import CompressorSetting, Config, Phase
 
-__all__ = ["DIALECTS", "GROUP_TILES", "Dialect", "FlagFacts", "Translation", "DialectError"]
-
 
 class DialectError(MegalensError):
     """A foreign hub cannot be reached, is not what it was said to be, or refused what it was asked.

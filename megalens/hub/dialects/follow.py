@@ -14,8 +14,6 @@ from .dialect import Translation
 from .hosted_run import HostedRun
 from .translator import Translator
 
-__all__ = ["follow", "stdin_closed"]
-
 
 async def follow(plan: Translation, *, record: Path | None, linger: float, until_stdin_closes: bool) -> None:
     """Translate until the peer ends or somebody asks to stop, and close the recording.
@@ -23,7 +21,7 @@ async def follow(plan: Translation, *, record: Path | None, linger: float, until
     ``linger`` is, without a recording, how long viewers find the finished run. Raises ``DialectError``,
     ``HubError`` or ``ProtocolError``; a recording that began is closed.
     """
-    # What websockets logs about a peer's faults is told in the status.
+    # What websockets logs about a peer's faults is in the status.
     logging.getLogger("websockets").addHandler(logging.NullHandler())
     logging.getLogger("websockets").propagate = False
     translator = Translator(plan)

@@ -21,8 +21,6 @@ from .hub_gateway import GatewayClient, HubGateway, error_text, refusal_text
 from .peer_message import is_shape
 from .peer_request import reduction_of
 
-__all__ = ["Gateway", "read_request", "updates"]
-
 _FLAGS = DIALECTS["3606"].flags
 
 _DIALECT = DIALECTS["3606"]
@@ -31,7 +29,6 @@ _SENT = ("forward", "train")
 _KEY = ("step", "micro_batch", "phase", "rank", "layer", "flag")
 
 
-# Rows of ours as updates of the 3606 dialect.
 @dataclass(frozen=True)
 class Update:
     """One update to be sent; ``source_shape`` is ``[B, S, …]`` of the traced tensor."""
@@ -95,7 +92,6 @@ def _joined(rows: list[dict[str, Any]]) -> np.ndarray[Any, Any]:
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
 
 
-# What a client of the 3606 dialect asks for, in our words.
 def read_request(message: Mapping[str, Any]) -> dict[str, FlagSetting]:
     """Return the ``FlagSetting`` of each flag that a ``run_training_step`` switches on.
 
@@ -187,7 +183,7 @@ class Gateway(HubGateway):
                 if client.flags is not None and update.flag in client.flags:
                     client.start(self._start)
                     client.put(update.text)
-        # A frame with many tensors leaves room for the clients to be sent something.
+        # Between frames with many tensors, the clients are sent something.
         await asyncio.sleep(0)
 
     def _start(self) -> str | None:

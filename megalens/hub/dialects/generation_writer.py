@@ -20,8 +20,6 @@ from .dialect import DIALECTS
 from .peer_message import PADDING
 from .written_passes import TensorKey, WrittenPass
 
-__all__ = ["GenerationWriter", "plane", "numbers_json"]
-
 _DIALECT = DIALECTS["inference"]
 _NUMBERS = {name: number for number, name in _DIALECT.numbers.items()}
 _MLP2, _PLOT, _ATTENTION = "MLP2_mat_mul", "MLP2_Plot", "RawAttentionScore_mat_mul"
@@ -33,7 +31,6 @@ _Values = np.ndarray[Any, Any]
 _ValuesPlane = np.ndarray[Any, np.dtype[np.float32]]
 
 
-# Numbers as JSON that a browser's ``JSON.parse`` takes.
 def numbers_json(values: np.ndarray[Any, Any]) -> str:
     """Return a list of all values; NaN is ``null``, as browsers write it, infinity is ``1e999``.
 
@@ -54,7 +51,6 @@ def number_json(value: float) -> str:
     return repr(value)
 
 
-# Vectors as points of a plane, as an inference hub draws them.
 def plane(vectors: _ValuesPlane) -> _ValuesPlane:
     """Return standardised vectors on their two principal axes.
 
@@ -197,7 +193,8 @@ class GenerationWriter:
         size = len(given) * heads * positions * self._total
         if size > _MOST_ATTENTION or keys > self._total:
             self.left_out[_ATTENTION] = (
-                f"Attention of more than {_MOST_ATTENTION} probabilities a layer is not sent. Ask for fewer or shorter prompts."
+                f"Attention of more than {_MOST_ATTENTION} probabilities a layer is not sent. Ask for "
+                "fewer or shorter prompts."
             )
             return None
         values = np.zeros((len(given), heads, positions, self._total), np.float32)
@@ -217,7 +214,8 @@ class GenerationWriter:
         self._plotted_values += values.size
         if self._plotted_values > _MOST_PLOTTED:
             self.left_out[_PLOT] = (
-                f"The projection needs more than {_MOST_PLOTTED} values of MLP2_mat_mul. Ask for fewer tokens or tiles."
+                f"The projection needs more than {_MOST_PLOTTED} values of MLP2_mat_mul. Ask for fewer "
+                "tokens or tiles."
             )
             self._plotted.clear()
         elif _PLOT not in self.left_out:

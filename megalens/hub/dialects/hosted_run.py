@@ -20,8 +20,6 @@ from ..discovery import HubEntry
 from ..options import HubOptions
 from ..server import Hub
 
-__all__ = ["HostedRun"]
-
 _WAIT_SECONDS = 2.0
 
 Configure = Callable[[str, ConfigPatch], Awaitable[None]]

@@ -27,8 +27,6 @@ from ..discovery import HubEntry
 from .dialect import DialectError
 from .peer_message import read_message
 
-__all__ = ["HubGateway", "refusal_text", "LOOPBACK", "address_of", "GatewayClient", "error_text"]
-
 _MOST_CLIENTS = 16
 
 LOOPBACK = "127.0.0.1"
@@ -107,7 +105,8 @@ async def open_server(
     if _is_unspecified(host):
         raise DialectError(
             "bad-parameter",
-            f"The host must be an address or a name under which clients find this machine, got {host}: pages of other sites could not be told from its own.",
+            f"The host must be an address or a name under which clients find this machine, got {host}: "
+            "pages of other sites could not be told from its own.",
         )
     ours = re.compile(f"({_LOCAL}|{re.escape(_in_address(host).lower())})(:[0-9]{{1,5}})?")
 

@@ -21,8 +21,6 @@ from .generation_writer import GenerationWriter
 from .hub_gateway import LOOPBACK, GatewayClient, HubGateway, address_of, error_text, refusal_text
 from .written_passes import TensorKey, WrittenPass, WrittenPasses
 
-__all__ = ["InferenceGateway", "ServedInference"]
-
 _MOST_WAITING = 4
 _PHASES: list[Phase] = ["generate"]
 _TRAIN: list[Phase] = ["train"]
@@ -333,9 +331,9 @@ class InferenceGateway(HubGateway):
         if now is None:
             return {"phases": _PHASES, "samples": None, "compressor": wanted}
         phases = now.get("phases") or _TRAIN
-        whole = now.get("layers", "all") == "all" and now.get("every", 1) == 1
-        whole = whole and now.get("samples", 1) is None and "generate" in phases
-        if whole and compressor_from_setting(now["compressor"]) == compressor_from_setting(wanted):
+        everything = now.get("layers", "all") == "all" and now.get("every", 1) == 1
+        everything = everything and now.get("samples", 1) is None and "generate" in phases
+        if everything and compressor_from_setting(now["compressor"]) == compressor_from_setting(wanted):
             return None
         # What others trace in a training goes on to be traced.
         setting: FlagSetting = {**now, "layers": "all", "every": 1, "samples": None, "compressor": wanted}

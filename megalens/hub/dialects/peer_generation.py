@@ -16,11 +16,12 @@ from ...protocol import GenerationRequest, stream_schema
 from ...protocol.arrow_columns import arrow_batch
 from .peer_message import PADDING, PeerToken
 
-__all__ = ["PeerGeneration"]
-
 _NUMBER = 1
 _FRAME_ROWS = 1000
-_SEEDLESS = "The peer draws without a seed, and says neither the entropy nor what temperature, top-k and top-p made of the probabilities."
+_SEEDLESS = (
+    "The peer draws without a seed, and says neither the entropy nor what temperature, top-k and top-p "
+    "made of the probabilities."
+)
 _Row = dict[str, Any]
 _PassNumber = tuple[int, int]
 """Step and micro-batch of a forward pass."""

@@ -12,8 +12,6 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from ..connections import DirectConnect
 from .dialect import DIALECTS, Dialect, DialectError
 
-__all__ = ["MOST_BYTES", "detect", "open_peer"]
-
 MOST_BYTES = 256 * 1024 * 1024
 """Largest message of a foreign hub."""
 _OPEN_SECONDS = 10
@@ -85,5 +83,6 @@ async def detect(connection: ClientConnection) -> tuple[Dialect, list[str | byte
     names = ", ".join(f"{dialect.name} ({dialect.title})" for dialect in DIALECTS.values())
     raise DialectError(
         "dialect",
-        f"What this hub speaks cannot be told: it answers no ping, and the hubs that do not are alike until they start. Say it with --dialect: {names}.",
+        "What this hub speaks cannot be told: it answers no ping, and the hubs that do not are alike "
+        f"until they start. Say it with --dialect: {names}.",
     )

@@ -12,19 +12,6 @@ import numpy as np
 
 from .dialect import Dialect
 
-__all__ = [
-    "MOST_LAYERS",
-    "BadMessage",
-    "TensorRow",
-    "is_shape",
-    "read_message",
-    "read_update",
-    "PADDING",
-    "PeerToken",
-    "read_candidates",
-    "read_prompts",
-]
-
 MOST_LAYERS = 10_000
 _MOST_VALUES = 12_000_000
 _MOST_AXES = 8
@@ -38,8 +25,6 @@ _MOST_CANDIDATES = 100
 _MOST_TEXT = 200
 
 
-# Tokens as an inference hub sends them: of the prompts, and twenty candidates for the next one with the one
-# that was taken.
 @dataclass(frozen=True)
 class PeerToken:
     """One token.
@@ -240,6 +225,7 @@ def _divided(flag: str, length: int, size: int, batch: int | None) -> int:
         )
     if batch not in (None, length // size):
         raise BadMessage(
-            f"updates of {flag} with {length} values where {batch * size} were expected at the batch size {batch} that start said, as if someone else's request were in force"
+            f"updates of {flag} with {length} values where {batch * size} were expected at the batch size "
+            f"{batch} that start said, as if someone else's request were in force"
         )
     return length // size

@@ -9,17 +9,6 @@ from ...protocol import Compressor, ProtocolError, Tile, compressor_from_setting
 from ...protocol.messages_generated import CompressorSetting, Config, FlagSetting
 from .dialect import GROUP_TILES, Dialect
 
-__all__ = [
-    "asked_config",
-    "chosen_config",
-    "compressor_text",
-    "default_config",
-    "peer_request",
-    "peer_reduction",
-    "reduction_of",
-]
-
-
 # Peers reduce twice, on each rank and again after the gather, so only what changes nothing the second time
 # keeps its meaning.
 _PEER = {
@@ -67,7 +56,8 @@ def peer_reduction(text: str, field: str) -> str:
     if name is None:
         raise ProtocolError(
             "refused",
-            f"The reduction {text!r:.100} cannot be asked of this peer: it reduces twice, on each rank and after the gather, "
+            f"The reduction {text!r:.100} cannot be asked of this peer: it reduces twice, on each rank and "
+            "after the gather, "
             f"and only some reductions keep their meaning then. Choose one of {', '.join(_PEER)}.",
             field=field,
             expected=", ".join(_PEER),
@@ -86,7 +76,8 @@ def reduction_of(text: str, field: str) -> str:
     if name is None:
         raise ProtocolError(
             "bad-reduction",
-            f"The method {text!r:.100} is not one that is understood here. Send one of {', '.join(_PEER.values())}.",
+            f"The method {text!r:.100} is not one that is understood here. Send one of "
+            f"{', '.join(_PEER.values())}.",
             field=field,
             got=text[:200],
         )
@@ -217,7 +208,8 @@ def _shared_compressors(dialect: Dialect, chosen: Mapping[str, Compressor]) -> d
         if groups.setdefault(group, compressor) != compressor:
             raise ProtocolError(
                 "refused",
-                f"{dialect.title} reduces MLP1_mat_mul and MLP2_mat_mul alike: give them the same compressor.",
+                f"{dialect.title} reduces MLP1_mat_mul and MLP2_mat_mul alike: give them the same "
+                "compressor.",
                 field=field,
                 expected=str(groups[group]),
                 got=str(compressor),
@@ -225,7 +217,8 @@ def _shared_compressors(dialect: Dialect, chosen: Mapping[str, Compressor]) -> d
         if group == "QKV" and compressor.tiles % 3:
             raise ProtocolError(
                 "bad-parameter",
-                f"{dialect.title} cuts the QKV tiles into thirds: their number must be a multiple of 3, got {compressor.tiles}.",
+                f"{dialect.title} cuts the QKV tiles into thirds: their number must be a multiple of 3, "
+                f"got {compressor.tiles}.",
                 field=f"{field}.params.tiles",
             )
     result = {}

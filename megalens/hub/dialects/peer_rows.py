@@ -34,11 +34,7 @@ from .peer_request import asked_config, compressor_text, default_config, peer_re
 from .rows import LeftOut, NumberedRow
 from .step_counters import PassCounter, StageCounter
 
-__all__ = ["PeerRows"]
 
-
-# The configuration in force on a peer that reads it once: what may still change is what is kept of the rows
-# that come anyway.
 class StandingConfig:
     """Selects of a peer's rows what viewers asked for. The peer reads its own configuration only once.
 
@@ -110,7 +106,8 @@ class StandingConfig:
         if asked is None:
             raise ProtocolError(
                 "refused",
-                f"The peer was not asked for {name} when it started. {once}; connect again with it when the peer starts again.",
+                f"The peer was not asked for {name} when it started. {once}; connect again with it when "
+                "the peer starts again.",
                 field=field,
             )
         was = compressor_from_setting(asked["compressor"])
@@ -172,11 +169,14 @@ class PeerRows:
         sentences = []
         if self._counter.behind:
             sentences.append(
-                f"A layer was {self._counter.behind} times behind the one after it: the peer lost updates or sends late, so steps of layers may not belong together."
+                f"A layer was {self._counter.behind} times behind the one after it: the peer lost updates "
+                "or sends late, so steps of layers may not belong together."
             )
         if self._counter.ahead:
             sentences.append(
-                f"The connection was made in mid-step, and stages of the pipeline were counted {self._counter.ahead} times a pass too far until that showed: steps before that may hold two passes."
+                "The connection was made in mid-step, and stages of the pipeline were counted "
+                f"{self._counter.ahead} times a pass too far until that showed: steps before that may hold "
+                "two passes."
             )
         if ended and self._missing:
             sentences.append(f"Asked for, but nothing of it came: {', '.join(self._missing)}.")
@@ -250,7 +250,8 @@ class PeerRows:
             text = compressor_text(self.dialect, row.flag, self.standing.config, tiles)
         else:
             self._left_out.note(
-                "No start with a batch size came, so someone else's request is in force: with how many tiles is not known, and shapes are a guess."
+                "No start with a batch size came, so someone else's request is in force: with how many "
+                "tiles is not known, and shapes are a guess."
             )
         return NumberedRow(stored, step, micro_batch, self.dialect.phase, text, tuple(row.values.shape))
 

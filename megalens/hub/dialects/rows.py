@@ -15,13 +15,9 @@ import pyarrow as pa
 from ...protocol import STREAMS, shown_text, stream_schema
 from .peer_message import TensorRow
 
-__all__ = ["NumberedRow", "note_table", "tensors_table", "LeftOut"]
-
 _MOST_REASONS = 12
 
 
-# What was left out of a translation, and other things that the person must know: counted, and said in
-# ``status``.
 class LeftOut:
     """What was left out of a translation, counted by reason, and notes for the person."""
 

@@ -26,8 +26,6 @@ import numpy as np
 from ...protocol import EMBEDDING
 from .dialect import Dialect
 
-__all__ = ["PassCounter", "StageCounter"]
-
 _ENDED = (1 << 40, 0)
 _Values = np.ndarray[Any, np.dtype[np.float32]]
 

@@ -19,8 +19,6 @@ from .peer_message import BadMessage, TensorRow, read_message
 from .peer_rows import PeerRows
 from .rows import LeftOut, NumberedRow, note_table, tensors_table
 
-__all__ = ["Translator", "announcement"]
-
 _RETRY_SECONDS = 0.5
 _FLUSH_SECONDS = 0.2
 _STATUS_SECONDS = 1.0
@@ -94,7 +92,7 @@ class Translator:
     def _generates(self) -> bool:
         return self._peer is not None and self._peer.dialect.generates
 
-    # -- what is reported ----------------------------------------------------------------------------------------
+    # -- what is reported ------------------------------------------------------------------------------------
 
     def line(self) -> str:
         """Return one line of progress."""
@@ -111,7 +109,8 @@ class Translator:
             sentences.append(self._waiting())
         elif quiet > _SILENT_SECONDS and not self._done:
             sentences.append(
-                f"The peer has sent nothing for {quiet:.0f} s. It sends to one connection only: another client may have taken the place of this one."
+                f"The peer has sent nothing for {quiet:.0f} s. It sends to one connection only: another "
+                "client may have taken the place of this one."
             )
         if self._peer is not None:
             sentences += self._peer.sentences(ended=self._done)
@@ -184,7 +183,8 @@ class Translator:
                     return
                 raise DialectError(
                     "unreachable",
-                    f"No hub could be reached at {self._plan.address} within {self._plan.wait_seconds:g} s. Check the address and that the training runs.",
+                    f"No hub could be reached at {self._plan.address} within {self._plan.wait_seconds:g} "
+                    "s. Check the address and that the training runs.",
                 )
             before = self._heard
             try:
@@ -198,7 +198,8 @@ class Translator:
             elif time.monotonic() - heard_at >= self._plan.wait_seconds and not self._done:
                 raise DialectError(
                     "dialect",
-                    f"{self._plan.address} takes connections and ends them without a word ({self._last_end}).",
+                    f"{self._plan.address} takes connections and ends them without a word "
+                    f"({self._last_end}).",
                 )
             if not self._done:
                 await self._pause(heard_at)
@@ -224,7 +225,8 @@ class Translator:
         if self._requests:
             peer.interrupt()
             self._left_out.note(
-                "The connection to the peer broke and was made again; what it sent meanwhile is lost and not counted."
+                "The connection to the peer broke and was made again; what it sent meanwhile is lost and "
+                "not counted."
             )
         if peer.started and not peer.dialect.claims:
             return

@@ -13,8 +13,6 @@ import pyarrow as pa
 from ...protocol import GENERATION_ENDED
 from .peer_message import is_shape
 
-__all__ = ["TensorKey", "WrittenPass", "WrittenPasses"]
-
 TensorKey = tuple[int, str, str]
 """Layer, flag and part."""
 _PassNumber = tuple[int, int]

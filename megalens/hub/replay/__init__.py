@@ -95,7 +95,7 @@ def serve(
         When the folder cannot be read, or the hub cannot be started.
     """
     recording = RunFolder(folder)
-    # What is wrong with the arguments is said here, not in the thread.
+    # Wrong arguments raise here, not in the thread.
     Replayer(recording, speed, first=first)
     ready, sent, over = threading.Event(), threading.Event(), asyncio.Event()
     known: list[tuple[HubEntry, asyncio.AbstractEventLoop]] = []

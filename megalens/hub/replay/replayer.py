@@ -21,8 +21,6 @@ from ...runs.errors import as_int, bad_argument
 from ...runs.query import Query
 from ..dialects.hosted_run import HostedRun
 
-__all__ = ["Replayer", "read_speed", "announcement", "RecordedOrder"]
-
 _STATUS_SECONDS = 1.0
 _LOOK_SECONDS = 0.05
 MOST_SPEED = 1_000_000

@@ -16,7 +16,8 @@ from ...protocol import Peaks
 from ...tracer.graph_probes import end_of
 from ...tracer.own_hooks import hook_after
 from ...tracer.points import NO_EXPERTS, IAdapter, ModelPoints, Source
-from ...tracer.tensors.config import TracingPlan, change_plan
+from ...tracer.tensors.config import change_plan
+from ...tracer.tensors.plan import TracingPlan
 from ...tracer.tensors.values import Window
 from .errors import GenerationError
 from .token_rows import PassCoordinates

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ...adapters.sizes import unwrapped
-from ...demo.cache import Cache
-from ...demo.model import GPT
+from ...demo.model import GPT, Cache
 from ...tracer.tensors.values import Window
 from .errors import GenerationError
 from .language_model import LanguageModel, PaddedPrompts, Reading

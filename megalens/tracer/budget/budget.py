@@ -8,12 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from ...protocol import parse_budget
 from ...protocol.messages_generated import Budget
 from ..errors import TracerError
 from .control_steps import SHARE, Design, OwnCost, Shift, ShiftEstimate
-
-__all__ = ["BudgetKeeper", "CostBudget", "ICostReduction", "Ladder", "parse_budget"]
 
 _FACTORS = (1, 2, 3, 4, 6, 8, 12, 16)
 _LAST_FACTORS = (24, 32, 48, 64)
@@ -21,7 +18,7 @@ _LONGEST_CYCLE = 4096
 _FIRST_BLOCKS = 3
 _ENOUGH_STEPS = 1536
 _PATIENCE, _MOST_PATIENCE = 8, 128
-# One-sided 5 in 10,000, because the question is asked again after every block.
+# One-sided 5 in 10,000, because the question is asked after every block.
 _SURE = 3.29
 _HEADROOM = 0.8
 
@@ -30,7 +27,7 @@ Settings = Mapping[str, Mapping[str, Any]]
 _SEED = 20_261_121
 """The same on all ranks, so that they leave out the same steps without a word."""
 _RETRY_STEPS = 100
-"""After so many steps what was asked for in vain is asked for again: a rank may have been stopped."""
+"""After so many steps a request that had no effect is repeated: a rank may have been stopped."""
 
 
 class BudgetKeeper:
@@ -83,7 +80,6 @@ class BudgetKeeper:
             return None if self._budget is None else self._budget.status()
 
 
-# What an instrument can give up to cost less, as the budget sees it.
 class ICostReduction(Protocol):
     """What is given up: a frozen dataclass, so that two are equal which give up the same."""
 
@@ -115,8 +111,8 @@ class CostBudget:
     """Compares traced with control steps, and decides what to give up. Pure arithmetic: no clock, no thread,
     no device.
 
-    Rank 0 holds one. Each step it is told how long the step took (:meth:`observe`), and what it then wants is
-    read from :meth:`plan`. The other ranks need :func:`control_step` and the ladder alone. :meth:`status` may
+    Rank 0 has one. Each step it observes how long the step took (:meth:`observe`), and what it then wants is
+    read from :meth:`plan`. The other ranks need :class:`Design` and the ladder alone. :meth:`status` may
     be called from any thread.
 
     What is compared is step time, so whatever tracing does to the job is in it: hooks, copies, contention of
@@ -174,7 +170,7 @@ class CostBudget:
 
     @property
     def cycle(self) -> int:
-        """Steps from one traced step to the next, for :func:`control_step`."""
+        """Steps from one traced step to the next."""
         return self._design.cycle
 
     def follow(self, settings: Mapping[str, Mapping[str, Any]]) -> None:
@@ -194,7 +190,7 @@ class CostBudget:
         Parameters
         ----------
         step : int
-            Its number. Steps that are never told, such as the ones before a resume, are left out of the
+            Its number. Steps that are never observed, such as the ones before a resume, are left out of the
             comparison.
         traced : bool
             False for a control step, True for every other, also where no flag was due.
@@ -240,9 +236,9 @@ class CostBudget:
         the cost.
         """
         design = self._design
-        said = [f"1 traced step in {design.block // design.run} is left out, to compare with."]
+        sentences = [f"1 traced step in {design.block // design.run} is left out, to compare with."]
         answer, cost_reduction = self._answer, self._in_force
-        return {**answer, "limit": self.limit, "gave_up": [*said, *cost_reduction.sentences()]}
+        return {**answer, "limit": self.limit, "gave_up": [*sentences, *cost_reduction.sentences()]}
 
     # Measuring.
 

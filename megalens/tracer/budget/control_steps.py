@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["SHARE", "Design", "OwnCost", "Shift", "ShiftEstimate", "control_step"]
-
 SHARE = 1 / 16
 """Share of the steps that are left untraced to compare with."""
 
@@ -68,7 +66,6 @@ class OwnCost:
         return Shift(ordered[n // 2], low, high)
 
 
-# How much longer traced steps take than control steps, whatever the times look like otherwise.
 @dataclass(frozen=True)
 class Shift:
     """A relative difference: 0.01 is one per cent longer."""
@@ -85,7 +82,7 @@ class ShiftEstimate:
     all these ratios (Hodges and Lehmann, "Estimates of location based on rank tests", Ann. Math. Statist. 34,
     1963), and the interval holds every shift that the rank-sum test, stratified by block, does not reject
     (van Elteren, "On the combination of independent two-sample tests of Wilcoxon", Bull. ISI 37, 1960;
-    Lehmann, *Nonparametrics*, 1975, sections 2.3 and 3.3). The place of the control within its block is
+    Lehmann, *Nonparametrics*, 1975, sections 2.3 and 3.3). The index of the control within its block is
     random, and that alone makes the test valid: no assumption is made of how step times are distributed, and
     a slow drift, an outlier or a stall moves neither the estimate nor the interval by more than one rank.
 
@@ -148,7 +145,7 @@ class Design:
     """How steps are dealt out: a randomised block design.
 
     Steps are counted in cycles, from one traced step to the next: one step where every step is traced.
-    Consecutive cycles make blocks, and one cycle of each block, at a place that is drawn anew for each block,
+    Consecutive cycles make blocks, and one cycle of each block, at an index that is drawn for each block,
     is the control. So whatever else changes from step to step (clocks, sequence lengths, a neighbour on the
     machine) falls on both kinds alike, and the comparison is made within a block only (Box, Hunter and
     Hunter, *Statistics for Experimenters*, 2nd ed. 2005, chapter 4: "block what you can, randomize what you
@@ -189,21 +186,6 @@ class Design:
     def is_control(self, seed: int, step: int) -> bool:
         block, position = divmod(step // self.cycle, self.block)
         return 0 <= self.position(seed, block) - position < self.run
-
-
-def control_step(seed: int, step: int, share: float = SHARE, cycle: int = 1) -> bool:
-    """Return whether a step is a control step, the same on every rank.
-
-    Parameters
-    ----------
-    seed : int
-        Shared by all ranks.
-    share : float
-        Share of control steps, above 0 and at most 1/4.
-    cycle : int
-        Steps from one traced step to the next: the largest ``every`` in force.
-    """
-    return Design(cycle, share).is_control(seed, step)
 
 
 def _mix(seed: int, number: int) -> int:

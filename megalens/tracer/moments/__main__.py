@@ -8,8 +8,6 @@ from .measure import kernel_name
 from .native import library
 from .native.build import FOLDER, LIBRARY, build
 
-__all__ = ["main"]
-
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command and return its exit code: 1 when the kernel could not be built."""

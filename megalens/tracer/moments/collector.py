@@ -23,8 +23,6 @@ from .part import Figures, MeasuredStep, NameList
 if TYPE_CHECKING:
     from ..instrument import Host
 
-__all__ = ["Collector", "MemberCollector", "MomentFrames", "RootCollector", "pack", "unpack"]
-
 _MOST_WAITING = 64
 _MOST_BYTES = 64 << 20
 
@@ -34,7 +32,6 @@ _MOST_KNOWN = 8
 _Kind = tuple[tuple[object, ...], ...]
 
 
-# Statistics on their way from one process of a job to rank 0.
 def pack(
     step: int, samples: int, figures: Sequence[Figures], names: NameList, sent: int, noted: int = 0
 ) -> tuple[dict[str, Any], list[np.ndarray]]:
@@ -91,7 +88,6 @@ def unpack(meta: Mapping[str, Any], payload: memoryview) -> tuple[list[str], lis
     return names, figures
 
 
-# Merged statistics as frames of the stream ``moments``.
 @dataclass(frozen=True)
 class _PreparedRows:
     """One frame of steps of a kind.
@@ -247,7 +243,8 @@ class Collector:
             self._take_own(step)
         except Exception as error:  # Tracing goes on without these.
             self._host.warn(
-                f"The statistics of step {step.step} were lost to an error of their own: {type(error).__name__}: {str(error)[:200]}"
+                f"The statistics of step {step.step} were lost to an error of their own: "
+                f"{type(error).__name__}: {str(error)[:200]}"
             )
 
     def _take_own(self, step: MeasuredStep) -> None:

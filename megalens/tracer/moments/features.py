@@ -12,16 +12,6 @@ from .hooks.sites import made_of
 from .part import MeasuredRows, NameList
 from .points import FeaturePoint, ParamPoint
 
-__all__ = [
-    "PowerIteration",
-    "WeightFeatures",
-    "attention_entropy",
-    "attention_largest",
-    "attention_probabilities",
-    "router_entropy",
-    "router_similarity",
-]
-
 MOST_ROWS = 64
 """Query rows of each head that are looked at, evenly over the sequence with its last."""
 MOST_SAMPLES = 4
@@ -110,7 +100,7 @@ class PowerIteration:
             vector = values.T @ left
             norm = vector.norm().reshape(1)
             vector = torch.nn.functional.normalize(vector, dim=0)
-        # What is no number, or nothing, is no place to begin at.
+        # A vector that is zero or not finite cannot be iterated.
         self._vector = torch.where(torch.isfinite(norm) & (norm > 0), vector, self._start)
         return norm, (values.norm() / norm).square()
 
@@ -125,8 +115,6 @@ def _rows(length: int, device: torch.device, most: int = MOST_ROWS) -> Tensor:
     return torch.linspace(0, length - 1, most, device=device).long()
 
 
-# What is made of parameters before a step: largest singular values, stable ranks, and how alike a router's
-# experts are.
 class WeightFeatures:
     """Measures features of parameters that this process has complete, before a step.
 

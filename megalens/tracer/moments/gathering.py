@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from ...protocol import MOMENT_COLUMNS, Readings, merge_moments, natural_key
 from .part import Figures
 
-__all__ = ["CompleteStep", "Gathering", "Merged", "Tensors"]
-
 _PATIENCE_SECONDS = 30.0
 _MOST_BYTES = 64 << 20
 _FOLD_BYTES = 16 << 20
@@ -139,7 +137,7 @@ class Gathering:
     name, gone : callable
         Give a rank's name for people, and whether it has left.
     by_rank : bool
-        Whether what each process measured is kept until the step is complete.
+        Whether what each process measured is stored until the step is complete.
     """
 
     def __init__(
@@ -318,7 +316,8 @@ class Gathering:
         if left_out:
             who = ", ".join(self._name(rank) for rank in missing[:5])
             self._warn(
-                f"Statistics of {left_out} tensors of step {step} are left out: {who} did not send a part of them."
+                f"Statistics of {left_out} tensors of step {step} are left out: {who} did not send a part "
+                "of them."
             )
         return CompleteStep(
             *(step, here.samples, stats, left_out), sorted(here.readings, key=lambda each: each.rank)

@@ -14,8 +14,6 @@ from torch import Tensor, nn
 from .layout import COLUMNS, NEAR_ZERO, layout_of
 from .merge import merge_rows
 
-__all__ = ["TritonKernel", "load"]
-
 _BLOCK = 4096
 _PROGRAMS = 512
 """Programs over one tensor at most: more than any GPU runs at once, few enough that merging their rows costs
@@ -65,7 +63,7 @@ def _above(eps: float) -> float:
 
 
 class _Loaded:
-    """The kernel once it was asked for; a GPU that fails to run it is not asked again."""
+    """The kernel once it was asked for; a GPU that fails to run it is tried only once."""
 
     kernel: TritonKernel | str | None = None
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-__all__ = ["moments_kernel"]
-
 
 # Triton compiles annotations too, so there are none but its own.
 @triton.jit  # type: ignore[untyped-decorator]
-def moments_kernel(data, length, out, row_stride, BLOCK: tl.constexpr, COMPUTE: tl.constexpr, EPS: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201 # fmt: skip
+def moments_kernel(  # type: ignore[no-untyped-def] # noqa: ANN201
+    data, length, out, row_stride,  # noqa: ANN001
+    BLOCK: tl.constexpr, COMPUTE: tl.constexpr, EPS: tl.constexpr,
+):  # fmt: skip
     """Write the row of every ``num_programs``-th block of ``length`` values, from the program's own on.
 
     ``out`` is float64: this program's row of figures begins at ``program * row_stride``. ``COMPUTE`` is
@@ -74,7 +75,10 @@ def moments_kernel(data, length, out, row_stride, BLOCK: tl.constexpr, COMPUTE: 
         apart = tl.where(n > 0, block_mean - mean, 0.0)
         a = count / both * apart
         b = n / both * apart
-        m4 += block_m4 + count * b * b * b * b + n * a * a * a * a + 6 * (a * a * block_m2 + b * b * m2) + 4 * (a * block_m3 - b * m3)  # fmt: skip
+        m4 += (
+            block_m4 + count * b * b * b * b + n * a * a * a * a
+            + 6 * (a * a * block_m2 + b * b * m2) + 4 * (a * block_m3 - b * m3)
+        )  # fmt: skip
         m3 += block_m3 + n * a * a * a - count * b * b * b + 3 * (a * block_m2 - b * m2)
         m2 += block_m2 + n * a * a + count * b * b
         mean += b

@@ -11,8 +11,6 @@ from ...protocol import is_whole, must_be, no_such
 from ..errors import TracerError
 from .hooks.own_gradients import UNREDUCED
 
-__all__ = ["JUDGED", "SEEN", "STATE", "Intervals"]
-
 SEEN = ("attention_entropy", "attention_max", "router_entropy")
 """What is made of what modules give."""
 

@@ -19,8 +19,6 @@ from ...protocol import (
 )
 from .gathering import CompleteStep, Merged
 
-__all__ = ["JsonlFiles"]
-
 _BY = {"param": "param", "grad": "param"}
 
 
@@ -47,7 +45,8 @@ class JsonlFiles:
                 except OSError as error:
                     self._failed = True
                     self.warn(
-                        f"Statistics are not written to files any more, from step {complete.step} on: {error.strerror or error}"
+                        f"Statistics are not written to files any more, from step {complete.step} on: "
+                        f"{error.strerror or error}"
                     )
 
     def _append(self, stat: str, complete: CompleteStep, merged: Merged) -> None:

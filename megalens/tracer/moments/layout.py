@@ -7,9 +7,6 @@ from torch import Tensor
 
 from megalens.protocol import MOMENT_COLUMNS
 
-__all__ = ["COLUMNS", "NEAR_ZERO", "TYPES", "layout_of", "rows_of"]
-
-
 COLUMNS = len(MOMENT_COLUMNS)
 """Figures of a row, in the order of :data:`megalens.protocol.MOMENT_COLUMNS`."""
 

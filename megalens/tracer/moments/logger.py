@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from ..instrument import Host
     from ..tracer import Tracer
 
-__all__ = ["StatisticsLogger"]
-
 _clock = time.perf_counter_ns
 _SITE_STATS = frozenset(("activation", "dgrad", "residual", "residual_dgrad", *SEEN))
 _SCALED = frozenset(SCALED_STATS)
@@ -337,8 +335,10 @@ class StatisticsLogger(Instrument):
             if not self._sites.fired and not self._unmeasured:
                 self._unmeasured = True
                 self.tracer.warn(
-                    f"Nothing could be measured inside of the model in step {self._step}. If the model is compiled (torch.compile), it was so before this began: "
-                    "call megalens.log_statistics(…, compiled=True) before the first step, or torch.compiler.reset() after it."
+                    f"Nothing could be measured inside of the model in step {self._step}. If the model is "
+                    "compiled (torch.compile), it was so before this began: "
+                    "call megalens.log_statistics(…, compiled=True) before the first step, or "
+                    "torch.compiler.reset() after it."
                 )
         unknown = self._scale.unknown(self._sites.half)
         if unknown and _SCALED & parts.keys():
@@ -398,7 +398,8 @@ class StatisticsLogger(Instrument):
         except Exception as error:  # A fault of ours must not end a training step.
             self.failures += 1
             self.tracer.warn(
-                f"A statistic could not be measured in step {self._step}: {str(error)[:300] or type(error).__name__}"
+                f"A statistic could not be measured in step {self._step}: "
+                f"{str(error)[:300] or type(error).__name__}"
             )
         spent = _clock() - started
         self.spent_ns += spent
@@ -424,9 +425,9 @@ def _state(optimizers: Sequence[Optimizer], parameter: nn.Parameter, stat: str) 
     """Return an optimizer's state of a parameter; None before its first step, and where there is none."""
     for optimizer in optimizers:
         # Asked for by index, a state that is not there yet would be made.
-        kept = optimizer.state.get(parameter)
-        if kept is not None:
-            value = kept.get(stat)
+        state = optimizer.state.get(parameter)
+        if state is not None:
+            value = state.get(stat)
             return value if isinstance(value, Tensor) else None
     return None
 

@@ -13,8 +13,6 @@ from .layout import COLUMNS, NEAR_ZERO, TYPES
 from .merge import merge_rows
 from .native import library
 
-__all__ = ["kernel_name", "measure", "measure_each", "measure_natively", "measure_plainly"]
-
 # Values at a time: what is in float64 meanwhile stays in a CPU's cache; a GPU wants fewer and larger
 # launches.
 _CHUNK = {"cpu": 1 << 16}
@@ -95,7 +93,8 @@ def measure(tensors: Sequence[Tensor], threads: int | None = None, eps: float = 
         if measured is not None:
             return measured
         rows = [measure_natively([tensor], threads=threads, eps=eps) for tensor in tensors]
-        return torch.stack([measure_plainly(tensor, eps) if row is None else row[0] for tensor, row in zip(tensors, rows, strict=True)])  # fmt: skip
+        both = zip(tensors, rows, strict=True)
+        return torch.stack([measure_plainly(each, eps) if row is None else row[0] for each, row in both])
 
 
 def measure_natively(
@@ -147,9 +146,11 @@ def _check(tensor: Tensor, device: torch.device) -> None:
         )
     if tensor.layout != torch.strided or tensor.device.type == "meta":
         raise TracerError(
-            f"Expected a tensor with values in memory; got layout {tensor.layout} on {tensor.device}. Measure its dense or local values."
+            f"Expected a tensor with values in memory; got layout {tensor.layout} on {tensor.device}. "
+            "Measure its dense or local values."
         )
     if tensor.device != device:
         raise TracerError(
-            f"Expected every tensor on {device}, as the first; got one on {tensor.device}. Measure each device in a call."
+            f"Expected every tensor on {device}, as the first; got one on {tensor.device}. Measure each "
+            "device in a call."
         )

@@ -10,8 +10,6 @@ from ..errors import TracerError
 from .layout import COLUMNS
 from .native import library
 
-__all__ = ["merge_pieces", "merge_rows"]
-
 
 def merge_rows(rows: Tensor) -> Tensor:
     """Merge passes over the same tensors, exactly as if all their values had been measured at once.
@@ -32,7 +30,8 @@ def merge_rows(rows: Tensor) -> Tensor:
     """
     if rows.dim() != 3 or rows.shape[-1] != COLUMNS or rows.dtype != torch.float64:
         raise TracerError(
-            f"Expected rows as measure() gives them, float64 of shape [k, n, {COLUMNS}]; got {rows.dtype} of shape {list(rows.shape)}. "
+            f"Expected rows as measure() gives them, float64 of shape [k, n, {COLUMNS}]; got {rows.dtype} "
+            f"of shape {list(rows.shape)}. "
             "Stack the measured passes with torch.stack."
         )
     with torch.no_grad():

@@ -16,8 +16,6 @@ from torch import Tensor
 from ...protocol import MOMENT_COLUMNS, MOMENT_POWERS, Readings, merge_moments
 from ..coordinates import to_host
 
-__all__ = ["Figures", "MeasuredRows", "MeasuredStep", "NameList", "Scale"]
-
 Scale = float | Tensor
 """Loss scale: a number, or a tensor of one element on the device that knows it."""
 

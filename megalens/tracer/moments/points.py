@@ -10,8 +10,6 @@ from torch import Tensor, nn
 
 from ..graph_probes import ALL_ITEMS
 
-__all__ = ["BeforeReduction", "FeaturePoint", "MomentPoints", "ParamPoint", "ResidualPoint", "SitePoint"]
-
 
 @dataclass(frozen=True)
 class ParamPoint:

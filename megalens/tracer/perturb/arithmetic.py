@@ -12,8 +12,6 @@ from torch import Tensor
 
 from ...protocol import AddVector, BitFlip, Noise1, Noise2, Offset, Perturbation
 
-__all__ = ["FLOATS", "is_sharded", "on_own_piece", "own_features", "perturbed"]
-
 FLOATS: dict[torch.dtype, torch.dtype] = {
     torch.float16: torch.int16,
     torch.bfloat16: torch.int16,
@@ -25,7 +23,6 @@ FLOATS: dict[torch.dtype, torch.dtype] = {
 _BITS = 31
 
 
-# Tensors of which each process holds a piece and knows it: ``torch.distributed.tensor.DTensor``.
 def is_sharded(tensor: Any) -> bool:
     """Return whether ``tensor`` is a DTensor. Where nothing has imported them there is none."""
     home = sys.modules.get("torch.distributed.tensor")
@@ -60,15 +57,14 @@ def own_features(tensor: Any, vector: Tensor) -> Tensor:
     cut = [each if each.is_shard(last) else home.Replicate() for each in tensor.placements]
     if not any(each.is_shard() for each in cut):
         return vector
-    whole = type(tensor).from_local(
+    complete = type(tensor).from_local(
         vector, tensor.device_mesh, [home.Replicate()] * len(cut), run_check=False
     )
     pieces = [home.Shard(0) if each.is_shard() else each for each in cut]
-    own: Tensor = whole.redistribute(placements=pieces).to_local()
+    own: Tensor = complete.redistribute(placements=pieces).to_local()
     return own
 
 
-# Random numbers that belong to one tensor of one micro-batch, and to nothing else.
 class RandomValues:
     """Random numbers of the shape and on the device of ``like``, determined by ``key``.
 
@@ -93,7 +89,7 @@ class RandomValues:
     def uniform(self, low: float, high: float) -> Tensor:
         return self._empty(self._dtype).uniform_(low, high, generator=self._generator)
 
-    def whole(self, below: int, dtype: torch.dtype) -> Tensor:
+    def integers(self, below: int, dtype: torch.dtype) -> Tensor:
         """Return integers from 0 to ``below`` - 1."""
         return self._empty(dtype).random_(0, below, generator=self._generator)
 
@@ -150,7 +146,7 @@ def _bit_flip(x: Tensor, kind: BitFlip, random: RandomValues) -> Tensor:
     bits = 8 * x.element_size()
     chosen = (random.chosen(kind.rate) & x.isfinite()).to(integers)
     if isinstance(kind.bit, str):
-        flips = torch.bitwise_left_shift(chosen, random.whole(bits, integers))
+        flips = torch.bitwise_left_shift(chosen, random.integers(bits, integers))
     elif kind.bit < bits:
         # The highest bit alone is the lowest number of a two's complement.
         flips = chosen * (1 << kind.bit if kind.bit < bits - 1 else -(1 << kind.bit))

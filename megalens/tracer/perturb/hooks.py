@@ -24,8 +24,6 @@ from .plan import (
     replica_of_weight,
 )
 
-__all__ = ["IClock", "Installed", "OutputHook", "PerturbHook", "WeightHook", "install_perturbations"]
-
 _is_compiling = torch.compiler.is_compiling
 _MARK = "_megalens_perturbed"
 
@@ -78,12 +76,12 @@ def install_perturbations(
     Never raises: what goes wrong is warned of, and then no hook stays.
     """
     installed = Installed()
-    said: set[str] = set()
+    reported: set[str] = set()
 
     def once(reason: str, text: str) -> None:
         # One cause can hold in every layer and every step.
-        if reason not in said and len(said) < _MOST_REASONS:
-            said.add(reason)
+        if reason not in reported and len(reported) < _MOST_REASONS:
+            reported.add(reason)
             warn(text)
 
     try:
@@ -229,7 +227,7 @@ class PerturbHook:
     def _failed(self, error: Exception) -> None:
         """Count and report an error; a fault of ours must not end a training step."""
         if type(error).__module__ == checkpoint.__name__:
-            # Non-reentrant checkpointing ends a recomputation by an exception where the last tensor is kept,
+            # Non-reentrant checkpointing ends a recomputation by an exception once it has the last tensor,
             # which may be in our arithmetic.
             raise error
         self.errors += 1
@@ -237,7 +235,8 @@ class PerturbHook:
         self._warn(
             reason,
             f"Not perturbed: {self.label}: {reason}. It passed as it is. "
-            "If other processes perturbed theirs, what was the same in all of them may differ now: disarm, and go back to a checkpoint.",
+            "If other processes perturbed theirs, what was the same in all of them may differ now: disarm, "
+            "and go back to a checkpoint.",
         )
 
 

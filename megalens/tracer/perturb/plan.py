@@ -30,19 +30,6 @@ from ..points import ModelPoints, Source
 from ..vectors import load_vectors
 from .arithmetic import FLOATS, is_sharded
 
-__all__ = [
-    "SITES",
-    "PerturbPlan",
-    "SitePlan",
-    "owner_of_weight",
-    "perturb_plan",
-    "piece_of_output",
-    "refused_layers",
-    "replica_of_output",
-    "replica_of_weight",
-    "site_infos",
-]
-
 _SEED = 0
 _STEPS = 100
 
@@ -51,13 +38,12 @@ SITES = {
     "calculation": "MLP output",
     "system": "Between layers",
 }
-"""Sites by name, with what people are told."""
+"""Sites by name, with their titles for people."""
 
 SAME_TENSOR = {"calculation": "MLP2_mat_mul", "system": "HiddenStates"}
 """By site the flag that shows what is perturbed there."""
 
 
-# Which processes draw the same numbers: those that hold the same tensor, and no others.
 def replica_of_output(coords: RankCoordinates) -> tuple[object, ...]:
     """Return the key of processes with other samples or parts of a sequence: both count as replicas."""
     return ("data", coords.dp)
@@ -110,7 +96,6 @@ def owner_of_weight(points: ModelPoints) -> Callable[[nn.Module], tuple[int, int
     return lambda module: owners.get(id(module._parameters.get("weight")))
 
 
-# Why a module cannot be perturbed, found before the training is touched.
 def refused_layers(points: ModelPoints, site: str) -> dict[int, str]:
     """Return the layers of a site that cannot be perturbed, each with a reason that names the module."""
     names = {module: name for root in points.roots for name, module in root.named_modules()}
@@ -123,13 +108,22 @@ def refused_layers(points: ModelPoints, site: str) -> dict[int, str]:
         for module in modules:
             reason = None
             if site == "weight" and (probed or module in compiled):
-                reason = "is compiled, and compiled code reads weights past any hook. Perturb the model as it is before torch.compile, or what its modules give"
+                reason = (
+                    "is compiled, and compiled code reads weights past any hook. Perturb the model as it "
+                    "is before torch.compile, or what its modules give"
+                )
             elif isinstance(module, torch.jit.ScriptModule) or (
                 module in compiled and changes_of(module) is None
             ):
-                reason = "is compiled, and compiled code passes by the hooks. Perturb the model as it is before torch.compile"
+                reason = (
+                    "is compiled, and compiled code passes by the hooks. Perturb the model as it is before "
+                    "torch.compile"
+                )
             elif module in flat:
-                reason = "is inside of FullyShardedDataParallel, which keeps weights in flat parameters. Use fully_shard"
+                reason = (
+                    "is inside of FullyShardedDataParallel, which keeps weights in flat parameters. Use "
+                    "fully_shard"
+                )
             elif site == "weight":
                 reason = _weight_refusal(module)
             if reason is not None:
@@ -145,11 +139,17 @@ def _weight_refusal(module: nn.Module) -> str | None:
     if home.startswith("transformer_engine"):
         return "is a layer of Transformer Engine, which reads its weight past any hook"
     if getattr(module, "gradient_accumulation_fusion", False):
-        return "accumulates its weight's gradient inside of its kernel (gradient_accumulation_fusion), past autograd"
+        return (
+            "accumulates its weight's gradient inside of its kernel (gradient_accumulation_fusion), past "
+            "autograd"
+        )
     if isinstance(module, nn.modules.linear.NonDynamicallyQuantizableLinear):
         return "is never called: nn.MultiheadAttention reads its weight"
     if weight is None:
-        return "has no parameter 'weight' of its own, such as one that is quantised, parametrised or inside of an adapter"
+        return (
+            "has no parameter 'weight' of its own, such as one that is quantised, parametrised or inside "
+            "of an adapter"
+        )
     if weight.dtype not in FLOATS:
         return f"has a weight of {weight.dtype}, which is quantised"
     if type(weight) not in (nn.Parameter, torch.Tensor) and not is_sharded(weight):
@@ -171,7 +171,6 @@ def _is_flat(module: nn.Module) -> bool:
     return kind.__name__ == "FullyShardedDataParallel" and kind.__module__.startswith("torch.distributed")
 
 
-# Where perturbations can be done, as viewers are told.
 def site_infos(points: ModelPoints) -> list[SiteInfo]:
     """Return the ``SiteInfo`` list of ``announce``: every site with its layers here, or with a reason."""
     infos: list[SiteInfo] = []
@@ -282,7 +281,8 @@ def _site_plan(
         expected = " or ".join(kind.sites)
         raise ProtocolError(
             "bad-parameter",
-            f"{kind.title} cannot be done at the site {name}, only at {expected}: it adds to what a layer gives at each position.",
+            f"{kind.title} cannot be done at the site {name}, only at {expected}: it adds to what a layer "
+            "gives at each position.",
             field=f"{where}.kind.name",
             expected=expected,
             got=name,

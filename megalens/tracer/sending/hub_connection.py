@@ -14,8 +14,6 @@ from ..health import ProducerHealth
 from .hub_link import HubLink, HubLinkLost
 from .hub_process import HubAddress, HubProcess
 
-__all__ = ["HubConnection"]
-
 _RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _STAYED_SECONDS = 5.0
 
@@ -68,7 +66,6 @@ class RecentSteps:
         )
 
 
-# Frames that were made before anybody said where the hub is.
 class EarlyFrames:
     """Frames that were made before the hub was known, as many as fit, until they are taken.
 
@@ -84,12 +81,10 @@ class EarlyFrames:
         """Whether another frame is stored."""
         return self._frames is not None and self._nbytes < _BYTES
 
-    @property
-    def kept(self) -> bool:
-        """Whether frames wait to be taken."""
+    def __bool__(self) -> bool:
         return bool(self._frames)
 
-    def keep(self, frame: bytes) -> None:
+    def add(self, frame: bytes) -> None:
         """Store a frame, where there is space."""
         if self._frames is not None:
             self._frames.append(frame)
@@ -191,7 +186,7 @@ class HubConnection:
     @property
     def awaited(self) -> bool:
         """Whether frames wait for the hub to become known."""
-        return self._early.kept and self._link is None and not self._over
+        return bool(self._early) and self._link is None and not self._over
 
     def move(self, address: HubAddress) -> None:
         """Use another hub from the next try on, which is due at once."""
@@ -242,8 +237,8 @@ class HubConnection:
         self._seq += 1
         frame = make(self._seq)
         if self._link is None:
-            # Nobody has said yet where the hub is.
-            self._early.keep(b"".join(frame))
+            # The hub is not known yet.
+            self._early.add(b"".join(frame))
         elif not self.send(frame):
             return 0
         else:
@@ -275,7 +270,7 @@ class HubConnection:
     def lost(self, why: str) -> None:
         """Decide what follows a broken connection: the same hub, our own hub restarted once, or none."""
         if self._link is not None and time.monotonic() - self._came_at >= _STAYED_SECONDS:
-            # One that says hello and leaves, again and again, is asked ever more rarely.
+            # A hub that says hello and leaves each time is tried ever more rarely.
             self._tries = 0
         self._link = None
         self._went()

@@ -22,8 +22,6 @@ from ...protocol.connection import binary_head
 from ...protocol.messages_generated import Hello, Message, Peer
 from .hub_process import HubAddress
 
-__all__ = ["HubLink", "HubLinkLost"]
-
 _OPEN_SECONDS = 10.0
 _MAX_MESSAGE = 1 << 20
 _FRAMES_AT_ONCE, _FRAMES_A_SECOND = 200, 50.0
@@ -161,13 +159,13 @@ class _PacedConnection(ClientConnection):
         if not self._near or len(pieces) > _MOST_PIECES:
             self.send(b"".join(pieces))
             return
-        whole = [binary_head(sum(map(len, pieces)), masked=True), *pieces]
+        parts = [binary_head(sum(map(len, pieces)), masked=True), *pieces]
         with self.send_context():
             # What the protocol has to say itself goes first.
             self.send_data()
-            sent = self.socket.sendmsg(whole)
-            if sent < sum(map(len, whole)):
-                self.socket.sendall(memoryview(b"".join(whole))[sent:])
+            sent = self.socket.sendmsg(parts)
+            if sent < sum(map(len, parts)):
+                self.socket.sendall(memoryview(b"".join(parts))[sent:])
 
     @cached_property
     def _near(self) -> bool:

@@ -16,8 +16,6 @@ from typing import Any
 from ...protocol import ProtocolError, check_definition, read_json_file
 from ..errors import TracerError
 
-__all__ = ["HubAddress", "HubProcess", "address_from"]
-
 _START_SECONDS = 30.0
 
 
@@ -54,7 +52,8 @@ def _read_runtime_file(path: Path) -> HubAddress:
         return HubAddress(f"ws://{host}:{entry['port']}", entry["token"], entry["id"], entry.get("record"))
     except FileNotFoundError:
         raise TracerError(
-            f"hub={str(path)!r:.100} is neither 'spawn' nor the runtime file of a running hub: there is no such file."
+            f"hub={str(path)!r:.100} is neither 'spawn' nor the runtime file of a running hub: there is no "
+            "such file."
         ) from None
     except (OSError, ValueError, ProtocolError) as error:
         raise TracerError(
@@ -149,11 +148,9 @@ class HubProcess:
             line = _read_line(process.stdout.fileno(), time.monotonic() + _START_SECONDS)
             process.stdout.close()
             try:
-                said = json.loads(line)
-                address = _read_runtime_file(Path(said["runtime_file"]))
+                address = _read_runtime_file(Path(json.loads(line)["runtime_file"]))
                 if self._resume:
-                    # A hub that takes the place of this one begins a run of its own: the training does not go
-                    # back for it.
+                    # A restarted hub begins a run of its own: the training does not go back for it.
                     self._record, self._resume = str(self._resume[0].parent), None
                 return address
             except (ValueError, KeyError, TypeError):
@@ -163,8 +160,8 @@ class HubProcess:
                     except subprocess.TimeoutExpired:
                         process.terminate()
                 complaints.seek(0)
-                said = complaints.read().decode("utf-8", "replace").strip().splitlines()
-                reason = said[-1] if said else "it said nothing"
+                lines = complaints.read().decode("utf-8", "replace").strip().splitlines()
+                reason = lines[-1] if lines else "it said nothing"
                 raise TracerError(
                     f"Could not start the hub: {reason} Pass hub=None to train untraced."
                 ) from None

@@ -35,8 +35,6 @@ from .hub_process import HubAddress, HubProcess
 from .training_log import MOST_SCALARS, SCALARS_SECONDS, ScalarQueue
 from .worker import IGatherer, Rows, StepCost, Worker
 
-__all__ = ["Control", "Producer"]
-
 log = logging.getLogger("megalens")
 
 _STATUS_SECONDS = 1.0
@@ -106,7 +104,7 @@ class Producer(Worker):
     ) -> None:
         super().__init__()
         self._gatherers: list[IGatherer] = []
-        self._hub = HubConnection(
+        self.hub = HubConnection(
             address,
             process,
             peer=peer,
@@ -146,7 +144,7 @@ class Producer(Worker):
 
     def reply(self, make: Callable[[], Message]) -> None:
         """Send a control message after all that was handed over before."""
-        self.task(lambda: self._hub.say(make()))
+        self.task(lambda: self.hub.say(make()))
 
     def status_now(self) -> None:
         """Send a ``status`` at once: something happened that viewers should not wait for."""
@@ -158,29 +156,21 @@ class Producer(Worker):
         Where the training finished, a shutdown message is sent, and the hub is waited for until its recording
         is complete.
         """
-        self._hub.last()
+        self.hub.last()
         super().close(timeout, finished=finished)
         if self._sent_goodbye:
             self._thread.join(_RECORDING_SECONDS)
         if self._thread.is_alive():
-            self._hub.abort()
+            self.hub.abort()
             self._thread.join(2.0)
-
-    @property
-    def hub_pid(self) -> int | None:
-        return self._hub.pid
-
-    @property
-    def folder(self) -> str | None:
-        return self._hub.folder
 
     # Producer thread.
 
     def _leave(self) -> None:
-        self._hub.close()
+        self.hub.close()
 
     def _loop(self) -> None:
-        self._hub.open()
+        self.hub.open()
         while True:
             try:
                 item = self._queue.get(timeout=self._patience())
@@ -199,7 +189,7 @@ class Producer(Worker):
                 self._send_scalars()
             self._sent = False
             with self._unharmed():
-                self._hub.open()
+                self.hub.open()
             if time.monotonic() - self._status_at >= _STATUS_SECONDS:
                 with self._unharmed():
                     self._send_status()
@@ -207,7 +197,7 @@ class Producer(Worker):
             with self._unharmed():
                 last()
         if self._finished:
-            self._hub.say({"type": "goodbye", "reason": "finished"})
+            self.hub.say({"type": "goodbye", "reason": "finished"})
             self._sent_goodbye = True
             self._wait_for_recording()
 
@@ -221,20 +211,20 @@ class Producer(Worker):
             finally:
                 item.link.taken()
         elif isinstance(item, HubAddress):
-            self._hub.move(item)
+            self.hub.move(item)
         elif item == ():
             self._status_at = 0.0
 
     def _await_hub(self) -> None:
         """Wait a moment for the hub to become known: a training may be over before."""
         deadline = time.monotonic() + _HUB_SECONDS
-        while self._hub.awaited and (left := deadline - time.monotonic()) > 0:
+        while self.hub.awaited and (left := deadline - time.monotonic()) > 0:
             with contextlib.suppress(queue.Empty):
                 item = self._queue.get(timeout=min(left, 0.1))
                 if item is not None:
                     self._take(item)
             self._do_all()
-            self._hub.open()
+            self.hub.open()
 
     def _send_last(self) -> None:
         """Wait a moment for other processes' parts of the last step."""
@@ -250,9 +240,9 @@ class Producer(Worker):
 
     def _wait_for_recording(self) -> None:
         """Wait while the hub reports that it writes; it closes the connection when that is complete."""
-        began = told = time.monotonic()
+        began = reported = time.monotonic()
         heard = began
-        while self._hub.there:
+        while self.hub.there:
             now = time.monotonic()
             try:
                 item = self._queue.get(
@@ -270,8 +260,8 @@ class Producer(Worker):
             recording = item.message.get("recording")
             if recording is not None and recording["state"] == "on":
                 heard = time.monotonic()
-                if heard - told >= _REPORT_SECONDS:
-                    told = heard
+                if heard - reported >= _REPORT_SECONDS:
+                    reported = heard
                     size = recording.get("bytes", 0) / 1e6
                     log.warning(
                         "Waiting for the recording to be whole: %.0f MB, %.0f s.", size, heard - began
@@ -286,7 +276,7 @@ class Producer(Worker):
                     self._gatherers = [each for each in self._gatherers if each is not gatherer]
 
     def _patience(self) -> float:
-        wait = self._hub.wait
+        wait = self.hub.wait
         if wait is None:
             # Where nobody looks, numbers go once a second, with all else.
             return SCALARS_SECONDS if self.watched and len(self._scalars) else _STATUS_SECONDS
@@ -295,10 +285,10 @@ class Producer(Worker):
     def _hub_came(self, hello: Hello) -> None:
         self.run_id = hello["run"]["id"]
         self._hub_is(True)
-        self._hub.say(self._announce())
+        self.hub.say(self._announce())
         # Whoever waited for it may ask the hub at once for what was announced.
         self.connected.set()
-        self._hub.send_early()
+        self.hub.send_early()
         self._send_scalars()
 
     def _hub_went(self) -> None:
@@ -313,7 +303,7 @@ class Producer(Worker):
         if cost.ready is not None:
             cost.ready.synchronize()
         for scalar in cost.scalars:
-            value = self._scalars.keep(scalar)
+            value = self._scalars.take(scalar)
             if value is not None:
                 self._numbers.append((scalar.step, plain_text(scalar.name), value))
         self._counted = max(self._counted, cost.step if cost.wall_ns else 0)
@@ -333,14 +323,14 @@ class Producer(Worker):
         steps = [step]
         if isinstance(rows, FrameTemplate):
             count = rows.rows
-            sent = self._hub.send_made(step, lambda seq: [rows.frame(step=step, seq=seq)])
+            sent = self.hub.send_made(step, lambda seq: [rows.frame(step=step, seq=seq)])
         else:
             declared = self._streams.named(stream)
             batch = _batch(rows, declared)
             count = batch.num_rows
             if count and "step" in declared.schema.names:
                 steps = batch.column("step").unique().to_pylist()
-            sent = self._hub.send_frame(declared, batch, step, min(steps))
+            sent = self.hub.send_frame(declared, batch, step, min(steps))
         if sent:
             self._sent = True
             self.health.sent(steps, sent)
@@ -359,17 +349,17 @@ class Producer(Worker):
         return taken
 
     def _send_scalars(self) -> None:
-        if self._hub.there:
-            self._scalars.send(self._rank, lambda table, step: self._hub.send_frame("scalars", table, step))
+        if self.hub.there:
+            self._scalars.send(self._rank, lambda table, step: self.hub.send_frame("scalars", table, step))
 
     def _control(self, item: Control) -> None:
-        if not self._hub.is_current(item.link):
+        if not self.hub.is_current(item.link):
             return
         message = item.message
         if message is None:
-            self._hub.lost("the connection broke")
+            self.hub.lost("the connection broke")
         elif isinstance(message, ProtocolError):
-            self._hub.say(message.to_message())
+            self.hub.say(message.to_message())
         elif message["type"] == "configure":
             # Whoever asks looks, also where the count of viewers is still on its way.
             self.watched = True
@@ -378,12 +368,12 @@ class Producer(Worker):
             except Exception as error:
                 answer = as_protocol_error(error, "This change").to_message(message["id"])
             if answer is not None:
-                self._hub.say(answer)
+                self.hub.say(answer)
         elif message["type"] == "generate" or message["type"] == "cancel":
             try:
-                self._hub.say(self._request(message))
+                self.hub.say(self._request(message))
             except Exception as error:
-                self._hub.say(as_protocol_error(error, "This request").to_message(message["id"]))
+                self.hub.say(as_protocol_error(error, "This request").to_message(message["id"]))
         elif message["type"] == "status":
             self.watched = message.get("viewers", 1) > 0
             self._viewers(message.get("viewers", 0))
@@ -391,16 +381,14 @@ class Producer(Worker):
             self.health.warn(f"The hub refused something: {message['message']}")
             self._refusals += message["code"] == "refused" and "reply_to" not in message
             if self._refusals >= _MOST_REFUSALS:
-                self._hub.give_up(
-                    "The hub does not take this process, so it is not traced. Training goes on."
-                )
+                self.hub.give_up("The hub does not take this process, so it is not traced. Training goes on.")
 
     def _send_status(self) -> None:
         self._status_at = time.monotonic()
-        if self._hub.there:
+        if self.hub.there:
             status = self._report(self.health.status())
             # Made once a second by this package itself: it is not checked against the schema each time.
-            self._hub.send(json.dumps(status, ensure_ascii=False, allow_nan=False))
+            self.hub.send(json.dumps(status, ensure_ascii=False, allow_nan=False))
 
 
 def _batch(rows: Any, declared: Stream) -> Any:

@@ -20,8 +20,6 @@ from ...protocol.arrow_columns import arrow_column
 from ..coordinates import to_host
 from ..errors import plain_text
 
-__all__ = ["AUDIT", "CHECKPOINT_BYTES", "ScalarLog", "ScalarQueue", "ScalarRow", "checkpoint_rows"]
-
 SCALARS = "scalars"
 SCALARS_SECONDS = 0.2
 """How often numbers are sent that no other rows take along."""
@@ -82,7 +80,7 @@ class ScalarQueue:
 
     def __init__(self, warn: Callable[[str], None]) -> None:
         self._warn = warn
-        self._rows: deque[tuple[int, float, str, float, str]] = deque(maxlen=MOST_SCALARS)
+        self._rows: deque[ScalarRow] = deque(maxlen=MOST_SCALARS)
         self._sent_at = time.monotonic()
 
     def __len__(self) -> int:
@@ -93,7 +91,7 @@ class ScalarQueue:
         """Whether the last ones were sent long enough ago."""
         return time.monotonic() - self._sent_at >= SCALARS_SECONDS
 
-    def keep(self, row: ScalarRow) -> float | None:
+    def take(self, row: ScalarRow) -> float | None:
         """Take a number as it was logged, and return it; None where it is none. A tensor is read now."""
         try:
             value = float(row.value)
@@ -102,22 +100,22 @@ class ScalarQueue:
                 f"{plain_text(row.name)} was logged with something that is not one number; it is left out."
             )
             return None
-        self._rows.append((row.step, row.time, plain_text(row.name), value, plain_text(row.unit)))
+        self._rows.append(ScalarRow(row.step, row.time, plain_text(row.name), value, plain_text(row.unit)))
         return value
 
     def add(self, step: int, name: str, value: float, unit: str) -> None:
         """Take a number of the tracer's own."""
-        self._rows.append((step, time.time(), name, value, unit))
+        self._rows.append(ScalarRow(step, time.time(), name, value, unit))
 
     def send(self, rank: int, send: Callable[[pa.RecordBatch, int], int]) -> None:
         """Send what waits; it stays when ``send`` returns that nothing went."""
         self._sent_at = time.monotonic()
         rows = list(self._rows)
-        if rows and send(_table(rank, rows), max(row[0] for row in rows)):
+        if rows and send(_table(rank, rows), max(row.step for row in rows)):
             self._rows.clear()
 
 
-def _table(rank: int, rows: Sequence[tuple[int, float, str, float, str]]) -> pa.RecordBatch:
+def _table(rank: int, rows: Sequence[ScalarRow]) -> pa.RecordBatch:
     steps, times, names, values, units = zip(*rows, strict=True)
     columns = [
         arrow_column(steps, pa.int64()),

@@ -19,8 +19,6 @@ from ...protocol.messages_generated import Message
 from ..health import ProducerHealth
 from .training_log import ScalarRow
 
-__all__ = ["IGatherer", "Rows", "StepCost", "Task", "Worker"]
-
 log = logging.getLogger("megalens")
 
 _MOST_WAITING = 100_000
@@ -187,20 +185,12 @@ class Worker:
             self._queue.put(None)
         self._thread.join(timeout)
 
-    @property
-    def hub_pid(self) -> int | None:
-        return None
-
-    @property
-    def folder(self) -> str | None:
-        return None
-
     # The thread.
 
     def _run(self) -> None:
         try:
             self._loop()
-        except Exception as error:  # A fault here must be said, and must end nothing but the tracing.
+        except Exception as error:  # A fault here must be reported, and must end nothing but the tracing.
             self.health.warn(
                 f"Tracing has stopped after an error of its own: {type(error).__name__}: {error}"
             )

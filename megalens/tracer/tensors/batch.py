@@ -108,22 +108,6 @@ KNOWN = MOMENT_COLUMNS.index("nan_count")
 NON_FINITE = slice(KNOWN, KNOWN + 2)
 """The columns of moments that count NaN and infinite values; the moments and extremes stand before them."""
 
-__all__ = [
-    "KNOWN",
-    "NON_FINITE",
-    "NO_ERROR",
-    "Batch",
-    "Row",
-    "RowMeta",
-    "StepRows",
-    "TensorReading",
-    "identity_of",
-    "reading_of",
-    "split_rows",
-    "tensors_table",
-    "unknown_moments",
-]
-
 
 class RowMeta(NamedTuple):
     """What a row is of; the same object step after step."""
@@ -135,7 +119,7 @@ class RowMeta(NamedTuple):
     part: str
     compressor: str
     source_shape: tuple[int, ...]
-    """Of the whole tensor, over all ranks."""
+    """Of the complete tensor, over all ranks."""
     shape: tuple[int, ...]
     """Of the values here: of this rank's piece, where there is a join."""
     side: str = "forward"
@@ -149,7 +133,7 @@ class Row(NamedTuple):
     values: Tensor | np.ndarray
     """In the shape that ``meta`` says, or all in one row."""
     moments: np.ndarray
-    """Of the whole tensor before anything was chosen or compressed, float64 ``[11]`` as ``MOMENT_COLUMNS``;
+    """Of the complete tensor before selection and compression, float64 ``[11]`` as ``MOMENT_COLUMNS``;
     of this rank's piece, where there is a join.
     """
     error: Tensor | float = NO_ERROR

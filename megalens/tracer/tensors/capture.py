@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..coordinates import to_host
-from ..passes import OUTSIDE, TRAINING, MicroBatches, Unproven
+from ..passes import OUTSIDE, TRAINING, MicroBatches, PassState, Unproven
 from ..points import ModelPoints, Shards, Source
 from .batch import NO_ERROR, Batch, FiredProbes, Row, RowMeta, TensorReading, reading_of
 from .compressors import plan_of
@@ -21,8 +21,6 @@ from .probes import TensorProbe, install_probes, reason_of
 from .retained import RETAINED_BYTES, RetainedTensor, RetainedTensors
 from .staging import StagePool
 from .values import Window, errors_of, in_rows, local_piece, moments_of, shape_of
-
-__all__ = ["Capture"]
 
 _clock = time.perf_counter_ns
 _MOST_METAS = 256
@@ -111,7 +109,7 @@ class Capture(MicroBatches):
         self.scope += 1
         self._activate(untraced)
 
-    def resume(self, saved: tuple[Any, ...], scope: int) -> None:
+    def resume(self, saved: PassState, scope: int) -> None:
         """Go back to what a phase inside of a step had interrupted."""
         self.restore(saved)
         self.scope = scope
@@ -210,7 +208,7 @@ class Capture(MicroBatches):
             batch.rows = [
                 row._replace(meta=row.meta._replace(micro_batch=unproven.number)) for row in batch.rows
             ]
-        # All ranks learn it at the same place among their batches.
+        # All ranks learn it at the same index among their batches.
         batch.order, self._order = self._order, self._order + 1
         if batch.rows:
             self._hand_over(batch)
@@ -319,12 +317,12 @@ class Capture(MicroBatches):
         if flag.name == "InputTokens":
             self._samples_in_batch = samples
         # Selected before anything is computed: what is left out costs nothing.
-        kept = data if flag.samples is None or flag.samples >= samples else data[: flag.samples]
+        chosen = data if flag.samples is None or flag.samples >= samples else data[: flag.samples]
         cuts = probe.cuts.get(data.shape)
         if cuts is None:
             if len(probe.cuts) >= _MOST_METAS:
                 probe.cuts.clear()
-            cuts = probe.cuts[data.shape] = self._cuts(probe, data, kept, known)
+            cuts = probe.cuts[data.shape] = self._cuts(probe, data, chosen, known)
         probe.scope = self.scope
         if not self._coords.leads and all(cut.join is None for cut in cuts):
             # The leader has all of it.
@@ -335,9 +333,9 @@ class Capture(MicroBatches):
             )
         key = (micro_batch, self.phase, side, data.shape)
         metas = probe.metas.get(key)
-        views = source.views(kept)
-        plan = plan_of([cut.kernel for cut in cuts], views, kept.ndim)
-        parts = views if plan is not None and not flag.measured else source.cut(kept)
+        views = source.views(chosen)
+        plan = plan_of([cut.kernel for cut in cuts], views, chosen.ndim)
+        parts = views if plan is not None and not flag.measured else source.cut(chosen)
         tiles = None if plan is None else plan.tiles(self._stage)
         outputs = (
             [cut.kernel(part, probe.layer) for cut, part in zip(cuts, parts, strict=True)]
@@ -346,7 +344,7 @@ class Capture(MicroBatches):
                 torch.from_numpy(made.reshape(shape)) for made, shape in zip(tiles, plan.shapes, strict=True)
             ]
         )
-        measured = parts if kept is data else source.views(data)
+        measured = parts if chosen is data else source.views(data)
         moments = moments_of(measured)
         if metas is None:
             shapes = [tuple(output.shape) for output in outputs]
@@ -380,14 +378,14 @@ class Capture(MicroBatches):
             and len(self._coords.tp_ranks) == 1
         )
 
-    def _cuts(self, probe: TensorProbe, data: Tensor, kept: Tensor, known: Shards | None) -> list[Cut]:
+    def _cuts(self, probe: TensorProbe, data: Tensor, chosen: Tensor, known: Shards | None) -> list[Cut]:
         """Decide what is done with each part of a tensor of this shape."""
         source, flag, coords = probe.source, probe.flag, self._coords
         shards = known or (source.shards(data) if callable(source.shards) else source.shards)
         return [
             cut_of(
                 shards,
-                shape_of(view, kept.ndim),
+                shape_of(view, chosen.ndim),
                 features,
                 flag.compressor,
                 flag.kernel,
@@ -396,7 +394,7 @@ class Capture(MicroBatches):
                 len(coords.tp_ranks),
                 flag.error,
             )
-            for view, features in zip_longest(source.views(kept), source.features)
+            for view, features in zip_longest(source.views(chosen), source.features)
         ]
 
     def _describe(

@@ -11,8 +11,6 @@ from torch import Tensor
 
 from ...protocol import Compressor, Empty, NoOp, Peaks, Projection, Tile
 
-__all__ = ["CompressionError", "compression_error"]
-
 _CHUNK = 1 << 22
 _MOST_WORK = 1 << 33
 """Of the bases of a projection, in multiplications: some seconds."""
@@ -67,10 +65,6 @@ class CompressionError:
             both = [_basis(layer.double().cpu()) for layer in vectors]
             self._bases[torch.device("cpu")] = [basis for basis, _ in both]
             self._factors = [factor for _, factor in both]
-
-    @property
-    def compressor(self) -> Compressor:
-        return self._compressor
 
     @torch.no_grad()
     def squares(self, data: Tensor, stored: Tensor | None, layer: int = 0) -> Tensor:
@@ -141,7 +135,7 @@ class CompressionError:
         """Return what is stored with a row for each row of ``data``: blocks have several."""
         if not isinstance(self._compressor, Peaks):
             return stored
-        # Of a part of the rows, too: what is kept of them says how they were cut.
+        # Of a part of the rows, too: the stored values show how they were cut.
         side = Peaks(stored.shape[-2]).side(data.shape[-2])
         return stored.repeat_interleave(side, -2)[..., : data.shape[-2], :]
 
@@ -182,13 +176,6 @@ class CompressionError:
             here = self._bases[torch.device("cpu")]
             bases = self._bases[device] = [basis.to(wide).to(device) for basis in here]
         return bases[layer]
-
-
-def compression_error(
-    data: Tensor, stored: Tensor, compressor: Compressor, vectors: Tensor | None = None, layer: int = 0
-) -> Tensor:
-    """Return the relative RMS error of one tensor; :class:`CompressionError` serves many."""
-    return CompressionError(compressor, vectors)(data, stored, layer)
 
 
 def _relative(data: Tensor, stored: Tensor, rebuild: _Rebuild, wide: torch.dtype) -> Tensor:

@@ -16,17 +16,6 @@ from ..points import FLAGS, FlagPoints
 from .reductions import Reduction, parse_reduction
 from .staging import Stage, slices_of
 
-__all__ = [
-    "Kernel",
-    "NativeTiles",
-    "TilePlan",
-    "copy_values",
-    "make_kernel",
-    "partial_projection",
-    "plan_of",
-    "suited_compressor",
-]
-
 Kernel = Callable[[Tensor, int], Tensor]
 """Takes a detached tensor ``[samples, ..., features]`` and its layer; gives a new float32 tensor that shares
 no memory with it.
@@ -77,7 +66,7 @@ def make_kernel(compressor: Compressor, vectors: Tensor | None = None, field: st
         return kernel if squares is None else NativeTiles(compressor.tiles, squares, kernel)
     if isinstance(compressor, Projection):
         assert vectors is not None
-        return _project(vectors)
+        return projection_kernel(vectors)
     if isinstance(compressor, Peaks):
         return _peaks(compressor)
     return _empty if isinstance(compressor, Empty) else copy_values
@@ -145,7 +134,7 @@ class TilePlan:
         made, where = stage.allocate(slices[-1].stop)
         origin = self.planes[0][0]
         self.library.read(self.reading(origin), origin, where, 0)
-        return [made[place] for place in slices]
+        return [made[part] for part in slices]
 
     def reading(self, origin: int, items: Sequence[Item] = ()) -> bytes:
         """Return how a tensor of this layout that begins at ``origin`` is read, and ``items`` measured."""
@@ -177,7 +166,7 @@ def plan_of(kernels: Sequence[Kernel], parts: Sequence[Tensor], axes: int) -> Ti
     return TilePlan(library, parts[0].dtype, native[0].squares, planes, shapes)
 
 
-def _project(vectors: Tensor) -> Kernel:
+def projection_kernel(vectors: Tensor) -> Kernel:
     on_device: dict[torch.device, Tensor] = {}
 
     def kernel(data: Tensor, layer: int) -> Tensor:
@@ -189,11 +178,6 @@ def _project(vectors: Tensor) -> Kernel:
             return data.float() @ here[layer].T
 
     return kernel
-
-
-def partial_projection(vectors: Tensor, first: int, features: int) -> Kernel:
-    """Return the projection of the features from ``first`` on: one term of the complete projection."""
-    return _project(vectors[..., first : first + features])
 
 
 def _peaks(peaks: Peaks) -> Kernel:

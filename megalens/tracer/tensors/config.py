@@ -30,7 +30,6 @@ from ..vectors import load_vectors
 from .compression_error import CompressionError
 from .compressors import make_kernel, suited_compressor
 from .plan import (
-    CONTROLS,
     CostReduction,
     FlagPlan,
     ModePlan,
@@ -40,9 +39,6 @@ from .plan import (
 
 if TYPE_CHECKING:
     from ..perturb import PerturbPlan
-
-__all__ = ["CONTROLS", "TracingPlan", "change_plan", "settings_from"]
-
 
 _OTHERS = ("perturb", "mode", "budget", "instruments")
 
@@ -217,7 +213,8 @@ def _flag_plan(
     if isinstance(compressor, Peaks) and not FLAGS[name].attends:
         raise ProtocolError(
             "unknown-compressor",
-            f"Peaks keeps blocks of queries and keys, which {name} has not. Choose Tile, with the reduction max for maxima.",
+            f"Peaks keeps blocks of queries and keys, which {name} has not. Choose Tile, with the "
+            "reduction max for maxima.",
             field=f"{where}.compressor.name",
             expected="Tile, NoOp, Empty, Projection",
             got="Peaks",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...protocol.messages_generated import Phase, Status
 from ..graph_probes import GraphProbes
 from ..instrument import Instrument
-from ..passes import left_out_sentence
+from ..passes import PassState, left_out_sentence
 from ..perturb import Installed, PerturbPlan, install_perturbations
 from ..points import ModelPoints
 from .batch import Batch, FiredProbes
@@ -20,8 +20,6 @@ from .sender import STREAM, LeaderSender, MemberSender
 
 if TYPE_CHECKING:
     from ..instrument import Host
-
-__all__ = ["TensorTracer"]
 
 _clock = time.perf_counter_ns
 
@@ -46,7 +44,7 @@ class TensorTracer(Instrument):
         self._sender: LeaderSender | MemberSender | None = None
         self._perturbed: Installed | None = None
         self._looked = self._announced = False
-        self._phases: list[tuple[tuple[Any, ...], int]] = []
+        self._phases: list[tuple[PassState, int]] = []
         self._plan = TracingPlan(phase=self._phase)
         self._change: Callable[[TracingPlan], TracingPlan] | None = None
         self.capture = Capture(points, lambda text: self._warn(text), self._hand_over)
@@ -61,10 +59,6 @@ class TensorTracer(Instrument):
     def plan(self) -> TracingPlan:
         """What is in force; inside of :meth:`changed`, what will be again afterwards."""
         return self._plan
-
-    @property
-    def positions(self) -> int | None:
-        return self.capture.positions
 
     @property
     def piece_bytes(self) -> int:

@@ -19,8 +19,6 @@ from .batch import NO_ERROR, Batch, Row, RowMeta, StepRows, identity_of
 from .pieces import join_pieces
 from .staging import Stage, StagePool, slices_of
 
-__all__ = ["Joiner", "Waiting", "pack_pieces"]
-
 _PATIENCE_SECONDS = 5.0
 _FIRST_PATIENCE_SECONDS = 30.0
 _MOST_BYTES = 64 << 20
@@ -170,7 +168,8 @@ class Joiner:
         for rank, pieces in zip(self._ranks[1:], others, strict=True):
             if pieces.identities != identities:
                 self._warn(
-                    f"{self._name(rank)} traces other tensors than {self._name(self._ranks[0])} in step {head.batch.step}: "
+                    f"{self._name(rank)} traces other tensors than {self._name(self._ranks[0])} in step "
+                    f"{head.batch.step}: "
                     "do all ranks build the same model? Tensors that are cut over ranks are left out."
                 )
                 return self._without(batch, len(mine))
@@ -190,7 +189,8 @@ class Joiner:
             except (ValueError, IndexError, RuntimeError) as error:
                 self.lost_rows += 1
                 self._warn(
-                    f"The pieces of {FLAGS[row.meta.flag].title}, {layer_name(row.meta.layer)}, do not fit together: {str(error)[:200]}"
+                    f"The pieces of {FLAGS[row.meta.flag].title}, {layer_name(row.meta.layer)}, do not fit "
+                    f"together: {str(error)[:200]}"
                 )
             at += 1
         if batch.stage is not None:
@@ -244,7 +244,7 @@ class Joiner:
         if announced != len(payload):
             raise ValueError(f"{len(payload)} bytes came, and {announced} were announced")
         numbers = np.frombuffer(payload, np.float32, offset=at) if slices else np.empty(0, np.float32)
-        values = [numbers[place].reshape(shape) for place, shape in zip(slices, shapes, strict=True)]
+        values = [numbers[part].reshape(shape) for part, shape in zip(slices, shapes, strict=True)]
         return _Pieces(identities, values, moments, squares)
 
 

@@ -21,10 +21,8 @@ from torch import Tensor
 from ...protocol import Compressor, Empty, Peaks, Projection, Tile
 from ..points import Shards
 from .compression_error import CompressionError
-from .compressors import Kernel, copy_values, make_kernel, partial_projection
+from .compressors import Kernel, copy_values, make_kernel, projection_kernel
 from .staging import Stage
-
-__all__ = ["Cut", "PieceJoin", "cut_of", "join_pieces"]
 
 _SEQUENCE_AXIS = 1
 _HEAD_AXIS = 1
@@ -77,9 +75,9 @@ class PieceJoin:
             )
         if self.how == "add":
             few = int(squares[0][2])
-            kept = torch.from_numpy(joined).reshape(-1, joined.shape[-1])[:few]
+            products = torch.from_numpy(joined).reshape(-1, joined.shape[-1])[:few]
             # Not Python's max, which makes 0 of NaN.
-            lost = np.maximum(0.0, size - self.error.fitted(kept, layer))
+            lost = np.maximum(0.0, size - self.error.fitted(products, layer))
         return math.sqrt(lost / size) if size > 0 else math.sqrt(lost)
 
 
@@ -163,7 +161,7 @@ def cut_of(
         return Cut(kernel)
     if isinstance(compressor, Projection):
         assert vectors is not None
-        partial = partial_projection(vectors, tp * features, features)
+        partial = projection_kernel(vectors[..., tp * features : (tp + 1) * features])
         return Cut(partial, PieceJoin("add", error=error), last, ranks)
     if isinstance(compressor, Tile) and features:
         width = -(-features * ranks // compressor.tiles)
@@ -198,8 +196,8 @@ def join_pieces(join: PieceJoin, layer: int, pieces: Sequence[Any], stage: Stage
             np.add(made, piece, out=made)
         return made
     if join.kernel is not None:
-        kept = np.asarray(join.kernel(torch.from_numpy(np.concatenate(pieces, join.axis)), layer).numpy())
-        return stage.copy(kept)
+        values = torch.from_numpy(np.concatenate(pieces, join.axis))
+        return stage.copy(np.asarray(join.kernel(values, layer).numpy()))
     shape = list(first)
     shape[join.axis] = sum(piece.shape[join.axis] for piece in pieces)
     made = stage.allocate(math.prod(shape))[0].reshape(shape)

@@ -18,16 +18,6 @@ from .compressors import Kernel
 if TYPE_CHECKING:
     from ..perturb import PerturbPlan
 
-__all__ = [
-    "CONTROLS",
-    "LADDER",
-    "CostReduction",
-    "FlagPlan",
-    "ModePlan",
-    "TracingPlan",
-    "apply_cost_reduction",
-]
-
 CONTROLS: tuple[Control, ...] = ("pause", "watched", "perturb", "generate")
 """What a training script can allow viewers to do beyond looking."""
 
@@ -63,19 +53,19 @@ class CostReduction:
 
     def sentences(self) -> list[str]:
         """Return what was given up, in words, in the order in which it is given up."""
-        said = []
+        sentences = []
         if self.every_factor > 1:
-            said.append(f"Only every {_ordinal(self.every_factor)} of the chosen steps is traced.")
+            sentences.append(f"Only every {_ordinal(self.every_factor)} of the chosen steps is traced.")
         if self.samples_limit is not None:
             count = f"{self.samples_limit} sample{'s' if self.samples_limit > 1 else ''}"
-            said.append(f"At most {count} of each micro-batch are kept.")
+            sentences.append(f"At most {count} of each micro-batch are kept.")
         if self.tiles_divisor > 1:
-            said.append(f"The number of tiles is divided by {self.tiles_divisor}.")
+            sentences.append(f"The number of tiles is divided by {self.tiles_divisor}.")
         if self.whole_to_tiles is not None:
-            said.append(f"Whole tensors are kept as means of {self.whole_to_tiles} tiles.")
+            sentences.append(f"Whole tensors are kept as means of {self.whole_to_tiles} tiles.")
         if self.forward_only:
-            said.append("Gradients are not traced.")
-        return said
+            sentences.append("Gradients are not traced.")
+        return sentences
 
 
 def apply_cost_reduction(

@@ -18,8 +18,6 @@ from .batch import RowMeta, TensorReading
 from .pieces import Cut
 from .plan import FlagPlan, TracingPlan
 
-__all__ = ["IProbeSink", "TensorProbe", "install_probes", "reason_of"]
-
 _is_compiling = torch.compiler.is_compiling
 
 
@@ -104,9 +102,15 @@ def reason_of(probe: TensorProbe) -> str:
     if not probe.flag.forward:
         return "no gradient came back to it in this step"
     if probe.scope < 0 and graph is not None and not graph.ran:
-        return "its module was not called, or its code was compiled without probes: torch.compiler.reset() has it compiled anew"
+        return (
+            "its module was not called, or its code was compiled without probes: torch.compiler.reset() "
+            "has it compiled anew"
+        )
     if probe.scope < 0 and graph is None and compiles():
-        return "its module was not called, or it is compiled and tracing began without knowing: megalens.trace(…, compiled=True)"
+        return (
+            "its module was not called, or it is compiled and tracing began without knowing: "
+            "megalens.trace(…, compiled=True)"
+        )
     return "its module was not called in this step"
 
 

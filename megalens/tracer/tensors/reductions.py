@@ -22,8 +22,6 @@ from torch import Tensor
 
 from ...protocol import ProtocolError
 
-__all__ = ["Reduction", "parse_reduction"]
-
 Reduction = Callable[[Tensor], Tensor]
 
 TokenKind = Literal["number", "name", "operator", "end"]
@@ -38,7 +36,6 @@ MAX_LENGTH = 500
 _SPACE = " \t\n\r\f\v"
 
 
-# Cutting a reduction expression into tokens, each with its column.
 @dataclass(frozen=True, slots=True)
 class Token:
     """One word of an expression; ``column`` counts from 1."""
@@ -183,7 +180,8 @@ def parse_reduction(text: str, field: str = "reduction") -> Reduction:
     parser.expect_end()
     if node.kind == "tile":
         raise bad_reduction(
-            "This gives a value for each feature, and one number per tile is expected: end it with .mean(), .max() or another reduction",
+            "This gives a value for each feature, and one number per tile is expected: end it with "
+            ".mean(), .max() or another reduction",
             1,
             field,
         )
@@ -333,7 +331,8 @@ class _Parser:
         reducer = REDUCERS[name.text]
         if subject.kind != "tile":
             raise self._error(
-                f"{name.text} reduces the features of a tile, and what it is given here is one number already",
+                f"{name.text} reduces the features of a tile, and what it is given here is one number "
+                "already",
                 name,
             )
         value = reducer.default

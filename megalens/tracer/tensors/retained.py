@@ -23,8 +23,6 @@ from .batch import KNOWN, NON_FINITE
 from .probes import TensorProbe
 from .values import moments_of_each
 
-__all__ = ["RETAINED_BYTES", "RetainedTensor", "RetainedTensors", "retained_columns"]
-
 RETAINED_BYTES = 64 << 10
 """Of larger ones the copy costs more than what is saved."""
 _MOST_BYTES = 8 << 20
@@ -132,9 +130,9 @@ def _blocks(alike: Sequence[RetainedTensor]) -> Iterator[_Block]:
     for name, part in zip(source.parts, source.cut(data.flatten(0, 1)), strict=True):
         full = part.reshape(*lead, *part.shape[1:])
         # Selected before anything is computed. All passes side by side are but a larger batch.
-        kept = (
+        chosen = (
             part if flag.samples is None or flag.samples >= lead[1] else full[:, : flag.samples].flatten(0, 1)
         )
-        values = flag.kernel(kept, probe.layer)
-        shape = (len(kept) // lead[0], *values.shape[1:])
+        values = flag.kernel(chosen, probe.layer)
+        shape = (len(chosen) // lead[0], *values.shape[1:])
         yield _Block(alike, name, tuple(full.shape[1:]), shape, values.numpy(), moments_of_each(full))

@@ -25,8 +25,6 @@ from .retained import RetainedTensor, retained_columns
 if TYPE_CHECKING:
     from ..instrument import Host
 
-__all__ = ["LeaderSender", "MemberSender", "TensorSender"]
-
 STREAM = "tensors"
 _FRAME_BYTES = 32 << 20
 _MOST_TENSOR_BYTES = 60 << 20
@@ -107,8 +105,10 @@ class TensorSender:
             self.probes = batch.probes
             if not batch.probes.fired and batch.probes.expected:
                 self._host.warn(
-                    "No probe fired in a step that was to be traced: the traced model was not called in it, or it was compiled before it was traced. "
-                    "Call megalens.trace(model, compiled=True) before the first step, or torch.compiler.reset() after it."
+                    "No probe fired in a step that was to be traced: the traced model was not called in "
+                    "it, or it was compiled before it was traced. "
+                    "Call megalens.trace(model, compiled=True) before the first step, or "
+                    "torch.compiler.reset() after it."
                 )
 
     def _note_nonfinite(self, counts: np.ndarray, where: Callable[[int], tuple[int, int, str]]) -> None:
@@ -216,7 +216,8 @@ class LeaderSender(TensorSender):
         if len(rows) == 1 and rows[0].values.nbytes > _MOST_TENSOR_BYTES:
             self._host.lose(1, "unsent")
             self._host.warn(
-                f"{rows[0].meta.flag} is larger than one message may be ({_MOST_TENSOR_BYTES >> 20} MiB). Compress it more."
+                f"{rows[0].meta.flag} is larger than one message may be ({_MOST_TENSOR_BYTES >> 20} MiB). "
+                "Compress it more."
             )
             return
         table, counts = tensors_table(steps, self._host.place.rank, self._texts)

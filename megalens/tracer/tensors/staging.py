@@ -9,11 +9,9 @@ from itertools import accumulate
 
 import numpy as np
 
-__all__ = ["Stage", "StagePool", "slices_of"]
-
 _KEPT = 3
 _KEPT_BYTES = 32 << 20
-"""Of small stages more are kept: several steps may be sent together."""
+"""More of the small stages stay in the pool: several steps may be sent together."""
 
 
 def slices_of(shapes: Sequence[tuple[int, ...]]) -> list[slice]:

@@ -17,16 +17,6 @@ from .batch import unknown_moments
 from .pieces import Cut
 from .probes import TensorProbe
 
-__all__ = [
-    "Window",
-    "errors_of",
-    "in_rows",
-    "local_piece",
-    "moments_of",
-    "moments_of_each",
-    "shape_of",
-]
-
 _MEASURED_VALUES = 1 << 20
 
 
@@ -106,7 +96,7 @@ def _head(part: Tensor, output: Tensor) -> tuple[Tensor, Tensor]:
     part, output = part[:1, :count], output[:1, :count]
     if part.numel() <= _MEASURED_VALUES or part.ndim != 4:
         return part, output
-    # Of one head some queries: whole blocks of them, where they are cut into blocks.
+    # Of one head some queries: complete blocks of them, where they are cut into blocks.
     side = Peaks(output.shape[2]).side(part.shape[2])
     blocks = max(1, _MEASURED_VALUES // (part.shape[3] * side))
     return part[:, :, : blocks * side], output[:, :, :blocks]

@@ -7,8 +7,7 @@ import torch
 from torch import nn
 from writers import HUGGING_FACE, demo, writer
 
-from megalens.demo.cache import Cache
-from megalens.demo.model import ByteTokenizer
+from megalens.demo.model import ByteTokenizer, Cache
 from megalens.instruments.generation import GenerationError, as_language_model
 from megalens.instruments.generation.decoding import Decoding, Sampler, candidates_of, evaluating
 

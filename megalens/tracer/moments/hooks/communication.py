@@ -11,8 +11,6 @@ from ...collectives import CollectiveHooks, Done, tensors_of
 from .. import measure
 from .values import local_values, measurable
 
-__all__ = ["Communication"]
-
 # By function: positions and names of the tensors, or lists of them, that it reads and that it writes.
 _TENSOR = ((0, "tensor"),)
 _OPERATIONS: Mapping[str, tuple[tuple[tuple[int, str], ...], tuple[tuple[int, str], ...]]] = {

@@ -19,12 +19,12 @@ from ..points import ParamPoint
 from .own_gradients import UNREDUCED, OwnGradients
 from .values import ParamRows, first_tensor, half_precision
 
-__all__ = ["UNKNOWN_SCALE", "GradientMoment", "LossScale"]
-
 _WATCHED = 4
 
 UNKNOWN_SCALE = (
-    "By what the loss is multiplied is not known: the model runs in float16 without a GradScaler, or there are several. Gradients of parameters are measured as the optimizer takes them, maybe clipped (gradient_stage pre_step), and all others "
+    "By what the loss is multiplied is not known: the model runs in float16 without a GradScaler, or there "
+    "are several. Gradients of parameters are measured as the optimizer takes them, maybe clipped "
+    "(gradient_stage pre_step), and all others "
     "may have a scale in them (backward_scaled). Give loss_scale=."
 )
 
@@ -343,7 +343,7 @@ class GradientMoment:
         if not self._on:
             return
         first, self._stepped = not self._stepped, True
-        # A fused optimizer is told on the device that it has to leave the step out.
+        # A fused optimizer learns on the device that it has to skip the step.
         found = getattr(optimizer, "found_inf", None)
         if isinstance(found, Tensor):
             self._refused = found.detach().clone()
@@ -364,7 +364,8 @@ class GradientMoment:
         self._warn(
             UNKNOWN_SCALE
             if unknown
-            else "Gradients of a step were measured as the optimizer took them, maybe clipped, because no backward pass through the model was seen in it. Their gradient_stage is pre_step."
+            else "Gradients of a step were measured as the optimizer took them, maybe clipped, because no "
+            "backward pass through the model was seen in it. Their gradient_stage is pre_step."
         )
 
     @property
@@ -382,5 +383,6 @@ class GradientMoment:
         if self._gradients.in_part:
             first = self._names[self._gradients.in_part[0]]
             self._warn(
-                f"Gradients of {len(self._gradients.in_part)} parameters are left out: no process has them, only parts of their sum ({first})."
+                f"Gradients of {len(self._gradients.in_part)} parameters are left out: no process has "
+                f"them, only parts of their sum ({first})."
             )

@@ -12,15 +12,14 @@ from ..part import MeasuredRows
 from ..points import BeforeReduction, ParamPoint
 from .values import ParamRows, local_values, measurable
 
-__all__ = ["UNREDUCED", "OwnGradients"]
-
 UNREDUCED = ("grad_unreduced", "grad_accumulated")
 """Of the last backward pass of a step, and after each of them; of each the gradient that has been accumulated
 so far.
 """
 
 _TWICE = (
-    "Gradients before their reduction are left out: they are reduced after each micro-batch, so that no process has the sum of its own. "
+    "Gradients before their reduction are left out: they are reduced after each micro-batch, so that no "
+    "process has the sum of its own. "
     "set_requires_gradient_sync(False) for all but the last micro-batch reduces them once."
 )
 

@@ -20,8 +20,6 @@ from ..part import NameList
 from ..points import FeaturePoint, ResidualPoint, SitePoint
 from .values import counted_here, first_tensor, half_precision, local_values, measurable
 
-__all__ = ["End", "MomentProbe", "Sites", "made_of", "probes_of"]
-
 _TYPE_NAMES = {dtype: str(dtype).removeprefix("torch.") for dtype in TYPES}
 
 

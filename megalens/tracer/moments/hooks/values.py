@@ -11,8 +11,6 @@ from torch import Tensor, nn
 from .. import measure, measure_natively
 from ..layout import COLUMNS, TYPES
 
-__all__ = ["ParamRows", "counted_here", "first_tensor", "half_precision", "local_values", "measurable"]
-
 _TYPES = frozenset(TYPES)
 _PLAIN = (Tensor, nn.Parameter)
 

@@ -12,8 +12,6 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
-__all__ = ["FOLDER", "LIBRARY", "build", "platform_tag", "source_hash"]
-
 FOLDER = Path(__file__).resolve().parent
 LIBRARY = "libmegalens_moments.so"
 _SOURCES = ("moments.cpp", "block.inc")
@@ -21,7 +19,19 @@ _COMPILERS = ("c++", "g++", "clang++")
 _SECONDS = 300
 # No -march: the instructions that a processor may lack are switched on function by function and chosen when
 # the library runs. No -ffast-math: it would have the compiler believe that no value is NaN.
-_FLAGS = ("-O3", "-std=c++17", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=fast", "-fno-math-errno", "-fno-exceptions", "-fno-rtti", "-Wno-psabi", "-pthread")  # fmt: skip
+_FLAGS = (
+    "-O3",
+    "-std=c++17",
+    "-fPIC",
+    "-shared",
+    "-fvisibility=hidden",
+    "-ffp-contract=fast",
+    "-fno-math-errno",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-Wno-psabi",
+    "-pthread",
+)
 _OLDEST_MACOS = "11.0"
 
 
@@ -49,7 +59,15 @@ def build(target: Path) -> str | None:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".building-") as work:
             made = Path(work) / target.name
-            command = [*compiler, *_FLAGS, *_for_platform(), f'-DSOURCE="{source_hash()}"', str(FOLDER / "moments.cpp"), "-o", str(made)]  # fmt: skip
+            command = [
+                *compiler,
+                *_FLAGS,
+                *_for_platform(),
+                f'-DSOURCE="{source_hash()}"',
+                str(FOLDER / "moments.cpp"),
+                "-o",
+                str(made),
+            ]
             done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
             if done.returncode:
                 return f"{compiler[0]} failed: {done.stderr.strip()[-2000:]}"

@@ -20,8 +20,6 @@ from torch import Tensor, nn
 from ..layout import COLUMNS, NEAR_ZERO, TYPES, layout_of, rows_of
 from .build import FOLDER, LIBRARY, source_hash
 
-__all__ = ["MOST_IN_GROUPS", "MOST_PARTS", "Item", "NativeKernel", "Plane", "load"]
-
 _LEVELS = ("portable", "AVX2", "AVX-512")
 _TYPE_NUMBERS = {dtype: number for number, dtype in enumerate(TYPES)}
 _PLAIN = (Tensor, nn.Parameter)
@@ -56,9 +54,23 @@ class NativeKernel:
             raise OSError(f"{path} was compiled from another version of its source")
         self.path = path
         self._measure = library.megalens_moments
-        self._measure.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_double, ctypes.c_void_p]  # fmt: skip
+        self._measure.argtypes = [
+            ctypes.c_void_p,
+            ctypes.c_int64,
+            ctypes.c_void_p,
+            ctypes.c_int,
+            ctypes.c_int,
+            ctypes.c_double,
+            ctypes.c_void_p,
+        ]
         self._read = library.megalens_read
-        self._read.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int]  # fmt: skip
+        self._read.argtypes = [
+            ctypes.c_char_p,
+            ctypes.c_void_p,
+            ctypes.c_void_p,
+            ctypes.c_void_p,
+            ctypes.c_int,
+        ]
         self._merge = library.megalens_merge
         self._merge.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
         self._merge.restype = None
@@ -155,7 +167,14 @@ class NativeKernel:
             return None
         return begin[0], *rows, *groups, tensor.shape[-1], width, out
 
-    def reading(self, origin: int, dtype: torch.dtype, planes: Sequence[Plane], squares: bool, items: Sequence[Item] = ()) -> bytes:  # fmt: skip
+    def reading(
+        self,
+        origin: int,
+        dtype: torch.dtype,
+        planes: Sequence[Plane],
+        squares: bool,
+        items: Sequence[Item] = (),
+    ) -> bytes:
         """Return struct Reading of moments.cpp: how :meth:`read` reads tensors of this layout.
 
         Parameters
@@ -169,7 +188,16 @@ class NativeKernel:
         items : sequence of tuple
             Its parts that are measured, as :meth:`describe` gave them; as many at most.
         """
-        how = pack("qqqdqqq", _TYPE_NUMBERS[dtype], squares, self.level, NEAR_ZERO, self._parallel or 0, len(planes), len(items))  # fmt: skip
+        how = pack(
+            "qqqdqqq",
+            _TYPE_NUMBERS[dtype],
+            squares,
+            self.level,
+            NEAR_ZERO,
+            self._parallel or 0,
+            len(planes),
+            len(items),
+        )
         apart = chain.from_iterable((each[0] - origin, *each[1:]) for each in (*planes, *items))
         numbers = list(apart)
         return how + pack(f"{len(numbers)}q", *numbers)

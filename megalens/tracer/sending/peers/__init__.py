@@ -8,13 +8,14 @@ early or stops answering holds nobody up.
 
 from .agreement import Agreement, Proposal
 from .channel import Channel, ChannelError, Message
-from .members import Heartbeat, Members, Rendezvous
+from .members import Heartbeat, HubNotice, Members, Rendezvous
 from .peers import Peers
 from .schedule import Schedule, StepStart
 
 __all__ = [
     "Agreement",
     "Heartbeat",
+    "HubNotice",
     "Channel",
     "ChannelError",
     "Members",

@@ -12,8 +12,6 @@ from ....protocol import ProtocolError
 from .channel import MessageKind
 from .schedule import Schedule
 
-__all__ = ["Agreement", "Proposal"]
-
 _ANSWER_SECONDS = 2.0
 _GATHER_SECONDS = 5.0
 """For so long after its start rank 0 decides nothing until every process of the job is connected: one that
@@ -108,7 +106,8 @@ class Agreement:
                 current,
                 ProtocolError(
                     "refused",
-                    f"No answer from {names} within {_ANSWER_SECONDS:g} s, so nothing was changed. Is it stopped?",
+                    f"No answer from {names} within {_ANSWER_SECONDS:g} s, so nothing was changed. Is it "
+                    "stopped?",
                     expected="an answer from every process of the job",
                     got=f"none from {names}"[:1000],
                 ),

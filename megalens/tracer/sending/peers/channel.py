@@ -10,9 +10,7 @@ import struct
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
-
-__all__ = ["Channel", "ChannelError", "Message", "MessageKind", "Outbox"]
+from typing import Any, NamedTuple
 
 _HEADER = struct.Struct("<4sIIQ")
 _MAGIC = b"MLC1"
@@ -24,6 +22,15 @@ _READ_BYTES = 1 << 20
 _EARLY_BYTES = 64 << 20
 
 
+class Outgoing(NamedTuple):
+    """A message to a rank."""
+
+    rank: int
+    kind: MessageKind
+    meta: Mapping[str, Any]
+    payload: Any
+
+
 class Outbox:
     """Messages for the peers' thread. An instrument's wait for a leader that is not found yet.
 
@@ -32,13 +39,11 @@ class Outbox:
     that later ones refer to.
     """
 
-    def __init__(
-        self, put: Callable[[int, MessageKind, dict[str, Any], Any], bool], lost: Callable[[], None]
-    ) -> None:
+    def __init__(self, put: Callable[[Outgoing], bool], lost: Callable[[], None]) -> None:
         self._put = put
         self._lost = lost
-        self._new: deque[tuple[int, MessageKind, dict[str, Any], Any]] = deque()
-        self._early: deque[tuple[int, MessageKind, dict[str, Any], Any]] = deque()
+        self._new: deque[Outgoing] = deque()
+        self._early: deque[Outgoing] = deque()
         self._early_bytes = 0
         self.given_up = 0
         """Messages of instruments that could not be sent."""
@@ -48,29 +53,29 @@ class Outbox:
         """Whether messages wait for their leader."""
         return bool(self._early)
 
-    def add(self, rank: int, kind: MessageKind, meta: dict[str, Any], payload: Any) -> None:
+    def add(self, message: Outgoing) -> None:
         """Take a message, from any thread."""
-        self._new.append((rank, kind, meta, payload))
+        self._new.append(message)
 
     def empty(self, connected: Callable[[int], bool]) -> None:
         """Send what can be sent; in the peers' thread."""
-        while self._early and connected(self._early[0][0]):
+        while self._early and connected(self._early[0].rank):
             message = self._early.popleft()
-            self._early_bytes -= len(message[3])
+            self._early_bytes -= len(message.payload)
             self._send(message)
         while self._new:
             message = self._new.popleft()
-            if message[1] is not MessageKind.INSTRUMENT or connected(message[0]):
+            if message.kind is not MessageKind.INSTRUMENT or connected(message.rank):
                 self._send(message)
                 continue
             self._early.append(message)
-            self._early_bytes += len(message[3])
+            self._early_bytes += len(message.payload)
             if self._early_bytes > _EARLY_BYTES:
-                self._early_bytes -= len(self._early.popleft()[3])
+                self._early_bytes -= len(self._early.popleft().payload)
                 self._give_up()
 
-    def _send(self, message: tuple[int, MessageKind, dict[str, Any], Any]) -> None:
-        if not self._put(*message) and message[1] is MessageKind.INSTRUMENT:
+    def _send(self, message: Outgoing) -> None:
+        if not self._put(message) and message.kind is MessageKind.INSTRUMENT:
             self._give_up()
 
     def _give_up(self) -> None:
@@ -180,7 +185,7 @@ class Channel:
                 raise ChannelError(f"the connection broke ({error.strerror or error})") from error
             if count == 0:
                 if messages:
-                    # What came before the end counts; the end comes again with the next call.
+                    # What came before the end counts; the next call sees the end.
                     return messages
                 raise ChannelError("the connection was closed")
             if self._expected is None and len(self._head) == _HEADER.size:

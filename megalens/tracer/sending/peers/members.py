@@ -21,8 +21,6 @@ from ....protocol.messages_generated import Dropped, Probes, RankCondition, Rank
 from ...coordinates import RankCoordinates
 from .channel import Channel, ChannelError, Message, MessageKind
 
-__all__ = ["Heartbeat", "Members", "PeerListener", "Rendezvous"]
-
 _SILENT_SECONDS = 2.0
 
 _made = 0
@@ -38,8 +36,6 @@ _ANSWER_SECONDS = 5.0
 _CONNECT_SECONDS = 2.0
 
 
-# How two processes of a job let each other in: both show that they know the secret, which itself never
-# crosses the wire.
 class Handshake:
     """One process's side of a mutual proof of the job's secret, which itself never crosses the wire."""
 
@@ -296,6 +292,16 @@ class Rendezvous:
                 return str(probe.getsockname()[0])
         except OSError:
             return "127.0.0.1"
+
+
+class HubNotice(TypedDict):
+    """What rank 0 sends the others of the hub."""
+
+    url: str
+    token: str
+    run_id: str | None
+    watched: bool
+    """Whether anybody looks."""
 
 
 class _RequiredHeartbeat(TypedDict):

@@ -16,11 +16,9 @@ import numpy as np
 from ....protocol import ProtocolError
 from ...coordinates import RankCoordinates
 from .agreement import Agreement, Proposal
-from .channel import Channel, ChannelError, Message, MessageKind, Outbox
-from .members import Heartbeat, Members, PeerListener, Rendezvous
+from .channel import Channel, ChannelError, Message, MessageKind, Outbox, Outgoing
+from .members import Heartbeat, HubNotice, Members, PeerListener, Rendezvous
 from .schedule import Schedule
-
-__all__ = ["Peers"]
 
 log = logging.getLogger("megalens")
 
@@ -57,7 +55,7 @@ class Peers:
         *,
         heartbeat: Callable[[], Heartbeat],
         received: Callable[[int, str, dict[str, Any], memoryview], None],
-        hub: Callable[[dict[str, Any]], None],
+        hub: Callable[[HubNotice], None],
         changed: Callable[[], None],
         lost: Callable[[], None] = lambda: None,
     ) -> None:
@@ -84,7 +82,7 @@ class Peers:
             listens=coords.rank == 0 or (coords.leads and len(coords.tp_ranks) > 1),
             came=self._let_in,
         )
-        self._hub_message: dict[str, Any] | None = None
+        self._hub_message: HubNotice | None = None
         self._heartbeat_at = 0.0
         self._orphan_since: float | None = None
         self._states: list[Any] = []
@@ -102,8 +100,7 @@ class Peers:
 
     def send(self, rank: int, instrument: str, meta: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> None:
         """Send a message to the same instrument on rank 0 or on the leader of the tensor-parallel group."""
-        whole = {**meta, "instrument": instrument}
-        self._post(rank, MessageKind.INSTRUMENT, whole, _joined(arrays))
+        self._post(rank, MessageKind.INSTRUMENT, {**meta, "instrument": instrument}, _joined(arrays))
 
     @property
     def refused(self) -> int:
@@ -116,11 +113,11 @@ class Peers:
         self.agreement.propose(proposal)
         self._rouse()
 
-    def tell_hub(self, place: dict[str, Any]) -> None:
+    def tell_hub(self, notice: HubNotice) -> None:
         """Send all processes the hub's address; on rank 0 only."""
-        self._hub_message = place
+        self._hub_message = notice
         for rank in list(self._links):
-            self._post(rank, MessageKind.HUB, place, b"")
+            self._post(rank, MessageKind.HUB, notice, b"")
 
     def wait_for_others(self, timeout: float) -> None:
         """Wait until every process of the job has shut down or is gone; on rank 0 only."""
@@ -155,8 +152,8 @@ class Peers:
 
     # The thread.
 
-    def _post(self, rank: int, kind: MessageKind, meta: dict[str, Any], payload: Any) -> None:
-        self._outbox.add(rank, kind, meta, payload)
+    def _post(self, rank: int, kind: MessageKind, meta: Mapping[str, Any], payload: Any) -> None:
+        self._outbox.add(Outgoing(rank, kind, meta, payload))
         self._rouse()
 
     def _rouse(self) -> None:
@@ -198,9 +195,9 @@ class Peers:
                 self._wake.recv(4096)
             return
         if what is self._listener.listener:
-            stranger = self._listener.accept()
-            if stranger is not None:
-                self._watch(stranger)
+            accepted = self._listener.accept()
+            if accepted is not None:
+                self._watch(accepted)
             return
         channel: Channel = what
         try:
@@ -212,7 +209,7 @@ class Peers:
         except ChannelError as error:
             log.debug("peers: %s", error)
             self._drop(channel)
-        except Exception as error:  # Of what this process met in it, too: the other one comes again.
+        except Exception as error:  # Also of what this process met in it: the other one reconnects.
             log.debug("peers: a message that cannot be understood: %r", error)
             self._drop(channel)
 
@@ -222,7 +219,7 @@ class Peers:
             return
         rank = next((rank for rank, link in self._links.items() if link is channel), None)
         if rank is None:
-            # It said goodbye, or came again by another way.
+            # It has shut down, or is connected anew.
             return
         agreement = self.agreement
         match message.kind:
@@ -233,8 +230,8 @@ class Peers:
             case MessageKind.READY if agreement is not None:
                 agreement.ready(rank, int(meta["number"]), int(meta["first"]))
             case MessageKind.REFUSE if agreement is not None:
-                said = f"{self.members.name(rank)}: {meta['error']['message']}"[:4000]
-                error = ProtocolError.from_message(meta["error"] | {"message": said})
+                text = f"{self.members.name(rank)}: {meta['error']['message']}"[:4000]
+                error = ProtocolError.from_message(meta["error"] | {"message": text})
                 agreement.refused(rank, int(meta["number"]), error)
             case MessageKind.PREPARE:
                 self._prepare(channel, int(meta["number"]), meta["patches"])
@@ -243,7 +240,7 @@ class Peers:
             case MessageKind.ABORT:
                 self._schedule.abort(int(meta["number"]))
             case MessageKind.HUB:
-                self._hub(meta)
+                self._hub(cast(HubNotice, meta))
             case MessageKind.SHUTDOWN:
                 self.members.left(rank, finished=True)
                 self._drop(channel)
@@ -289,9 +286,9 @@ class Peers:
 
     # Housekeeping.
 
-    def _put(self, rank: int, kind: MessageKind, meta: dict[str, Any], payload: Any) -> bool:
-        channel = self._links.get(rank)
-        if channel is None or not channel.put(kind, meta, payload):
+    def _put(self, message: Outgoing) -> bool:
+        channel = self._links.get(message.rank)
+        if channel is None or not channel.put(message.kind, message.meta, message.payload):
             return False
         self._watch(channel)
         return True

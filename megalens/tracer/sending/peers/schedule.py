@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-__all__ = ["IPlan", "Schedule", "StepStart"]
-
 
 class IMode(Protocol):
     """Whether the training waits."""
@@ -131,47 +129,25 @@ class Schedule(Generic[P]):
         self._condition = threading.Condition()
         # Making a plan may read files; the training thread never waits for that.
         self._changing = threading.Lock()
-        self._accepted = self._previous = plan
+        self.accepted = self.previous = plan
+        """What was accepted last, in force from the next step at the latest; and what was before that."""
         self._current = plan
         self._version = self._current_version = 0
         self._since = first_step
-        self._begun = first_step - 1
+        self.begun = first_step - 1
+        """The step that began last."""
         self._prepared: dict[int, _Prepared[P]] = {}
         self._due: list[_Due[P]] = []
         self._released = False
-        self._waiting = False
+        self.paused = False
+        """Whether the training waits at a step now."""
         self.untraced_steps = 0
-
-    @property
-    def accepted(self) -> P:
-        """What was accepted last; it is in force from the next step at the latest."""
-        return self._accepted
-
-    @property
-    def previous(self) -> P:
-        """What was accepted before that."""
-        return self._previous
-
-    @property
-    def version(self) -> int:
-        """Number of the change that was decided last."""
-        return self._version
 
     @property
     def in_force(self) -> tuple[P, int, int]:
         """What was decided last, the number of the change, and the step from which on it counts."""
         with self._condition:
-            return self._accepted, self._version, self._since
-
-    @property
-    def paused(self) -> bool:
-        """Whether the training waits at a step now."""
-        return self._waiting
-
-    @property
-    def begun(self) -> int:
-        """The step that began last."""
-        return self._begun
+            return self.accepted, self._version, self._since
 
     # Any thread.
 
@@ -229,7 +205,7 @@ class Schedule(Generic[P]):
                 for plan_of in (self._due, list(self._prepared.values())):
                     for entry in plan_of:
                         entry.plan = entry.plan.unpaused()
-                self._accepted, self._current = self._accepted.unpaused(), self._current.unpaused()
+                self.accepted, self._current = self.accepted.unpaused(), self._current.unpaused()
 
     def amend(self, change: Callable[[P], P]) -> None:
         """Change every plan, in force or still to come: what all processes' scripts do by themselves."""
@@ -237,7 +213,7 @@ class Schedule(Generic[P]):
             for plan_of in (self._due, list(self._prepared.values())):
                 for entry in plan_of:
                     entry.plan = change(entry.plan)
-            self._accepted, self._previous = change(self._accepted), change(self._previous)
+            self.accepted, self.previous = change(self.accepted), change(self.previous)
             self._current = change(self._current)
 
     # Training thread.
@@ -248,8 +224,8 @@ class Schedule(Generic[P]):
         What was decided for later steps stays.
         """
         with self._condition:
-            if self._accepted is self._current:
-                self._accepted = plan
+            if self.accepted is self._current:
+                self.accepted = plan
             self._current = plan
 
     def at(self, step: int, *, decided: bool = False) -> StepStart[P]:
@@ -271,24 +247,24 @@ class Schedule(Generic[P]):
                     continue
                 if not paused and not (strict and time.monotonic() - began < _STRICT_SECONDS):
                     break
-                if paused and (not self._waiting or ids):
+                if paused and (not self.paused or ids):
                     for due in self._due:
                         if due.step <= step:
                             due.ids = ()
                     self._waits(StepStart(plan, version, ids), step)
-                self._waiting = paused
+                self.paused = paused
                 self._condition.wait(_SLICE_SECONDS)
                 waited = time.monotonic() - began
-            self._waiting = False
+            self.paused = False
             changed = version != self._current_version
             self._due = [due for due in self._due if due.step > step]
             expired = plan.perturb_until is not None and step > plan.perturb_until
             if expired:
                 plan = plan.unperturbed()
                 if not self._due and not self._prepared:
-                    self._accepted = plan
+                    self.accepted = plan
             self._current, self._current_version = plan, version
-            self._begun = step
+            self.begun = step
             self.untraced_steps += bool(undecided)
             return StepStart(
                 plan if changed or expired else None, version, ids, bool(undecided), expired, waited
@@ -304,14 +280,14 @@ class Schedule(Generic[P]):
         return plan, version, ids
 
     def _changed(self, patches: Sequence[Mapping[str, Any]]) -> P:
-        plan = self._accepted
+        plan = self.accepted
         for patch in patches:
             plan = self._change(plan, patch)
         return plan
 
     def _prepare(self, number: int, plan: P, patches: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> int:
         strict = any(not _WAITED_FOR.isdisjoint(patch) for patch in patches)
-        first = self._begun + 1
+        first = self.begun + 1
         self._prepared[number] = _Prepared(plan, first, tuple(ids), strict)
         return first
 
@@ -319,8 +295,8 @@ class Schedule(Generic[P]):
         prepared = self._prepared.pop(number, None)
         if prepared is not None:
             plan = prepared.plan.starting(step)
-            self._previous = self._accepted
-            self._accepted, self._version, self._since = plan, number, step
+            self.previous = self.accepted
+            self.accepted, self._version, self._since = plan, number, step
             self._due.append(_Due(step, number, plan, prepared.ids))
         self._condition.notify_all()
         return prepared is not None
