@@ -55,7 +55,7 @@ class StatisticsSettings:
         The entropy of tokens over the experts of each router, and the cosine of each two experts in its
         weight, before the step.
     stable_rank, kernel_norm : int or None
-        Of each matrix that lies here whole, before the step: the largest singular value by power iteration,
+        Of each matrix that is complete here, before the step: the largest singular value by power iteration,
         and the sum of all squares over its own. A step costs four products of each matrix and a vector there
         and back.
     sites : str

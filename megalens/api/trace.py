@@ -160,7 +160,7 @@ def _placed(points: ModelPoints, place: Place | None) -> ModelPoints:
 def model_points(
     model: nn.Module | Sequence[nn.Module], adapter: IAdapter | None, *, lenient: bool = False
 ) -> ModelPoints:
-    """Return the trace points of a model with this process's place in the job.
+    """Return the trace points of a model with this process's coordinates in the job.
 
     Parameters
     ----------

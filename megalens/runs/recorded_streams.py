@@ -262,7 +262,7 @@ def _stamp(path: Path) -> FileStamp | None:
 
 
 def _file_of(segment: Segment) -> SegmentFile:
-    """Return what tells a segment's file from another one in its place."""
+    """Return what tells a segment's file from one that replaced it."""
     try:
         of = FileStamp.of(segment.path.stat()) if segment.sealed else arrows_identity(segment.path)
     except FileNotFoundError:

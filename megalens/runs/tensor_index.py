@@ -21,7 +21,7 @@ Key = tuple[str, str, str]
 
 
 class SegmentFile(NamedTuple):
-    """A file of a stream. ``of`` tells it from another one in its place."""
+    """A file of a stream. ``of`` tells it from one that replaced it."""
 
     segment: Segment
     of: tuple[int, ...]
@@ -81,7 +81,7 @@ class TensorIndex:
                 for key, steps in retained.items():
                     if steps:
                         found._steps.setdefault(key, set()).update(steps)
-                found._keys |= {place for place in part._keys if retained.get(place[:3])}
+                found._keys |= {key for key in part._keys if retained.get(key[:3])}
         return found
 
     def index(self) -> list[dict[str, Any]]:

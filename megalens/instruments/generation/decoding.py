@@ -78,7 +78,7 @@ class Candidates:
     Attributes
     ----------
     logit, probability, entropy : torch.Tensor
-        Of the token, at temperature 1 over the whole vocabulary, ``[N]``; entropy of the row in nats.
+        Of the token, at temperature 1 over the complete vocabulary, ``[N]``; entropy of the row in nats.
     rank : torch.Tensor
         int64 ``[N]``: tokens with a higher logit.
     sampled : torch.Tensor or None

@@ -34,7 +34,7 @@ _REPORT_SECONDS = 0.25
 _SECONDS = 0.05
 """Less than an eye notices."""
 _APART = 0.03
-"""Passes that are further apart are told one by one: to tell costs some 6 ms, and nobody waits for a word."""
+"""Passes further apart are sent one by one: sending costs some 6 ms, and nobody waits for it."""
 _MOST_BYTES = 16 << 20
 
 

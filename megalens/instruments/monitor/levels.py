@@ -119,7 +119,7 @@ def trace_order(
     order = np.where(back == 1, top_index - order, order)
     # Of the complete step: before the second micro-batch.
     micro_batch = np.where(phase == 1, _clipped(micro_batches, _MICRO_BATCH_BITS), 0)
-    place: NDArray[np.int64] = phase
+    packed: NDArray[np.int64] = phase
     for bits, field in (
         (_MICRO_BATCH_BITS, micro_batch),
         (_PART_BITS, part),
@@ -128,8 +128,8 @@ def trace_order(
         (_INDEX_BITS, order),
         (_RANK_BITS, _clipped(ranks, _RANK_BITS)),
     ):
-        place = (place << bits) | field
-    return place
+        packed = (packed << bits) | field
+    return packed
 
 
 def _clipped(values: NDArray[Any], bits: int) -> NDArray[np.int64]:

@@ -205,8 +205,8 @@ class Executor:
                 "shape",
                 operation,
                 f"{operation} gave {shapes_text(spec_of(tensors))}, and micro-batches before gave "
-                f"{shapes_text(before)}. "
-                "Where shapes change from one to the next, say static_shapes=False on every rank.",
+                f"{shapes_text(before)}. Where shapes change from one to the next, say static_shapes=False "
+                "on every rank.",
             )
 
     # Waiting.
@@ -317,8 +317,8 @@ class Executor:
             "lost",
             operation,
             f"Rank {self._rank} (stage {self._stage}) waited for {self._awaited(operation)} when its "
-            f"connection to rank {peer} failed: {reason}. Rank {peer} is gone, or is stuck in an error of its "
-            "own: see what it said.",
+            f"connection to rank {peer} failed: {reason}. Rank {peer} is gone, or is stuck in an error of "
+            "its own: see what it said.",
         )
 
     def _late(self, operation: Operation | None) -> PipelineError:

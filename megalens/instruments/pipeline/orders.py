@@ -92,8 +92,8 @@ def fits(plan: Plan, layout: Placement) -> None:
         if getattr(plan.layout, name) != getattr(layout, name)
     ]
     raise PipelineError(
-        f"The plan {plan.schedule!r} is for another pipeline: it has {', '.join(differences)}. Make one for this "
-        "layout, or the schedule with placement= and n_microbatches= of the plan.",
+        f"The plan {plan.schedule!r} is for another pipeline: it has {', '.join(differences)}. Make one for "
+        "this layout, or the schedule with placement= and n_microbatches= of the plan.",
         code="shape",
     )
 
@@ -163,7 +163,7 @@ class GreedyOrder:
 
     Parameters
     ----------
-    held : sequence of int
+    chunks : sequence of int
         The rank's virtual stages, by chunk.
     prefer : str
         Of several, ``breadth``: all micro-batches of a chunk before the next chunk; ``depth``: all chunks of

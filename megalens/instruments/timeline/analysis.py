@@ -57,16 +57,16 @@ class WhatIf:
 class Analysis:
     """Spans of all ranks, looked at together. Everything is computed when it is first asked for.
 
-    ``whole`` says whether these are the spans of all ranks; otherwise collectives are those of the ranks
+    ``all_ranks`` says whether these are the spans of all ranks; otherwise collectives are those of the ranks
     present.
     """
 
-    def __init__(self, spans: Spans, *, whole: bool = True) -> None:
-        self.spans, self._whole = spans, whole
+    def __init__(self, spans: Spans, *, all_ranks: bool = True) -> None:
+        self.spans, self._all_ranks = spans, all_ranks
 
     @cached_property
     def dependencies(self) -> Dependencies:
-        return dependencies(self.spans, whole=self._whole)
+        return dependencies(self.spans, all_ranks=self._all_ranks)
 
     @cached_property
     def clocks(self) -> Clocks:

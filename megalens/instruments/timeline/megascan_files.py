@@ -183,7 +183,7 @@ class RankTrace:
     ----------
     rank : int
         Of all ranks of the job.
-    place : mapping
+    coordinates : mapping
         ``dp_rk``, ``pp_rk``, ``tp_rk``, ``dev`` and ``g_rk`` where the rows have them, as the format since
         July 2025 does; else empty.
     iterations : list of Iteration

@@ -31,7 +31,7 @@ class Work:
     stage : numpy.ndarray
         Of each rank; -1 where there are none.
     step : numpy.ndarray
-        The whole step, with what it waited for before it began.
+        The complete step, with what it waited for before it began.
     compute : numpy.ndarray
         Passes and optimizer, without the collectives and messages in them.
     data, checkpoint : numpy.ndarray

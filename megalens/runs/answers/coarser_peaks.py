@@ -27,8 +27,8 @@ def coarser_shape(
 ) -> list[int] | None:
     """Return the shape of a row with at most ``cells`` blocks along queries and keys.
 
-    ``source`` is the shape of the whole tensor, ``shape`` that of the stored one; both end with queries and
-    keys. None where the row stays as it is: it is of another compressor, or as coarse already.
+    ``source`` is the shape of the tensor, ``shape`` that of the stored one; both end with queries and keys.
+    None where the row stays as it is: it is of another compressor, or as coarse already.
     """
     match = _PEAKS.fullmatch(compressor)
     if match is None or len(source) != 4 or len(shape) != 4 or min(source) < 1:

@@ -38,7 +38,7 @@ _MOST_TEXTS = 20
 
 @dataclass(frozen=True)
 class TrendQuery:
-    """A request for a trend. A selection that takes less turns a whole tensor's statistic into a kept one."""
+    """A request for a trend. A selection that takes less turns a tensor's statistic into a kept one."""
 
     rows: StreamQuery
     statistic: str

@@ -125,9 +125,9 @@ class MomentSource:
         columns = []
         for field in ROWS_SCHEMA:
             pieces = [
-                ids[chunk["place"]]
+                ids[chunk["name_index"]]
                 if field.name == "name_id"
-                else stat[chunk["place"]]
+                else stat[chunk["name_index"]]
                 if field.name == "stat"
                 else chunk[field.name].astype(np.int32)
                 if field.name == STAGE

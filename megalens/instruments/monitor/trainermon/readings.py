@@ -183,7 +183,7 @@ class FeatureHooks:
     order : str
         Of the axes of queries and keys.
     micro : callable
-        Takes kind and place and counts the micro-batches of a step.
+        Takes kind and owner and counts the micro-batches of a step.
     last : callable
         Whether such a number is the last of a step.
     named : callable

@@ -242,11 +242,11 @@ class ApiWriter:
 
     def write(self, kind: str, step: int, lines: Sequence[Line]) -> None:
         """Store the lines of one kind; beyond a limit its oldest steps are evicted."""
-        kept = self._lines.setdefault(kind, [])
-        kept.append((step, list(lines)))
+        stored = self._lines.setdefault(kind, [])
+        stored.append((step, list(lines)))
         self._count += len(lines)
-        while self._count > self._most and len(kept) > 1:
-            self._count -= len(kept.pop(0)[1])
+        while self._count > self._most and len(stored) > 1:
+            self._count -= len(stored.pop(0)[1])
 
     def table(self, kind: str) -> DataFrame:
         """Return the lines of a kind in the columns of its files; empty where there are none."""

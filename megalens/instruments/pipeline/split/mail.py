@@ -109,7 +109,7 @@ class Mail:
         self._names, self._links, self._inbox = names, links, inbox
         self._device, self._headers, self._staged, self._timeout = device, headers, staged, timeout
         self.watch: Tracer | None = None
-        """Who is told of every message, in a step that it follows."""
+        """The observer of every message, in a step that it follows."""
 
     # Both ends know the order of activations and gradients; the first message has the shapes.
 

@@ -53,7 +53,7 @@ class WeightUpdate:
         self._counts = [leads or cut[n] >= 0 for n in self._numbers]
         self._groups, self._clip = groups, clip
         self.masters: dict[int, nn.Parameter] = {}
-        """Float32 copies, by place among the parameters that take gradients."""
+        """Float32 copies, by index among the parameters that take gradients."""
         if masters:
             self.masters = {
                 at: nn.Parameter(each.detach().float())

@@ -32,7 +32,7 @@ _LONG_SECONDS = 86400.0
 
 def connect(
     ranks: Sequence[int],
-    place: int,
+    index: int,
     peers: Iterable[int],
     inbox: Inbox,
     device: torch.device,
@@ -51,7 +51,7 @@ def connect(
     ----------
     ranks : sequence of int
         Global ranks that are connected.
-    place : int
+    index : int
         This rank's index among them.
     peers : iterable of int
         The indices of its peers; these have it as a peer, too.
@@ -85,7 +85,7 @@ def connect(
                 f"The ranks {list(ranks)} did not all connect within {timeout:.3g} s: every one of them "
                 f"makes its {makes} ({str(failure)[:200]}).",
                 code="waited",
-                rank=ranks[place],
+                rank=ranks[index],
             ) from failure
 
     if len(ranks) == 1:
@@ -95,19 +95,19 @@ def connect(
         up, down = group("nccl"), group("nccl")
     links = {}
     for peer in sorted(peers):
-        out, into = (up, down) if place < peer else (down, up)
+        out, into = (up, down) if index < peer else (down, up)
         links[peer] = Link(inbox, ranks[peer], peer, out, into, control, device, ahead)
     for peer, link in links.items():
         # NCCL connects two ranks in their first message, and both wait for it: better here than within a
         # step. Each rank takes its pairs by rising sum of indices, so that no ring of them deadlocks.
         try:
-            link.greet(place < peer, timeout)
+            link.greet(index < peer, timeout)
         except (RuntimeError, TimeoutError) as failure:
             raise error(
-                f"Rank {ranks[place]} could not reach rank {ranks[peer]} within {timeout:.3g} s: "
+                f"Rank {ranks[index]} could not reach rank {ranks[peer]} within {timeout:.3g} s: "
                 f"{str(failure)[:200]}",
                 code="lost",
-                rank=ranks[place],
+                rank=ranks[index],
             ) from failure
     return links
 

@@ -120,9 +120,8 @@ class Pattern:
 
     def _bad(self, why: str) -> ClientError:
         return ClientError(
-            f"The {self._field} is no regular expression that can be used here: {why}. "
-            "Names are searched in linear time, so it can neither look ahead or behind nor refer back to "
-            "what a group found; "
+            f"The {self._field} is no regular expression that can be used here: {why}. Names are searched "
+            "in linear time, so it can neither look ahead or behind nor refer back to what a group found; "
             "give re.compile(…) for what only Python's expressions can say.",
             code="bad-parameter",
             field=self._field,

@@ -20,7 +20,7 @@ ROW_COLUMNS = ("rank", "stage")
 """Columns that rows say and names do not."""
 
 GROUP_COLUMNS = ("name", *TensorName._fields, *ROW_COLUMNS)
-"""Columns by their names; beside them a pattern's captures and functions of the name."""
+"""Columns by name; a pattern's captures and functions of the name come in addition."""
 
 _Column = str | re.Pattern[str] | Callable[[str], Any]
 
