@@ -120,7 +120,7 @@ def _joined(columns: list[Any]) -> Any:
     return [value for column in columns for value in column]
 
 
-_REPORT_TEXT = 1.0
+_REPORT_TEXT_SECONDS = 1.0
 """The same of a text."""
 
 
@@ -190,7 +190,7 @@ class Writing:
                 step = passes.here.step
                 job.passed(done, step)
                 gathered.add(LocatedPass(done, passes.here, passes.following), capture.window)
-                if time.monotonic() - reported_at >= _REPORT_TEXT:
+                if time.monotonic() - reported_at >= _REPORT_TEXT_SECONDS:
                     reported_at = time.monotonic()
                     self._report(job)
 

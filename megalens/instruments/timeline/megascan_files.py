@@ -16,7 +16,7 @@ _FILE = re.compile(
 )
 _MOST_BYTES = 1 << 28
 _COORDINATES = ("dp_rk", "pp_rk", "tp_rk", "dev", "g_rk")
-_TOLD = 20
+_MOST_NAMED = 20
 _COLORS = (
     ("forward", "thread_state_running"),
     ("backward", "thread_state_iowait"),
@@ -235,12 +235,12 @@ def read_rank_files(folder: Path) -> tuple[list[RankTrace], list[str]]:
     found = [traces[rank] for rank in sorted(traces)]
     missing = sorted(set(range(found[-1].rank + 1)) - traces.keys())
     if missing:
-        problems.append(f"Ranks {', '.join(map(str, missing[:_TOLD]))} have no file.")
+        problems.append(f"Ranks {', '.join(map(str, missing[:_MOST_NAMED]))} have no file.")
     least = min(len(trace.iterations) for trace in found)
     longer = [trace for trace in found if len(trace.iterations) > least]
     if longer:
         problems.append(
-            f"Ranks {', '.join(str(trace.rank) for trace in longer[:_TOLD])} have more than {least} "
+            f"Ranks {', '.join(str(trace.rank) for trace in longer[:_MOST_NAMED])} have more than {least} "
             f"iterations: only the first {least} of each are taken."
         )
         for trace in longer:
