@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from ..runs.moments import MomentSource, load_libraries
+from ..runs.moments.source import MomentIndex
 from .errors import ServerError
 
 _T = TypeVar("_T")
@@ -33,8 +34,8 @@ class SharedMoments:
         Current requests, and the time of the last one.
     done, total : int
         Progress of the first reading, in bytes.
-    index : dict
-        The index, as of the last refresh.
+    index : MomentIndex
+        As of the last refresh; empty before the first.
     version : str
         Changes whenever there is more; contains the number of names.
     """
@@ -44,7 +45,7 @@ class SharedMoments:
         self.users = 0
         self.last_used = asyncio.get_running_loop().time()
         self.done, self.total = 0, 0
-        self.index: dict[str, Any] = {}
+        self.index: MomentIndex = {"version": "", "stats": [], "names": [], "samples": False, "warnings": []}
         self.version = ""
         self._generation = secrets.token_hex(4)
         self._executor = executor
@@ -131,7 +132,7 @@ class SharedMoments:
                 await asyncio.wait({closed}, timeout=_INTERRUPT_SECONDS)
 
     async def _open(self, opener: Opener) -> None:
-        def read() -> tuple[MomentSource, dict[str, Any]]:
+        def read() -> tuple[MomentSource, MomentIndex]:
             source = opener(self.run_id)
             try:
                 source.refresh(self._progressed)
@@ -149,7 +150,7 @@ class SharedMoments:
         if self._cancelled.is_set():
             raise ServerError(499, "cancelled", "The reading was cancelled.")
 
-    def _take(self, index: dict[str, Any]) -> None:
+    def _take(self, index: MomentIndex) -> None:
         self.index = index
         self.version = f"{self._generation}.{len(index['names'])}.{index['version']}"
         self._newer.set()

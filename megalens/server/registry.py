@@ -21,7 +21,7 @@ from ..runs.foreign_files import foreign_recording
 from ..runs.moments import MomentSource, RecordedRows, rows_of
 from .errors import ServerError, some_of
 from .hub_target import AllowedHubs, HubTarget
-from .recorded_runs import RecordedRuns, RunSummaries
+from .recorded_runs import RecordedRuns, RunSummaries, RunSummary
 from .run_notes import NotesFiles, checked_name, recording_bytes, remove_recording, write_name
 from .statistics_runs import ServedStatistics, StatisticsRuns
 
@@ -192,7 +192,7 @@ class RunRegistry:
             self._notes.forget(folder.path)
         return gone
 
-    def summaries(self) -> dict[str, dict[str, Any]]:
+    def summaries(self) -> dict[str, RunSummary]:
         """Return each recorded run's last loss and settings, by id."""
         with self._lock:
             folders = self._recorded()
