@@ -28,16 +28,9 @@ _SWEEP_SECONDS = 30.0
 class SharedMoments:
     """One run's source, its first reading under way or done.
 
-    Attributes
-    ----------
-    users, last_used : int, float
-        Current requests, and the time of the last one.
-    done, total : int
-        Progress of the first reading, in bytes.
-    index : MomentIndex
-        As of the last refresh; empty before the first.
-    version : str
-        Changes whenever there is more; contains the number of names.
+    ``users`` and ``last_used`` are current requests, and the time of the last one; ``done`` and ``total`` are
+    the progress of the first reading, in bytes. ``index`` is as of the last refresh, and empty before.
+    ``version`` changes whenever there is more, and contains the number of names.
     """
 
     def __init__(self, run_id: str, opener: Opener, executor: ThreadPoolExecutor) -> None:

@@ -31,14 +31,9 @@ _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 class RunRegistry:
     """All that the server knows of runs. Its methods read files: call them in a worker thread.
 
-    Parameters
-    ----------
-    run_folders : iterable of str
-        Folders of run folders, relative to the root or absolute.
-    allowed_hubs : iterable of str
-        Patterns ``host:port`` of hubs that may be connected by hand.
-    hidden : callable
-        Whether Jupyter would hide a path, given relative to the root.
+    ``run_folders`` are relative to the root or absolute. ``allowed_hubs`` are patterns ``host:port`` of hubs
+    that may be connected by hand. ``hidden`` says whether Jupyter would hide a path, given relative to the
+    root.
     """
 
     def __init__(

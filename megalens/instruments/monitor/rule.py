@@ -106,18 +106,8 @@ OwnRule: TypeAlias = Callable[[StepReadings, Sequence[StepReadings]], Iterable[A
 class Finding:
     """Rows that are not as they should be.
 
-    Attributes
-    ----------
-    rows : ndarray
-        Their indices.
-    statistic : str
-        The statistic of them that is wrong.
-    value, expected : ndarray or float
-        What was found, and what it should have been, of each.
-    sentence : callable
-        Takes value and expected of one of them and returns its meaning for people.
-    severity : str, optional
-        The rule's own where absent.
+    ``statistic`` is what of them is wrong, with its ``value`` and ``expected`` for each row. ``sentence``
+    takes both of one row and returns its meaning for people. ``severity`` is the rule's own where absent.
     """
 
     rows: NDArray[np.intp]

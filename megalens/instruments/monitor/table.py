@@ -181,16 +181,8 @@ class TableLayout:
 class StepTable:
     """One step as rules see it: arrays with one entry a tensor, and the history.
 
-    Attributes
-    ----------
-    step, samples : int
-        As in :class:`StepReadings`.
-    rows : ndarray
-        float64 ``[n, k]``, the columns of :data:`MOMENT_COLUMNS`; rows of scalars have count 1.
-    loss_scale : ndarray
-        Of each row.
-    levels : Levels
-        History of the series, by quantity: see :meth:`past`.
+    ``rows`` are float64 ``[n, k]``, the columns of :data:`MOMENT_COLUMNS`; rows of scalars have count 1.
+    ``step`` and ``samples`` are those of :class:`StepReadings`.
     """
 
     step: int

@@ -20,17 +20,10 @@ Gradients = Sequence[Tensor]
 
 
 class StageChunk:
-    """Runs the passes of one virtual stage.
+    """Runs the passes of one virtual stage, ``backward_passes`` of them in a step.
 
     torch's own stage knows how gradients of a stage are computed in one or two parts, and how DDP and FSDP
     are kept from reducing them before the last; which pass is the last, and what runs when, is decided here.
-
-    Parameters
-    ----------
-    first, last : bool
-        Whether it takes the model's input, and gives its output.
-    backward_passes : int
-        Micro-batches of a step that pass it.
     """
 
     def __init__(self, stage: Any, virtual: int, first: bool, last: bool, backward_passes: int) -> None:

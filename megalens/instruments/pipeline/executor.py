@@ -36,18 +36,8 @@ class Done(NamedTuple):
 class Executor:
     """One rank of a pipeline.
 
-    Parameters
-    ----------
-    chunks : mapping of int to StageChunk
-        Its virtual stages.
-    links : mapping of int to Link
-        By stage.
-    timeout : float
-        Seconds after which a missing message ends the step.
-    headers : bool
-        Whether shapes change from message to message.
-    together : Together, optional
-        Where several ranks have this stage and need one dynamic order.
+    After ``timeout`` seconds a missing message ends the step. ``headers`` says whether shapes change from
+    message to message. ``together`` is there where several ranks have this stage and need one dynamic order.
     """
 
     def __init__(

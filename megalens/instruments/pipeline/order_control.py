@@ -25,14 +25,8 @@ _log = logging.getLogger(__name__)
 class OrderControl:
     """The order of one rank's pipeline, requested by the script, by settings or by measurements.
 
-    Parameters
-    ----------
-    rule : GreedyRule
-        The meaning of ``"greedy"``.
-    fixed_only : bool
-        Whether only plans can run here: ranks of the same stage are not known, and need one order.
-    planner, compare : callable
-        Make and simulate plans.
+    ``rule`` is the meaning of ``"greedy"``. ``fixed_only``: only plans can run here, since ranks of the same
+    stage are not known but need one order. ``planner`` and ``compare`` make and simulate plans.
     """
 
     def __init__(

@@ -157,17 +157,10 @@ class TimelineError(MegalensError):
 
 @dataclass(frozen=True)
 class Iteration:
-    """One traced iteration of a rank.
+    """One traced iteration of a rank; times in ns of the host's clock.
 
-    Attributes
-    ----------
-    pad : int
-        ns of the host's clock since the iteration before ended.
-    duration : int
-        ns of the host's clock.
-    rows : list of dict
-        Begins (``B``), ends (``E``) and instants (``i``) in the order of the file; ``rel_ts`` is ns since the
-        iteration began. The ends have the attributes.
+    ``pad`` is the time since the iteration before ended. ``rows`` are begins (``B``), ends (``E``) with the
+    attributes, and instants (``i``) in the order of the file; ``rel_ts`` is ns since the iteration began.
     """
 
     pad: int
@@ -177,17 +170,10 @@ class Iteration:
 
 @dataclass
 class RankTrace:
-    """The content of one file.
+    """The content of one file, by global rank, each iteration once.
 
-    Attributes
-    ----------
-    rank : int
-        Of all ranks of the job.
-    coordinates : mapping
-        ``dp_rk``, ``pp_rk``, ``tp_rk``, ``dev`` and ``g_rk`` where the rows have them, as the format since
-        July 2025 does; else empty.
-    iterations : list of Iteration
-        Each once.
+    ``coordinates`` are ``dp_rk``, ``pp_rk``, ``tp_rk``, ``dev`` and ``g_rk`` where the rows have them, as the
+    format since July 2025 does; else empty.
     """
 
     rank: int

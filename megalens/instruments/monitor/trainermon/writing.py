@@ -119,18 +119,10 @@ _TASKS = {
 class Line:
     """One line of a file.
 
-    Attributes
-    ----------
-    chunk : int
-        ``vpp_stage``.
-    micro_step : int or None
-        None where the kind has no such column.
-    values : mapping
-        By operation, in the order of the columns; NaN where there is none.
-    shape, dtype : str
-        ``[4, 5]`` and ``torch.float32``; ``nan`` of what was no tensor.
-    call : int
-        Index among all measurements of the step, in time order; -1 where it has none.
+    ``chunk`` is ``vpp_stage``; ``micro_step`` is None where the kind has no such column. ``values`` are by
+    operation, in the order of the columns, or NaN. ``shape`` and ``dtype`` are ``[4, 5]`` and
+    ``torch.float32``, or ``nan`` of what was no tensor. ``call`` is the index among all measurements of the
+    step in time order, or -1.
     """
 
     chunk: int

@@ -79,18 +79,9 @@ class SplitNotes:
 class Mail:
     """Sends and receives messages over the links of one process.
 
-    Parameters
-    ----------
-    names : mapping of int to str
-        The others in messages, by rank.
-    links : mapping of int to Link
-        By rank.
-    device : torch.device
-        Where tensors are wanted; they are received where the links receive them.
-    headers : bool
-        Whether shapes change from message to message.
-    timeout : float
-        Seconds after which a missing message is given up.
+    ``names`` are the others' in messages. Tensors are wanted on ``device``, and received where the links
+    receive them. ``headers`` says whether shapes change from message to message. After ``timeout`` seconds a
+    missing message is given up.
     """
 
     def __init__(

@@ -19,21 +19,9 @@ _LOW = (torch.bfloat16, torch.float16)
 class WeightUpdate:
     """The optimizer of one backward process.
 
-    Parameters
-    ----------
-    cut : sequence of int
-        Of each parameter the dimension that is cut over tensor-parallel processes; -1 where none is.
-    optimizer : callable
-        Makes the optimizer of a list of parameters: those that take gradients, or their masters.
-    groups : SplitGroups
-        The other backward processes.
-    leads : bool
-        Whether this process counts weights that all tensor-parallel processes have in full.
-    clip : float or None
-        Largest norm of all gradients.
-    masters : bool
-        Whether 16-bit parameters have float32 copies that the optimizer steps on, with gradients that are
-        summed in float32.
+    ``cut`` has each parameter's dimension that is cut over tensor-parallel processes, or -1; a process that
+    ``leads`` counts the uncut ones. ``clip`` is the largest norm of all gradients. With ``masters`` 16-bit
+    parameters have float32 copies that the optimizer steps on, with gradients that are summed in float32.
     """
 
     def __init__(

@@ -42,31 +42,12 @@ def connect(
     error: type[StageError],
     makes: str,
 ) -> dict[int, Link]:
-    """Return the links of a rank, by the others' indices. All of the ranks call it together.
+    """Return the links of a rank, by the others' indices in ``ranks``. All of the ranks call it together.
 
     On NCCL, where receives and sends between two ranks would wait for each other on one stream, messages to
-    higher and to lower indices have a group each, and headers go over gloo.
-
-    Parameters
-    ----------
-    ranks : sequence of int
-        Global ranks that are connected.
-    index : int
-        This rank's index among them.
-    peers : iterable of int
-        The indices of its peers; these have it as a peer, too.
-    inbox : Inbox
-        Where messages are filed.
-    device : torch.device
-        Where they are received.
-    ahead : int
-        Receives posted ahead.
-    timeout : float
-        Seconds that connecting may take.
-    error : type of StageError
-        What is raised.
-    makes : str
-        What every one of them makes, for error messages.
+    higher and to lower indices have a group each, and headers go over gloo. ``peers`` are the indices to
+    connect with, ``ahead`` is the number of receives posted ahead. After ``timeout`` seconds it raises
+    ``error``, which names what every rank ``makes``.
     """
     # Older versions of torch have no such argument.
     unsorted: dict[str, Any] = {} if sorted(ranks) == list(ranks) else {"sort_ranks": False}
@@ -173,19 +154,10 @@ def spec_of(tensors: Sequence[Tensor]) -> Spec:
 
 
 class Link:
-    """Sends to one rank and receives from it.
+    """Sends to one rank, ``peer`` globally and ``at`` in the groups, and receives from it.
 
-    Parameters
-    ----------
-    peer, at : int
-        The other rank, globally and in the groups.
-    out, into, control : torch.distributed.ProcessGroup
-        For sending, for receiving, and for headers, which are on the CPU.
-    device : torch.device
-        Where tensors are received.
-    ahead : int
-        Receives that may be posted, and messages that a thread may have received, before the training thread
-        takes them.
+    The groups are for sending, for receiving, and for headers, which are on the CPU. At most ``ahead``
+    receives are posted, or messages received by a thread, before the training thread takes them.
     """
 
     def __init__(
