@@ -160,7 +160,7 @@ def opened_parquet(path: Path, words: Sequence[str] = ()) -> Iterator[ParquetStr
     Raises ``ValueError``, ``OSError``, ``pyarrow.ArrowException`` or ``ClientError``, also later, while it is
     read.
     """
-    # Only who reads packed streams needs it, and the start should not wait for it.
+    # Only readers of packed streams need it, and the start should not wait for it.
     import pyarrow.parquet as pq
 
     # Unbuffered: heads of pages are far apart.

@@ -187,7 +187,7 @@ class MomentPool:
             shared.users -= 1
             shared.last_used = asyncio.get_running_loop().time()
             if shared.failed and self._shared.get(run_id) is shared:
-                # The next request tries anew.
+                # The next request retries.
                 del self._shared[run_id]
 
     def __len__(self) -> int:

@@ -218,7 +218,8 @@ class RecordedRuns:
         known = self._headers.get(path)
         if known is None or known[0] != stamp:
             try:
-                # A growing run is described anew every few seconds, with what is known of its files.
+                # A growing run's description is rewritten every few seconds; what is known of its files
+                # stays.
                 older = known[1] if known is not None else None
                 run: RunFolder | ClientError = (
                     older.reopened() if isinstance(older, RunFolder) else RunFolder(path)

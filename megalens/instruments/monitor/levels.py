@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ...protocol import RANK_SCALAR
 
 MODULE_END = re.compile(r"/(input|output)\d*$")
-"""What stands behind the name of a module in the name of a tensor at one of its ends."""
+"""The suffix of a module's name in the names of tensors at its ends."""
 
 
 Column = NDArray[np.float64]
@@ -139,7 +139,7 @@ def _clipped(values: NDArray[Any], bits: int) -> NDArray[np.int64]:
 
 # From a median of absolute differences to a standard deviation, of a normal distribution.
 _TO_SIGMA = 1.4826
-# In how many steps each series' usual difference is found anew.
+# Steps within which each series' deviation is recomputed.
 _TURNS = 8
 # So many outliers in a row are a new level.
 _ADOPT = 12

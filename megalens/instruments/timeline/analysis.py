@@ -24,7 +24,7 @@ _REPLAYED, _LARGE_REPLAYED = 9, 5
 """Steps that a price is the median of, and of how many where each has more spans than below."""
 _LARGE = 30_000
 _LEAST_PRICE = 0.01
-"""Of a step: for what costs less nobody waits."""
+"""Share of a step; what costs less is hidden."""
 _NORMAL = 1.96
 _MAD = 1.4826
 

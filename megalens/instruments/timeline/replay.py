@@ -58,9 +58,9 @@ class _StepPieces:
     ahead: Floats
     """How long before it came to wait for its event the rank had begun it: 0 unless it is asynchronous."""
     sends: Integers
-    """Whether the event waits for this rank: not for who receives a message."""
+    """Whether the event waits for this rank: not for the receiver of a message."""
     waits: Integers
-    """Whether the rank waits for the event: not who sends a message."""
+    """Whether the rank waits for the event: not the sender of a message."""
     blocked: Floats
     """How long it is blocked whatever the others do."""
     late: Floats
@@ -255,7 +255,7 @@ def _play(step: _StepPieces, changes: StepChanges) -> float:
     done: dict[int, float] = {}
     asleep: dict[int, list[tuple[int, int]]] = {}
     now = step.lead.tolist()
-    # Ranks that can go on, each with its next piece; those that sleep are woken by their event.
+    # Runnable ranks, each with its next piece; blocked ones are woken by their event.
     runnable = list(enumerate(np.searchsorted(step.rank, np.arange(len(now))).tolist()))
     while runnable:
         rank, at = runnable.pop()

@@ -176,7 +176,7 @@ def _bad_steps(done: Work) -> tuple[list[Culprit], Bools]:
     culprits = []
     for at in np.flatnonzero(long):
         near = long[max(0, at - 2) : at + 3].sum()
-        # The first step warms up, and in the second DDP sorts its buckets anew.
+        # The first step warms up, and in the second DDP rebuilds its buckets.
         if at < 2 or near > 2:
             continue
         usable[at] = False
@@ -298,7 +298,7 @@ class _Transfers:
     """Whether it goes from the higher rank to the lower."""
     step: Integers
     took: Floats
-    """ns from when the last of those who send came until it was there."""
+    """ns from the arrival of the last sender to the end of the transfer."""
     members: Mapping[int, tuple[int, ...]]
 
 

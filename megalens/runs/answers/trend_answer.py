@@ -256,7 +256,7 @@ class _LayerRows:
                 "step": step.astype(np.int64, copy=False),
                 "layer": layer,
                 "kind": np.array(known, np.int32)[kinds],
-                # With the infinite ones: nobody asks for either alone.
+                # With the infinite ones: neither is needed alone.
                 "nan_count": (nans + infs).astype(np.float64),
             }
         )

@@ -191,7 +191,7 @@ class Link:
         self._numbers = [0, 0]
         self._finished = self._finished_here = 0
         self.done: deque[Sent] = deque(maxlen=100_000)
-        """Sends that are over, where somebody asked for them with :attr:`timed`."""
+        """Finished sends, collected with :attr:`timed`."""
         self.timed = False
         self._closed = False
         self._start(self._finish_all)

@@ -18,7 +18,7 @@ Integers = NDArray[np.int64]
 _ALWAYS = ("samples", "nan_count", "inf_count", "rounding", "loss_scale")
 # Rows merged at once: intermediate results of more leave the caches, at three times the cost a row.
 _PIECE_ROWS = 100_000
-# glibc returns large freed blocks to the system, which clears them anew for every piece: half of the time.
+# glibc returns large freed blocks to the system, which clears new ones for every piece: half of the time.
 _SEEN_NUMBERS = 3_000_000
 _INTEGERS = ("samples", "rank", "stage")
 

@@ -133,7 +133,7 @@ class CachedFile:
             records = [np.load(self.folder / f"{part.file}.npy", allow_pickle=False) for part in parts]
             missing = [part.file for part in parts if part.rows and not (self.folder / part.file).is_file()]
         except (OSError, ValueError, TypeError, KeyError):
-            # Nothing there, or what an eviction left of it: the file is parsed anew.
+            # Nothing is there, or the rest of an eviction: the file is parsed from the beginning.
             self._forget()
             return
         if missing or any(block.ndim != 2 or block.shape[1] != 5 for block in records):

@@ -1,4 +1,4 @@
-"""Where the rows of the stream ``moments`` lie."""
+"""Sources of rows of the stream ``moments``, and what is asked of them."""
 
 from __future__ import annotations
 
