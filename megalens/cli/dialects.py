@@ -25,7 +25,6 @@ _EXIT_CODES = (
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the commands to the parser of ``megalens``."""
     for name, words, run in (
         ("record", "record a foreign hub's run into a run folder", _record),
         ("connect", "make a foreign hub's run appear among the live runs", _connect),
