@@ -28,7 +28,7 @@ from .parquet_footer import (
 from .query import Query
 
 DAMAGE = (pa.ArrowException, OSError, ValueError, TypeError, OverflowError, MemoryError)
-"""What Python and Arrow answer with where a file is not as it should be."""
+"""Errors of Python and Arrow over a damaged file."""
 
 _HEAD = 512
 _MOST_HEAD = 1024 * 1024

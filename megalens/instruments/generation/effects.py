@@ -109,7 +109,7 @@ def _swept(
 
 
 _MOST_AT_ONCE = 1 << 22
-"""Of them, in double precision."""
+"""Of them at once in double precision."""
 
 
 @dataclass(frozen=True, eq=False)

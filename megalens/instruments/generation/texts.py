@@ -13,7 +13,7 @@ from .errors import GenerationError
 
 _KNOWN = 1 << 17
 _LOOKED_AT = 16
-"""Tokens that a character, with what joins it to the text before, can be made of at most."""
+"""Most tokens of one character, with those that join it to the text before."""
 _CUT = "\ufffd"
 
 

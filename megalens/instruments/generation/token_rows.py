@@ -15,7 +15,7 @@ from .decoding import Candidates, GenerationPass, candidates_of
 from .texts import Texts
 
 _MOST_ROWS = 2048
-"""Of one batch."""
+"""Rows of one batch."""
 
 
 def lists_column(values: Any, lengths: Sequence[int]) -> pa.Array:
@@ -30,7 +30,7 @@ def lists_column(values: Any, lengths: Sequence[int]) -> pa.Array:
 
 
 _MOST_LOGITS = 1 << 24
-"""Logits that are looked at together."""
+"""Logits processed at once."""
 _NUMBERS = ("logit", "probability", "entropy")
 
 

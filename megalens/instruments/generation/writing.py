@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from ...tracer import Tracer
 
 _REPORT_SECONDS = 0.25
-"""Seconds between two rows that say how far a sweep is."""
+"""Seconds between two progress rows of a sweep."""
 
 _SECONDS = 0.05
-"""Less than an eye notices."""
+"""Seconds between two sends; the eye does not notice it."""
 _APART = 0.03
 """Passes further apart are sent one by one: sending costs some 6 ms, and nobody waits for it."""
 _MOST_BYTES = 16 << 20
@@ -121,7 +121,7 @@ def _joined(columns: list[Any]) -> Any:
 
 
 _REPORT_TEXT_SECONDS = 1.0
-"""The same of a text."""
+"""Seconds between two progress rows of a text."""
 
 
 class Writing:

@@ -38,7 +38,7 @@ DIRECTIONS = {
     "gradient_direction": "optimizer",
     "param": "update",
 }
-"""By statistic the part of the step in which it comes about; what is not named is of the forward pass."""
+"""The part of the step in which a statistic arises; by default the forward pass."""
 
 # Of each part: before, in or after the micro-batches; order in its kind; and whether last layer first.
 _PARTS = {

@@ -99,7 +99,7 @@ def alarm_columns(alarms: Sequence[Alarm]) -> dict[str, list[Any]]:
 
 
 OwnRule: TypeAlias = Callable[[StepReadings, Sequence[StepReadings]], Iterable[Alarm]]
-"""A rule of somebody's own: takes a step and those before it, oldest first, and gives alarms."""
+"""A user's rule: takes a step and the earlier ones, oldest first, and returns alarms."""
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ class Board:
         self.decides = rank == decided_by
         """Whether this rank decides."""
         self.decider = decided_by
-        """Global rank that does."""
+        """Global rank that decides."""
 
     def post(self, step: int, order: Mapping[str, Any]) -> None:
         self._store.set(f"order/{step}", json.dumps(order))

@@ -16,7 +16,7 @@ from .errors import PipelineError
 from .plan_type import Operation, words_of
 
 Gradients = Sequence[Tensor]
-"""Of those tensors alone that take one."""
+"""Of the tensors that take one."""
 
 
 class StageChunk:
@@ -35,7 +35,7 @@ class StageChunk:
         self._losses: dict[int, Tensor] = {}
         self._parts: dict[int, tuple[tuple[Any, ...], Any, list[Any], Any]] = {}
         self.outputs: dict[int, Any] = {}
-        """What the last virtual stage gave, by micro-batch, without its graph."""
+        """Outputs of the last virtual stage by micro-batch, without graph."""
 
     @property
     def module(self) -> nn.Module:

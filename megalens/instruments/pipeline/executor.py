@@ -62,7 +62,7 @@ class Executor:
         # The same, in a step that it follows.
         self._watched: Tracer | None = None
         self.done: list[Done] = []
-        """What the last step did."""
+        """Operations of the last step."""
 
     # A step.
 

@@ -42,9 +42,9 @@ class OrderControl:
         self._planner, self._compare = planner, compare
         self._board: Board
         self.order: OrderChoice = rule
-        """What runs."""
+        """The running order."""
         self.decisions: list[str] = []
-        """What was changed and why; the newest last."""
+        """Changes and their reasons; the newest last."""
         self._script: OrderChoice = rule
         self._step = 0
         self._lock = threading.Lock()

@@ -21,7 +21,7 @@ from .spans import Spans, Work, work
 from .verdict import Culprit, Verdict, judge
 
 _REPLAYED, _LARGE_REPLAYED = 9, 5
-"""Steps that a price is the median of, and of how many where each has more spans than below."""
+"""Steps of a price's median, and fewer where each has more spans than ``_LARGE``."""
 _LARGE = 30_000
 _LEAST_PRICE = 0.01
 """Share of a step; what costs less is hidden."""

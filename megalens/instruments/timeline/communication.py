@@ -24,9 +24,9 @@ _FUNCTIONAL = (
     *("all_gather_tensor", "all_gather_single", "reduce_scatter_tensor", "reduce_scatter_single"),
 )
 _ROOTS = {"broadcast": "src", "scatter": "src", "reduce": "dst", "gather": "dst"}
-"""What the argument that names the root is called."""
+"""Name of the argument with the root."""
 _COALESCED, _BUFFERS = "_broadcast_coalesced", "broadcast_buffers"
-"""By this DDP gives its buffers to all replicas before a forward pass."""
+"""DDP broadcasts its buffers to all replicas with this before a forward pass."""
 _SENDS, _RECEIVES = ("send", "isend"), ("recv", "irecv")
 _REDUCTION = "reduce_gradients"
 """DDP reduces in C++, bucket by bucket, during the backward pass; the rank waits from its end on."""

@@ -28,9 +28,9 @@ _BYTES = {
     **dict.fromkeys(("double", "long"), 8),
 }
 _FAR_US = 1e15
-"""No profile is of another century; more than this has no ns."""
+"""µs: no profile is of another century; more would overflow in ns."""
 _APART_US = 50.0
-"""Backward work of one pass has smaller gaps than this, or nothing of the forward pass in between."""
+"""µs: the largest gap in a backward pass, unless no forward work is in between."""
 
 
 def is_kineto(file: TraceFile) -> bool:

@@ -83,7 +83,7 @@ def _back(
 def _waited(
     found: Dependencies, begin: Floats, end: Floats, mine: Integers, rank: int, until: float, start: float
 ) -> tuple[int, float] | None:
-    """Return the rank for which this one waited last before a moment, and until when; None if for none."""
+    """Return the rank for which this one waited last before a moment, and its arrival; None if for none."""
     spans = found.spans
     at = int(np.searchsorted(end[mine], until, side="right"))
     while at > 0:
@@ -99,12 +99,12 @@ def _waited(
 
 
 _LEAST_SEEN = 0.3
-"""Parts of a pixel that a sum takes at least."""
+"""The least share of a pixel of a sum."""
 _WAITING = 0.5
-"""Blocked time is shown where it is at least this part of what else a pixel holds."""
+"""Blocked time is shown from this share of the other work in a pixel on."""
 _MOST_FOUND = 200
 _MOST_PATHS = 30
-"""Steps whose critical path is drawn: of more it could not be seen."""
+"""Most steps whose critical path is drawn: of more it would be invisible."""
 _MS = 1e-6
 
 

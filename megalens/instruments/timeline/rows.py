@@ -27,18 +27,18 @@ _TRAFFIC = ("collective", "send", "receive")
 _FLUSH_SECONDS = 0.5
 _MOST_ROWS = 20_000
 SPAN_BYTES = 8 * (len(_NUMBERS) + len(_TEXTS))
-"""What one span takes on its way to rank 0, without its texts."""
+"""Bytes of one span on its way to rank 0, without its texts."""
 
 _RULE = "slow_rank"
 _WINDOW = 30
-"""Steps that a finding rests on."""
+"""Steps of a finding."""
 _STEPS = 10 * _WINDOW
-"""Steps in which it is looked for since when."""
+"""Steps in which the beginning of a finding is searched."""
 _LEAST = 0.05
 _SURE = 6.0
-"""Standard errors that a finding must be above nothing."""
+"""Standard errors by which a finding must exceed zero."""
 _USUAL = 0.8
-"""Share of the steps in which it must be seen: a few long ones are another thing."""
+"""Share of the steps in which it must occur: a few long ones are something else."""
 _MAD = 1.4826
 _MOST_STEPS, _MOST_WAITING = 256, 20_000
 """Most steps, or numbers in them, that wait for other ranks, which report up to a second together."""
@@ -129,7 +129,7 @@ def medians_of_others(stages: np.ndarray, work: np.ndarray) -> np.ndarray:
 
 
 _NOT_BLOCKED_NS = 20_000
-"""Between two events that are queued one after the other a device takes some µs."""
+"""A device takes some µs between two consecutive events."""
 
 
 class Span(NamedTuple):
@@ -166,7 +166,7 @@ class _Table(NamedTuple):
     stage: int
     clock: int
     rows: np.ndarray
-    """int64 ``[n, 14]``, as :func:`_rows` gives them, with places in ``texts``."""
+    """int64 ``[n, 14]`` of :func:`_rows`, with indices into ``texts``."""
     texts: Sequence[str]
 
 

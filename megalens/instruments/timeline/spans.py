@@ -153,7 +153,7 @@ COMMUNICATION = ("collective", "send", "receive")
 _NUMBERS: tuple[str, ...] = ("step", "rank", "stage", "chunk", "micro_batch", "start", "end", "count")
 _NUMBERS += ("blocked", "bytes", "peer", "sequence")
 _LATER: tuple[str, ...] = ("clock",)
-"""Numbers that recordings of before do not have; 0 there."""
+"""Numbers that older recordings lack; 0 there."""
 _MOST_GROUP = 65_536
 
 

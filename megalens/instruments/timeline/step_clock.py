@@ -30,7 +30,7 @@ from ...tracer.errors import TracerError
 
 _MOST_SPARE = 4096
 _MOST_MARKS = 40_000
-"""Both ends of as many spans as a step may have."""
+"""Both ends of the most spans of a step."""
 
 GRANULARITIES = ("off", "steps", "phases", "layers", "operations")
 

@@ -26,7 +26,7 @@ from .verdict import Verdict
 STREAM = "spans"
 MOST_ROWS = 1_500_000
 _DRAFT_ROWS = 150_000
-"""Of fewer a verdict is there as soon."""
+"""Of fewer rows the verdict is as fast."""
 _MOST_STORED = 2
 _COLUMNS = 1000
 _MEMBERS = ("first", "last", "window", "columns", "ranks", "row", "path", "find", "draft")

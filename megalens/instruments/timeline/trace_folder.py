@@ -36,7 +36,7 @@ _ENDINGS = (".json", ".json.gz")
 Progress = Callable[[int, int, str], object]
 
 _VERSION = 4
-"""Rises when the same files give other rows."""
+"""To be raised when the same files give other rows."""
 _MOST_PROBLEMS = 200
 
 

@@ -15,15 +15,15 @@ from .spans import Bools, Floats, Integers, Spans, Work, ranks_text
 from .stretches import MAD, SURE, median, running_median, stretches
 
 _LEAST = 0.032
-"""What is slower by less is as healthy devices differ."""
+"""Healthy devices differ by less."""
 _LEAST_LINK = 0.15
 _LEAST_STAGE = 0.08
 _BAD_STEP = 0.3
-"""A single step is longer by this share of those around it, and by eight times what they usually differ."""
+"""A bad step exceeds its neighbours by this share, and by eight times their usual difference."""
 _SURE_OF_PAST = 10.0
-"""The same for a link that has nothing to be compared with but its own past."""
+"""The same for a link that can only be compared with its own past."""
 _LEAST_NS = 1e6
-"""What is less than a millisecond of a step is the operating system's."""
+"""Less than a millisecond of a step is noise of the operating system."""
 _NORMAL = 1.96
 
 
@@ -291,7 +291,7 @@ class _Transfers:
     """Transfers that were waited for."""
 
     like: Integers
-    """What can be compared ``[n]``, as all below."""
+    """Class of comparable transfers ``[n]``, as all below."""
     link: Integers
     """The pair or group of ranks."""
     back: Bools

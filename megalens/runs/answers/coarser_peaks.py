@@ -14,10 +14,10 @@ import pyarrow as pa
 from ...protocol import Peaks
 
 SHAPE_COLUMNS = ["compressor", "source_shape", "shape"]
-"""What says how coarse a row may become."""
+"""Columns that determine how coarse a row may become."""
 
 CHANGED_COLUMNS = ["compressor", "shape", "values", "compression_error"]
-"""What a coarser row says otherwise."""
+"""Columns that differ in a coarser row."""
 
 _PEAKS = re.compile(r"Peaks\(cells=([1-9][0-9]{0,4})\)")
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 _DECAY = 0.99
-"""What of the remembered size a new value leaves."""
+"""Share of the remembered size that remains after a new value."""
 
 
 def values_of(row: Mapping[str, float], ops: Sequence[str], *, scalar: bool) -> dict[str, float]:

@@ -49,7 +49,7 @@ class WeightUpdate:
                 if each.dtype in _LOW
             }
         self.stepped = [self.masters.get(at, each) for at, each in enumerate(self._parameters)]
-        """What the optimizer steps on."""
+        """Parameters, or their masters, that the optimizer steps on."""
         self.optimizer = optimizer(list(self.stepped)) if self._parameters else None
         if self.optimizer is not None and not isinstance(self.optimizer, torch.optim.Optimizer):
             raise SplitError(

@@ -18,9 +18,9 @@ class StepBatch(NamedTuple):
     args: Sequence[tuple[Any, ...]]
     kwargs: Sequence[dict[str, Any]]
     loss: Callable[[Any, int], Tensor] | None
-    """Makes the loss of an output and the micro-batch's number."""
+    """Computes the loss of an output and the micro-batch's number."""
     scale: float
-    """What each micro-batch's loss counts."""
+    """Weight of each micro-batch's loss."""
     keep_outputs: bool
 
 

@@ -12,7 +12,7 @@ Key = tuple[str, int, int]
 """``F`` (activations), ``B`` (a gradient) or ``S`` (summed weight gradients), virtual stage, micro-batch."""
 
 Spec = tuple[Any, ...]
-"""Of each tensor of a message dtype, shape, and whether it takes a gradient."""
+"""Dtype, shape, and whether it takes a gradient, of each tensor of a message."""
 
 
 class Arrival(NamedTuple):

@@ -27,7 +27,7 @@ from .inbox import Arrival, Inbox, Key, Spec
 _DATA, _HEADER = 1, 2
 _HEADER_NUMBERS = 128
 _LONG_SECONDS = 86400.0
-"""How long a thread waits for one message: the training thread has the time limit."""
+"""How long a thread waits for one message; the training thread enforces the time limit."""
 
 
 def connect(

@@ -73,7 +73,7 @@ class CachedFile:
         ).hexdigest()
         self.folder = cache_folder() / key[:2] / key
         self.replaced = 0
-        """How often the file was found to be another one than before."""
+        """How often the file was found to be replaced."""
         self._state = _State()
         self._records: list[NDArray[np.int64]] = []
         self._manifest = (0, 0)

@@ -21,7 +21,7 @@ ROWS_SCHEMA = pa.schema(
     else pa.field(field.name, _CODES if pa.types.is_string(field.type) else field.type)
     for field in stream_schema("moments")
 )
-"""Rows as they are answered: the stream's columns, texts as dictionaries, and for the name its number."""
+"""Rows of an answer: the stream's columns, texts as dictionaries, and the number of the name."""
 
 STAGE = "gradient_stage"
 """The column. In a chunk it has the index in :data:`STAGES`."""
