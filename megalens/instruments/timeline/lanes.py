@@ -42,7 +42,7 @@ def critical_path(found: Dependencies, begin: Floats, end: Floats, steps: Sequen
     steps : sequence of int
     """
     spans = found.spans
-    steps_ = np.flatnonzero(spans.of_kind("step") & np.isin(spans.step, list(steps)))
+    step_rows = np.flatnonzero(spans.of_kind("step") & np.isin(spans.step, list(steps)))
     waits = np.flatnonzero(
         spans.of_kind(*COMMUNICATION)
         & (found.event >= 0)
@@ -55,7 +55,7 @@ def critical_path(found: Dependencies, begin: Floats, end: Floats, steps: Sequen
     mine = {int(rank): waits[spans.rank[waits] == rank] for rank in np.unique(spans.rank[waits])}
     path: list[PathPiece] = []
     for step in steps:
-        rows = steps_[spans.step[steps_] == step]
+        rows = step_rows[spans.step[step_rows] == step]
         if len(rows):
             path += _back(found, begin, end, rows, mine)
     return path

@@ -210,8 +210,8 @@ class SpanSender:
         if table[:, len(_NUMBERS) :].size and not 0 <= table[:, len(_NUMBERS) :].max() < len(texts):
             raise ValueError("a text that is not there")
         worked = [(int(step), float(ns)) for step, ns in meta["worked"]]
-        table_ = _Table(rank, int(meta["stage"]), int(meta["clock"]), table, texts)
-        self._host.later(lambda: self._keep(table_, worked), payload.nbytes, patient=True)
+        spans = _Table(rank, int(meta["stage"]), int(meta["clock"]), table, texts)
+        self._host.later(lambda: self._keep(spans, worked), payload.nbytes, patient=True)
 
     # The producer thread.
 
