@@ -128,11 +128,10 @@ class MegalensCallback:
 
 
 def _consumed(args: Any, state: Any) -> int:
-    """Return the samples that the trainer has consumed over all processes; -1 where it does not say."""
+    """Return the samples consumed over all processes; -1 where the trainer does not know."""
     names = ("train_batch_size", "gradient_accumulation_steps", "world_size")
     sizes = [size for name in names if isinstance(size := getattr(args, name, None), int)]
     return int(state.global_step) * math.prod(sizes) if len(sizes) == len(names) else -1
 
 
-def _ignore(*args: Any, **kwargs: Any) -> None:
-    """Take no part in an event."""
+def _ignore(*args: Any, **kwargs: Any) -> None: ...

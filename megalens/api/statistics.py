@@ -55,7 +55,7 @@ class StatisticsSettings:
         The entropy of tokens over the experts of each router, and the cosine of each two experts in its
         weight, before the step.
     stable_rank, kernel_norm : int or None
-        Of each matrix that lies here whole, before the step: the largest singular value by power iteration,
+        Of each matrix that is complete here, before the step: the largest singular value by power iteration,
         and the sum of all squares over its own. A step costs four products of each matrix and a vector there
         and back.
     sites : str
@@ -180,7 +180,7 @@ class StatisticsSettings:
 
     @property
     def files_only(self) -> bool:
-        """Whether nobody but files takes what is measured."""
+        """Whether only files take what is measured."""
         return self.judge is None and self.own is None
 
 
@@ -274,13 +274,12 @@ def _tracer(model: Any, points: ModelPoints, settings: StatisticsSettings, measu
 
 
 class _Judged:
-    """Hands each step to what judges it, and to files where there are some."""
+    """Passes each step to its judge, and to files where there are some."""
 
     def __init__(self, judge: Callable[[StepReadings], None], files: JsonlFiles | None) -> None:
         self._judge, self._files = judge, files
 
     def __call__(self, step: CompleteStep) -> None:
-        """Take a step."""
         if self._files is not None:
             self._files(step)
         self._judge(StepReadings(step.step, step.samples, step.readings))
@@ -293,12 +292,11 @@ class _Known:
         self._points = points
 
     def points(self, model: Any) -> Any:
-        """Return them."""
         return self._points
 
 
 def _optimizers(given: Any) -> list[Optimizer]:
-    """Return torch's optimizers; what only wraps one is looked through."""
+    """Return torch's optimizers, unwrapped."""
     many = list(given) if isinstance(given, Iterable) and not isinstance(given, Optimizer) else [given]
     found = []
     for each in many:

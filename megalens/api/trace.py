@@ -99,7 +99,7 @@ def trace(model: nn.Module | Sequence[nn.Module], settings: TraceSettings) -> Tr
 
 
 def _instruments(model: Any, settings: TraceSettings, place: RankCoordinates) -> list[Instrument]:
-    """Return those that were given, and those that slices bring for these settings."""
+    """Return the given instruments, and those that slices add for these settings."""
     given = instruments_from(settings.instruments)
     names = {each.name for each in given}
     brought = [load(each.traced) for each in find_slices() if each.traced and each.name not in names]
@@ -115,7 +115,7 @@ def _instruments(model: Any, settings: TraceSettings, place: RankCoordinates) ->
 
 
 def _hub(settings: TraceSettings) -> tuple[HubProcess | None, HubAddress | None]:
-    """Return the hub of our own where the settings want one, and the address of the hub."""
+    """Return our own hub where the settings want one, and the address of the hub."""
     if not settings.spawns:
         return None, None if settings.hub is None else address_from(settings.hub)
     retry = None
@@ -135,7 +135,7 @@ def _hub(settings: TraceSettings) -> tuple[HubProcess | None, HubAddress | None]
 
 
 def _resumed_folder(resume: str | Path, record: str | Path | None) -> Path:
-    """Return the run folder that is meant by its path, or by the id of its run."""
+    """Return the run folder of a path or a run id."""
     folders = [Path(resume), Path(record or RUNS_FOLDER) / resume]
     for folder in folders:
         if (folder / "run.json").is_file():
@@ -162,7 +162,7 @@ def _placed(points: ModelPoints, place: RankCoordinates | None) -> ModelPoints:
 def model_points(
     model: nn.Module | Sequence[nn.Module], adapter: IAdapter | None, *, lenient: bool = False
 ) -> ModelPoints:
-    """Return the trace points of a model with this process's place in the job.
+    """Return the trace points of a model with this process's coordinates in the job.
 
     Parameters
     ----------

@@ -19,14 +19,12 @@ if TYPE_CHECKING:
 _NAMES = ("T1", "T2", "3606", "inference")
 _EXIT_CODES = (
     "Exit codes: 0 done (the peer ended, --steps were there, or Ctrl-C; a recording is closed), 1 an error "
-    "of Megalens itself, "
-    "2 wrong arguments or a folder that cannot be written, 3 the foreign hub cannot be reached or is none of "
-    "these, 4 it refused."
+    "of Megalens itself, 2 wrong arguments or a folder that cannot be written, 3 the foreign hub cannot be "
+    "reached or is none of these, 4 it refused."
 )
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the commands to the parser of ``megalens``."""
     for name, words, run in (
         ("record", "record a foreign hub's run into a run folder", _record),
         ("connect", "make a foreign hub's run appear among the live runs", _connect),

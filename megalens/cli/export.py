@@ -16,7 +16,6 @@ _EXIT_CODES = (
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command to the parser of ``megalens``."""
     parser = commands.add_parser(
         "export",
         help="write a recorded run as files that other tools read",

@@ -30,7 +30,6 @@ _EXIT_CODES = (
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the hub's commands to the parser of ``megalens``."""
     hub = commands.add_parser(
         "hub",
         help="start the hub of one run",
@@ -101,7 +100,6 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def main_hub(arguments: argparse.Namespace) -> int:
-    """Run a hub until it ends, and return the exit code."""
     from ..hub.options import HubOptions
     from ..hub.server import keep_freed_memory
 
@@ -146,7 +144,6 @@ def main_hub(arguments: argparse.Namespace) -> int:
 
 
 def main_runs(arguments: argparse.Namespace) -> int:
-    """List the live runs, newest first, and return the exit code."""
     for hub in live_hubs():
         if arguments.json:
             shown = {
@@ -219,7 +216,6 @@ def _port(text: str) -> int:
 
 
 def seconds(text: str) -> float:
-    """Return the seconds that an argument of a command means."""
     value = float(text)
     if not 0 <= value < 1e9:
         raise argparse.ArgumentTypeError("expected a number of seconds")
@@ -227,7 +223,6 @@ def seconds(text: str) -> float:
 
 
 def count(text: str) -> int:
-    """Return the whole number from 1 that an argument of a command means."""
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number from 1, got {text!r}")

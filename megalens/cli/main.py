@@ -11,7 +11,6 @@ from . import dialects, export, hub, replay
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run ``megalens`` with these arguments, the process's own when absent, and return the exit code."""
     parser = argparse.ArgumentParser(prog="megalens", description="See inside a transformer's training run.")
     parser.add_argument("--version", action="version", version=f"megalens {own_version()}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")

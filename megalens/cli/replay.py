@@ -15,7 +15,6 @@ _EXIT_CODES = (
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command to the parser of ``megalens``."""
     parser = commands.add_parser(
         "replay",
         help="serve a recorded run as if it were live",

@@ -17,9 +17,9 @@ _TENSOR_STATISTICS = ("mean", "std", "rms", "min", "max", "skewness", "kurtosis"
 _RETAINED_STATISTICS = ("mean", "std", "rms", "min", "max", "abs_mean")
 STATISTICS = (*_TENSOR_STATISTICS, *(f"kept_{name}" for name in _RETAINED_STATISTICS))
 TENSOR_ONLY = ("skewness", "kurtosis")
-"""What kept values do not have: those of tile means say nothing of a tensor's tails."""
+"""Not of stored values: tile means say nothing about a tensor's tails."""
 OLDER = {"abs_mean": "kept_abs_mean"}
-"""What a statistic was called before whole tensors had any."""
+"""Names of statistics before complete tensors had any."""
 _MOMENTS = ("count", "mean", "m2", "m3", "m4", "min", "max", "nan_count", "inf_count")
 _SCHEMA = pa.schema(
     [("step", pa.int64()), ("layer", pa.int32()), ("value", pa.float64()), ("count", pa.int64())]

@@ -12,7 +12,7 @@ from .query import Query
 _BLOCK = 64
 _SMALL_BYTES = 64 * 1024
 _OBJECTS_BYTES = 600
-"""What the objects of a frame take beside its bytes."""
+"""Memory of the objects of a frame, besides its bytes."""
 
 
 class StreamMemory:

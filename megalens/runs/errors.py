@@ -1,4 +1,4 @@
-"""The one error class of the client room."""
+"""The error class of runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def chosen_ranges(
 
 @contextmanager
 def as_arguments() -> Iterator[None]:
-    """Turn what the protocol room refuses into an error of this room: it was an argument, not a message."""
+    """Turn a ``ProtocolError`` into a ``ClientError``: it was about an argument, not a message."""
     try:
         yield
     except ProtocolError as error:

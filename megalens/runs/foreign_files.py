@@ -31,7 +31,7 @@ class ForeignFiles(NamedTuple):
         Whether a path looks like such files, judged by the beginnings of some. Links out of ``within`` are
         not followed.
     read : callable
-        Returns their recording, converting again what changed; ``progress`` is that of :func:`megalens.open`.
+        Returns their recording, converting what changed; ``progress`` is that of :func:`megalens.open`.
         Raises ``ClientError``.
     """
 

@@ -261,8 +261,7 @@ class LiveRun(Run):
         if answer is not None and answer["type"] == "configured":
             raise ClientError(
                 f"The change was accepted for step {answer['step']}, but that step did not start within "
-                f"{timeout:g} s. "
-                "It applies when training goes on.",
+                f"{timeout:g} s. It applies when training goes on.",
                 code="timeout",
             )
         raise ClientError(f"The change was not answered within {timeout:g} s.", code="timeout")

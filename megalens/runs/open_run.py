@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _MOST_NAMED = 10
 
 Others = Callable[[str], Run | None]
-"""Opens a run by its id; None where there is none that could be read."""
+"""Opens a run by its id; None where none can be read."""
 
 
 # The runs that views compare with.

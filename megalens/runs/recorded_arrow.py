@@ -30,12 +30,8 @@ _TOGETHER = 512
 class ArrowStream:
     """One reading of an Arrow stream file: the matching rows, in the order in which they were written.
 
-    Attributes
-    ----------
-    read_to : int
-        The end of what has been read: at a message, or 0.
-    cut : bool
-        Whether the reading ended within a message, or before damage.
+    ``read_to`` is the end of what was read, at a message, or 0; ``cut`` says that it ended within one, or
+    before damage.
     """
 
     def __init__(self, path: Path, stream: Stream, query: Query, columns: list[str]) -> None:

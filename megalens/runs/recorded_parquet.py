@@ -28,7 +28,7 @@ from .parquet_footer import (
 from .query import Query
 
 DAMAGE = (pa.ArrowException, OSError, ValueError, TypeError, OverflowError, MemoryError)
-"""What Python and Arrow answer with where a file is not as it should be."""
+"""Errors of Python and Arrow over a damaged file."""
 
 _HEAD = 512
 _MOST_HEAD = 1024 * 1024
@@ -160,7 +160,7 @@ def opened_parquet(path: Path, words: Sequence[str] = ()) -> Iterator[ParquetStr
     Raises ``ValueError``, ``OSError``, ``pyarrow.ArrowException`` or ``ClientError``, also later, while it is
     read.
     """
-    # Only who reads packed streams needs it, and the start should not wait for it.
+    # Only readers of packed streams need it, and the start should not wait for it.
     import pyarrow.parquet as pq
 
     # Unbuffered: heads of pages are far apart.

@@ -56,15 +56,8 @@ class _KnownEnd(NamedTuple):
 class KnownFiles:
     """What is known of a run folder's files, so that only new data is read. Any thread may ask.
 
-    Attributes
-    ----------
-    ends : dict
-        How far each file goes.
-    damaged : dict
-        Files in which a reading ended early, with their state then: one that grew since may have been in
-        mid-message.
-    tensors : TensorIndex
-        What there is of traced tensors.
+    ``damaged`` has the files in which a reading ended early, with their state then: one that grew since may
+    have been in mid-message.
     """
 
     ends: dict[Path, _KnownEnd] = field(default_factory=dict)
@@ -262,7 +255,7 @@ def _stamp(path: Path) -> FileStamp | None:
 
 
 def _file_of(segment: Segment) -> SegmentFile:
-    """Return what tells a segment's file from another one in its place."""
+    """Return what tells a segment's file from one that replaced it."""
     try:
         of = FileStamp.of(segment.path.stat()) if segment.sealed else arrows_identity(segment.path)
     except FileNotFoundError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import pyarrow as pa
 
@@ -21,7 +21,7 @@ Key = tuple[str, str, str]
 
 
 class SegmentFile(NamedTuple):
-    """A file of a stream. ``of`` tells it from another one in its place."""
+    """A file of a stream. ``of`` tells it from one that replaced it."""
 
     segment: Segment
     of: tuple[int, ...]
@@ -29,6 +29,21 @@ class SegmentFile(NamedTuple):
     def goes_on(self, now: SegmentFile | None) -> bool:
         """Whether the rows of this file still exist: it is the same, or was sealed."""
         return now is not None and (now == self or (now.segment.sealed and not self.segment.sealed))
+
+
+FlagEntry = TypedDict(
+    "FlagEntry",
+    {
+        "flag": str,
+        "phase": str,
+        "pass": str,
+        "parts": list[str],
+        "layers": list[int],
+        "ranks": list[int],
+        "steps": list[int],
+    },
+)
+"""What there is of one flag, phase and pass, ascending."""
 
 
 class TensorIndex:
@@ -81,22 +96,26 @@ class TensorIndex:
                 for key, steps in retained.items():
                     if steps:
                         found._steps.setdefault(key, set()).update(steps)
-                found._keys |= {place for place in part._keys if retained.get(place[:3])}
+                found._keys |= {key for key in part._keys if retained.get(key[:3])}
         return found
 
-    def index(self) -> list[dict[str, Any]]:
-        """Return what there is of each flag, phase and pass: parts, layers, ranks and steps, ascending."""
+    def index(self) -> list[FlagEntry]:
         with self._lock:
             found = []
             for key in sorted(self._steps):
                 keys = [found_key for found_key in self._keys if found_key[:3] == key]
-                lists = {
-                    name: sorted({found_key[at] for found_key in keys})
-                    for name, at in (("parts", 3), ("layers", 4), ("ranks", 5))
-                }
+                parts, layers, ranks = (sorted({each[at] for each in keys}) for at in (3, 4, 5))
                 flag, phase, pass_ = key
-                steps = sorted(self._steps[key])
-                found.append({"flag": flag, "phase": phase, "pass": pass_, **lists, "steps": steps})
+                entry: FlagEntry = {
+                    "flag": flag,
+                    "phase": phase,
+                    "pass": pass_,
+                    "parts": parts,
+                    "layers": layers,
+                    "ranks": ranks,
+                    "steps": sorted(self._steps[key]),
+                }
+                found.append(entry)
             return found
 
     def on_lowest(self, query: Query) -> Query:

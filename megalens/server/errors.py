@@ -1,4 +1,4 @@
-"""The one error class of the server room."""
+"""The error class of the server."""
 
 from __future__ import annotations
 

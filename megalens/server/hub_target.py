@@ -49,18 +49,8 @@ class AllowedHubs:
 class HubTarget:
     """A hub with the address and token of a runtime file or a person.
 
-    Attributes
-    ----------
-    id : str
-        Under which it is listed and asked for.
-    run : str
-        The run that it reports. It differs from ``id`` where that run is known to be another hub's.
-    address, token : str
-        Of the hub.
-    started : float
-        Seconds since the epoch.
-    ended : float or None
-        When its training ended, where its runtime file says so.
+    It is listed and asked for by ``id``. ``run``, which it reports, differs from that where it is known to be
+    another hub's. ``started`` and ``ended``, where a runtime file has it, are seconds since the epoch.
     """
 
     id: str

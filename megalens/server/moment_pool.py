@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from ..runs.moments import MomentSource, load_libraries
+from ..runs.moments.source import MomentIndex
 from .errors import ServerError
 
 _T = TypeVar("_T")
@@ -27,16 +28,9 @@ _SWEEP_SECONDS = 30.0
 class SharedMoments:
     """One run's source, its first reading under way or done.
 
-    Attributes
-    ----------
-    users, last_used : int, float
-        Current requests, and the time of the last one.
-    done, total : int
-        Progress of the first reading, in bytes.
-    index : dict
-        The index, as of the last refresh.
-    version : str
-        Changes whenever there is more; contains the number of names.
+    ``users`` and ``last_used`` are current requests, and the time of the last one; ``done`` and ``total`` are
+    the progress of the first reading, in bytes. ``index`` is as of the last refresh, and empty before.
+    ``version`` changes whenever there is more, and contains the number of names.
     """
 
     def __init__(self, run_id: str, opener: Opener, executor: ThreadPoolExecutor) -> None:
@@ -44,7 +38,7 @@ class SharedMoments:
         self.users = 0
         self.last_used = asyncio.get_running_loop().time()
         self.done, self.total = 0, 0
-        self.index: dict[str, Any] = {}
+        self.index: MomentIndex = {"version": "", "stats": [], "names": [], "samples": False, "warnings": []}
         self.version = ""
         self._generation = secrets.token_hex(4)
         self._executor = executor
@@ -131,7 +125,7 @@ class SharedMoments:
                 await asyncio.wait({closed}, timeout=_INTERRUPT_SECONDS)
 
     async def _open(self, opener: Opener) -> None:
-        def read() -> tuple[MomentSource, dict[str, Any]]:
+        def read() -> tuple[MomentSource, MomentIndex]:
             source = opener(self.run_id)
             try:
                 source.refresh(self._progressed)
@@ -149,7 +143,7 @@ class SharedMoments:
         if self._cancelled.is_set():
             raise ServerError(499, "cancelled", "The reading was cancelled.")
 
-    def _take(self, index: dict[str, Any]) -> None:
+    def _take(self, index: MomentIndex) -> None:
         self.index = index
         self.version = f"{self._generation}.{len(index['names'])}.{index['version']}"
         self._newer.set()
@@ -193,7 +187,7 @@ class MomentPool:
             shared.users -= 1
             shared.last_used = asyncio.get_running_loop().time()
             if shared.failed and self._shared.get(run_id) is shared:
-                # The next request tries anew.
+                # The next request retries.
                 del self._shared[run_id]
 
     def __len__(self) -> int:

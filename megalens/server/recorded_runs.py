@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import pyarrow.compute as pc
 
@@ -25,27 +25,39 @@ _MOST_LETTERS = 200
 _TELLING = ("model", "layout", "config", "versions")
 
 
+class LastLoss(TypedDict):
+    """The loss that came last; a value that is not finite is text."""
+
+    name: str
+    step: int
+    value: float | str
+
+
+class RunSummary(TypedDict):
+    """The further columns of a run in the table of runs."""
+
+    loss: LastLoss | None
+    settings: dict[str, str | int | float | bool | None]
+
+
 class RunSummaries:
     """Summaries of recorded runs, cached by file stamp. Its methods read files: use a worker thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: dict[str, tuple[float, tuple[int, int] | None, dict[str, Any]]] = {}
+        self._known: dict[str, tuple[float, tuple[int, int] | None, LastLoss | None]] = {}
 
-    def of(self, folder: RunFolder) -> dict[str, Any]:
-        """Return ``{loss, settings}`` of a run, for a growing recording at most ten seconds old.
-
-        ``loss`` is ``{name, step, value}`` or null; a value that is not finite is text.
-        """
+    def of(self, folder: RunFolder) -> RunSummary:
+        """Return the summary of a run, for a growing recording at most ten seconds old."""
         now = time.monotonic()
         stamp = _stamp(folder)
         with self._lock:
             known = self._known.get(folder.id)
         if known is None or (known[1] != stamp and now - known[0] >= (0 if folder.closed else _LOOK_EVERY)):
-            known = now, stamp, {"loss": _last_loss(folder)}
+            known = now, stamp, _last_loss(folder)
             with self._lock:
                 self._known[folder.id] = known
-        return {**known[2], "settings": settings_of(folder.hello())}
+        return {"loss": known[2], "settings": settings_of(folder.hello())}
 
 
 def settings_of(header: Mapping[str, Any]) -> dict[str, str | int | float | bool | None]:
@@ -71,7 +83,7 @@ def _flat(parts: list[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def _last_loss(folder: RunFolder) -> dict[str, Any] | None:
+def _last_loss(folder: RunFolder) -> LastLoss | None:
     try:
         # The loss may be rare: everything is read only where recent steps have none.
         for first in dict.fromkeys((max(0, folder.step - 1000), 0)):
@@ -206,7 +218,8 @@ class RecordedRuns:
         known = self._headers.get(path)
         if known is None or known[0] != stamp:
             try:
-                # A growing run is described anew every few seconds, with what is known of its files.
+                # A growing run's description is rewritten every few seconds; what is known of its files
+                # stays.
                 older = known[1] if known is not None else None
                 run: RunFolder | ClientError = (
                     older.reopened() if isinstance(older, RunFolder) else RunFolder(path)

@@ -21,7 +21,7 @@ from ..runs.foreign_files import foreign_recording
 from ..runs.moments import MomentSource, RecordedRows, rows_of
 from .errors import ServerError, some_of
 from .hub_target import AllowedHubs, HubTarget
-from .recorded_runs import RecordedRuns, RunSummaries
+from .recorded_runs import RecordedRuns, RunSummaries, RunSummary
 from .run_notes import NotesFiles, checked_name, recording_bytes, remove_recording, write_name
 from .statistics_runs import ServedStatistics, StatisticsRuns
 
@@ -31,14 +31,9 @@ _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 class RunRegistry:
     """All that the server knows of runs. Its methods read files: call them in a worker thread.
 
-    Parameters
-    ----------
-    run_folders : iterable of str
-        Folders of run folders, relative to the root or absolute.
-    allowed_hubs : iterable of str
-        Patterns ``host:port`` of hubs that may be connected by hand.
-    hidden : callable
-        Whether Jupyter would hide a path, given relative to the root.
+    ``run_folders`` are relative to the root or absolute. ``allowed_hubs`` are patterns ``host:port`` of hubs
+    that may be connected by hand. ``hidden`` says whether Jupyter would hide a path, given relative to the
+    root.
     """
 
     def __init__(
@@ -192,7 +187,7 @@ class RunRegistry:
             self._notes.forget(folder.path)
         return gone
 
-    def summaries(self) -> dict[str, dict[str, Any]]:
+    def summaries(self) -> dict[str, RunSummary]:
         """Return each recorded run's last loss and settings, by id."""
         with self._lock:
             folders = self._recorded()

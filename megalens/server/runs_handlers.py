@@ -19,6 +19,7 @@ from ..runs.answers import (
     tensor_index,
 )
 from ..runs.statistics_run import StatisticsRun
+from ..runs.tensor_index import FlagEntry
 from .base_handler import MegalensHandler
 from .errors import ServerError
 from .moment_pool import MomentPool
@@ -162,7 +163,7 @@ class IndexHandler(MegalensHandler):
     async def get(self, run_id: str) -> None:
         self.answer({"tensors": await self.in_thread(self._index, run_id)})
 
-    def _index(self, run_id: str) -> list[dict[str, Any]]:
+    def _index(self, run_id: str) -> list[FlagEntry]:
         return tensor_index(self.registry.rows(run_id), self.cancelled)
 
 

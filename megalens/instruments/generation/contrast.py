@@ -75,8 +75,7 @@ def contrast_vectors(
     if sorted(sources) != list(range(points.layers)):
         raise TracerError(
             f"Every layer's hidden states are needed, and this process has those of {len(sources)} out of "
-            f"{points.layers}. "
-            "Build the vectors in one process."
+            f"{points.layers}. Build the vectors in one process."
         )
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     groups = [
@@ -183,9 +182,8 @@ def _weights(ids: Tensor, positions: Positions) -> Tensor:
         chosen[where if isinstance(where, (int, slice)) else torch.as_tensor(where)] = 1
     except (IndexError, TypeError, ValueError, RuntimeError) as error:
         raise TracerError(
-            f"A prompt of {len(ids)} tokens has no positions {asked!r:.100}. Give 'all', 'last', a position, "
-            "a slice, positions, "
-            "or a function from ids to positions."
+            f"A prompt of {len(ids)} tokens has no positions {asked!r:.100}. Give 'all', 'last', a "
+            "position, a slice, positions, or a function from ids to positions."
         ) from error
     if not bool(chosen.any()):
         raise TracerError(f"positions={positions!r:.100} chooses nothing of a prompt of {len(ids)} tokens.")

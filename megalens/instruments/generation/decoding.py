@@ -78,7 +78,7 @@ class Candidates:
     Attributes
     ----------
     logit, probability, entropy : torch.Tensor
-        Of the token, at temperature 1 over the whole vocabulary, ``[N]``; entropy of the row in nats.
+        Of the token, at temperature 1 over the complete vocabulary, ``[N]``; entropy of the row in nats.
     rank : torch.Tensor
         int64 ``[N]``: tokens with a higher logit.
     sampled : torch.Tensor or None
@@ -181,24 +181,10 @@ class Decoding:
     """Writes one batch. Iteration yields each pass at its end; between two the caller may do anything, also
     stop.
 
-    Parameters
-    ----------
-    prompts : sequence of list of int
-        Token ids, none empty, repeated for each sample.
-    tokens : int
-        Most tokens to write.
-    stop : sequence of str
-        A sequence ends once its new text has one of these in it.
-    stop_tokens : iterable of int
-        A sequence ends after one of these.
-    pass_scope : callable
-        Returns the context in which a forward pass runs.
-    hooks : sequence of IPassHook
-        Called after each pass, in its context.
-    ends : callable
-        Whether to end after the current pass.
-    before : callable
-        Takes the model's state, before each pass.
+    ``prompts`` are token ids, none empty, repeated for each sample; at most ``tokens`` are written. A
+    sequence ends after one of ``stop_tokens``, or once its new text has one of ``stop`` in it. ``pass_scope``
+    returns the context in which a forward pass and its ``hooks`` run; ``before`` takes the model's state
+    before each pass; ``ends`` says whether the current pass is the last.
     """
 
     def __init__(

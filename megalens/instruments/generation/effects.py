@@ -22,7 +22,7 @@ from .language_model import LanguageModel
 from .sweep import first_differences, generation_perturb, perturbed, sweep_points
 
 _MOST_VALUES = 1 << 26
-"""Logits, or hidden states of all layers, that are kept of the clean pass at once."""
+"""Logits, or hidden states of all layers, of the clean pass that are stored at once."""
 
 
 def compared(
@@ -109,7 +109,7 @@ def _swept(
 
 
 _MOST_AT_ONCE = 1 << 22
-"""Of them, in double precision."""
+"""Of them at once in double precision."""
 
 
 @dataclass(frozen=True, eq=False)

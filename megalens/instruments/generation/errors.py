@@ -1,4 +1,4 @@
-"""Errors of the room that has models write text."""
+"""Errors of the generation lab."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ class Passes:
         self._step, self._scope = step, scope
         self._begun = 0
         self.here = PassCoordinates(-1, -1)
-        """Where the tensors of the newest pass are."""
+        """Coordinates of the newest pass's tensors."""
 
     @contextlib.contextmanager
     def __call__(self) -> Iterator[None]:

@@ -58,7 +58,7 @@ class GenerationInstrument(Instrument):
         self._running: GenerationJob | None = None
         self._released = self._change_waits = False
         self.share: Callable[[GenerationJob], None] | None = None
-        """Told of each job before it is written, where several processes write it together."""
+        """Called with each job before it is written, where several processes write it together."""
 
     def bind(self, tracer: Tracer) -> None:
         """Take the tracer, whose settings a generation changes while it runs."""

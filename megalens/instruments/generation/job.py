@@ -119,31 +119,11 @@ class GenerationJob:
     """A request with its number and state. One thread at a time changes it: the requesting one, then the
     running one.
 
-    Attributes
-    ----------
-    number : int
-        Counted from 1.
-    prompts : sequence of list of int
-        Token ids of each prompt.
-    who : str
-        Who asked.
-    control : GenerationJob or None
-        Of a generation under a perturbation the one without it.
-    paired : bool
-        Whether it is one of such two: then no other armed perturbation applies.
-    cancelled : bool
-        Whether it ends now.
-    asked_to_end : bool
-        Whether somebody asked for that. Several processes agree on it in their next forward pass; one alone
-        has no need to.
-    shared : bool
-        Whether several processes write it.
-    state : str
-        As in the stream ``generations``.
-    texts : list of list of int
-        Of each sequence the prompt and what was written so far.
-    progress : str
-        A sentence while it runs.
+    ``control`` is, under a perturbation, the generation without it; of such a pair (``paired``) no other
+    armed perturbation applies. ``cancelled`` says that it ends now, ``asked_to_end`` that somebody asked for
+    that: several processes agree on it in their next forward pass; one alone has no need to. ``shared``:
+    several processes write it. ``state`` is that of the stream ``generations``; ``texts`` are prompt and
+    written tokens of each sequence; ``progress`` is a sentence while it runs.
     """
 
     number: int

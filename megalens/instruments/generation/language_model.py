@@ -48,7 +48,7 @@ class Reading(ABC):
     """A model's state from pass to pass."""
 
     window: Window | None = None
-    """Positions of the next pass that are new, where it computes others again."""
+    """Positions of the next pass that are new, where it recomputes others."""
 
     @abstractmethod
     def prompts(self) -> Tensor:

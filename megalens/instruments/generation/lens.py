@@ -19,7 +19,7 @@ from .texts import Texts
 from .token_rows import LocatedPass, lists_column
 
 _MOST_LOGITS = 1 << 24
-"""Logits that are looked at together."""
+"""Logits computed at once."""
 
 _NORMS = ("norm", "ln_f", "norm_f", "final_layer_norm", "final_layernorm", "final_norm", "ln_final")
 _HEADS = ("lm_head", "output_layer", "embed_out", "head", "output", "unembed")

@@ -85,7 +85,7 @@ class JobControl:
         """Return rank 0's next message of a kind.
 
         Raises ``GenerationError`` for another kind: rank 0 has ended the generation. Then :meth:`receive`
-        returns that again. Raises ``LostJobError`` as :meth:`receive`.
+        returns that once more. Raises ``LostJobError`` as :meth:`receive`.
         """
         message = self.receive()
         if message["do"] != do:

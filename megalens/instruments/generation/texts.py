@@ -13,7 +13,7 @@ from .errors import GenerationError
 
 _KNOWN = 1 << 17
 _LOOKED_AT = 16
-"""Tokens that a character, with what joins it to the text before, can be made of at most."""
+"""Most tokens of one character, with those that join it to the text before."""
 _CUT = "\ufffd"
 
 
@@ -58,7 +58,7 @@ class Texts:
         self._bytes = _bytes_of(tokenizer)
         self._drops_space = _drops_space(tokenizer)
         self.piece: Callable[[int], str] = functools.lru_cache(_KNOWN)(self._piece)
-        """Text of one id by itself; bytes that are no whole character as ``<0xE2>``."""
+        """Text of one id by itself; incomplete characters as ``<0xE2>``."""
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text, with the tokenizer's special tokens at the beginning.
@@ -140,7 +140,7 @@ class _WindowStream:
         self._decode, self._silent = decode, silent
         self._ids: list[int] = []
         self._reported = 0
-        """How many of them are told."""
+        """How many of them are reported."""
 
     def push(self, token: int) -> str:
         if token in self._silent:

@@ -15,7 +15,7 @@ from .decoding import Candidates, GenerationPass, candidates_of
 from .texts import Texts
 
 _MOST_ROWS = 2048
-"""Of one batch."""
+"""Rows of one batch."""
 
 
 def lists_column(values: Any, lengths: Sequence[int]) -> pa.Array:
@@ -30,7 +30,7 @@ def lists_column(values: Any, lengths: Sequence[int]) -> pa.Array:
 
 
 _MOST_LOGITS = 1 << 24
-"""Logits that are looked at together."""
+"""Logits processed at once."""
 _NUMBERS = ("logit", "probability", "entropy")
 
 
@@ -136,7 +136,7 @@ class TokenRows:
         count = found.ids.shape[1]
         lengths = [0] * unknown + [count] * len(found.ids)
         sampled = np.full(len(ids), math.nan) if found.sampled is None else found.sampled.double().numpy()
-        kept = (
+        of_candidates = (
             np.empty(0, np.float32) if found.candidates_sampled is None else found.candidates_sampled.numpy()
         )
         return {
@@ -149,7 +149,9 @@ class TokenRows:
             "candidate_texts": lists_column([self._texts.piece(token) for token in flat], lengths),
             "candidate_logits": lists_column(found.logits.numpy(), lengths),
             "candidate_probabilities": lists_column(found.probabilities.numpy(), lengths),
-            "candidate_sampled": lists_column(kept, lengths if kept.size else [0] * len(ids)),
+            "candidate_sampled": lists_column(
+                of_candidates, lengths if of_candidates.size else [0] * len(ids)
+            ),
         }
 
     def _complete(

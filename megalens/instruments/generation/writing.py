@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from ...tracer import Tracer
 
 _REPORT_SECONDS = 0.25
-"""Seconds between two rows that say how far a sweep is."""
+"""Seconds between two progress rows of a sweep."""
 
 _SECONDS = 0.05
-"""Less than an eye notices."""
+"""Seconds between two sends; the eye does not notice it."""
 _APART = 0.03
-"""Passes that are further apart are told one by one: to tell costs some 6 ms, and nobody waits for a word."""
+"""Passes further apart are sent one by one: sending costs some 6 ms, and nobody waits for it."""
 _MOST_BYTES = 16 << 20
 
 
@@ -120,8 +120,8 @@ def _joined(columns: list[Any]) -> Any:
     return [value for column in columns for value in column]
 
 
-_REPORT_TEXT = 1.0
-"""The same of a text."""
+_REPORT_TEXT_SECONDS = 1.0
+"""Seconds between two progress rows of a text."""
 
 
 class Writing:
@@ -190,7 +190,7 @@ class Writing:
                 step = passes.here.step
                 job.passed(done, step)
                 gathered.add(LocatedPass(done, passes.here, passes.following), capture.window)
-                if time.monotonic() - reported_at >= _REPORT_TEXT:
+                if time.monotonic() - reported_at >= _REPORT_TEXT_SECONDS:
                     reported_at = time.monotonic()
                     self._report(job)
 

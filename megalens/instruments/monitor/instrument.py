@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import Tensor
@@ -29,6 +29,7 @@ from .actions import Action, post
 if TYPE_CHECKING:
     from ...tracer.instrument import Host
     from ...tracer.tracer import Tracer
+    from .watch import Watch
 
 STREAM = "alarms"
 _MOST_WAITING = 16
@@ -116,25 +117,6 @@ def _columns(step: StepReadings, readings: list[Readings], rank: int) -> dict[st
     return {name: everything[name] for name in stream_schema("moments").names}
 
 
-class IWatch(Protocol):
-    """The judge: :class:`megalens.instruments.monitor.watch.Watch`."""
-
-    def judge(self, step: StepReadings) -> Sequence[Any]: ...
-
-    def columns(self, alarms: Sequence[Any]) -> Mapping[str, Sequence[Any]]:
-        """Return them as the columns of the stream."""
-
-    def configure(self, settings: Any) -> None:
-        """Follow other settings; raises ``ProtocolError`` with the field at fault."""
-
-    def check(self, settings: Any) -> dict[str, Any]:
-        """Return other settings complete; raises as :meth:`configure`."""
-
-    def to_message(self) -> dict[str, Any]: ...
-
-    def schema(self) -> dict[str, Any]: ...
-
-
 class MonitorInstrument(Instrument):
     """Judges steps in the producer thread of rank 0, sends the alarms and, with them, the steps before.
 
@@ -148,7 +130,7 @@ class MonitorInstrument(Instrument):
     def __init__(self, actions: Sequence[Action], black_box: int, box_bytes: int) -> None:
         self._actions = actions
         self._tracer: Tracer
-        self._watch: IWatch
+        self._watch: Watch
         self._host: Host | None = None
         self._box = BlackBox(black_box, box_bytes)
         # Filled in the producer thread, emptied between two steps in the training thread.
@@ -164,7 +146,7 @@ class MonitorInstrument(Instrument):
         self._may_stop = any(action.stop for action in actions)
         self.stopped = ""
 
-    def begin(self, tracer: Tracer, watch: IWatch, recorded: Callable[[int], Collection[str]]) -> None:
+    def begin(self, tracer: Tracer, watch: Watch, recorded: Callable[[int], Collection[str]]) -> None:
         """Set what it judges with, before it is attached; ``recorded`` is that of :class:`BlackBox`."""
         self._tracer, self._watch = tracer, watch
         self._box.recorded = recorded

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ...protocol import RANK_SCALAR
 
 MODULE_END = re.compile(r"/(input|output)\d*$")
-"""What stands behind the name of a module in the name of a tensor at one of its ends."""
+"""The suffix of a module's name in the names of tensors at its ends."""
 
 
 Column = NDArray[np.float64]
@@ -38,7 +38,7 @@ DIRECTIONS = {
     "gradient_direction": "optimizer",
     "param": "update",
 }
-"""By statistic the part of the step in which it comes about; what is not named is of the forward pass."""
+"""The part of the step in which a statistic arises; by default the forward pass."""
 
 # Of each part: before, in or after the micro-batches; order in its kind; and whether last layer first.
 _PARTS = {
@@ -119,7 +119,7 @@ def trace_order(
     order = np.where(back == 1, top_index - order, order)
     # Of the complete step: before the second micro-batch.
     micro_batch = np.where(phase == 1, _clipped(micro_batches, _MICRO_BATCH_BITS), 0)
-    place: NDArray[np.int64] = phase
+    packed: NDArray[np.int64] = phase
     for bits, field in (
         (_MICRO_BATCH_BITS, micro_batch),
         (_PART_BITS, part),
@@ -128,8 +128,8 @@ def trace_order(
         (_INDEX_BITS, order),
         (_RANK_BITS, _clipped(ranks, _RANK_BITS)),
     ):
-        place = (place << bits) | field
-    return place
+        packed = (packed << bits) | field
+    return packed
 
 
 def _clipped(values: NDArray[Any], bits: int) -> NDArray[np.int64]:
@@ -139,7 +139,7 @@ def _clipped(values: NDArray[Any], bits: int) -> NDArray[np.int64]:
 
 # From a median of absolute differences to a standard deviation, of a normal distribution.
 _TO_SIGMA = 1.4826
-# In how many steps each series' usual difference is found anew.
+# Steps within which each series' deviation is recomputed.
 _TURNS = 8
 # So many outliers in a row are a new level.
 _ADOPT = 12

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -172,18 +172,31 @@ def judge_run(
         yield step.step, watch.judge(step)
 
 
+class AlarmCounts(TypedDict):
+    """Alarms of the judged steps.
+
+    ``whole`` says that no step was left out, ``alarms`` are those of severity critical and warning, which
+    ``rules`` counts by rule; ``first`` is the first anomaly.
+    """
+
+    whole: bool
+    steps: int
+    alarms: int
+    notes: int
+    rules: dict[str, int]
+    first: Alarm | None
+
+
 def count_alarms(
     run: Run,
     settings: Any = None,
     progress: Progress | None = None,
     *,
     enough: Callable[[], bool] = lambda: False,
-) -> dict[str, Any]:
+) -> AlarmCounts:
     """Count the alarms that settings would have given in a recorded run.
 
-    ``enough`` is asked after each step whether to leave out the rest. Returns a dict of ``whole`` (nothing
-    was left out), ``steps`` that were judged, ``alarms`` of severity critical and warning, ``notes``,
-    ``rules`` (alarms by rule without notes) and ``first``, the first anomaly as an :class:`Alarm` or None.
+    ``enough`` is asked after each step whether to leave out the rest.
     """
     steps = notes = 0
     complete = True

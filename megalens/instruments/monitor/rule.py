@@ -99,25 +99,15 @@ def alarm_columns(alarms: Sequence[Alarm]) -> dict[str, list[Any]]:
 
 
 OwnRule: TypeAlias = Callable[[StepReadings, Sequence[StepReadings]], Iterable[Alarm]]
-"""A rule of somebody's own: takes a step and those before it, oldest first, and gives alarms."""
+"""A user's rule: takes a step and the earlier ones, oldest first, and returns alarms."""
 
 
 @dataclass(frozen=True)
 class Finding:
     """Rows that are not as they should be.
 
-    Attributes
-    ----------
-    rows : ndarray
-        Their indices.
-    statistic : str
-        The statistic of them that is wrong.
-    value, expected : ndarray or float
-        What was found, and what it should have been, of each.
-    sentence : callable
-        Takes value and expected of one of them and returns its meaning for people.
-    severity : str, optional
-        The rule's own where absent.
+    ``statistic`` is what of them is wrong, with its ``value`` and ``expected`` for each row. ``sentence``
+    takes both of one row and returns its meaning for people. ``severity`` is the rule's own where absent.
     """
 
     rows: NDArray[np.intp]

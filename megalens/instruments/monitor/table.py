@@ -19,10 +19,10 @@ Rows = NDArray[np.intp]
 _Found = TypeVar("_Found")
 
 ALL = "*"
-"""Name of the series that stands for all tensors of a statistic on a rank: the mean of their sizes."""
+"""Name of the series of all tensors of a statistic on a rank: the mean of their sizes."""
 
 QUANTITIES = ("size", "peak", "change")
-"""What of each series has a level: attributes of :class:`StepTable`."""
+"""Attributes of :class:`StepTable` of which each series has a level."""
 
 _DIGITS = re.compile(r"(?<![^.])\d+(?![^.])")
 
@@ -181,16 +181,8 @@ class TableLayout:
 class StepTable:
     """One step as rules see it: arrays with one entry a tensor, and the history.
 
-    Attributes
-    ----------
-    step, samples : int
-        As in :class:`StepReadings`.
-    rows : ndarray
-        float64 ``[n, k]``, the columns of :data:`MOMENT_COLUMNS`; rows of scalars have count 1.
-    loss_scale : ndarray
-        Of each row.
-    levels : Levels
-        History of the series, by quantity: see :meth:`past`.
+    ``rows`` are float64 ``[n, k]``, the columns of :data:`MOMENT_COLUMNS`; rows of scalars have count 1.
+    ``step`` and ``samples`` are those of :class:`StepReadings`.
     """
 
     step: int
@@ -205,12 +197,12 @@ class StepTable:
     before_step: NDArray[np.int64]
     """The step at which that was."""
     still: NDArray[np.int64]
-    """How often in a row each parameter had a gradient and stayed as it was, up to this step."""
+    """Consecutive steps, up to this one, in which a parameter had a gradient and did not change."""
     sample_ids: str = ""
     largest_rate: float = 0.0
     """Largest learning rate so far."""
     memory: dict[Any, list[Any]] = field(default_factory=dict)
-    """Numbers, or arrays of them, of the steps before that rules keep, by whatever key, oldest first."""
+    """Numbers or arrays of earlier steps that rules store under their own keys, oldest first."""
     _memory: dict[Any, Any] = field(default_factory=dict)
     _past: dict[str, Past] = field(default_factory=dict)
 

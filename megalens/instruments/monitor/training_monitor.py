@@ -22,14 +22,14 @@ from ...tracer.moments.logger import StatisticsLogger
 from ...tracer.tracer import Tracer
 from .actions import TrainingStopped, actions_from
 from .instrument import MonitorInstrument
-from .rule import Alarm, first_serious
-from .settings import read_rules
+from .rule import Alarm, OwnRule, first_serious
+from .settings import WatchSettings, read_rules
 from .trainermon.config import MonitorConfig, read_config
 from .trainermon.rules import RecordedRules, rules_from, values_of
 from .watch import Watch
 
 _DEFAULTS = {"param": 1, "grad": 1, "activation": 10, "optimizer_state": 1}
-_KEPT = 1000
+_STORED_ALARMS = 1000
 _BOX_BYTES = 64 << 20
 
 _OPS = ("norm", "min", "max", "zeros", "nans", "mean")
@@ -40,7 +40,7 @@ _FEATURES = {
     "moe_router_logit_hook": ("router_entropy",),
 }
 # What a monitor does not follow, with what makes the rest of a sentence.
-_WHOLE = ("targets", "module_ranks", "start_step", "collect_times", "dynamic_on")
+_NOT_FOLLOWED = ("targets", "module_ranks", "start_step", "collect_times", "dynamic_on")
 
 
 def monitor_options(config: MonitorConfig, warn: Callable[[str], None]) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def monitor_options(config: MonitorConfig, warn: Callable[[str], None]) -> dict[
     if config.recording_l2_features:
         asked += [stat for hook in config.l2_targets for stat in _FEATURES[hook]]
     default = MonitorConfig()
-    others = [name for name in _WHOLE if getattr(config, name) != getattr(default, name)]
+    others = [name for name in _NOT_FOLLOWED if getattr(config, name) != getattr(default, name)]
     if others:
         warn(
             f"A monitor measures the whole model on every rank from its first step on; {', '.join(others)} "
@@ -214,7 +214,7 @@ def monitor(
         **intervals,
         **options,
     )
-    return TrainingMonitor(statistics, Watch(settings, own, statistics.tracer.warn), instrument)
+    return TrainingMonitor(statistics, StoringWatch(settings, own, statistics.tracer.warn), instrument)
 
 
 def _warn(sentence: str) -> None:
@@ -232,9 +232,11 @@ class TrainingMonitor:
         Whose steps these are.
     """
 
-    def __init__(self, statistics: StatisticsLogger, watch: Watch, instrument: MonitorInstrument) -> None:
+    def __init__(
+        self, statistics: StatisticsLogger, watch: StoringWatch, instrument: MonitorInstrument
+    ) -> None:
         self.statistics, self.tracer = statistics, statistics.tracer
-        self._watch = _StoringWatch(watch)
+        self._watch = watch
         self._instrument = instrument
         instrument.begin(self.tracer, self._watch, statistics.recorded.due)
         self.tracer.attach(instrument)
@@ -299,18 +301,16 @@ class TrainingMonitor:
             self.tracer.detach(self._instrument)
 
 
-class _StoringWatch:
+class StoringWatch(Watch):
     """A watch that stores the last alarms for the script."""
 
-    def __init__(self, watch: Watch) -> None:
-        self.alarms: deque[Alarm] = deque(maxlen=_KEPT)
+    def __init__(self, settings: WatchSettings, own: dict[str, OwnRule], warn: Callable[[str], None]) -> None:
+        super().__init__(settings, own, warn)
+        self.alarms: deque[Alarm] = deque(maxlen=_STORED_ALARMS)
         self.first: Alarm | None = None
-        self._watch = watch
-        self.columns, self.configure, self.check = watch.columns, watch.configure, watch.check
-        self.to_message, self.schema = watch.to_message, watch.schema
 
     def judge(self, step: StepReadings) -> list[Alarm]:
-        found = self._watch.judge(step)
+        found = super().judge(step)
         self.alarms += found
         if self.first is None:
             self.first = first_serious(found)

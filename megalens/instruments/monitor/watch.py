@@ -20,7 +20,7 @@ from .step_tables import StepTables
 from .table import QUANTITIES, StepTable
 
 MOST_ALARMS = 1000
-"""Rows of the stream in one step; what is more is counted in one row."""
+"""Most rows of the stream in one step; one more row counts the rest."""
 
 # A lasting finding is reported once, until it was absent for so many judged steps.
 _QUIET = 16

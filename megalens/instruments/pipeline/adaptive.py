@@ -48,20 +48,9 @@ class Adaptive:
     faster.
 
     A window is ten steps of one order; the two after a change are not counted. On the deciding rank another
-    thread looks at a full window: no step waits for it.
-
-    Parameters
-    ----------
-    board : Board
-        Ranks post on it the durations of their operations.
-    ask : callable
-        Takes an order and why it is to be in force.
-    report : callable
-        Takes a sentence about an order that stays.
-    compare : callable or None
-        Simulates plans; None: only the greedy rules are tried.
-    rules : bool
-        Whether the greedy rules may be tried.
+    thread looks at a full window: no step waits for it. Ranks post the durations of their operations on the
+    ``board``. ``ask`` takes an order and its reason, ``report`` a sentence about one that stays. Without
+    ``compare``, which simulates plans, only the greedy rules are tried, if ``rules`` allows them.
     """
 
     def __init__(

@@ -30,17 +30,9 @@ _made: Counter[str] = Counter()
 class Board:
     """Orders of one pipeline, by the step from which on they are in force.
 
-    Parameters
-    ----------
-    first : int
-        Global rank of the pipeline's first rank.
-    decider : int or None
-        Global rank that decides: where parallel pipelines share stages, one for all. None on ranks that only
-        know their own pipeline's first one, which posts it.
-    rank : int
-        This one.
-    timeout : float
-        Seconds to wait for what is posted before the first step.
+    ``first`` is the global rank of the pipeline's first rank. ``decider`` is the one that decides: where
+    parallel pipelines share stages, one for all; None on ranks that only know their own first one, which
+    posts it. ``timeout`` is in seconds and for what is posted before the first step.
     """
 
     def __init__(self, first: int, decider: int | None, rank: int, timeout: float) -> None:
@@ -61,7 +53,7 @@ class Board:
         self.decides = rank == decided_by
         """Whether this rank decides."""
         self.decider = decided_by
-        """Global rank that does."""
+        """Global rank that decides."""
 
     def post(self, step: int, order: Mapping[str, Any]) -> None:
         self._store.set(f"order/{step}", json.dumps(order))

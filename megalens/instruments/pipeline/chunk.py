@@ -16,21 +16,14 @@ from .errors import PipelineError
 from .plan_type import Operation, words_of
 
 Gradients = Sequence[Tensor]
-"""Of those tensors alone that take one."""
+"""Of the tensors that take one."""
 
 
 class StageChunk:
-    """Runs the passes of one virtual stage.
+    """Runs the passes of one virtual stage, ``backward_passes`` of them in a step.
 
     torch's own stage knows how gradients of a stage are computed in one or two parts, and how DDP and FSDP
     are kept from reducing them before the last; which pass is the last, and what runs when, is decided here.
-
-    Parameters
-    ----------
-    first, last : bool
-        Whether it takes the model's input, and gives its output.
-    backward_passes : int
-        Micro-batches of a step that pass it.
     """
 
     def __init__(self, stage: Any, virtual: int, first: bool, last: bool, backward_passes: int) -> None:
@@ -42,7 +35,7 @@ class StageChunk:
         self._losses: dict[int, Tensor] = {}
         self._parts: dict[int, tuple[tuple[Any, ...], Any, list[Any], Any]] = {}
         self.outputs: dict[int, Any] = {}
-        """What the last virtual stage gave, by micro-batch, without its graph."""
+        """Outputs of the last virtual stage by micro-batch, without graph."""
 
     @property
     def module(self) -> nn.Module:

@@ -36,18 +36,8 @@ class Done(NamedTuple):
 class Executor:
     """One rank of a pipeline.
 
-    Parameters
-    ----------
-    chunks : mapping of int to StageChunk
-        Its virtual stages.
-    links : mapping of int to Link
-        By stage.
-    timeout : float
-        Seconds after which a missing message ends the step.
-    headers : bool
-        Whether shapes change from message to message.
-    together : Together, optional
-        Where several ranks have this stage and need one dynamic order.
+    After ``timeout`` seconds a missing message ends the step. ``headers`` says whether shapes change from
+    message to message. ``together`` is there where several ranks have this stage and need one dynamic order.
     """
 
     def __init__(
@@ -72,7 +62,7 @@ class Executor:
         # The same, in a step that it follows.
         self._watched: Tracer | None = None
         self.done: list[Done] = []
-        """What the last step did."""
+        """Operations of the last step."""
 
     # A step.
 
@@ -205,8 +195,8 @@ class Executor:
                 "shape",
                 operation,
                 f"{operation} gave {shapes_text(spec_of(tensors))}, and micro-batches before gave "
-                f"{shapes_text(before)}. "
-                "Where shapes change from one to the next, say static_shapes=False on every rank.",
+                f"{shapes_text(before)}. Where shapes change from one to the next, say static_shapes=False "
+                "on every rank.",
             )
 
     # Waiting.
@@ -317,8 +307,8 @@ class Executor:
             "lost",
             operation,
             f"Rank {self._rank} (stage {self._stage}) waited for {self._awaited(operation)} when its "
-            f"connection to rank {peer} failed: {reason}. Rank {peer} is gone, or is stuck in an error of its "
-            "own: see what it said.",
+            f"connection to rank {peer} failed: {reason}. Rank {peer} is gone, or is stuck in an error of "
+            "its own: see what it said.",
         )
 
     def _late(self, operation: Operation | None) -> PipelineError:

@@ -25,14 +25,8 @@ _log = logging.getLogger(__name__)
 class OrderControl:
     """The order of one rank's pipeline, requested by the script, by settings or by measurements.
 
-    Parameters
-    ----------
-    rule : GreedyRule
-        The meaning of ``"greedy"``.
-    fixed_only : bool
-        Whether only plans can run here: ranks of the same stage are not known, and need one order.
-    planner, compare : callable
-        Make and simulate plans.
+    ``rule`` is the meaning of ``"greedy"``. ``fixed_only``: only plans can run here, since ranks of the same
+    stage are not known but need one order. ``planner`` and ``compare`` make and simulate plans.
     """
 
     def __init__(
@@ -48,9 +42,9 @@ class OrderControl:
         self._planner, self._compare = planner, compare
         self._board: Board
         self.order: OrderChoice = rule
-        """What runs."""
+        """The running order."""
         self.decisions: list[str] = []
-        """What was changed and why; the newest last."""
+        """Changes and their reasons; the newest last."""
         self._script: OrderChoice = rule
         self._step = 0
         self._lock = threading.Lock()

@@ -92,8 +92,8 @@ def fits(plan: Plan, layout: Placement) -> None:
         if getattr(plan.layout, name) != getattr(layout, name)
     ]
     raise PipelineError(
-        f"The plan {plan.schedule!r} is for another pipeline: it has {', '.join(differences)}. Make one for this "
-        "layout, or the schedule with placement= and n_microbatches= of the plan.",
+        f"The plan {plan.schedule!r} is for another pipeline: it has {', '.join(differences)}. Make one for "
+        "this layout, or the schedule with placement= and n_microbatches= of the plan.",
         code="shape",
     )
 
@@ -159,19 +159,9 @@ class FixedOrder:
 class GreedyOrder:
     """Ready backward passes first, then ready forward passes; by depth both take turns.
 
-    Each choice costs the logarithm of what is ready, however many micro-batches there are.
-
-    Parameters
-    ----------
-    held : sequence of int
-        The rank's virtual stages, by chunk.
-    prefer : str
-        Of several, ``breadth``: all micro-batches of a chunk before the next chunk; ``depth``: all chunks of
-        as many micro-batches as there are stages before further ones.
-    in_flight : int or None
-        Most micro-batches under way in the pipeline, for its memory.
-    training : bool
-        Whether there are backward passes.
+    Each choice costs the logarithm of what is ready, however many micro-batches there are. ``breadth``
+    prefers all micro-batches of a chunk to the next chunk; ``depth`` all chunks of as many micro-batches as
+    there are stages. ``in_flight`` bounds the micro-batches under way in the pipeline, for its memory.
     """
 
     dynamic = True

@@ -21,10 +21,10 @@ from .spans import Spans, Work, work
 from .verdict import Culprit, Verdict, judge
 
 _REPLAYED, _LARGE_REPLAYED = 9, 5
-"""Steps that a price is the median of, and of how many where each has more spans than below."""
+"""Steps of a price's median, and fewer where each has more spans than ``_LARGE``."""
 _LARGE = 30_000
 _LEAST_PRICE = 0.01
-"""Of a step: for what costs less nobody waits."""
+"""Share of a step; what costs less is hidden."""
 _NORMAL = 1.96
 _MAD = 1.4826
 
@@ -57,16 +57,16 @@ class WhatIf:
 class Analysis:
     """Spans of all ranks, looked at together. Everything is computed when it is first asked for.
 
-    ``whole`` says whether these are the spans of all ranks; otherwise collectives are those of the ranks
+    ``all_ranks`` says whether these are the spans of all ranks; otherwise collectives are those of the ranks
     present.
     """
 
-    def __init__(self, spans: Spans, *, whole: bool = True) -> None:
-        self.spans, self._whole = spans, whole
+    def __init__(self, spans: Spans, *, all_ranks: bool = True) -> None:
+        self.spans, self._all_ranks = spans, all_ranks
 
     @cached_property
     def dependencies(self) -> Dependencies:
-        return dependencies(self.spans, whole=self._whole)
+        return dependencies(self.spans, all_ranks=self._all_ranks)
 
     @cached_property
     def clocks(self) -> Clocks:

@@ -276,23 +276,12 @@ def _with_steps(rows: list[SpanRow]) -> list[SpanRow]:
 
 
 def write_chrome_trace(analysis: Analysis, path: Path, alarms: Sequence[Mapping[str, Any]] = ()) -> int:
-    """Write a trace and return how many spans it has.
+    """Write a trace, compressed where ``path`` ends in ``.gz``, and return how many spans it has.
 
     Each rank is a process; what runs concurrently with its passes, such as asynchronous collectives, is a
     second thread; messages have arrows. ``metadata.megalens`` has the clocks: by how much each rank's times
-    were shifted, and how surely.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        Compressed where it ends in ``.gz``.
-    alarms : sequence of mapping
-        Rows of the stream ``alarms``: instants at the end of their rank's step, if that was timed.
-
-    Raises
-    ------
-    OSError
-        When it cannot be written.
+    were shifted, and how surely. ``alarms`` are rows of the stream: instants at the end of their rank's step,
+    if that was timed.
     """
     with path.open("wb") as raw:
         # No time and no name in the header: the same run gives the same bytes.

@@ -32,14 +32,14 @@ _ROUNDS = 6
 _NORMAL = 1.96
 _MAD = 1.4826
 _LEAST_SCALE = 200.0
-"""ns: no clock is read more exactly."""
+"""ns: the resolution of readings."""
 _CLOSE = 20.0
-"""ns: offsets that move by less are found."""
+"""ns: offsets that change by less have converged."""
 _LIKELY_DRIFT = 1e5
-"""ns/s (100 ppm): what the drift of a clock is taken for where nothing says it."""
+"""ns/s (100 ppm): the assumed drift of a clock without evidence."""
 _LEAST_JUMP = 1e6
 _MOST_EVENTS = 1_000
-"""Collectives of a group that are looked at, spread evenly over the recording: more make no clock better."""
+"""Collectives of a group that are used, spread over the recording: more do not improve a clock."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +102,7 @@ class _GroupEnds:
     """Ends of one group's events: ns of each clock since its middle, and the alignment so far."""
 
     members: Integers
-    """Places of its clocks ``[k]``, each once."""
+    """Indices of its clocks ``[k]``, each once."""
     step: Integers
     local: Floats
     """``[n, k]``"""

@@ -24,9 +24,9 @@ _FUNCTIONAL = (
     *("all_gather_tensor", "all_gather_single", "reduce_scatter_tensor", "reduce_scatter_single"),
 )
 _ROOTS = {"broadcast": "src", "scatter": "src", "reduce": "dst", "gather": "dst"}
-"""What the argument that names the root is called."""
+"""Name of the argument with the root."""
 _COALESCED, _BUFFERS = "_broadcast_coalesced", "broadcast_buffers"
-"""By this DDP gives its buffers to all replicas before a forward pass."""
+"""DDP broadcasts its buffers to all replicas with this before a forward pass."""
 _SENDS, _RECEIVES = ("send", "isend"), ("recv", "irecv")
 _REDUCTION = "reduce_gradients"
 """DDP reduces in C++, bucket by bucket, during the backward pass; the rank waits from its end on."""
@@ -98,18 +98,11 @@ class CommunicationHooks:
 
     def _reduced(self, group: str, nbytes: int, began: int, since: int) -> None:
         now, number = self._clock(), self._number(_REDUCTION, group)
-        self._keep(
-            Span(
-                "collective",
-                began,
-                now,
-                _REDUCTION,
-                blocked=now - since,
-                bytes=nbytes,
-                group=group,
-                sequence=number,
-            )
+        waited = now - since
+        span = Span(
+            "collective", began, now, _REDUCTION, blocked=waited, bytes=nbytes, group=group, sequence=number
         )
+        self._keep(span)
 
     def _called(
         self, operation: str, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -146,19 +139,10 @@ class CommunicationHooks:
         def done(since: int) -> None:
             now = self._clock()
             blocked = now - (since or began)
-            self._keep(
-                Span(
-                    kind,
-                    began,
-                    now,
-                    name,
-                    blocked=blocked,
-                    bytes=nbytes,
-                    group=group,
-                    peer=peer,
-                    sequence=number,
-                )
+            span = Span(
+                kind, began, now, name, blocked=blocked, bytes=nbytes, group=group, peer=peer, sequence=number
             )
+            self._keep(span)
 
         return done
 

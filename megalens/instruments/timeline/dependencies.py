@@ -92,12 +92,12 @@ class Dependencies:
         return self.rows[self.first[event] : self.first[event + 1]]
 
 
-def dependencies(spans: Spans, *, whole: bool = True) -> Dependencies:
+def dependencies(spans: Spans, *, all_ranks: bool = True) -> Dependencies:
     """Find which spans of all ranks belong together.
 
     A collective is what has one name, group and sequence number; a message what rank a sent to b and b
-    received from a with one number. Without numbers, the order in the step counts. ``whole`` says whether a
-    collective needs all ranks of its group; otherwise those that have any spans.
+    received from a with one number. Without numbers, the order in the step counts. ``all_ranks`` says whether
+    a collective needs all ranks of its group; otherwise those that have any spans.
     """
     single = spans.count == 1
     collectives = np.flatnonzero(spans.of_kind("collective") & single)
@@ -125,7 +125,7 @@ def dependencies(spans: Spans, *, whole: bool = True) -> Dependencies:
     size = np.diff(first)
     event = np.full(len(spans), -1)
     event[rows] = np.repeat(np.arange(len(size)), size)
-    complete, problems = _complete(spans, rows, first, message, whole)
+    complete, problems = _complete(spans, rows, first, message, all_ranks)
     return Dependencies(spans, event, rows, first, complete, message, tuple(problems))
 
 
@@ -150,13 +150,13 @@ def _keys(spans: Spans, rows: Integers, what: Integers, whose: Integers) -> Inte
 
 
 def _complete(
-    spans: Spans, rows: Integers, first: Integers, message: Bools, whole: bool
+    spans: Spans, rows: Integers, first: Integers, message: Bools, all_ranks: bool
 ) -> tuple[Bools, list[str]]:
     size = np.diff(first)
     at = rows[first[:-1]]
     group = spans.group[at]
     members = {int(each): spans.members(int(each)) for each in np.unique(group[~message])}
-    if not whole:
+    if not all_ranks:
         there = set(spans.ranks.tolist())
         members = {each: [rank for rank in ranks if rank in there] for each, ranks in members.items()}
     sizes = np.zeros(len(spans.groups) + 1, np.int64)

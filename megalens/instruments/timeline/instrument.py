@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _MOST_SPANS = 20_000
 _OF_PASSES = ("data", "collective", "send", "receive")
-"""What belongs to an evaluation where one goes on."""
+"""What belongs to a running evaluation."""
 
 
 class TimelineInstrument(Instrument):
@@ -267,7 +267,7 @@ class TimelineInstrument(Instrument):
 
     def backward_begins(self, chunk: int) -> None:
         if self._taken:
-            # The last module hears of the gradient of the model's output first.
+            # The last module gets the gradient of the model's output first.
             began = min((self._clock(), *(each.backward_began for each in self._modules)))
             number = self._entered.pop(chunk, -1) if self._operation is None else self._operation[2]
             self._backward.append((chunk, number, began))

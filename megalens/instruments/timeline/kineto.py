@@ -28,9 +28,9 @@ _BYTES = {
     **dict.fromkeys(("double", "long"), 8),
 }
 _FAR_US = 1e15
-"""No profile is of another century; more than this has no ns."""
+"""µs: no profile is of another century; more would overflow in ns."""
 _APART_US = 50.0
-"""Backward work of one pass has smaller gaps than this, or nothing of the forward pass in between."""
+"""µs: the largest gap in a backward pass, unless no forward work is in between."""
 
 
 def is_kineto(file: TraceFile) -> bool:
@@ -76,8 +76,8 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, int | str) else None
 
 
-def _integer(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 20 else None
+def _integer(value: Any, end: int = 1 << 20) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < end else None
 
 
 def _sort(events: list[Event], found: _Found) -> None:
@@ -283,7 +283,7 @@ def _size(event: Event) -> int:
     arguments = event.args
     if arguments is None:
         return 0
-    elements = _checked_size(arguments.elements)
+    elements = _integer(arguments.elements, 1 << 50)
     if elements is None:
         elements = 0
         for dimensions in re.findall(rb"\[([\d,\s]*)\]", bytes(arguments.dimensions)[:4000]):
@@ -293,7 +293,3 @@ def _size(event: Event) -> int:
             elements += product if dimensions.strip() else 0
     kind = arguments.dtype if isinstance(arguments.dtype, str) else "float"
     return min(elements * _BYTES.get(kind.lower(), 4), 1 << 50)
-
-
-def _checked_size(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 50 else None

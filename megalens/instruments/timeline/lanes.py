@@ -42,7 +42,7 @@ def critical_path(found: Dependencies, begin: Floats, end: Floats, steps: Sequen
     steps : sequence of int
     """
     spans = found.spans
-    steps_ = np.flatnonzero(spans.of_kind("step") & np.isin(spans.step, list(steps)))
+    step_rows = np.flatnonzero(spans.of_kind("step") & np.isin(spans.step, list(steps)))
     waits = np.flatnonzero(
         spans.of_kind(*COMMUNICATION)
         & (found.event >= 0)
@@ -55,7 +55,7 @@ def critical_path(found: Dependencies, begin: Floats, end: Floats, steps: Sequen
     mine = {int(rank): waits[spans.rank[waits] == rank] for rank in np.unique(spans.rank[waits])}
     path: list[PathPiece] = []
     for step in steps:
-        rows = steps_[spans.step[steps_] == step]
+        rows = step_rows[spans.step[step_rows] == step]
         if len(rows):
             path += _back(found, begin, end, rows, mine)
     return path
@@ -83,7 +83,7 @@ def _back(
 def _waited(
     found: Dependencies, begin: Floats, end: Floats, mine: Integers, rank: int, until: float, start: float
 ) -> tuple[int, float] | None:
-    """Return the rank for which this one waited last before a moment, and until when; None if for none."""
+    """Return the rank for which this one waited last before a moment, and its arrival; None if for none."""
     spans = found.spans
     at = int(np.searchsorted(end[mine], until, side="right"))
     while at > 0:
@@ -99,12 +99,12 @@ def _waited(
 
 
 _LEAST_SEEN = 0.3
-"""Parts of a pixel that a sum takes at least."""
+"""The least share of a pixel of a sum."""
 _WAITING = 0.5
-"""Blocked time is shown where it is at least this part of what else a pixel holds."""
+"""Blocked time is shown from this share of the other work in a pixel on."""
 _MOST_FOUND = 200
 _MOST_PATHS = 30
-"""Steps whose critical path is drawn: of more it could not be seen."""
+"""Most steps whose critical path is drawn: of more it would be invisible."""
 _MS = 1e-6
 
 

@@ -16,7 +16,7 @@ _FILE = re.compile(
 )
 _MOST_BYTES = 1 << 28
 _COORDINATES = ("dp_rk", "pp_rk", "tp_rk", "dev", "g_rk")
-_TOLD = 20
+_MOST_NAMED = 20
 _COLORS = (
     ("forward", "thread_state_running"),
     ("backward", "thread_state_iowait"),
@@ -157,17 +157,10 @@ class TimelineError(MegalensError):
 
 @dataclass(frozen=True)
 class Iteration:
-    """One traced iteration of a rank.
+    """One traced iteration of a rank; times in ns of the host's clock.
 
-    Attributes
-    ----------
-    pad : int
-        ns of the host's clock since the iteration before ended.
-    duration : int
-        ns of the host's clock.
-    rows : list of dict
-        Begins (``B``), ends (``E``) and instants (``i``) in the order of the file; ``rel_ts`` is ns since the
-        iteration began. The ends have the attributes.
+    ``pad`` is the time since the iteration before ended. ``rows`` are begins (``B``), ends (``E``) with the
+    attributes, and instants (``i``) in the order of the file; ``rel_ts`` is ns since the iteration began.
     """
 
     pad: int
@@ -177,17 +170,10 @@ class Iteration:
 
 @dataclass
 class RankTrace:
-    """The content of one file.
+    """The content of one file, by global rank, each iteration once.
 
-    Attributes
-    ----------
-    rank : int
-        Of all ranks of the job.
-    place : mapping
-        ``dp_rk``, ``pp_rk``, ``tp_rk``, ``dev`` and ``g_rk`` where the rows have them, as the format since
-        July 2025 does; else empty.
-    iterations : list of Iteration
-        Each once.
+    ``coordinates`` are ``dp_rk``, ``pp_rk``, ``tp_rk``, ``dev`` and ``g_rk`` where the rows have them, as the
+    format since July 2025 does; else empty.
     """
 
     rank: int
@@ -235,12 +221,12 @@ def read_rank_files(folder: Path) -> tuple[list[RankTrace], list[str]]:
     found = [traces[rank] for rank in sorted(traces)]
     missing = sorted(set(range(found[-1].rank + 1)) - traces.keys())
     if missing:
-        problems.append(f"Ranks {', '.join(map(str, missing[:_TOLD]))} have no file.")
+        problems.append(f"Ranks {', '.join(map(str, missing[:_MOST_NAMED]))} have no file.")
     least = min(len(trace.iterations) for trace in found)
     longer = [trace for trace in found if len(trace.iterations) > least]
     if longer:
         problems.append(
-            f"Ranks {', '.join(str(trace.rank) for trace in longer[:_TOLD])} have more than {least} "
+            f"Ranks {', '.join(str(trace.rank) for trace in longer[:_MOST_NAMED])} have more than {least} "
             f"iterations: only the first {least} of each are taken."
         )
         for trace in longer:

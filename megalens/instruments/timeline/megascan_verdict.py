@@ -17,7 +17,7 @@ _LEAST_SUSPICIONS = 5
 _LEAST_SHARE = 0.4
 
 Durations = Mapping[int, Sequence[tuple[str, float]]]
-"""By rank, in order of time: name and duration of what its heuristics compare."""
+"""By rank, in time order: name and duration of the compared spans."""
 
 
 @dataclass(frozen=True)

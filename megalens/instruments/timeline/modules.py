@@ -175,7 +175,7 @@ class ModuleHooks:
         self._keep, self._clock = keep, clock
         self.on = False
         self._begun: list[tuple[str, int]] = []
-        # Of backward passes that go on: by path, when each began.
+        # Start of each running backward pass, by path.
         self._open: dict[str, int] = {}
         self._handles: list[Any] = []
         for path, module in modules:

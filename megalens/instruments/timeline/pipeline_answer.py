@@ -23,7 +23,7 @@ from .timeline_answer import MOST_ROWS, STREAM, number_of, step_counts
 _MEMBERS = ("first", "last", "replica")
 _STEPS = 10
 _SPARE = 4
-"""Steps that are read beside those that are answered: the newest may not be whole yet."""
+"""Steps read in addition to the answered ones: the newest may be incomplete."""
 
 MOST_STEPS = 20
 MOST_OPERATIONS = 200_000

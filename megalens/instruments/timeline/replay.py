@@ -21,11 +21,11 @@ from .dependencies import Dependencies
 from .spans import COMMUNICATION, KINDS, PASSES, Bools, Floats, Integers, Spans
 
 WORK_KINDS = ("compute", "data", "checkpoint", "host")
-"""Kinds of a rank's own work, by which it can be scaled."""
+"""Kinds of a rank's own work that can be scaled."""
 _PHASES = {"compute": (*PASSES, "optimizer"), "data": ("data",), "checkpoint": ("checkpoint",)}
 _RECEIVE = KINDS.index("receive")
 _END = -2
-"""Instead of an event: the end of the rank's step."""
+"""In place of an event: the end of the rank's step."""
 _NOBODY = -1
 
 
@@ -51,20 +51,20 @@ class _StepPieces:
 
     ranks: Integers
     rank: Integers
-    """RankCoordinates of each piece's rank ``[pieces]``, as all below."""
+    """Index of each piece's rank ``[pieces]``, as all below."""
     own: Floats
     """Work by kind ``[pieces, 4]``."""
     event: Integers
     ahead: Floats
-    """How long before it came to wait for its event the rank had begun it: 0 unless it is asynchronous."""
+    """Time from the event's begin to its wait: 0 unless it is asynchronous."""
     sends: Integers
-    """Whether the event waits for this rank: not for who receives a message."""
+    """Whether the event waits for this rank: not for the receiver of a message."""
     waits: Integers
-    """Whether the rank waits for the event: not who sends a message."""
+    """Whether the rank waits for the event: not the sender of a message."""
     blocked: Floats
-    """How long it is blocked whatever the others do."""
+    """How long it is blocked independently of the others."""
     late: Floats
-    """How long after the event the rank went on."""
+    """Time from the event to the rank's continuation."""
     transfer: Mapping[int, float]
     members: Mapping[int, tuple[int, ...]]
     lead: Floats
@@ -255,7 +255,7 @@ def _play(step: _StepPieces, changes: StepChanges) -> float:
     done: dict[int, float] = {}
     asleep: dict[int, list[tuple[int, int]]] = {}
     now = step.lead.tolist()
-    # Ranks that can go on, each with its next piece; those that sleep are woken by their event.
+    # Runnable ranks, each with its next piece; blocked ones are woken by their event.
     runnable = list(enumerate(np.searchsorted(step.rank, np.arange(len(now))).tolist()))
     while runnable:
         rank, at = runnable.pop()

@@ -27,22 +27,22 @@ _TRAFFIC = ("collective", "send", "receive")
 _FLUSH_SECONDS = 0.5
 _MOST_ROWS = 20_000
 SPAN_BYTES = 8 * (len(_NUMBERS) + len(_TEXTS))
-"""What one span takes on its way to rank 0, without its texts."""
+"""Bytes of one span on its way to rank 0, without its texts."""
 
 _RULE = "slow_rank"
 _WINDOW = 30
-"""Steps that a finding rests on."""
-_KEPT = 10 * _WINDOW
-"""Steps in which it is looked for since when."""
+"""Steps of a finding."""
+_STEPS = 10 * _WINDOW
+"""Steps in which the beginning of a finding is searched."""
 _LEAST = 0.05
 _SURE = 6.0
-"""Standard errors that a finding must be above nothing."""
+"""Standard errors by which a finding must exceed zero."""
 _USUAL = 0.8
-"""Share of the steps in which it must be seen: a few long ones are another thing."""
+"""Share of the steps in which it must occur: a few long ones are something else."""
 _MAD = 1.4826
 _MOST_STEPS, _MOST_WAITING = 256, 20_000
 """Most steps, or numbers in them, that wait for other ranks, which report up to a second together."""
-_AGAIN = 1.5
+_RISE = 1.5
 
 
 # Says while the training runs which rank computes more slowly than those that do the same: from sums of each
@@ -53,8 +53,8 @@ class SlowRanks:
         self._steps: dict[int, dict[int, tuple[int, float]]] = {}
         # Of the newest steps that all ranks reported, a ring whose next index is ``_seen`` modulo its length.
         self._seen = 0
-        self._numbers = np.zeros(_KEPT, np.int64)
-        self._slower = np.zeros((_KEPT, world))
+        self._numbers = np.zeros(_STEPS, np.int64)
+        self._slower = np.zeros((_STEPS, world))
         self._own, self._like = np.zeros((2, _WINDOW, world))
         self._reported = np.zeros(world)
 
@@ -71,7 +71,7 @@ class SlowRanks:
         del self._steps[step]
         stages, work = np.array([reported[each] for each in range(self._world)]).T
         like = medians_of_others(stages, work)
-        at, recent = self._seen % _KEPT, self._seen % _WINDOW
+        at, recent = self._seen % _STEPS, self._seen % _WINDOW
         self._seen += 1
         self._numbers[at], self._own[recent], self._like[recent] = step, work, like
         # Without others that work a rank is not slower.
@@ -80,11 +80,11 @@ class SlowRanks:
 
     def _judged(self, step: int, stages: np.ndarray) -> list[dict[str, Any]]:
         """Return the alarms of a step: mostly none, which the first lines find."""
-        newest = (self._seen - 1 - np.arange(min(self._seen, _KEPT))) % _KEPT
+        newest = (self._seen - 1 - np.arange(min(self._seen, _STEPS))) % _STEPS
         recent = self._slower[newest[:_WINDOW]]
         middle = np.median(recent, axis=0)
         self._reported[middle < _LEAST / 2] = 0.0
-        large = np.flatnonzero((middle >= _LEAST) & (middle >= _AGAIN * self._reported))
+        large = np.flatnonzero((middle >= _LEAST) & (middle >= _RISE * self._reported))
         found = []
         for rank in large.tolist():
             mine, level = recent[:, rank], float(middle[rank])
@@ -129,7 +129,7 @@ def medians_of_others(stages: np.ndarray, work: np.ndarray) -> np.ndarray:
 
 
 _NOT_BLOCKED_NS = 20_000
-"""Between two events that are queued one after the other a device takes some µs."""
+"""A device takes some µs between two consecutive events."""
 
 
 class Span(NamedTuple):
@@ -166,7 +166,7 @@ class _Table(NamedTuple):
     stage: int
     clock: int
     rows: np.ndarray
-    """int64 ``[n, 14]``, as :func:`_rows` gives them, with places in ``texts``."""
+    """int64 ``[n, 14]`` of :func:`_rows`, with indices into ``texts``."""
     texts: Sequence[str]
 
 
@@ -210,8 +210,8 @@ class SpanSender:
         if table[:, len(_NUMBERS) :].size and not 0 <= table[:, len(_NUMBERS) :].max() < len(texts):
             raise ValueError("a text that is not there")
         worked = [(int(step), float(ns)) for step, ns in meta["worked"]]
-        table_ = _Table(rank, int(meta["stage"]), int(meta["clock"]), table, texts)
-        self._host.later(lambda: self._keep(table_, worked), payload.nbytes, patient=True)
+        spans = _Table(rank, int(meta["stage"]), int(meta["clock"]), table, texts)
+        self._host.later(lambda: self._keep(spans, worked), payload.nbytes, patient=True)
 
     # The producer thread.
 

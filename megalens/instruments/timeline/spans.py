@@ -31,7 +31,7 @@ class Work:
     stage : numpy.ndarray
         Of each rank; -1 where there are none.
     step : numpy.ndarray
-        The whole step, with what it waited for before it began.
+        The complete step, with what it waited for before it began.
     compute : numpy.ndarray
         Passes and optimizer, without the collectives and messages in them.
     data, checkpoint : numpy.ndarray
@@ -153,7 +153,7 @@ COMMUNICATION = ("collective", "send", "receive")
 _NUMBERS: tuple[str, ...] = ("step", "rank", "stage", "chunk", "micro_batch", "start", "end", "count")
 _NUMBERS += ("blocked", "bytes", "peer", "sequence")
 _LATER: tuple[str, ...] = ("clock",)
-"""Numbers that recordings of before do not have; 0 there."""
+"""Numbers that older recordings lack; 0 there."""
 _MOST_GROUP = 65_536
 
 

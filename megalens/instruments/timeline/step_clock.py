@@ -30,7 +30,7 @@ from ...tracer.errors import TracerError
 
 _MOST_SPARE = 4096
 _MOST_MARKS = 40_000
-"""Both ends of as many spans as a step may have."""
+"""Both ends of the most spans of a step."""
 
 GRANULARITIES = ("off", "steps", "phases", "layers", "operations")
 
@@ -198,16 +198,9 @@ class DeviceEvents:
 class StepClock:
     """Reads the time in the training thread, and in those of the backward pass.
 
-    Attributes
-    ----------
-    failed : callable
-        Takes what went wrong with a device; from then on times are of the host. Must not raise.
-    events : DeviceEvents or None
-        Of the device whose times are wanted; None for those of the host.
-    on : bool
-        Whether anything is timed now; otherwise no event is queued.
-    now : callable
-        Returns the host's time in ns, which on a device stands for when the device comes here.
+    ``now`` returns the host's time in ns, which stands for when the device of ``events``, if any, comes here;
+    while nothing is ``on``, no event is queued. ``failed`` takes what went wrong with a device, and must not
+    raise; from then on times are of the host.
     """
 
     def __init__(self, failed: Callable[[Exception], None]) -> None:

@@ -10,10 +10,10 @@ import numpy as np
 from .spans import Floats
 
 SURE = 6.0
-"""Standard errors that a finding must be above nothing."""
+"""Standard errors by which a finding must exceed zero."""
 _SHORTEST = 6
 _BLOCK = 4
-"""Steps that what lasts for some steps, such as how busy a host is, is judged by."""
+"""Steps of a block by which lasting noise, such as of a busy host, is measured."""
 MAD = 1.4826
 
 

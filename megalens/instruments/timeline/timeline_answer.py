@@ -26,7 +26,7 @@ from .verdict import Verdict
 STREAM = "spans"
 MOST_ROWS = 1_500_000
 _DRAFT_ROWS = 150_000
-"""Of fewer a verdict is there as soon."""
+"""Of fewer rows the verdict is as fast."""
 _MOST_STORED = 2
 _COLUMNS = 1000
 _MEMBERS = ("first", "last", "window", "columns", "ranks", "row", "path", "find", "draft")
@@ -98,20 +98,20 @@ def draft_timeline(
     ranks, there = asked.lanes(every, stages, ())
     if not ranks or 2 * len(ranks) > len(every):
         return None
-    whole = (key, chosen, count, tuple(ranks))
-    found = _drafts.get(whole)
+    cache_key = (key, chosen, count, tuple(ranks))
+    found = _drafts.get(cache_key)
     if found is None:
         stage = {int(each) for each in stages[np.isin(every, ranks)]}
         where = (("stage", stage.pop()),) if len(stage) == 1 else ()
         spans = _spans(rows, replace(steps, where=where), cancelled, pa.array(ranks, pa.int32()))
-        analysis = Analysis(spans, whole=False)
+        analysis = Analysis(spans, all_ranks=False)
         complete_steps = analysis.work.step[np.isfinite(analysis.work.step)]
         usual = float(np.median(complete_steps)) if complete_steps.size else math.nan
         verdict = Verdict((), 0, 0, usual).to_message()
         found = analysis, {"verdict": verdict, "slow": {"ranks": [], "steps": [], "values": []}}
-        _drafts.put(whole, found)
-    analysis, found_ = found
-    return {"draft": True, "steps_there": available, "chosen": list(chosen), **there, **found_} | _drawn(
+        _drafts.put(cache_key, found)
+    analysis, drafted = found
+    return {"draft": True, "steps_there": available, "chosen": list(chosen), **there, **drafted} | _drawn(
         analysis, replace(asked, row=None, path=False), ranks
     )
 
@@ -216,13 +216,13 @@ def _steps(
 def _analysis(
     rows: StreamRows, key: object, chosen: tuple[int, int], count: int, cancelled: threading.Event
 ) -> tuple[Analysis, dict[str, Any]]:
-    key_ = (key, chosen, count)
-    if (kept := _answers.get(key_)) is not None:
-        return kept
+    cache_key = (key, chosen, count)
+    if (found := _answers.get(cache_key)) is not None:
+        return found
     analysis = Analysis(_spans(rows, Query(first=chosen[0], last=chosen[1]), cancelled))
     more = {"verdict": analysis.verdict().to_message(), "slow": _slow(analysis)}
     check_cancelled(cancelled)
-    _answers.put(key_, (analysis, more))
+    _answers.put(cache_key, (analysis, more))
     return analysis, more
 
 

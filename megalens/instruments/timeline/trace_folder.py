@@ -26,7 +26,7 @@ from .trace_events import Event, EventArguments, TraceFile
 
 _MOST_FILES = 20_000
 _MOST_SPANS = 30_000_000
-_MOST_SENTENCES = 5
+_MOST_NAMED = 5
 _LOOKED_AT = 20
 _RANK = re.compile(r"(?:rank|worker|host)[-_]?(\d{1,6})", re.IGNORECASE)
 _MEGASCAN = (b'"rel_ts"', b'"pad_before"')
@@ -36,7 +36,7 @@ _ENDINGS = (".json", ".json.gz")
 Progress = Callable[[int, int, str], object]
 
 _VERSION = 4
-"""Rises when the same files give other rows."""
+"""To be raised when the same files give other rows."""
 _MOST_PROBLEMS = 200
 
 
@@ -201,13 +201,13 @@ def read_traces(path: Path, files: Sequence[Path], progress: Progress | None = N
     kineto = [each for each in found if is_kineto(each)]
     if not kineto:
         if len(found) > 1 and path.is_dir():
-            names = ", ".join(each.shown for each in found[:_MOST_SENTENCES])
+            names = ", ".join(each.shown for each in found[:_MOST_NAMED])
             raise TimelineError(f"{path.name} holds several traces of whole jobs: name one of {names}.")
         rows, more = chrome_spans(found[0].pieces())
         return Traces(_table(rows), "Chrome’s trace format", (*problems, *more, *found[0].problems))
     if len(kineto) < len(found):
         others = [each.shown for each in found if not is_kineto(each)]
-        problems.append(f"{', '.join(others[:_MOST_SENTENCES])}: not by PyTorch's profiler, and left out.")
+        problems.append(f"{', '.join(others[:_MOST_NAMED])}: not by PyTorch's profiler, and left out.")
     several: list[tuple[TraceFile, KinetoTrace]] = []
     done = 0
     for file, size in zip(found, sizes, strict=True):
@@ -322,8 +322,8 @@ def _one_job(
     world = next(iter(worlds), 0)
     missing = sorted({*range(world or max(parts, default=-1) + 1)} - parts.keys())
     if missing:
-        shown = ", ".join(map(str, missing[:_MOST_SENTENCES]))
-        more = f" and {len(missing) - _MOST_SENTENCES} more" if len(missing) > _MOST_SENTENCES else ""
+        shown = ", ".join(map(str, missing[:_MOST_NAMED]))
+        more = f" and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
         problems.append(f"Ranks {shown}{more} have no file.")
     return rows
 

@@ -15,15 +15,15 @@ from .spans import Bools, Floats, Integers, Spans, Work, ranks_text
 from .stretches import MAD, SURE, median, running_median, stretches
 
 _LEAST = 0.032
-"""What is slower by less is as healthy devices differ."""
+"""Healthy devices differ by less."""
 _LEAST_LINK = 0.15
 _LEAST_STAGE = 0.08
 _BAD_STEP = 0.3
-"""A single step is longer by this share of those around it, and by eight times what they usually differ."""
+"""A bad step exceeds its neighbours by this share, and by eight times their usual difference."""
 _SURE_OF_PAST = 10.0
-"""The same for a link that has nothing to be compared with but its own past."""
+"""The same for a link that can only be compared with its own past."""
 _LEAST_NS = 1e6
-"""What is less than a millisecond of a step is the operating system's."""
+"""Less than a millisecond of a step is noise of the operating system."""
 _NORMAL = 1.96
 
 
@@ -176,7 +176,7 @@ def _bad_steps(done: Work) -> tuple[list[Culprit], Bools]:
     culprits = []
     for at in np.flatnonzero(long):
         near = long[max(0, at - 2) : at + 3].sum()
-        # The first step warms up, and in the second DDP sorts its buckets anew.
+        # The first step warms up, and in the second DDP rebuilds its buckets.
         if at < 2 or near > 2:
             continue
         usable[at] = False
@@ -291,14 +291,14 @@ class _Transfers:
     """Transfers that were waited for."""
 
     like: Integers
-    """What can be compared ``[n]``, as all below."""
+    """Class of comparable transfers ``[n]``, as all below."""
     link: Integers
     """The pair or group of ranks."""
     back: Bools
     """Whether it goes from the higher rank to the lower."""
     step: Integers
     took: Floats
-    """ns from when the last of those who send came until it was there."""
+    """ns from the arrival of the last sender to the end of the transfer."""
     members: Mapping[int, tuple[int, ...]]
 
 

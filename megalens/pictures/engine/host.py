@@ -207,7 +207,7 @@ def _answer(process: EngineProcess, message: Mapping[str, Any], asked: Asked) ->
 _engine = Engine()
 
 Answers: TypeAlias = "Mapping[str, RunAnswers] | Callable[[str], RunAnswers | None]"
-"""The runs that a job may ask, by their ids; or what opens them."""
+"""The runs that a job may ask, by id, or a function that opens them."""
 
 
 def run_job(

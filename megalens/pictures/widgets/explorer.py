@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Explorer(View):
-    """A view whose rows are there as a table, and where a statistic may stand for what was measured."""
+    """A view with its rows as a table, in which a statistic may replace the measured stat."""
 
     @property
     def df(self) -> DataFrame:

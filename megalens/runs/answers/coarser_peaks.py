@@ -14,10 +14,10 @@ import pyarrow as pa
 from ...protocol import Peaks
 
 SHAPE_COLUMNS = ["compressor", "source_shape", "shape"]
-"""What says how coarse a row may become."""
+"""Columns that determine how coarse a row may become."""
 
 CHANGED_COLUMNS = ["compressor", "shape", "values", "compression_error"]
-"""What a coarser row says otherwise."""
+"""Columns that differ in a coarser row."""
 
 _PEAKS = re.compile(r"Peaks\(cells=([1-9][0-9]{0,4})\)")
 
@@ -27,8 +27,8 @@ def coarser_shape(
 ) -> list[int] | None:
     """Return the shape of a row with at most ``cells`` blocks along queries and keys.
 
-    ``source`` is the shape of the whole tensor, ``shape`` that of the stored one; both end with queries and
-    keys. None where the row stays as it is: it is of another compressor, or as coarse already.
+    ``source`` is the shape of the tensor, ``shape`` that of the stored one; both end with queries and keys.
+    None where the row stays as it is: it is of another compressor, or as coarse already.
     """
     match = _PEAKS.fullmatch(compressor)
     if match is None or len(source) != 4 or len(shape) != 4 or min(source) < 1:

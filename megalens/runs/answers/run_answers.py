@@ -16,6 +16,7 @@ from ..run import Run
 from ..run_folder import RunFolder
 from ..run_rows import ReceivedRows, rows_of
 from ..run_words import lacking_words
+from ..tensor_index import FlagEntry
 from .lines_answer import arrow_stream, read_lines
 from .moment_request import Groups, moment_groups, moment_rows
 from .selection import SelectedRows, StreamRows, read_selection, tensor_index
@@ -63,7 +64,7 @@ class RunAnswers:
             status["warnings"] = [*warnings, lacking][-_MOST_WARNINGS:]
         return status
 
-    def index(self) -> list[dict[str, Any]]:
+    def index(self) -> list[FlagEntry]:
         return tensor_index(self._rows, self._cancelled)
 
     def stream(self, name: str, query: Mapping[str, str]) -> SelectedRows:

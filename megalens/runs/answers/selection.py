@@ -17,7 +17,7 @@ from ..errors import ClientError
 from ..file_checks import entries_of
 from ..query import Query
 from ..run_folder import RunFolder
-from ..tensor_index import INDEX_COLUMNS, TensorIndex
+from ..tensor_index import INDEX_COLUMNS, FlagEntry, TensorIndex
 from .coarser_peaks import SHAPE_COLUMNS, coarser_rows, coarser_shapes
 from .stream_query import StreamQuery
 
@@ -134,7 +134,7 @@ def _batches(rows: StreamRows, asked: StreamQuery, query: Query) -> Iterator[pa.
         yield coarser_rows(batch, asked.peaks).select(asked.schema.names)
 
 
-def tensor_index(rows: StreamRows, cancelled: threading.Event) -> list[dict[str, Any]]:
+def tensor_index(rows: StreamRows, cancelled: threading.Event) -> list[FlagEntry]:
     """Return what a run has of each flag, phase and pass: parts, layers, ranks and steps, ascending."""
     return _index_of(rows, cancelled).index()
 

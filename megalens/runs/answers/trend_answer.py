@@ -38,7 +38,7 @@ _MOST_TEXTS = 20
 
 @dataclass(frozen=True)
 class TrendQuery:
-    """A request for a trend. A selection that takes less turns a whole tensor's statistic into a kept one."""
+    """A request for a trend. A selection that takes less turns a tensor's statistic into a kept one."""
 
     rows: StreamQuery
     statistic: str
@@ -256,7 +256,7 @@ class _LayerRows:
                 "step": step.astype(np.int64, copy=False),
                 "layer": layer,
                 "kind": np.array(known, np.int32)[kinds],
-                # With the infinite ones: nobody asks for either alone.
+                # With the infinite ones: neither is needed alone.
                 "nan_count": (nans + infs).astype(np.float64),
             }
         )

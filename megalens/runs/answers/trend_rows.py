@@ -1,4 +1,4 @@
-"""Moments of traced rows, of whole tensors or of selected stored values, and their exact merging."""
+"""Moments of traced rows, of complete tensors or of selected stored values, and their exact merging."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CHUNK_VALUES = 1 << 20
 
 
 def tensor_moments(batch: pa.RecordBatch, names: Sequence[str]) -> Columns | None:
-    """Return moments of whole tensors by name, one entry a row; None where a row lacks them."""
+    """Return moments of complete tensors by name, one entry a row; None where a row lacks them."""
     if any(name not in batch.schema.names for name in names):
         return None
     columns: Columns = {name: batch.column(name).to_numpy(zero_copy_only=False) for name in names}

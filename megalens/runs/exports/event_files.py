@@ -91,7 +91,7 @@ def needed_module(name: str) -> Any:
 
 
 Number = tuple[int, int, str, float, float | None]
-"""Step, rank, tag, value, and when it was told."""
+"""Step, rank, tag, value, and time."""
 
 
 def _write_events(export: Export) -> None:

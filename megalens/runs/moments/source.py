@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +29,26 @@ from .rows.moment_rows import (
 )
 
 _COLUMNS = tuple(name for name in ROWS_SCHEMA.names if name not in ("step", "name_id", "stat"))
+
+
+class StatEntry(TypedDict):
+    """What there is of one stat; ``steps`` is their number."""
+
+    stat: str
+    rows: int
+    first: int
+    last: int
+    steps: int
+
+
+class MomentIndex(TypedDict):
+    """The answer of the endpoint ``moments``."""
+
+    version: str
+    stats: list[StatEntry]
+    names: list[str]
+    samples: bool
+    warnings: list[str]
 
 
 class MomentSource:
@@ -57,8 +77,7 @@ class MomentSource:
         with self._lock:
             return self._rows.refresh(progress)
 
-    def index(self) -> dict[str, Any]:
-        """Return the answer of the endpoint ``moments``: what there is."""
+    def index(self) -> MomentIndex:
         with self._lock:
             stats = self._stats()
             return {
@@ -125,9 +144,9 @@ class MomentSource:
         columns = []
         for field in ROWS_SCHEMA:
             pieces = [
-                ids[chunk["place"]]
+                ids[chunk["name_index"]]
                 if field.name == "name_id"
-                else stat[chunk["place"]]
+                else stat[chunk["name_index"]]
                 if field.name == "stat"
                 else chunk[field.name].astype(np.int32)
                 if field.name == STAGE

@@ -138,8 +138,8 @@ def idle(rank: int, shape: Shape, folder: Path) -> dict[str, Any]:
     def ask(lab: Any) -> dict[str, Any]:
         control, told = lab._control, []
         control.heartbeat_seconds = 0.05
-        tell = control.tell
-        control.tell = lambda message: (told.append(message["do"]), tell(message))
+        send = control.send
+        control.send = lambda message: (told.append(message["do"]), send(message))
         lab.generate("A", 1)
         eventually(lambda: told.count("beat") > 5)
         lab.run.configure(HiddenStates={"compressor": {"name": "NoOp"}})

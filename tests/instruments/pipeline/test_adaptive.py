@@ -46,10 +46,10 @@ class _Board:
     def __init__(self) -> None:
         self.held: dict = {}
 
-    def say(self, name, value) -> None:
+    def publish(self, name, value) -> None:
         self.held[name] = value
 
-    def said(self, name):
+    def last_post(self, name):
         return self.held.get(name)
 
 

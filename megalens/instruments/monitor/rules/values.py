@@ -199,7 +199,7 @@ class LossSpike(Rule):
         off = _off(now, "size", self.threshold, np.log2(self.factor))
         large = _off(now, "size", self.threshold, _LARGE_NORM)
         past = now.past("size")
-        # A schedule may rise, and begin anew, but not at once above all that was.
+        # A schedule may rise, and restart, but not jump above everything before.
         raised = (past.seen >= 2) & (now.size > past.top + np.log2(self.rate_factor)) & (past.off > 0)
         raised &= now.size > np.log2(np.abs(now.before[:, 1])) + np.log2(self.rate_factor)
         rows = np.flatnonzero((loss & (off != 0)) | (norm & (large > 0)) | (rate & raised))

@@ -27,7 +27,7 @@ _PARTS = {
     **dict.fromkeys(("actv_grad", "pre_grad", "post_grad", "acc_grad"), 1),
     **dict.fromkeys(("exp_avg", "exp_avg_sq"), 2),
 }
-_WHOLE = ("rank", "step", "micro_step", "pp_stage", "vpp_stage", "call_id")
+_INTEGERS = ("rank", "step", "micro_step", "pp_stage", "vpp_stage", "call_id")
 
 _MOST = 100_000
 
@@ -144,7 +144,7 @@ class Anomaly:
         """Return a record as it was read; raises ``ValueError`` naming the wrong member."""
         if not isinstance(record, dict):
             raise ValueError(f"a record must be an object, got {record!r:.100}")
-        for name in _WHOLE:
+        for name in _INTEGERS:
             if not is_whole(record.get(name), -(2**53)):
                 raise ValueError(f"{name} must be a whole number, got {record.get(name)!r:.100}")
         for name in ("tag_name", "message"):
@@ -153,7 +153,7 @@ class Anomaly:
         mates = record.get("group_mates", [])
         if not isinstance(mates, list) or not all(is_whole(each, 0) for each in mates):
             raise ValueError(f"group_mates must be a list of ranks, got {mates!r:.100}")
-        return cls(**{name: record[name] for name in (*_WHOLE, "tag_name", "message")}, group_mates=mates)
+        return cls(**{name: record[name] for name in (*_INTEGERS, "tag_name", "message")}, group_mates=mates)
 
 
 def read_anomalies(folder: Path) -> tuple[list[Anomaly], list[str]]:

@@ -29,17 +29,10 @@ _LEFT_OUT = re.compile(r"torch[/\\]nn[/\\]modules[/\\]module\.py|[/\\](multiproc
 class CollectiveCalls:
     """Hooks for ``cc_distribution``. Nothing waits for the device.
 
-    Parameters
-    ----------
-    lines : sequence of str
-        Patterns of which one has to be found in the stack of a call, ``path[line]   function`` joined by
-        ``;``. None: every call.
-    before : bool
-        Whether the tensors are also measured before the call.
-    only_stacks : bool
-        Whether nothing is measured, and ``stacks`` gets the stacks of each operation, innermost frame first.
-    failed : callable
-        Takes an exception of ours, which the training does not see.
+    ``lines`` are patterns of which one has to be found in the stack of a call, ``path[line]   function``
+    joined by ``;``; None is every call. ``before``: the tensors are also measured before the call.
+    ``only_stacks``: nothing is measured, and ``stacks`` gets the stacks of each operation, innermost frame
+    first. ``failed`` takes an exception of ours, which the training does not see.
     """
 
     def __init__(
@@ -109,16 +102,9 @@ def _frames() -> list[str]:
 class CallRows:
     """The measurements of one kind in one step, in the order of the lines.
 
-    Attributes
-    ----------
-    labels : list of tuple
-        Chunk of the model, name, and micro-batch (None where the kind has none) of each line.
-    about : list of tuple or None
-        Shape and dtype of each tensor; None where there was none.
-    rows : list of Tensor or None
-        Its row of :func:`~megalens.tracer.moments.measure`, float64 on its device.
-    calls : list of int
-        Index of each among all measurements of the step, in time order; -1 where it has none.
+    ``labels`` are chunk of the model, name, and micro-batch (None where the kind has none); ``about`` is
+    shape and dtype, None without a tensor; ``rows`` are of :func:`~megalens.tracer.moments.measure`, float64
+    on the tensor's device; ``calls`` are indices among all measurements of the step in time order, or -1.
     """
 
     labels: list[tuple[int, str, int | None]] = field(default_factory=list)
@@ -137,14 +123,10 @@ class CallRows:
 
 @dataclass(frozen=True)
 class StackedRows:
-    """The same with the rows of each device as one tensor, so that they are copied together.
+    """The same with the rows of each device as one float64 tensor ``[n, 11]``, so that they are copied
+    together.
 
-    Attributes
-    ----------
-    tables : list of Tensor
-        float64 ``[n, 11]``, one for each device.
-    at : list of tuple or None
-        Table and row of each line.
+    ``at`` has table and row of each line.
     """
 
     labels: list[tuple[int, str, int | None]]
@@ -185,18 +167,9 @@ class CallCollector:
     """Installs hooks and stores the rows of the current step, in the training thread and without a device
     sync.
 
-    Parameters
-    ----------
-    chunks : sequence of torch.nn.Module
-        The model, or its chunks of a virtual pipeline.
-    micro_batches : int
-        Calls of a module that make a step.
-    eps : float
-        Below which size values count as zeros.
-    named : callable
-        Takes a module's or parameter's name and returns the one that is written.
-    failed : callable
-        Takes an exception of a hook, which the training does not see.
+    ``chunks`` are of a virtual pipeline, ``micro_batches`` the calls of a module that make a step; values
+    below ``eps`` count as zeros. ``named`` maps a module's or parameter's name to the written one. ``failed``
+    takes an exception of a hook, which the training does not see.
     """
 
     def __init__(

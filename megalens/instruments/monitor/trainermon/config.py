@@ -49,7 +49,7 @@ def wants_parameter(config: MonitorConfig, chunk: int, name: str) -> bool:
 FORMATS = ("csv", "tensorboard", "api")
 L2_HOOKS = ("linear_hook", "attention_hook", "moe_router_weight_hook", "moe_router_logit_hook")
 STAMP = "%b%d_%H-%M-%S"
-"""How the time stands in a folder's name, without a year."""
+"""The time in a folder's name, without a year."""
 _MOST_BYTES = 4 << 20
 _CC = {"enable": bool, "cc_codeline": list, "cc_pre_hook": bool, "cc_log_only": bool}
 

@@ -242,20 +242,9 @@ def write_database(
 ) -> Path:
     """Write the files of one output of TrainerMon into ``out / DATABASE``, replacing it at the end.
 
-    Parameters
-    ----------
-    micro_step : bool
-        Whether the x axis counts micro-batches, one after the other over all steps; else it counts steps, and
-        a target is one micro-batch.
-    names : mapping, optional
-        Parts of names and their replacements, in order.
-    tell : callable
-        Takes sentences about what was left out.
-
-    Raises
-    ------
-    MegalensError
-        When there is nothing to read, or the file cannot be written.
+    With ``micro_step`` the x axis counts micro-batches over all steps; else it counts steps, and a target is
+    one micro-batch. ``names`` maps parts of names to replacements, in order; ``tell`` takes sentences about
+    what was left out. Raises ``MegalensError`` when there is nothing to read, or the file cannot be written.
     """
     trees = [tree for tree in find_trees(folder) if tree.layout == "trainermon"]
     if len(trees) != 1:

@@ -173,23 +173,10 @@ def logit_entropy(logits: Tensor) -> Tensor:
 class FeatureHooks:
     """Measures features of modules in the forward pass.
 
-    Parameters
-    ----------
-    chunks : sequence of torch.nn.Module
-        The model, or its chunks of a virtual pipeline.
-    targets : mapping
-        By kind, names of modules after their chunk: ``0:layers.0.attention``. No names select nothing, but
-        for ``linear_hook``, where they select every kernel.
-    order : str
-        Of the axes of queries and keys.
-    micro : callable
-        Takes kind and place and counts the micro-batches of a step.
-    last : callable
-        Whether such a number is the last of a step.
-    named : callable
-        Takes a module's name and returns the one that is written.
-    failed : callable
-        Takes an exception of a hook, which the training does not see.
+    ``targets`` has by kind the names of modules after their chunk: ``0:layers.0.attention``. No names select
+    nothing, but for ``linear_hook``, where they select every kernel. ``order`` is of the axes of queries and
+    keys. ``micro`` takes kind and owner and counts the micro-batches of a step; ``last`` says whether such a
+    number is the last. ``failed`` takes an exception of a hook, which the training does not see.
     """
 
     def __init__(

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-_KEPT = 0.99
-"""What of the remembered size a new value leaves."""
+_DECAY = 0.99
+"""Share of the remembered size that remains after a new value."""
 
 
 def values_of(row: Mapping[str, float], ops: Sequence[str], *, scalar: bool) -> dict[str, float]:
@@ -128,7 +128,7 @@ class RecordedRules:
         """
         level = self._levels.get((tag, op))
         size = abs(value)
-        self._levels[tag, op] = size if level is None else _KEPT * level + (1 - _KEPT) * size
+        self._levels[tag, op] = size if level is None else _DECAY * level + (1 - _DECAY) * size
         level = size if level is None else level
         found = next((rule for rule in self._rules if rule.finds(op, value, level)), None)
         if found is None:

@@ -34,9 +34,9 @@ class CollectedStep:
     ops: list[str]
     writer: Writer
     board: Writer | None
-    """What may draw pictures: the writer, or what it passes lines to."""
+    """The writer that may draw pictures: that of the lines, or the one behind it."""
     updates: dict[str, Tensor]
-    """Of each parameter its two histograms, by the tag of their pictures but for the last word."""
+    """The two histograms of each parameter, by the tag of their pictures without its last part."""
 
 
 class WriterThread:

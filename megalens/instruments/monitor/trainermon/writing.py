@@ -119,18 +119,10 @@ _TASKS = {
 class Line:
     """One line of a file.
 
-    Attributes
-    ----------
-    chunk : int
-        ``vpp_stage``.
-    micro_step : int or None
-        None where the kind has no such column.
-    values : mapping
-        By operation, in the order of the columns; NaN where there is none.
-    shape, dtype : str
-        ``[4, 5]`` and ``torch.float32``; ``nan`` of what was no tensor.
-    call : int
-        Index among all measurements of the step, in time order; -1 where it has none.
+    ``chunk`` is ``vpp_stage``; ``micro_step`` is None where the kind has no such column. ``values`` are by
+    operation, in the order of the columns, or NaN. ``shape`` and ``dtype`` are ``[4, 5]`` and
+    ``torch.float32``, or ``nan`` of what was no tensor. ``call`` is the index among all measurements of the
+    step in time order, or -1.
     """
 
     chunk: int
@@ -242,11 +234,11 @@ class ApiWriter:
 
     def write(self, kind: str, step: int, lines: Sequence[Line]) -> None:
         """Store the lines of one kind; beyond a limit its oldest steps are evicted."""
-        kept = self._lines.setdefault(kind, [])
-        kept.append((step, list(lines)))
+        stored = self._lines.setdefault(kind, [])
+        stored.append((step, list(lines)))
         self._count += len(lines)
-        while self._count > self._most and len(kept) > 1:
-            self._count -= len(kept.pop(0)[1])
+        while self._count > self._most and len(stored) > 1:
+            self._count -= len(stored.pop(0)[1])
 
     def table(self, kind: str) -> DataFrame:
         """Return the lines of a kind in the columns of its files; empty where there are none."""

@@ -30,7 +30,7 @@ class SplitGroups:
         here = layout.place(rank)
         self._layout, self._here, self._timeout = layout, here, timeout
         self.device = device
-        """Where this process' module runs."""
+        """Device of this process's module."""
         notes.write(f"device/{rank}", device.type)
         types = {notes.read(f"device/{each.rank}", f"{each.name} to begin") for each in layout.processes}
         # NCCL reaches GPUs alone: where some processes have none, everything goes over the CPU.
@@ -51,9 +51,9 @@ class SplitGroups:
         self._count_alike(notes)
         backward = here.role == "backward"
         self.tensor = self._group(peers(tensor=True))
-        """Processes of this role that share this stage and replica; None where there is but one, as below."""
+        """Processes of this role, stage and replica; None where there is only one, as below."""
         self.place = replace(here, group=self.tensor)
-        """This process, with these."""
+        """This process, with that group."""
         self.replicas = self._group(peers(replica=True) if backward else [rank])
         """Backward processes with the same weights."""
         self.model = self._group(peers(stage=True, tensor=True) if backward else [rank])

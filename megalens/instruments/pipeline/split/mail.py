@@ -79,18 +79,9 @@ class SplitNotes:
 class Mail:
     """Sends and receives messages over the links of one process.
 
-    Parameters
-    ----------
-    names : mapping of int to str
-        The others in messages, by rank.
-    links : mapping of int to Link
-        By rank.
-    device : torch.device
-        Where tensors are wanted; they are received where the links receive them.
-    headers : bool
-        Whether shapes change from message to message.
-    timeout : float
-        Seconds after which a missing message is given up.
+    ``names`` are the others' in messages. Tensors are wanted on ``device``, and received where the links
+    receive them. ``headers`` says whether shapes change from message to message. After ``timeout`` seconds a
+    missing message is given up.
     """
 
     def __init__(
@@ -109,7 +100,7 @@ class Mail:
         self._names, self._links, self._inbox = names, links, inbox
         self._device, self._headers, self._staged, self._timeout = device, headers, staged, timeout
         self.watch: Tracer | None = None
-        """Who is told of every message, in a step that it follows."""
+        """The observer of every message, in a step that it follows."""
 
     # Both ends know the order of activations and gradients; the first message has the shapes.
 

@@ -121,7 +121,7 @@ class SplitTraining:
             context=context,
             expert=expert,
         )
-        """Who does what."""
+        """The roles of all processes."""
         rank = checked_stage(stage, self.layout)
         where = device_for(stage, device)
         self._owns_group = began(backend, where, timeout)
@@ -133,7 +133,7 @@ class SplitTraining:
             self._notes = SplitNotes(self.layout.place(rank), timeout)
             groups = SplitGroups(self.layout, rank, where, self._notes, timeout)
             self.place = groups.place
-            """What this process does."""
+            """The role of this process."""
             self.module = module_of(stage, self.place).to(where).train()
             """The stage's module."""
             self._mail = groups.mail(ahead=ahead + 1, headers=not static_shapes)

@@ -19,21 +19,9 @@ _LOW = (torch.bfloat16, torch.float16)
 class WeightUpdate:
     """The optimizer of one backward process.
 
-    Parameters
-    ----------
-    cut : sequence of int
-        Of each parameter the dimension that is cut over tensor-parallel processes; -1 where none is.
-    optimizer : callable
-        Makes the optimizer of a list of parameters: those that take gradients, or their masters.
-    groups : SplitGroups
-        The other backward processes.
-    leads : bool
-        Whether this process counts weights that all tensor-parallel processes have in full.
-    clip : float or None
-        Largest norm of all gradients.
-    masters : bool
-        Whether 16-bit parameters have float32 copies that the optimizer steps on, with gradients that are
-        summed in float32.
+    ``cut`` has each parameter's dimension that is cut over tensor-parallel processes, or -1; a process that
+    ``leads`` counts the uncut ones. ``clip`` is the largest norm of all gradients. With ``masters`` 16-bit
+    parameters have float32 copies that the optimizer steps on, with gradients that are summed in float32.
     """
 
     def __init__(
@@ -53,7 +41,7 @@ class WeightUpdate:
         self._counts = [leads or cut[n] >= 0 for n in self._numbers]
         self._groups, self._clip = groups, clip
         self.masters: dict[int, nn.Parameter] = {}
-        """Float32 copies, by place among the parameters that take gradients."""
+        """Float32 copies, by index among the parameters that take gradients."""
         if masters:
             self.masters = {
                 at: nn.Parameter(each.detach().float())
@@ -61,7 +49,7 @@ class WeightUpdate:
                 if each.dtype in _LOW
             }
         self.stepped = [self.masters.get(at, each) for at, each in enumerate(self._parameters)]
-        """What the optimizer steps on."""
+        """Parameters, or their masters, that the optimizer steps on."""
         self.optimizer = optimizer(list(self.stepped)) if self._parameters else None
         if self.optimizer is not None and not isinstance(self.optimizer, torch.optim.Optimizer):
             raise SplitError(

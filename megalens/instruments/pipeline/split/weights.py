@@ -109,7 +109,7 @@ class StageWeights:
         self._names = [name for name, _ in named]
         self._tensors = [tensor for _, tensor in named]
         self.cut = [-1] * len(named)
-        """By number the dimension that is cut over the processes of this role."""
+        """By number the dimension that is cut over the processes of this role, or -1."""
         if here.tensor_size > 1:
             self.cut = [cut_dimension(name, tensor) for name, tensor in named]
         # Of each weight the dimension along which a forward process has several parts.
@@ -123,7 +123,7 @@ class StageWeights:
         self._versions = [-1] * len(named)
         self._number = 0
         self.moved_bytes = 0
-        """Of weights that were sent, or came, last."""
+        """Of the weights last sent or received."""
 
     def agree(self, notes: SplitNotes) -> None:
         """Compare both roles' weights before anything runs; raises ``SplitError`` (``shape``) in both."""

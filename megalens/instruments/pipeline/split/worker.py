@@ -20,7 +20,7 @@ from .mail import Mail
 _WORDS = {"F": "forward pass", "R": "recomputation", "B": "backward pass"}
 
 _Saved = tuple[Sequence[Any], Sequence[Any]]
-"""Of a recomputed micro-batch the stage's inputs and outputs."""
+"""Inputs and outputs of the stage for a recomputed micro-batch."""
 
 
 @contextmanager
@@ -76,7 +76,7 @@ class SplitWorker:
         here = self.place
         at = here.tensor if here.role == "forward" else here.tensor // layout.share
         self._source = None if here.first else layout.rank_of("forward", here.stage - 1, here.replica, at)
-        """Who sends activations."""
+        """Rank that sends activations."""
 
     def run(self, batch: StepBatch, call: int) -> list[Tensor]:
         """Run a step's passes and return the known losses; ``call`` counts steps from 0."""

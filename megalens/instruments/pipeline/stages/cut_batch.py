@@ -18,9 +18,9 @@ class StepBatch(NamedTuple):
     args: Sequence[tuple[Any, ...]]
     kwargs: Sequence[dict[str, Any]]
     loss: Callable[[Any, int], Tensor] | None
-    """Makes the loss of an output and the micro-batch's number."""
+    """Computes the loss of an output and the micro-batch's number."""
     scale: float
-    """What each micro-batch's loss counts."""
+    """Weight of each micro-batch's loss."""
     keep_outputs: bool
 
 
@@ -39,23 +39,10 @@ def cut_batch(
 ) -> StepBatch:
     """Return a step's data by micro-batch.
 
-    Parameters
-    ----------
-    args, kwargs : tuple, mapping
-        Of the model's first, and of each stage's module. Tensors are cut along their first dimension; the
-        rest is repeated.
-    target : tensor or pytree
-        What the loss compares with; None where this rank computes none.
-    args_spec, kwargs_spec
-        Other cuts of tensors, as torch's schedules take them.
-    loss_fn : callable or None
-        Takes an output and a part of the target.
-    scale : bool
-        Whether the gradient is that of the mean of the losses; of their sum otherwise.
-    keep_outputs : bool
-        Whether outputs are wanted.
-    error : type of StageError
-        Raised with the code ``shape`` when something cannot be cut into equal parts.
+    Tensors are cut along their first dimension, or as ``args_spec`` and ``kwargs_spec`` say in torch's terms;
+    the rest is repeated. ``target`` is None where this rank computes no loss. ``scale``: the gradient is that
+    of the mean of the losses, not of their sum. Raises ``error`` with the code ``shape`` when something
+    cannot be cut into equal parts.
     """
     if args_spec is None:
         _check(args, "The batch", micro_batches, error)

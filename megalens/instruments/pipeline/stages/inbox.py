@@ -12,7 +12,7 @@ Key = tuple[str, int, int]
 """``F`` (activations), ``B`` (a gradient) or ``S`` (summed weight gradients), virtual stage, micro-batch."""
 
 Spec = tuple[Any, ...]
-"""Of each tensor of a message dtype, shape, and whether it takes a gradient."""
+"""Dtype, shape, and whether it takes a gradient, of each tensor of a message."""
 
 
 class Arrival(NamedTuple):
@@ -33,20 +33,11 @@ class Arrival(NamedTuple):
 class Inbox:
     """Messages by key. The threads of the links put them in; the training thread takes them out.
 
-    Attributes
-    ----------
-    lock : threading.Lock
-        Guards all of it, and what links share with their threads.
-    changed : threading.Condition
-        On which the training thread waits: notified of every message, and of failures.
-    draining : bool
-        Whether it waits there until everything is sent.
-    arrivals : deque of Key
-        Keys that came from other ranks since a dynamic order last looked.
-    training : bool
-        Whether the current step has backward passes: otherwise nothing takes a gradient.
-    failure : (int, BaseException) or None
-        Global rank whose link failed first, and how.
+    ``lock`` guards all of it, and what links share with their threads. The training thread waits on
+    ``changed``, which is notified of every message and failure; ``draining`` says that it waits until
+    everything is sent. ``arrivals`` are keys that came from other ranks since a dynamic order last looked.
+    Without ``training`` nothing takes a gradient. ``failure`` is the global rank whose link failed first, and
+    its error.
     """
 
     def __init__(self) -> None:

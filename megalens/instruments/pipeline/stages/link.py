@@ -27,12 +27,12 @@ from .inbox import Arrival, Inbox, Key, Spec
 _DATA, _HEADER = 1, 2
 _HEADER_NUMBERS = 128
 _LONG_SECONDS = 86400.0
-"""How long a thread waits for one message: the training thread has the time limit."""
+"""How long a thread waits for one message; the training thread enforces the time limit."""
 
 
 def connect(
     ranks: Sequence[int],
-    place: int,
+    index: int,
     peers: Iterable[int],
     inbox: Inbox,
     device: torch.device,
@@ -42,31 +42,12 @@ def connect(
     error: type[StageError],
     makes: str,
 ) -> dict[int, Link]:
-    """Return the links of a rank, by the others' indices. All of the ranks call it together.
+    """Return the links of a rank, by the others' indices in ``ranks``. All of the ranks call it together.
 
     On NCCL, where receives and sends between two ranks would wait for each other on one stream, messages to
-    higher and to lower indices have a group each, and headers go over gloo.
-
-    Parameters
-    ----------
-    ranks : sequence of int
-        Global ranks that are connected.
-    place : int
-        This rank's index among them.
-    peers : iterable of int
-        The indices of its peers; these have it as a peer, too.
-    inbox : Inbox
-        Where messages are filed.
-    device : torch.device
-        Where they are received.
-    ahead : int
-        Receives posted ahead.
-    timeout : float
-        Seconds that connecting may take.
-    error : type of StageError
-        What is raised.
-    makes : str
-        What every one of them makes, for error messages.
+    higher and to lower indices have a group each, and headers go over gloo. ``peers`` are the indices to
+    connect with, ``ahead`` is the number of receives posted ahead. After ``timeout`` seconds it raises
+    ``error``, which names what every rank ``makes``.
     """
     # Older versions of torch have no such argument.
     unsorted: dict[str, Any] = {} if sorted(ranks) == list(ranks) else {"sort_ranks": False}
@@ -85,7 +66,7 @@ def connect(
                 f"The ranks {list(ranks)} did not all connect within {timeout:.3g} s: every one of them "
                 f"makes its {makes} ({str(failure)[:200]}).",
                 code="waited",
-                rank=ranks[place],
+                rank=ranks[index],
             ) from failure
 
     if len(ranks) == 1:
@@ -95,19 +76,19 @@ def connect(
         up, down = group("nccl"), group("nccl")
     links = {}
     for peer in sorted(peers):
-        out, into = (up, down) if place < peer else (down, up)
+        out, into = (up, down) if index < peer else (down, up)
         links[peer] = Link(inbox, ranks[peer], peer, out, into, control, device, ahead)
     for peer, link in links.items():
         # NCCL connects two ranks in their first message, and both wait for it: better here than within a
         # step. Each rank takes its pairs by rising sum of indices, so that no ring of them deadlocks.
         try:
-            link.greet(place < peer, timeout)
+            link.greet(index < peer, timeout)
         except (RuntimeError, TimeoutError) as failure:
             raise error(
-                f"Rank {ranks[place]} could not reach rank {ranks[peer]} within {timeout:.3g} s: "
+                f"Rank {ranks[index]} could not reach rank {ranks[peer]} within {timeout:.3g} s: "
                 f"{str(failure)[:200]}",
                 code="lost",
-                rank=ranks[place],
+                rank=ranks[index],
             ) from failure
     return links
 
@@ -173,19 +154,10 @@ def spec_of(tensors: Sequence[Tensor]) -> Spec:
 
 
 class Link:
-    """Sends to one rank and receives from it.
+    """Sends to one rank, ``peer`` globally and ``at`` in the groups, and receives from it.
 
-    Parameters
-    ----------
-    peer, at : int
-        The other rank, globally and in the groups.
-    out, into, control : torch.distributed.ProcessGroup
-        For sending, for receiving, and for headers, which are on the CPU.
-    device : torch.device
-        Where tensors are received.
-    ahead : int
-        Receives that may be posted, and messages that a thread may have received, before the training thread
-        takes them.
+    The groups are for sending, for receiving, and for headers, which are on the CPU. At most ``ahead``
+    receives are posted, or messages received by a thread, before the training thread takes them.
     """
 
     def __init__(
@@ -219,7 +191,7 @@ class Link:
         self._numbers = [0, 0]
         self._finished = self._finished_here = 0
         self.done: deque[Sent] = deque(maxlen=100_000)
-        """Sends that are over, where somebody asked for them with :attr:`timed`."""
+        """Finished sends, collected with :attr:`timed`."""
         self.timed = False
         self._closed = False
         self._start(self._finish_all)

@@ -180,13 +180,13 @@ class _Answer:
         # one.
         if not query.shaped:
             chosen = pick(cells, cells.value, query)
-            return cells.place[chosen], None, cells.totals
+            return cells.index[chosen], None, cells.totals
         shown, scale = shape_values(cells.starts, cells.value, query.show, query.smoothing)
         if query.first is not None:
             inside = cells.step >= query.first
             cells, shown, scale = cells.since(query.first), shown[inside], scale[inside]
         chosen = pick(cells, shown, query)
-        return cells.place[chosen], (shown[chosen], scale[chosen]), cells.totals
+        return cells.index[chosen], (shown[chosen], scale[chosen]), cells.totals
 
     def _merged(self) -> Iterator[Cells]:
         query = self._query

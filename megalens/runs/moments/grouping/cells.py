@@ -18,7 +18,7 @@ Integers = NDArray[np.int64]
 _ALWAYS = ("samples", "nan_count", "inf_count", "rounding", "loss_scale")
 # Rows merged at once: intermediate results of more leave the caches, at three times the cost a row.
 _PIECE_ROWS = 100_000
-# glibc returns large freed blocks to the system, which clears them anew for every piece: half of the time.
+# glibc returns large freed blocks to the system, which clears new ones for every piece: half of the time.
 _SEEN_NUMBERS = 3_000_000
 _INTEGERS = ("samples", "rank", "stage")
 
@@ -108,7 +108,7 @@ def merge_cells(chunks: Iterator[Chunk], keys: CellKeys, columns: Sequence[str])
             for name in columns
         }
         nowhere = np.zeros(0, np.int64)
-        yield _Numbered({**none, "place": nowhere, "step": nowhere}, keys).merged()
+        yield _Numbered({**none, "name_index": nowhere, "step": nowhere}, keys).merged()
 
 
 def _pieces(chunk: Chunk) -> Iterator[Chunk]:
@@ -130,7 +130,7 @@ def _grid(chunk: Chunk, keys: CellKeys) -> Cells | None:
 
     Their group numbers are then those of the first step, repeated.
     """
-    step, index = chunk["step"], chunk["place"]
+    step, index = chunk["step"], chunk["name_index"]
     names = int(np.searchsorted(step, step[0], side="right")) if len(step) else 0
     if keys.rows or len(keys.pairs) or names < 1 or len(step) % names:
         return None
@@ -157,7 +157,7 @@ class _Numbered:
     """The rows of one chunk, with the number of each row's cell."""
 
     def __init__(self, chunk: Chunk, keys: CellKeys) -> None:
-        index = chunk["place"]
+        index = chunk["name_index"]
         step = chunk["step"]
         low = int(step.min()) if len(step) else 0
         self._steps, step = dense(step, low, int(step.max(initial=low)) - low + 1)
@@ -172,7 +172,7 @@ class _Numbered:
             self._sizes.append(int(shifted.max(initial=0)) + 1)
             cell = cell * self._sizes[-1] + shifted
         self._columns = {
-            name: column for name, column in chunk.items() if name not in ("place", "step", *keys.rows)
+            name: column for name, column in chunk.items() if name not in ("name_index", "step", *keys.rows)
         }
         self._below = index >= keys.below if len(keys.pairs) else None
         size = int(np.prod(self._sizes, dtype=np.float64).clip(max=1 << 62))

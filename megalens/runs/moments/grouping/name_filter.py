@@ -120,9 +120,8 @@ class Pattern:
 
     def _bad(self, why: str) -> ClientError:
         return ClientError(
-            f"The {self._field} is no regular expression that can be used here: {why}. "
-            "Names are searched in linear time, so it can neither look ahead or behind nor refer back to "
-            "what a group found; "
+            f"The {self._field} is no regular expression that can be used here: {why}. Names are searched "
+            "in linear time, so it can neither look ahead or behind nor refer back to what a group found; "
             "give re.compile(…) for what only Python's expressions can say.",
             code="bad-parameter",
             field=self._field,
@@ -195,7 +194,7 @@ class NameFilter:
         self.rows: dict[str, Ranges] = {
             key: found for key in _ROW_NUMBERS if (found := chosen_ranges(where.get(key), key)) is not None
         }
-        """Ranges of ``rank`` and ``stage``, which rows say and names do not."""
+        """Ranges of ``rank`` and ``stage``, which are in rows, not in names."""
         self._words = {key: _words(where[key], key) for key in _WORDS if where.get(key) is not None}
         name = where.get("name")
         self._function = name if callable(name) else None

@@ -17,10 +17,10 @@ SHOWS = ("raw", "relative", "delta", "percent")
 Key = tuple[Any, ...]
 
 ROW_COLUMNS = ("rank", "stage")
-"""Columns that rows say and names do not."""
+"""Columns that are in rows, not in names."""
 
 GROUP_COLUMNS = ("name", *TensorName._fields, *ROW_COLUMNS)
-"""Columns by their names; beside them a pattern's captures and functions of the name."""
+"""Columns by name; a pattern's captures and functions of the name come in addition."""
 
 _Column = str | re.Pattern[str] | Callable[[str], Any]
 
@@ -201,7 +201,7 @@ class Grouping:
             self.labels += labels
             self._parts.append(part)
         self.rows = tuple(label for label in ROW_COLUMNS if label in self._parts)
-        """Those of rank and stage that are asked for, in the order in which cells have them."""
+        """The requested ones of rank and stage, in the order of cells."""
 
     def keys(self, names: Sequence[str]) -> list[Key | None]:
         """Return the key of each name, with None for rank and stage; None for a name that takes no part."""

@@ -161,7 +161,7 @@ class Grouped:
     ----------
     starts, counts : ndarray
         Where each group with a cell begins, and how many cells it had before some were left out.
-    place, step, value, bad : ndarray
+    index, step, value, bad : ndarray
         Each cell's index among those of all parts, and its columns of :class:`Part`.
     steps : ndarray
         The different steps, ascending.
@@ -169,7 +169,7 @@ class Grouped:
 
     starts: Integers
     counts: Integers
-    place: Integers
+    index: Integers
     step: Integers
     value: Column
     bad: NDArray[np.bool_]
@@ -196,7 +196,7 @@ class Grouped:
         ends = np.cumsum(totals)
         free = ends - totals
         cells = int(ends[-1]) if size else 0
-        place, step, value, bad = (np.empty(cells, kind) for kind in (np.int64, np.int64, np.float64, bool))
+        index, step, value, bad = (np.empty(cells, kind) for kind in (np.int64, np.int64, np.float64, bool))
         done = 0
         for part, code in zip(parts, codes, strict=True):
             count = len(code)
@@ -206,7 +206,7 @@ class Grouped:
             groups, lengths = sorted_code[begins], np.diff(begins, append=count)
             to = np.repeat(free[groups] - begins, lengths) + np.arange(count)
             free[groups] += lengths
-            place[to] = order + done
+            index[to] = order + done
             step[to], value[to], bad[to] = part.step[order], part.value[order], part.bad[order]
             done += count
         there = totals > 0
@@ -214,7 +214,7 @@ class Grouped:
         return Grouped(
             (ends - totals)[there],
             totals[there] if counts is None else counts[counts > 0],
-            place,
+            index,
             step,
             value,
             bad,
@@ -230,7 +230,7 @@ class Grouped:
         return Grouped(
             (ends - totals)[totals > 0],
             totals[totals > 0],
-            self.place[inside],
+            self.index[inside],
             self.step[inside],
             self.value[inside],
             self.bad[inside],
@@ -277,7 +277,7 @@ class Thinner:
         return self._seen.count
 
     def needs_retry(self) -> bool:
-        """Whether the assumed first and last steps were wrong: all parts then have to come again."""
+        """Whether the assumed first and last steps were wrong: all parts then have to come twice."""
         seen = self._seen
         there = seen.count > 0
         if self._known is not None or (

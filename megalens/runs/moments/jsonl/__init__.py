@@ -1,1 +1,1 @@
-"""Raw-moment JSONL files: found, parsed once, kept as Parquet, continued as they grow."""
+"""Raw-moment JSONL files: found, parsed once, cached as Parquet, continued as they grow."""

@@ -73,7 +73,7 @@ class CachedFile:
         ).hexdigest()
         self.folder = cache_folder() / key[:2] / key
         self.replaced = 0
-        """How often the file was found to be another one than before."""
+        """How often the file was found to be replaced."""
         self._state = _State()
         self._records: list[NDArray[np.int64]] = []
         self._manifest = (0, 0)
@@ -133,7 +133,7 @@ class CachedFile:
             records = [np.load(self.folder / f"{part.file}.npy", allow_pickle=False) for part in parts]
             missing = [part.file for part in parts if part.rows and not (self.folder / part.file).is_file()]
         except (OSError, ValueError, TypeError, KeyError):
-            # Nothing there, or what an eviction left of it: the file is parsed anew.
+            # Nothing is there, or the rest of an eviction: the file is parsed from the beginning.
             self._forget()
             return
         if missing or any(block.ndim != 2 or block.shape[1] != 5 for block in records):

@@ -47,14 +47,14 @@ def sql_chunks(connection: Any, relation: str, stats: Sequence[StatIndex], wante
     How many ranges there are follows from ``stats``, what there is of each.
     """
     columns = ", ".join(
-        ("place", "step", *(_STAGE_SQL if name == STAGE else name for name in wanted.columns))
+        ("name_index", "step", *(_STAGE_SQL if name == STAGE else name for name in wanted.columns))
     )
     pieces = []
     for stat, first in wanted.first_indices().items():
         names = wanted.names[stat]
         chosen = f"wanted_{stat}"
         indices = pa.array(range(first, first + len(names)), pa.int32())
-        connection.register(chosen, pa.table({"name": pa.array(names, pa.utf8()), "place": indices}))
+        connection.register(chosen, pa.table({"name": pa.array(names, pa.utf8()), "name_index": indices}))
         rows = _rows_sql(relation, chosen, stat, wanted.ranges, wanted.first, wanted.last)
         pieces.append(f"SELECT {columns} FROM ({rows})")
     rows = " UNION ALL ".join(pieces)

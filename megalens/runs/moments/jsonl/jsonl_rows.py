@@ -24,9 +24,8 @@ from .tree import StatisticsTree
 
 _COLUMNS = (
     "step, samples, stat, name, rank, -1::INTEGER AS stage, count, mean, m2, m3, m4, 'nan'::DOUBLE AS min, "
-    "'nan'::DOUBLE AS max, "
-    "unknown AS nan_count, unknown AS inf_count, unknown AS negative_inf_count, 'nan'::DOUBLE AS "
-    "near_zero_count, rounding, gradient_stage, loss_scale"
+    "'nan'::DOUBLE AS max, unknown AS nan_count, unknown AS inf_count, unknown AS negative_inf_count, "
+    "'nan'::DOUBLE AS near_zero_count, rounding, gradient_stage, loss_scale"
 )
 
 _FOREVER = 1 << 62
@@ -139,8 +138,8 @@ def _between(
         return None
     return (
         f"{stat}: {newer.source.name} was written to after {older.source.name} and has the same tensors, so "
-        "its rows count "
-        f"for steps {least} to {most}. The job was probably restarted with another number of processes."
+        f"its rows count for steps {least} to {most}. The job was probably restarted with another number of "
+        "processes."
     )
 
 

@@ -16,7 +16,7 @@ from .recorded_rows import RecordedRows
 
 # Rows that arrived and may not be recorded yet.
 _MOST_BEHIND = 200_000
-_KEY = ["place", "step", "rank"]
+_KEY = ["name_index", "step", "rank"]
 
 
 class LiveRows:
@@ -93,7 +93,7 @@ def _not_in(recorded: list[Piece], table: pa.Table) -> pa.Table:
     )
     index = reading.name_indices(*(arrived.table[name].chunk(0) for name in ("stat", "name")))
     own = pa.table(
-        {"place": index, "step": table["step"], "rank": table["rank"], "row": np.arange(len(index))}
+        {"name_index": index, "step": table["step"], "rank": table["rank"], "row": np.arange(len(index))}
     )
     known = [
         pa.table({name: chunk[name] for name in _KEY}) for chunk in complete_steps(recorded, reading.wanted)

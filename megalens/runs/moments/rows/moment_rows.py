@@ -1,4 +1,4 @@
-"""Where the rows of the stream ``moments`` lie."""
+"""Sources of rows of the stream ``moments``, and what is asked of them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ ROWS_SCHEMA = pa.schema(
     else pa.field(field.name, _CODES if pa.types.is_string(field.type) else field.type)
     for field in stream_schema("moments")
 )
-"""Rows as they are answered: the stream's columns, texts as dictionaries, and for the name its number."""
+"""Rows of an answer: the stream's columns, texts as dictionaries, and the number of the name."""
 
 STAGE = "gradient_stage"
-"""The column. In a chunk it has the place in :data:`STAGES`."""
+"""The column. In a chunk it has the index in :data:`STAGES`."""
 
 _AHEAD = 4
 _AHEAD_ROWS = 400_000
@@ -32,7 +32,8 @@ _AHEAD_ROWS = 400_000
 Chunk = dict[str, NDArray[Any]]
 """Columns of rows, in any order. All rows of a step are in one chunk, and later chunks have later steps.
 
-``place`` (int32) is an index into :attr:`Wanted.names`; ``step`` (int64) and others are as in the stream.
+``name_index`` (int32) is an index into :attr:`Wanted.names`; ``step`` (int64) and the rest are
+as in the stream.
 """
 
 
@@ -45,7 +46,7 @@ class Wanted:
     names : mapping
         Names of tensors by stat. A row's name index counts through all of them, in this order.
     columns : tuple of str
-        Columns besides ``place`` and ``step``: numbers of the stream ``moments``, and :data:`~.stages.STAGE`.
+        Columns besides ``name_index`` and ``step``: numbers of ``moments``, and :data:`~.stages.STAGE`.
     ranges : mapping
         Ranges of ``rank`` and ``stage``.
     first, last : int or None

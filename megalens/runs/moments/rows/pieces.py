@@ -104,7 +104,7 @@ class PieceReading:
             name: stage_codes(_coded(table[name])) if name == STAGE else _numbers(table, name)
             for name in wanted.columns
         }
-        chunk: Chunk = {"place": index, "step": step, **columns}
+        chunk: Chunk = {"name_index": index, "step": step, **columns}
         if not keep.all():
             chunk = {name: column[keep] for name, column in chunk.items()}
         return _by_step(chunk)

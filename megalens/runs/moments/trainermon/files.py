@@ -29,7 +29,7 @@ KINDS = {
 """What each kind of file measures, in words of the stream ``moments``."""
 
 _TEXTS = ("name", "module_name", "scope", "shape", "dtype")
-_WHOLE = ("vpp_stage", "step", "micro_step")
+_INTEGERS = ("vpp_stage", "step", "micro_step")
 _MOST_BYTES = 2 << 30
 _MOST_COLUMNS = 64
 
@@ -72,7 +72,7 @@ def read_csv_table(path: Path) -> tuple[pa.Table, list[str]]:
 
 
 def _type(name: str) -> pa.DataType:
-    return pa.utf8() if name in _TEXTS else pa.int64() if name in _WHOLE else pa.float64()
+    return pa.utf8() if name in _TEXTS else pa.int64() if name in _INTEGERS else pa.float64()
 
 
 def _line_by_line(path: Path, text: bytes, header: list[str]) -> tuple[pa.Table, list[str]]:
@@ -116,7 +116,7 @@ def _readable(lines: Any) -> Iterator[list[str] | None]:
 def _values(header: list[str], cells: list[str]) -> list[Any] | None:
     try:
         return [
-            cell if name in _TEXTS else int(cell) if name in _WHOLE else float(cell)
+            cell if name in _TEXTS else int(cell) if name in _INTEGERS else float(cell)
             for name, cell in zip(header, cells, strict=True)
         ]
     except ValueError:
