@@ -50,9 +50,11 @@ test('the layer under the pointer is marked in the run’s other views', async (
   await expect(view(page, SCALARS).locator('.jp-MegalensLinked.jp-mod-rule')).toHaveCount(1);
   await expect(view(page, HEATMAP).locator('.jp-MegalensLinked')).toHaveCount(0);
   // The mark lies over the plot, and within it.
-  const [drawn, plotted] = [await line.boundingBox(), await plot(page, TREND)];
-  expect(drawn?.x).toBeCloseTo(plotted.left, 0);
-  expect(drawn?.width).toBeCloseTo(plotted.width, 0);
+  await expect(async () => {
+    const [drawn, plotted] = [await line.boundingBox(), await plot(page, TREND)];
+    expect(drawn?.x).toBeCloseTo(plotted.left, 0);
+    expect(drawn?.width).toBeCloseTo(plotted.width, 0);
+  }).toPass();
   await page.mouse.move(5, 5);
   await expect(page.locator('.jp-MegalensLinked')).toHaveCount(0);
 });
@@ -61,16 +63,18 @@ test('the line near the pointer marks its layer’s picture', async ({ page }) =
   const box = await plot(page, HEATMAP, 3);
   await page.mouse.move(box.left + box.width / 2, box.top + box.height / 2);
   const path = view(page, TREND).locator('.jp-MegalensLinked .jp-mod-line');
-  const end = /([\d.]+) ([\d.]+)$/.exec((await path.getAttribute('d')) ?? '');
+  const ends = /([\d.]+) ([\d.]+)$/;
+  await expect(path).toHaveAttribute('d', ends);
+  const end = ends.exec((await path.getAttribute('d')) ?? '');
   const trend = await plot(page, TREND);
   await page.mouse.move(trend.left + Number(end?.[1]) - 1, trend.top + Number(end?.[2]) + 2);
-  await expect(view(page, HEATMAP).locator('.jp-MegalensLinked.jp-mod-box')).toHaveCount(1);
-  const [mark, picture] = [
-    await view(page, HEATMAP).locator('.jp-MegalensLinked.jp-mod-box').boundingBox(),
-    await plot(page, HEATMAP, 3)
-  ];
-  expect(mark?.x).toBeCloseTo(picture.left, 0);
-  expect(mark?.y).toBeCloseTo(picture.top, 0);
+  const marked = view(page, HEATMAP).locator('.jp-MegalensLinked.jp-mod-box');
+  await expect(marked).toHaveCount(1);
+  await expect(async () => {
+    const [mark, picture] = [await marked.boundingBox(), await plot(page, HEATMAP, 3)];
+    expect(mark?.x).toBeCloseTo(picture.left, 0);
+    expect(mark?.y).toBeCloseTo(picture.top, 0);
+  }).toPass();
 });
 
 test('dragging with Shift filters the other views, shows where, and is taken back', async ({ page }) => {
@@ -78,10 +82,12 @@ test('dragging with Shift filters the other views, shows where, and is taken bac
   await expect(title(page, SCALARS)).toContainText(/steps 3\d to 60/);
   await expect(title(page, HEATMAP)).toContainText('step 60');
   await expect(title(page, TREND)).toContainText('steps 1 to 120');
-  const band = await view(page, TREND).locator('.jp-MegalensBand').boundingBox();
-  const box = await plot(page, TREND);
-  expect(band?.x).toBeGreaterThan(box.left + 0.24 * box.width);
-  expect((band?.x ?? 0) + (band?.width ?? 0)).toBeLessThan(box.left + 0.51 * box.width);
+  await expect(async () => {
+    const band = await view(page, TREND).locator('.jp-MegalensBand').boundingBox();
+    const box = await plot(page, TREND);
+    expect(band?.x).toBeGreaterThan(box.left + 0.24 * box.width);
+    expect(band!.x + band!.width).toBeLessThan(box.left + 0.51 * box.width);
+  }).toPass();
   await expect(page.getByRole('button', { name: /^steps 3\d–60/ })).toHaveCount(3);
   // The drag was no pan and no zoom, and the focus is where Esc is heard.
   await page.keyboard.press('Escape');
@@ -129,12 +135,14 @@ test('a click pins its step in every view, tips compare with it, and Esc unpins'
   await expect(title(page, HEATMAP)).toContainText('step 60');
   // Where the step is drawn, in the clicked view and in another one.
   for (const at of [TREND, SCALARS]) {
-    const [mark, plotted] = [
-      await view(page, at).locator('.jp-MegalensPin').boundingBox(),
-      await plot(page, at)
-    ];
-    expect((mark?.x ?? 0) + 1).toBeCloseTo(plotted.left + ((60 - 1) / 119) * plotted.width, -0.5);
-    expect(mark?.height).toBeCloseTo(plotted.height, 0);
+    await expect(async () => {
+      const [mark, plotted] = [
+        await view(page, at).locator('.jp-MegalensPin').boundingBox(),
+        await plot(page, at)
+      ];
+      expect((mark?.x ?? 0) + 1).toBeCloseTo(plotted.left + ((60 - 1) / 119) * plotted.width, -0.5);
+      expect(mark?.height).toBeCloseTo(plotted.height, 0);
+    }).toPass();
   }
   await page.mouse.move(box.left + box.width - 1, box.top + box.height / 2);
   const tooltip = view(page, TREND).locator('.jp-MegalensTooltip');
@@ -151,8 +159,11 @@ test('a click pins its step in every view, tips compare with it, and Esc unpins'
 test('a drag and a double click pin nothing; the drag zooms to its steps', async ({ page }) => {
   const domain = () => page.evaluate(() => window.harness.domainOf(0));
   await drag(page, TREND, 0.25, 0.5);
-  expect((await domain()).x0).toBeCloseTo(1 + 0.25 * 119, 0);
-  expect((await domain()).x1).toBeCloseTo(1 + 0.5 * 119, 0);
+  await expect(async () => {
+    const { x0, x1 } = await domain();
+    expect(x0).toBeCloseTo(1 + 0.25 * 119, 0);
+    expect(x1).toBeCloseTo(1 + 0.5 * 119, 0);
+  }).toPass();
   // The y axis fits what is seen.
   const { y0, y1 } = await domain();
   const box = await plot(page, TREND);

@@ -9,8 +9,7 @@ export default defineConfig({
   workers: 2,
   // Whoever is free takes the next test: what they share is made once for all of them.
   fullyParallel: true,
-  // Marks that are put anew while a view is drawn were looked at just once in a few tests; until none is, a second try is named.
-  retries: 1,
+  retries: 0,
   reporter: 'line',
   outputDir: '../test-results/harness',
   use: {
