@@ -5,10 +5,9 @@ import json
 import time
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 from hub_process import WAIT, moments, scalars, tensors
-from recorded_files import recorded_table, tails_of
+from recorded_files import parquet_of, recorded_table
 
 from megalens.hub.recorder import Recorder
 from megalens.protocol import FrameChecker, decode_frame
@@ -69,12 +68,7 @@ def test_the_newest_steps_stay_and_the_others_are_named(recorder, tmp_path):
     # Scalars are kept whole.
     assert steps_of(tmp_path, "scalars") == list(range(20, 2001, 20))
     bounded.close({"format": 1})
-    end = time.monotonic() + WAIT
-    while tails_of(tmp_path / "run", "tensors"):
-        # One that the sealer had taken.
-        assert time.monotonic() < end
-        time.sleep(0.01)
-    assert pq.read_table(tmp_path / "run" / "tensors")["step"].to_pylist() == steps
+    assert parquet_of(tmp_path / "run", "tensors")["step"].to_pylist() == steps
     header = json.loads((tmp_path / "run" / "run.json").read_text())
     assert header["missing_steps"] == [[1, steps[0] - 1]]
     assert header["streams"]["tensors"]["first_step"] == steps[0]

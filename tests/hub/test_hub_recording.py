@@ -6,10 +6,9 @@ import signal
 import subprocess
 import sys
 
-import pyarrow.parquet as pq
 import pytest
 from hub_process import WAIT, HubProcess, announce, scalars, tensors, until
-from recorded_files import file_names, read_arrows, recorded_table, tails_of
+from recorded_files import file_names, parquet_of, read_arrows, recorded_table, tails_of
 
 from megalens.hub.recorder import Recorder
 from megalens.protocol import FrameChecker, decode_frame, stream_schema
@@ -39,10 +38,10 @@ def test_a_finished_run_is_packed_and_says_what_it_is(start_hub, tmp_path):
         ["000000-step-1.parquet"],
         ["000000-step-1.parquet"],
     ]
-    table = pq.read_table(folder / "tensors")
+    table = parquet_of(folder, "tensors")
     assert table.schema.equals(stream_schema("tensors"))
     assert table.column("step").to_pylist() == [step for step in range(1, 51) for _ in (1, 2)]
-    values = pq.read_table(folder / "scalars").column("value").to_pylist()
+    values = parquet_of(folder, "scalars").column("value").to_pylist()
     assert values[2] == 3.0
     assert values[1] != values[1]
     run = json.loads((folder / "run.json").read_text())
@@ -92,15 +91,14 @@ def test_a_lost_trainer_closes_the_recording_as_lost(start_hub, tmp_path):
     producer.socket.socket.close()
     viewer.wait("status", lambda m: m["recording"]["state"] == "closed")
     assert json.loads((hub.record / "run.json").read_text())["state"] == "lost"
-    assert pq.read_table(hub.record / "scalars").num_rows == 3
+    assert parquet_of(hub.record, "scalars").num_rows == 3
 
 
 def test_ending_the_hub_closes_the_recording(start_hub, tmp_path):
     hub = start_hub("--record", tmp_path)
     record(hub, 5)
     assert hub.terminate(signal.SIGINT) == 0
-    assert pq.read_table(hub.record / "tensors").num_rows == 10
-    assert not tails_of(hub.record, "tensors")
+    assert parquet_of(hub.record, "tensors").num_rows == 10
 
 
 def test_a_rank_that_comes_after_the_recording_closed_is_counted_as_missing(start_hub, tmp_path):

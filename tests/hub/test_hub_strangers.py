@@ -9,10 +9,10 @@ import resource
 import socket
 import time
 
-import pyarrow.parquet as pq
 import pytest
 from hostile import BINARY, CONTINUED, PING, TEXT, hostile_frame, hostile_request, upgrade, ws_frame
 from hub_process import WAIT, HubProcess, peer, scalars, tensors
+from recorded_files import parquet_of
 from websockets.exceptions import ConnectionClosed
 
 from megalens.hub.connections import HalfOpen
@@ -92,7 +92,7 @@ def test_half_open_connections_cost_the_recording_nothing_and_shut_nobody_out(sm
     assert len(os.listdir(f"/proc/{small_hub.process.pid}/fd")) < FILES - 32
     producer.send({"type": "goodbye", "reason": "finished"})
     viewer.wait("status", lambda m: m["recording"]["state"] == "closed")
-    assert pq.read_table(small_hub.record / "scalars").column("step").to_pylist() == list(range(1, 601))
+    assert parquet_of(small_hub.record, "scalars").column("step").to_pylist() == list(range(1, 601))
     assert small_hub.terminate() == 0
     said = small_hub.process.stderr.read()
     assert len(said.splitlines()) <= 2

@@ -5,10 +5,9 @@ import json
 import os
 import shutil
 
-import pyarrow.parquet as pq
 import pytest
 from hub_process import scalars, tensors, until
-from recorded_files import recorded_table, tails_of
+from recorded_files import parquet_of, recorded_table, tails_of
 
 from megalens.hub.recorder import Recorder
 from megalens.protocol import FrameChecker, decode_frame
@@ -84,7 +83,7 @@ def finish(recorder):
 
 
 def steps_of(recorder, stream="scalars"):
-    return pq.read_table(recorder._folder.path / stream).column("step").to_pylist()
+    return parquet_of(recorder._folder.path, stream).column("step").to_pylist()
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 import json
 
-import pyarrow.parquet as pq
 import pytest
 from hub_process import HubProcess, announce, scalars
+from recorded_files import parquet_of
 
 pytestmark = pytest.mark.slow
 
@@ -40,7 +40,7 @@ def test_a_hub_goes_on_under_the_run_s_id_and_name_and_sets_aside_what_was_recor
     assert (aside["run"]["id"], aside["superseded_from"]) == (f"{hub.ready['id']}.attempt-1", 4)
     assert "superseded_from" not in after
     steps = [
-        pq.read_table(place / "scalars")["step"].to_pylist() for place in (folder, folder / "attempts" / "1")
+        parquet_of(place, "scalars")["step"].to_pylist() for place in (folder, folder / "attempts" / "1")
     ]
     assert steps == [[4, 5, 6, 7], [1, 2, 3, 4, 5]]
 
@@ -81,4 +81,4 @@ def test_a_recording_that_a_hub_writes_is_refused_and_goes_on(start_hub, runtime
     producer.send(scalars(3))
     viewer.wait_frames(3, "scalars")
     ended(hub, viewer, producer)
-    assert pq.read_table(hub.record / "scalars")["step"].to_pylist() == [1, 2, 3]
+    assert parquet_of(hub.record, "scalars")["step"].to_pylist() == [1, 2, 3]

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hub_process import scalars, tensors
-from recorded_files import file_names, recorded_table, segments_of
+from recorded_files import file_names, parquet_of, recorded_table, segments_of
 
 from megalens.__main__ import main
 from megalens.hub.upgrade import upgrade_recording
@@ -104,7 +104,7 @@ def test_the_tail_of_a_hub_that_was_killed_is_sealed_and_a_live_one_refused(star
     assert main(["check", str(hub.record), "--upgrade"]) == 0
     assert file_names(hub.record, "scalars") == ["000000-step-1.parquet"]
     assert file_names(hub.record, "tensors") == ["000000-step-1.parquet"]
-    assert pq.read_table(hub.record / "scalars")["step"].to_pylist() == [1, 2, 3]
+    assert parquet_of(hub.record, "scalars")["step"].to_pylist() == [1, 2, 3]
 
 
 def test_what_is_no_recording_is_said(tmp_path, capsys):

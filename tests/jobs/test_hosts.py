@@ -142,7 +142,7 @@ def make_peers():
         peers.close()
 
 
-def until(condition, seconds: float = 20.0) -> None:
+def until(condition, seconds: float = 60.0) -> None:
     import time
 
     end = time.monotonic() + seconds

@@ -27,7 +27,7 @@ from megalens.protocol import (
 )
 
 ROOT = Path(__file__).parents[2]
-WAIT = 20
+WAIT = 60
 NO_OP = {"compressor": {"name": "NoOp"}}
 # The library logs headers, and the tests that look for the token in logs mean the product's.
 QUIET = logging.Logger("quiet", logging.CRITICAL)

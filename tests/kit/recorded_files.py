@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,7 +10,15 @@ import pyarrow.parquet as pq
 
 from megalens.protocol import empty_table, stream_segments
 
-__all__ = ["file_names", "read_arrows", "recorded_table", "segments_of", "tails_of"]
+__all__ = [
+    "all_sealed",
+    "file_names",
+    "parquet_of",
+    "read_arrows",
+    "recorded_table",
+    "segments_of",
+    "tails_of",
+]
 
 
 def read_arrows(path: Path) -> pa.Table:
@@ -41,6 +50,20 @@ def recorded_table(folder: Path, stream: str) -> pa.Table:
         except FileNotFoundError:
             continue
     raise AssertionError(f"{stream} does not stand still")
+
+
+def all_sealed(folder: Path, stream: str) -> None:
+    """Wait until a stream of a closed recording is Parquet alone: what is not sealed within half a second, on a busy machine, is sealed after the end."""
+    end = time.monotonic() + 60
+    while not all(name.endswith(".parquet") for name in file_names(folder, stream)):
+        assert time.monotonic() < end, file_names(folder, stream)
+        time.sleep(0.01)
+
+
+def parquet_of(folder: Path, stream: str) -> pa.Table:
+    """Return the rows of a stream of a closed recording as any reader of Parquet reads its folder."""
+    all_sealed(folder, stream)
+    return pq.read_table(folder / stream)
 
 
 def file_names(folder: Path, stream: str) -> list[str]:

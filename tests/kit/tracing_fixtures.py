@@ -132,17 +132,17 @@ class SmallHub:
         check_message(message)
         self.connections[-1].send(json.dumps(message))
 
-    def next(self, kind: str, timeout: float = 20.0) -> dict:
+    def next(self, kind: str, timeout: float = 60.0) -> dict:
         """The next message of a type; others that come before it are left out."""
         while True:
             message = self.messages.get(timeout=timeout)
             if message["type"] == kind:
                 return message
 
-    def next_rows(self, count: int, timeout: float = 20.0) -> list[dict]:
+    def next_rows(self, count: int, timeout: float = 60.0) -> list[dict]:
         return [self.rows.get(timeout=timeout) for _ in range(count)]
 
-    def next_scalars(self, count: int, timeout: float = 20.0) -> list[dict]:
+    def next_scalars(self, count: int, timeout: float = 60.0) -> list[dict]:
         """The next numbers of the training's own."""
         found: list[dict] = []
         while len(found) < count:
@@ -199,7 +199,7 @@ def logged(small_hub):
         for logger in loggers:
             logger.close()
         loggers.clear()
-        while (message := small_hub.messages.get(timeout=20))["type"] != "goodbye":
+        while (message := small_hub.messages.get(timeout=60))["type"] != "goodbye":
             if message["type"] == "announce":
                 announced.append(message)
         found = {}

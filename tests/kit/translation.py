@@ -12,7 +12,7 @@ from megalens.hub.dialects.translator import Translator
 from megalens.hub.options import HubOptions
 from megalens.runs import RunFolder
 
-WAIT = 30
+WAIT = 60
 SMALL = {
     "flags": {
         "QKV_mat_mul": {"samples": None, "compressor": {"name": "Tile", "params": {"tiles": 6}}},

@@ -6,7 +6,7 @@ from websockets.asyncio.client import connect
 
 from megalens.protocol import decode_frame, decode_message, encode_message
 
-WAIT = 30
+WAIT = 60
 
 
 class Viewer:

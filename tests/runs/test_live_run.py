@@ -2,7 +2,6 @@
 
 import gc
 import threading
-import time
 import tracemalloc
 
 import pytest
@@ -270,10 +269,9 @@ def test_wrong_and_missing_tokens_are_said(live, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("address", ["ws://127.0.0.1:1", "ws://", "ws://127.0.0.1:x"])
 def test_an_address_where_nothing_answers_is_said_at_once(runtime, address):
-    started = time.monotonic()
-    with pytest.raises(ClientError):
+    with pytest.raises(ClientError) as caught:
         connect(address, token="t", timeout=WAIT)
-    assert time.monotonic() - started < WAIT / 2
+    assert caught.value.code != "timeout"
 
 
 def test_a_hub_that_never_says_hello_is_a_timeout(runtime):

@@ -10,6 +10,7 @@ from megalens.protocol import ProtocolError
 from megalens.tracer.sending.peers import Agreement, Proposal, Schedule
 from megalens.tracer.sending.peers import agreement as agreement_module
 from megalens.tracer.sending.peers.channel import MessageKind
+from megalens.tracer.sending.peers.members import Members
 from megalens.tracer.tensors.plan import ModePlan, TracingPlan
 
 
@@ -237,3 +238,12 @@ def test_a_step_begins_while_a_plan_is_still_being_made() -> None:
     read.set()
     thread.join(10)
     assert schedule.at(3).plan.budget == 1.0
+
+
+def test_what_is_heard_of_a_rank_while_others_are_looked_at_is_no_time_in_the_future(monkeypatch) -> None:
+    members = Members()
+    members.came(1, "rank 1", {"rank": 1, "tp": 0, "pp": 0, "dp": 1})
+    heard = time.monotonic()
+    # A message of a negative time is refused by the hub.
+    monkeypatch.setattr(time, "monotonic", lambda: heard - 0.045)
+    assert [state["seconds"] for state in members.states()] == [0.0]

@@ -84,7 +84,7 @@ def test_statistics_of_attention_and_routers_are_measured_in_compiled_code(logge
 
 @pytest.mark.parametrize("way", WAYS.values())
 def test_statistics_that_are_due_in_some_steps_have_nothing_compiled_anew(logged, way) -> None:
-    model = small()
+    model = small(layers=1)
     run = way(model)
     logger = logged(run, activation=2, dgrad=3, residual=2, attention_entropy=2)
     train(run, model, logger.tracer, steps=1)
@@ -147,7 +147,7 @@ def test_a_perturbation_of_compiled_code_is_that_of_the_model_uncompiled(traced,
         )
     }
     for way in (lambda model: model, whole):
-        model = small()
+        model = small(layers=1)
         for block in model.blocks if recomputed else ():
             block.forward = Recomputed(block.forward)
         run = way(model)

@@ -9,7 +9,7 @@ import megalens
 from megalens.demo.model import GPT, GPTConfig
 from megalens.tracer import TracerError
 
-WAIT = 20.0
+WAIT = 60.0
 
 
 class Script:

@@ -19,7 +19,7 @@ from megalens.tracer import TracerError
 pytestmark = pytest.mark.slow
 
 
-def until(condition, seconds: float = 30.0) -> None:
+def until(condition, seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not come about in time"

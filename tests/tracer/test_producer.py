@@ -11,7 +11,7 @@ from megalens import NoOp, Projection, Tile, trace
 from megalens.tracer import TracerError
 
 
-def until(condition, seconds: float = 20.0) -> None:
+def until(condition, seconds: float = 60.0) -> None:
     """Wait for something that another thread brings about."""
     end = time.monotonic() + seconds
     while not condition():

@@ -103,7 +103,7 @@ test('a theme change restyles the chart and keeps its data', async ({ page }) =>
   const light = await ink();
   await page.evaluate(() => window.harness.theme('dark'));
   await expect.poll(ink).toBeGreaterThan(light + 40);
-  expect(await page.locator('.jp-MegalensView').getAttribute('data-state')).toBe('drawn');
+  await expect(page.locator('.jp-MegalensView')).toHaveAttribute('data-state', 'drawn');
 });
 
 test('following draws at most ten times a second and ends at the newest step', async ({ page }) => {
@@ -132,7 +132,7 @@ test('following paints over the pictures that are there', async ({ page }) => {
   // What was painted over is what a view shows that draws this step for the first time.
   await page.evaluate(async () => window.harness.view?.update({ layers: '0' }));
   await page.evaluate(async () => window.harness.view?.update({ layers: 'all' }));
-  expect(await colors()).toBe(after);
+  await expect.poll(colors).toBe(after);
 });
 
 test('an export holds the step that was drawn when it was asked for', async ({ page }) => {

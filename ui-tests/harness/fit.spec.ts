@@ -22,7 +22,7 @@ for (const theme of ['light', 'dark'] as const) {
     await expect(page.locator('.jp-MegalensFigures-loss')).toBeVisible();
     await picture(page, `panel-250-${theme}`);
     const panel = page.locator('.jp-MegalensPanel');
-    expect(await panel.evaluate(node => node.scrollWidth - node.clientWidth)).toBe(0);
+    await expect.poll(() => panel.evaluate(node => node.scrollWidth - node.clientWidth)).toBe(0);
     // Nothing of a line is cut off at the right.
     const right = await page
       .locator('.jp-MegalensPanel button')

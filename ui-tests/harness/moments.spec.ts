@@ -55,13 +55,13 @@ test('a spike of one step is visible at every zoom, among 97 lines of 3 000 step
     const far = x + 60 < box.left + box.width ? x + 60 : x - 60;
     return [(await painted(strip(x))).includes(true), (await painted(strip(far))).every(Boolean)];
   };
-  expect(await isSeen()).toEqual([true, false]);
+  await expect.poll(isSeen).toEqual([true, false]);
   for (let zoom = 0; zoom < 5; zoom += 1) {
     const { x0 = 0, x1 = 1 } = await domain(page);
     await wheel(page, box.left + ((spike - x0) / (x1 - x0)) * box.width, box.top + box.height / 2, -300);
     await expect.poll(async () => (await domain(page)).x1).not.toBe(x1);
     await settled(page);
-    expect(await isSeen()).toEqual([true, false]);
+    await expect.poll(isSeen).toEqual([true, false]);
   }
   const { x0 = 0, x1 = 1 } = await domain(page);
   expect(x1 - x0).toBeLessThan(60);
@@ -113,7 +113,7 @@ test('a hundred lines of 10 000 steps open quickly and pan under the hand', asyn
     }
     await page.mouse.up();
   });
-  expect((await domain(page)).x0).toBeLessThan(before.x0 ?? 0);
+  await expect.poll(async () => (await domain(page)).x0).toBeLessThan(before.x0 ?? 0);
   const report = `1,010,000 rows: first picture ${opened.toFixed(0)} ms, pan ${move.toFixed(1)} ms a move, computed`;
   info.annotations.push({ type: 'measured', description: report });
   console.log(report);
@@ -201,14 +201,14 @@ test('a narrow page has room for everything', async ({ page }) => {
 test('lines are painted as large as their plot, also when that changes', async ({ page }) => {
   await show(page, { by: ['layer'] }, { layers: 4, steps: 40 });
   const stretched = (): Promise<number> => page.evaluate(() => window.harness.stretched());
-  expect(await stretched()).toBe(0);
+  await expect.poll(stretched).toBe(0);
   const painted = (): Promise<number | undefined> =>
     page.evaluate(() => window.harness.chart().recipe.painted);
   const before = await painted();
   await page.setViewportSize({ width: 700, height: 700 });
   await expect.poll(painted).toBeGreaterThan(before ?? 0);
   await settled(page);
-  expect(await stretched()).toBe(0);
+  await expect.poll(stretched).toBe(0);
 });
 
 test('lines take the colours of another theme', async ({ page }) => {
@@ -218,10 +218,12 @@ test('lines take the colours of another theme', async ({ page }) => {
       JSON.stringify(window.harness.chart().recipe.datasets['key']?.map(({ color }) => color))
     );
   const light = await colors();
-  const painted = await page.evaluate(() => window.harness.chart().recipe.painted);
+  const painted = (): Promise<number | undefined> =>
+    page.evaluate(() => window.harness.chart().recipe.painted);
+  const before = await painted();
   await page.evaluate(() => window.harness.theme('dark'));
   await expect.poll(colors).not.toBe(light);
-  expect(await page.evaluate(() => window.harness.chart().recipe.painted)).toBeGreaterThan(painted ?? 0);
+  await expect.poll(painted).toBeGreaterThan(before ?? 0);
 });
 
 test('a tip of many long names stays within a narrow picture, its values in one column', async ({ page }) => {

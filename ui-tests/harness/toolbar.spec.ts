@@ -21,8 +21,10 @@ for (const options of VIEWS) {
       await page.evaluate(name => window.harness.theme(name), theme);
       await page.evaluate(async ([view, size]) => window.harness.show(view, size), [options, SHAPE] as const);
       const bar = page.locator('.jp-MegalensToolbar').first();
-      expect((await bar.boundingBox())!.height).toBeLessThan(42);
-      expect(await bar.evaluate(node => node.scrollWidth - node.clientWidth)).toBeLessThanOrEqual(0);
+      await expect.poll(async () => (await bar.boundingBox())?.height).toBeLessThan(42);
+      await expect
+        .poll(() => bar.evaluate(node => node.scrollWidth - node.clientWidth))
+        .toBeLessThanOrEqual(0);
       const more = bar.getByRole('button', { name: /more ▾/ });
       if (width < 1000) {
         await more.click();

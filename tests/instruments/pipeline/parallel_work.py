@@ -190,7 +190,7 @@ def refused(rank: int) -> dict[str, tuple[str, Any, Any, Any]]:
     expect("micro-batches", lambda: DynamicSchedule(part, 2, plan, loss_fn))
     expect("name", lambda: DynamicSchedule(part, 4, "2f2b", loss_fn))
     expect("two ways", lambda: DynamicSchedule([part, part], 3, "greedy", loss_fn, placement="two_way"))
-    schedule = DynamicSchedule(part, 4, plan, loss_fn, timeout=20)
+    schedule = DynamicSchedule(part, 4, plan, loss_fn, timeout=8)
     x, target = torch.randn(6, 6), torch.randn(6)
     args = (x,) if rank == 0 else ()
     expect("batch", lambda: schedule.step(*args, target=target if rank else None))
@@ -212,7 +212,7 @@ def refused(rank: int) -> dict[str, tuple[str, Any, Any, Any]]:
 def bad_model(rank: int) -> tuple[str, Any, Any, Any, str]:
     """The second stage takes another width than the first gives."""
     module = nn.Linear(6, 7) if rank == 0 else nn.Linear(5, 1)
-    schedule = DynamicSchedule(module, 4, plan_named("1f1b", 2, 4), loss_fn, timeout=3)
+    schedule = DynamicSchedule(module, 4, plan_named("1f1b", 2, 4), loss_fn, timeout=8)
     x, target = data(4)
     try:
         schedule.step(*((x,) if rank == 0 else ()), target=target if rank else None)

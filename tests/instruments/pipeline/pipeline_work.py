@@ -218,7 +218,6 @@ def stricken(rank: int, order: str, strike: str, timeout: float, folder: str) ->
                 os.kill(os.getpid(), signal.SIGKILL if strike == "kill" else signal.SIGSTOP)
 
         next(iter(held.values())).register_forward_hook(strike_now)
-    began = time.monotonic()
     try:
         stepped(schedule, layout)
     except PipelineError as error:
@@ -226,7 +225,6 @@ def stricken(rank: int, order: str, strike: str, timeout: float, folder: str) ->
             name: getattr(error, name)
             for name in ("code", "operation", "stage", "micro_batch", "rank", "message")
         }
-        said["seconds"] = time.monotonic() - began
         try:
             stepped(schedule, layout)
         except PipelineError as again:

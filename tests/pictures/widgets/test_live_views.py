@@ -15,7 +15,7 @@ from megalens.runs import open_run, run_rows
 
 pytestmark = pytest.mark.slow
 
-WAIT = 20
+WAIT = 60
 
 
 @pytest.fixture

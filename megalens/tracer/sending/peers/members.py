@@ -382,7 +382,8 @@ class Members:
         now = time.monotonic()
         states: list[RankState] = []
         for rank, entry in sorted(self._entries.items()):
-            seconds = now - entry.heard
+            # Another thread may hear of it just now.
+            seconds = max(now - entry.heard, 0.0)
             silent = seconds > _SILENT_SECONDS
             states.append(
                 {

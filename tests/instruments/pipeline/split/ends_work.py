@@ -60,7 +60,7 @@ def stricken(rank: int, which: int, strike: str, timeout: float, folder: str) ->
 def broken_model(rank: int) -> list[Any]:
     """The second stage cannot take what the first gives, in its second micro-batch."""
     case = Case(pipeline=2)
-    training = made(rank, case, timeout=20.0)
+    training = made(rank, case, timeout=8.0)
     if training.place.last:
         passes = iter(range(100))
 
