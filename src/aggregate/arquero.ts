@@ -1,6 +1,6 @@
 /**
- * The package's entry for tables in TypeScript: `import { aq, moments } from 'megalens/aggregate'`. It brings arquero and nothing of JupyterLab.
- * The page loads it by `loadTables`, on first use.
+ * The package's entry for tables in TypeScript: `import { aq, moments } from 'megalens/aggregate'`. It brings
+ * arquero and nothing of JupyterLab. The page loads it by `loadTables`, on first use.
  */
 import * as aq from 'arquero';
 import { byName } from '../protocol/records';
@@ -20,14 +20,16 @@ const SUFFICIENT = ['count', 'mean', 'm2', 'm3', 'm4', 'min', 'max', ...COUNTS] 
 /** A column that can be made of rows of moments. */
 export type MomentAggregate = MomentStatistic | (typeof SUFFICIENT)[number];
 
-/** A column that a tensor's name says. */
 export type NameColumn = keyof ITensorName;
 
 const MOMENTS: readonly GatheredColumn[] = ['count', 'mean', 'm2', 'm3', 'm4'];
 const NAME_COLUMNS = Object.keys(parseName('')) as NameColumn[];
 const BEFORE = 'moments_';
 
-/** The columns that a statistic is made of; with those of its powers, so that all statistics of a rollup share one pass. */
+/**
+ * The columns that a statistic is made of; with those of its powers, so that all statistics of a rollup share
+ * one pass.
+ */
 function columnsOf(name: MomentAggregate): readonly GatheredColumn[] {
   switch (name) {
     case 'min':
@@ -46,7 +48,6 @@ function columnsOf(name: MomentAggregate): readonly GatheredColumn[] {
   }
 }
 
-/** One column of merged moments, as the explorer reads it. */
 function read(of: IMergedMoments, name: MomentAggregate): Float64Array {
   switch (name) {
     case 'count':
@@ -80,7 +81,6 @@ const IDLE = { init: nothing, add: nothing, rem: nothing };
 
 const stateOf = (state: object): IState => state as IState;
 
-/** Tell arquero what `op.moments_…` mean. */
 function register(): void {
   const gather = `${BEFORE}rows`;
   aq.addAggregateFunction(
@@ -134,7 +134,6 @@ function register(): void {
   }
 }
 
-/** What a function says of each text, asked once. */
 function memoized<T>(ask: (text: string) => T): (text: string) => T {
   const said = new Map<string, T>();
   return text => {
@@ -151,12 +150,17 @@ function expression(name: string, columns: readonly GatheredColumn[]): string {
   return `d => op.${BEFORE}${name}({${columns.map(column => `${column}: d.${column}`).join(', ')}})`;
 }
 
-/** Makes the expression of one column. */
 type Aggregate = () => string;
 
-/** What a rollup of rows of moments can hold. Each is an expression for arquero's `rollup`, `derive` or `rolling`. */
+/**
+ * What a rollup of rows of moments can hold. Each is an expression for arquero's `rollup`, `derive` or
+ * `rolling`.
+ */
 export interface IMomentAggregates extends Readonly<Record<MomentAggregate, Aggregate>> {
-  /** How far a statistic may be off by the rounding of raw sums, in its own unit; of rows with a column `rounding`. */
+  /**
+   * How far a statistic may be off by the rounding of raw sums, in its own unit; of rows with a column
+   * `rounding`.
+   */
   error(statistic: MomentStatistic): string;
   /** All columns that rows of merged groups need to be merged again. */
   sufficient(): Record<(typeof SUFFICIENT)[number], string>;
@@ -164,12 +168,15 @@ export interface IMomentAggregates extends Readonly<Record<MomentAggregate, Aggr
   names<T extends NameColumn>(...columns: T[]): Record<T, string>;
   /** Whether the pattern is found in the name of each row's tensor, for `filter`. */
   has(pattern: string): string;
-  /** What the pattern's groups find in it, a point between them, for `derive`; null where nothing is found. */
+  /**
+   * What the pattern's groups find in it, a point between them, for `derive`; null where nothing is found.
+   */
   capture(pattern: string): string;
 }
 
 /**
- * Statistics over rows of the stream `moments`, or over rows that were merged of it: merged exactly, as if all values of a group had been one tensor.
+ * Statistics over rows of the stream `moments`, or over rows that were merged of it: merged exactly, as if
+ * all values of a group had been one tensor.
  *
  * `table.groupby('layer', 'step').rollup({ kurtosis: moments.kurtosis() })`
  */

@@ -14,7 +14,10 @@ import type { TableAnswer, TableQuestion } from './moment-tables';
 import { pageQueue, type TablePlace, type WorkQueue } from './work-queue';
 import { WORKER_ROWS } from './worker-link';
 
-/** Rows that are kept over all runs when nobody says otherwise; beyond it those that were asked for longest ago go. */
+/**
+ * Rows that are kept over all runs when nobody says otherwise; beyond it those that were asked for longest
+ * ago go.
+ */
 const CACHE_ROWS = 4_000_000;
 
 interface IEntry {
@@ -54,8 +57,6 @@ export class MomentCache {
   /**
    * Ask something of a run's rows.
    *
-   * @param stats - Stats whose rows the question is on.
-   * @param question - Makes the question of the tables' names.
    * @returns The answer, or null where the source has more rows than it brings here.
    * @throws AggregateError as the tables, and StoreError as the source.
    */
@@ -251,16 +252,14 @@ function buffersOf(rows: IMomentRows): ArrayBufferLike[] {
   return [...new Set(columns.map(column => column.buffer))];
 }
 
-/** The cache that a page shares. */
 const pageCache = new MomentCache(pageQueue);
 
 /**
- * Group the statistics of a run: from its rows where they can be brought here, which is done once, else as the server groups them.
+ * Group the statistics of a run: from its rows where they can be brought here, which is done once, else as
+ * the server groups them.
  *
- * @param source - The run's moments.
- * @param question - What is asked and how it is shaped.
- * @param cache - Where rows are kept; one that the page shares when absent.
- * @throws AggregateError when the question contradicts itself, `mixed` when inputs and outputs would enter one group.
+ * @throws AggregateError when the question contradicts itself, `mixed` when inputs and outputs would enter
+ * one group.
  * @throws StoreError when the source cannot answer.
  */
 export async function groupMoments(

@@ -7,7 +7,6 @@ import { own } from '../protocol/records';
 
 export { aq, readDerive, readFilter };
 
-/** A table of arquero's. */
 export type Table = ReturnType<typeof aq.table>;
 
 /** What a person wrote below a table. */
@@ -21,7 +20,10 @@ const COUNTED = new Set<string>(['layer', 'expert', 'rank', 'stage']);
 /** Columns that a table of groups has beside those of its key. */
 const VALUES = ['step', 'samples', 'value', 'count', 'nonfinite', 'error'] as const;
 
-/** Groups as a table of arquero's: the columns of their key, then step, samples, value, count, nonfinite and error. */
+/**
+ * Groups as a table of arquero's: the columns of their key, then step, samples, value, count, nonfinite and
+ * error.
+ */
 export function groupTable(groups: IMomentGroups, by: readonly MomentColumn[]): Table {
   const keys = by.map((column, at): [string, unknown[]] => [
     column,
@@ -34,14 +36,14 @@ export function groupTable(groups: IMomentGroups, by: readonly MomentColumn[]): 
 /** Most rows that expressions go over: a line's length and this bound the time. */
 const MOST_ROWS = 1_000_000;
 
-/** What the columns of such a table hold. */
 export function tableColumns(by: readonly MomentColumn[]): TableColumns {
   const keys = by.map(column => [column, COUNTED.has(column) ? 'number' : 'text'] as const);
   return Object.fromEntries([...keys, ...VALUES.map(column => [column, 'number'] as const)]);
 }
 
 /**
- * Derive columns and filter rows as a person wrote it. Functions of several rows go over the rows of one group, by step.
+ * Derive columns and filter rows as a person wrote it. Functions of several rows go over the rows of one
+ * group, by step.
  *
  * @throws AggregateError `line`, which names the place; `frozen` where no code may be made from text.
  */
@@ -81,9 +83,8 @@ export function shapeTable(
 }
 
 /**
- * Write a table as comma-separated values, all digits, as pandas and spreadsheets read them.
- *
- * @param names - Other names for columns.
+ * A table as comma-separated values, all digits, as pandas and spreadsheets read them. `names` renames
+ * columns.
  */
 export function tableCsv(table: Table, names: Readonly<Record<string, string>> = {}): string {
   const format = Object.fromEntries(table.columnNames().map(name => [own(names, name) ?? name, csvValue]));

@@ -3,23 +3,19 @@ import type { ISelection } from '../store/line-data';
 import type { ITensorRow } from '../store/tensor-data';
 import { AggregateError, momentsOf, type IMoments } from './moment-merge';
 
-/** Rows sorted into groups of equal keys. */
 export interface IGroups {
-  /** Group of each row. */
   readonly group: Uint32Array;
   /** First key of each group. Groups are ordered by the first key, then the second. */
   readonly first: Float64Array;
-  /** Second key of each group. */
   readonly second: Float64Array;
 }
 
 interface ICodes {
   readonly code: Uint32Array;
-  /** The distinct values, ascending; a code is a place in here. */
+  /** The distinct values, ascending; a code is an index into them. */
   readonly keys: Float64Array;
 }
 
-/** A column of whole numbers. */
 export type Integers = Float64Array | Int32Array | Uint32Array;
 
 // A table of this many entries costs less than hashing, whatever the number of rows.
@@ -28,12 +24,10 @@ const SMALL_TABLE = 1 << 16;
 /**
  * Group rows by two columns of whole numbers, such as step and layer.
  *
- * Typed arrays instead of arquero's groupby: that builds a key text for each row, which for a million rows takes ten times as long.
- * Where the two ranges span a grid that is not much larger than the rows are many, as steps and layers do, a row's place in the grid is
- * its group. Otherwise each column is coded by its distinct values first, and the grid is that of the codes.
- *
- * @param first - First key of each row.
- * @param second - Second key of each row.
+ * Typed arrays instead of arquero's groupby: that builds a key text for each row, which for a million rows
+ * takes ten times as long. Where the two ranges span a grid that is not much larger than the rows are many,
+ * as steps and layers do, a row's place in the grid is its group. Otherwise each column is coded by its
+ * distinct values first, and the grid is that of the codes.
  */
 export function groupBy(first: Integers, second: Integers): IGroups {
   const [low, high] = rangeOf(first);
@@ -164,14 +158,16 @@ function byMap(column: Integers): ICodes {
 
 export type { ISelection } from '../store/line-data';
 
-/** Spread of the means of single positions and samples: their number, their mean, and their squared deviations from it. */
+/**
+ * Spread of the means of single positions and samples: their number, their mean, and their squared deviations
+ * from it.
+ */
 export interface IUnits {
   readonly count: number;
   readonly mean: number;
   readonly deviation: number;
 }
 
-/** The sums of what was selected of one tensor. */
 interface ISelected {
   readonly moments: IMoments;
   readonly units: IUnits;
@@ -219,10 +215,11 @@ export function isSelective(row: Pick<ITensorRow, 'compressor' | 'shape'>, selec
 }
 
 /**
- * Sum up what is selected of a tensor. Remembered for as long as the tensor is kept, for the selection that was asked for last.
+ * Sum up what is selected of a tensor. Remembered for as long as the tensor is kept, for the selection that
+ * was asked for last.
  *
- * A unit is one position of one sample of one micro-batch (of a tensor without positions one sample): its value is the mean of the finite
- * values there, and of a projection the one value of the chosen vector.
+ * A unit is one position of one sample of one micro-batch (of a tensor without positions one sample): its
+ * value is the mean of the finite values there, and of a projection the one value of the chosen vector.
  */
 export function selectedOf(row: ITensorRow, selection: ISelection): ISelected {
   const { positions, vector, axes } = selection;

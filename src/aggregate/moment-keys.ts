@@ -10,7 +10,6 @@ import type { MomentTable } from './moment-table';
 /** Which rows of a module take part in one side of a gain. */
 export type Side = 'input' | 'output';
 
-/** The names of a table as a query groups them. */
 export interface INameCodes {
   /** Code of each name; -1 where it takes no part. */
   readonly code: Int32Array;
@@ -25,10 +24,12 @@ const MOST_KNOWN = 8;
 const KNOWN = new WeakMap<MomentTable, { readonly named: number; readonly codes: Map<string, INameCodes> }>();
 
 /**
- * Code the names of a table by the columns of a query: once for each name, never for each row, and once for each way to ask.
+ * Code the names of a table by the columns of a query: once for each name, never for each row, and once for
+ * each way to ask.
  *
  * @param side - Take names of this role only, and modules' names for theirs.
- * @throws AggregateError `mixed` when a group would hold both inputs and outputs, which hold the same values twice.
+ * @throws AggregateError `mixed` when a group would hold both inputs and outputs, which hold the same values
+ * twice.
  */
 export function codeNames(table: MomentTable, query: IMomentQuery, side: Side | null): INameCodes {
   const { by, pattern, where, mixed } = query;
@@ -101,7 +102,10 @@ export function moduleOf(name: string): string {
   return name.slice(0, Math.max(0, Math.max(name.lastIndexOf('/'), name.lastIndexOf('.'))));
 }
 
-/** Compare keys: numbers as numbers, texts in natural order, null last. */
+/**
+ * Bounds the time of a match, as the options' schema does: a pattern's instructions each run once a character
+ * of a name.
+ */
 export function compareKeys(a: MomentKey, b: MomentKey): number {
   for (let at = 0; at < a.length; at += 1) {
     const [left, right] = [a[at] ?? null, b[at] ?? null];
@@ -158,7 +162,10 @@ function describe(key: MomentKey): string {
   return key.map(value => value ?? 'none').join(' · ');
 }
 
-/** Most characters of a pattern, as the schema of options says too; the instructions that it becomes with its repeats written out each run once a character of a name. */
+/**
+ * Most characters of a pattern, as the schema of options says too; the instructions that it becomes with its
+ * repeats written out each run once a character of a name.
+ */
 export const MOST_CHARACTERS = 500;
 const MOST_INSTRUCTIONS = 2000;
 
@@ -168,8 +175,8 @@ export class PatternError extends Error {
 }
 
 /**
- * A regular expression that is looked for somewhere in names, in time linear in the name whatever it is. RE2 says what it means, in page, kernel and server;
- * `protocol/fixtures/patterns.json` holds them to it.
+ * A regular expression that is looked for somewhere in names, in time linear in the name whatever it is. RE2
+ * says what it means, in page, kernel and server; `protocol/fixtures/patterns.json` holds them to it.
  */
 export class Pattern {
   /** @throws PatternError */
@@ -186,12 +193,14 @@ export class Pattern {
     }
   }
 
-  /** Whether it is found in a name. */
   test(name: string): boolean {
     return this._expression.test(name);
   }
 
-  /** What its groups find in a name, empty for one that took no part; the whole of what is found where there are none; null where nothing is. */
+  /**
+   * What its groups find in a name, empty for one that took no part; the whole of what is found where there
+   * are none; null where nothing is.
+   */
   find(name: string): string[] | null {
     const found = this._expression.matcher(name);
     if (!found.find()) {
@@ -227,12 +236,7 @@ type InRanges = (value: number | null) => boolean;
 /** The parts of a tensor's name that a filter may name. */
 export const WORDS = ['stack', 'family', 'kind', 'module_type', 'item_type', 'role'] as const;
 
-/**
- * Read a text of ranges such as '0-3,7'.
- *
- * @param field - Its name, for the error.
- * @returns null for a text that leaves nothing out: 'all', or none.
- */
+/** Read a text of ranges such as '0-3,7'; null for one that leaves nothing out: 'all', or none. */
 export function readRanges(text: string | undefined, field: string): InRanges | null {
   try {
     const ranges = text === undefined ? null : parseRanges(text, field);
@@ -242,11 +246,7 @@ export function readRanges(text: string | undefined, field: string): InRanges | 
   }
 }
 
-/**
- * Read a regular expression that a person wrote: it means the same in page, kernel and server.
- *
- * @param field - What it is, for the error.
- */
+/** Read a regular expression that a person wrote: it means the same in page, kernel and server. */
 export function readPattern(text: string, field: string): Pattern {
   try {
     return new Pattern(text);
@@ -259,9 +259,7 @@ export function readPattern(text: string, field: string): Pattern {
 }
 
 /**
- * What of a filter speaks of names: whether a tensor takes part.
- *
- * @param where - The filter; rank and stage, which a name does not say, are for the rows.
+ * Whether a tensor takes part by its name; rank and stage, which a name does not have, are for `rowFilter`.
  */
 export function nameFilter(where: MomentFilter = {}): (text: string, name: ITensorName) => boolean {
   const layer = readRanges(where.layer, 'layer');
@@ -278,11 +276,7 @@ export function nameFilter(where: MomentFilter = {}): (text: string, name: ITens
     (pattern?.test(text) ?? true);
 }
 
-/**
- * What of a filter speaks of rows: whether a row takes part.
- *
- * @param rows - Ranks and stages; -1 is not known.
- */
+/** Whether a row takes part by its rank and stage; -1 is not known. */
 export function rowFilter(
   rows: { readonly rank: Int32Array; readonly stage: Int32Array },
   where: MomentFilter = {}

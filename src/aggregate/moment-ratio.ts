@@ -7,7 +7,9 @@ import type { MomentTable } from './moment-table';
 // A table of this many bytes costs less than a set of the pairs that are there.
 const TABLE_BYTES = 1 << 26;
 
-/** The stats that a query is answered from: one, or the one that is divided and the one that it is divided by. */
+/**
+ * The stats that a query is answered from: one, or the one that is divided and the one that it is divided by.
+ */
 export function statsOf(query: IMomentQuery): MomentStat[] {
   return query.ratio === 'grad_to_param' ? ['grad', 'param'] : [query.stat];
 }
@@ -15,7 +17,6 @@ export function statsOf(query: IMomentQuery): MomentStat[] {
 /**
  * Answer a query from tables: one statistic, or a ratio of two.
  *
- * @param tables - The tables of `statsOf(query)`.
  * @throws AggregateError when the query contradicts itself, or `mixed`.
  */
 export function groupTables(tables: readonly MomentTable[], query: IMomentQuery): IMomentGroups {
@@ -55,7 +56,7 @@ export function groupTables(tables: readonly MomentTable[], query: IMomentQuery)
 
 /** Numbers of names, the same for the same name in both lists. */
 interface INumbers {
-  /** One for each place of the list. */
+  /** One for each entry of the list. */
   readonly ids: Int32Array;
   /** Beyond the greatest number of either list. */
   readonly width: number;
@@ -82,7 +83,10 @@ function whereBoth({ ids }: INumbers, there: Presence): NonNullable<IPart['has']
   return (nameId, step) => there(ids[nameId] ?? -1, step);
 }
 
-/** Say of what a table has rows at which step that a query's ranks and stages match; of one role of modules where a side is given. */
+/**
+ * Say of what a table has rows at which step that a query's ranks and stages match; of one role of modules
+ * where a side is given.
+ */
 function presence(
   table: MomentTable,
   side: Side | null,

@@ -7,12 +7,11 @@ import { MERGED } from './moment-merge';
 
 type Numbers = Float64Array | Int32Array | Uint8Array;
 
-/** Rows as they are put in. */
 export type IRowPart = Omit<IMomentRows, 'stat'>;
 
 /**
- * The rows of one stat of one run, as columns that are grouped again and again. Rows are ordered by step; what depends on the step alone or on the
- * name alone is kept once.
+ * The rows of one stat of one run, as columns that are grouped again and again. Rows are ordered by step;
+ * what depends on the step alone or on the name alone is kept once.
  */
 export class MomentTable {
   constructor(readonly stat: MomentStat) {}
@@ -21,7 +20,7 @@ export class MomentTable {
     return this._length;
   }
 
-  /** Distinct steps, ascending; a row's `stepCode` is a place in here. */
+  /** Distinct steps, ascending; a row's `stepCode` is an index into them. */
   readonly steps: number[] = [];
   /** Samples consumed at each of them; -1 where nobody said. */
   readonly samples: number[] = [];
@@ -30,7 +29,10 @@ export class MomentTable {
   present = new Uint8Array(0);
   /** Number of them: what is made of the names alone is as good as long as it stays. */
   named = 0;
-  /** Whether any row has rounding, non-finite values, values near zero, an unknown loss scale or clipping: passes over what is 0 everywhere are left out. */
+  /**
+   * Whether any row has rounding, non-finite values, values near zero, an unknown loss scale or clipping:
+   * passes over what is 0 everywhere are left out.
+   */
   readonly any = { rounding: false, nonFinite: false, nearZero: false, scaled: false };
 
   nameId = new Int32Array(0);

@@ -7,11 +7,12 @@ import { MomentTable, type IRowPart } from './moment-table';
 /**
  * Mean of each point and the points before it.
  *
- * Non-finite points enter no mean and stay as they are, so that a spike to infinity is not spread over its neighbours. The sum is taken
- * afresh for each block of points: a running sum would keep the rounding of everything that ever passed through.
+ * Non-finite points enter no mean and stay as they are, so that a spike to infinity is not spread over its
+ * neighbours. The sum is taken afresh for each block of points: a running sum would keep the rounding of
+ * everything that ever passed through.
  *
- * @param values - Points in order.
- * @param points - How many points a mean is over, the point itself included; 0 or 1 leaves the values as they are.
+ * @param points - How many points a mean is over, the point itself included; 0 or 1 leaves the values as they
+ * are.
  */
 export function trailingMean(values: Float64Array, points: number): Float64Array {
   if (!Number.isInteger(points) || points < 0) {
@@ -56,8 +57,9 @@ function needsWhole({ show = 'raw', smoothing = 0, steps }: IMomentQuery): boole
 }
 
 /**
- * Shape groups of the whole run as a question asks: first the greatest groups by their values as they are, then the change from the first value, then
- * the trailing mean over every step, then the steps that are asked for, and last the steps that a line needs.
+ * Shape groups of the whole run as a question asks: first the greatest groups by their values as they are,
+ * then the change from the first value, then the trailing mean over every step, then the steps that are asked
+ * for, and last the steps that a line needs.
  *
  * @param groups - Groups of every step of the run where `needsWhole` says so.
  */
@@ -89,7 +91,8 @@ function firstValues(groups: IMomentGroups): Map<string, number> {
 /**
  * Show values against the first one of their group.
  *
- * @param firsts - First values of the whole run. A group of which it is 0 or unknown has no relative value and no change in per cent: NaN.
+ * @param firsts - First values of the whole run. A group of which it is 0 or unknown has no relative value
+ * and no change in per cent: NaN.
  */
 function showGroups(
   groups: IMomentGroups,
@@ -114,7 +117,9 @@ function showGroups(
   return { ...groups, value, error };
 }
 
-/** Replace each value by the mean of it and of those before it in its group; non-finite ones stay as they are. */
+/**
+ * Replace each value by the mean of it and of those before it in its group; non-finite ones stay as they are.
+ */
 function smoothGroups(groups: IMomentGroups, points: number): IMomentGroups {
   if (points < 2) {
     return groups;
@@ -143,7 +148,6 @@ function totalsAt(
   return { groupsTotal: seen.reduce((sum, each) => sum + each, 0), stepsTotal: there.size };
 }
 
-/** What can be asked of tables. They are known by a name that the asker gives them. */
 export type TableQuestion =
   | {
       readonly kind: 'load';
@@ -161,7 +165,10 @@ export type TableAnswer =
   | { readonly kind: 'rows'; readonly rows: number }
   | { readonly kind: 'groups'; readonly groups: IMomentGroups };
 
-/** Keeps tables of moments and answers questions on them: on the page where they are small, in the worker where they are large. */
+/**
+ * Keeps tables of moments and answers questions on them: on the page where they are small, in the worker
+ * where they are large.
+ */
 export class MomentTables {
   /**
    * Answer a question.

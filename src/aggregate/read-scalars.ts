@@ -6,11 +6,10 @@ import type { IRunSource, IScalarColumns } from '../store/source';
 const WIDER = 1.5;
 
 /**
- * Say where a line begins anew because steps are missing: at the second of two steps whose distance is more than 1.5 times the larger of the
- * distances beside it. It needs no knowledge of how often anything is traced. Python's twin reads the same `protocol/fixtures/lines/`.
- *
- * @param steps - Ascending.
- * @returns Places of the steps that are not joined with the one before, ascending.
+ * Say where a line begins anew because steps are missing: at the second of two steps whose distance is more
+ * than 1.5 times the larger of the distances next to it. It needs no knowledge of how often anything is
+ * traced. Python's twin reads the same `protocol/fixtures/lines/`. Takes ascending steps; returns ascending
+ * indices.
  */
 export function gapStarts(steps: ArrayLike<number>): number[] {
   const distance = (at: number): number => (steps[at + 1] ?? NaN) - (steps[at] ?? NaN);
@@ -24,35 +23,27 @@ export function gapStarts(steps: ArrayLike<number>): number[] {
   return starts;
 }
 
-/** Ascending places that are in one of several lists. */
+/** Ascending indices that are in one of several lists. */
 export function joinStarts(...lists: readonly (readonly number[])[]): number[] {
   return [...new Set(lists.flat())].sort((a, b) => a - b);
 }
 
-/**
- * Find a step in ascending ones.
- *
- * @returns Place of the step itself, or of the newest before it; -1 where all are later.
- */
+/** Index of a step among ascending ones, or of the newest before it; -1 where all are later. */
 export function placeAt(steps: ArrayLike<number>, step: number): number {
   return firstPlace(steps.length, at => !((steps[at] as number) <= step)) - 1;
 }
 
-/** Which points of a series are drawn. */
 interface IDecimation {
-  /** Places of the points that stay, ascending. */
+  /** Indices of the points that stay, ascending. */
   readonly kept: Uint32Array;
   /** Points that were there. */
   readonly of: number;
 }
 
 /**
- * Choose points so that a line through them looks as the line through all of them: of each of many equal spans the first, the last, the
- * least, the greatest and every non-finite run's start stay. No minimum and no maximum of the whole is ever lost.
- *
- * @param x - Places of the points, ascending.
- * @param y - Values.
- * @param points - About how many points may stay; fewer are left as they are.
+ * Choose about `points` of a line so that it looks as the line through all of them: of each of many equal
+ * spans of the ascending `x` the first, the last, the least, the greatest and every non-finite run's start
+ * stay. No extreme of the whole is ever lost.
  */
 export function decimate(x: Float64Array, y: Float64Array, points: number): IDecimation {
   const { length } = y;
@@ -76,10 +67,8 @@ export function decimate(x: Float64Array, y: Float64Array, points: number): IDec
 }
 
 /**
- * Choose points of a line that breaks off: as `decimate`, and both ends of every stretch stay.
- *
- * @param starts - Places at which the line begins anew.
- * @returns Places of the points that stay, and those among them at which the thinned line begins anew.
+ * As `decimate` for a line that breaks off at the indices `starts`: both ends of every stretch stay. Returns
+ * the indices of the points that stay, and those among them at which the thinned line begins anew.
  */
 export function thinLine(
   x: Float64Array,
@@ -141,7 +130,6 @@ export async function readScalars(
   return { lines: scalarLines(columns, query), units, missing: [], ...(thinned ? { thinned } : {}) };
 }
 
-/** Scalars of a source as lines. */
 export function scalarLines(columns: IScalarColumns, query: IScalarQuery): IScalarLine[] {
   const names = query.names ?? Object.keys(columns.units);
   return names.flatMap(name => lineOf(columns, name, query));

@@ -41,7 +41,8 @@ interface ISettled extends IWatched {
 const FOLLOWED = new WeakMap<IRunSource, FollowedTrends>();
 
 /**
- * The trends of a run that goes on: what is long past is made once, so that a step more costs the same after an hour as in the first minute.
+ * The trends of a run that goes on: what is long past is made once, so that a step more costs the same after
+ * an hour as in the first minute.
  */
 class FollowedTrends {
   static of(source: IRunSource): FollowedTrends {
@@ -61,11 +62,7 @@ class FollowedTrends {
     });
   }
 
-  /**
-   * Answer a question whose steps have no end, or which leaves points out.
-   *
-   * @param readWhole - Reads all of it.
-   */
+  /** Answer a question whose steps have no end, or which leaves points out. */
   async read(query: ITrendQuery, readWhole: () => Promise<ITrendRead>): Promise<ITrendAnswer> {
     const key = JSON.stringify(query);
     const settled = this._settled.get(key);
@@ -225,7 +222,7 @@ export async function trendOfRows(
   };
 }
 
-/** What is known of the place where a line is put behind an earlier one. */
+/** What is known where a line continues an earlier one. */
 export interface ILineJoint {
   /** Whether the later tensors were made in another way than the earlier ones. */
   readonly changed: boolean;
@@ -233,11 +230,7 @@ export interface ILineJoint {
   readonly distance: number;
 }
 
-/**
- * Put lines behind earlier ones.
- *
- * @param jointOf - By layer.
- */
+/** Put lines behind earlier ones. */
 function joinTrends(
   before: ITrendAnswer,
   later: ITrendAnswer,
@@ -286,7 +279,6 @@ function joinLines(old: ILayerLine, line: ILayerLine, { changed, distance }: ILi
   };
 }
 
-/** The part of a trend between two steps. */
 export function cutTrend(
   answer: ITrendAnswer,
   [first, last]: readonly [number, number] = [-Infinity, Infinity]
@@ -308,12 +300,14 @@ function thin(line: ILayerLine, points: number | undefined): ILayerLine {
   return mapLine(line, column => Float64Array.from(kept, at => column[at] ?? NaN), starts);
 }
 
-/** The same lines with about as many points as are wanted. */
 function thinTrend(answer: ITrendAnswer, points: number | undefined): ITrendAnswer {
   return { ...answer, lines: answer.lines.map(line => thin(line, points)) };
 }
 
-/** Steps at which a layer's tensors came from another compressor, or another number of samples, than those before. */
+/**
+ * Steps at which a layer's tensors came from another compressor, or another number of samples, than those
+ * before.
+ */
 function changesOf(rows: readonly ITensorRow[]): Map<number, Set<number>> {
   const before = new Map<number, ITensorRow>();
   const changes = new Map<number, Set<number>>();
@@ -327,7 +321,9 @@ function changesOf(rows: readonly ITensorRow[]): Map<number, Set<number>> {
   return changes;
 }
 
-/** Whether two tensors were made in different ways: by another compressor, or of another number of samples. */
+/**
+ * Whether two tensors were made in different ways: by another compressor, or of another number of samples.
+ */
 function isOther(one: ITrendMade | null | undefined, other: ITrendMade | undefined): boolean {
   const samples = ({ reduced, shape }: ITrendMade): number => (reduced ? NaN : (shape[0] ?? NaN));
   return (

@@ -2,13 +2,10 @@ import { byName } from '../protocol/records';
 import { VIEWS_SCHEMA, type TrendOptions } from '../protocol/views.generated';
 import { SUMS } from '../store/row-moments';
 
-/** Name of a statistic, as the contract's view options know it. */
 export type Statistic = Required<TrendOptions>['statistic'];
 
-/** Name of a statistic of whole tensors. */
 export type WholeStatistic = Exclude<Statistic, `kept_${string}`>;
 
-/** Whether a statistic is of whole tensors. */
 export const isWholeStatistic = (statistic: Statistic): statistic is WholeStatistic =>
   !statistic.startsWith('kept_');
 
@@ -20,7 +17,6 @@ export type IGroupSums = Readonly<Record<(typeof SUMS)[number], Float64Array>>;
 
 const BEGIN: Partial<Record<(typeof SUMS)[number], number>> = { min: Infinity, max: -Infinity };
 
-/** Empty sums for a number of groups. */
 export const emptySums = (groups: number): IGroupSums =>
   byName(SUMS, name => new Float64Array(groups).fill(BEGIN[name] ?? 0));
 
@@ -28,7 +24,10 @@ type Read = (sums: IGroupSums, group: number) => number;
 
 const at = (column: Float64Array, group: number): number => column[group] ?? Number.NaN;
 
-/** All but `nonfinite` of the finite values; deviations are those of the population, `abs_mean` is the mean magnitude. */
+/**
+ * All but `nonfinite` of the finite values; deviations are those of the population, `abs_mean` is the mean
+ * magnitude.
+ */
 const READ: Readonly<Record<KeptStatistic, Read>> = {
   mean: (sums, group) => at(sums.sum, group) / at(sums.count, group),
   std: (sums, group) => Math.sqrt(at(sums.deviation, group) / at(sums.count, group)),
@@ -42,11 +41,17 @@ const READ: Readonly<Record<KeptStatistic, Read>> = {
 /** Every statistic of what a compressor kept, by name. */
 export const KEPT_STATISTICS = Object.keys(READ) as readonly KeptStatistic[];
 
-/** Every statistic that can be drawn, in the order in which it is offered: of whole tensors, and of what the compressor kept. */
+/**
+ * Every statistic that can be drawn, in the order in which it is offered: of whole tensors, and of what the
+ * compressor kept.
+ */
 export const STATISTICS: readonly Statistic[] = (VIEWS_SCHEMA.$defs?.['Statistic']?.enum ??
   []) as Statistic[];
 
-/** The statistic of what the compressor kept that is meant, or stands for one of the whole tensor; null where there is none such. */
+/**
+ * The statistic of what the compressor kept that is meant, or stands for one of the whole tensor; null where
+ * there is none such.
+ */
 export function keptStatistic(statistic: Statistic): KeptStatistic | null {
   const name = statistic.replace(/^kept_/, '');
   return KEPT_STATISTICS.find(each => each === name) ?? null;
@@ -55,7 +60,8 @@ export function keptStatistic(statistic: Statistic): KeptStatistic | null {
 /**
  * One statistic of every group.
  *
- * @returns One number per group: NaN where the group has no finite value, except that `nonfinite` is always a count.
+ * @returns One number per group: NaN where the group has no finite value, except that `nonfinite` is always a
+ * count.
  */
 export function readStatistic(sums: IGroupSums, statistic: KeptStatistic): Float64Array {
   const read = READ[statistic];

@@ -2,10 +2,8 @@ import { parse, type AnyNode } from 'acorn';
 import { AggregateError } from './moment-merge';
 import { own, withOwn } from '../protocol/records';
 
-/** What an expression gives. */
 type Type = 'number' | 'text';
 
-/** Columns of a table and what they hold. */
 export type TableColumns = Readonly<Record<string, Type>>;
 
 /** A new column, or the test of a filter, as text that arquero may be given. */
@@ -28,8 +26,8 @@ const CONSTANTS = words('NaN Infinity PI E LN2 LN10 SQRT2');
 const OPERATORS = words('+ - * / % ** < <= > >= == != === !==');
 
 /**
- * Functions of arquero that may be called: whose answer is no longer than what they are given, and whose time is that of the rows. None makes a
- * regular expression, an object or a longer text.
+ * Functions of arquero that may be called: whose answer is no longer than what they are given, and whose time
+ * is that of the rows. None makes a regular expression, an object or a longer text.
  */
 const NUMBERS = words(
   // Of one row.
@@ -51,7 +49,8 @@ const OF_MATH: Readonly<Record<string, string>> = { max: 'greatest', min: 'least
 /**
  * Read a line such as `share = d.value / op.max(d.value); late = d.step > 100`.
  *
- * What arquero is given is written anew from what was understood here: columns, numbers, texts, operators and known functions, and nothing else.
+ * What arquero is given is written anew from what was understood here: columns, numbers, texts, operators and
+ * known functions, and nothing else.
  *
  * @throws AggregateError that names the place.
  */
@@ -148,14 +147,12 @@ function bodyOf(node: AnyNode): AnyNode {
   return isPlain ? (node.body as AnyNode) : node;
 }
 
-/** Writes what it understands. */
 class Writer {
   constructor(
     private readonly columns: TableColumns,
     private readonly refuse: Refuse
   ) {}
 
-  /** The code of a node and what it gives. */
   write(node: AnyNode): [string, Type] {
     switch (node.type) {
       case 'Literal':

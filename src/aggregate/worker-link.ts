@@ -24,9 +24,6 @@ interface IWaiting<A> {
 
 /** A worker that is started when it is first needed, and asked questions of one kind. */
 export class WorkerLink<Q, A> {
-  /**
-   * @param factory - Opens the worker.
-   */
   constructor(private readonly factory: WorkerFactory) {}
 
   get isDisposed(): boolean {
@@ -41,7 +38,10 @@ export class WorkerLink<Q, A> {
     this.settle(entry => entry.reject(closed()));
   }
 
-  /** The worker for work on so many numbers; null where few are worked on, or where there are no workers: that is done here. */
+  /**
+   * The worker for work on so many numbers; null where few are worked on, or where there are no workers: that
+   * is done here.
+   */
   async workerFor(numbers: number): Promise<IAggregateWorker | null> {
     if (this._isDisposed) {
       throw closed();
@@ -65,7 +65,6 @@ export class WorkerLink<Q, A> {
   /**
    * Ask the worker.
    *
-   * @param buffers - Memory that it takes over.
    * @param inPlace - What is done should it break.
    */
   ask(worker: IAggregateWorker, question: Q, buffers: Buffers, inPlace: IWaiting<A>['inPlace']): Promise<A> {

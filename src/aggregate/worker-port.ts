@@ -3,13 +3,11 @@ import { AggregateError, type AggregateErrorCode } from './moment-merge';
 /** The buffers of a question or an answer, which are handed over instead of copied. */
 export type Buffers = ArrayBufferLike[];
 
-/** What goes to a worker. */
 export interface IWorkerRequest<Q> {
   readonly id: number;
   readonly question: Q;
 }
 
-/** What comes back. */
 export type WorkerReply<A> =
   | { readonly id: number; readonly answer: A }
   | { readonly id: number; readonly error: string; readonly code: AggregateErrorCode };
@@ -20,11 +18,7 @@ interface IWorkerScope<Q> {
   postMessage(message: unknown, transfer: Buffers): void;
 }
 
-/**
- * Answer whatever the page asks, as a worker does.
- *
- * @param answer - Gives the answer, and the buffers that can be handed over with it.
- */
+/** Answer whatever the page asks; with each answer come the buffers that can be handed over. */
 export function serve<Q, A>(answer: (question: Q) => readonly [A, Buffers]): void {
   const scope = globalThis as unknown as IWorkerScope<Q>;
   scope.onmessage = ({ data: { id, question } }) => {

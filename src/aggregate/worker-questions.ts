@@ -10,7 +10,6 @@ interface ITensorPack {
   readonly ends: Uint32Array;
 }
 
-/** Copy tensors into one buffer. */
 export function packTensors(tensors: readonly Float32Array[]): ITensorPack {
   const ends = new Uint32Array(tensors.length);
   let length = 0;
@@ -23,7 +22,6 @@ export function packTensors(tensors: readonly Float32Array[]): ITensorPack {
   return { values, ends };
 }
 
-/** The sums of every tensor of a pack, one after the other. */
 export function packedMoments({ values, ends }: ITensorPack): Float64Array {
   const packed = new Float64Array(ends.length * SUMS.length);
   ends.forEach((end, index) => {
@@ -33,12 +31,10 @@ export function packedMoments({ values, ends }: ITensorPack): Float64Array {
   return packed;
 }
 
-/** The sums of one tensor out of `packedMoments`. */
 export function unpackMoments(packed: Float64Array, index: number): IMoments {
   return byName(SUMS, name => packed[index * SUMS.length + SUMS.indexOf(name)] ?? Number.NaN);
 }
 
-/** What the worker of this room can be asked. */
 export type WorkerQuestion =
   | { readonly kind: 'moments'; readonly pack: ITensorPack }
   | { readonly kind: 'tables'; readonly question: TableQuestion };

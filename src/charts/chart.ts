@@ -16,17 +16,17 @@ interface ITaken {
 }
 
 /**
- * The room that texts take. While only numbers in them change it grows and does not shrink: to lay something out again takes longer than to draw it,
- * and nothing should jump.
+ * The space that texts take. While only numbers in them change it grows and does not shrink: to lay something
+ * out again takes longer than to draw it, and nothing should jump.
  */
 export class Room {
-  /** Whether what is said now has room. */
+  /** Whether these texts fit into what was reserved. */
   holds(name: string, texts: unknown): boolean {
     const [room, asked] = [this._taken.get(name), takenBy(texts)];
     return room?.words === asked.words && room.figures >= asked.figures;
   }
 
-  /** All is laid out with this. */
+  /** Reserve what these texts take. */
   take(name: string, texts: unknown): void {
     this._taken.set(name, takenBy(texts));
   }
@@ -34,7 +34,10 @@ export class Room {
   private readonly _taken = new Map<string, ITaken>();
 }
 
-/** What one text or several, in a list or by number, take: words as they are, and of numbers how long the longest is. */
+/**
+ * What one text or several, in a list or by number, take: words as they are, and of numbers how long the
+ * longest is.
+ */
 function takenBy(of: unknown): ITaken {
   const texts = (typeof of === 'object' && of !== null ? Object.values(of) : [of ?? '']).map(String);
   const numbers = texts.flatMap(text => text.match(NUMBERS) ?? []);
@@ -50,7 +53,6 @@ interface IDirtyable {
   cleanThreshold: number;
 }
 
-/** How a chart is drawn. */
 export interface IChartOptions {
   theme: ITheme;
   /** `svg` where the host has no canvas; otherwise `canvas`. */
@@ -64,14 +66,14 @@ const MARGINS = ['legendText', 'lastLayer', 'keyText', 'rowText', 'rowTokens'];
 const MOST_COMPARED = 512;
 
 /**
- * Marks that are gone and not yet swept out. Vega waits for 10,000 in every mark, and each holds its row: with a picture a row that is
- * hundreds of megabytes.
+ * Marks that are gone and not yet swept out. Vega waits for 10,000 in every mark, and each keeps its row:
+ * with a picture a row that is hundreds of megabytes.
  */
 const MOST_GONE = 64;
 
 /**
- * A mounted chart. New rows and params patch the running Vega view; only a new theme or another shape of the picture
- * embeds again, and then data, params and size are kept.
+ * A mounted chart. New rows and params patch the running Vega view; only a new theme or another shape of the
+ * picture embeds again, and then data, params and size are kept.
  */
 export class Chart implements IDisposable {
   /**
@@ -104,7 +106,6 @@ export class Chart implements IDisposable {
     return this._isDisposed;
   }
 
-  /** What is drawn now. */
   get recipe(): IRecipe {
     return this._recipe;
   }
@@ -125,7 +126,6 @@ export class Chart implements IDisposable {
     void this.settled();
   }
 
-  /** Change params by name: domains, headers, labels. */
   set(params: Readonly<Record<string, unknown>>): void {
     const before = this._recipe.params;
     this._recipe = { ...this._recipe, params: { ...before, ...params } };
@@ -139,8 +139,8 @@ export class Chart implements IDisposable {
   }
 
   /**
-   * Draw as another recipe: rows and params that differ are patched, pictures that were painted over are drawn again; another
-   * template, other axis titles or another number of columns embed again.
+   * Draw as another recipe: rows and params that differ are patched, pictures that were painted over are
+   * drawn again; another template, other axis titles or another number of columns embed again.
    */
   async apply(recipe: IRecipe): Promise<void> {
     const before = this._recipe;
@@ -200,7 +200,6 @@ export class Chart implements IDisposable {
     await this.settled();
   }
 
-  /** Take the colours of another theme. */
   async restyle(theme: ITheme): Promise<void> {
     this._theme = theme;
     await this._embed();
@@ -253,7 +252,7 @@ export class Chart implements IDisposable {
     this.node.replaceChildren();
   }
 
-  /** Return what an exported picture is drawn from: a recipe in the size and at the place that are shown. */
+  /** What an exported picture is drawn from: a recipe in the size and zoom that are shown. */
   exported(from = this._recipe): IRecipe {
     const { width, height, params } = this._recipe;
     return {

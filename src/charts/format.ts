@@ -1,6 +1,7 @@
 /**
- * Write text for files and pages, which may not hold every character: control characters become their pictures, such as ␀ for U+0000, and what no XML, no
- * terminal or no UTF-8 may hold (U+007F to U+009F, half characters, U+FFFE, U+FFFF) becomes U+FFFD. Line feed, tab and carriage return stay.
+ * Write text for files and pages, which may not hold every character: control characters become their
+ * pictures, such as ␀ for U+0000, and what no XML, no terminal or no UTF-8 may hold (U+007F to U+009F, half
+ * characters, U+FFFE, U+FFFF) becomes U+FFFD. Line feed, tab and carriage return stay.
  */
 export function visible(text: string): string {
   return text
@@ -77,7 +78,8 @@ export function formatNumber(value: number, digits = 4): string {
 /**
  * Write every digit that tells a number from its neighbours.
  *
- * @param single Whether the number was a float32: then the shortest decimal that reads back as the same float32.
+ * @param single Whether the number was a float32: then the shortest decimal that reads back as the same
+ * float32.
  */
 export function formatFull(value: number, single = false): string {
   const special = nonFinite(value);
@@ -124,7 +126,6 @@ export function formatBytes(value: number): string {
   return `${suffix ? text.slice(0, -1) : text} ${suffix}B`;
 }
 
-/** A duration or a time, with its unit. */
 export function timeWords(ms: number): string {
   const size = Math.abs(ms);
   if (size >= 1000) {

@@ -2,7 +2,9 @@ import { colorTable, ColorScale, type Extent, type IColorLook, type Transform } 
 import { formatNumber } from './format';
 import { COLORS } from './colors.generated';
 
-/** Ends of the bands, in standard deviations from the mean; the middle one is twice as wide as those beside it. */
+/**
+ * Ends of the bands, in standard deviations from the mean; the middle one is twice as wide as its neighbours.
+ */
 const SIGMA_ENDS = [-3, -2, -1, 1, 2, 3] as const;
 
 /** Standard deviations from the mean at the ends of the strip. */
@@ -23,8 +25,8 @@ const LIGHT = bandTable(COLORS.diverging);
 const DARK = bandTable(COLORS.diverging_dark);
 
 /**
- * Values to seven colours: how many standard deviations they lie from the mean of all that are drawn. On a logarithmic scale both are those of the
- * logarithms.
+ * Values to seven colours: how many standard deviations they lie from the mean of all that are drawn. On a
+ * logarithmic scale both are those of the logarithms.
  */
 export class SigmaScale extends ColorScale {
   /**
@@ -127,7 +129,6 @@ function marked(scale: ColorScale, place: number): string {
 /**
  * Return the colour strip of a scale.
  *
- * @param scale The shared scale.
  * @param nonFinite Whether the picture holds non-finite cells, so that their colour is explained.
  * @param words Set when each picture has a scale of its own: the ends are then named, not numbered.
  */

@@ -9,9 +9,11 @@ export interface IPicture {
 }
 
 /**
- * Turn pixels into something to draw. A canvas is drawn at once; a URL would first have to be decoded, and flicker.
+ * Turn pixels into something to draw. A canvas is drawn at once; a URL would first have to be decoded, and
+ * flicker.
  *
- * @param before - A picture that is not needed any more: its canvas is painted over where the size is the same.
+ * @param before - A picture that is not needed any more: its canvas is painted over where the size is the
+ * same.
  */
 export function toPicture(pixels: IPixels, before?: IPicture): IPicture {
   if (pixels.width > 0 && pixels.height > 0) {
@@ -109,11 +111,11 @@ interface IKept {
 }
 
 /**
- * The pictures of one view by key, one for each and no more: while its size stays, a picture is painted over in place. A canvas for
- * each step would be ten a second and plot, each with memory that only a full collection gives back.
+ * The pictures of one view by key, one for each and no more: while its size stays, a picture is painted over
+ * in place. A canvas for each step would be ten a second and plot, each with memory that only a full
+ * collection gives back.
  */
 export class Pictures {
-  /** Counts the paintings. */
   get painted(): number {
     return this._painted;
   }

@@ -2,17 +2,19 @@ import { own } from '../protocol/records';
 import { TEMPLATES, type TemplateName } from './templates.generated';
 
 /**
- * Vega keeps what it groups by in plain objects, where this one text is no key: the first picture is drawn, and every later change throws.
- * A word joiner, which has neither a shape nor a width, makes it another text.
+ * Vega keeps what it groups by in plain objects, where this one text is no key: the first picture is drawn,
+ * and every later change throws. A word joiner, which has neither a shape nor a width, makes it another text.
  */
 const [NAME, KEPT] = ['__proto__', '__proto__\u2060'];
 
-/** Values as Vega can take them: of rows, of params, of lists of these. What needs no change is returned as it is. */
+/**
+ * Values as Vega can take them: of rows, of params, of lists of these. What needs no change is returned as it
+ * is.
+ */
 export function toVega<T>(value: T): T {
   return replaced(value, NAME, KEPT) as T;
 }
 
-/** What `toVega` was given, from what Vega answers. */
 export function fromVega<T>(value: T): T {
   return replaced(value, KEPT, NAME) as T;
 }
@@ -37,7 +39,6 @@ export class ChartError extends Error {
   override readonly name = 'ChartError';
 }
 
-/** A row of a chart's dataset. */
 export type Row = Record<string, unknown>;
 
 /** All that a template needs to become a chart: see protocol/charts/README.md. */
@@ -46,18 +47,24 @@ export interface IRecipe {
   readonly texts: Readonly<Record<string, string>>;
   readonly params: Readonly<Record<string, unknown>>;
   readonly datasets: Readonly<Record<string, readonly Row[]>>;
-  /** Counts the paintings of canvases that the rows hold: another number draws again where the rows are the same. */
+  /**
+   * Counts the paintings of canvases that the rows hold: another number draws again where the rows are the
+   * same.
+   */
   readonly painted?: number;
   /** Columns of the grid of `heatmap`. */
   readonly columns?: number;
-  /** Size in pixels of one cell, and so of the strip beside it. */
+  /** Size in pixels of one cell, and so of the strip next to it. */
   readonly width?: number;
   readonly height?: number;
   /** Whether the page names the lines: a mounted chart has no legend then. */
   readonly unkeyed?: true;
 }
 
-/** What to leave out: the title and the names of lines where the page writes them, the hover points where the host has pointer code. */
+/**
+ * What to leave out: the title and the names of lines where the page writes them, the hover points where the
+ * host has pointer code.
+ */
 export interface IOmissions {
   readonly title?: boolean;
   readonly hover?: boolean;

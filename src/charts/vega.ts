@@ -1,7 +1,6 @@
 import type { Spec, View } from 'vega';
 import { COLORS } from './colors.generated';
 
-/** Colours and font of a chart's frame. */
 export interface ITheme {
   readonly dark: boolean;
   readonly font: string;
@@ -37,7 +36,10 @@ export const DARK_THEME: ITheme = {
   background: '#111111'
 };
 
-/** Return the relative luminance, 0 to 1, of a CSS colour, or null when it is not `#rgb`, `#rrggbb` or `rgb(…)`. */
+/**
+ * Return the relative luminance, 0 to 1, of a CSS colour, or null when it is not `#rgb`, `#rrggbb` or
+ * `rgb(…)`.
+ */
 function luminance(color: string): number | null {
   const short = /^#([0-9a-f])([0-9a-f])([0-9a-f])$/i.exec(color);
   const long = /^#([0-9a-f]{2})([0-9a-f]{2})([0-9a-f]{2})/i.exec(color);
@@ -54,7 +56,10 @@ function luminance(color: string): number | null {
   return (0.2126 * red + 0.7152 * green + 0.0722 * blue) / 255;
 }
 
-/** Read the theme of the page around a node from JupyterLab's CSS variables, with fallbacks where they are absent. */
+/**
+ * Read the theme of the page around a node from JupyterLab's CSS variables, with fallbacks where they are
+ * absent.
+ */
 export function readTheme(node: Element): ITheme {
   const style = getComputedStyle(node);
   const variable = (name: string): string => style.getPropertyValue(name).trim();
@@ -83,7 +88,6 @@ export function watchTheme(node: Element, callback: () => void): () => void {
   return () => observer.disconnect();
 }
 
-/** Return the Vega-Lite config of a theme. */
 export function themeConfig(theme: ITheme): Record<string, unknown> {
   const tone = theme.dark ? 'dark' : 'light';
   const words = { labelFont: theme.font, titleFont: theme.font, labelFontSize: 11, titleFontSize: 11 };
@@ -147,7 +151,6 @@ export interface IPagelessVega {
 let loading: Promise<IVega> | null = null;
 let warming: Promise<void> | null = null;
 
-/** Load Vega once. */
 export function loadVega(): Promise<IVega> {
   loading ??= Promise.all([import('vega-embed'), loadPageless()]).then(([{ default: embed }, vega]) => ({
     embed,
@@ -169,8 +172,8 @@ async function loadPageless(): Promise<IPagelessVega> {
 }
 
 /**
- * Load Vega and draw a small chart that nobody sees: the first one takes four times as long as any later, because the browser
- * compiles the code only then. Call it while there is something else to wait for.
+ * Load Vega and draw a small chart that nobody sees: the first one takes four times as long as any later,
+ * because the browser compiles the code only then. Call it while there is something else to wait for.
  */
 export function warmVega(): Promise<void> {
   warming ??= drawUnseen();

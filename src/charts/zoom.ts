@@ -9,9 +9,7 @@ export type Interval = readonly [number, number];
 /** What can be zoomed, such as a `Chart`. */
 export interface IZoomable {
   readonly node: HTMLElement;
-  /** Change params by name. */
   set(params: Readonly<Record<string, unknown>>): void;
-  /** Return what lies under the pointer, or null outside every plot. */
   locate(event: MouseEvent): IPlace | null;
 }
 
@@ -28,8 +26,8 @@ export const DRAG_PIXELS = 3;
 const LEAST_PIXELS = 3;
 
 /**
- * Zoom and pan of a chart: wheel with Ctrl (or while the chart has the focus), drag, double click to go back. Until someone zooms, the
- * domain follows the data; after that it stays where it was put.
+ * Zoom and pan of a chart: wheel with Ctrl (or while the chart has the focus), drag, double click to go back.
+ * Until someone zooms, the domain follows the data; after that it stays where it was put.
  */
 export class Zoom implements IDisposable {
   constructor(
@@ -47,7 +45,6 @@ export class Zoom implements IDisposable {
     return this._changed;
   }
 
-  /** Whether less than everything is shown. */
   get isZoomed(): boolean {
     return this._x !== null || this._home !== null;
   }
@@ -66,7 +63,6 @@ export class Zoom implements IDisposable {
     return this._isDisposed;
   }
 
-  /** What is shown now. */
   get domain(): { x0: number; x1: number; y0: number; y1: number } {
     return this._params();
   }

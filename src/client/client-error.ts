@@ -1,4 +1,3 @@
-/** Why the client could not do what was asked. */
 export type ClientErrorCode =
   /** The link broke, or there is none now. */
   | 'disconnected'
@@ -13,13 +12,10 @@ export type ClientErrorCode =
   /** The server could not be reached. */
   | 'unreachable';
 
-/** What an error of the server carried. */
 export interface IClientErrorDetails {
   /** HTTP status. */
   status?: number;
-  /** The server's own code. */
   serverCode?: string;
-  /** The field at fault. */
   field?: string;
 }
 

@@ -25,9 +25,7 @@ import { type ClosedState, type IHubSocket, type SocketFactory, backOff, type Hu
 
 /** What a client knew when its socket closed. */
 interface ILastWords {
-  /** The run's last state, where a status came. */
   runState?: RunState;
-  /** The hub's goodbye, where one came. */
   goodbye?: Goodbye;
   /** The last error that the hub sent without naming a request. */
   error?: string;
@@ -36,9 +34,6 @@ interface ILastWords {
 /**
  * Say whether a close is an end or whether to come back, as the table in protocol/README.md says.
  *
- * @param code - WebSocket close code.
- * @param reason - The peer's text, may be empty.
- * @param last - What came before.
  * @returns The final state, or null to come back.
  */
 function endOf(code: number, reason: string, last: ILastWords): ClosedState | null {
@@ -88,7 +83,6 @@ function breakOf(code: number, last: ILastWords): string {
   }
 }
 
-/** How a connection is made. */
 export interface IHubConnectionOptions {
   /** Opens a socket; called again for every try to come back. */
   openSocket: SocketFactory;
@@ -103,13 +97,13 @@ export interface IHubConnectionOptions {
   /** How long a change may go without its first answer; 10 s when absent. */
   answerMs?: number;
   /**
-   * Asked after every failed try: a final state when coming back is pointless, null to go on. A browser is not told why an upgrade
-   * was refused, so this is where a login that ran out or a run that was closed is found out.
+   * Asked after every failed try: a final state when coming back is pointless, null to go on. A browser is
+   * not told why an upgrade was refused, so this is where a login that ran out or a run that was closed is
+   * found out.
    */
   diagnose?: () => Promise<ClosedState | null>;
 }
 
-/** What a connection tells. */
 export type HubEvent =
   | { kind: 'state'; state: HubState }
   /** `fresh` when the hub counts anew: nothing that was received before belongs to its numbers. */
@@ -146,7 +140,6 @@ export class HubConnection implements IDisposable {
     this.ticker = setInterval(() => this.tick(), TICK_MS);
   }
 
-  /** Everything that happens, in order. */
   get event(): ISignal<this, HubEvent> {
     return this._event;
   }
@@ -160,7 +153,10 @@ export class HubConnection implements IDisposable {
     return this._streams;
   }
 
-  /** Frames of streams that cannot be read here: nobody declared them, or their columns are of a later version. */
+  /**
+   * Frames of streams that cannot be read here: nobody declared them, or their columns are of a later
+   * version.
+   */
   get skippedFrames(): number {
     return this._skippedFrames;
   }
@@ -172,10 +168,10 @@ export class HubConnection implements IDisposable {
   /**
    * Ask for a change of what is traced.
    *
-   * @param patch - Flags to set, or null to switch off.
    * @param accepted - Called with the step from which the change can apply.
    * @returns The answer when it is applied.
-   * @throws ProtocolError as the hub refused it; ClientError when the link is down or breaks before the answer.
+   * @throws ProtocolError as the hub refused it; ClientError when the link is down or breaks before the
+   * answer.
    */
   configure(patch: ConfigPatch, accepted?: (message: Configured) => void): Promise<Configured> {
     return this.ask(
@@ -189,7 +185,8 @@ export class HubConnection implements IDisposable {
    * Have the model write text. How it goes is told by rows of the stream `generations`.
    *
    * @returns The answer, with the number of the generation.
-   * @throws ProtocolError as the hub or the producer refused it; ClientError when the link is down or breaks before the answer.
+   * @throws ProtocolError as the hub or the producer refused it; ClientError when the link is down or breaks
+   * before the answer.
    */
   generate(request: GenerateRequest): Promise<Generating> {
     return this.ask(
@@ -199,12 +196,7 @@ export class HubConnection implements IDisposable {
     );
   }
 
-  /**
-   * End a generation that waits or runs.
-   *
-   * @param generation - Its number.
-   * @throws ProtocolError and ClientError as `generate` does.
-   */
+  /** End a generation that waits or runs; rejects as `generate` does. */
   cancel(generation: number): Promise<Generating> {
     return this.ask(
       id => ({ type: 'cancel', id, generation }),
@@ -213,7 +205,7 @@ export class HubConnection implements IDisposable {
     );
   }
 
-  /** Say goodbye, close, and reject what is open. */
+  /** Send `goodbye`, close, and reject what is open. */
   dispose(): void {
     if (this._isDisposed) {
       return;

@@ -8,7 +8,6 @@ import type {
 } from '../protocol/views.generated';
 import { asArray, asObject, badAnswer, jsonOf, runPath, type Rest } from './rest';
 
-/** What a run has of the stream `moments`. */
 export interface IMomentIndex {
   /** Changes whenever there is more. */
   readonly version: string;
@@ -21,7 +20,7 @@ export interface IMomentIndex {
     /** Number of steps that have rows. */
     readonly steps: number;
   }[];
-  /** Every tensor's name; rows name a place in here. Names are only ever added at the end. */
+  /** Every tensor's name; rows refer to them by index. Names are only ever added at the end. */
   readonly names: readonly string[];
   /** Whether steps are known as samples too. */
   readonly samples: boolean;
@@ -29,9 +28,8 @@ export interface IMomentIndex {
   readonly warnings: readonly string[];
 }
 
-/** The same as the server sends it. */
 export interface IMomentsIndex extends IMomentIndex {
-  /** Place of the first of `names`: what comes before it is known by who named a version. */
+  /** Index of the first of `names`: those before it are known to who named a version. */
   readonly namesFrom: number;
 }
 
@@ -65,11 +63,17 @@ export interface IMomentsGroupsRequest {
   readonly points?: number;
   /** At most so many groups: those of the greatest magnitudes. */
   readonly series?: number;
-  /** grad_to_param: of gradients over that of parameters; gain: output over input of a module, of dgrads input over output. */
+  /**
+   * grad_to_param: of gradients over that of parameters; gain: output over input of a module, of dgrads input
+   * over output.
+   */
   readonly ratio?: MomentsOptions['ratio'];
   /** Let inputs and outputs of modules enter one group; refused without it. */
   readonly mixed?: boolean;
-  /** How values are shown: as they are, divided by the first of the group in the whole run, minus it, or the change from it in per cent. */
+  /**
+   * How values are shown: as they are, divided by the first of the group in the whole run, minus it, or the
+   * change from it in per cent.
+   */
   readonly show?: MomentsOptions['show'];
   /** Trailing mean over this many steps of a group; 0 and 1 leave the values as they are. */
   readonly smoothing?: number;
@@ -89,15 +93,12 @@ export interface IMomentsGroups {
   readonly steps: number;
 }
 
-/** Reads the stream `moments` of a recorded run. */
 export interface IMomentsReader {
   /**
    * What there is.
    *
-   * @param id - Run.
    * @param since - The version that is known; the answer then comes when there is more.
    * @param wait - How long to wait for it, seconds.
-   * @param signal - Stops waiting.
    * @returns Null where there is no more than was known.
    */
   index(
@@ -106,9 +107,7 @@ export interface IMomentsReader {
     wait: number,
     signal?: AbortSignal
   ): Promise<IMomentsIndex | IReading | null>;
-  /** Rows, as an Arrow IPC stream. */
   rows(id: string, request: IMomentsRowsRequest, signal?: AbortSignal): Promise<IMomentsRows | IReading>;
-  /** Groups, as an Arrow IPC stream, and how many groups and steps there were. */
   groups(
     id: string,
     request: IMomentsGroupsRequest,
@@ -171,7 +170,6 @@ async function readingOf(response: Response): Promise<IReading> {
   return { kind: 'reading', done: Number(done) || 0, total: Number(total) || 0 };
 }
 
-/** Check an index of statistics that came as JSON. */
 export function momentsIndexOf(value: unknown): IMomentsIndex {
   const { version, stats, names_from, names, samples, warnings } = asObject(value);
   if (typeof version !== 'string') {

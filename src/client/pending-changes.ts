@@ -14,7 +14,8 @@ export interface IGap {
 /**
  * Follows the sequence numbers of one run over all its links: what is new, what is double, what is missing.
  *
- * The numbers rise within a link, those of caught-up frames too, so the newest one says all that this side has.
+ * The numbers rise within a link, those of caught-up frames too, so the newest one says all that this side
+ * has.
  */
 export class Sequence {
   /** Newest number that this side has, or null; what a join names as `since`. */
@@ -25,7 +26,8 @@ export class Sequence {
   /**
    * Take in the first hello of a link.
    *
-   * @returns Whether the numbering goes on; false when the hub counts anew and everything it sends is a first time.
+   * @returns Whether the numbering goes on; false when the hub counts anew and everything it sends is a first
+   * time.
    */
   begin(hello: Hello): boolean {
     const resumes = this.newest !== null && hello.resumed !== undefined && hello.seq >= this.newest;
@@ -64,11 +66,7 @@ export class Sequence {
     return this._jumped;
   }
 
-  /**
-   * Close the gaps seen so far, with the next status's count of rows that the hub gave up for this viewer.
-   *
-   * @param dropped - `status.dropped.viewer`.
-   */
+  /** Close the gaps seen so far; `dropped` is `status.dropped.viewer` of the next status. */
   settle(dropped: number): IGap[] {
     const announced = dropped > this.dropped;
     this.dropped = dropped;
@@ -86,28 +84,26 @@ export class Sequence {
   private open: { first: number; last: number }[] = [];
 }
 
-/** Refused messages and frames of one link after which it is left, and milliseconds that refusing them may take. */
+/**
+ * Refused messages and frames of one link after which it is left, and milliseconds that refusing them may
+ * take.
+ */
 const MOST = 200;
 const MOST_MS = 3000;
 
 /**
- * How much of what cannot be read one link is forgiven. A hub of a later version may say some things that are not known here; one that says
- * nothing else, or what takes long to refuse, would keep the page busy for good.
+ * How much of what cannot be read one link is forgiven. A hub of a later version may say some things that are
+ * not known here; one that says nothing else, or what takes long to refuse, would keep the page busy for
+ * good.
  */
 export class Patience {
-  /**
-   * Note that something was refused.
-   *
-   * @param ms - How long that took.
-   * @returns Whether there is patience left.
-   */
+  /** Note what was refused and how long that took; false when patience has run out. */
   refused(ms: number): boolean {
     this.count += 1;
     this.ms += ms;
     return this.count <= MOST && this.ms <= MOST_MS;
   }
 
-  /** A new link begins. */
   begin(): void {
     this.count = 0;
     this.ms = 0;
@@ -127,7 +123,8 @@ interface IPending<M> {
 /** What was asked for and not answered yet, by id: changes, or texts to write. */
 export class PendingChanges<M extends Configured | Generating> {
   /**
-   * @param answerMs - How long the first answer may take. Being applied may take longer: training may be paused.
+   * @param answerMs - How long the first answer may take. Being applied may take longer: training may be
+   * paused.
    * @param late - What to say when it takes longer.
    */
   constructor(
@@ -166,7 +163,6 @@ export class PendingChanges<M extends Configured | Generating> {
     return entry !== undefined;
   }
 
-  /** Reject everything that is open. */
   rejectAll(error: Error): void {
     for (const id of [...this.pending.keys()]) {
       this.take(id)?.reject(error);

@@ -1,6 +1,5 @@
 import { ClientError } from './client-error';
 
-/** How the API is reached. */
 export interface IRunsApiOptions {
   /** The Jupyter server's base URL, with its trailing slash. */
   baseUrl: string;
@@ -8,7 +7,10 @@ export interface IRunsApiOptions {
   fetch: (url: string, init: RequestInit) => Promise<Response>;
 }
 
-/** Requests to the Jupyter server's endpoints. Every method rejects with a `ClientError`, or with the reason of an aborted signal. */
+/**
+ * Requests to the Jupyter server's endpoints. Every method rejects with a `ClientError`, or with the reason
+ * of an aborted signal.
+ */
 export class Rest {
   constructor(private readonly options: IRunsApiOptions) {}
 
@@ -17,13 +19,7 @@ export class Rest {
     return jsonOf(await this.request(path, init));
   }
 
-  /**
-   * An answer.
-   *
-   * @param path - Below `megalens/api/`.
-   * @param init - Method, body and signal.
-   * @param also - A status that is no refusal though it is no success.
-   */
+  /** An answer; `also` is a status that is no refusal though it is no success. */
   async request(path: string, init: RequestInit, also?: number): Promise<Response> {
     const headers = init.body === undefined ? undefined : { 'Content-Type': 'application/json' };
     let response: Response;
@@ -48,7 +44,6 @@ export class Rest {
   }
 }
 
-/** The JSON of an answer that has come. */
 export async function jsonOf(response: Response): Promise<unknown> {
   try {
     return await response.json();
@@ -100,8 +95,9 @@ async function refusalOf(response: Response): Promise<ClientError> {
 }
 
 /**
- * A question of an instrument about the recording of a run, asked and answered as JSON. The Jupyter server answers it below the run's
- * endpoint, the engine's host under the same name, and a report's file where the question was asked while the file was made.
+ * A question of an instrument about the recording of a run, asked and answered as JSON. The Jupyter server
+ * answers it below the run's endpoint, the engine's host under the same name, and a report's file where the
+ * question was asked while the file was made.
  */
 export interface IQuestion<R extends object, A> {
   readonly name: string;

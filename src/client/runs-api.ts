@@ -38,7 +38,7 @@ export type DemoState =
   /** It ended by itself with an error; `message` is the last line that it wrote. */
   | { readonly kind: 'failed'; readonly message: string };
 
-/** What can be asked of the demo training. */
+/** What is asked of the demo training. */
 export type DemoWish = 'look' | 'start' | 'stop';
 
 /** Read the server's answer; an answer that says nothing known is `off`. */
@@ -95,7 +95,6 @@ export type RunChanges = Partial<Readonly<Record<'name' | 'notes', string>>> & {
   readonly tags?: readonly string[];
 };
 
-/** What a run was set to: text, a number, or whether. */
 export type RunSetting = string | number | boolean;
 
 /** What the server says of a recording beside its entry in the list. */
@@ -106,7 +105,6 @@ export interface IRunSummary {
   readonly settings: ReadonlyMap<string, RunSetting>;
 }
 
-/** Runs, and what is missing among them. */
 export interface IRunList {
   readonly runs: readonly IRunEntry[];
   /** Sentences on folders that cannot be read, so that runs in them are left out. */
@@ -116,7 +114,6 @@ export interface IRunList {
 /** A hub of a peer, which the Jupyter server follows and translates. */
 export interface IForeignHub {
   readonly dialect: '3606' | 'T1' | 'T2' | 'inference';
-  /** Texts that an inference hub shall go on with; it sends nothing without. */
   readonly prompts?: readonly string[];
 }
 
@@ -126,11 +123,9 @@ export interface IRunDetail {
   readonly status: Status;
   /** Streams whose file was cut short. */
   readonly truncated: readonly string[];
-  /** A tree of raw-moment files, which may grow; absent for a run. */
   readonly kind?: 'statistics';
 }
 
-/** A question for rows as the texts of a request. */
 export function streamTexts(query: IStreamQuery): Record<string, string> {
   const { limitBytes, where, columns, measured, ...rest } = query;
   return textsOf({
@@ -148,14 +143,16 @@ export interface IReportFile {
   readonly content: Blob;
 }
 
-/** The Jupyter server's endpoints, as protocol/README.md lists them. Every method rejects with a `ClientError`. */
+/**
+ * The Jupyter server's endpoints, as protocol/README.md lists them. Every method rejects with a
+ * `ClientError`.
+ */
 export class RunsApi implements IRunReader {
   constructor(options: IRunsApiOptions) {
     this.rest = new Rest(options);
     this.moments = new MomentsApi(this.rest);
   }
 
-  /** The endpoints of a run's statistics. */
   readonly moments: MomentsApi;
 
   /** All runs, newest first. */
@@ -172,7 +169,6 @@ export class RunsApi implements IRunReader {
     return runDetailOf(answer);
   }
 
-  /** Ask a question of an instrument. */
   asker<R extends object, A>({ name, read }: IQuestion<R, A>): AskOf<R, A> {
     return async (id, request, signal) => {
       const init = { method: 'POST', body: JSON.stringify(request), signal };
@@ -180,7 +176,6 @@ export class RunsApi implements IRunReader {
     };
   }
 
-  /** Rename a run, or write notes and tags to it. */
   async describe(id: string, changes: RunChanges): Promise<IRunEntry> {
     return entryOf(await this.rest.json(runPath(id), { method: 'PATCH', body: JSON.stringify(changes) }));
   }
@@ -191,19 +186,16 @@ export class RunsApi implements IRunReader {
     return gone !== false;
   }
 
-  /** What the table of runs says of every recording, by id. */
   async summaries(signal?: AbortSignal): Promise<ReadonlyMap<string, IRunSummary>> {
     const { runs } = asObject(await this.rest.json('summaries', { signal }));
     return new Map(Object.entries(asObject(runs)).map(([id, each]) => [id, summaryOf(each)]));
   }
 
-  /** What a recorded run has, by flag and phase. */
   async index(id: string, signal?: AbortSignal): Promise<readonly ITensorIndex[]> {
     const { tensors } = asObject(await this.rest.json(`${runPath(id)}/index`, { signal }));
     return asArray(tensors).map(tensorIndexOf);
   }
 
-  /** Rows of a recorded stream. */
   async stream(
     id: string,
     stream: string,
@@ -220,7 +212,6 @@ export class RunsApi implements IRunReader {
     };
   }
 
-  /** Lines of a recorded trend, or of recorded scalars. */
   async lines(
     id: string,
     stream: LinesStream,
@@ -279,7 +270,6 @@ export class RunsApi implements IRunReader {
   private readonly rest: Rest;
 }
 
-/** Check a recorded run's description that came as JSON. */
 export function runDetailOf(answer: Record<string, unknown>): IRunDetail {
   try {
     return {
@@ -293,7 +283,6 @@ export function runDetailOf(answer: Record<string, unknown>): IRunDetail {
   }
 }
 
-/** Check an entry of a recorded run's index that came as JSON. */
 export function tensorIndexOf(value: unknown): ITensorIndex {
   const { flag, phase, pass, parts, layers, ranks, steps } = asObject(value);
   return {

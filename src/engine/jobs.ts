@@ -1,7 +1,6 @@
 import type { IRunReader } from '../client/run-reader';
 import type { IRunDetail } from '../client/runs-api';
 
-/** What the host answered. */
 export interface IEngineAnswer {
   readonly json: unknown;
   readonly bytes: Uint8Array | null;
@@ -33,12 +32,10 @@ export type Job = (args: unknown, host: IEngineHost) => Promise<IJobResult>;
 
 const jobs = new Map<string, Job>();
 
-/** Make a job known by its name. */
 export function registerJob(name: string, job: Job): void {
   jobs.set(name, job);
 }
 
-/** Return a job by its name. */
 export function jobNamed(name: string): Job | undefined {
   return jobs.get(name);
 }

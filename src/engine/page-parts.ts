@@ -164,8 +164,8 @@ interface ITimer {
 }
 
 /**
- * Timers without a clock: the time of the engine passes when nothing else is left to do, and then at once to the next timer. Two runs of one job
- * take the same turns, however busy the machine is.
+ * Timers without a clock: the time of the engine passes when nothing else is left to do, and then at once to
+ * the next timer. Two runs of one job take the same turns, however busy the machine is.
  */
 class Timers {
   /** `setTimeout`. */
@@ -198,7 +198,6 @@ class Timers {
     return true;
   }
 
-  /** Forget all timers. */
   clear(): void {
     this.timers = [];
   }
@@ -207,5 +206,4 @@ class Timers {
   private last = 0;
 }
 
-/** The engine's timers. */
 export const timers = new Timers();

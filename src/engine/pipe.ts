@@ -35,7 +35,10 @@ export function expose(): void {
   Object.defineProperty(globalThis, 'megalensEngine', { value: megalensEngine });
 }
 
-/** Asks the host for the rows of one run: the questions of the Jupyter server's endpoints, answered by the same Python code. */
+/**
+ * Asks the host for the rows of one run: the questions of the Jupyter server's endpoints, answered by the
+ * same Python code.
+ */
 export class PipeReader implements IEngineReader {
   constructor(
     private readonly run: string,
@@ -102,7 +105,9 @@ function nothingMore(signal: AbortSignal | undefined): Promise<null> {
   );
 }
 
-/** A message to the host, as protocol/README.md lists them; `bytes` is a place among what the host may fetch. */
+/**
+ * A message to the host, as protocol/README.md lists them; `bytes` is an index among what the host may fetch.
+ */
 type Said =
   | { type: 'ask'; ask: number; method: string; body: object }
   | { type: 'progress'; done: number; total: number; words: string }
@@ -116,10 +121,10 @@ interface IPending {
 }
 
 /**
- * The engine's end of the pipe. V8 cannot call Python, so what a job says waits in an outbox until `pump` is called. One job runs at a time.
+ * The engine's end of the pipe. V8 cannot call Python, so a job's messages wait in an outbox until `pump` is
+ * called. One job runs at a time.
  */
 class Pipe {
-  /** Start a job. */
   begin(name: string, args: string): void {
     this.outbox = [];
     this.given = [];
@@ -147,21 +152,19 @@ class Pipe {
     );
   }
 
-  /** Make room for the bytes of an answer, which the host writes before it answers. */
+  /** Allocate the bytes of an answer, which the host writes before it answers. */
   room(ask: number, length: number): ArrayBuffer {
     const room = new ArrayBuffer(length);
     this.rooms.set(ask, new Uint8Array(room));
     return room;
   }
 
-  /** Take an answer. */
   answer(ask: number, json: string): void {
     const bytes = this.rooms.get(ask) ?? null;
     this.rooms.delete(ask);
     this.settle(ask, pending => pending.resolve({ json: JSON.parse(json), bytes }));
   }
 
-  /** Take a refusal. */
   refuse(ask: number, json: string): void {
     const { code, message, field } = JSON.parse(json) as {
       code: string;
@@ -173,8 +176,8 @@ class Pipe {
   }
 
   /**
-   * Return what the job said since, as JSON. Where it said nothing the next timer is fired, and where there is none it waits for an answer,
-   * or for what cannot come.
+   * The job's messages since the last call, as JSON. Where there is none the next timer is fired, and without
+   * a timer the job waits for an answer, or for what cannot come.
    */
   pump(): string {
     if (this.outbox.length === 0 && !timers.fire()) {
@@ -188,7 +191,6 @@ class Pipe {
     return JSON.stringify(this.outbox.splice(0));
   }
 
-  /** Bytes that a message named. */
   bytes(place: number): Uint8Array {
     return this.given[place] ?? new Uint8Array(0);
   }
@@ -207,7 +209,7 @@ class Pipe {
     };
   }
 
-  /** What a job that is over still says is for nobody. */
+  /** Drops messages of a job that is over. */
   private say(turn: number, message: Said): void {
     if (turn === this.turn) {
       this.outbox.push(message);

@@ -12,7 +12,6 @@ import { IMegalensPanel } from '../panel/shell/panel-token';
 
 const ID = 'megalens:panel';
 
-/** The sidebar panel. */
 export const panelPlugin: JupyterFrontEndPlugin<IMegalensPanel> = {
   id: ID,
   description: 'Shows training runs in the sidebar and sets what they trace.',

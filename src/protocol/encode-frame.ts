@@ -15,7 +15,6 @@ import { own } from './records';
 import { HEADER_BYTES, HEADER_VERSION, MAGIC, badFrame } from './frame';
 import type { FieldType } from './streams.generated';
 
-/** The header of a frame that is to be written. */
 export interface IFrameHeader {
   /** Step of the newest row, -1 where no step is meant. */
   step: number;
@@ -23,7 +22,6 @@ export interface IFrameHeader {
   seq?: number;
   /** Microseconds since the epoch; now when absent. */
   timeUs?: number;
-  /** Header bits; none when absent. */
   bits?: number;
 }
 
@@ -38,11 +36,9 @@ const TYPES: Readonly<Record<FieldType, () => DataType>> = {
 };
 
 /**
- * Write the frame that carries some rows. Viewers only read frames; producers written in TypeScript, tests and benchmarks write them.
+ * Write the frame that carries some rows. Viewers only read frames; producers written in TypeScript, tests
+ * and benchmarks write them.
  *
- * @param stream - Stream name.
- * @param columns - One array per column of the stream, all of one length.
- * @param header - What the header says.
  * @param streams - The streams of its run, where they are more than those of this version.
  * @throws ProtocolError `bad-frame` when the columns are not the stream's.
  */

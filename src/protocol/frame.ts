@@ -1,14 +1,13 @@
 import { ProtocolError, type IProtocolErrorDetails } from './protocol-error';
 
 /**
- * Give the memory of a buffer back at once that nobody reads any more: a collection of garbage comes much later, and the more there is of it the more
- * a page takes. Nothing happens where buffers cannot do that.
+ * Give the memory of a buffer back at once, where buffers can do that: the garbage collector comes much
+ * later, and until then the page takes that much more.
  */
 export function giveBack(buffer: ArrayBufferLike & { transfer?: (bytes: number) => unknown }): void {
   buffer.transfer?.(0);
 }
 
-/** Size of a frame's header in bytes. */
 export const HEADER_BYTES = 64;
 
 /** Header bit: sent from the hub's buffer, not live. */
@@ -20,7 +19,6 @@ export const BIT_MERGED = 2;
 /** The first four bytes of every frame, `MLNS`, read as a little-endian integer. */
 export const MAGIC = 0x534e4c4d;
 
-/** The header version that this side reads and writes. */
 export const HEADER_VERSION = 1;
 
 /** One decoded header with its undecoded body. */
@@ -42,10 +40,11 @@ export interface IFrame {
 }
 
 /**
- * Read a frame's header. The body is viewed, not copied (unless it lies at an odd place in its buffer), and decoded by `frameTable`.
+ * Read a frame's header. The body is viewed, not copied (unless it lies at an odd place in its buffer), and
+ * decoded by `frameTable`.
  *
- * @param data - One binary WebSocket message.
- * @throws ProtocolError `bad-frame` when the header is not one, `version-mismatch` when its version is another.
+ * @throws ProtocolError `bad-frame` when the header is not one, `version-mismatch` when its version is
+ * another.
  */
 export function decodeFrame(data: ArrayBuffer | ArrayBufferView): IFrame {
   const bytes = ArrayBuffer.isView(data)
@@ -100,7 +99,6 @@ export function releaseFrame({ body }: IFrame): void {
   }
 }
 
-/** A `bad-frame` error. */
 export function badFrame(message: string, details: IProtocolErrorDetails = {}): ProtocolError {
   return new ProtocolError('bad-frame', message, details);
 }

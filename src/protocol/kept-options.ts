@@ -12,10 +12,11 @@ export interface IKeptOptions {
 const MOST = 200;
 
 /**
- * Read options that were saved by somebody: a workspace, a notebook, another version. What cannot be read takes its default, so that one
- * bad value never costs the view.
+ * Read options that were saved by somebody: a workspace, a notebook, another version. What cannot be read
+ * takes its default, so that one bad value never costs the view.
  *
- * @throws ProtocolError `bad-parameter` when there is no such view, or what it cannot do without (its flag) is not there.
+ * @throws ProtocolError `bad-parameter` when there is no such view, or what it cannot do without (its flag)
+ * is not there.
  */
 export function keptViewOptions(value: unknown): IKeptOptions {
   try {

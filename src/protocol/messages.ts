@@ -4,13 +4,10 @@ import { ProtocolError } from './protocol-error';
 import { kindsBy, type IMisfit } from './schema-check';
 import { isWhole } from './texts';
 
-/** Name of the WebSocket subprotocol. */
 export const SUBPROTOCOL = 'megalens.v2';
 
-/** `type` of a control message. */
 export type MessageType = Message['type'];
 
-/** The message whose `type` is `T`. */
 export type MessageOf<T extends MessageType> = Extract<Message, { type: T }>;
 
 /** What a message may have at most, as protocol/README.md says: levels, characters, values. */
@@ -24,16 +21,15 @@ const ESCAPED_HALF = /\\u[dD][89a-fA-F]/;
 
 const KINDS = kindsBy('type', MESSAGES_SCHEMA);
 
-/** Every message type of the protocol. */
 export const MESSAGE_TYPES: readonly string[] = [...KINDS.keys()];
 
 /**
  * Parse and check one text frame.
  *
- * @param text - The JSON text.
  * @param allowed - Message types that may come here; any when absent.
- * @throws ProtocolError `bad-message` when it is not JSON, not a known message or not to its schema; `too-large`;
- * `version-mismatch` for the hello of another version; `forbidden` when the type may not come here.
+ * @throws ProtocolError `bad-message` when it is not JSON, not a known message or not to its schema;
+ * `too-large`; `version-mismatch` for the hello of another version; `forbidden` when the type may not come
+ * here.
  */
 export function decodeMessage<T extends MessageType = MessageType>(
   text: string,
@@ -75,9 +71,8 @@ export function encodeMessage(message: Message): string {
 }
 
 /**
- * Throw a `ProtocolError` unless the value fits the schema of its message type.
- *
- * @param isTextWhole - Whether all its texts are known to be whole.
+ * Throw a `ProtocolError` unless the value fits the schema of its type. `isTextWhole`: its texts were checked
+ * before.
  */
 export function checkMessage(value: unknown, isTextWhole = false): asserts value is Message {
   const kind = isObject(value) && typeof value.type === 'string' ? value.type : undefined;

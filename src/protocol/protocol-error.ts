@@ -1,6 +1,5 @@
 import type { ErrorCode, ErrorMessage } from './messages.generated';
 
-/** The parts of a `ProtocolError` that are not always there. */
 export interface IProtocolErrorDetails {
   /** Dotted path of the field at fault. */
   field?: string;
@@ -8,21 +7,16 @@ export interface IProtocolErrorDetails {
   column?: number;
   /** What should have come, short enough to log. */
   expected?: string;
-  /** What came. */
   got?: string;
 }
 
 /**
- * Something on the wire, or meant for it, is not what the protocol says; also what an `error` message of the hub becomes.
+ * Something on the wire, or meant for it, is not what the protocol says; also what an `error` message of the
+ * hub becomes.
  *
  * `message` is one or two sentences for a person: what was expected, what came, what to try.
  */
 export class ProtocolError extends Error {
-  /**
-   * @param code - Stable machine-readable reason.
-   * @param message - Sentences for a person.
-   * @param details - Where it went wrong.
-   */
   constructor(code: ErrorCode, message: string, details: IProtocolErrorDetails = {}) {
     super(message);
     this.code = code;
@@ -32,7 +26,6 @@ export class ProtocolError extends Error {
     this.got = details.got;
   }
 
-  /** The error that an `error` control message carries. */
   static fromMessage(message: ErrorMessage): ProtocolError {
     return new ProtocolError(message.code, message.message, message);
   }

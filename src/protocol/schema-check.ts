@@ -14,7 +14,7 @@ export function schemaDefaults(schema: Readonly<Record<string, unknown>>): Recor
 
 /** Where a value does not fit its schema, and why. */
 export interface IMisfit {
-  /** Names and places from the value's root on. */
+  /** Names and indices from the value's root on. */
   readonly path: readonly string[];
   /** What was expected, after "it": `must be one of train, eval`. */
   readonly words: string;
@@ -35,7 +35,6 @@ const REMARKS: ReadonlySet<string> = new Set([
   'format'
 ]);
 
-/** The words that are understood here. */
 const WORDS: ReadonlySet<string> = new Set(
   (
     '$ref $defs type enum const anyOf oneOf allOf properties required additionalProperties propertyNames minProperties maxProperties ' +
@@ -46,10 +45,10 @@ const WORDS: ReadonlySet<string> = new Set(
 /**
  * Compile a JSON Schema to a check. Python's twin is `megalens/protocol/quick_check.py`.
  *
- * Time and memory are linear in the value, and the first misfit ends it: a message of millions of values costs no more than reading it.
- * Whole numbers are those that can be counted with, so none is larger than 2^53 - 1, whatever else the schema says.
+ * Time and memory are linear in the value, and the first misfit ends it: a message of millions of values
+ * costs no more than reading it. Whole numbers are those that can be counted with, so none is larger than
+ * 2^53 - 1, whatever else the schema says.
  *
- * @param schema - The schema.
  * @param definitions - What `#/$defs/…` refers to; the schema's own where left out.
  * @throws {ProtocolError} `bad-parameter` when the schema has a word that is not understood.
  */
@@ -57,7 +56,6 @@ export function schemaCheck(schema: ISchema, definitions: Definitions = schema.$
   return new Compiler(definitions).compile(schema);
 }
 
-/** One of several kinds of object. */
 export interface IKind {
   readonly check: SchemaCheck;
   readonly definition: ISchema;

@@ -1,4 +1,7 @@
-/** A JSON Schema (2020-12), of the words that `schemaCheck` understands; others may stand there and are refused when it is compiled. */
+/**
+ * A JSON Schema (2020-12), of the words that `schemaCheck` understands; others may stand there and are
+ * refused when it is compiled.
+ */
 export interface ISchema {
   readonly $ref?: string;
   readonly $defs?: Definitions;
@@ -30,7 +33,6 @@ export interface ISchema {
   readonly [other: string]: unknown;
 }
 
-/** Schemas by name. */
 export type Definitions = Readonly<Record<string, ISchema>>;
 
 /** A schema inside another one: `true` takes everything, `false` nothing. */

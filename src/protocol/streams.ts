@@ -1,7 +1,6 @@
 import type { Hello } from './messages.generated';
 import { STREAMS, type FieldType, type IStreamField, type IStreamInfo } from './streams.generated';
 
-/** Streams by name. */
 export type StreamMap = ReadonlyMap<string, IStreamInfo>;
 
 const NAME = /^[a-z][a-z0-9_]{0,23}$/;
@@ -14,12 +13,11 @@ const TYPES: ReadonlySet<string> = new Set(
 const OWN = Object.entries(STREAMS);
 
 /**
- * The streams of a run that this side can read: those of this version, and what the hub or the recording declares beside them.
+ * The streams of a run that this side can read: those of this version, and those that the hub or the
+ * recording declares.
  *
- * A declaration that cannot be read, such as one with a column of a type of a later version, is left out: its frames are skipped and
- * counted, and everything else goes on.
- *
- * @param told - The `streams` of `hello`.
+ * A declaration that cannot be read, such as one with a column of a type of a later version, is left out: its
+ * frames are skipped and counted, and everything else goes on.
  */
 export function readableStreams(told: Hello['streams']): StreamMap {
   const streams = new Map<string, IStreamInfo>(OWN);
@@ -43,7 +41,6 @@ export function readableStreams(told: Hello['streams']): StreamMap {
   return streams;
 }
 
-/** The streams that this version knows. */
 export const OWN_STREAMS = readableStreams(undefined);
 
 function isReadable<T extends { readonly type: string }>(

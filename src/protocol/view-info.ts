@@ -6,7 +6,6 @@ import type { IViewDescriptor, IViewInfo } from './view-descriptor';
 import { CORE_VIEWS, VIEWS } from './view-table.generated';
 import type { ViewOptions } from './views.generated';
 
-/** Name of a view of this package. */
 export type ViewName = ViewOptions['view'];
 
 /** Views of this package whose code is here: those of the core, and those that instruments brought. */
@@ -19,27 +18,30 @@ export function viewInfos(): readonly IViewInfo[] {
   return [...Object.values(VIEWS).filter(({ name }) => here.has(name)), ...others.values()];
 }
 
-/** What is known of a view, also of one of ours whose code is not here; undefined where nobody brought one of that name. */
+/**
+ * What is known of a view, also of one of ours whose code is not here; undefined where nobody brought one of
+ * that name.
+ */
 export function viewInfo(name: string): IViewInfo | undefined {
   return Object.hasOwn(VIEWS, name) ? VIEWS[name as keyof typeof VIEWS] : others.get(name);
 }
 
-/** Whether the code of a view of this package is here: an instrument that was left out takes its views with it. */
+/**
+ * Whether the code of a view of this package is here: an instrument that was left out takes its views with
+ * it.
+ */
 export function isHere(name: string): boolean {
   return here.has(name);
 }
 
-/** Say that the code of views of this package is here. */
 export function bringViews(names: readonly string[]): void {
   names.forEach(name => here.add(name));
 }
 
-/** A view of another package by its name. */
 export function otherView(name: string): IViewDescriptor | undefined {
   return others.get(name);
 }
 
-/** What a view is called, and what it is about. */
 export function viewTitle(
   options: { readonly view: string },
   translate: (text: string) => string = text => text,
@@ -52,10 +54,8 @@ export function viewTitle(
 }
 
 /**
- * The views of a report that nobody chose: one of each kind that has something to show, and for each flag those that show one flag.
- *
- * @param has Whether the run has rows of a stream.
- * @param phase What the run's steps are.
+ * The views of a report that nobody chose: one of each kind that has something to show, and for each flag
+ * those that show one flag.
  */
 export function reportViews(
   has: (stream: string) => boolean,
@@ -77,7 +77,8 @@ export function reportViews(
  * Make a view of another package known.
  *
  * @returns Takes it back; safe twice.
- * @throws {ProtocolError} When the name is no name, or is taken, or the schema of its options has a word that is not understood.
+ * @throws {ProtocolError} When the name is no name, or is taken, or the schema of its options has a word that
+ * is not understood.
  */
 export function addView(descriptor: IViewDescriptor): () => void {
   const { name } = descriptor;

@@ -13,7 +13,6 @@ export type FullViewOptions = ViewOptions extends infer O
     : never
   : never;
 
-/** The full options of the view named `K`. */
 export type FullOptionsOf<K extends ViewOptions['view']> = Extract<FullViewOptions, { view: K }>;
 
 const KINDS = kindsBy('view', VIEWS_SCHEMA);
@@ -36,7 +35,6 @@ function kindOf(view: string): IKind | undefined {
   return kind;
 }
 
-/** The default of every option of a view that has one. */
 export function viewDefaults(view: string): Readonly<Record<string, unknown>> {
   return Object.fromEntries(
     Object.entries(kindOf(view)?.definition.properties ?? {}).flatMap(([name, property]) =>
@@ -45,7 +43,10 @@ export function viewDefaults(view: string): Readonly<Record<string, unknown>> {
   );
 }
 
-/** Options as they are called now: of what compressors kept, a statistic was saved by its plain name before whole tensors had any. */
+/**
+ * Options as they are called now: of what compressors kept, a statistic was saved by its plain name before
+ * whole tensors had any.
+ */
 function renamed(value: unknown): unknown {
   return typeof value === 'object' && value !== null && 'statistic' in value && value.statistic === 'abs_mean'
     ? { ...value, statistic: 'kept_abs_mean' }

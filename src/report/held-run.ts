@@ -28,7 +28,6 @@ import type { ViewOptions } from '../protocol/views.generated';
 /** A question for tensors that the views of a report asked. */
 export interface IAsked {
   readonly query: ITensorQuery;
-  /** Every how-manieth step the answer holds. */
   readonly sampledEvery: number;
   /** Set where of long lines only the extremes are held. */
   readonly thinned?: IThinnedLines;
@@ -94,11 +93,9 @@ export interface IPageRun {
   readonly shapes: Readonly<Record<string, ITensorShape>>;
   /** Trends of more rows than are held. */
   readonly trends: readonly (Omit<IHeldLines, 'bytes'> & { readonly bytes: string })[];
-  /** What instruments asked of the recording. */
   readonly answers: readonly (Omit<IHeldAnswer, 'text'> & { readonly bytes: string })[];
   /** Rows of the stream `scalars`, as an Arrow IPC stream. */
   readonly scalars: string;
-  /** What happened to the run. */
   readonly events: readonly PageEvent[];
   /** Rows of other streams by name, as Arrow IPC streams. */
   readonly tables: Readonly<Record<string, string>>;
@@ -134,7 +131,10 @@ export interface IHeldRun extends IHeldRows {
   readonly answers?: readonly IHeldAnswer[];
 }
 
-/** A run of which a report's file holds the rows that its views asked for. Any other question rejects and says so. */
+/**
+ * A run of which a report's file holds the rows that its views asked for. Any other question rejects and says
+ * so.
+ */
 export class HeldRun extends RecordedRun {
   constructor(private readonly held: IHeldRun) {
     const { id, detail, moments } = held;

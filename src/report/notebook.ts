@@ -3,7 +3,6 @@ import { toCode } from '../views/code';
 import { dateText, type IFacts } from './facts';
 import { visible } from '../charts/format';
 
-/** A picture as a notebook shows it. */
 export interface ICellPicture {
   readonly title: string;
   readonly caption: readonly string[];
@@ -12,7 +11,6 @@ export interface ICellPicture {
   readonly spec: object | null;
 }
 
-/** A view of a notebook. */
 export interface ICell {
   readonly options: ViewOptions;
   readonly pictures: readonly ICellPicture[];
@@ -107,7 +105,10 @@ function table(head: readonly string[], rows: readonly (readonly string[])[]): s
   return [line(head), `|${head.map(() => '---').join('|')}|`, ...rows.map(row => line(row.map(plain)))];
 }
 
-/** Return text that Markdown shows as it is: no emphasis, no markup, no formula, and no link that nobody wrote as one. */
+/**
+ * Return text that Markdown shows as it is: no emphasis, no markup, no formula, and no link that nobody wrote
+ * as one.
+ */
 function plain(text: string): string {
   return text
     .replace(/[\\&$@~^]|:(?=\/)/g, letter => `&#${letter.charCodeAt(0)};`)

@@ -21,7 +21,6 @@ import { shortMoments, type Recorder } from './recorder';
 
 /** Answers questions about statistics from what a report's file holds. */
 export class HeldMoments implements IMomentsReader {
-  /** @param held - Null where the file holds none. */
   constructor(private readonly held: IHeldMoments | null) {}
 
   index(): Promise<IMomentsIndex> {
@@ -68,7 +67,10 @@ export class HeldMoments implements IMomentsReader {
   }
 }
 
-/** Whether as many groups were answered as are asked for: those that were asked for then, or all that there are. */
+/**
+ * Whether as many groups were answered as are asked for: those that were asked for then, or all that there
+ * are.
+ */
 function hasAsMany(
   { request: { series: held = Infinity }, groups }: IHeldGroups,
   { series = Infinity }: IMomentsGroupsRequest
@@ -76,7 +78,9 @@ function hasAsMany(
   return held === series || groups <= Math.min(held, series);
 }
 
-/** What is asked, apart from how many groups, and from the steps and how many points of them are drawn, which depends on the width of a window. */
+/**
+ * What is asked, apart from how many groups, steps and points of them: these depend on the width of a window.
+ */
 function keyOf({ first: _, last: __, points: ___, series: ____, ...rest }: IMomentsGroupsRequest): string {
   return JSON.stringify(Object.entries(rest).sort(([a], [b]) => (a < b ? -1 : 1)));
 }
@@ -86,23 +90,22 @@ function distance(points: number | undefined, wanted: number): number {
   return has === wanted ? 0 : Math.abs(Math.log(has) - Math.log(wanted));
 }
 
-/** Rows as bytes. */
 interface IRowBytes {
   readonly tensors: Uint8Array;
   readonly sums: Uint8Array;
   readonly shapes: readonly (readonly number[])[];
 }
 
-/** Columns before the sums: whether a row's values were given up, and the place of its shape. */
+/** Columns before the sums: whether a row's values were given up, and the index of its shape. */
 const BEFORE = 2;
 /** Columns of what is known of the whole tensor. */
 const WHOLE = ['count', 'mean', 'm2', 'm3', 'm4', 'min', 'max'] as const;
-/** Shape of a row without values. */
 const NO_VALUES = [0];
 
 /**
- * Write rows as an Arrow IPC stream with values of three digits, and beside it what a frame has no place for: of rows whose values were
- * given up the shape, and of rows whose sums are known these, taken of the values as they were.
+ * Write rows as an Arrow IPC stream with values of three digits, and next to it what a frame cannot carry: of
+ * rows whose values were given up the shape, and of rows whose sums are known these, taken of the values as
+ * they were.
  */
 function writeRows(rows: readonly ITensorRow[]): IRowBytes {
   const shapes: (readonly number[])[] = [];
@@ -159,7 +162,6 @@ export function bytesOf(rows: readonly ITensorRow[]): Uint8Array {
   return frame.slice(HEADER_BYTES);
 }
 
-/** Read what {@link writeRows} wrote. */
 function readRows({ tensors, sums: bytes, shapes }: IRowBytes): ITensorRow[] {
   const sums = new Float64Array(bytes.slice().buffer);
   const rows = tensorRows(streamTable('tensors', tensors));
@@ -193,7 +195,6 @@ export function fewScalars(columns: IScalarColumns | null): IScalarColumns | nul
   return store.columns();
 }
 
-/** Write scalars as an Arrow IPC stream. */
 export function scalarBytes({ step, time, value, name, units }: IScalarColumns): Uint8Array {
   const rank = new Int32Array(name.length);
   const unit = name.map(each => own(units, each) ?? '');
@@ -239,7 +240,6 @@ export function writePageRun(
   };
 }
 
-/** Open a run that a page carries. */
 export async function readPageRun(page: IPageRun): Promise<HeldRun> {
   const [tensors, sums] = await Promise.all([unpack(page.tensors), unpack(page.sums)]);
   const rows = readRows({ tensors, sums, shapes: page.tensorShapes });

@@ -29,14 +29,12 @@ const COMPARED = 4000;
 const NUMBERS = ['mean', 'm2', 'm3', 'm4', 'min', 'max'];
 
 /**
- * Asks for the statistics of a run, and remembers what was answered. Rows are brought where those of a stat fit into the page, so that any
- * question about them can be answered there; else only groups are, and the page answers the questions that were asked here.
+ * Asks for the statistics of a run, and remembers the answers. Rows are brought where those of a stat fit
+ * into the page, so that any question about them can be answered there; else only groups are, and the page
+ * answers the questions that were asked here.
  */
 class MomentsRecorder implements IMomentsReader {
-  /**
-   * @param reader - Answers.
-   * @param room - Bytes of page for rows.
-   */
+  /** @param room - Bytes of page for rows. */
   constructor(
     private readonly reader: IMomentsReader,
     private room: number
@@ -116,7 +114,10 @@ export function shortMoments(bytes: Uint8Array): Uint8Array {
 
 /** A line's rows are left as they are where those of all lines are not more than this. */
 const FEW_ROWS = 4000;
-/** Steps are asked for together where no more than so many times as many lie between the first and the last of them, and no more bytes. */
+/**
+ * Steps are asked for together where no more than so many times as many lie between the first and the last of
+ * them, and no more bytes.
+ */
 const MOST_BETWEEN = 8;
 const MOST_TOGETHER = 16 << 20;
 
@@ -127,7 +128,6 @@ interface IEntry {
   summed: boolean;
 }
 
-/** What one view read. */
 interface IReading {
   readonly singles: ITensorQuery[];
   readonly lists: (readonly number[])[];
@@ -147,13 +147,11 @@ export interface ISlide {
 }
 
 /**
- * A recorded run that remembers what views ask of it, and what it answered: that is what a report's file holds. Texts are cleaned of what
- * says something of the machine.
+ * A recorded run that remembers what views ask of it, and the answers: that is what a report's file carries.
+ * Texts are cleaned of what identifies the machine.
  */
 export class Recorder extends RecordedRun {
-  /**
-   * @param room - Bytes of page for rows of statistics.
-   */
+  /** @param budget - Bytes of page for rows of statistics. */
   static of(id: string, detail: IRunDetail, reader: IRunReader, room: number): Recorder {
     const moments = new MomentsRecorder(reader.moments, room);
     const trends: IHeldLines[] = [];
@@ -202,8 +200,8 @@ export class Recorder extends RecordedRun {
   }
 
   /**
-   * Ask again for other steps what was asked for the one that is drawn: for all of them at once where that does not bring far more than is wanted,
-   * because every question takes some milliseconds.
+   * Ask for other steps what was asked for the one that is drawn: for all at once where that does not bring
+   * far more than is wanted, because every question takes some milliseconds.
    *
    * @param steps - Some of the slide's, ascending; the one that is drawn may be among them.
    */
@@ -228,7 +226,7 @@ export class Recorder extends RecordedRun {
     }
   }
 
-  /** Hold of the steps of a slide only these. */
+  /** Keep of the steps of a slide only these. */
   keep(view: number, slide: ISlide, steps: ReadonlySet<number>): void {
     for (const { row, drawnBy } of this._entries.values()) {
       if (!steps.has(row.step) && slide.steps.includes(row.step)) {
@@ -238,9 +236,9 @@ export class Recorder extends RecordedRun {
   }
 
   /**
-   * Leave of what the view drew over steps as much as fits: of lines the extremes, of tensors of which a part enters every so many steps.
+   * Leave of what the view drew over steps what fits into `budget` bytes: of lines the extremes, of tensors
+   * of which a part enters every so many steps.
    *
-   * @param room - Bytes of page for values.
    * @returns How many steps there were and are, of the longest line; null where nothing was left out.
    */
   thin(statistic: Statistic, room: number): { of: number; kept: number } | null {
@@ -281,7 +279,6 @@ export class Recorder extends RecordedRun {
     return result;
   }
 
-  /** What the file holds of tensors. */
   get held(): IHeldRows {
     const rows = [...this._entries.values()].map(({ row, drawnBy, summed }): ITensorRow => {
       if (drawnBy.size > 0 || row.reduced) {
@@ -353,7 +350,10 @@ export class Recorder extends RecordedRun {
     return { ...result, rows };
   }
 
-  /** A trend of the rows, which the file then holds; of more than are sent at once, as the server answers it. */
+  /**
+   * A trend of the rows, which the file then carries; of more than are sent at once, as the server answers
+   * it.
+   */
   override readonly trend = async (query: ITrendQuery): Promise<ITrendAnswer> => {
     const asked: ITensorQuery = { ...query, reduced: true };
     const result = await this.tensors(asked);
@@ -404,7 +404,7 @@ export class Recorder extends RecordedRun {
     this._asked.set(JSON.stringify(query), { query, sampledEvery });
   }
 
-  /** Hold rows no more for the view that is read, by its values or by their sums. */
+  /** Keep these rows no longer for the current view, by values or by sums. */
   private _forget(rows: readonly ITensorRow[], byValues: boolean): void {
     const gone = new Set(rows);
     for (const [key, entry] of this._entries) {

@@ -5,7 +5,7 @@ import type { IRunSource } from '../store/source';
 export interface IReportPart {
   /** Of its streams, whether the run has something to show; of those that are not named it is believed. */
   readonly has: Readonly<Record<string, boolean>>;
-  /** Views that are added, beside those that the table of views names. */
+  /** Views that are added to those that the table of views names. */
   readonly views?: readonly ViewOptions[];
 }
 
@@ -19,7 +19,6 @@ export function addReportPart(load: () => Promise<LookForReport>): void {
   parts.push(load);
 }
 
-/** Ask every instrument. */
 export async function reportParts(run: IRunSource): Promise<readonly IReportPart[]> {
   const found: IReportPart[] = [];
   for (const load of parts) {

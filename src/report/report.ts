@@ -46,7 +46,10 @@ export function spread(steps: readonly number[], step: number, count: number): n
 /** A heatmap shows all layers where there are not more. */
 const MOST_LAYERS = 9;
 
-/** Return the views of a report that nobody chose: those that `report` of the table of views names, of the first traced flag. */
+/**
+ * Return the views of a report that nobody chose: those that `report` of the table of views names, of the
+ * first traced flag.
+ */
 async function defaultViews(run: IRunSource, traced: readonly ITraced[]): Promise<ViewOptions[]> {
   const index = await run.moments?.index();
   const logged = index?.stats.some(({ rows }) => rows > 0) ?? false;
@@ -82,11 +85,10 @@ const MOST_STEPS = 24;
 const PICTURES = 300_000;
 /** Bytes of page for each byte of values: half of them, deflated, as text. */
 const PACKED = 0.66;
-/** Part of the page's room that statistics may take. */
+/** Share of the page's bytes that statistics may take. */
 const MOMENTS_SHARE = 0.6;
 const OVERHEAD = 'megalens_overhead';
 
-/** What a report is asked for. */
 export interface IReportJob {
   readonly run: string;
   /** Checked options; null chooses them here. */
@@ -103,7 +105,6 @@ export interface IReportJob {
   readonly parts: IPageParts;
 }
 
-/** What a report needs of where it is made. */
 export interface IReportHost {
   /** Open a run by its id; rejects where it cannot be read. */
   open(id: string): Promise<{ readonly detail: IRunDetail; readonly reader: IRunReader }>;
@@ -112,7 +113,6 @@ export interface IReportHost {
   deflate(bytes: Uint8Array): Uint8Array;
 }
 
-/** A view as it was read. */
 interface IRead {
   readonly options: ViewOptions;
   readonly stills: readonly IStill[];
@@ -151,7 +151,7 @@ export async function buildReport(request: IReportJob, host: IReportHost): Promi
   return text;
 }
 
-/** Say how far the report is, and let it be heard before the work goes on. */
+/** Report the progress, and let it be seen before the work goes on. */
 async function tell(host: IReportHost, done: number, total: number, words: string): Promise<void> {
   host.progress(done, total, words);
   await new Promise(resolve => setTimeout(resolve));

@@ -7,8 +7,8 @@ import type { HeldRun, IPageData } from './held-run';
 import { readPageRun } from './page-data';
 
 /**
- * Put the views of a report over their pictures. Runs in the page that `page.ts` writes, under a content security policy that allows this
- * script and nothing else: no request, no worker, no code from strings.
+ * Put the views of a report over their pictures. Runs in the page that `page.ts` writes, under a content
+ * security policy that allows this script and nothing else: no request, no worker, no code from strings.
  */
 async function start(): Promise<void> {
   const text = document.getElementById('megalens-data')?.textContent;

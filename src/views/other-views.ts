@@ -5,13 +5,12 @@ import type { IViewDefinition } from './shared/definition';
 import type { IMountModule, OtherOptions } from './view';
 
 /**
- * The code of a view of another package: `view` as the views of this package have it, with the same charts, toolbar, tooltips and keys; or
- * `mount`, which draws by itself.
+ * The code of a view of another package: `view` as the views of this package have it, with the same charts,
+ * toolbar, tooltips and keys; or `mount`, which draws by itself.
  */
 export type IViewModule<O extends object = OtherOptions> =
   { readonly view: IViewDefinition<O> } | IMountModule;
 
-/** The code of any view. */
 export type ViewCode = { readonly view: IViewDefinition } | IMountModule;
 
 /** The code of views of this package by their names, loaded when they are first shown. */
@@ -44,14 +43,16 @@ export function registerView<O extends object>(
   };
 }
 
-/** Register views of this package that are not the core's: the contract knows them, and an instrument has their code. */
+/**
+ * Register views of this package that are not the core's: the contract knows them, and an instrument has
+ * their code.
+ */
 export function registerOwnViews(views: OwnViews): void {
   // A view has options of its own kind, whose names the contract checks.
   Object.entries(views).forEach(([name, load]) => loads.set(name, load as () => Promise<ViewCode>));
   bringViews(Object.keys(views));
 }
 
-/** How the code of a view is loaded that is not the core's. */
 export function loadOther(name: string): (() => Promise<ViewCode>) | undefined {
   return loads.get(name);
 }

@@ -14,8 +14,8 @@ export function savedPicture(data: ReadonlyPartialJSONObject): string | null {
 }
 
 /**
- * Return the output with the picture put in the old one's place, or before the caption when there was nothing to draw yet. Without a new
- * picture, or without a place for it, it is returned as it is.
+ * Return the output with the picture in place of the old one, or before the caption when there was nothing to
+ * draw yet. Without a new picture, or without either, it is returned as it is.
  */
 export function withPicture(data: ReadonlyPartialJSONObject, svg: string | null): ReadonlyPartialJSONObject {
   const old = savedPicture(data);

@@ -28,7 +28,6 @@ export type MountView = (
   runs: IWidgetRuns
 ) => Promise<IMountedView>;
 
-/** What a cell's view is made of. */
 export interface IViewHostOptions {
   readonly runs: IWidgetRuns;
   readonly run: IRunReference;
@@ -51,7 +50,8 @@ const RETRIES = 8;
 /**
  * One view of one run in a cell: takes a share in the run, mounts the view, and says so where it cannot.
  *
- * When a live run ends or its hub goes, the recorded run of the same id takes its place as soon as the server has it.
+ * When a live run ends or its hub goes, the recorded run of the same id takes its place as soon as the server
+ * has it.
  */
 export class ViewHost extends Widget {
   constructor(options: IViewHostOptions) {
@@ -68,12 +68,11 @@ export class ViewHost extends Widget {
     return this._options;
   }
 
-  /** What its run is called. */
   get runName(): string {
     return this._setup.run.name;
   }
 
-  /** What its run says of itself, once it did. */
+  /** What its run announced, once it did. */
   get hello(): Hello | null {
     return this._lease?.source.hello ?? null;
   }
@@ -83,7 +82,7 @@ export class ViewHost extends Widget {
     return this._optionsChanged;
   }
 
-  /** Emitted when the run has said of itself what it is. */
+  /** Emitted when the run has sent its hello. */
   get introduced(): ISignal<this, void> {
     return this._introduced;
   }
@@ -96,7 +95,8 @@ export class ViewHost extends Widget {
   /**
    * Change the options from outside. The same options again change nothing.
    *
-   * @throws {ProtocolError} When an option is not as the contract says; names the field, and nothing has changed.
+   * @throws {ProtocolError} When an option is not as the contract says; names the field, and nothing has
+   * changed.
    */
   setOptions(options: unknown): void {
     const full = fullViewOptions(options);
@@ -182,7 +182,7 @@ export class ViewHost extends Widget {
     }
   }
 
-  /** Share in the run. Files that a kernel opened are not known to the server: it is told where they are. */
+  /** Share in the run. Files that a kernel opened are not known to the server: it is given their path. */
   private async _acquire(): ReturnType<IWidgetRuns['acquire']> {
     const { runs, run, folder } = this._setup;
     try {
@@ -245,7 +245,9 @@ export class ViewHost extends Widget {
     this._notify({ sentence, detail, actions: detail === undefined ? [] : [again] });
   }
 
-  /** The run is there, and its view failed while it was made: say what, and offer it with its default options. */
+  /**
+   * The run is there, and its view failed while it was made: say what, and offer it with its default options.
+   */
   private _sayFault(error: unknown): void {
     const { view } = this._options;
     this._notify({

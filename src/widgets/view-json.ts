@@ -9,7 +9,6 @@ const MOST = 500;
 /** Newest form of the JSON that this side reads. */
 const FORMAT = 1;
 
-/** Which run a view shows. */
 export interface IRunReference {
   readonly id: string;
   readonly name: string;
@@ -32,7 +31,6 @@ export interface IViewJson {
 
 const text = (value: unknown): string | null => (typeof value === 'string' && value !== '' ? value : null);
 
-/** Read a run reference out of a widget's state or a cell's output. */
 export function readRunReference(value: unknown): IRunReference {
   const fields: Record<string, unknown> = typeof value === 'object' && value !== null ? { ...value } : {};
   const id = text(fields['id']);

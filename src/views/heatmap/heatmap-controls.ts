@@ -19,7 +19,6 @@ import type { IOfferedText } from './text-source';
 /** Generations that are offered by name. */
 const MOST_OFFERED = 50;
 
-/** What the toolbar is of. */
 export interface IHeatmapToolbar {
   readonly source: Pick<IRunSource, 'connection' | 'hello' | 'name'>;
   readonly options: Readonly<Required<HeatmapOptions>>;
@@ -32,7 +31,6 @@ export interface IHeatmapToolbar {
   readonly offered: readonly IOfferedText[];
 }
 
-/** The controls of a heatmap. */
 export function heatmapControls(
   { source, options, shape, shown, steps, step, offered }: IHeatmapToolbar,
   choose: (options: Partial<HeatmapOptions>) => void,
@@ -113,7 +111,6 @@ export interface IHeatmapSubject {
   readonly t: Translate;
 }
 
-/** That no value was kept. */
 export function noValues({ subject, actions, t }: IHeatmapSubject): IState {
   return nothingYet(
     t('Only the shape and the counts of %1 were kept. Choose a compressor that keeps values.', subject),
@@ -122,7 +119,6 @@ export function noValues({ subject, actions, t }: IHeatmapSubject): IState {
   );
 }
 
-/** That there is no row of the chosen layers. */
 export function noRow(
   layers: readonly number[],
   step: number,
@@ -138,7 +134,6 @@ export function noRow(
     : emptyState(sentence, t('Show %1', layerName(first, t)), () => choose({ layers: String(first) }));
 }
 
-/** That there is nothing of a generation. */
 export function noText(
   text: IOfferedText | undefined,
   { subject, options, actions, choose, t }: IHeatmapSubject
@@ -158,7 +153,6 @@ export function noText(
     : { kind: 'empty', sentence, action: step, more: [again(actions, t)] };
 }
 
-/** That nothing here reads texts. */
 export function noTexts({ choose, t }: IHeatmapSubject): IState {
   return emptyState(
     t('This installation of Megalens was built without what reads generated texts.'),

@@ -25,7 +25,8 @@ interface IAxes {
 }
 
 /**
- * Say how a row is laid out: positions run to the right; attention has queries downwards and keys to the right.
+ * Say how a row is laid out: positions run to the right; attention has queries downwards and keys to the
+ * right.
  *
  * @param axes Axis names of one sample from hello, such as ['position', 'feature'].
  * @param last Name of the last axis after compression.
@@ -44,7 +45,10 @@ function axesOf(row: ITensorRow, axes: readonly string[], last: string): IAxes {
     : { x: first, y: last, heads, samples, transposed: true };
 }
 
-/** A slice of which some cells are not there: they are drawn as nothing, and are not among those that are not finite. */
+/**
+ * A slice of which some cells are not there: they are drawn as nothing, and are not among those that are not
+ * finite.
+ */
 function maskedSlice(slice: ISlice, missing: Uint8Array | undefined): ISlice {
   if (missing === undefined) {
     return slice;
@@ -90,7 +94,7 @@ function sliceOf(row: ITensorRow, axes: IAxes, sample: number, head: number): IS
   };
 }
 
-/** Cells of a block that is turned at a time: small enough that both sides of it stay in the cache. */
+/** Cells of a block that is transposed at a time: small enough that both sides of it stay in the cache. */
 const BLOCK = 32;
 
 function transpose(values: Float32Array, down: number, across: number): Float32Array {
@@ -126,7 +130,7 @@ export interface ITextShown {
   maskOf(row: ITensorRow, slice: ISlice): Uint8Array | undefined;
 }
 
-/** What a heatmap draws, and what is said of how it came. */
+/** What a heatmap draws, and how it came about. */
 export interface IHeatmapRead {
   /** One for each layer, layers ascending. */
   readonly rows: readonly [ITensorRow, ...ITensorRow[]];
@@ -143,7 +147,6 @@ export interface IHeatmapRead {
   readonly text?: ITextShown;
 }
 
-/** What is asked for of a flag. */
 export type HeatmapQuestion = Pick<
   Required<HeatmapOptions>,
   'flag' | 'head' | 'pass' | 'phase' | 'rank' | 'sample'
@@ -160,7 +163,6 @@ export interface ILayer {
   readonly scale: ColorScale;
 }
 
-/** All that a heatmap shows. */
 export interface IShown {
   readonly step: number;
   readonly axes: IAxes;
@@ -178,7 +180,6 @@ export interface IShown {
   readonly text?: ITextShown | undefined;
 }
 
-/** What a heatmap is asked to show of its rows. */
 export interface IHeatmapWish {
   readonly step: number;
   readonly sample: number;
@@ -196,8 +197,8 @@ export interface IHeatmapWish {
  * Cut and scale rows for drawing.
  *
  * @param rows One row for each layer, layers ascending; at least one.
- * @param before What was shown last: slices of the same rows are taken from it. Only these are kept, so that what a view looked at does
- *   not stay in memory beside the store's own rows.
+ * @param before What was shown last: slices of the same rows are taken from it. Only these stay in memory
+ * with the store's rows.
  */
 export function shapeHeatmap(
   rows: readonly [ITensorRow, ...ITensorRow[]],
@@ -267,13 +268,18 @@ export function firstOfEach(rows: readonly ITensorRow[]): ITensorRow[] {
   return [...first.values()].sort((a, b) => a.layer - b.layer);
 }
 
-/** Return the wanted step or the one nearest to it; the newest when null is wanted; null where there is none. */
+/**
+ * Return the wanted step or the one nearest to it; the newest when null is wanted; null where there is none.
+ */
 export function nearestStep(steps: readonly number[], wanted: number | null): number | null {
   const at = wanted === null ? steps.length - 1 : placeNear(steps, wanted);
   return steps[at] ?? null;
 }
 
-/** Return the row of token texts that belongs to a rank's data: its own, or that of the same data-parallel replica. */
+/**
+ * Return the row of token texts that belongs to a rank's data: its own, or that of the same data-parallel
+ * replica.
+ */
 export function tokenRow(
   rows: readonly ITensorRow[],
   rank: number,

@@ -31,8 +31,6 @@ function header({ layer, slice, scale }: ILayer, own: boolean, t: Translate): st
 /**
  * Return the chart of a heatmap.
  *
- * @param own Whether each layer has a scale of its own.
- * @param width Pixels that the whole may take.
  * @param pictures The view's pictures, which are painted over.
  */
 export function heatmapRecipe(

@@ -16,7 +16,8 @@ export function unmeasured(rows: readonly ITensorRow[]): boolean {
  * Say what the compressor lost, as a part of the tensor's rms, and of which step that is known.
  *
  * @param rows What is drawn, one row a layer.
- * @param measured The newest measured row of each layer; used where the drawn one was not measured and the compressor was the same.
+ * @param measured The newest measured row of each layer; used where the drawn one was not measured and the
+ * compressor was the same.
  */
 export function errorWords(
   rows: readonly ITensorRow[],
@@ -59,7 +60,7 @@ export function positionWords(shown: IShown, column: number): string {
   return token === undefined ? formatInteger(column) : `${formatInteger(column)} “${token}”`;
 }
 
-/** Say which step, or which text. */
+/** Name the step, or the text. */
 const ofWords = ({ step, text }: Pick<IShown, 'step' | 'text'>, t: Translate): string =>
   text ? t('generation %1', formatInteger(text.generation)) : t('step %1', formatInteger(step));
 

@@ -3,7 +3,6 @@ import type { HeatmapQuestion, IHeatmapRead } from './heatmap-data';
 
 /** A text that a run wrote, as it is offered for choice. */
 export interface IOfferedText {
-  /** Its number. */
   readonly generation: number;
   /** Whether the model still writes it. */
   readonly isUnderWay: boolean;
@@ -11,7 +10,6 @@ export interface IOfferedText {
   prompt(): string;
 }
 
-/** What was found of a text. */
 export interface ITextFound {
   readonly text: IOfferedText | undefined;
   /** Null where nothing of it is here. */
@@ -22,9 +20,7 @@ export interface ITextFound {
 export interface ITextRows {
   /** Texts of the run by number, as they were read last. */
   readonly offered: readonly IOfferedText[];
-  /** Take note of news of the run. */
   note(change: SourceChange): void;
-  /** Read which texts there are. */
   offer(): Promise<void>;
   /**
    * @param wished Number of the text; 0 is the newest.
@@ -38,12 +34,10 @@ export interface ITextRows {
   ): Promise<ITextFound>;
 }
 
-/** Opens the texts of a run. */
 export type OpenTextRows = (source: IRunSource) => ITextRows;
 
 let load: (() => Promise<OpenTextRows>) | null = null;
 
-/** Make known who reads texts. */
 export function addTextRows(loader: () => Promise<OpenTextRows>): void {
   load = loader;
 }

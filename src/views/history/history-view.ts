@@ -15,7 +15,6 @@ import type { IMark, IMoved } from '../shared/content';
 import { tierWords } from '../shared/describe';
 import { TrendView } from '../trend/trend-view';
 
-/** A layer and a step of a history. */
 interface IMapChoice {
   readonly layer: number;
   readonly step: number;
@@ -89,7 +88,10 @@ function same(one: IMapChoice | null, other: IMapChoice | null): boolean {
 const OF_MAP = ['run', 'flag', 'part', 'layers', 'statistic', 'phase', 'pass', 'rank'];
 const OF_TENSOR = ['head', 'sample', 'steps', 'go', 'transform', 'color_range'];
 
-/** A statistic as layer × step, and the tensor of the layer and step that are chosen there: a trend and a heatmap that move together. */
+/**
+ * A statistic as layer × step, and the tensor of the layer and step that are chosen there: a trend and a
+ * heatmap that move together.
+ */
 export class HistoryView implements IComposition {
   constructor(
     private readonly _source: IRunSource,

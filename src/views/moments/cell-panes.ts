@@ -171,7 +171,6 @@ function emptyCells(choose: (options: { cells: string[] }) => void, t: Translate
   );
 }
 
-/** What was read of a cell. */
 interface IRead {
   readonly cell: IMapCell;
   readonly key: MomentKey;

@@ -23,7 +23,10 @@ export interface IMapWords {
   readonly t: Translate;
 }
 
-/** A place of a map, and the row of its groups that is drawn there; -1 where there is none. */
+/**
+ * A cell of a map: its row, its column, and the row of its groups that is drawn there; -1 where there is
+ * none.
+ */
 export interface IMapPlace {
   readonly row: number;
   readonly column: number;
@@ -51,24 +54,22 @@ export class DrawnMap {
     return values.some((value, cell) => missing[cell] === 0 && !Number.isFinite(value));
   }
 
-  /** The place of a row and a column. */
   place(row: number, column: number): IMapPlace {
     const { rows, columns, source } = this.cells;
     const isInside = row >= 0 && row < rows && column >= 0 && column < columns;
     return { row, column, at: (isInside ? source[row * columns + column] : undefined) ?? -1 };
   }
 
-  /** The place of a mark; null where that is of no row. */
+  /** The cell of a mark; null where that is of no row. */
   placeOf({ x, y }: IMark): IMapPlace | null {
     return y && this.place(Math.round((y[0] + y[1]) / 2), this.columnAt((x[0] + x[1]) / 2));
   }
 
-  /** The number of the column at a place of the axis, also beside the map. */
+  /** The number of the column at a position of the axis, also outside the map. */
   columnAt(x: number): number {
     return Math.floor((x - this.cells.x) / this.cells.width);
   }
 
-  /** The middle of a column. */
   xOf(column: number): number {
     return this.cells.x + (column + 0.5) * this.cells.width;
   }
@@ -78,7 +79,7 @@ export class DrawnMap {
     return { facet: null, x: [x + column * width, x + (column + 1) * width], y: [row - 0.5, row + 0.5] };
   }
 
-  /** The place of the value of largest magnitude; null where none is finite. */
+  /** The cell of the value of largest magnitude; null where none is finite. */
   get peak(): IMapPlace | null {
     const { value, group } = this.groups;
     let best = -1;
@@ -93,7 +94,7 @@ export class DrawnMap {
       : { row: group[best] ?? 0, column, at: best };
   }
 
-  /** The cell that is chosen by a place; null where nothing is drawn. */
+  /** The cell as options name it; null where nothing is drawn. */
   cellOf({ row, column, at }: IMapPlace): IMapCell | null {
     const isOverSteps = this._words.columns === 'step';
     const x = isOverSteps ? (this.groups.step[at] ?? 0) : Math.round(this.xOf(column));
@@ -113,14 +114,14 @@ export class DrawnMap {
     return keyWords(this.groups.keys[row] ?? [], this._words.rows, this._words.t);
   }
 
-  /** What a row is called beside it: the axis says what it is. */
+  /** What a row's label reads: the axis says what it is. */
   rowLabel(row: number): string {
     const key: MomentKey = this.groups.keys[row] ?? [];
     const words = key.map(value => (value === null ? this._words.t('none') : String(value)));
     return key.length === 0 ? this._words.t('all') : shortName(words.join(' · '), MOST_LETTERS);
   }
 
-  /** Name the column of a place: `step 5`, `rank 3`. */
+  /** Name the column of a cell: `step 5`, `rank 3`. */
   columnName({ at, column }: IMapPlace): string {
     const { columns, axis, t } = this._words;
     const x = this.xOf(column);
@@ -129,7 +130,6 @@ export class DrawnMap {
       : `${columnWords(columns, t)} ${formatInteger(Math.round(x))}`;
   }
 
-  /** Say the value of a place. */
   valueName({ at }: IMapPlace): string {
     const { t } = this._words;
     return at < 0 ? t('no data') : valueWords({ ...this.groups, digits: 9 }, at, t);
@@ -170,23 +170,21 @@ function bandWords(scale: ColorScale, t: Translate): string[] {
       ];
 }
 
-/** Say how much has no place among the columns. */
+/** Say how much has no column. */
 export function leftWords(left: number, column: MomentColumn | 'step', t: Translate): string[] {
   return left === 0 || column === 'step'
     ? []
     : [t('Groups without a %1 are left out: %2.', columnWords(column, t), formatInteger(left))];
 }
 
-/** What the caption of a map is about. */
 interface IMapSubject {
   readonly map: DrawnMap;
   readonly scale: ColorScale;
-  /** Groups without a place among the columns. */
+  /** Groups without a column. */
   readonly left: number;
   readonly locked: readonly [number, number] | null;
   readonly by: readonly MomentColumn[];
   readonly index: IMomentIndex | null;
-  /** Name of the run. */
   readonly name: string;
 }
 

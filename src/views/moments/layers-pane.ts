@@ -16,7 +16,6 @@ import type { IMomentRun, MomentReader } from './reader';
 import { keyWords, type MomentOptions, byWords, quantityWords } from './words';
 import { capital } from '../shared/describe';
 
-/** What a chart over layers is read from. */
 interface ILayersQuery {
   readonly options: MomentOptions;
   /** Columns that make a group, `layer` first. */
@@ -39,7 +38,6 @@ interface ILayersQuery {
 interface ILayers {
   /** Groups of the view's own run. */
   readonly base: IMomentGroups;
-  /** What is drawn. */
   readonly lines: readonly ILine[];
   /** What was read, in a comparison also of the run that others are compared with. */
   readonly read: readonly ILine[];
@@ -47,7 +45,10 @@ interface ILayers {
   readonly steps: readonly (number | null)[];
 }
 
-/** Read each run at the chosen step, other runs at the one of theirs that lies nearest, in steps or in samples. */
+/**
+ * Read each run at the chosen step, other runs at the one of theirs that lies nearest, in steps or in
+ * samples.
+ */
 async function readLayers(query: ILayersQuery, signal: AbortSignal, t: Translate): Promise<ILayers> {
   const { options, by, question, reader, others } = query;
   const names = [query.name, ...others.map(each => each.name)];

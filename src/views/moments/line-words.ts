@@ -13,7 +13,6 @@ import type { ILines } from './read-lines';
 import { axisWords, byWords, quantityWords, type MomentOptions } from './words';
 import { capital } from '../shared/describe';
 
-/** What words are about. */
 export interface ILineSubject {
   readonly options: MomentOptions;
   readonly by: readonly MomentColumn[];
@@ -45,7 +44,6 @@ export function titleWords(
     : t('%1, steps %2 to %3', what, formatInteger(first), formatInteger(last));
 }
 
-/** Say what is drawn, of which runs. */
 export function lineTitle({ options, by, lines, others }: ILineSubject, t: Translate): string {
   const title = titleWords(
     options,
@@ -80,7 +78,7 @@ export function lineCaption(
   ];
 }
 
-/** What lines did. They are numbered by their places, as layers are: a line need not be of a layer. */
+/** What lines did. They are numbered by their index, as layers are: a line need not be of a layer. */
 export function movesOfLines(lines: readonly ILine[]): IMoves | null {
   return movesOf(lines.map(({ step, value }, layer) => ({ layer, steps: step, values: value })));
 }

@@ -24,20 +24,22 @@ export interface IMapCells extends IMatrix {
 const MOST_COLUMNS = 2048;
 const MOST_CELLS = 4_000_000;
 
-/** How groups become cells. */
 interface ICellsWish {
   /** Whether cells in which values are not finite are drawn as such. */
   readonly hatch: boolean;
-  /** Whether values were left out in favour of their extremes: a cell between two others then stands for them too. */
+  /**
+   * Whether values were left out in favour of their extremes: a cell between two others then stands for them
+   * too.
+   */
   readonly bridge: boolean;
 }
 
 /**
- * Put groups into cells, one row a group. Where several steps share a column the one that is not finite is shown, else the one farthest from the
- * middle of its group: a spike of one step is never under others.
+ * Put groups into cells, one row a group. Where several steps share a column the one that is not finite is
+ * shown, else the one farthest from the middle of its group: a spike of one step is never under others.
  *
  * @param places - Where each row of the groups lies.
- * @param xs - Every such place, ascending.
+ * @param xs - Every such position, ascending.
  */
 export function cellsOf(
   groups: IMomentGroups,
@@ -100,7 +102,10 @@ export function cellsOf(
   };
 }
 
-/** Let a cell stand for a column beside it that has steps, but none of its row: those were left out in favour of their extremes. */
+/**
+ * Let a cell stand for a neighbouring column that has steps, but none of its row: those were left out in
+ * favour of their extremes.
+ */
 function bridge(
   source: Int32Array,
   from: number,
@@ -139,14 +144,16 @@ export interface IMapCell {
 /** Whether a kind is a map. */
 export const isMap = (kind: MomentOptions['kind']): boolean => /(?:^|_)map$/.test(kind);
 
-/** Columns that make a row of a map. */
 export function mapRows({ kind, by, columns }: MapOptions): readonly MomentColumn[] {
   const rows: readonly MomentColumn[] =
     kind === 'layer_map' ? ['layer'] : kind === 'item_map' ? ['item_type'] : (by ?? []);
   return rows.filter(row => row !== columns);
 }
 
-/** Columns that make a group of a map: those of its rows, and the one that lies across where that is not the step. */
+/**
+ * Columns that make a group of a map: those of its rows, and the one that lies across where that is not the
+ * step.
+ */
 export function mapGrouping(options: MapOptions): readonly MomentColumn[] {
   return [...mapRows(options), ...(options.columns === 'step' ? [] : [options.columns])];
 }
@@ -200,7 +207,7 @@ export function toggled(options: MapOptions, cell: IMapCell, most: number): stri
   return (rest.length < before.length ? rest : [...rest, cell]).slice(-most).map(cellText);
 }
 
-/** A filter that lets as little as it can say through beside one group. */
+/** A filter that lets through one group and as little else as it can. */
 export function narrowed(
   where: MomentFilter | undefined,
   by: readonly MomentColumn[],

@@ -22,7 +22,6 @@ type Choose = (options: Partial<MomentsOptions>) => void;
 
 const ACROSS = ['rank', 'layer', 'stage', 'expert'] as const;
 
-/** Choose what lies across. */
 function columnsControl(options: MomentOptions, choose: Choose, t: Translate): Control[] {
   return isMap(options.kind)
     ? [
@@ -82,7 +81,6 @@ export function cellControls(options: MomentOptions, choose: Choose, t: Translat
       ];
 }
 
-/** What the controls are made of. */
 export interface IControlFacts {
   readonly source: IRunSource;
   readonly options: MomentOptions;
@@ -93,7 +91,7 @@ export interface IControlFacts {
   readonly choose: (options: Partial<MomentsOptions>) => void;
 }
 
-/** Groupings that are offered; any other that the options name is offered beside them. */
+/** Groupings that are offered; any other that the options name is offered too. */
 const GROUPINGS: readonly (readonly MomentColumn[])[] = [
   [],
   ['layer'],
@@ -113,7 +111,6 @@ const GROUPINGS: readonly (readonly MomentColumn[])[] = [
   ['name']
 ];
 
-/** The first line of controls: what is drawn. */
 export function mainControls(
   facts: IControlFacts,
   open: boolean,

@@ -26,7 +26,7 @@ import { MomentReader, type IMomentQuestion, type IMomentRun } from './reader';
 import { quantityWords } from './words';
 import { capital } from '../shared/describe';
 
-/** Most places on the step slider and in the search for the first bad step. */
+/** Most positions of the step slider, and steps searched for the first bad one. */
 const MOST_STEPS = 50_000;
 /** Of more rows than this the total takes a second: what can be drawn before it is. */
 const MANY_ROWS = 1_000_000;
@@ -83,7 +83,6 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
   /** Read and draw what the explorer's options ask for, once it is known that there is something. */
   protected abstract fill(reader: MomentReader, signal: AbortSignal): Promise<Loaded>;
 
-  /** Columns that make a group in this pane. */
   get by(): readonly MomentColumn[] {
     return this.options.by ?? [];
   }
@@ -159,7 +158,6 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
     }
   }
 
-  /** What to say where no tensor is left to draw. */
   protected nothing(): IState {
     const state = nothingMatches(this.options, this.actions, options => this.choose(options), this.t);
     const missing = missingWords(
@@ -169,7 +167,6 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
     return missing.length > 0 ? { ...state, sentence: missing.join(' ') } : state;
   }
 
-  /** What to say where what is to be the x axis is not known. */
   protected unknownPlaces(): Loaded {
     const { align } = this.options;
     const sentence =
@@ -186,7 +183,9 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
     return false;
   }
 
-  /** Steps and samples of everything that matches the filter; null where it is drawn before they are known. */
+  /**
+   * Steps and samples of everything that matches the filter; null where it is drawn before they are known.
+   */
   protected get total(): IMomentGroups | null {
     return this._total;
   }
@@ -206,7 +205,10 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
       : [];
   }
 
-  /** The step of a picture of one: the logged one that is nearest to what is chosen, which is null for the newest; undefined where there is none. */
+  /**
+   * The step of a picture of one: the logged one nearest to the chosen one, which is null for the newest;
+   * undefined where there is none.
+   */
   protected stepDrawn(): { readonly wanted: number | null; readonly step: number | undefined } {
     const within = this.env.within(this.options.steps);
     const steps = this.steps.filter(each => !within || (each >= within[0] && each <= within[1]));
@@ -214,7 +216,6 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
     return { wanted, step: steps[wanted === null ? steps.length - 1 : placeNear(steps, wanted)] };
   }
 
-  /** The slider of that step. */
   protected stepControls(): Control[] {
     const { source, options, steps, t } = this;
     const change = (step: number | null): void => {
@@ -235,7 +236,6 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
       : [this.t('Nothing was logged at step %1; this is the nearest one.', formatInteger(wanted))];
   }
 
-  /** Show one tensor at one step. */
   protected goTo(name: string, step: number): void {
     const { ratio } = this.options;
     // A gain knows modules, and the name is a tensor's.
@@ -248,14 +248,13 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
     });
   }
 
-  /** Show one tensor over all steps. */
   protected open(name: string): void {
     this.choose(oneTensor(name));
   }
 
   protected otherRuns: readonly IMomentRun[] = [];
 
-  /** How steps lie on the x axis of lines and maps alike; null where nobody counted or clocked what that is. */
+  /** How steps lie on the x axis of lines and maps alike; null where the run does not have that unit. */
   protected async axisOf(
     { step, samples }: Pick<IMomentGroups, 'step' | 'samples'>,
     signal: AbortSignal
@@ -293,7 +292,6 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
     return refusal === 'invalid' ? wrongFilter(sentence, this.options, choose, this.t) : null;
   }
 
-  /** Say how far the server is in reading a run's files. */
   private _reading(done: number, total: number): void {
     this.env.waits(
       this.t('Reading the files of %1: %2 of %3…', this.source.name, formatBytes(done), formatBytes(total))
@@ -313,9 +311,8 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
 const BESIDE = 50;
 
 /**
- * Some steps on either side of one, so that it can be seen among others.
- *
- * @param more Whether steps still come: what has room for them shows them.
+ * Some steps around one, so that it can be seen among others; `more`: steps still come, and what has space
+ * for them shows them.
  */
 function around(steps: Float64Array, step: number, more: boolean): [number, number] {
   const at = steps.indexOf(step);

@@ -20,7 +20,7 @@ import { keyWords, type MomentOptions } from './words';
 interface IPart {
   /** The rest of the key. */
   readonly key: MomentKey;
-  /** Places of the rows, ascending by where they lie. */
+  /** Indices of the rows, ascending by where they lie. */
   readonly rows: readonly number[];
 }
 
@@ -29,7 +29,10 @@ export type PlaceOf = (value: MomentKey[number]) => number | null;
 
 const numbers: PlaceOf = value => (typeof value === 'number' ? value : null);
 
-/** Take groups apart by all columns of their keys but one, which says where a row lies. What lies nowhere is left out. */
+/**
+ * Take groups apart by all columns of their keys but one, which says where a row lies. What lies nowhere is
+ * left out.
+ */
 function partsOf(
   groups: IMomentGroups,
   column: number,
@@ -55,9 +58,9 @@ function partsOf(
 }
 
 /**
- * Turn groups at one step into a line for each of the rest of their keys, over the first column: over layers. What has no layer is left out.
- *
- * @param placeOf - Where a value of the first column lies; a number there when absent.
+ * Turn groups at one step into a line for each of the rest of their keys, over the first column: over layers.
+ * What has no layer is left out. `placeOf`: where a value of the first column lies; a number there when
+ * absent.
  */
 export function linesAcross(
   groups: IMomentGroups,
@@ -89,7 +92,7 @@ export function linesAcross(
 export interface IMapGrid {
   readonly groups: IMomentGroups;
   readonly xs: Float64Array;
-  /** Groups without a place. */
+  /** Groups without a position. */
   readonly left: number;
 }
 
@@ -126,7 +129,6 @@ export function onlyAt(line: ILine, layers: ArrayLike<number>): ILine[] {
   return kept.x.length === 0 ? [] : [kept];
 }
 
-/** Where lines come from. */
 export interface ILinesQuery {
   readonly options: MomentOptions;
   readonly by: readonly MomentColumn[];
@@ -138,7 +140,6 @@ export interface ILinesQuery {
   readonly reader: MomentReader;
   readonly others: readonly IMomentRun[];
   readonly axis: StepAxis;
-  /** Every step that was logged. */
   readonly logged: ILogged;
   /** Where the view's own steps lie on the axis by which runs are aligned. */
   readonly clock: RunClock;
@@ -156,7 +157,6 @@ export type ILogged = Pick<IMomentGroups, 'samples' | 'step' | 'stepsTotal'>;
 
 /** Whole lines, and what is drawn around them. */
 export interface ILines {
-  /** This run's groups. */
   readonly base: IMomentGroups;
   readonly lines: readonly ILine[];
   /** Points of a comparison that lie between two of this run's. */
@@ -175,7 +175,7 @@ export interface ILines {
 /** Most points of a line that is compared: then every one is needed. */
 const COMPARED = 20_000;
 
-/** The question for as many lines, and points of them, as are drawn beside those of other runs. */
+/** The question for as many lines, and points of them, as are drawn along with those of other runs. */
 export function linesQuestion(
   options: MomentOptions,
   question: IMomentQuestion,
@@ -192,7 +192,10 @@ function isCompared({ compare }: MomentOptions, others: readonly IMomentRun[]): 
   return compare !== 'overlay' && others.length > 0;
 }
 
-/** Read the lines that options ask for, of this run and of those it is compared with; null where there are none. */
+/**
+ * Read the lines that options ask for, of this run and of those it is compared with; null where there are
+ * none.
+ */
 export async function readLines(
   query: ILinesQuery,
   signal: AbortSignal,
@@ -277,7 +280,10 @@ function runOf(
   };
 }
 
-/** Find where another run has values that are not finite: neighbours among its own steps are one stretch. Null where it has none. */
+/**
+ * Find where another run has values that are not finite: neighbours among its own steps are one stretch. Null
+ * where it has none.
+ */
 async function badRun(
   { everything, question, options }: ILinesQuery,
   name: string,

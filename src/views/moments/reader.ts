@@ -24,26 +24,21 @@ export interface IMomentQuestion extends IMomentQuery {
   readonly keys?: readonly MomentKey[];
 }
 
-/** Answers that are kept: those of one picture and its last few places. */
+/** Answers that are kept: those of one picture and its last few zooms. */
 const MOST_KEPT = 24;
 
 /**
- * Asks one run for groups and keeps the last answers, so that zooming, hovering and a new theme ask nothing twice. What is kept is
- * forgotten when the run has more.
+ * Asks one run for groups and caches the last answers, so that zooming, hovering and a new theme ask nothing
+ * twice. The cache is emptied when the run has more.
  */
 export class MomentReader {
   constructor(readonly source: IMomentSource) {}
 
-  /** What the answers are of. */
   get version(): string {
     return this._version ?? '';
   }
 
-  /**
-   * What there is, as of now.
-   *
-   * @param told - Hears how far the source is where it reads files first.
-   */
+  /** What there is, as of now; `progress` is called while the source reads files for the first time. */
   async index(signal?: AbortSignal, told?: ReadingProgress): Promise<IMomentIndex> {
     const index = await this.source.index(signal, told);
     if (index.version !== this._version) {

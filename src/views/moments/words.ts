@@ -36,7 +36,6 @@ function namesOf(stat: MomentStat, t: Translate): readonly [string, string] {
   return words[stat];
 }
 
-/** Name a statistic. */
 export function statisticWords(statistic: MomentStatistic, t: Translate): string {
   const words: Record<MomentStatistic, string> = {
     l2: t('L2'),
@@ -55,7 +54,6 @@ export function statisticWords(statistic: MomentStatistic, t: Translate): string
   return words[statistic];
 }
 
-/** Name a column by which tensors are grouped. */
 export function columnWords(column: MomentColumn | 'step', t: Translate): string {
   const words: Record<MomentColumn | 'step', string> = {
     step: t('step'),

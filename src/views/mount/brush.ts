@@ -4,7 +4,6 @@ import { followPointer, type IPlace } from '../../charts';
 import type { IMark, Loop } from '../shared/content';
 import type { Span } from '../shared/links';
 
-/** What a brush needs of its view. */
 export interface IBrushHost {
   /** Whether a drag that begins so is one of its own. */
   takes(event: PointerEvent): boolean;
@@ -18,7 +17,6 @@ export interface IBrushHost {
   shown(): IBrushed;
   /** What is under the hand while it moves; null when it was let go of. */
   draft(brushed: IBrushed | null): void;
-  /** What was chosen. */
   chosen(brushed: IBrushed): void;
 }
 
@@ -26,8 +24,9 @@ export interface IBrushHost {
 export type IBrushed = Pick<IMark, 'loop' | 'x' | 'y'>;
 
 /**
- * Choosing a span of the x axis, a box or what lies in a loop, by dragging. It listens before the chart's own gestures do, so that zoom and pan never see the
- * drag, and before JupyterLab, for which Shift and the mouse mean a range of cells.
+ * Choosing a span of the x axis, a box or what lies in a loop, by dragging. It listens before the chart's own
+ * gestures do, so that zoom and pan never see the drag, and before JupyterLab, for which Shift and the mouse
+ * mean a range of cells.
  */
 export class Brush implements IDisposable {
   constructor(private readonly _host: IBrushHost) {

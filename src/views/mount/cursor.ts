@@ -61,7 +61,6 @@ export function markBox(
   };
 }
 
-/** Put an element where a rectangle is. */
 export function putAt(node: HTMLElement, box: IBox): void {
   for (const side of ['left', 'top', 'width', 'height'] as const) {
     node.style[side] = `${box[side]}px`;
@@ -75,7 +74,7 @@ const MOST_PIXELS = 640;
 /** Fewest and most characters of a name. */
 const [LEAST_LETTERS, MOST_LETTERS] = [10, 60];
 
-/** A small box beside the pointer that never covers what it speaks of and takes no pointer events. */
+/** A small box near the pointer that never covers what it describes and takes no pointer events. */
 class Tooltip {
   constructor(private readonly _stage: HTMLElement) {
     this.node = element('div', { class: 'jp-MegalensTooltip', 'aria-hidden': 'true', hidden: '' });
@@ -84,7 +83,7 @@ class Tooltip {
 
   readonly node: HTMLElement;
 
-  /** Show beside a point given in pixels from the stage's upper left corner. */
+  /** Show it near a point given in pixels from the stage's upper left corner. */
   show(tip: ITip, left: number, top: number): void {
     const { columns } = tip;
     const letters = lettersOf(tip, this._stage.clientWidth);
@@ -127,7 +126,7 @@ class Tooltip {
   }
 }
 
-/** How many characters of a name fit beside the values into a box of some pixels. */
+/** How many characters of a name fit before the values into a box of some pixels. */
 function lettersOf({ columns, lines }: ITip, width: number): number {
   const widest = (of: readonly (string | undefined)[]): number =>
     Math.max(0, ...of.map(text => text?.length ?? 0)) + 2;
@@ -139,7 +138,7 @@ function lettersOf({ columns, lines }: ITip, width: number): number {
   return Math.min(MOST_LETTERS, Math.max(LEAST_LETTERS, room));
 }
 
-/** The mark over a picture with its tooltip. It keeps its place in the data while they change, scroll and zoom. */
+/** The mark over a picture with its tooltip. It stays with its data while they change, scroll and zoom. */
 export class Cursor {
   /**
    * @param shell The view's elements.
@@ -195,7 +194,10 @@ function bandNode(box: IBox): HTMLElement {
   return node;
 }
 
-/** Says over a view that the training is perturbed now, until it is not: what is drawn then is not the model's own doing. */
+/**
+ * Says over a view that the training is perturbed now, until it is not: what is drawn then is not the model's
+ * own doing.
+ */
 export class ArmedChip implements IDisposable {
   constructor(
     private readonly _source: IRunSource,
@@ -242,15 +244,15 @@ function armedWords(source: IRunSource, t: Translate): string {
     : t('Perturbed until step %1: %2', formatInteger(armed.until), what);
 }
 
-/** Pixels of a mark's place under the axis that answer to the pointer. */
+/** Pixels under the axis, around a mark, that answer to the pointer. */
 const SIZE = 12;
 
-/** The places of a chart's event marks: each says what happened, and tells where. The marks themselves the chart draws. */
+/**
+ * The event marks of a chart, which the chart draws: each has the words of its event, and tells other views
+ * its step.
+ */
 export class EventMarks {
-  /**
-   * @param stage The element that holds the chart.
-   * @param point Tells the run's other views of a step; null that nothing is pointed at.
-   */
+  /** @param point Points the run's other views to a step; null when nothing is pointed at. */
   constructor(
     private readonly _stage: HTMLElement,
     private readonly _point: (step: number | null) => void

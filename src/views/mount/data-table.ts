@@ -3,7 +3,10 @@ import type { ITableField, ITable, ITableColumn } from '../shared/table';
 import type { Translate } from '../shared/translate';
 import { element } from './dom';
 
-/** The element of a field in a cell; `now` gives the field as it was told last, which what is pressed or typed goes to. */
+/**
+ * The element of a field in a cell; `now` gives the field as it was last updated, which a press or typing
+ * goes to.
+ */
 function fieldOf(field: ITableField, now: () => ITableField | undefined): HTMLElement {
   const { id, label, title = '' } = field;
   const shared = { 'data-field': id, title };
@@ -67,7 +70,7 @@ function areAlike(one: HTMLElement, other: HTMLElement): boolean {
   );
 }
 
-/** Whether a number in a table is being typed: it is not what it was when it was drawn, or told last. */
+/** Whether a number in a table is being typed: it is not what it was when it was drawn, or last updated. */
 function isTyping(table: HTMLElement): boolean {
   const active = document.activeElement;
   return active instanceof HTMLInputElement && table.contains(active) && active.value !== active.defaultValue;
@@ -237,7 +240,10 @@ export class DataTable {
   private _sort: { column: number; descends: boolean } | null = null;
 }
 
-/** Give an element other children. One that stays as it is keeps its elements, so that a click, the focus or selected text in it is not lost. */
+/**
+ * Give an element other children. One that stays as it is keeps its elements, so that a click, the focus or
+ * selected text in it is not lost.
+ */
 function update(parent: HTMLElement, children: readonly HTMLElement[]): void {
   const before = [...parent.children] as HTMLElement[];
   children.forEach((child, at) => {
@@ -251,7 +257,7 @@ function update(parent: HTMLElement, children: readonly HTMLElement[]): void {
   before.slice(children.length).forEach(old => old.remove());
 }
 
-/** A cell. What is pressed in it goes to the column as it was told last. */
+/** A cell. A press goes to the column as it was last updated. */
 function cellOf(told: () => ITableColumn | undefined, row: number): HTMLElement {
   const { fields, isNumber, press, text, wraps } = told() as ITableColumn;
   const name = isNumber ? 'jp-mod-number' : wraps ? 'jp-mod-wraps' : '';

@@ -26,11 +26,9 @@ export interface IHandled {
   chart(): Chart | null;
   zoom(): Zoom | null;
   isDrawn(): boolean;
-  /** What is under the pointer. */
   probe(place: IPlace): IMark | null;
   /** Answer a key; null when it means nothing here. */
   move(key: string): IMoved | null;
-  /** A mark was clicked at. */
   clicked(mark: IMark): void;
   /** Put marks where their data are drawn now. */
   place(): void;

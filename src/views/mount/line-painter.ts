@@ -43,7 +43,6 @@ export function drawTrace(trace: ITrace, chart: Chart, zoom: Zoom, stage: HTMLEl
   return [svg];
 }
 
-/** Where lines are painted. */
 interface ICanvasArea {
   /** What the area covers of the axes. */
   readonly x: readonly [number, number];
@@ -56,14 +55,14 @@ interface ICanvasArea {
   readonly density: number;
 }
 
-/** How a line is painted. */
 interface IStroke {
   readonly color: string;
   readonly dash: readonly number[];
 }
 
 /**
- * Paint lines on a canvas. Of the points that share a column of pixels the least and the greatest are drawn: what that paints is what all of them would.
+ * Paint lines on a canvas. Of the points that share a column of pixels the least and the greatest are drawn,
+ * which looks the same.
  */
 function paintLines(
   canvas: HTMLCanvasElement,
@@ -124,8 +123,8 @@ function paintLine(
 }
 
 /**
- * Points of a line that are stroked at once. A canvas without a graphics card takes eight times as long for a path of hundreds of steep segments as
- * for the same in short ones.
+ * Points of a line that are stroked at once. A canvas without a graphics card takes eight times as long for a
+ * path of hundreds of steep segments as for the same in short ones.
  */
 const AT_ONCE = 8;
 
@@ -209,15 +208,17 @@ class Pen {
   private _bar: readonly [number, number] | null = null;
 }
 
-/** How much wider than the plot the painting is on either side, in widths of the plot: so far a hand pans without a new painting. */
+/**
+ * How much wider than the plot the painting is on either side, in widths of the plot: so far a hand pans
+ * without a new painting.
+ */
 const MARGIN = 1;
 
 /**
- * The lines of one view, painted once for each look: as a picture of the chart they move with its axes, so that panning costs the same for
- * one line and for hundreds.
+ * The lines of one view, painted once for each look: as a picture of the chart they move with its axes, so
+ * that panning costs the same for one line and for hundreds.
  */
 export class LinePainter implements ILinePainter {
-  /** Counts the paintings. */
   get painted(): number {
     return this._painted;
   }

@@ -24,8 +24,8 @@ const wordsOf = ([first, last]: StepRange): { first: string; last: string } => (
 });
 
 /**
- * A view's share in its run's link: it tells what is pointed at here, marks what is pointed at elsewhere, lets steps be chosen and says which
- * are. While nobody points and nothing is chosen it does nothing.
+ * A view's share in its run's link: it publishes what is pointed at here, marks what is pointed at elsewhere,
+ * lets steps be chosen and marks them. While nobody points and nothing is chosen it does nothing.
  */
 export class Linked implements IDisposable {
   constructor(
@@ -111,9 +111,8 @@ export class Linked implements IDisposable {
   }
 
   /**
-   * Choose from where the cursor was to where it is, as text is selected with Shift and the arrows.
-   *
-   * @returns What to say, or null where steps cannot be chosen.
+   * Choose from where the cursor was to where it is, as text is selected with Shift and the arrows; null
+   * where steps cannot be chosen.
    */
   extend(from: IMark | null, to: IMark): string | null {
     const [start, end] = [from && this._view.pointedBy(from).step, this._view.pointedBy(to).step];
@@ -146,7 +145,7 @@ export class Linked implements IDisposable {
    * Pin the step of a mark, or unpin where it is pinned already or there is no mark.
    *
    * @param keeps Whether what is pinned already stays.
-   * @returns What to say, or null where there is nothing to pin.
+   * @returns The words for it, or null where there is nothing to pin.
    */
   pin(mark: IMark | null, keeps = false): string | null {
     const at = mark && this._view.pointedBy(mark);
@@ -397,15 +396,19 @@ export const CALM_INTERVAL = 500;
 
 /** A single slow answer is no reason to wait long for the next picture, ms. */
 const MOST_TAKEN = 150;
-/** Of its time a picture that follows a run takes at most this part: several stand on one page, which must stay quick. */
+/**
+ * Of its time a picture that follows a run takes at most this part: several stand on one page, which must
+ * stay quick.
+ */
 const MOST_SHARE = 0.1;
 /** The same of one that a person waits for. */
 const AWAITED_SHARE = 0.3;
 
 /**
- * Runs a task when asked, at most 10 times a second (20 where a person waits) and no more than a part of the time, never twice at once, on an animation frame. Requests
- * that come meanwhile are one more run. What is out of sight waits until it is seen, unless a person waits for it; a hidden page gets no
- * frames, so it costs nothing either.
+ * Runs a task when asked, at most 10 times a second (20 where a person waits) and no more than a part of the
+ * time, never twice at once, on an animation frame. Requests that come meanwhile are one more run. What is
+ * out of sight waits until it is seen, unless a person waits for it; a hidden page gets no frames, so it
+ * costs nothing either.
  */
 export class Pace implements IDisposable {
   constructor(private readonly _task: () => Promise<void>) {}
@@ -423,10 +426,8 @@ export class Pace implements IDisposable {
   }
 
   /**
-   * Ask for a run.
-   *
-   * @param now - Whether a person waits for it.
-   * @param least - Least time since the last run; of several requests the shortest counts, ms.
+   * Ask for a run; `now`: a person waits for it. Of several requests the shortest `least` ms since the last
+   * run counts.
    */
   request(now = false, least = LEAST_INTERVAL): void {
     if (this._isDisposed) {
@@ -497,7 +498,6 @@ export class Pace implements IDisposable {
   }
 
   private _timer: ReturnType<typeof setTimeout> | null = null;
-  /** When it runs. */
   private _due = 0;
   private _wanted = false;
   private _least = LEAST_INTERVAL;

@@ -3,7 +3,6 @@ import type { ViewOptions } from '../../protocol/views.generated';
 import type { Translate } from '../shared/translate';
 import { copyText, saveFile, saveText, element } from './dom';
 
-/** What a view's menu acts on. */
 interface IMenuSubject {
   code(): string;
   summary(): string;
@@ -50,7 +49,6 @@ export function viewMenu(
   ];
 }
 
-/** One entry of a menu. */
 interface IMenuItem {
   label: string;
   run: () => void | Promise<void>;

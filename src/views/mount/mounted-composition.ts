@@ -71,7 +71,10 @@ interface IMounted {
   readonly view: MountedView<ViewOptions>;
 }
 
-/** The part of a composition that touches the page: a toolbar, a second line that folds, and its parts below one another. */
+/**
+ * The part of a composition that touches the page: a toolbar, a second line that folds, and its parts below
+ * one another.
+ */
 export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
   constructor(
     node: HTMLElement,
@@ -131,13 +134,11 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
     return stackSVG(await Promise.all(pictured.map(view => view.toSVG())));
   }
 
-  /** The pictures with titles and captions as a PNG data URL. */
   async toPNG(): Promise<string> {
     const pictured = await this._pictured();
     return stackPNG(await Promise.all(pictured.map(view => view.toPNG())));
   }
 
-  /** The parts that are mounted, by their keys. */
   get parts(): ReadonlyMap<string, MountedView<ViewOptions>> {
     return new Map(this._parts.map(({ part, view }) => [part.key, view]));
   }
@@ -175,7 +176,10 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
     return this._preparing;
   }
 
-  /** Give the parts what the layout says now; those whose key stays are kept as they are on the page, with what is typed into them. */
+  /**
+   * Give the parts what the layout says now; those whose key stays are kept as they are on the page, with
+   * what is typed into them.
+   */
   private _layOut(): void {
     const layout = this._whole.layout();
     const known = new Map(this._parts.map(each => [each.part.key, each]));
@@ -220,7 +224,6 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
     return { part, node, view };
   }
 
-  /** Take parts off the page. */
   private _unmount(isGone: (mounted: IMounted) => boolean): void {
     this._parts.filter(isGone).forEach(({ part, view, node }) => {
       view.dispose();
@@ -252,7 +255,10 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
     this._folded.update(folded?.controls ?? []);
   }
 
-  /** The parts that an exported picture is made of: those that are none, or have nothing to show, are left out. */
+  /**
+   * The parts that an exported picture is made of: those that are none, or have nothing to show, are left
+   * out.
+   */
   private async _pictured(): Promise<MountedView<ViewOptions>[]> {
     await this.settled();
     const pictured = this._parts.filter(({ part, node }) => !part.unpictured && !node.hidden);

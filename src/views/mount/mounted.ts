@@ -38,7 +38,6 @@ export abstract class Mounted<O extends ViewOptions = ViewOptions> implements IV
     await this.settled();
   }
 
-  /** The Python call that makes this view. */
   code(): string {
     const { opening } = this.host;
     return opening === undefined ? toCode(this.plain) : `import megalens\n\n${toCode(this.plain, opening)}`;
@@ -59,7 +58,6 @@ export abstract class Mounted<O extends ViewOptions = ViewOptions> implements IV
   /** Draw what the options are now. */
   protected abstract chosen(): void | Promise<void>;
 
-  /** Let go of everything. */
   protected abstract end(): void;
 
   /** The options as the union that all views share. */

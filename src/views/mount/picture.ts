@@ -15,11 +15,8 @@ import type { Shell } from './shell';
 const ABOVE = 130;
 
 /**
- * Pixels that a view may take of its frame.
- *
- * What stands above the plot beyond the usual, such as unfolded filters, is taken off.
- *
- * @returns 0 where there is no frame.
+ * Pixels that a view may take of its frame; 0 where there is none. What stands above the plot beyond the
+ * usual, such as unfolded filters, is taken off.
  */
 export function roomIn(frame: Element | undefined, plot: Element): number {
   if (frame === undefined) {
@@ -54,10 +51,8 @@ export function stretch(usual: number, rows: number, frame: number): number {
 const TABLE = 220;
 
 /**
- * Return what to draw: the part of a picture that is zoomed into, as high as its frame asks.
- *
- * @returns Null where the view shows no picture.
- * @param frame Pixels that the whole view may take; 0 where it has no frame.
+ * Return what to draw: the part of a picture that is zoomed into, as high as its frame (pixels, 0 without
+ * one) asks; null where the view shows no picture.
  */
 function fitRecipe(content: IContent, zoom: Zoom | null, frame: number): IRecipe | null {
   const { recipe, body, extent, home, legend, rows = 1 } = content;
@@ -75,9 +70,8 @@ function fitRecipe(content: IContent, zoom: Zoom | null, frame: number): IRecipe
   };
 }
 
-/** What a picture tells. */
 export interface IPictureEvents {
-  /** Another place of it is shown, by zooming or moving. */
+  /** Another part of it is shown, by zooming or moving. */
   zoomed(): void;
   /** Axes and marks are where they will stay. */
   placed(): void;
@@ -109,12 +103,10 @@ export class Picture {
     return this._shell.stage.clientWidth || 640;
   }
 
-  /** Whether the page around it is dark. */
   get isDark(): boolean {
     return readTheme(this._shell.root).dark;
   }
 
-  /** What lies under the pointer, as the axes have it. */
   locate(event: MouseEvent): IPlace | null {
     return this._chart?.locate(event) ?? null;
   }

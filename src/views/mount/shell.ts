@@ -11,8 +11,8 @@ import { element, writeText } from './dom';
 const MOST_LETTERS = 40;
 
 /**
- * The names of a picture's lines as buttons: pressed once a line is hidden or shown, pressed twice or with Alt it is shown alone. One of them is a stop of the
- * Tab key; arrows go to the others.
+ * The names of a picture's lines as buttons: pressed once a line is hidden or shown, pressed twice or with
+ * Alt it is shown alone. One of them is a stop of the Tab key; arrows go to the others.
  */
 class Legend {
   constructor(private readonly _t: Translate) {
@@ -32,7 +32,10 @@ class Legend {
 
   readonly node: HTMLElement;
 
-  /** Write the names of lines; null where there are none. Buttons of lines that stay are kept, with their focus. */
+  /**
+   * Write the names of lines; null where there are none. Buttons of lines that stay are kept, with their
+   * focus.
+   */
   show(legend: ILegend | null): void {
     this.node.hidden = legend === null;
     const key = JSON.stringify(legend);
@@ -186,9 +189,8 @@ export class Shell {
   onInsight: () => void = () => undefined;
 
   /**
-   * Write title, summary and caption of a picture; null where there is none.
-   *
-   * @param goes Whether the summary points at a place of the picture.
+   * Write title, summary and caption of a picture; null where there is none. `goes`: the summary points into
+   * the picture.
    */
   present(content: IContent | null, goes = false): void {
     this.root.dataset['state'] = content === null ? 'none' : 'drawn';
@@ -214,7 +216,6 @@ export class Shell {
     this._stage.setAttribute('aria-label', `${content.title}. ${content.summary}`);
   }
 
-  /** Have a screen reader say something. */
   say(text: string): void {
     this._live.textContent = text;
   }

@@ -285,8 +285,8 @@ function mounted<K extends Control['kind']>(first: Of<K>): IMounted<K> {
 const STAYS: ReadonlySet<Control['kind']> = new Set(['name', 'steps', 'chip', 'toggle']);
 
 /**
- * One line of controls. Updating it keeps the elements, so that focus and half-typed text stay. With a menu beside it, it is one line however narrow it is: what has
- * no room is folded, the last first. Without one it wraps.
+ * One line of controls. Updating it keeps the elements, so that focus and half-typed text stay. With a menu
+ * it is one line however narrow it is: what does not fit is folded, the last first. Without one it wraps.
  */
 export class Toolbar {
   constructor(
@@ -386,7 +386,6 @@ function order(parent: HTMLElement, nodes: readonly HTMLElement[], before: Node 
   });
 }
 
-/** What a control's width depends on. */
 function textsOf(control: Control): readonly string[] {
   switch (control.kind) {
     case 'select':

@@ -43,7 +43,6 @@ export function goControl(go: (step: number) => void, t: Translate): Control {
   };
 }
 
-/** Choose between a linear and a logarithmic scale. */
 export function transformControl(
   label: string,
   value: 'linear' | 'log',
@@ -138,7 +137,10 @@ export function positionChip(
       ];
 }
 
-/** Choose over how many points a trailing mean goes; a number that is not offered is offered as well while it is chosen. */
+/**
+ * Choose over how many points a trailing mean goes; a number that is not offered is offered as well while it
+ * is chosen.
+ */
 export function smoothingControl(
   offered: readonly number[],
   value: number,

@@ -4,7 +4,7 @@ import type { ITensorShape, IKept } from '../../store/tensor-data';
 import { listWords } from './layers';
 import type { Translate } from './translate';
 
-/** Name a rank with its place in the parallel layout: `rank 2 (dp 1)`. */
+/** Name a rank with its coordinate in the parallel layout: `rank 2 (dp 1)`. */
 export function rankName(rank: number, hello: Hello | null, t: Translate): string {
   const layout = hello?.layout;
   const place = layout?.ranks?.find(each => each.rank === rank);
@@ -48,7 +48,9 @@ export interface ICompressorText {
   params: Readonly<Record<string, string>>;
 }
 
-/** Read the canonical text of a compressor, in one pass. Commas inside quotes and brackets belong to a value. */
+/**
+ * Read the canonical text of a compressor, in one pass. Commas inside quotes and brackets belong to a value.
+ */
 export function readCompressor(text: string): ICompressorText {
   const trimmed = text.trim();
   const opening = trimmed.indexOf('(');
@@ -97,7 +99,8 @@ function partsOf(text: string): string[] {
 /**
  * Say in words what the compressed numbers are: `mean of 96 tiles`.
  *
- * @param tiles How many there are in fact: an axis that cannot be cut into as many as were asked for has fewer.
+ * @param tiles How many there are in fact: an axis that cannot be cut into as many as were asked for has
+ * fewer.
  */
 export function compressorWords(text: string, t: Translate, tiles?: number): string {
   const { name, params } = readCompressor(text);
@@ -127,7 +130,6 @@ export function lastAxis(text: string, before: string): string {
   return name === 'Tile' ? 'tile' : name === 'Projection' ? 'vector' : before;
 }
 
-/** Return what the run says of a flag. */
 export function flagInfo(hello: Hello | null, flag: string): FlagInfo | undefined {
   return hello?.flags.find(each => each.name === flag);
 }
@@ -186,7 +188,6 @@ export function tierWords(
   ];
 }
 
-/** What was left out between the training and the picture. */
 export interface IOmitted {
   sampledEvery?: number;
   evictedRows?: number;
@@ -220,5 +221,4 @@ export function tokenText(label: string): string {
   return label.replace(/ /g, '␣').replace(/\n/g, '⏎').replace(/\t/g, '⇥').replace(/\r/g, '␍');
 }
 
-/** A text as it begins a sentence. */
 export const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);

@@ -7,7 +7,6 @@ export interface IPaintedLine {
   readonly isFaint?: true;
 }
 
-/** What is painted where. */
 export interface IPainting {
   readonly lines: readonly IPaintedLine[];
   /** Of each line. */
@@ -28,15 +27,13 @@ export interface IPainting {
 /** A line to draw over one plot. */
 export interface ITrace {
   readonly color: string;
-  /** Place on the x axis, and part of the plot's height from its top; NaN breaks the line. */
+  /** Position on the x axis, and part of the plot's height from its top; NaN breaks the line. */
   readonly points: readonly (readonly [number, number])[];
 }
 
 /**
- * Return where a value lies in a plot, as part of its height from the top.
- *
- * @param domain Values at the bottom and at the top.
- * @param scale As the template's `yScale`: Vega's `symlog` has a constant of 1.
+ * Where a value lies in a plot, as part of its height from the top. `domain` is bottom and top; `scale` the
+ * template's `yScale`, of which Vega's `symlog` has a constant of 1.
  */
 export function heightOf(value: number, domain: readonly [number, number], scale: string): number {
   const spread = (each: number): number =>

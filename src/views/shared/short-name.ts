@@ -1,9 +1,8 @@
 import { firstPlace } from '../../protocol/records';
 
 /**
- * Shorten a name with dots in it. Numbers of layers and experts stay, and as much of its end as there is room for: these tell names apart.
- *
- * @param most Most characters.
+ * Shorten a name with dots in it to `most` characters. Numbers of layers and experts stay, and as much of its
+ * end as fits: these tell names apart.
  */
 export function shortName(name: string, most: number): string {
   const parts = name.split('.');
@@ -20,16 +19,18 @@ export function shortName(name: string, most: number): string {
   return `…${name.slice(1 - most)}`;
 }
 
-/** Cut the middle out of a text that is too long: its end tells names apart, and its beginning what they are of. */
+/**
+ * Cut the middle out of a text that is too long: its end tells names apart, and its beginning what they are
+ * of.
+ */
 export function middleCut(text: string, most: number): string {
   const [head, tail] = [Math.floor((most - 1) / 3), Math.ceil((2 * (most - 1)) / 3)];
   return text.length <= most ? text : `${text.slice(0, head)}…${text.slice(-tail)}`;
 }
 
 /**
- * Shorten names that stand together: where several would become the same text, each is shown from where it differs.
- *
- * @param cut Shortens one of them.
+ * Shorten names that stand together: where several would become the same text, each is shown from where it
+ * differs.
  */
 export function shortNames(
   names: readonly string[],

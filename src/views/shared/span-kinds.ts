@@ -1,7 +1,10 @@
 import { COLORS } from '../../charts';
 import { own } from '../../protocol/records';
 
-/** Kinds in the order of the legend, each with the place of its colour in the palette. Greys are left for those who wait. */
+/**
+ * Kinds in the order of the legend, each with the index of its colour in the palette. Greys are left for
+ * those who wait.
+ */
 const PLACES: Readonly<Record<string, number>> = {
   forward: 0,
   backward: 1,
@@ -17,10 +20,8 @@ const WAITING: Readonly<Record<string, readonly [light: string, dark: string]>> 
   receive: ['#b0b0b0', '#5c5c5c']
 };
 
-/** All kinds that are drawn. */
 export const KINDS: readonly string[] = [...Object.keys(PLACES), ...Object.keys(WAITING)];
 
-/** The colour of a kind. */
 export function kindColor(kind: string, isDark: boolean): string {
   const waits = own(WAITING, kind);
   if (waits) {

@@ -10,7 +10,7 @@ import type { Translate } from './translate';
 const MOST_FLAGS = 24;
 const MOST_LETTERS = 100;
 
-/** Why there is no picture, or what to know beside it: one sentence and one action. */
+/** Why there is no picture, or what to know about it: one sentence and one action. */
 export interface IState {
   kind: 'loading' | 'empty' | 'finished' | 'stale' | 'disconnected' | 'error';
   sentence: string;
@@ -26,7 +26,7 @@ export function emptyState(sentence: string, label: string, run: () => void | Pr
   return { kind: 'empty', sentence, action: { label, run } };
 }
 
-/** Look again whether there is something. */
+/** The action that looks once more whether there is something. */
 export const again = ({ retry }: Pick<IStateActions, 'retry'>, t: Translate): IState['action'] => ({
   label: t('Check again'),
   run: () => retry()
@@ -61,14 +61,12 @@ export function snippetState(
   return { kind: 'empty', sentence, code, action, more };
 }
 
-/** What the actions of states do. */
 export interface IStateActions {
   retry(): void;
   cancel(): void;
   /** Put every option but what the view is about to its default, and draw again. */
   reset(): void;
   copyCode(): void | Promise<void>;
-  /** Put text on the clipboard. */
   copy(text: string): void | Promise<void>;
   /** Save text as a file of a MIME type. */
   save(name: string, type: string, text: string): void;
@@ -76,7 +74,10 @@ export interface IStateActions {
   openRecording?: (() => void) | undefined;
 }
 
-/** Whether an error is none of those that rooms throw with a sentence for a person, but a mistake that a value brought to light. */
+/**
+ * Whether an error is none of those that rooms throw with a sentence for a person, but a mistake that a value
+ * brought to light.
+ */
 function isSurprise(reason: unknown): boolean {
   return [TypeError, RangeError, ReferenceError, SyntaxError, URIError].some(kind => reason instanceof kind);
 }
@@ -90,7 +91,7 @@ export function readingState(name: string, actions: IStateActions, t: Translate)
   };
 }
 
-/** Say how a run and the connection to it stand when that is worth a word. */
+/** Describe a run and the connection to it when that is worth a word. */
 export function connectionState(
   source: Pick<IRunSource, 'connection' | 'hello' | 'name' | 'status'>,
   actions: IStateActions,
@@ -238,7 +239,6 @@ function unknownFlag({ flags }: Hello, flag: string, t: Translate): string {
   return listed ? `${none} ${has}` : none;
 }
 
-/** Turn a failure into a state. */
 export function errorState(reason: unknown, actions: IStateActions, t: Translate): IState {
   const action = { label: t('Try again'), run: () => actions.retry() };
   if (!isSurprise(reason)) {

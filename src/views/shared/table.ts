@@ -14,7 +14,6 @@ export const chip = (id: string, text: string, title: string, remove: () => void
   remove
 });
 
-/** A field for a whole number. */
 export const numberField = (
   id: string,
   label: string,
@@ -57,7 +56,6 @@ export type ITableField = { readonly id: string; readonly label: string; readonl
   | { readonly kind: 'button'; readonly isDisabled: boolean; readonly press: () => void }
 );
 
-/** A column of a table. */
 export interface ITableColumn {
   readonly title: string;
   /** Numbers stand at the right. */
@@ -76,7 +74,6 @@ export interface ITableColumn {
 /** A table as data: what each column says of a row. */
 export interface ITable {
   readonly columns: readonly ITableColumn[];
-  /** How many rows there are. */
   readonly rows: number;
 }
 
@@ -89,7 +86,10 @@ export function numberColumn(
   return { title, isNumber: true, text: row => text(read(row), row), sortBy: read };
 }
 
-/** What a tooltip says: a heading and lines of name and value, perhaps with the value at the pinned step and the difference from it. */
+/**
+ * What a tooltip says: a heading and lines of name and value, perhaps with the value at the pinned step and
+ * the difference from it.
+ */
 export interface ITip {
   heading: string;
   /** What stands over the columns behind the values, where lines have such. */

@@ -24,13 +24,11 @@ import { layerName } from '../shared/layers';
 /** Most columns that a layer × step picture has. */
 const MOST_COLUMNS = 4096;
 
-/** A trend to draw. */
 export interface ITrendWish {
   readonly series: readonly ILayerLine[];
   readonly transform: 'linear' | 'log';
   /** Of the colours. */
   readonly look: IColorLook;
-  /** The statistic in words. */
   readonly statistic: string;
   /** Newest step of which rows are gone: up to there a layer's row stands for those that followed it. */
   readonly filledTo: number | null;
@@ -64,7 +62,6 @@ export class TrendMap {
   /** The keyboard's cursor, by layer and step. */
   at: { readonly step: number; readonly layer: number } | null = null;
 
-  /** Draw another trend. */
   take(wish: ITrendWish): ITrendPicture {
     const picture = trendHeatmap(wish, this._t);
     this.series = wish.series;
@@ -80,7 +77,6 @@ export class TrendMap {
     return trendHeatmap(wish, this._t).recipe;
   }
 
-  /** The cell of a layer and step. */
   markOf(step: number, layer: number): IMark {
     const half = this._spacing / 2;
     return { facet: null, x: [step - half, step + half], y: [layer - 0.5, layer + 0.5] };
@@ -131,7 +127,7 @@ export class TrendMap {
     return key === 'copy' ? { said, mark, copy: value } : { said, mark };
   }
 
-  /** Put the cursor at the step nearest to one, and return that place; null where there is none. */
+  /** Put the cursor at the step nearest to one, and return its mark; null where there is none. */
   goTo(wanted: number): IMark | null {
     const step = this.steps[placeNear(this.steps, wanted)];
     const layer = this.at?.layer ?? this.series[0]?.layer;
@@ -142,7 +138,7 @@ export class TrendMap {
     return this.markOf(step, layer);
   }
 
-  /** Put the cursor where a layer moved most, and return that place; null where none moved. */
+  /** Put the cursor where a layer moved most, and return its mark; null where none moved. */
   insight(): IMark | null {
     const found = movesOf(this.series)?.strongest;
     if (!found) {

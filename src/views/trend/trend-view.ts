@@ -158,7 +158,6 @@ export class TrendView extends LinesView<Required<TrendOptions>> {
     return this._isLines ? this.picture.tipOf(mark) : this.map.tipOf(mark, this.env.pinned);
   }
 
-  /** What is drawn as layer × step. */
   protected readonly map = new TrendMap(this.t);
 
   protected get chosenSteps(): [number, number] | null {
@@ -309,7 +308,6 @@ export class TrendView extends LinesView<Required<TrendOptions>> {
     return readTrend(source, query, signal);
   }
 
-  /** Why there is nothing to draw; null where there is something. */
   private _without(answer: ITrendAnswer): Promise<IState | null> {
     this._answer = answer;
     return nothingDrawn(this._subject, answer, this.env.within(this.options.steps));

@@ -23,7 +23,8 @@ import type { IStateActions } from '../shared/states';
 import type { Translate } from '../shared/translate';
 
 /**
- * The picker of a statistic: of whole tensors and of what the compressor kept. Parts of tensors, and bands, are known of the latter only.
+ * The picker of a statistic: of whole tensors and of what the compressor kept. Parts of tensors, and bands,
+ * are known of the latter only.
  */
 export function statisticControl(
   { statistic, positions, interval }: Pick<Required<TrendOptions>, 'interval' | 'positions' | 'statistic'>,
@@ -86,7 +87,6 @@ function partOf(positions: string, statistic: Statistic): Pick<TrendOptions, 'st
     : {};
 }
 
-/** Name a statistic in words. */
 export function statisticWords(statistic: Statistic, t: Translate): string {
   const words: Record<Statistic, string> = {
     mean: t('mean'),
@@ -136,13 +136,11 @@ export function missingStepWords(missing: readonly IMissingSteps[], t: Translate
   );
 }
 
-/** What a trend is of, and how it is spoken of. */
 export interface ITrendSubject {
   readonly source: IRunSource;
   readonly options: Required<TrendOptions>;
   readonly shape: ITensorShape;
   readonly selection: ISelection;
-  /** The flag in words. */
   readonly flag: string;
   /** Says what is not here any more. */
   readonly memory: (answer: ITrendAnswer) => readonly string[];
@@ -151,7 +149,6 @@ export interface ITrendSubject {
   readonly t: Translate;
 }
 
-/** Title, caption and summary of a trend. */
 export function trendWords(
   { source, options, shape, selection, flag, memory, t }: ITrendSubject,
   answer: ITrendAnswer,

@@ -11,10 +11,11 @@ import type { ILine } from './line';
 import type { IOtherRun } from './other-runs';
 
 /**
- * What other runs' lines are minus, or over, this run's line of the same key. Where this run has no point at a place of the other's, what lies between its
- * neighbours is taken; in its gaps, before its first and after its last one there is nothing.
+ * What other runs' lines are minus, or over, this run's line of the same key. Where this run has no point at
+ * a position of the other's, it is interpolated between its neighbours; in its gaps, before its first and
+ * after its last one there is nothing.
  *
- * @returns Lines of the other runs, and how many of their points lay between two of this run's.
+ * @returns Lines of the other runs, and how many of their points were interpolated.
  */
 export function compareLines(
   own: readonly ILine[],
@@ -39,7 +40,7 @@ export function compareLines(
   return { lines, between };
 }
 
-/** The value of a line at a place, between two of its points where it has none there. */
+/** The value of a line at `x`, and whether it lies between two of its points. */
 function valueAt({ x, value, step, starts }: ILine, place: number): [number, boolean] {
   const at = placeBefore(x, place);
   if (at < 0) {
@@ -59,7 +60,6 @@ function valueAt({ x, value, step, starts }: ILine, place: number): [number, boo
 /** What of the options compares runs. */
 export type RunsOptions = Pick<Required<TrendOptions>, 'align' | 'compare' | 'runs'>;
 
-/** What the controls of a comparison are made of. */
 interface IRunsFacts {
   readonly source: Pick<IRunSource, 'id'>;
   readonly options: RunsOptions;
@@ -115,7 +115,6 @@ export function runsControls({ options, runs, source, choose }: IRunsFacts, t: T
   ];
 }
 
-/** Options of views that compare runs. */
 type IComparison = Pick<Required<TrendOptions>, 'compare'>;
 
 /** A title with what runs are minus or over this one put before it. */
@@ -173,7 +172,6 @@ export function missingWords(without: readonly IOtherRun[], t: Translate): strin
   ];
 }
 
-/** Say how often a run was read between two of its points. */
 export function betweenWords(between: number, t: Translate): string[] {
   return between > 0
     ? [
@@ -199,7 +197,6 @@ export class RunList {
   /** Null where there are none to compare with, or nobody knows yet. */
   known: IRunsFacts['runs'] = null;
 
-  /** Learn which runs there are. */
   async list(): Promise<void> {
     const runs = await this._runs?.list().catch(() => null);
     if (runs) {

@@ -11,10 +11,13 @@ interface IWanted {
   readonly steps: ExactSteps;
 }
 
-/** Answers that are kept: those of a few places of many lines. */
+/** Answers that are kept: those of a few positions of many lines. */
 const MOST_KEPT = 4096;
 
-/** What lines that are drawn with some of their points are between these. Each place is asked for once, and only the newest is waited for. */
+/**
+ * The points of thinned lines between those that are drawn. Each position is asked for once, and only the
+ * newest is waited for.
+ */
 export class ExactValues {
   /** @param _came - Called when something that was asked for is here. */
   constructor(
@@ -23,9 +26,8 @@ export class ExactValues {
   ) {}
 
   /**
-   * Return the points of a line about a place: `null` while they are asked for, `undefined` where they cannot be had.
-   *
-   * @param at - Place of the last drawn point before it.
+   * The points of a line about a position: `null` while they are asked for, `undefined` where they cannot be
+   * had. `at` is the index of the last drawn point before it.
    */
   about(line: ILine, at: number, x: number): ILine | null | undefined {
     const first = line.step[at] ?? NaN;
@@ -114,7 +116,10 @@ export class Detail {
     this._refined = whole.map(line => merged(line, parts.get(idOf(line))));
   }
 
-  /** The lines of the whole, with the stretch that is here in full detail: the same object until something is taken in. */
+  /**
+   * The lines of the whole, with the stretch that is here in full detail: the same object until something is
+   * taken in.
+   */
   refine(whole: readonly ILine[]): readonly ILine[] {
     return whole === this._whole ? this._refined : whole;
   }

@@ -15,18 +15,17 @@ const DASHES: readonly (readonly number[])[] = [
   [10, 2, 2, 2]
 ];
 
-/** Name a run's dash. */
 export function dashWords(run: number, t: Translate): string {
   const words = [t('solid'), t('dashed'), t('dotted'), t('dashes and dots')];
   return words[run] ?? t('other dashes');
 }
 
-/** Return the dash of a run's lines. */
 export const dashOf = (run: number): readonly number[] => DASHES[run % DASHES.length] ?? [1, 0];
 
 /**
- * Return the colour of each line. Groups keep their colour over all runs; one group in several runs takes a colour a run. Few groups that have no
- * order are told apart by the palette that is safe for colour-blind people; layers, and many groups, by an ordered scale.
+ * The colour of each line. Groups keep their colour over all runs; one group in several runs takes a colour a
+ * run. Few groups that have no order are told apart by the palette that is safe for colour-blind people;
+ * layers, and many groups, by an ordered scale.
  */
 export function lineColors(lines: readonly ILine[], dark: boolean): string[] {
   const tone = dark ? 'dark' : 'light';
@@ -69,7 +68,6 @@ export interface ILegend {
   readonly entries: readonly ILegendEntry[];
   /** Everything that the options hide, also what is not among the entries. */
   readonly hidden: readonly string[];
-  /** Change what the options hide. */
   readonly hide: (hidden: string[]) => void;
 }
 
@@ -105,7 +103,9 @@ export function legendOf(
   return { ...legend, hidden, entries: [...entries.values()] };
 }
 
-/** What is hidden once an entry is pressed: it is shown or hidden, and where nothing is left all are shown. */
+/**
+ * What is hidden once an entry is pressed: it is shown or hidden, and where nothing is left all are shown.
+ */
 export function toggled({ entries, hidden }: ILegend, id: string): string[] {
   const next = hidden.includes(id) ? hidden.filter(each => each !== id) : [...hidden, id];
   return entries.every(each => next.includes(each.id)) ? without(hidden, entries) : next;
@@ -119,7 +119,6 @@ export function onlyShown({ entries, hidden }: ILegend, id: string): string[] {
   return isAlone ? rest : [...rest, ...others.map(each => each.id)];
 }
 
-/** Name the lines that are hidden. */
 export function hiddenWords(lines: readonly ILine[], hidden: readonly string[], t: Translate): string[] {
   const { entries } = legendOf(lines, [], { title: '', hidden, hide: () => undefined });
   const names = entries.filter(each => each.isHidden).map(each => each.name);

@@ -32,7 +32,6 @@ const NEAR_PIXELS = 14;
 const MOST_TRACES = 8;
 const HEIGHT = 300;
 
-/** What a picture of lines is made of. */
 export interface ILinesRead {
   /** Of everything that may be zoomed into, hidden ones among them; at least one that is not. */
   readonly lines: readonly ILine[];
@@ -42,11 +41,10 @@ export interface ILinesRead {
   readonly axis: StepAxis;
   readonly transform: 'linear' | 'log';
   readonly texts: Omit<ILinesWish['texts'], 'yScale'>;
-  /** What stands over each panel. */
   readonly headers?: readonly string[];
   /** Name of the quantity, as the keyboard's cursor says it. */
   readonly quantity: string;
-  /** What tips say of a place beside its step. */
+  /** What tips say of a position apart from its step. */
   readonly placeWords?: (x: number) => string;
   /** Points that a trailing mean goes over. */
   readonly smoothing?: number;
@@ -54,7 +52,10 @@ export interface ILinesRead {
   readonly readSteps?: ReadSteps;
 }
 
-/** Picture of lines over steps, time or tokens: what is drawn, what is under the pointer, and where a key goes. Used by every view that draws lines. */
+/**
+ * Picture of lines over steps, time or tokens: what is drawn, what is under the pointer, and where a key
+ * goes. Every view of lines uses it.
+ */
 export class LinePicture {
   constructor(
     private readonly _env: Pick<
@@ -64,17 +65,18 @@ export class LinePicture {
     private readonly _t: Translate
   ) {}
 
-  /** Whether a hand drags what is drawn: nothing may jump under it, so that what came meanwhile is drawn when it lets go. */
+  /**
+   * Whether a hand drags what is drawn: nothing may jump under it, so that what came meanwhile is drawn when
+   * it lets go.
+   */
   get isHeld(): boolean {
     return this._env.zoom?.isDragging === true && this._read !== null;
   }
 
-  /** Lines that are drawn. */
   get lines(): readonly ILine[] {
     return this._lines;
   }
 
-  /** Draw other lines. */
   take(read: ILinesRead): void {
     const { readSteps, lines: all } = read;
     const lines = shownLines(all, read.legend.hidden);
@@ -245,7 +247,7 @@ export class LinePicture {
     return this.markAt(x, line.panel ?? 0);
   }
 
-  /** Put the cursor where lines moved most, and return that place; null where none moved. */
+  /** Put the cursor where lines moved most, and return its mark; null where none moved. */
   insight(): IMark | null {
     const lines = this._lines.filter(line => !line.isFaint);
     const found = movesOf(lines.map(({ step, value }, layer) => ({ layer, steps: step, values: value })));
@@ -306,7 +308,6 @@ export class LinePicture {
     return Promise.all(asked).then(lines => this._detail.take(read.lines, steps, lines.flat()));
   }
 
-  /** What a line says at a place. */
   private _readAt(line: ILine, x: number): ILinePoint | 'asked' | null {
     const reading = this._pointAt(line, x);
     if (reading === null || reading === 'asked' || !reading.isExact) {
@@ -356,7 +357,6 @@ export class LinePicture {
     return Number(facet['panel'] ?? 0);
   }
 
-  /** A place of a panel. */
   markAt(x: number, panel: number): IMark {
     const facet = (this._read?.headers?.length ?? 1) > 1 ? (['panel', panel] as const) : null;
     return { facet, x: [x, x], y: null };
@@ -378,7 +378,7 @@ export class LinePicture {
 
 const NO_STEPS = new StepAxis([]);
 
-/** Place of the point of a line that lies nearest to a place; -1 where it has none. */
+/** Index of the point of a line that lies nearest to a position; -1 where it has none. */
 function nearIn({ x: xs }: ILine, x: number): number {
   const at = placeAt(xs, x);
   const [left, right] = [xs[at], xs[at + 1]];
@@ -387,7 +387,10 @@ function nearIn({ x: xs }: ILine, x: number): number {
 
 const PAINTED = new WeakMap<readonly ILine[], readonly IPaintedLine[]>();
 
-/** Lines as the page paints them; the same object for the same lines, by which it knows what is painted already. */
+/**
+ * Lines as the page paints them; the same object for the same lines, by which it knows what is painted
+ * already.
+ */
 function paintedLines(lines: readonly ILine[]): readonly IPaintedLine[] {
   const known = PAINTED.get(lines);
   const painted =

@@ -11,12 +11,15 @@ import { type ILine, brokenPoints } from './line';
 /** Most lines that the tooltip lists. */
 const MOST_LINES = 12;
 
-/** What a line says at a place: one of its points, there or the last one before; null while it is asked for. */
+/**
+ * The reading of a line at a position: one of its points, there or the last one before; null while it is
+ * asked for.
+ */
 export interface ILinePoint {
   /** What the point is a point of: the line itself, or more of it than is drawn. */
   readonly from: ILine;
   readonly at: number;
-  /** Whether the point lies at the very place. */
+  /** Whether the point lies exactly there. */
   readonly isExact: boolean;
   /** The number that the trailing mean goes over there; absent where nothing is smoothed. */
   readonly raw?: number;
@@ -49,23 +52,23 @@ export function valueWords(
   ].join(' ');
 }
 
-/** Say what a line says at a place: its value there, or when it was measured last. */
+/** Say a reading: the value there, or when it was measured last. */
 export function readingWords({ from, at, isExact, raw }: ILinePoint, t: Translate, smoothing = 0): string {
   const words = valueWords(from, at, t, raw, smoothing);
   return isExact ? words : t('measured last at step %1: %2', formatInteger(from.step[at] ?? NaN), words);
 }
 
-/** What a line that is drawn with all of its points says at a place; null where it has not begun. */
+/** The reading of a line that is drawn with all of its points; null where it has not begun. */
 export function readLine(line: ILine, x: number, from = line): ILinePoint | null {
   const at = placeAt(from.x, x);
   return at < 0 ? null : { from, at, isExact: from.x[at] === x };
 }
 
 /**
- * List what lines say at a place: the one that is pointed at first, then those nearest to it.
+ * List what lines say at a position: the one that is pointed at first, then those nearest to it.
  *
- * @param read - What a line says there; `null` where it has not begun.
- * @param there - The same of the pinned step; null where there is none beside.
+ * @param read - The reading of a line there; `null` where it has not begun.
+ * @param there - The same of the pinned step; null where there is none.
  */
 export function tipLines(
   lines: readonly ILine[],
@@ -117,13 +120,16 @@ function thereWords(
   return besideWords(now, told(there), t, there.isExact ? null : (there.from.step[there.at] ?? NaN));
 }
 
-/** A place on a line: a number of a line, and where on the x axis. It stays when the line is thinned out in another way. */
+/**
+ * A position on a line: a number of a line, and where on the x axis. It stays when the line is thinned out in
+ * another way.
+ */
 export interface ICursor {
   readonly line: number;
   readonly x: number;
 }
 
-/** Move a cursor by a key: along its line, or to the same place of another one. */
+/** Move a cursor by a key: along its line, or to the same position of another one. */
 export function moveAmong(key: string, before: ICursor | null, lines: readonly ILine[]): ICursor | null {
   const by = moveOf(key);
   if (by === undefined || lines.length === 0) {
@@ -167,7 +173,6 @@ export interface IBadStretch {
   readonly panel?: number;
 }
 
-/** Lines to draw. */
 export interface ILinesWish {
   readonly lines: readonly ILine[];
   readonly colors: readonly string[];
@@ -191,7 +196,7 @@ export interface ILinesWish {
 
 /** Most entries of the legend; of more lines that many are named, spread over all. */
 const MOST_ENTRIES = 14;
-/** Most characters of a legend's entry: the template has room for no more. */
+/** Most characters of a legend's entry: the template has no space for more. */
 const MOST_LETTERS = 28;
 /** Most colours of panels; then they begin again. */
 const MOST_COLORS = 24;

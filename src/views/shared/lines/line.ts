@@ -2,7 +2,7 @@ import { byName } from '../../../protocol/records';
 import { placeAt } from '../../../aggregate';
 import { extentOf } from '../scale';
 
-/** Numbers along a line: places on the x axis, ascending, and values. NaN is a gap. */
+/** Numbers along a line: positions on the x axis, ascending, and values. NaN is a gap. */
 export interface IPoints {
   readonly x: Float64Array;
   readonly value: Float64Array;
@@ -16,7 +16,10 @@ export interface ILine extends IPoints {
   readonly name: string;
   /** What the legend says: the line, or its run where one line is drawn of several runs. */
   readonly label: string;
-  /** What tells its entry of the legend from others, where that is not its key: its run where one line is drawn of several runs. */
+  /**
+   * What tells its entry of the legend from others, where that is not its key: its run where one line is
+   * drawn of several runs.
+   */
   readonly entry?: string;
   /** Number of its run: 0 is the view's own. */
   readonly run: number;
@@ -24,10 +27,10 @@ export interface ILine extends IPoints {
   readonly layer: number | null;
   /** Number of its panel; 0 when absent. */
   readonly panel?: number;
-  /** The numbers that the trailing mean of the same key goes over: drawn faintly, and told beside it. */
+  /** The numbers that the trailing mean of the same key goes over: drawn faintly, and written with it. */
   readonly isFaint?: true;
   readonly unit?: string;
-  /** Significant digits that are told of a value; all when absent. */
+  /** Significant digits that are written of a value; all when absent. */
   readonly digits?: number;
   readonly step: Float64Array;
   /** Steps, ascending, at which it begins anew: what lies before is not joined with them. */
@@ -55,7 +58,6 @@ export type LineColumn = (typeof NEEDED)[number] | (typeof OPTIONAL)[number];
 export const idOf = ({ run, key, isFaint }: Pick<ILine, 'isFaint' | 'key' | 'run'>): string =>
   `${run} ${isFaint ? 'faint' : 'line'} ${key}`;
 
-/** Make another line of a line's columns. */
 export function mapColumns(
   line: ILine,
   change: (column: Float64Array, name: LineColumn) => Float64Array
@@ -68,7 +70,10 @@ export function mapColumns(
   };
 }
 
-/** Least and greatest finite value that is drawn, bands among it, of a span of the x axis or of all; null where there is none. */
+/**
+ * Least and greatest finite value that is drawn, bands among it, of a span of the x axis or of all; null
+ * where there is none.
+ */
 export function finiteRange(
   lines: readonly ILine[],
   span: readonly [number, number] = [-Infinity, Infinity]

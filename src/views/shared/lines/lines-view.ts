@@ -17,7 +17,6 @@ import { OtherRuns, type IOtherRun } from './other-runs';
 import { pointsOf, readRunLines, type ILineAsk, type IRunLines } from './shape-lines';
 import { clockOf, unknownClock, type RunClock, StepAxis } from './step-axis';
 
-/** Options that every view of lines has. */
 export type LineOptions = Pick<
   Required<ScalarsOptions>,
   'align' | 'compare' | 'hidden' | 'runs' | 'smoothing' | 'transform'
@@ -25,7 +24,6 @@ export type LineOptions = Pick<
 
 const SMOOTHINGS = [0, 5, 20, 50, 100, 200] as const;
 
-/** A run whose lines are read. */
 export interface ILineRun {
   readonly source: IRunSource;
   readonly run: number;
@@ -42,7 +40,10 @@ export interface IComparedLines extends IRunLines {
   readonly axis: StepAxis;
 }
 
-/** A view that draws lines of its run, and of others, over steps: reading what is drawn once, and again when there is more. */
+/**
+ * A view that draws lines of its run, and of others, over steps: reading what is drawn once, and again when
+ * there is more.
+ */
 export abstract class LinesView<O extends LineOptions> extends ViewModel<O> {
   /** @param _stream - Stream that is drawn. */
   constructor(
@@ -55,7 +56,10 @@ export abstract class LinesView<O extends LineOptions> extends ViewModel<O> {
     this._runs = new RunList(source, env.runs, () => env.refresh(false));
   }
 
-  /** Read what is drawn, and hand lines to the picture. Without a recipe, what is drawn are the picture's lines. */
+  /**
+   * Read what is drawn, and hand lines to the picture. Without a recipe, what is drawn are the picture's
+   * lines.
+   */
   protected abstract read(signal: AbortSignal): Promise<LinesLoaded>;
 
   concerns(change: SourceChange): boolean {
@@ -120,7 +124,6 @@ export abstract class LinesView<O extends LineOptions> extends ViewModel<O> {
     return this.drawn.stepAxis();
   }
 
-  /** The steps that the options ask for. */
   protected abstract get chosenSteps(): [number, number] | null;
 
   protected readonly picture = new LinePicture(this.env, this.t);
@@ -129,7 +132,6 @@ export abstract class LinesView<O extends LineOptions> extends ViewModel<O> {
     return this.picture;
   }
 
-  /** Controls that every view of lines has. */
   protected lineControls(): Control[] {
     const { options, source, t } = this;
     const choose = (change: Partial<RunsOptions>): void => this.choose(change as Partial<O>);
@@ -200,7 +202,6 @@ export abstract class LinesView<O extends LineOptions> extends ViewModel<O> {
     return { hidden, hide: next => this.choose({ hidden: next } as Partial<O>) };
   }
 
-  /** Say what of lines is not literal. */
   protected lineWords({ lines, shown, others, between }: IComparedLines): string[] {
     const { options, source, t } = this;
     const there = others.filter((_, at) => lines.some(line => line.run === at + 1));
@@ -238,12 +239,11 @@ export abstract class LinesView<O extends LineOptions> extends ViewModel<O> {
   private _key = '';
 }
 
-/** What is said of lines. */
 export type LineContent = Pick<IContent, 'caption' | 'summary' | 'swatch' | 'title'>;
 
 /** A picture of steps along its x axis. */
 export interface ILinesDrawn extends IPictured {
-  /** Put the cursor where something moved most, and return that place; null where nothing did. */
+  /** Put the cursor where something moved most, and return its mark; null where nothing did. */
   insight(): IMark | null;
   stepAxis(): IStepAxis;
 }

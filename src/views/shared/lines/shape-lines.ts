@@ -4,7 +4,6 @@ import { mapColumns, type ILine } from './line';
 
 type Steps = readonly [number, number];
 
-/** How lines that hold every point are drawn. */
 export interface ILineShape {
   readonly smoothing: number;
   readonly steps: Steps | null;
@@ -20,7 +19,10 @@ export function cutLine(line: ILine, [first, last]: Steps): ILine | null {
   return to <= from ? null : mapColumns(line, column => column.subarray(from, to));
 }
 
-/** Smooth lines: each trailing mean is told with the numbers that it goes over, which stay as a faint line. Every point must be there. */
+/**
+ * Smooth lines: each trailing mean comes with the numbers that it goes over, which stay as a faint line.
+ * Every point must be there.
+ */
 export function smoothLines(lines: readonly ILine[], smoothing: number): readonly ILine[] {
   if (smoothing < 2) {
     return lines;
@@ -32,7 +34,10 @@ export function smoothLines(lines: readonly ILine[], smoothing: number): readonl
   return [...lines.map(({ half: _half, ...line }) => ({ ...line, isFaint: true as const })), ...smoothed];
 }
 
-/** Leave of a line as many points as fit: first, last, least and greatest of every stretch, and every value that is not finite. */
+/**
+ * Leave of a line as many points as fit: first, last, least and greatest of every stretch, and every value
+ * that is not finite.
+ */
 export function thinOut(line: ILine, points: number): ILine {
   if (line.x.length <= points) {
     return line;
@@ -47,7 +52,6 @@ export function thinOut(line: ILine, points: number): ILine {
   };
 }
 
-/** What is asked of a run. */
 export interface ILineAsk {
   readonly steps: Steps | null;
   /** About how many points of a line; every one when absent. */
@@ -63,11 +67,10 @@ export interface IRunLines {
 }
 
 /**
- * Read the lines of runs. Where every point is needed, for a trailing mean or a comparison, all are read and shaped here; else the run is asked for as many as
- * are drawn.
+ * Read the lines of runs. Where every point is needed, for a trailing mean or a comparison, all are read and
+ * shaped here; else the run is asked for as many as are drawn.
  *
- * @param runs - Number of runs, the view's own first.
- * @param read - Asks a run, by its number, for its lines.
+ * @param read - Asks a run, by its number, for its lines; 0 is the view's own.
  */
 export async function readRunLines(
   runs: number,

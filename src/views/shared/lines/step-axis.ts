@@ -36,7 +36,6 @@ const pad = (part: number): string => String(Math.floor(part)).padStart(2, '0');
 const elapsed = (seconds: number): string =>
   `${formatInteger(Math.floor(seconds / 3600))}:${pad((seconds / 60) % 60)}:${pad(seconds % 60)}`;
 
-/** Title and labels of the x axis. */
 export function axisTexts(
   align: Align,
   x: Place,
@@ -62,7 +61,7 @@ export function axisTexts(
   }
 }
 
-/** What tips say of a place on the x axis beside its step. */
+/** What tips say of a position on the x axis apart from its step. */
 export function placeWords(align: Align, x: Place, t: Translate): (place: number) => string {
   if (align === 'time') {
     return place => t('%1 after the start', elapsed(place));
@@ -84,17 +83,16 @@ export class StepAxis {
     private readonly _xs: ArrayLike<number> | null = null
   ) {}
 
-  /** Where a step lies. */
   xOf(step: number): number {
     return this._xs === null ? step : (this._xs[placeNear(this.steps, step)] ?? step);
   }
 
-  /** The step of a point that lies at a place, also of one that is not among the steps here. */
+  /** The step of a point that lies at a position, also of one that is not among the steps here. */
   stepAt(x: number): number {
     return this._xs === null ? x : this.stepNear(x);
   }
 
-  /** The step that lies nearest to a place. */
+  /** The step that lies nearest to a position. */
   stepNear(x: number): number {
     return this.steps[placeNear(this._xs ?? this.steps, x)] ?? Math.round(x);
   }
@@ -130,10 +128,9 @@ const TOKENS =
   /(?:^|[/._ ])(?:(?:consumed|seen|total|num_input|train)_?)?tokens(?:_?(?:seen|consumed|total))?$/i;
 
 /**
- * Return how the steps of a run lie on an axis by which runs are aligned: as themselves, as tokens consumed, or as seconds since its first scalar. Between
- * scalars what lies between is taken.
- *
- * @returns Null where the run has no scalar that says it.
+ * How the steps of a run lie on an axis by which runs are aligned: as themselves, as tokens consumed, or as
+ * seconds since its first scalar, interpolated between scalars. Null where the run has no scalar that says
+ * it.
  */
 export async function clockOf(
   source: IRunSource,
@@ -165,7 +162,6 @@ export async function clockOf(
       );
 }
 
-/** Say that a run cannot be put on an axis. */
 export function unknownClock(align: 'step' | 'time' | 'tokens', t: Translate): string {
   return align === 'tokens'
     ? t('This run does not say how many tokens were consumed: that is read from a scalar called tokens.')
