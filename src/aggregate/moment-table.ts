@@ -16,10 +16,6 @@ export type IRowPart = Omit<IMomentRows, 'stat'>;
 export class MomentTable {
   constructor(readonly stat: MomentStat) {}
 
-  get length(): number {
-    return this._length;
-  }
-
   /** Distinct steps, ascending; a row's `stepCode` is an index into them. */
   readonly steps: number[] = [];
   /** Samples consumed at each of them; -1 where nobody said. */
@@ -51,12 +47,12 @@ export class MomentTable {
   /** First row of the first step that is not before `step`. */
   rowFrom(step: number): number {
     const code = lowerBound(this.steps, step);
-    return lowerBound(this.stepCode.subarray(0, this._length), code);
+    return lowerBound(this.stepCode.subarray(0, this.length), code);
   }
 
   /** Give up the rows of `step` and of every later one. */
   cut(step: number): void {
-    this._length = this.rowFrom(step);
+    this.length = this.rowFrom(step);
     const code = lowerBound(this.steps, step);
     this.steps.length = code;
     this.samples.length = code;
@@ -64,10 +60,10 @@ export class MomentTable {
 
   /** Add rows of this stat, none of which is before those that are here. */
   append(rows: IRowPart): void {
-    const from = this._length;
+    const from = this.length;
     const added = rows.step.length;
     this.grow(from + added);
-    this._length = from + added;
+    this.length = from + added;
     // Whoever sends rows numbers their names as it likes.
     const ids = Int32Array.from(rows.names, name => this.idOf(name));
     if (this.present.length < this.names.length) {
@@ -131,7 +127,7 @@ export class MomentTable {
       return;
     }
     // Exactly what is needed at first, for most tables never grow; then by an eighth.
-    const room = this._length === 0 ? length : Math.max(length, Math.ceil(this.nameId.length * 1.125));
+    const room = this.length === 0 ? length : Math.max(length, Math.ceil(this.nameId.length * 1.125));
     this.nameId = grown(this.nameId, new Int32Array(room));
     this.stepCode = grown(this.stepCode, new Int32Array(room));
     this.rank = grown(this.rank, new Int32Array(room));
@@ -144,7 +140,7 @@ export class MomentTable {
 
   private readonly ids = new Map<string, number>();
   private readonly _parsed: ITensorName[] = [];
-  private _length = 0;
+  length = 0;
 }
 
 function grown<T extends Numbers>(old: T, room: T): T {

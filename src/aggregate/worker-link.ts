@@ -26,13 +26,9 @@ interface IWaiting<A> {
 export class WorkerLink<Q, A> {
   constructor(private readonly factory: WorkerFactory) {}
 
-  get isDisposed(): boolean {
-    return this._isDisposed;
-  }
-
   /** End the worker and reject what waits. */
   dispose(): void {
-    this._isDisposed = true;
+    this.isDisposed = true;
     void this.worker?.then(worker => worker?.terminate());
     this.worker = null;
     this.settle(entry => entry.reject(closed()));
@@ -43,7 +39,7 @@ export class WorkerLink<Q, A> {
    * is done here.
    */
   async workerFor(numbers: number): Promise<IAggregateWorker | null> {
-    if (this._isDisposed) {
+    if (this.isDisposed) {
       throw closed();
     }
     if (numbers <= WORKER_ROWS) {
@@ -107,7 +103,7 @@ export class WorkerLink<Q, A> {
   private readonly waiting = new Map<number, IWaiting<A>>();
   private worker: Promise<IAggregateWorker | null> | null = null;
   private asked = 0;
-  private _isDisposed = false;
+  isDisposed = false;
 }
 
 function closed(): AggregateError {

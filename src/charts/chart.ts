@@ -97,15 +97,6 @@ export class Chart implements IDisposable {
     this._renderer = options.renderer ?? 'canvas';
   }
 
-  /** How often the spec was embedded: 1, and one more for each new theme or shape. */
-  get embeds(): number {
-    return this._embeds;
-  }
-
-  get isDisposed(): boolean {
-    return this._isDisposed;
-  }
-
   get recipe(): IRecipe {
     return this._recipe;
   }
@@ -243,10 +234,10 @@ export class Chart implements IDisposable {
   }
 
   dispose(): void {
-    if (this._isDisposed) {
+    if (this.isDisposed) {
       return;
     }
-    this._isDisposed = true;
+    this.isDisposed = true;
     this._result?.finalize();
     this._result = null;
     this.node.replaceChildren();
@@ -272,12 +263,12 @@ export class Chart implements IDisposable {
     // Whoever embeds last wins: an earlier one that is still compiling must not replace it.
     const turn = ++this._turn;
     const { embed, vega, interpreter } = await loadVega();
-    if (this._isDisposed || turn !== this._turn) {
+    if (this.isDisposed || turn !== this._turn) {
       return;
     }
     this._vega = vega;
     const stage = document.createElement('div');
-    this._embeds += 1;
+    this.embeds += 1;
     const spec = fill(this._recipe, { title: true, hover: true, key: this._recipe.unkeyed ?? false });
     let result: Result;
     try {
@@ -300,7 +291,7 @@ export class Chart implements IDisposable {
         `Could not draw the ${this._recipe.template} chart: ${cause}. Reload the page and try again.`
       );
     }
-    if (this._isDisposed || turn !== this._turn) {
+    if (this.isDisposed || turn !== this._turn) {
       result.finalize();
       return;
     }
@@ -358,12 +349,13 @@ export class Chart implements IDisposable {
   private _result: Result | null = null;
   private _vega: typeof import('vega') | null = null;
   private _pass: Promise<void> | null = null;
-  private _embeds = 0;
+  /** How often the spec was embedded: 1, and one more for each new theme or shape. */
+  embeds = 0;
   private _turn = 0;
   private _fit = 0;
   private readonly _room = new Room();
   private _unfitted = true;
-  private _isDisposed = false;
+  isDisposed = false;
 }
 
 const sameValue = (before: unknown, after: unknown): boolean =>

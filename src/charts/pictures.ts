@@ -116,10 +116,6 @@ interface IKept {
  * collection gives back.
  */
 export class Pictures {
-  get painted(): number {
-    return this._painted;
-  }
-
   /** Return the picture of a matrix; painted again only when matrix or scale are other ones than before. */
   draw(key: unknown, matrix: IMatrix, scale: ColorScale): IPicture {
     // A value on the way tells scales apart that have the same ends and another bend, the middle colour those of light and dark pages.
@@ -131,7 +127,7 @@ export class Pictures {
     const pixels = paint(matrix, scale, before?.pixels);
     const kept = { matrix, scale: colors, pixels, picture: toPicture(pixels, before?.picture) };
     this._kept.set(key, kept);
-    this._painted += 1;
+    this.painted += 1;
     return kept.picture;
   }
 
@@ -145,5 +141,5 @@ export class Pictures {
   }
 
   private readonly _kept = new Map<unknown, IKept>();
-  private _painted = 0;
+  painted = 0;
 }

@@ -1,5 +1,5 @@
 import type { IDisposable } from '@lumino/disposable';
-import { Signal, type ISignal } from '@lumino/signaling';
+import { Signal } from '@lumino/signaling';
 import { followPointer } from './follow-pointer';
 import type { IPlace, IPlotFrame } from './pixels';
 
@@ -40,11 +40,6 @@ export class Zoom implements IDisposable {
     node.addEventListener('dblclick', this._onDouble);
   }
 
-  /** Emitted after the domain changed by the user. */
-  get changed(): ISignal<this, void> {
-    return this._changed;
-  }
-
   get isZoomed(): boolean {
     return this._x !== null || this._home !== null;
   }
@@ -52,15 +47,6 @@ export class Zoom implements IDisposable {
   /** Whether what is shown until someone zooms is shown. */
   get isHome(): boolean {
     return this._x === null && !this._leftHome;
-  }
-
-  /** Whether a drag is going on: updates should wait. */
-  get isDragging(): boolean {
-    return this._dragging;
-  }
-
-  get isDisposed(): boolean {
-    return this._isDisposed;
   }
 
   get domain(): { x0: number; x1: number; y0: number; y1: number } {
@@ -160,10 +146,10 @@ export class Zoom implements IDisposable {
   }
 
   dispose(): void {
-    if (this._isDisposed) {
+    if (this.isDisposed) {
       return;
     }
-    this._isDisposed = true;
+    this.isDisposed = true;
     const { node } = this._chart;
     node.removeEventListener('wheel', this._onWheel);
     node.removeEventListener('pointerdown', this._onDown);
@@ -186,7 +172,7 @@ export class Zoom implements IDisposable {
   private _apply(): void {
     const { y0, y1, ...x } = this._params();
     this._chart.set(this._options.axes === 'xy' ? { ...x, y0, y1 } : x);
-    this._changed.emit();
+    this.changed.emit();
   }
 
   private _params(): { x0: number; x1: number; y0: number; y1: number } {
@@ -223,15 +209,15 @@ export class Zoom implements IDisposable {
     const start = { x: lastX, y: lastY };
     this._release = followPointer({
       move: next => {
-        if (!this._dragging && Math.hypot(next.clientX - start.x, next.clientY - start.y) < DRAG_PIXELS) {
+        if (!this.isDragging && Math.hypot(next.clientX - start.x, next.clientY - start.y) < DRAG_PIXELS) {
           return;
         }
-        this._dragging = true;
+        this.isDragging = true;
         this.pan((lastX - next.clientX) / place.frame.width, (lastY - next.clientY) / place.frame.height);
         [lastX, lastY] = [next.clientX, next.clientY];
       },
       released: () => {
-        this._dragging = false;
+        this.isDragging = false;
         this._release = null;
       }
     });
@@ -253,10 +239,12 @@ export class Zoom implements IDisposable {
   private _fullY: Interval = [0, 1];
   private _x: Interval | null = null;
   private _y: Interval | null = null;
-  private _dragging = false;
+  /** Whether a drag is going on: updates should wait. */
+  isDragging = false;
   private _release: (() => void) | null = null;
-  private _isDisposed = false;
-  private readonly _changed = new Signal<this, void>(this);
+  isDisposed = false;
+  /** Emitted after the domain changed by the user. */
+  readonly changed = new Signal<this, void>(this);
 }
 
 /** Move an interval into another one, cut to its length where it is longer. */

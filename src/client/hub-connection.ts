@@ -1,5 +1,5 @@
 import type { IDisposable } from '@lumino/disposable';
-import { Signal, type ISignal } from '@lumino/signaling';
+import { Signal } from '@lumino/signaling';
 import { decodeFrame, type IFrame } from '../protocol/frame';
 import { SUBPROTOCOL, decodeMessage, encodeMessage } from '../protocol/messages';
 import type {
@@ -140,31 +140,6 @@ export class HubConnection implements IDisposable {
     this.ticker = setInterval(() => this.tick(), TICK_MS);
   }
 
-  get event(): ISignal<this, HubEvent> {
-    return this._event;
-  }
-
-  get state(): HubState {
-    return this._state;
-  }
-
-  /** The streams of the run that can be read here, as the newest hello names them. */
-  get streams(): StreamMap {
-    return this._streams;
-  }
-
-  /**
-   * Frames of streams that cannot be read here: nobody declared them, or their columns are of a later
-   * version.
-   */
-  get skippedFrames(): number {
-    return this._skippedFrames;
-  }
-
-  get isDisposed(): boolean {
-    return this._isDisposed;
-  }
-
   /**
    * Ask for a change of what is traced.
    *
@@ -207,10 +182,10 @@ export class HubConnection implements IDisposable {
 
   /** Send `goodbye`, close, and reject what is open. */
   dispose(): void {
-    if (this._isDisposed) {
+    if (this.isDisposed) {
       return;
     }
-    this._isDisposed = true;
+    this.isDisposed = true;
     if (this.joined) {
       this.socket?.send(encodeMessage({ type: 'goodbye', reason: 'leaving' }));
     }
@@ -226,7 +201,7 @@ export class HubConnection implements IDisposable {
   ): Promise<M> {
     const socket = this.joined ? this.socket : null;
     if (socket === null) {
-      return Promise.reject(new ClientError(this._isDisposed ? 'disposed' : 'disconnected', unlinked));
+      return Promise.reject(new ClientError(this.isDisposed ? 'disposed' : 'disconnected', unlinked));
     }
     this.asked += 1;
     const id = `${this.options.peer.name.slice(0, 40)}-${this.asked}`;
@@ -290,7 +265,7 @@ export class HubConnection implements IDisposable {
       if (!(error instanceof ProtocolError)) {
         throw error;
       }
-      this._event.emit({ kind: 'problem', error });
+      this.event.emit({ kind: 'problem', error });
       if (error.code === 'version-mismatch') {
         this.end({ kind: 'closed', reason: 'version', message: error.message }, 'disconnected');
       } else if (
@@ -315,18 +290,18 @@ export class HubConnection implements IDisposable {
         if (message.state === 'paused') {
           // Training that waits because somebody asked for it sends no frames, and is not late with any.
           this.framed = Date.now();
-          if (this._state.kind === 'stale') {
+          if (this.state.kind === 'stale') {
             this.setState({ kind: 'live' });
           }
         }
-        this._event.emit({ kind: 'status', status: message });
+        this.event.emit({ kind: 'status', status: message });
         for (const gap of this.sequence.settle(message.dropped?.viewer ?? 0)) {
-          this._event.emit({ kind: 'gap', gap });
+          this.event.emit({ kind: 'gap', gap });
         }
         break;
       case 'configured':
         this.changes.answered(message);
-        this._event.emit({ kind: 'configured', message });
+        this.event.emit({ kind: 'configured', message });
         break;
       case 'generating':
         this.requests.answered(message);
@@ -334,7 +309,7 @@ export class HubConnection implements IDisposable {
       case 'error':
         if (!this.changes.refused(message) && !this.requests.refused(message)) {
           this.last.error = message.message;
-          this._event.emit({ kind: 'problem', error: ProtocolError.fromMessage(message) });
+          this.event.emit({ kind: 'problem', error: ProtocolError.fromMessage(message) });
         }
         break;
       case 'goodbye':
@@ -353,23 +328,23 @@ export class HubConnection implements IDisposable {
       this.framed = Date.now();
       this.setState({ kind: 'live' });
     }
-    this._streams = readableStreams(hello.streams);
-    this._event.emit({ kind: 'hello', hello, fresh });
+    this.streams = readableStreams(hello.streams);
+    this.event.emit({ kind: 'hello', hello, fresh });
   }
 
   private receiveFrame(frame: IFrame): void {
     this.framed = Date.now();
-    if (this._state.kind === 'stale') {
+    if (this.state.kind === 'stale') {
       this.setState({ kind: 'live' });
     }
     if (!this.sequence.accept(frame)) {
       return;
     }
-    if (this._streams.has(frame.stream)) {
-      this._event.emit({ kind: 'frame', frame, jumped: this.jumped || this.sequence.jumped });
+    if (this.streams.has(frame.stream)) {
+      this.event.emit({ kind: 'frame', frame, jumped: this.jumped || this.sequence.jumped });
       this.jumped = false;
     } else {
-      this._skippedFrames += 1;
+      this.skippedFrames += 1;
       this.jumped ||= this.sequence.jumped;
     }
   }
@@ -388,7 +363,7 @@ export class HubConnection implements IDisposable {
       this.last.error = 'The hub fell silent.';
       this.broke(1006, '');
     } else if (
-      this._state.kind === 'live' &&
+      this.state.kind === 'live' &&
       this.last.runState !== 'paused' &&
       now - this.framed > (this.options.staleMs ?? 3000)
     ) {
@@ -424,7 +399,7 @@ export class HubConnection implements IDisposable {
     const { attempt } = this;
     // A hook that fails knows nothing, so the next try decides.
     const end = await this.options.diagnose?.().catch(() => null);
-    if (this._state.kind !== 'reconnecting' || this.attempt !== attempt) {
+    if (this.state.kind !== 'reconnecting' || this.attempt !== attempt) {
       return;
     }
     if (end) {
@@ -440,7 +415,7 @@ export class HubConnection implements IDisposable {
     this.drop();
     this.changes.rejectAll(new ClientError(code, state.message));
     this.requests.rejectAll(new ClientError(code, state.message));
-    if (this._state.kind !== 'closed') {
+    if (this.state.kind !== 'closed') {
       this.setState(state);
     }
   }
@@ -453,11 +428,11 @@ export class HubConnection implements IDisposable {
   }
 
   private setState(state: HubState): void {
-    this._state = state;
-    this._event.emit({ kind: 'state', state });
+    this.state = state;
+    this.event.emit({ kind: 'state', state });
   }
 
-  private readonly _event = new Signal<this, HubEvent>(this);
+  readonly event = new Signal<this, HubEvent>(this);
   private readonly changes: PendingChanges<Configured>;
   private readonly requests: PendingChanges<Generating>;
   private readonly sequence = new Sequence();
@@ -476,8 +451,13 @@ export class HubConnection implements IDisposable {
   private framed = 0;
   private deadline = 0;
   private ticked = Date.now();
-  private _state: HubState = { kind: 'connecting' };
-  private _streams: StreamMap = readableStreams(undefined);
-  private _skippedFrames = 0;
-  private _isDisposed = false;
+  state: HubState = { kind: 'connecting' };
+  /** The streams of the run that can be read here, as the newest hello names them. */
+  streams: StreamMap = readableStreams(undefined);
+  /**
+   * Frames of streams that cannot be read here: nobody declared them, or their columns are of a later
+   * version.
+   */
+  skippedFrames = 0;
+  isDisposed = false;
 }

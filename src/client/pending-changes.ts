@@ -43,7 +43,7 @@ export class Sequence {
 
   /** Take in a frame. Answers false for one that came before. */
   accept(frame: IFrame): boolean {
-    this._jumped = false;
+    this.jumped = false;
     if (this.newest !== null && frame.seq <= this.newest) {
       return false;
     }
@@ -52,18 +52,13 @@ export class Sequence {
       const before = Math.max(this.newest ?? 0, this.promised);
       if (frame.seq > before + 1) {
         this.open.push({ first: before + 1, last: frame.seq - 1 });
-        this._jumped = true;
+        this.jumped = true;
       }
     }
-    this._jumped ||= this.resumedLate;
+    this.jumped ||= this.resumedLate;
     this.resumedLate = false;
     this.newest = frame.seq;
     return true;
-  }
-
-  /** Whether frames are missing before the one that was accepted last. */
-  get jumped(): boolean {
-    return this._jumped;
   }
 
   /** Close the gaps seen so far; `dropped` is `status.dropped.viewer` of the next status. */
@@ -78,7 +73,8 @@ export class Sequence {
   private newest: number | null = null;
   private promised = 0;
   private dropped = 0;
-  private _jumped = false;
+  /** Whether frames are missing before the one that was accepted last. */
+  jumped = false;
   /** Whether the hub could not send again all that this side missed. */
   private resumedLate = false;
   private open: { first: number; last: number }[] = [];

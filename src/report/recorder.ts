@@ -294,19 +294,9 @@ export class Recorder extends RecordedRun {
     return { rows, asked: [...this._asked.values()], shapes: Object.fromEntries(this._shapes) };
   }
 
-  /** Scalars that were asked for; null where nobody asked. */
-  get heldScalars(): IScalarColumns | null {
-    return this._scalars;
-  }
-
-  /** What happened to the run, where a view marked it. */
-  get heldEvents(): readonly IRunEvent[] {
-    return this._events;
-  }
-
   override async events(): Promise<readonly IRunEvent[]> {
-    this._events = (await super.events()).map(each => ({ ...each, text: cleanPaths(each.text) }));
-    return this._events;
+    this.heldEvents = (await super.events()).map(each => ({ ...each, text: cleanPaths(each.text) }));
+    return this.heldEvents;
   }
 
   /** Frames of other streams that were asked for, without their headers, by name. */
@@ -370,11 +360,12 @@ export class Recorder extends RecordedRun {
   override readonly scalarLines = undefined;
 
   override async scalars(names?: readonly string[] | null): Promise<IScalarColumns> {
-    this._scalars = await super.scalars();
+    this.heldScalars = await super.scalars();
     return super.scalars(names);
   }
 
-  private _events: readonly IRunEvent[] = [];
+  /** What happened to the run, where a view marked it. */
+  heldEvents: readonly IRunEvent[] = [];
 
   private _take(query: ITensorQuery, read: ITensorRow): ITensorRow {
     const { flag, part, phase, pass, rank, layer, step, microBatch } = read;
@@ -423,7 +414,8 @@ export class Recorder extends RecordedRun {
   private _view = 0;
   private _needsValues = false;
   private _reading: IReading = { singles: [], lists: [], spans: [] };
-  private _scalars: IScalarColumns | null = null;
+  /** Scalars that were asked for; null where nobody asked. */
+  heldScalars: IScalarColumns | null = null;
   private readonly _entries = new Map<string, IEntry>();
   private readonly _asked = new Map<string, IAsked>();
   private readonly _shapes = new Map<string, ITensorShape>();

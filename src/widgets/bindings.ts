@@ -56,30 +56,26 @@ export interface IBoundModel {
 
 /** Every widget of a living kernel on this page, by its model id. */
 class Bindings {
-  /** Emitted with the model id when a widget comes or goes. */
-  get changed(): ISignal<this, string> {
-    return this._changed;
-  }
-
   get(id: string): IBoundModel | null {
     return this._models.get(id) ?? null;
   }
 
   add(id: string, model: IBoundModel): void {
     this._models.set(id, model);
-    this._changed.emit(id);
+    this.changed.emit(id);
   }
 
   /** Forget a model; another one that took the id since stays. */
   remove(id: string, model: IBoundModel): void {
     if (this._models.get(id) === model) {
       this._models.delete(id);
-      this._changed.emit(id);
+      this.changed.emit(id);
     }
   }
 
   private readonly _models = new Map<string, IBoundModel>();
-  private readonly _changed = new Signal<this, string>(this);
+  /** Emitted with the model id when a widget comes or goes. */
+  readonly changed = new Signal<this, string>(this);
 }
 
 /** The page's widgets: filled by the widget models, read by the cells' views. */

@@ -77,21 +77,6 @@ export class ViewHost extends Widget {
     return this._lease?.source.hello ?? null;
   }
 
-  /** Emitted when the person changed the options in the view itself. */
-  get optionsChanged(): ISignal<this, FullViewOptions> {
-    return this._optionsChanged;
-  }
-
-  /** Emitted when the run has sent its hello. */
-  get introduced(): ISignal<this, void> {
-    return this._introduced;
-  }
-
-  /** Emitted each time the view has been mounted on a source. */
-  get mounted(): ISignal<this, void> {
-    return this._mounted;
-  }
-
   /**
    * Change the options from outside. The same options again change nothing.
    *
@@ -157,7 +142,7 @@ export class ViewHost extends Widget {
       // The options may have been changed from outside while the view was being loaded.
       view.update(this._options);
       this._onSourceChanged();
-      this._mounted.emit();
+      this.mounted.emit();
     } catch (error) {
       if (turn === this._turn && !this.isDisposed) {
         this._release();
@@ -201,13 +186,13 @@ export class ViewHost extends Widget {
     const options = this._view && fullViewOptions(this._view.options);
     if (options && !JSONExt.deepEqual(options, this._options)) {
       this._options = options;
-      this._optionsChanged.emit(options);
+      this.optionsChanged.emit(options);
     }
   }
 
   private _onSourceChanged(_?: IRunSource, change?: SourceChange): void {
     if (change?.kind === 'hello') {
-      this._introduced.emit();
+      this.introduced.emit();
     }
     const connection = this._lease?.source.connection;
     if (connection?.kind !== 'closed') {
@@ -268,7 +253,7 @@ export class ViewHost extends Widget {
   private _reset(): void {
     const { view, ...rest } = this._options;
     this._options = fullViewOptions({ view, ...('flag' in rest ? { flag: rest.flag } : {}) });
-    this._optionsChanged.emit(this._options);
+    this.optionsChanged.emit(this._options);
     void this._start();
   }
 
@@ -318,9 +303,12 @@ export class ViewHost extends Widget {
 
   private readonly _setup: IViewHostOptions;
   private readonly _words: IWords;
-  private readonly _optionsChanged = new Signal<this, FullViewOptions>(this);
-  private readonly _introduced = new Signal<this, void>(this);
-  private readonly _mounted = new Signal<this, void>(this);
+  /** Emitted when the person changed the options in the view itself. */
+  readonly optionsChanged = new Signal<this, FullViewOptions>(this);
+  /** Emitted when the run has sent its hello. */
+  readonly introduced = new Signal<this, void>(this);
+  /** Emitted each time the view has been mounted on a source. */
+  readonly mounted = new Signal<this, void>(this);
   private _options: FullViewOptions;
   private _view: IMountedView | null = null;
   private _armed: ArmedChip | null = null;

@@ -51,11 +51,6 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
     this.env.refresh(false);
   }
 
-  /** What the run has; null before it was asked. */
-  get index(): IMomentIndex | null {
-    return this._index;
-  }
-
   /** Steps at which something that matches the filter was logged, ascending. */
   get steps(): Float64Array {
     return this._total?.step ?? new Float64Array();
@@ -113,13 +108,13 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
     }
     this._reader ??= new MomentReader(moments);
     const reader = this._reader;
-    const stale = this._isStale || this._index === null;
+    const stale = this._isStale || this.index === null;
     const index =
-      stale || this._index === null
+      stale || this.index === null
         ? await reader.index(signal, (done, total) => this._reading(done, total))
-        : this._index;
+        : this.index;
     this._isStale = false;
-    this._index = index;
+    this.index = index;
     const wanted = this.options.ratio === 'grad_to_param' ? 'grad' : this.options.stat;
     if (index.stats.every(each => each.rows === 0)) {
       return { state: emptyMoments(this.source, index, this.options, this.actions, this.t) };
@@ -300,7 +295,8 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
 
   private readonly _stepShown = new StepShown(this.env);
   private _reader: MomentReader | null = null;
-  private _index: IMomentIndex | null = null;
+  /** What the run has; null before it was asked. */
+  index: IMomentIndex | null = null;
   private _isStale = true;
   private _total: IMomentGroups | null = null;
   /** The question for the total that was drawn, or is drawn, before its answer. */

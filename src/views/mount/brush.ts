@@ -38,17 +38,13 @@ export class Brush implements IDisposable {
     return this._release !== null;
   }
 
-  get isDisposed(): boolean {
-    return this._isDisposed;
-  }
-
   /** Let go without choosing. */
   cancel(): void {
     this._release?.();
   }
 
   dispose(): void {
-    this._isDisposed = true;
+    this.isDisposed = true;
     this._release?.();
     this._host.stage.removeEventListener('pointerdown', this._onDown, true);
   }
@@ -99,7 +95,7 @@ export class Brush implements IDisposable {
   };
 
   private _release: (() => void) | null = null;
-  private _isDisposed = false;
+  isDisposed = false;
 }
 
 /** Where the hand is, within what is shown; `by` is a part of it. */

@@ -209,12 +209,8 @@ export class ArmedChip implements IDisposable {
 
   readonly node = element('p', { class: 'jp-MegalensArmedChip', role: 'status', hidden: '' });
 
-  get isDisposed(): boolean {
-    return this._isDisposed;
-  }
-
   dispose(): void {
-    this._isDisposed = true;
+    this.isDisposed = true;
     this._source.changed.disconnect(this._tell, this);
     this.node.remove();
   }
@@ -228,7 +224,7 @@ export class ArmedChip implements IDisposable {
     }
   }
 
-  private _isDisposed = false;
+  isDisposed = false;
 }
 
 /** What is armed now and how long, or nothing: it also ends by itself, and with the training. */

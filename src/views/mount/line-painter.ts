@@ -219,10 +219,6 @@ const MARGIN = 1;
  * that panning costs the same for one line and for hundreds.
  */
 export class LinePainter implements ILinePainter {
-  get painted(): number {
-    return this._painted;
-  }
-
   /** Whether what was painted last is of another size than a plot: it would be blurred. */
   isStretchedIn({ width, height }: IPlotFrame): boolean {
     const { painting } = this._last ?? {};
@@ -253,7 +249,7 @@ export class LinePainter implements ILinePainter {
           dash: painting.dashes[at] ?? []
         }))
       );
-      this._painted += 1;
+      this.painted += 1;
       this._last = { painting, x };
     }
     const [x, x2] = this._last?.x ?? full;
@@ -280,5 +276,5 @@ export class LinePainter implements ILinePainter {
 
   private _canvas: HTMLCanvasElement | null = null;
   private _last: { readonly painting: IPainting; readonly x: readonly [number, number] } | null = null;
-  private _painted = 0;
+  painted = 0;
 }

@@ -274,15 +274,11 @@ export class Linked implements IDisposable {
     this._draw();
   }
 
-  get isDisposed(): boolean {
-    return this._isDisposed;
-  }
-
   dispose(): void {
-    if (this._isDisposed) {
+    if (this.isDisposed) {
       return;
     }
-    this._isDisposed = true;
+    this.isDisposed = true;
     this._brush?.dispose();
     this._box.dispose();
     this._magnifier.dispose();
@@ -384,7 +380,7 @@ export class Linked implements IDisposable {
   private _zoom: Zoom | null = null;
   private _draft: IBrushed | null = null;
   private _anchor: number | null = null;
-  private _isDisposed = false;
+  isDisposed = false;
 }
 
 /** Least time between two updates that a run asks for, ms: at most 10 a second. */
@@ -413,10 +409,6 @@ const AWAITED_SHARE = 0.3;
 export class Pace implements IDisposable {
   constructor(private readonly _task: () => Promise<void>) {}
 
-  get isDisposed(): boolean {
-    return this._isDisposed;
-  }
-
   /** Whether what the task draws can be seen. What was asked for meanwhile is run when it is. */
   set isSeen(isSeen: boolean) {
     this._isSeen = isSeen;
@@ -430,7 +422,7 @@ export class Pace implements IDisposable {
    * run counts.
    */
   request(now = false, least = LEAST_INTERVAL): void {
-    if (this._isDisposed) {
+    if (this.isDisposed) {
       return;
     }
     this._least = this._wanted ? Math.min(this._least, least) : least;
@@ -460,7 +452,7 @@ export class Pace implements IDisposable {
   }
 
   dispose(): void {
-    this._isDisposed = true;
+    this.isDisposed = true;
     this._wanted = false;
     clearTimeout(this._timer ?? undefined);
   }
@@ -477,7 +469,7 @@ export class Pace implements IDisposable {
 
   private async _run(): Promise<void> {
     this._timer = null;
-    if (this._isDisposed || this._running) {
+    if (this.isDisposed || this._running) {
       return;
     }
     // Before the task, not after it: what is asked for while it reads may not be in what it read.
@@ -506,5 +498,5 @@ export class Pace implements IDisposable {
   private _took = 0;
   private _isFirst = true;
   private _isSeen = true;
-  private _isDisposed = false;
+  isDisposed = false;
 }

@@ -1,4 +1,4 @@
-import { Signal, type ISignal } from '@lumino/signaling';
+import { Signal } from '@lumino/signaling';
 import { fullViewOptions } from '../../protocol/view-options';
 import type { ViewOptions } from '../../protocol/views.generated';
 import { toCode } from '../code';
@@ -19,20 +19,12 @@ export abstract class Mounted<O extends ViewOptions = ViewOptions> implements IV
     return this._options;
   }
 
-  get changed(): ISignal<this, Readonly<Required<O>>> {
-    return this._changed;
-  }
-
-  get isDisposed(): boolean {
-    return this._isDisposed;
-  }
-
   async update(options: Partial<O>): Promise<void> {
     const next = { ...this._options, ...options };
-    if (!this._isDisposed && JSON.stringify(next) !== JSON.stringify(this._options)) {
+    if (!this.isDisposed && JSON.stringify(next) !== JSON.stringify(this._options)) {
       fullViewOptions(next);
       this._options = next;
-      this._changed.emit(next);
+      this.changed.emit(next);
       await this.chosen();
     }
     await this.settled();
@@ -44,8 +36,8 @@ export abstract class Mounted<O extends ViewOptions = ViewOptions> implements IV
   }
 
   dispose(): void {
-    if (!this._isDisposed) {
-      this._isDisposed = true;
+    if (!this.isDisposed) {
+      this.isDisposed = true;
       this.end();
       Signal.clearData(this);
     }
@@ -66,6 +58,6 @@ export abstract class Mounted<O extends ViewOptions = ViewOptions> implements IV
   }
 
   protected readonly t: Translate;
-  private _isDisposed = false;
-  private readonly _changed = new Signal<this, Readonly<Required<O>>>(this);
+  isDisposed = false;
+  readonly changed = new Signal<this, Readonly<Required<O>>>(this);
 }

@@ -85,17 +85,9 @@ export class Picture {
     private readonly _events: IPictureEvents
   ) {}
 
-  get chart(): Chart | null {
-    return this._chart;
-  }
-
-  get zoom(): Zoom | null {
-    return this._zoom;
-  }
-
   /** Pixels of the first plot; null while nothing is drawn. */
   get frame(): IPlotFrame | null {
-    return this._chart?.frames()[0] ?? null;
+    return this.chart?.frames()[0] ?? null;
   }
 
   /** Width in pixels that the picture may take; 640 where the page has no layout. */
@@ -108,7 +100,7 @@ export class Picture {
   }
 
   locate(event: MouseEvent): IPlace | null {
-    return this._chart?.locate(event) ?? null;
+    return this.chart?.locate(event) ?? null;
   }
 
   /** Draw what a view has; the first time the chart is made. */
@@ -117,7 +109,7 @@ export class Picture {
     if (recipe === null) {
       return;
     }
-    if (this._chart === null) {
+    if (this.chart === null) {
       const chart = await Chart.mount(this._shell.plot, recipe, {
         theme: readTheme(this._shell.root),
         renderer: this._host.renderer ?? 'canvas'
@@ -126,43 +118,43 @@ export class Picture {
         chart.dispose();
         return;
       }
-      this._chart = chart;
-      this._zoom = new Zoom(chart, zooms);
-      this._zoom.extent(content.extent.x, content.extent.y, content.home);
-      this._zoom.changed.connect(() => {
+      this.chart = chart;
+      this.zoom = new Zoom(chart, zooms);
+      this.zoom.extent(content.extent.x, content.extent.y, content.home);
+      this.zoom.changed.connect(() => {
         void chart.settled().then(() => this._events.placed());
         this._events.zoomed();
       });
     } else {
-      await this._chart.apply(recipe);
+      await this.chart.apply(recipe);
     }
-    await this._chart.resize(this.width);
+    await this.chart.resize(this.width);
     const fitting = (this.frame && content.refit?.(this.frame)) ?? (content.isSquare ? content.recipe : null);
     const again = fitting && this._fit({ ...content, recipe: fitting });
     if (again) {
-      await this._chart.apply(again);
+      await this.chart.apply(again);
     }
     this._events.placed();
   }
 
   /** Draw again in the colours of the page as they are now. */
   restyle(): void {
-    void this._chart?.restyle(readTheme(this._shell.root)).then(() => this._events.placed());
+    void this.chart?.restyle(readTheme(this._shell.root)).then(() => this._events.placed());
   }
 
   dispose(): void {
     this._isDisposed = true;
-    this._zoom?.dispose();
-    this._chart?.dispose();
+    this.zoom?.dispose();
+    this.chart?.dispose();
   }
 
   private _fit(content: IContent): IRecipe | null {
     const { frame } = this;
     const extent = content.isSquare && frame ? squareExtent(content.extent, frame) : content.extent;
-    return fitRecipe({ ...content, extent }, this._zoom, roomIn(this._host.frame, this._shell.plot));
+    return fitRecipe({ ...content, extent }, this.zoom, roomIn(this._host.frame, this._shell.plot));
   }
 
-  private _chart: Chart | null = null;
-  private _zoom: Zoom | null = null;
+  chart: Chart | null = null;
+  zoom: Zoom | null = null;
   private _isDisposed = false;
 }

@@ -147,7 +147,7 @@ export class Shell {
     this._table = new DataTable(t);
     this._legend = new Legend(t);
     this._insight.addEventListener('click', () => this.onInsight());
-    this._stage = element(
+    this.stage = element(
       'div',
       { class: 'jp-MegalensStage', tabindex: '0', role: 'application', 'aria-roledescription': t('chart') },
       this.plot,
@@ -163,7 +163,7 @@ export class Shell {
       this._insight,
       this._notes,
       this._legend.node,
-      this._stage,
+      this.stage,
       this._body,
       this.state,
       this._caption,
@@ -179,11 +179,6 @@ export class Shell {
   readonly overlay = element('div', { class: 'jp-MegalensOverlay', 'aria-hidden': 'true' });
   readonly banner = element('div', { class: 'jp-MegalensBanner', hidden: '' });
   readonly state = element('div', { class: 'jp-MegalensState', hidden: '' });
-
-  /** Holds plot, cursor and tooltip; takes the focus and the keys. */
-  get stage(): HTMLElement {
-    return this._stage;
-  }
 
   /** Calls back when the sentence above the picture is pressed. */
   onInsight: () => void = () => undefined;
@@ -201,7 +196,7 @@ export class Shell {
     if (content === null) {
       return;
     }
-    this._stage.hidden = content.recipe === null;
+    this.stage.hidden = content.recipe === null;
     this._title.textContent = content.title;
     if (content.swatch) {
       const swatch = element('span', { class: 'jp-MegalensSwatch' });
@@ -213,7 +208,7 @@ export class Shell {
     this._insight.title = content.summary;
     this._insight.disabled = !goes;
     writeText(this._caption, content.caption.join(' '));
-    this._stage.setAttribute('aria-label', `${content.title}. ${content.summary}`);
+    this.stage.setAttribute('aria-label', `${content.title}. ${content.summary}`);
   }
 
   say(text: string): void {
@@ -249,7 +244,8 @@ export class Shell {
   });
   private readonly _caption = element('p', { class: 'jp-MegalensView-caption' });
   private readonly _live = element('div', { class: 'jp-MegalensHidden', 'aria-live': 'polite' });
-  private readonly _stage: HTMLElement;
+  /** Holds plot, cursor and tooltip; takes the focus and the keys. */
+  readonly stage: HTMLElement;
   private readonly _table: DataTable;
   private readonly _legend: Legend;
 }

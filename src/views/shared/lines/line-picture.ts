@@ -73,15 +73,11 @@ export class LinePicture {
     return this._env.zoom?.isDragging === true && this._read !== null;
   }
 
-  get lines(): readonly ILine[] {
-    return this._lines;
-  }
-
   take(read: ILinesRead): void {
     const { readSteps, lines: all } = read;
     const lines = shownLines(all, read.legend.hidden);
     this._read = { ...read, lines };
-    this._lines = lines;
+    this.lines = lines;
     this._all = all;
     this._colors = this._colorsIn(this._env.isDark);
     this._legend = legendOf(all, lineColors(all, this._env.isDark), {
@@ -122,17 +118,17 @@ export class LinePicture {
         }
       }
     }
-    this._lines = this._detail.refine(read.lines);
+    this.lines = this._detail.refine(read.lines);
     if (!this.isHeld) {
       const { x0, x1 } = zoom?.domain ?? {};
       const span = zoom?.isZoomed && x0 !== undefined && x1 !== undefined ? ([x0, x1] as const) : undefined;
-      this._ys = this._rangesIn(this._lines, span);
+      this._ys = this._rangesIn(this.lines, span);
     }
   }
 
   /** What is drawn, without its words. */
   get drawing(): Pick<IContent, 'extent' | 'legend' | 'printed' | 'recipe' | 'refit' | 'rows'> {
-    const { _read: read, _lines: lines, _x: x, _ys: ys, _scale: scale, _env: env } = this;
+    const { _read: read, lines, _x: x, _ys: ys, _scale: scale, _env: env } = this;
     if (read === null) {
       throw new Error('Expected lines that were read and found none.');
     }
@@ -166,7 +162,7 @@ export class LinePicture {
 
   probe(place: IPlace): IMark | null {
     const panel = this._panelOf(place.frame);
-    const lines = this._lines.filter(line => !line.isFaint && (line.panel ?? 0) === panel);
+    const lines = this.lines.filter(line => !line.isFaint && (line.panel ?? 0) === panel);
     const [low, high] = this._ys[panel] ?? [0, 1];
     const part = Number.isFinite(place.y) ? (place.y - low) / (high - low) : place.down;
     let [best, least]: [ILine | null, number] = [null, NEAR_PIXELS / place.frame.height];
@@ -194,10 +190,10 @@ export class LinePicture {
     const { pinned } = this._env;
     const there = pinned === null ? x : this._axis.xOf(pinned);
     const lines = tipLines(
-      this._lines.filter(line => (line.panel ?? 0) === panel),
+      this.lines.filter(line => (line.panel ?? 0) === panel),
       line => this._readAt(line, x),
       this._near,
-      line => this._colors[this._lines.indexOf(line)] ?? '#000',
+      line => this._colors[this.lines.indexOf(line)] ?? '#000',
       this._t,
       this._read?.smoothing,
       there === x ? null : line => this._readAt(line, there)
@@ -208,7 +204,7 @@ export class LinePicture {
 
   move(key: string): IMoved | null {
     const { _t: t, _read: read } = this;
-    const lines = this._lines.filter(line => !line.isFaint);
+    const lines = this.lines.filter(line => !line.isFaint);
     const at = moveAmong(key, this._at, lines);
     const line = at && lines[at.line];
     if (at === null || !line || !read) {
@@ -236,7 +232,7 @@ export class LinePicture {
 
   /** Put the cursor at a step; null where there are no lines. */
   goTo(step: number): IMark | null {
-    const lines = this._lines.filter(line => !line.isFaint);
+    const lines = this.lines.filter(line => !line.isFaint);
     const place = Math.max(0, this._near ? lines.indexOf(this._near) : 0);
     const line = lines[place];
     if (!line) {
@@ -249,7 +245,7 @@ export class LinePicture {
 
   /** Put the cursor where lines moved most, and return its mark; null where none moved. */
   insight(): IMark | null {
-    const lines = this._lines.filter(line => !line.isFaint);
+    const lines = this.lines.filter(line => !line.isFaint);
     const found = movesOf(lines.map(({ step, value }, layer) => ({ layer, steps: step, values: value })));
     const line = found && lines[found.strongest.layer];
     const x = line?.x[placeAt(line.step, found?.strongest.last ?? NaN)];
@@ -267,14 +263,14 @@ export class LinePicture {
 
   marksOf({ layer, step }: IPointed): ILinkedMarks {
     const x = step === null ? null : this._axis.xOf(step);
-    const found = layer === null ? [] : this._lines.filter(line => line.layer === layer && !line.isFaint);
+    const found = layer === null ? [] : this.lines.filter(line => line.layer === layer && !line.isFaint);
     return {
       marks: x === null ? [] : [{ facet: null, x: [x, x], y: null }],
       traces: found.slice(0, MOST_TRACES).map(line => {
         const { x: xs, value } = brokenPoints(line);
         const domain = this._ys[line.panel ?? 0] ?? [0, 1];
         return {
-          color: this._colors[this._lines.indexOf(line)] ?? '#000',
+          color: this._colors[this.lines.indexOf(line)] ?? '#000',
           points: Array.from(
             xs,
             (at, place) => [at, heightOf(value[place] ?? NaN, domain, this._scale)] as const
@@ -313,7 +309,7 @@ export class LinePicture {
     if (reading === null || reading === 'asked' || !reading.isExact) {
       return reading;
     }
-    const faint = this._lines.find(each => each.isFaint && each.key === line.key && each.run === line.run);
+    const faint = this.lines.find(each => each.isFaint && each.key === line.key && each.run === line.run);
     const beside = faint ? this._pointAt(faint, x) : null;
     return beside === null || beside === 'asked'
       ? beside === null
@@ -363,7 +359,7 @@ export class LinePicture {
   }
 
   private _read: ILinesRead | null = null;
-  private _lines: readonly ILine[] = [];
+  lines: readonly ILine[] = [];
   private _all: readonly ILine[] = [];
   private _legend: ILegend | null = null;
   private _colors: readonly string[] = [];

@@ -43,12 +43,8 @@ export class OtherRuns implements IDisposable {
     );
   }
 
-  get isDisposed(): boolean {
-    return this._isDisposed;
-  }
-
   dispose(): void {
-    this._isDisposed = true;
+    this.isDisposed = true;
     [...this._shares.keys()].forEach(id => this._release(id));
   }
 
@@ -84,5 +80,5 @@ export class OtherRuns implements IDisposable {
   }
 
   private readonly _shares = new Map<string, Promise<IShare>>();
-  private _isDisposed = false;
+  isDisposed = false;
 }
