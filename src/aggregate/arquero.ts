@@ -87,7 +87,7 @@ function register(): void {
     gather,
     {
       create: () => {
-        // One for all groups of a rollup: they are merged in one go, as the explorer's are. A window's frame moves, and is merged by itself.
+        // One for all groups of a rollup, merged at once like the explorer's. A window's frame is merged alone.
         const all = new GatheredMoments();
         return {
           init: (of: object) => {

@@ -61,7 +61,8 @@ export function shapeTable(
   }
   if (table.numRows() > MOST_ROWS) {
     throw new AggregateError(
-      `Derived columns and filters take tables of at most ${MOST_ROWS} rows, got ${table.numRows()}. Choose fewer steps or series.`,
+      `Derived columns and filters take tables of at most ${MOST_ROWS} rows, got ${table.numRows()}. ` +
+        'Choose fewer steps or series.',
       'line'
     );
   }

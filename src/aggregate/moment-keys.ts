@@ -85,7 +85,8 @@ function codeAnew(table: MomentTable, query: IMomentQuery, side: Side | null): I
   if (mixed >= 0 && query.mixed !== true && (table.stat === 'activation' || table.stat === 'dgrad')) {
     const which = query.by.length === 0 ? 'The total' : `The group ${describe(keys[mixed] ?? [])}`;
     throw new AggregateError(
-      `${which} would hold both inputs and outputs of modules, in which the same values count twice. Choose one role in the filter, group by role, or allow that they are mixed.`,
+      `${which} would hold both inputs and outputs of modules, in which the same values count twice. ` +
+        'Choose one role in the filter, group by role, or allow that they are mixed.',
       'mixed'
     );
   }
@@ -253,7 +254,9 @@ export function readPattern(text: string, field: string): Pattern {
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
     throw new AggregateError(
-      `The ${field} is no regular expression that can be used here: ${why}. Names are searched in linear time, so it can neither look ahead or behind nor refer back to what a group found.`
+      `The ${field} is no regular expression that can be used here: ${why}. ` +
+        'Names are searched in linear time, so it can neither look ahead or behind ' +
+        'nor refer back to what a group found.'
     );
   }
 }

@@ -101,7 +101,7 @@ export function mergeRows(
   const [n, means, m2s] = [of(columns.count), of(columns.mean), of(columns.m2)];
   const count = new Float64Array(cells);
   const mean = new Float64Array(cells);
-  // Means are summed as distances from the first of them: rows that all have the same mean lie at no distance from it, to the last bit.
+  // Means are summed as distances from the first one: rows of one mean lie exactly at distance 0.
   const near = new Float64Array(cells);
   for (let row = 0; row < cell.length; row += 1) {
     // Every index is in range: cells are numbered below `cells`. Rows of count 0 are no data.

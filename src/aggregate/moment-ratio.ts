@@ -39,7 +39,8 @@ export function groupTables(tables: readonly MomentTable[], query: IMomentQuery)
     case 'gain': {
       if (query.stat !== 'activation' && query.stat !== 'dgrad') {
         throw new AggregateError(
-          `A gain is of what goes into modules and comes out of them, and ${query.stat} is neither. Choose activation or dgrad.`
+          `A gain is of what goes into modules and comes out of them, and ${query.stat} is neither. ` +
+            'Choose activation or dgrad.'
         );
       }
       const forward: readonly [Side, Side] = ['output', 'input'];

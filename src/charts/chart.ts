@@ -198,8 +198,8 @@ export class Chart implements IDisposable {
 
   /** Resolves when everything asked so far is drawn. Calls of one moment share one pass. */
   settled(): Promise<void> {
-    // Everything that is set within one turn of the event loop is one pass of Vega. The pass begins when it runs: what is set while it
-    // does is the next one's.
+    // Everything that is set within one turn of the event loop is one pass of Vega. What is set while the
+    // pass runs is the next one's.
     this._pass ??= Promise.resolve().then(async () => {
       this._pass = null;
       await this._result?.view.runAsync();

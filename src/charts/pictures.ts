@@ -118,7 +118,7 @@ interface IKept {
 export class Pictures {
   /** Return the picture of a matrix; painted again only when matrix or scale are other ones than before. */
   draw(key: unknown, matrix: IMatrix, scale: ColorScale): IPicture {
-    // A value on the way tells scales apart that have the same ends and another bend, the middle colour those of light and dark pages.
+    // A value between tells apart scales of the same ends, the middle colour light and dark pages.
     const colors = `${scale.domain.join()} ${scale.transform} ${scale.valueAt(0.7)} ${scale.colorAt(0.5)}`;
     const before = this._kept.get(key);
     if (before?.matrix === matrix && before.scale === colors) {

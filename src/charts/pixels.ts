@@ -191,7 +191,7 @@ function paintPlain(
       const odd = (Math.floor(cell / width) + (cell % width)) % 2 !== 0;
       pixels[cell] = odd ? PLAIN : STRIPE;
     } else {
-      // Values outside of locked colours have those of the nearer end; truncation is floor for what is not negative.
+      // Values outside of locked colours have those of the nearer end; truncation is floor from 0 on.
       const part = value < lo ? 0 : value > hi ? 1 : (value - lo) / span;
       pixels[cell] = table[linear ? (part * 255 + 0.5) | 0 : scale.entry(value)] ?? 0;
     }

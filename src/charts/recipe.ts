@@ -19,7 +19,7 @@ export function fromVega<T>(value: T): T {
   return replaced(value, KEPT, NAME) as T;
 }
 
-// Objects of a class, such as canvases, are not looked into. Rows are many: nothing is copied where nothing differs.
+// Objects of a class, such as canvases, are not looked into. What stays the same is not copied.
 function replaced(value: unknown, from: string, to: string): unknown {
   if (typeof value !== 'object' || value === null) {
     return value === from ? to : value;

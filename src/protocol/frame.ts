@@ -68,7 +68,8 @@ export function decodeFrame(data: ArrayBuffer | ArrayBufferView): IFrame {
   if (version !== HEADER_VERSION) {
     throw new ProtocolError(
       'version-mismatch',
-      `This data frame has header version ${version}; this side reads ${HEADER_VERSION}. Update the older side.`,
+      `This data frame has header version ${version}; this side reads ${HEADER_VERSION}. ` +
+        'Update the older side.',
       { expected: String(HEADER_VERSION), got: String(version) }
     );
   }

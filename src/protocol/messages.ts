@@ -140,7 +140,7 @@ function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-// Level by level, so that no nesting can exhaust the stack. Ends at the first bound that is passed, before anything is made of the value.
+// Level by level, so that no nesting can exhaust the stack. Ends at the first bound that is passed.
 function checkTree(value: unknown, isTextWhole: boolean): void {
   let level: unknown[] = [value];
   let count = 0;

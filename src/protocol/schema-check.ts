@@ -37,8 +37,9 @@ const REMARKS: ReadonlySet<string> = new Set([
 
 const WORDS: ReadonlySet<string> = new Set(
   (
-    '$ref $defs type enum const anyOf oneOf allOf properties required additionalProperties propertyNames minProperties maxProperties ' +
-    'items minItems maxItems uniqueItems minLength maxLength pattern minimum maximum exclusiveMinimum exclusiveMaximum multipleOf'
+    '$ref $defs type enum const anyOf oneOf allOf properties required additionalProperties propertyNames ' +
+    'minProperties maxProperties items minItems maxItems uniqueItems minLength maxLength pattern minimum maximum ' +
+    'exclusiveMinimum exclusiveMaximum multipleOf'
   ).split(' ')
 );
 

@@ -1,4 +1,4 @@
-// Called millions of times: where code runs in a context of its own, each look at a global takes longer than the number.
+// Called millions of times: in a vm context each look at a global takes longer than the number.
 const { imul } = Math;
 
 /**

@@ -76,14 +76,16 @@ export function fullViewOptions(saved: unknown): FullViewOptions {
   if (otherView(String(view)) === undefined && !isHere(String(view))) {
     throw new ProtocolError(
       'bad-parameter',
-      `The ${viewInfo(String(view))?.title ?? view} view is not part of this installation of Megalens: the instrument that draws it was left out.`,
+      `The ${viewInfo(String(view))?.title ?? view} view is not part of this installation of Megalens: ` +
+        'the instrument that draws it was left out.',
       { field: 'view' }
     );
   }
   if (!isWhole(value)) {
     throw new ProtocolError(
       'bad-parameter',
-      `The options of the ${view} view must be whole texts, without halves of surrogate pairs, at most 32 levels deep.`
+      `The options of the ${view} view must be whole texts, ` +
+        'without halves of surrogate pairs, at most 32 levels deep.'
     );
   }
   const wrong = kind.check(value);

@@ -271,7 +271,8 @@ export class HeldRun extends RecordedRun {
     const which = layers === undefined || layers.length === 0 ? '' : ` for ${layerWords(layers)}`;
     return new StoreError(
       'unavailable',
-      `This file does not hold these rows of ${title}${which}. It holds what its views drew when it was made: choose that again, or open the run.`
+      `This file does not hold these rows of ${title}${which}. ` +
+        'It holds what its views drew when it was made: choose that again, or open the run.'
     );
   }
 }

@@ -60,7 +60,8 @@ export class HeldMoments implements IMomentsReader {
     if (best === undefined) {
       throw new ClientError(
         'refused',
-        'This file does not hold the rows for that. It holds the groups that its views drew when it was made: make another report with this view, or open the run.'
+        'This file does not hold the rows for that. It holds the groups that its views drew when it was made: ' +
+          'make another report with this view, or open the run.'
       );
     }
     return { kind: 'groups', bytes: best.bytes.slice(), groups: best.groups, steps: best.steps };

@@ -5,9 +5,10 @@ import { own } from '../protocol/records';
 
 /** Words that Python reserves, which name no argument. */
 const KEPT = new Set(
-  'False None True and as assert async await break class continue def del elif else except finally for from global if import in is lambda nonlocal not or pass raise return try while with yield'.split(
-    ' '
-  )
+  (
+    'False None True and as assert async await break class continue def del elif else except finally for ' +
+    'from global if import in is lambda nonlocal not or pass raise return try while with yield'
+  ).split(' ')
 );
 
 /**

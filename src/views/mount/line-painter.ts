@@ -180,7 +180,7 @@ class Pen {
       this._points += 1;
     }
     if (bar) {
-      // A path of many strokes up and down takes a canvas ten times as long as the columns of pixels that it covers.
+      // A path of many strokes up and down takes a canvas ten times as long as the pixel columns it covers.
       context.fillRect(this._column, bar[0] - 0.5, 1, bar[1] - bar[0] + 1);
       context.moveTo(this._x, this._last);
     } else if (this._points >= this._most) {
@@ -263,7 +263,7 @@ export class LinePainter implements ILinePainter {
       return false;
     }
     const [before, now] = [painting.shown[1] - painting.shown[0], next.shown[1] - next.shown[0]];
-    // By identity, not by value: lines that were read again are other ones, and comparing their points would cost as much as painting.
+    // By identity: comparing the points of lines that were read anew would cost as much as painting.
     const same =
       painting.lines === next.lines &&
       painting.colors === next.colors &&

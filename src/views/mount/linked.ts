@@ -75,7 +75,7 @@ export class Linked implements IDisposable {
   /** Steps that this view must keep to: those chosen in another view. */
   get filter(): StepRange | null {
     const filter = this._link?.filter;
-    // Who chose goes on to show all: the band that marks the chosen steps would otherwise fill it, and could not be moved.
+    // Who chose goes on to show all: the band of the chosen steps would fill it, and could not be moved.
     return filter && filter.by !== this ? filter.steps : null;
   }
 
@@ -298,7 +298,7 @@ export class Linked implements IDisposable {
 
   private _onLink(_: RunLink, change: LinkChange): void {
     if (change === 'position' ? this._view.followsPosition : change !== 'pointed') {
-      // Who chose shows where; everybody else shows less, and again more when it is taken back. Pictures of one step go to the pinned one.
+      // Who chose shows the band; others show less until it is gone. Pictures of one step go to the pin.
       this._refresh();
     }
     this._draw();
@@ -346,7 +346,7 @@ export class Linked implements IDisposable {
     if (!pointed || pointed.by === this || !chart || !zoom) {
       return [];
     }
-    // Drawn over the chart, not in it: the pointer moves up to 60 times a second, and a chart takes longer than a frame.
+    // Over the chart, not in it: the pointer moves 60 times a second, and a chart takes longer than a frame.
     const { marks, traces = [] } = this._view.marksOf(pointed.at);
     return [
       ...traces.flatMap(trace => drawTrace(trace, chart, zoom, this._shell.stage)),
@@ -427,8 +427,8 @@ export class Pace implements IDisposable {
     }
     this._least = this._wanted ? Math.min(this._least, least) : least;
     this._wanted = true;
-    // While a run goes on nothing is queued: whatever comes is one more run when it ends. A source that is faster than the drawing so
-    // costs no memory, and what is drawn next is always the newest.
+    // While a run goes on nothing is queued: whatever comes is one more run when it ends. A source that is
+    // faster than the drawing so costs no memory, and what is drawn next is always the newest.
     if (this._running || (!now && !this._isSeen)) {
       return;
     }
@@ -458,7 +458,7 @@ export class Pace implements IDisposable {
   }
 
   private _frame(): void {
-    // First the timer, then the frame: the frame alone would come 60 times a second, the timer alone also where nobody looks.
+    // First the timer, then the frame: frames alone come 60 times a second, timers also on a hidden page.
     const run = (): void => void this._run();
     if (typeof requestAnimationFrame === 'function') {
       requestAnimationFrame(run);

@@ -141,7 +141,7 @@ export function moveAmong(key: string, before: ICursor | null, lines: readonly I
     return { line, x: before?.x ?? xs[xs.length - 1] ?? NaN };
   }
   const at = placeAt(xs, before.x);
-  // Where the line has no point at the cursor, the first one before it and the first one after it are a step away.
+  // Without a point at the cursor the first ones before and after it are a step away.
   const from = xs[at] !== before.x && by[0] < 0 ? at + 1 : at;
   return { line, x: xs[hold(from + by[0], xs.length)] ?? before.x };
 }
