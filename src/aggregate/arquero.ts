@@ -135,13 +135,13 @@ function register(): void {
 }
 
 function memoized<T>(ask: (text: string) => T): (text: string) => T {
-  const said = new Map<string, T>();
+  const answers = new Map<string, T>();
   return text => {
-    const known = said.get(text) ?? ask(text);
-    if (said.size > 100_000) {
-      said.clear();
+    const known = answers.get(text) ?? ask(text);
+    if (answers.size > 100_000) {
+      answers.clear();
     }
-    said.set(text, known);
+    answers.set(text, known);
     return known;
   };
 }

@@ -82,12 +82,12 @@ export class GatheredMoments {
   }
 
   private _grow(): void {
-    const room = Math.max(64, this._cell.length * 2);
-    const cells = new Int32Array(room);
+    const capacity = Math.max(64, this._cell.length * 2);
+    const cells = new Int32Array(capacity);
     cells.set(this._cell);
     this._cell = cells;
     for (const name of MERGED) {
-      const grown = new Float64Array(room);
+      const grown = new Float64Array(capacity);
       grown.set(this._columns[name]);
       this._columns[name] = grown;
     }

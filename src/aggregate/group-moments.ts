@@ -66,12 +66,12 @@ export class MomentCache {
     question: (tables: readonly string[]) => TableQuestion,
     signal?: AbortSignal
   ): Promise<TableAnswer | null> {
-    for (let again = 0; ; again += 1) {
+    for (let attempt = 0; ; attempt += 1) {
       try {
         return await this.once(source, stats, question, signal);
       } catch (error) {
         // A worker that broke took its tables along: bring the rows here.
-        if (!(error instanceof AggregateError && error.code === 'lost') || again > 1) {
+        if (!(error instanceof AggregateError && error.code === 'lost') || attempt > 1) {
           throw error;
         }
         this.all.forEach(entry => {
@@ -107,7 +107,7 @@ export class MomentCache {
       }
     }
     signal?.throwIfAborted();
-    this.makeRoom(entries);
+    this.evict(entries);
     const answer = await this.queue.askTables(place, question(entries.map(({ id }) => id)), []);
     signal?.throwIfAborted();
     return answer;
@@ -138,7 +138,7 @@ export class MomentCache {
       entry.warnings === warnings &&
       (about()?.rows ?? 0) >= entry.rows &&
       about()?.first === entry.first;
-    let whole = !more;
+    let reload = !more;
     if (more) {
       if (!(await this.load(source, entry, entry.last, signal))) {
         entry.tooMany = about()?.rows ?? 0;
@@ -147,10 +147,10 @@ export class MomentCache {
       if (entry.rows !== about()?.rows) {
         // Rows may have come since the index was read; else something earlier is not what it was.
         index = await source.index(signal);
-        whole = entry.rows !== about()?.rows;
+        reload = entry.rows !== about()?.rows;
       }
     }
-    if (whole) {
+    if (reload) {
       if (entry.version !== null && entry.place !== place) {
         await this.queue.askTables(entry.place, { kind: 'drop', table: entry.id }, []).catch(() => undefined);
       }
@@ -218,7 +218,7 @@ export class MomentCache {
     return entry;
   }
 
-  private makeRoom(kept: readonly IEntry[]): void {
+  private evict(kept: readonly IEntry[]): void {
     const others = [...this.all].filter(entry => !kept.includes(entry)).sort((a, b) => a.usedAt - b.usedAt);
     let rows = [...this.all].reduce((sum, entry) => sum + entry.rows, 0);
     for (const entry of others) {
@@ -291,8 +291,8 @@ function within(groups: IMomentGroups, steps: readonly [number, number] | null):
     return groups;
   }
   const kept = pick(groups, rows);
-  const whole = new Set(groups.step).size === groups.stepsTotal;
-  return { ...kept, stepsTotal: whole ? new Set(kept.step).size : groups.stepsTotal };
+  const complete = new Set(groups.step).size === groups.stepsTotal;
+  return { ...kept, stepsTotal: complete ? new Set(kept.step).size : groups.stepsTotal };
 }
 
 /** What the server says of a question that contradicts itself, as it would be said here. */

@@ -56,9 +56,9 @@ function groupsOfRows(table: MomentTable, query: IMomentQuery, part: IPart): IRo
   }
   let keys = names.keys;
   for (const column of ['rank', 'stage'] as const) {
-    const place = query.by.indexOf(column);
-    if (place >= 0) {
-      keys = split(group, table[column].subarray(first, end), keys, place);
+    const index = query.by.indexOf(column);
+    if (index >= 0) {
+      keys = split(group, table[column].subarray(first, end), keys, index);
     }
   }
   return { first, group, keys };
@@ -72,14 +72,14 @@ function split(
   group: Int32Array,
   column: Int32Array,
   keys: readonly MomentKey[],
-  place: number
+  index: number
 ): readonly MomentKey[] {
   const pairs = groupBy(group, column);
   const found: { pair: number; key: MomentKey }[] = [];
   pairs.first.forEach((old, pair) => {
     if (old >= 0) {
       const value = pairs.second[pair] ?? -1;
-      const key = (keys[old] ?? []).map((part, at) => (at === place ? (value < 0 ? null : value) : part));
+      const key = (keys[old] ?? []).map((part, at) => (at === index ? (value < 0 ? null : value) : part));
       found.push({ pair, key });
     }
   });
@@ -217,8 +217,8 @@ export function groupRows(table: MomentTable, query: IMomentQuery, part: IPart =
   const { answer, ends } = layOut(rows.keys, cells.sizes);
   const [start, end] = cells.span;
   // As a rule every group has every step: then these columns are copied, not gathered.
-  const whole = cells.sizes.every(size => size === 0 || size === end - start);
-  if (whole) {
+  const everyStep = cells.sizes.every(size => size === 0 || size === end - start);
+  if (everyStep) {
     for (let to = 0; to < answer.step.length; to += end - start) {
       answer.step.set(steps.subarray(start, end), to);
       answer.samples.set(samples.subarray(start, end), to);
@@ -229,7 +229,7 @@ export function groupRows(table: MomentTable, query: IMomentQuery, part: IPart =
     // Every index is in range: cells are of the groups and steps that were laid out.
     const to = ends[group] as number;
     ends[group] = to + 1;
-    if (!whole) {
+    if (!everyStep) {
       seen[step] = 1;
       answer.step[to] = steps[step] as number;
       answer.samples[to] = samples[step] as number;
@@ -260,12 +260,12 @@ function layOut(
     sizes.reduce((sum, size) => sum + size, 0)
   );
   const ends = new Uint32Array(keys.length);
-  let [end, place] = [0, 0];
+  let [end, index] = [0, 0];
   sizes.forEach((size, group) => {
     ends[group] = end;
-    answer.group.fill(place, end, end + size);
+    answer.group.fill(index, end, end + size);
     end += size;
-    place += size > 0 ? 1 : 0;
+    index += size > 0 ? 1 : 0;
   });
   return { answer, ends };
 }

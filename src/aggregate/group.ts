@@ -72,17 +72,17 @@ function onGrid(
     group[row] = cell;
     taken[cell] = 1;
   }
-  const places = new Uint32Array(cells);
+  const numbers = new Uint32Array(cells);
   const there: number[] = [];
   for (let cell = 0; cell < cells; cell += 1) {
-    places[cell] = there.length;
+    numbers[cell] = there.length;
     if (taken[cell] === 1) {
       there.push(cell);
     }
   }
   if (there.length < cells) {
     for (let row = 0; row < group.length; row += 1) {
-      group[row] = places[group[row] as number] as number;
+      group[row] = numbers[group[row] as number] as number;
     }
   }
   return {
@@ -138,22 +138,22 @@ function byTable(column: Integers, low: number, range: number): ICodes {
 }
 
 function byMap(column: Integers): ICodes {
-  const places = new Map<number, number>();
+  const indices = new Map<number, number>();
   const found = new Uint32Array(column.length);
   for (let row = 0; row < column.length; row += 1) {
     const value = column[row] ?? 0;
-    let place = places.get(value);
-    if (place === undefined) {
-      place = places.size;
-      places.set(value, place);
+    let index = indices.get(value);
+    if (index === undefined) {
+      index = indices.size;
+      indices.set(value, index);
     }
-    found[row] = place;
+    found[row] = index;
   }
-  const values = Float64Array.from(places.keys());
+  const values = Float64Array.from(indices.keys());
   const keys = values.slice().sort();
   const rank = new Map(Array.from(keys, (key, index) => [key, index]));
   const codes = Uint32Array.from(values, value => rank.get(value) ?? 0);
-  return { code: found.map(place => codes[place] ?? 0), keys };
+  return { code: found.map(index => codes[index] ?? 0), keys };
 }
 
 export type { ISelection } from '../store/line-data';

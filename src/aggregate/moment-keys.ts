@@ -60,12 +60,12 @@ function codeAnew(table: MomentTable, query: IMomentQuery, side: Side | null): I
   const keys: MomentKey[] = [];
   const roles: number[] = [];
   table.names.forEach((full, id) => {
-    const said = table.parsed(id);
-    if (table.present[id] !== 1 || (side !== null && said.role !== side)) {
+    const parsed = table.parsed(id);
+    if (table.present[id] !== 1 || (side !== null && parsed.role !== side)) {
       return;
     }
     const text = side === null ? full : moduleOf(full);
-    const name = side === null ? said : parseName(text);
+    const name = side === null ? parsed : parseName(text);
     const captured = capture?.(text) ?? null;
     if (!matches(text, name) || (capture !== null && captured === null)) {
       return;
@@ -79,7 +79,7 @@ function codeAnew(table: MomentTable, query: IMomentQuery, side: Side | null): I
       roles.push(0);
     }
     code[id] = known;
-    roles[known] = (roles[known] ?? 0) | (said.role === 'input' ? 1 : said.role === 'output' ? 2 : 0);
+    roles[known] = (roles[known] ?? 0) | (parsed.role === 'input' ? 1 : parsed.role === 'output' ? 2 : 0);
   });
   const mixed = roles.indexOf(3);
   if (mixed >= 0 && query.mixed !== true && (table.stat === 'activation' || table.stat === 'dgrad')) {
@@ -91,11 +91,11 @@ function codeAnew(table: MomentTable, query: IMomentQuery, side: Side | null): I
     );
   }
   const order = keys.map((_, at) => at).sort((a, b) => compareKeys(keys[a] ?? [], keys[b] ?? []));
-  const place = new Int32Array(keys.length);
+  const newCode = new Int32Array(keys.length);
   order.forEach((at, to) => {
-    place[at] = to;
+    newCode[at] = to;
   });
-  return { code: code.map(at => (at < 0 ? -1 : (place[at] ?? -1))), keys: order.map(at => keys[at] ?? []) };
+  return { code: code.map(at => (at < 0 ? -1 : (newCode[at] ?? -1))), keys: order.map(at => keys[at] ?? []) };
 }
 
 /** Name of the module of which a tensor is an input or an output. */

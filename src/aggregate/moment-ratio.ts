@@ -118,21 +118,21 @@ function presence(
 
 /** Divide groups by groups of the same key at the same step; what has no other side is left out. */
 export function divide(above: IMomentGroups, below: IMomentGroups): IMomentGroups {
-  const places = new Map(below.keys.map((key, place) => [JSON.stringify(key), place]));
+  const indices = new Map(below.keys.map((key, index) => [JSON.stringify(key), index]));
   const starts = startsOf(below);
   const pairs: [number, number][] = [];
   const keys: IMomentGroups['keys'][number][] = [];
   const group: number[] = [];
   const from = startsOf(above);
-  above.keys.forEach((key, place) => {
-    const other = places.get(JSON.stringify(key));
+  above.keys.forEach((key, index) => {
+    const other = indices.get(JSON.stringify(key));
     if (other === undefined) {
       return;
     }
     let at = starts[other] ?? 0;
     const end = starts[other + 1] ?? 0;
     const before = pairs.length;
-    for (let to = from[place] ?? 0; to < (from[place + 1] ?? 0); to += 1) {
+    for (let to = from[index] ?? 0; to < (from[index + 1] ?? 0); to += 1) {
       while (at < end && (below.step[at] ?? 0) < (above.step[to] ?? 0)) {
         at += 1;
       }

@@ -127,14 +127,14 @@ export class MomentTable {
       return;
     }
     // Exactly what is needed at first, for most tables never grow; then by an eighth.
-    const room = this.length === 0 ? length : Math.max(length, Math.ceil(this.nameId.length * 1.125));
-    this.nameId = grown(this.nameId, new Int32Array(room));
-    this.stepCode = grown(this.stepCode, new Int32Array(room));
-    this.rank = grown(this.rank, new Int32Array(room));
-    this.stage = grown(this.stage, new Int32Array(room));
-    this.scaled = grown(this.scaled, new Uint8Array(room));
+    const capacity = this.length === 0 ? length : Math.max(length, Math.ceil(this.nameId.length * 1.125));
+    this.nameId = grown(this.nameId, new Int32Array(capacity));
+    this.stepCode = grown(this.stepCode, new Int32Array(capacity));
+    this.rank = grown(this.rank, new Int32Array(capacity));
+    this.stage = grown(this.stage, new Int32Array(capacity));
+    this.scaled = grown(this.scaled, new Uint8Array(capacity));
     for (const name of MERGED) {
-      this.columns[name] = grown(this.columns[name], new Float64Array(room));
+      this.columns[name] = grown(this.columns[name], new Float64Array(capacity));
     }
   }
 
@@ -143,7 +143,7 @@ export class MomentTable {
   length = 0;
 }
 
-function grown<T extends Numbers>(old: T, room: T): T {
-  room.set(old);
-  return room;
+function grown<T extends Numbers>(old: T, larger: T): T {
+  larger.set(old);
+  return larger;
 }

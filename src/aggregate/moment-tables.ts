@@ -43,9 +43,9 @@ export function trailingMean(values: Float64Array, points: number): Float64Array
     fromStart += finite ? value : 0;
     countFromStart += finite ? 1 : 0;
     const first = index - points + 1;
-    const whole = first < 0 || first % points === 0;
-    const sum = fromStart + (whole ? 0 : (toEnd[first] ?? 0));
-    const count = countFromStart + (whole ? 0 : (countToEnd[first] ?? 0));
+    const isAligned = first < 0 || first % points === 0;
+    const sum = fromStart + (isAligned ? 0 : (toEnd[first] ?? 0));
+    const count = countFromStart + (isAligned ? 0 : (countToEnd[first] ?? 0));
     means[index] = finite ? sum / count : value;
   });
   return means;

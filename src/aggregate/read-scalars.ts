@@ -1,4 +1,4 @@
-import { firstPlace, own } from '../protocol/records';
+import { firstIndex, own } from '../protocol/records';
 import type { IScalarAnswer, IScalarLine, IScalarQuery } from '../store/line-data';
 import type { IRunSource, IScalarColumns } from '../store/source';
 
@@ -15,8 +15,8 @@ export function gapStarts(steps: ArrayLike<number>): number[] {
   const distance = (at: number): number => (steps[at + 1] ?? NaN) - (steps[at] ?? NaN);
   const starts: number[] = [];
   for (let at = 1; at < steps.length; at += 1) {
-    const beside = [distance(at - 2), distance(at)].filter(each => !Number.isNaN(each));
-    if (beside.length > 0 && distance(at - 1) > WIDER * Math.max(...beside)) {
+    const neighbours = [distance(at - 2), distance(at)].filter(each => !Number.isNaN(each));
+    if (neighbours.length > 0 && distance(at - 1) > WIDER * Math.max(...neighbours)) {
       starts.push(at);
     }
   }
@@ -29,8 +29,8 @@ export function joinStarts(...lists: readonly (readonly number[])[]): number[] {
 }
 
 /** Index of a step among ascending ones, or of the newest before it; -1 where all are later. */
-export function placeAt(steps: ArrayLike<number>, step: number): number {
-  return firstPlace(steps.length, at => !((steps[at] as number) <= step)) - 1;
+export function indexAt(steps: ArrayLike<number>, step: number): number {
+  return firstIndex(steps.length, at => !((steps[at] as number) <= step)) - 1;
 }
 
 interface IDecimation {
@@ -82,9 +82,9 @@ export function thinLine(
   }
   const stay = new Set(kept);
   starts.forEach(at => stay.add(at - 1).add(at));
-  const places = Uint32Array.from(stay).sort();
+  const indices = Uint32Array.from(stay).sort();
   const begins = new Set(starts);
-  return { kept: places, starts: Array.from(places.keys()).filter(at => begins.has(places[at] ?? -1)) };
+  return { kept: indices, starts: Array.from(indices.keys()).filter(at => begins.has(indices[at] ?? -1)) };
 }
 
 function spanOf(y: Float64Array, from: number, to: number): number[] {
@@ -150,15 +150,15 @@ function lineOf(columns: IScalarColumns, name: string, { steps, points }: IScala
     return [];
   }
   const unit = own(columns.units, name) ?? '';
-  const whole = { name, unit, ...line, starts: gapStarts(line.steps), total: rows.length };
+  const full = { name, unit, ...line, starts: gapStarts(line.steps), total: rows.length };
   if (points === undefined || rows.length <= points) {
-    return [whole];
+    return [full];
   }
-  const { kept, starts } = thinLine(line.steps, line.values, whole.starts, points);
+  const { kept, starts } = thinLine(line.steps, line.values, full.starts, points);
   const stay = (column: Float64Array): Float64Array => Float64Array.from(kept, at => column[at] ?? NaN);
   return [
     {
-      ...whole,
+      ...full,
       steps: stay(line.steps),
       times: stay(line.times),
       values: stay(line.values),

@@ -1,7 +1,7 @@
 import type { ITrendAnswer, ITrendQuery, ILayerLine } from '../store/line-data';
 import type { IRunSource } from '../store/source';
 import type { ITensorRow, ITensorResult } from '../store/tensor-data';
-import { thinLine, gapStarts, joinStarts, placeAt } from './read-scalars';
+import { thinLine, gapStarts, joinStarts, indexAt } from './read-scalars';
 import { isSelective } from './group';
 import { byLayer, mapLine, trendOf } from './trend';
 
@@ -284,8 +284,8 @@ export function cutTrend(
   [first, last]: readonly [number, number] = [-Infinity, Infinity]
 ): ITrendAnswer {
   const lines = answer.lines.map((line): ILayerLine => {
-    const from = placeAt(line.steps, first - 1) + 1;
-    const to = placeAt(line.steps, last) + 1;
+    const from = indexAt(line.steps, first - 1) + 1;
+    const to = indexAt(line.steps, last) + 1;
     const starts = line.starts.filter(at => at > from && at < to).map(at => at - from);
     return mapLine(line, column => column.slice(from, to), starts);
   });

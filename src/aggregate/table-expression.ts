@@ -230,10 +230,10 @@ class Writer {
       callee.property.type === 'Identifier'
         ? [callee.object.name, callee.property.name]
         : [];
-    const [room, said = ''] = called;
-    const name = room === 'Math' ? (own(OF_MATH, said) ?? said) : said;
+    const [scope, named = ''] = called;
+    const name = scope === 'Math' ? (own(OF_MATH, named) ?? named) : named;
     const isKnown = [...NUMBERS, ...TEXTS, ...SAME].includes(name);
-    if ((room !== 'op' && room !== 'Math') || optional || !isKnown) {
+    if ((scope !== 'op' && scope !== 'Math') || optional || !isKnown) {
       throw this.refuse(callee, 'there is no such function here');
     }
     if (given.length > MOST_ARGUMENTS) {

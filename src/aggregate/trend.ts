@@ -226,16 +226,16 @@ export function mapLine(
 
 /** The same trend, one line for each layer, layers ascending. A line begins anew after a gap in its steps. */
 export function byLayer(columns: ITrend): ILayerLine[] {
-  const places = new Map<number, number[]>();
+  const indices = new Map<number, number[]>();
   columns.layer.forEach((layer, index) => {
-    const known = places.get(layer);
+    const known = indices.get(layer);
     if (known) {
       known.push(index);
     } else {
-      places.set(layer, [index]);
+      indices.set(layer, [index]);
     }
   });
-  return [...places]
+  return [...indices]
     .sort(([a], [b]) => a - b)
     .map(([layer, at]) => {
       const pick = (column: Float64Array): Float64Array =>

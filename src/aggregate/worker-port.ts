@@ -24,8 +24,8 @@ export function serve<Q, A>(answer: (question: Q) => readonly [A, Buffers]): voi
   scope.onmessage = ({ data: { id, question } }) => {
     const reply = (message: WorkerReply<A>, buffers: Buffers): void => scope.postMessage(message, buffers);
     try {
-      const [said, buffers] = answer(question);
-      reply({ id, answer: said }, buffers);
+      const [result, buffers] = answer(question);
+      reply({ id, answer: result }, buffers);
     } catch (error) {
       const code = error instanceof AggregateError ? error.code : 'invalid';
       reply({ id, error: error instanceof Error ? error.message : String(error), code }, []);

@@ -26,7 +26,7 @@ export function packedMoments({ values, ends }: ITensorPack): Float64Array {
   const packed = new Float64Array(ends.length * SUMS.length);
   ends.forEach((end, index) => {
     const sums = momentsOf(values.subarray(ends[index - 1] ?? 0, end));
-    SUMS.forEach((name, place) => (packed[index * SUMS.length + place] = sums[name]));
+    SUMS.forEach((name, column) => (packed[index * SUMS.length + column] = sums[name]));
   });
   return packed;
 }

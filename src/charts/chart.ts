@@ -19,11 +19,11 @@ interface ITaken {
  * The space that texts take. While only numbers in them change it grows and does not shrink: to lay something
  * out again takes longer than to draw it, and nothing should jump.
  */
-export class Room {
+export class TextSpace {
   /** Whether these texts fit into what was reserved. */
   holds(name: string, texts: unknown): boolean {
-    const [room, asked] = [this._taken.get(name), takenBy(texts)];
-    return room?.words === asked.words && room.figures >= asked.figures;
+    const [reserved, asked] = [this._taken.get(name), takenBy(texts)];
+    return reserved?.words === asked.words && reserved.figures >= asked.figures;
   }
 
   /** Reserve what these texts take. */
@@ -145,7 +145,7 @@ export class Chart implements IDisposable {
       await this._embed();
       return;
     }
-    this._unfitted ||= MARGINS.some(name => !this._room.holds(name, own(recipe.params, name)));
+    this._unfitted ||= MARGINS.some(name => !this._space.holds(name, own(recipe.params, name)));
     this.set(recipe.params);
     for (const [name, rows] of Object.entries(recipe.datasets)) {
       if (!sameRows(own(before.datasets, name), rows)) {
@@ -166,7 +166,7 @@ export class Chart implements IDisposable {
     }
     this._fit = width;
     this._unfitted = false;
-    MARGINS.forEach(name => this._room.take(name, own(this._recipe.params, name)));
+    MARGINS.forEach(name => this._space.take(name, own(this._recipe.params, name)));
     // Again: narrower axes may have other labels, and so other margins.
     for (let pass = 0; pass < 3; pass++) {
       this._result?.view.resize();
@@ -353,7 +353,7 @@ export class Chart implements IDisposable {
   embeds = 0;
   private _turn = 0;
   private _fit = 0;
-  private readonly _room = new Room();
+  private readonly _space = new TextSpace();
   private _unfitted = true;
   isDisposed = false;
 }

@@ -7,9 +7,9 @@ import { COLORS } from './colors.generated';
  * colour.
  */
 export function flagColor(flag: string, known: readonly string[]): string {
-  const place = known.indexOf(flag);
+  const index = known.indexOf(flag);
   const hues = COLORS.flags.length - 1;
-  return COLORS.flags[place < 0 ? hues : place % hues] ?? COLORS.flags[0];
+  return COLORS.flags[index < 0 ? hues : index % hues] ?? COLORS.flags[0];
 }
 
 /**
@@ -83,10 +83,12 @@ export const hexOf = (color: ArrayLike<number>): string =>
 
 /** Mix equally spaced stops linearly in sRGB: the channels at a share of their length, 0 to 1. */
 export function mixed(stops: readonly string[], share: number): number[] {
-  const place = share * (stops.length - 1);
-  const below = Math.min(Math.floor(place), stops.length - 2);
+  const position = share * (stops.length - 1);
+  const below = Math.min(Math.floor(position), stops.length - 2);
   const [from, to] = [channels(stops[below] ?? ''), channels(stops[below + 1] ?? '')];
-  return from.map((channel, at) => Math.floor(channel + ((to[at] ?? 0) - channel) * (place - below) + 0.5));
+  return from.map((channel, at) =>
+    Math.floor(channel + ((to[at] ?? 0) - channel) * (position - below) + 0.5)
+  );
 }
 
 /** Mix equally spaced stops into a table of 256 entries of three bytes. */
@@ -109,8 +111,8 @@ function outwards(value: number, up: boolean): number {
   // Dividing by a positive power keeps 0.31 from becoming 0.31000000000000005.
   const unit = power >= 0 ? value / 10 ** power : value * 10 ** -power;
   const near = Math.round(unit);
-  const whole = Math.abs(unit - near) < 1e-9 ? near : up ? Math.ceil(unit) : Math.floor(unit);
-  return power >= 0 ? whole * 10 ** power : whole / 10 ** -power;
+  const rounded = Math.abs(unit - near) < 1e-9 ? near : up ? Math.ceil(unit) : Math.floor(unit);
+  return power >= 0 ? rounded * 10 ** power : rounded / 10 ** -power;
 }
 
 export interface IColorLook {

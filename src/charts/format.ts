@@ -26,13 +26,13 @@ function nonFinite(value: number): string | null {
 /** Put thin spaces between thousands and a true minus in front of decimal or exponent text. */
 function typeset(text: string): string {
   const [mantissa = '', exponent] = text.split('e');
-  const [whole = '', fraction] = mantissa.replace('-', '').split('.');
+  const [integer = '', fraction] = mantissa.replace('-', '').split('.');
   // Most numbers have no thousands, and pictures write tens of thousands of them.
   const grouped =
-    whole.length <= 3
-      ? whole
-      : Array.from(whole, (digit, at) =>
-          at > 0 && (whole.length - at) % 3 === 0 ? THIN_SPACE + digit : digit
+    integer.length <= 3
+      ? integer
+      : Array.from(integer, (digit, at) =>
+          at > 0 && (integer.length - at) % 3 === 0 ? THIN_SPACE + digit : digit
         ).join('');
   const tail = exponent === undefined ? '' : `e${exponent.replace('+', '').replace('-', MINUS)}`;
   return `${text.startsWith('-') ? MINUS : ''}${grouped}${fraction ? `.${fraction}` : ''}${tail}`;

@@ -41,11 +41,11 @@ export class SigmaScale extends ColorScale {
     { dark = false }: Pick<IColorLook, 'dark'> = {}
   ) {
     super(within, transform, low, { table: dark ? DARK : LIGHT });
-    const places = values.filter(Number.isFinite).map(value => super.position(value));
-    const mean = places.reduce((sum, each) => sum + each, 0) / places.length;
-    const squares = places.reduce((sum, each) => sum + (each - mean) ** 2, 0);
+    const positions = values.filter(Number.isFinite).map(value => super.position(value));
+    const mean = positions.reduce((sum, each) => sum + each, 0) / positions.length;
+    const squares = positions.reduce((sum, each) => sum + (each - mean) ** 2, 0);
     this._mean = mean;
-    const sigma = Math.sqrt(squares / places.length);
+    const sigma = Math.sqrt(squares / positions.length);
     // What differs by rounding alone is the same.
     this._sigma = sigma > 1e-12 ? sigma : 0;
   }
@@ -121,8 +121,8 @@ function stops(scale: ColorScale): number[] {
 }
 
 /** Name the end of a band: ` (−2σ)`. */
-function marked(scale: ColorScale, place: number): string {
-  const end = SIGMA_ENDS.find(each => (1 + each / MOST_SIGMA) / 2 === place);
+function marked(scale: ColorScale, position: number): string {
+  const end = SIGMA_ENDS.find(each => (1 + each / MOST_SIGMA) / 2 === position);
   return scale.stepped && end !== undefined ? ` (${end < 0 ? '\u2212' : '+'}${Math.abs(end)}σ)` : '';
 }
 
@@ -141,7 +141,7 @@ export function legend(
   const at = own ? [0, 1] : stops(scale);
   const text = own
     ? [words.lowest, words.highest]
-    : at.map(place => formatNumber(scale.valueAt(place), 3) + marked(scale, place));
+    : at.map(position => formatNumber(scale.valueAt(position), 3) + marked(scale, position));
   const rows = Array.from({ length: SLICES }, (_, slice) => ({
     from: slice / SLICES,
     // Half a row further, so that no seam shows between two rows.

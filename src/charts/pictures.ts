@@ -103,7 +103,7 @@ export function encodePng(pixels: IPixels): Uint8Array {
   return out;
 }
 
-interface IKept {
+interface IPainted {
   matrix: IMatrix;
   scale: string;
   pixels: IPixels;
@@ -120,26 +120,26 @@ export class Pictures {
   draw(key: unknown, matrix: IMatrix, scale: ColorScale): IPicture {
     // A value between tells apart scales of the same ends, the middle colour light and dark pages.
     const colors = `${scale.domain.join()} ${scale.transform} ${scale.valueAt(0.7)} ${scale.colorAt(0.5)}`;
-    const before = this._kept.get(key);
+    const before = this._byKey.get(key);
     if (before?.matrix === matrix && before.scale === colors) {
       return before.picture;
     }
     const pixels = paint(matrix, scale, before?.pixels);
-    const kept = { matrix, scale: colors, pixels, picture: toPicture(pixels, before?.picture) };
-    this._kept.set(key, kept);
+    const entry = { matrix, scale: colors, pixels, picture: toPicture(pixels, before?.picture) };
+    this._byKey.set(key, entry);
     this.painted += 1;
-    return kept.picture;
+    return entry.picture;
   }
 
   /** Let go of every picture but these. */
   keep(keys: readonly unknown[]): void {
-    for (const key of this._kept.keys()) {
+    for (const key of this._byKey.keys()) {
       if (!keys.includes(key)) {
-        this._kept.delete(key);
+        this._byKey.delete(key);
       }
     }
   }
 
-  private readonly _kept = new Map<unknown, IKept>();
+  private readonly _byKey = new Map<unknown, IPainted>();
   painted = 0;
 }

@@ -84,8 +84,8 @@ const isNode = (value: unknown): value is Node =>
 export function fill(recipe: IRecipe, omit: IOmissions = {}): Node {
   const walk = (value: unknown): unknown => {
     if (Array.isArray(value)) {
-      const kept = omit.hover ? value.filter(item => !isNode(item) || item['name'] !== 'hover') : value;
-      return kept.map(walk);
+      const items = omit.hover ? value.filter(item => !isNode(item) || item['name'] !== 'hover') : value;
+      return items.map(walk);
     }
     if (isNode(value)) {
       const copy = Object.fromEntries(Object.entries(value).map(([key, item]) => [key, walk(item)]));

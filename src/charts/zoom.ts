@@ -159,13 +159,13 @@ export class Zoom implements IDisposable {
   }
 
   private _put(x: Interval, y: Interval): void {
-    const whole = covers(x, this._fullX) && covers(y, this._fullY);
+    const isAll = covers(x, this._fullX) && covers(y, this._fullY);
     const home = this._homeX;
     const isHome = home !== null && covers(y, this._fullY) && covers(x, home) && covers(home, x);
-    this._x = whole || isHome ? null : x;
-    this._y = whole ? null : y;
+    this._x = isAll || isHome ? null : x;
+    this._y = isAll ? null : y;
     // Who zooms out as far as it goes sees all, and goes on to.
-    this._leftHome = whole;
+    this._leftHome = isAll;
     this._apply();
   }
 
@@ -183,10 +183,10 @@ export class Zoom implements IDisposable {
   private _onWheel = (event: WheelEvent): void => {
     const focused =
       this._chart.node.contains(document.activeElement) || this._chart.node.closest(':focus') !== null;
-    const place = this._chart.locate(event);
+    const point = this._chart.locate(event);
     // Where nothing can come closer, the wheel moves the page.
     const zooms = this._options.least < Infinity && (event.ctrlKey || event.metaKey || focused);
-    if (place === null || !zooms) {
+    if (point === null || !zooms) {
       return;
     }
     event.preventDefault();
@@ -195,14 +195,14 @@ export class Zoom implements IDisposable {
     const factor = Math.exp(Math.max(-1, Math.min(1, event.deltaY / 300)));
     this.by(
       factor,
-      (place.x - x0) / (x1 - x0),
-      this._options.axes === 'xy' ? (place.y - y0) / (y1 - y0) : 0.5
+      (point.x - x0) / (x1 - x0),
+      this._options.axes === 'xy' ? (point.y - y0) / (y1 - y0) : 0.5
     );
   };
 
   private _onDown = (event: PointerEvent): void => {
-    const place = this._chart.locate(event);
-    if (place === null || event.button !== 0 || !this.isZoomed) {
+    const point = this._chart.locate(event);
+    if (point === null || event.button !== 0 || !this.isZoomed) {
       return;
     }
     let [lastX, lastY] = [event.clientX, event.clientY];
@@ -213,7 +213,7 @@ export class Zoom implements IDisposable {
           return;
         }
         this.isDragging = true;
-        this.pan((lastX - next.clientX) / place.frame.width, (lastY - next.clientY) / place.frame.height);
+        this.pan((lastX - next.clientX) / point.frame.width, (lastY - next.clientY) / point.frame.height);
         [lastX, lastY] = [next.clientX, next.clientY];
       },
       released: () => {

@@ -37,11 +37,11 @@ interface ILastWords {
  * @returns The final state, or null to come back.
  */
 function endOf(code: number, reason: string, last: ILastWords): ClosedState | null {
-  const said = last.error ?? last.goodbye?.message ?? reason;
+  const detail = last.error ?? last.goodbye?.message ?? reason;
   const closed = (kind: ClosedState['reason'], message: string): ClosedState => ({
     kind: 'closed',
     reason: kind,
-    message: said ? `${message} ${said}` : message
+    message: detail ? `${message} ${detail}` : message
   });
   switch (code) {
     case 1000:

@@ -20,8 +20,8 @@ const LONGEST_MS = 15_000;
  * random (0 to 1) so that many viewers do not come back at once.
  */
 export function backOff(attempt: number, random: number): number {
-  const whole = Math.min(LONGEST_MS, FIRST_MS * 2 ** Math.min(attempt - 1, 20));
-  return whole / 2 + (whole / 2) * random;
+  const delay = Math.min(LONGEST_MS, FIRST_MS * 2 ** Math.min(attempt - 1, 20));
+  return delay / 2 + (delay / 2) * random;
 }
 
 export type CloseReason =

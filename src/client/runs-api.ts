@@ -39,7 +39,7 @@ export type DemoState =
   | { readonly kind: 'failed'; readonly message: string };
 
 /** What is asked of the demo training. */
-export type DemoWish = 'look' | 'start' | 'stop';
+export type DemoRequest = 'look' | 'start' | 'stop';
 
 /** Read the server's answer; an answer that says nothing known is `off`. */
 function demoStateOf(answer: Readonly<Record<string, unknown>>): DemoState {
@@ -258,13 +258,13 @@ export class RunsApi implements IRunReader {
   }
 
   /** Look at, start or stop the demo training. A server that knows none says that it is off. */
-  async demo(wish: DemoWish): Promise<DemoState> {
-    const inits: Record<DemoWish, RequestInit> = {
+  async demo(request: DemoRequest): Promise<DemoState> {
+    const inits: Record<DemoRequest, RequestInit> = {
       look: {},
       start: { method: 'POST', body: '{}' },
       stop: { method: 'DELETE' }
     };
-    return demoStateOf(asObject(await this.rest.json('demo', inits[wish])));
+    return demoStateOf(asObject(await this.rest.json('demo', inits[request])));
   }
 
   private readonly rest: Rest;
@@ -299,14 +299,14 @@ export function tensorIndexOf(value: unknown): ITensorIndex {
 // An entry that cannot be read is left out and named: it hides no other run.
 function listOf(value: unknown): IRunList {
   const { runs, warnings } = asObject(value);
-  const told = asArray(warnings ?? []).slice(0, MOST_WARNINGS);
-  const said = told.map(each => boundedText(each, MOST_LETTERS));
+  const texts = asArray(warnings ?? []).slice(0, MOST_WARNINGS);
+  const sentences = texts.map(each => boundedText(each, MOST_LETTERS));
   const entries = asArray(runs).flatMap((each): IRunEntry[] => {
     try {
       return [entryOf(each)];
     } catch (error) {
-      if (error instanceof ClientError && said.length <= MOST_WARNINGS) {
-        said.push(error.message);
+      if (error instanceof ClientError && sentences.length <= MOST_WARNINGS) {
+        sentences.push(error.message);
       }
       return [];
     }
@@ -317,10 +317,10 @@ function listOf(value: unknown): IRunList {
   const apart = toldApart(listed);
   return {
     runs: listed.map(entry => {
-      const told = apart.get(entry.id);
-      return told === undefined ? entry : { ...entry, apart: told };
+      const suffix = apart.get(entry.id);
+      return suffix === undefined ? entry : { ...entry, apart: suffix };
     }),
-    warnings: said
+    warnings: sentences
   };
 }
 

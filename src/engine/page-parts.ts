@@ -88,8 +88,8 @@ function pointAt(bytes: Uint8Array, at: number): [point: number, length: number]
     point = (point << 6) | (byte & 63);
   }
   const least = [Infinity, 0x80, 0x800, 0x10000][more]!;
-  const whole = point >= least && point <= 0x10ffff && !(point >= 0xd800 && point <= 0xdfff);
-  return whole ? [point, more + 1] : [0xfffd, 1];
+  const isValid = point >= least && point <= 0x10ffff && !(point >= 0xd800 && point <= 0xdfff);
+  return isValid ? [point, more + 1] : [0xfffd, 1];
 }
 
 type Listener = (() => void) | { handleEvent(): void };
@@ -132,9 +132,9 @@ export class Signal {
     this.reason = reason ?? abortError();
     this.onabort?.();
     // Nothing is told twice.
-    const told = [...this.listeners];
+    const listeners = [...this.listeners];
     this.listeners.clear();
-    told.forEach(listener => (typeof listener === 'function' ? listener() : listener.handleEvent()));
+    listeners.forEach(listener => (typeof listener === 'function' ? listener() : listener.handleEvent()));
   }
 
   private readonly listeners = new Set<Listener>();

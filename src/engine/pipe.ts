@@ -30,7 +30,7 @@ export function expose(): void {
     answer: (ask: number, json: string) => pipe.answer(ask, json),
     refuse: (ask: number, json: string) => pipe.refuse(ask, json),
     pump: () => pipe.pump(),
-    bytes: (place: number) => pipe.bytes(place)
+    bytes: (index: number) => pipe.bytes(index)
   };
   Object.defineProperty(globalThis, 'megalensEngine', { value: megalensEngine });
 }
@@ -108,7 +108,7 @@ function nothingMore(signal: AbortSignal | undefined): Promise<null> {
 /**
  * A message to the host, as protocol/README.md lists them; `bytes` is an index among what the host may fetch.
  */
-type Said =
+type PipeMessage =
   | { type: 'ask'; ask: number; method: string; body: object }
   | { type: 'progress'; done: number; total: number; words: string }
   | { type: 'done'; json: unknown; bytes?: number }
@@ -129,7 +129,7 @@ class Pipe {
     this.outbox = [];
     this.given = [];
     this.pending.clear();
-    this.rooms.clear();
+    this.buffers.clear();
     timers.clear();
     const turn = ++this.turn;
     const job = jobNamed(name);
@@ -145,8 +145,8 @@ class Pipe {
     const work = new Promise<IJobResult>(resolve => resolve(job(JSON.parse(args), this.host(turn))));
     work.then(
       ({ json, bytes }) => {
-        const kept = bytes !== undefined && bytes.length > 0 ? { bytes: this.given.push(bytes) - 1 } : {};
-        this.say(turn, { type: 'done', json, ...kept });
+        const payload = bytes !== undefined && bytes.length > 0 ? { bytes: this.given.push(bytes) - 1 } : {};
+        this.say(turn, { type: 'done', json, ...payload });
       },
       error => this.say(turn, failure(error))
     );
@@ -155,13 +155,13 @@ class Pipe {
   /** Allocate the bytes of an answer, which the host writes before it answers. */
   room(ask: number, length: number): ArrayBuffer {
     const room = new ArrayBuffer(length);
-    this.rooms.set(ask, new Uint8Array(room));
+    this.buffers.set(ask, new Uint8Array(room));
     return room;
   }
 
   answer(ask: number, json: string): void {
-    const bytes = this.rooms.get(ask) ?? null;
-    this.rooms.delete(ask);
+    const bytes = this.buffers.get(ask) ?? null;
+    this.buffers.delete(ask);
     this.settle(ask, pending => pending.resolve({ json: JSON.parse(json), bytes }));
   }
 
@@ -191,8 +191,8 @@ class Pipe {
     return JSON.stringify(this.outbox.splice(0));
   }
 
-  bytes(place: number): Uint8Array {
-    return this.given[place] ?? new Uint8Array(0);
+  bytes(index: number): Uint8Array {
+    return this.given[index] ?? new Uint8Array(0);
   }
 
   private host(turn: number): IEngineHost {
@@ -210,7 +210,7 @@ class Pipe {
   }
 
   /** Drops messages of a job that is over. */
-  private say(turn: number, message: Said): void {
+  private say(turn: number, message: PipeMessage): void {
     if (turn === this.turn) {
       this.outbox.push(message);
     }
@@ -224,15 +224,15 @@ class Pipe {
     }
   }
 
-  private outbox: Said[] = [];
+  private outbox: PipeMessage[] = [];
   private given: Uint8Array[] = [];
   private readonly pending = new Map<number, IPending>();
-  private readonly rooms = new Map<number, Uint8Array>();
+  private readonly buffers = new Map<number, Uint8Array>();
   private turn = 0;
   private last = 0;
 }
 
-function failure(error: unknown): Said {
+function failure(error: unknown): PipeMessage {
   // V8 rejects with nothing what it ended at the bound of its memory.
   if (error === null || (error instanceof RangeError && error.message.includes('allocation failed'))) {
     return { type: 'failed', code: 'memory', message: 'Out of memory.' };

@@ -45,7 +45,7 @@ function clone(value: unknown, seen = new Map<object, unknown>()): unknown {
   };
   if (Array.isArray(value)) {
     const copy = keep<unknown[]>(new Array(value.length));
-    value.forEach((item, place) => (copy[place] = clone(item, seen)));
+    value.forEach((item, index) => (copy[index] = clone(item, seen)));
     return copy;
   }
   if (value instanceof Date) {

@@ -90,14 +90,14 @@ export class FlatTable {
 
   /** The tables of a vector; at most `most`, since each may be a reference to the same one. */
   tables(slot: number, most: number): FlatTable[] {
-    const places = this.vector(slot, 4);
-    if (places.length > most) {
+    const offsets = this.vector(slot, 4);
+    if (offsets.length > most) {
       throw badFrame('The Arrow metadata of a data frame have too many parts.', {
         expected: `at most ${most}`,
-        got: String(places.length)
+        got: String(offsets.length)
       });
     }
-    return places.map(at => new FlatTable(this.view, at));
+    return offsets.map(at => new FlatTable(this.view, at));
   }
 
   private follow(reference: number): number {

@@ -30,12 +30,12 @@ export function keptViewOptions(value: unknown): IKeptOptions {
     // What the view cannot do without; everything else is tried alone, beside it.
     const about = fits({ view }) ? ['view'] : ['view', 'flag'];
     const needed = saved.filter(([name]) => about.includes(name));
-    const kept = saved.filter(
+    const readable = saved.filter(
       ([name, each]) => !about.includes(name) && fits(Object.fromEntries([...needed, [name, each]]))
     );
-    const names = new Set([...needed, ...kept].map(([name]) => name));
+    const names = new Set([...needed, ...readable].map(([name]) => name));
     return {
-      options: fullViewOptions(Object.fromEntries([...needed, ...kept])),
+      options: fullViewOptions(Object.fromEntries([...needed, ...readable])),
       dropped: saved.map(([name]) => name).filter(name => !names.has(name))
     };
   }

@@ -31,7 +31,7 @@ export function withOwn<T>(object: Named<T>, name: string, value: NoInfer<T> | u
 }
 
 /** The first index from which on a condition holds; `count` where it holds at none. */
-export function firstPlace(count: number, holds: (place: number) => boolean): number {
+export function firstIndex(count: number, holds: (index: number) => boolean): number {
   let [low, high] = [0, count];
   while (low < high) {
     const middle = (low + high) >> 1;

@@ -19,9 +19,9 @@ const OWN = Object.entries(STREAMS);
  * A declaration that cannot be read, such as one with a column of a type of a later version, is left out: its
  * frames are skipped and counted, and everything else goes on.
  */
-export function readableStreams(told: Hello['streams']): StreamMap {
+export function readableStreams(declared: Hello['streams']): StreamMap {
   const streams = new Map<string, IStreamInfo>(OWN);
-  for (const [name, { fields, ...info }] of Object.entries(told ?? {})) {
+  for (const [name, { fields, ...info }] of Object.entries(declared ?? {})) {
     const known = fields.filter(isReadable);
     const first = known[0];
     const names = new Set(known.map(field => field.name));

@@ -63,12 +63,12 @@ export function parseName(name: string): ITensorName {
 }
 
 function withoutExpert(tokens: readonly string[]): { expert: number | null; tokens: readonly string[] } {
-  const at = tokens.findIndex((token, place) => {
-    const before = wordBefore(tokens, place);
+  const at = tokens.findIndex((token, index) => {
+    const before = wordBefore(tokens, index);
     return isNumber(token) && hasWord(before, EXPERT_WORDS) && !tellsLayer(before);
   });
   if (at >= 0) {
-    return { expert: Number(tokens[at]), tokens: tokens.filter((_, place) => place !== at) };
+    return { expert: Number(tokens[at]), tokens: tokens.filter((_, index) => index !== at) };
   }
   const most = tokens.slice(0, -1);
   const grouped = /^(weight|bias)([0-9]{1,9})$/.exec(tokens[tokens.length - 1] ?? '');

@@ -61,7 +61,7 @@ export function factsOf(
 ): IFacts {
   const titleOf: TitleOf = flag => hello.flags.find(({ name }) => name === flag)?.title ?? flag;
   const versions = Object.entries(hello.versions).map(([name, version]) => `${name} ${version}`);
-  const said: [string, string][] = [
+  const entries: [string, string][] = [
     [
       'State',
       `${status.state} at step ${formatInteger(status.step)}, started ${dateText(hello.run.started)}`
@@ -84,7 +84,7 @@ export function factsOf(
   return {
     name: cleanPaths(hello.run.name),
     id: hello.run.id,
-    facts: said.filter(([, text]) => text).map(([term, text]) => [term, cleanPaths(text)]),
+    facts: entries.filter(([, text]) => text).map(([term, text]) => [term, cleanPaths(text)]),
     traced: traced.map(row => {
       const title = titleOf(row.flag);
       const span = `${formatInteger(row.first)} to ${formatInteger(row.last)}`;

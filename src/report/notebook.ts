@@ -36,14 +36,14 @@ export function notebookText(
   const all = [
     markdown(introduction(facts, title, made)),
     code(`import megalens\n\nrun = ${opening}`),
-    ...cells.map(({ options, pictures }, place) => {
-      const outputs = pictures.map((picture, at) => output(picture, at === 0 ? place + 1 : null));
-      return code(toCode(options), place + 1, outputs);
+    ...cells.map(({ options, pictures }, index) => {
+      const outputs = pictures.map((picture, at) => output(picture, at === 0 ? index + 1 : null));
+      return code(toCode(options), index + 1, outputs);
     }),
     ...(tables ? [markdown(tables)] : [])
   ];
   const notebook = {
-    cells: all.map((cell, place) => ({ id: `megalens-${place}`, ...cell })),
+    cells: all.map((cell, index) => ({ id: `megalens-${index}`, ...cell })),
     metadata: {
       kernelspec: { display_name: 'Python 3', language: 'python', name: 'python3' },
       language_info: { name: 'python' }

@@ -93,7 +93,7 @@ export function shorten(values: Float64Array): void {
  * What views asked of streams without a method of their own, and were answered: a report's file has each row
  * once, whoever asked.
  */
-export class HeldTables {
+export class StoredTables {
   /** Remember an answer. One to a whole stream stands for all others. */
   add(stream: string, query: IRowsQuery, rows: IStreamRows): void {
     const asked = JSON.stringify(query);
@@ -105,9 +105,9 @@ export class HeldTables {
     const frames = new Map<string, Uint8Array>();
     for (const [stream, answers] of this._answers) {
       const info = streams.get(stream);
-      const whole = answers.get('{}');
+      const everything = answers.get('{}');
       if (info !== undefined) {
-        const columns = joined(info, whole ? [whole] : [...answers.values()]);
+        const columns = joined(info, everything ? [everything] : [...answers.values()]);
         const frame = encodeFrame(stream, columns, { step: -1, timeUs: 0 }, streams);
         frames.set(stream, frame.slice(HEADER_BYTES));
       }

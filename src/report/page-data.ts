@@ -15,13 +15,13 @@ import type {
   IMomentsReader,
   IMomentsRows
 } from '../client/moments-api';
-import { type IHeldGroups, type IHeldMoments, type IPageRun, HeldRun } from './held-run';
+import { type IStoredGroups, type IStoredMoments, type IPageRun, StoredRun } from './stored-run';
 import { coarse, decimal, shorten, pack, unpack } from './packing';
 import { shortMoments, type Recorder } from './recorder';
 
 /** Answers questions about statistics from what a report's file holds. */
-export class HeldMoments implements IMomentsReader {
-  constructor(private readonly held: IHeldMoments | null) {}
+export class StoredMoments implements IMomentsReader {
+  constructor(private readonly held: IStoredMoments | null) {}
 
   index(): Promise<IMomentsIndex> {
     const none: IMomentsIndex = {
@@ -73,7 +73,7 @@ export class HeldMoments implements IMomentsReader {
  * are.
  */
 function hasAsMany(
-  { request: { series: held = Infinity }, groups }: IHeldGroups,
+  { request: { series: held = Infinity }, groups }: IStoredGroups,
   { series = Infinity }: IMomentsGroupsRequest
 ): boolean {
   return held === series || groups <= Math.min(held, series);
@@ -221,18 +221,18 @@ export function writePageRun(
     tensorShapes: shapes,
     asked: held.asked,
     shapes: held.shapes,
-    trends: recorder.heldTrends.map(each => ({ ...each, bytes: packed(each.bytes) })),
-    answers: recorder.heldAnswers.map(({ text, ...about }) => ({
+    trends: recorder.storedTrends.map(each => ({ ...each, bytes: packed(each.bytes) })),
+    answers: recorder.storedAnswers.map(({ text, ...about }) => ({
       ...about,
       bytes: packed(new TextEncoder().encode(text))
     })),
     scalars: scalars === null ? '' : packed(scalarBytes(scalars)),
     thinned: scalars?.thinned ?? 0,
-    events: recorder.heldEvents.map(each => ({
+    events: recorder.storedEvents.map(each => ({
       ...each,
       last: Number.isFinite(each.last) ? each.last : null
     })),
-    tables: Object.fromEntries([...recorder.heldTables].map(([name, bytes]) => [name, packed(bytes)])),
+    tables: Object.fromEntries([...recorder.storedTables].map(([name, bytes]) => [name, packed(bytes)])),
     moments: moments && {
       index: moments.index,
       rows: Object.fromEntries([...moments.rows].map(([stat, rows]) => [stat, packed(shortMoments(rows))])),
@@ -241,7 +241,7 @@ export function writePageRun(
   };
 }
 
-export async function readPageRun(page: IPageRun): Promise<HeldRun> {
+export async function readPageRun(page: IPageRun): Promise<StoredRun> {
   const [tensors, sums] = await Promise.all([unpack(page.tensors), unpack(page.sums)]);
   const rows = readRows({ tensors, sums, shapes: page.tensorShapes });
   const { moments } = page;
@@ -268,7 +268,7 @@ export async function readPageRun(page: IPageRun): Promise<HeldRun> {
   const tables = Object.entries(page.tables).map(
     async ([stream, text]) => [stream, await unpack(text)] as const
   );
-  return new HeldRun({
+  return new StoredRun({
     ...page,
     tables: new Map(await Promise.all(tables)),
     events: page.events.map(each => ({ ...each, last: each.last ?? Infinity })),
@@ -276,6 +276,6 @@ export async function readPageRun(page: IPageRun): Promise<HeldRun> {
     trends: await Promise.all(trends),
     answers: await Promise.all(answers),
     scalars: page.scalars === '' ? null : { ...store.columns(), thinned: page.thinned },
-    moments: new HeldMoments(held)
+    moments: new StoredMoments(held)
   });
 }

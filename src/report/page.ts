@@ -3,7 +3,7 @@ import type { ViewOptions } from '../protocol/views.generated';
 import { toCode } from '../views/code';
 import type { IStill } from '../views/still';
 import { dateText, type IFacts } from './facts';
-import type { IPageData } from './held-run';
+import type { IPageData } from './stored-run';
 
 /**
  * What `npm run build:bundles` made for pages: the script that mounts the views, and the digests by which a
@@ -109,17 +109,17 @@ export function escape(text: string): string {
   return visible(text).replace(/[&<>"']/g, letter => names.get(letter) ?? letter);
 }
 
-export function heldWords(held: readonly number[], all: number): string {
-  const steps = held.map(formatInteger);
+export function storedWords(stored: readonly number[], all: number): string {
+  const steps = stored.map(formatInteger);
   const last = steps.pop() ?? '';
   const words = steps.length === 0 ? `step ${last}` : `steps ${steps.join(', ')} and ${last}`;
-  return `This page holds ${words}, ${held.length} of ${formatInteger(all)} traced steps; the others were left out.`;
+  return `This page holds ${words}, ${stored.length} of ${formatInteger(all)} traced steps; the others were left out.`;
 }
 
-function figureText({ options, stills, notes }: IFigure, place: number): string {
+function figureText({ options, stills, notes }: IFigure, index: number): string {
   const code = `<details><summary>Code of this view</summary><code>${escape(toCode(options))}</code></details>`;
   const held = notes.length > 0 ? `<p class="caption">${escape(notes.join(' '))}</p>` : '';
-  return `<figure id="view-${place}"><div class="still">${stills.map(stillText).join('')}</div>${held}${code}</figure>\n`;
+  return `<figure id="view-${index}"><div class="still">${stills.map(stillText).join('')}</div>${held}${code}</figure>\n`;
 }
 
 function stillText({ title, caption, summary, light, dark }: IDrawn): string {

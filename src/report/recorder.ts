@@ -16,8 +16,15 @@ import { ArrowColumns } from '../protocol/arrow-columns';
 import { ClientError } from '../client/client-error';
 import type { IMomentsIndex, IMomentsReader } from '../client/moments-api';
 import { cleaned } from './clean';
-import type { IHeldGroups, IHeldMoments, IAsked, IHeldAnswer, IHeldLines, IHeldRows } from './held-run';
-import { shorten, HeldTables } from './packing';
+import type {
+  IStoredGroups,
+  IStoredMoments,
+  IAsked,
+  IStoredAnswer,
+  IStoredLines,
+  IStoredRows
+} from './stored-run';
+import { shorten, StoredTables } from './packing';
 
 /** Bytes that one row takes in a page, about: six numbers of nine digits, the others nearly nothing. */
 const PAGE_ROW_BYTES = 52;
@@ -37,11 +44,11 @@ class MomentsRecorder implements IMomentsReader {
   /** @param room - Bytes of page for rows. */
   constructor(
     private readonly reader: IMomentsReader,
-    private room: number
+    private budget: number
   ) {}
 
   /** What was answered; null where nobody asked. */
-  get held(): IHeldMoments | null {
+  get held(): IStoredMoments | null {
     const { _index: index } = this;
     if (index === null) {
       return null;
@@ -69,12 +76,12 @@ class MomentsRecorder implements IMomentsReader {
     const [, { stats }] = asked;
     const rows = this._index?.stats.find(each => each.stat === stats[0])?.rows ?? 0;
     const known = this._rows.has(stats[0] ?? '');
-    if (stats.length > 1 || (!known && rows * PAGE_ROW_BYTES > this.room)) {
+    if (stats.length > 1 || (!known && rows * PAGE_ROW_BYTES > this.budget)) {
       throw new ClientError('refused', 'These rows are too many for a report.', { status: 413 });
     }
     const answer = await this.reader.rows(...asked);
     if (answer.kind === 'rows' && !known) {
-      this.room -= rows * PAGE_ROW_BYTES;
+      this.budget -= rows * PAGE_ROW_BYTES;
       this._rows.set(stats[0] ?? '', answer.bytes);
     }
     return answer;
@@ -95,7 +102,7 @@ class MomentsRecorder implements IMomentsReader {
 
   private _index: IMomentsIndex | null = null;
   private readonly _rows = new Map<string, Uint8Array>();
-  private readonly _groups: IHeldGroups[] = [];
+  private readonly _groups: IStoredGroups[] = [];
 }
 
 /** Return rows of statistics with numbers of nine digits. */
@@ -152,10 +159,10 @@ export interface ISlide {
  */
 export class Recorder extends RecordedRun {
   /** @param budget - Bytes of page for rows of statistics. */
-  static of(id: string, detail: IRunDetail, reader: IRunReader, room: number): Recorder {
-    const moments = new MomentsRecorder(reader.moments, room);
-    const trends: IHeldLines[] = [];
-    const answers: IHeldAnswer[] = [];
+  static of(id: string, detail: IRunDetail, reader: IRunReader, budget: number): Recorder {
+    const moments = new MomentsRecorder(reader.moments, budget);
+    const trends: IStoredLines[] = [];
+    const answers: IStoredAnswer[] = [];
     const lines: IRunReader['lines'] = async (run, kind, query, signal) => {
       const bytes = await reader.lines(run, kind, query, signal);
       trends.push({ query, bytes });
@@ -171,8 +178,8 @@ export class Recorder extends RecordedRun {
     reader: IRunReader,
     readonly recordedMoments: MomentsRecorder,
     /** Trends of more rows than a file holds. */
-    readonly heldTrends: readonly IHeldLines[],
-    readonly heldAnswers: readonly IHeldAnswer[]
+    readonly storedTrends: readonly IStoredLines[],
+    readonly storedAnswers: readonly IStoredAnswer[]
   ) {
     super(id, about, reader);
   }
@@ -241,12 +248,12 @@ export class Recorder extends RecordedRun {
    *
    * @returns How many steps there were and are, of the longest line; null where nothing was left out.
    */
-  thin(statistic: Statistic, room: number): { of: number; kept: number } | null {
+  thin(statistic: Statistic, budget: number): { of: number; kept: number } | null {
     let result: { of: number; kept: number } | null = null;
     for (const { query, rows } of this._reading.spans) {
       if (this._needsValues) {
         const bytes = rows.reduce((sum, row) => sum + row.values.byteLength, 0);
-        const every = Math.max(1, Math.ceil(bytes / room));
+        const every = Math.max(1, Math.ceil(bytes / budget));
         const steps = [...new Set(rows.map(row => row.step))];
         const kept = new Set(steps.filter((_, at) => at % every === 0));
         this._asked.set(JSON.stringify(query), { query, sampledEvery: every });
@@ -279,7 +286,7 @@ export class Recorder extends RecordedRun {
     return result;
   }
 
-  get held(): IHeldRows {
+  get held(): IStoredRows {
     const rows = [...this._entries.values()].map(({ row, drawnBy, summed }): ITensorRow => {
       if (drawnBy.size > 0 || row.reduced) {
         return row;
@@ -295,12 +302,12 @@ export class Recorder extends RecordedRun {
   }
 
   override async events(): Promise<readonly IRunEvent[]> {
-    this.heldEvents = (await super.events()).map(each => ({ ...each, text: cleanPaths(each.text) }));
-    return this.heldEvents;
+    this.storedEvents = (await super.events()).map(each => ({ ...each, text: cleanPaths(each.text) }));
+    return this.storedEvents;
   }
 
   /** Frames of other streams that were asked for, without their headers, by name. */
-  get heldTables(): ReadonlyMap<string, Uint8Array> {
+  get storedTables(): ReadonlyMap<string, Uint8Array> {
     return this._tables.frames(readableStreams(this.hello.streams));
   }
 
@@ -360,12 +367,12 @@ export class Recorder extends RecordedRun {
   override readonly scalarLines = undefined;
 
   override async scalars(names?: readonly string[] | null): Promise<IScalarColumns> {
-    this.heldScalars = await super.scalars();
+    this.storedScalars = await super.scalars();
     return super.scalars(names);
   }
 
   /** What happened to the run, where a view marked it. */
-  heldEvents: readonly IRunEvent[] = [];
+  storedEvents: readonly IRunEvent[] = [];
 
   private _take(query: ITensorQuery, read: ITensorRow): ITensorRow {
     const { flag, part, phase, pass, rank, layer, step, microBatch } = read;
@@ -415,15 +422,15 @@ export class Recorder extends RecordedRun {
   private _needsValues = false;
   private _reading: IReading = { singles: [], lists: [], spans: [] };
   /** Scalars that were asked for; null where nobody asked. */
-  heldScalars: IScalarColumns | null = null;
+  storedScalars: IScalarColumns | null = null;
   private readonly _entries = new Map<string, IEntry>();
   private readonly _asked = new Map<string, IAsked>();
   private readonly _shapes = new Map<string, ITensorShape>();
-  private readonly _tables = new HeldTables();
+  private readonly _tables = new StoredTables();
 }
 
 /** Asks questions of instruments as a file is to hold them, and keeps what is answered. */
-const askerOf = (reader: IRunReader, answers: IHeldAnswer[]): IRunReader['asker'] =>
+const askerOf = (reader: IRunReader, answers: IStoredAnswer[]): IRunReader['asker'] =>
   function asker<R extends object, A>(question: IQuestion<R, A>): AskOf<R, A> | undefined {
     const { name, held } = question;
     const ask = held && reader.asker?.(question);

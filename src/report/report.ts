@@ -17,9 +17,9 @@ import { own } from '../protocol/records';
 import { reportViews } from '../protocol/view-info';
 import { cleaned } from './clean';
 import { type ITraced, factsOf, type IAuditRow, type IFacts } from './facts';
-import { type IPageData, HeldRun } from './held-run';
+import { type IPageData, StoredRun } from './stored-run';
 import { notebookText } from './notebook';
-import { heldWords, jsonText, pageText, type IDrawn, type IPageParts } from './page';
+import { storedWords, jsonText, pageText, type IDrawn, type IPageParts } from './page';
 import { fewScalars, writePageRun } from './page-data';
 import { Recorder, type ISlide } from './recorder';
 import { reportParts } from './report-part';
@@ -33,8 +33,8 @@ export function spread(steps: readonly number[], step: number, count: number): n
     return [step];
   }
   const chosen = Array.from({ length: count }, (_, at) => {
-    const place = Math.round((at * (steps.length - 1)) / (count - 1));
-    return steps[place] ?? step;
+    const index = Math.round((at * (steps.length - 1)) / (count - 1));
+    return steps[index] ?? step;
   });
   if (!chosen.includes(step)) {
     const distance = chosen.map(each => Math.abs(each - step));
@@ -128,13 +128,13 @@ export async function buildReport(request: IReportJob, host: IReportHost): Promi
   const plain = new RecordedRun(request.run, detail, reader);
   const views = request.views ?? (await defaultViews(plain, request.traced));
   const total = 2 * views.length;
-  const room = request.format === 'html' ? MOST_BYTES - request.parts.script.length - PICTURES : MOST_BYTES;
-  const recorder = Recorder.of(request.run, detail, reader, room * MOMENTS_SHARE);
-  const others = new OthersOf(host, room * MOMENTS_SHARE);
+  const budget = request.format === 'html' ? MOST_BYTES - request.parts.script.length - PICTURES : MOST_BYTES;
+  const recorder = Recorder.of(request.run, detail, reader, budget * MOMENTS_SHARE);
+  const others = new OthersOf(host, budget * MOMENTS_SHARE);
   const read: IRead[] = [];
-  for (const [place, options] of views.entries()) {
-    await tell(host, place, total, `Reading ${'flag' in options ? options.flag : options.view}`);
-    read.push(await readOne(recorder, others, options, place, request.format === 'html' ? room : 0));
+  for (const [index, options] of views.entries()) {
+    await tell(host, index, total, `Reading ${'flag' in options ? options.flag : options.view}`);
+    read.push(await readOne(recorder, others, options, index, request.format === 'html' ? budget : 0));
   }
   const facts = factsOf(
     cleaned(detail),
@@ -161,21 +161,21 @@ async function readOne(
   recorder: Recorder,
   others: OthersOf,
   options: ViewOptions,
-  place: number,
-  room: number
+  index: number,
+  budget: number
 ): Promise<IRead> {
   const partly = needsValues(options);
-  recorder.begin(place, partly);
+  recorder.begin(index, partly);
   const stills = await readView(recorder, options, { runs: others.runs });
   const { slide } = recorder;
   let held: readonly number[] = [];
   if (slide !== null) {
-    const count = Math.floor(room / Math.max(1, slide.bytes * PACKED));
+    const count = Math.floor(budget / Math.max(1, slide.bytes * PACKED));
     held = spread(slide.steps, slide.step, Math.min(MOST_STEPS, count));
     await recorder.fetch(slide, held);
   }
   const thinned =
-    'statistic' in options && 'flag' in options ? thin(recorder, options.statistic, room) : null;
+    'statistic' in options && 'flag' in options ? thin(recorder, options.statistic, budget) : null;
   if (thinned === null) {
     return { options, stills, slide, held, notes: [] };
   }
@@ -184,8 +184,8 @@ async function readOne(
   return { options, stills: drawn, slide, held, notes: [thinned] };
 }
 
-function thin(recorder: Recorder, statistic: Statistic | undefined, room: number): string | null {
-  const left = recorder.thin(statistic ?? 'rms', room / PACKED);
+function thin(recorder: Recorder, statistic: Statistic | undefined, budget: number): string | null {
+  const left = recorder.thin(statistic ?? 'rms', budget / PACKED);
   return left === null
     ? null
     : `Drawn from ${left.of} points a line, keeping every minimum and maximum; the others were left out.`;
@@ -197,10 +197,10 @@ function needsValues(options: ViewOptions): boolean {
   return positions.trim() !== 'all' || interval !== 'none';
 }
 
-function heldRun(recorder: Recorder): HeldRun {
-  const { id, about, held, heldScalars, recordedMoments: moments } = recorder;
-  const { heldAnswers: answers } = recorder;
-  return new HeldRun({ id, detail: about, ...held, scalars: heldScalars, moments, answers });
+function heldRun(recorder: Recorder): StoredRun {
+  const { id, about, held, storedScalars, recordedMoments: moments } = recorder;
+  const { storedAnswers: answers } = recorder;
+  return new StoredRun({ id, detail: about, ...held, scalars: storedScalars, moments, answers });
 }
 
 interface IParts {
@@ -217,18 +217,18 @@ async function page(
   { read, recorder, others, facts, title }: IParts
 ): Promise<string> {
   const drawn: { read: IRead; stills: IDrawn[] }[] = [];
-  for (const [place, each] of read.entries()) {
-    await tell(host, read.length + place, 2 * read.length, `Drawing ${each.stills[0]?.title ?? ''}`);
+  for (const [index, each] of read.entries()) {
+    await tell(host, read.length + index, 2 * read.length, `Drawing ${each.stills[0]?.title ?? ''}`);
     drawn.push({ read: each, stills: await Promise.all(each.stills.map(drawStill)) });
   }
-  const scalars = fewScalars(recorder.heldScalars);
+  const scalars = fewScalars(recorder.storedScalars);
   for (;;) {
     const data: IPageData = {
       format: 2,
       views: read.map(each => each.options),
       runs: [
         writePageRun(recorder, scalars, host.deflate),
-        ...others.opened.map(each => writePageRun(each, fewScalars(each.heldScalars), host.deflate))
+        ...others.opened.map(each => writePageRun(each, fewScalars(each.storedScalars), host.deflate))
       ]
     };
     const figures = drawn.map(({ read: each, stills }) => ({
@@ -237,7 +237,7 @@ async function page(
       notes: [
         ...each.notes,
         ...(each.slide && each.held.length < each.slide.steps.length
-          ? [heldWords(each.held, each.slide.steps.length)]
+          ? [storedWords(each.held, each.slide.steps.length)]
           : [])
       ]
     }));
@@ -252,12 +252,12 @@ async function page(
 /** Give up a part of the steps that sliders have; false where each has only the one that is drawn. */
 function fewer(recorder: Recorder, read: readonly IRead[], part: number): boolean {
   let less = false;
-  read.forEach((each, place) => {
+  read.forEach((each, index) => {
     const { slide, held } = each;
     if (slide !== null && held.length > 1) {
       const count = Math.max(1, Math.min(held.length - 1, Math.floor(held.length * (1 - part) - 0.5)));
       each.held = spread(held, slide.step, count);
-      recorder.keep(place, slide, new Set(each.held));
+      recorder.keep(index, slide, new Set(each.held));
       less = true;
     }
   });
@@ -272,8 +272,8 @@ async function notebook(
   title: string
 ): Promise<string> {
   const cells = [];
-  for (const [place, { options, stills, slide }] of read.entries()) {
-    await tell(host, read.length + place, 2 * read.length, `Drawing ${stills[0]?.title ?? ''}`);
+  for (const [index, { options, stills, slide }] of read.entries()) {
+    await tell(host, read.length + index, 2 * read.length, `Drawing ${stills[0]?.title ?? ''}`);
     const pictures = stills.map(async ({ recipe, title: heading, caption }) => {
       const words = { title: heading, caption };
       const look = { theme: LIGHT_THEME, words };
@@ -339,7 +339,7 @@ async function overheads(run: IRunSource): Promise<number[]> {
 class OthersOf {
   constructor(
     private readonly host: IReportHost,
-    private readonly room: number
+    private readonly budget: number
   ) {}
 
   readonly runs: IViewRuns = {
@@ -355,7 +355,7 @@ class OthersOf {
 
   private async _open(id: string): Promise<Recorder> {
     const { detail, reader } = await this.host.open(id);
-    const recorder = Recorder.of(id, detail, reader, this.room);
+    const recorder = Recorder.of(id, detail, reader, this.budget);
     this.opened.push(recorder);
     return recorder;
   }

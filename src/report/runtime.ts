@@ -3,7 +3,7 @@ import { registerSlices } from '../slice';
 import { element } from '../views/mount/dom';
 import { mountView } from '../views/registry';
 import type { IViewRuns } from '../views/view';
-import type { HeldRun, IPageData } from './held-run';
+import type { StoredRun, IPageData } from './stored-run';
 import { readPageRun } from './page-data';
 
 /**
@@ -28,8 +28,8 @@ async function start(): Promise<void> {
   }
   const shared = runsOf(others);
   let live = 0;
-  for (const [place, options] of data.views.entries()) {
-    const still = document.querySelector<HTMLElement>(`#view-${place} .still`);
+  for (const [index, options] of data.views.entries()) {
+    const still = document.querySelector<HTMLElement>(`#view-${index} .still`);
     if (still === null) {
       continue;
     }
@@ -50,7 +50,7 @@ async function start(): Promise<void> {
   document.documentElement.dataset['live'] = String(live);
 }
 
-function runsOf(others: readonly HeldRun[]): IViewRuns {
+function runsOf(others: readonly StoredRun[]): IViewRuns {
   return {
     list: () => Promise.resolve(others.map(({ id, name }) => ({ id, name }))),
     acquire: id => {

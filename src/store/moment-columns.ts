@@ -1,4 +1,4 @@
-import { byName, firstPlace } from '../protocol/records';
+import { byName, firstIndex } from '../protocol/records';
 import { giveBack } from '../protocol/frame';
 import { FLOAT, numbersOf, WHOLE, type MomentNumber } from './row-moments';
 import type { IMomentRows, MomentStat } from './moment-source';
@@ -111,7 +111,7 @@ export class MomentColumns {
 
 /** First place whose entry is not before `value`, or with `past` the first whose entry is beyond it. */
 export function lowerBound(sorted: ArrayLike<number>, value: number, past = false): number {
-  return firstPlace(sorted.length, at => {
+  return firstIndex(sorted.length, at => {
     const entry = sorted[at] ?? 0;
     return !(entry < value || (past && entry === value));
   });

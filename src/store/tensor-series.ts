@@ -1,5 +1,5 @@
 import type { Pass, Phase } from '../protocol/messages.generated';
-import { firstPlace } from '../protocol/records';
+import { firstIndex } from '../protocol/records';
 import { momentsOf, remember, rmsOf } from './row-moments';
 import type { ITensorRow } from './tensor-data';
 import { compareRows } from './tensor-rows';
@@ -258,7 +258,7 @@ function within(rows: readonly ITensorRow[], first: number, last: number): ITens
 
 /** Return the place of the first row for which a condition holds, in rows for which it holds from some place on. */
 function search(rows: readonly ITensorRow[], passed: (row: ITensorRow) => boolean): number {
-  return firstPlace(rows.length, at => {
+  return firstIndex(rows.length, at => {
     const row = rows[at];
     return row !== undefined && passed(row);
   });

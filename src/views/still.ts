@@ -69,17 +69,17 @@ export async function readView(
   if ('create' in view) {
     return [await readPart(source, full, view.create, environment, signal)];
   }
-  const whole = view.compose(source, compositionOf(full, environment));
+  const composition = view.compose(source, compositionOf(full, environment));
   try {
-    await whole.prepare?.();
+    await composition.prepare?.();
     const stills = new Map<string, IStill>();
-    for (const part of whole.layout().filter(each => !each.unpictured)) {
+    for (const part of composition.layout().filter(each => !each.unpictured)) {
       stills.set(part.key, await readPart(source, part.options, create(part), environment, signal));
     }
     const isDrawn = (key: string): boolean => (stills.get(key)?.recipe ?? null) !== null;
-    return [...stills].filter(([key]) => whole.shows(key, isDrawn)).map(([, still]) => still);
+    return [...stills].filter(([key]) => composition.shows(key, isDrawn)).map(([, still]) => still);
   } finally {
-    whole.dispose?.();
+    composition.dispose?.();
   }
 }
 

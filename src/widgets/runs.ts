@@ -77,5 +77,5 @@ export interface IWords {
 
 /** English, for hosts without a translator. */
 export const ENGLISH: IWords = {
-  __: (text, ...values) => text.replace(/%(\d)/g, (_, place: string) => values[Number(place) - 1] ?? '')
+  __: (text, ...values) => text.replace(/%(\d)/g, (_, index: string) => values[Number(index) - 1] ?? '')
 };

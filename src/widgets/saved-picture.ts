@@ -21,9 +21,9 @@ export function withPicture(data: ReadonlyPartialJSONObject, svg: string | null)
   const old = savedPicture(data);
   const html = data[HTML];
   const joined = Array.isArray(html) ? html.join('') : html;
-  const place = old ?? '<figcaption>';
-  if (svg === null || typeof joined !== 'string' || !joined.includes(place)) {
+  const slot = old ?? '<figcaption>';
+  if (svg === null || typeof joined !== 'string' || !joined.includes(slot)) {
     return data;
   }
-  return { ...data, [HTML]: joined.replace(place, () => (old === null ? svg + place : svg)) };
+  return { ...data, [HTML]: joined.replace(slot, () => (old === null ? svg + slot : svg)) };
 }

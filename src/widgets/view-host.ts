@@ -226,8 +226,8 @@ export class ViewHost extends Widget {
   }
 
   private _say(sentence: string, detail?: string): void {
-    const again = { label: this._words.__('Try again'), run: () => void this._start() };
-    this._notify({ sentence, detail, actions: detail === undefined ? [] : [again] });
+    const retry = { label: this._words.__('Try again'), run: () => void this._start() };
+    this._notify({ sentence, detail, actions: detail === undefined ? [] : [retry] });
   }
 
   /**

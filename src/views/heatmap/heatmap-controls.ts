@@ -9,7 +9,7 @@ import { type Control, selectControl } from '../shared/control';
 import { colorRangeControl, goControl, stepsControl, transformControl } from '../shared/controls';
 import { capital, flagWords } from '../shared/describe';
 import { chosenLayers, layerName, layerWords } from '../shared/layers';
-import { again, emptyState, nothingYet, type IState, type IStateActions } from '../shared/states';
+import { retryAction, emptyState, nothingYet, type IState, type IStateActions } from '../shared/states';
 import { numberField } from '../shared/table';
 import { tensorControls, type TensorOptions } from '../shared/tensor-controls';
 import type { Translate } from '../shared/translate';
@@ -149,8 +149,8 @@ export function noText(
         ? t('Nothing of %1 in generation %2 has arrived yet.', subject, formatInteger(text.generation))
         : t('%1 was not traced in generation %2.', subject, formatInteger(text.generation));
   return text?.isUnderWay
-    ? { kind: 'empty', sentence, action: again(actions, t), more: [step] }
-    : { kind: 'empty', sentence, action: step, more: [again(actions, t)] };
+    ? { kind: 'empty', sentence, action: retryAction(actions, t), more: [step] }
+    : { kind: 'empty', sentence, action: step, more: [retryAction(actions, t)] };
 }
 
 export function noTexts({ choose, t }: IHeatmapSubject): IState {
@@ -206,6 +206,6 @@ export async function untraced(
             label: t('Show %1', flagWords(hello, other, null, t)),
             run: () => choose({ flag: other, part: null, layers: 'all', head: 0 })
           }
-        : again(actions, t);
+        : retryAction(actions, t);
   return [{ text, action }];
 }

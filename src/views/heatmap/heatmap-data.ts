@@ -2,7 +2,7 @@ import { type IMatrix, ColorScale, lowMagnitude, type IColorLook, type Transform
 import type { Hello } from '../../protocol/messages.generated';
 import type { ITensorRow, ITensorResult } from '../../store/tensor-data';
 import type { HeatmapOptions } from '../../protocol/views.generated';
-import { placeNear } from '../shared/scale';
+import { nearestIndex } from '../shared/scale';
 import { lastAxis, readCompressor, tokenText } from '../shared/describe';
 
 /** One sample (and head) of a traced tensor as a picture sees it. */
@@ -180,7 +180,7 @@ export interface IShown {
   readonly text?: ITextShown | undefined;
 }
 
-export interface IHeatmapWish {
+export interface IHeatmapRequest {
   readonly step: number;
   readonly sample: number;
   readonly head: number;
@@ -202,7 +202,7 @@ export interface IHeatmapWish {
  */
 export function shapeHeatmap(
   rows: readonly [ITensorRow, ...ITensorRow[]],
-  wish: IHeatmapWish,
+  wish: IHeatmapRequest,
   before: IShown | null = null
 ): IShown {
   const [first] = rows;
@@ -272,7 +272,7 @@ export function firstOfEach(rows: readonly ITensorRow[]): ITensorRow[] {
  * Return the wanted step or the one nearest to it; the newest when null is wanted; null where there is none.
  */
 export function nearestStep(steps: readonly number[], wanted: number | null): number | null {
-  const at = wanted === null ? steps.length - 1 : placeNear(steps, wanted);
+  const at = wanted === null ? steps.length - 1 : nearestIndex(steps, wanted);
   return steps[at] ?? null;
 }
 
@@ -287,7 +287,7 @@ export function tokenRow(
 ): ITensorRow | undefined {
   const named = rows.filter(row => row.labels.length > 0);
   const replica = (of: number): number | undefined =>
-    hello?.layout?.ranks?.find(place => place.rank === of)?.dp;
+    hello?.layout?.ranks?.find(coordinate => coordinate.rank === of)?.dp;
   return (
     named.find(row => row.rank === rank) ??
     named.find(row => replica(row.rank) === replica(rank)) ??

@@ -175,9 +175,9 @@ export function heatmapSummary(shown: IShown, t: Translate): string {
     const peak = peakOf(shown);
     if (peak) {
       const { layer, column, row, value } = peak;
-      const place = `${t(axes.x)} ${positionWords(shown, column)}${axes.y ? `, ${t(axes.y)} ${row}` : ''}`;
+      const where = `${t(axes.x)} ${positionWords(shown, column)}${axes.y ? `, ${t(axes.y)} ${row}` : ''}`;
       parts.push(
-        t('The largest magnitude, %1, is in %2 at %3.', formatNumber(value), layerName(layer.layer, t), place)
+        t('The largest magnitude, %1, is in %2 at %3.', formatNumber(value), layerName(layer.layer, t), where)
       );
     }
   }

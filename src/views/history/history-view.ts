@@ -190,7 +190,7 @@ function pick<T extends object>(from: object, names: T): Partial<T> {
 
 function mapOptions(options: Required<HistoryOptions>): Required<TrendOptions> {
   const { flag, part, layers, statistic, steps, transform, phase, rank, pass, map_range } = options;
-  const whole = { positions: 'all', vector: 0, interval: 'none', smoothing: 0 } as const;
+  const all = { positions: 'all', vector: 0, interval: 'none', smoothing: 0 } as const;
   const alone = { compare: 'overlay', align: 'step' } as const;
   const lines = { runs: [] as string[], hidden: [] as string[] };
   return {
@@ -206,7 +206,7 @@ function mapOptions(options: Required<HistoryOptions>): Required<TrendOptions> {
     phase,
     rank,
     pass,
-    ...whole,
+    ...all,
     ...alone,
     ...lines
   };

@@ -152,8 +152,8 @@ function ratioOf(options: MomentOptions, early: string, merge: readonly string[]
   const key = `d => \`\${${[...(options.by ?? []).map(column => `d.${column}`), 'd.step'].join('}|${')}}\``;
   const rows = sides.map(([of, side], at) => [
     `const ${at === 0 ? 'over' : 'under'} = rows`,
-    ...indent([...selected(options, of, side), early]).map((line, place, every) =>
-      place === every.length - 1 ? `${line};` : line
+    ...indent([...selected(options, of, side), early]).map((line, index, every) =>
+      index === every.length - 1 ? `${line};` : line
     )
   ]);
   const merged = (own: string, other: string): string[] => [

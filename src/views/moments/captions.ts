@@ -1,7 +1,7 @@
 import { formatInteger, formatNumber } from '../../charts';
 import { CLIPPED, SCALED, type IMomentGroups, type IMomentIndex } from '../../store/moment-source';
 import type { Translate } from '../shared/translate';
-import { placeNear } from '../shared/scale';
+import { nearestIndex } from '../shared/scale';
 import { spans } from './line';
 import { keyWords, statisticWords, type MomentOptions } from './words';
 
@@ -156,15 +156,15 @@ export function badStretches(
   steps: ArrayLike<number>,
   xOf: (step: number) => number
 ): IStretch[] {
-  const found: (IStretch & { place: number })[] = [];
+  const found: (IStretch & { index: number })[] = [];
   for (const [step, count] of [...badSteps(groups)].sort(([a], [b]) => a - b)) {
-    const place = placeNear(steps, step);
+    const index = nearestIndex(steps, step);
     const last = found[found.length - 1];
     const x = xOf(step);
-    if (last && place <= last.place + 1) {
-      found[found.length - 1] = { x: last.x, x2: x, count: last.count + count, place };
+    if (last && index <= last.index + 1) {
+      found[found.length - 1] = { x: last.x, x2: x, count: last.count + count, index };
     } else {
-      found.push({ x, x2: x, count, place });
+      found.push({ x, x2: x, count, index });
     }
   }
   return found.map(({ x, x2, count }) => ({ x, x2, count }));

@@ -5,7 +5,7 @@ import type { Loaded, IMark, INote } from '../shared/content';
 import type { ILinkedMarks } from '../shared/links';
 import { allHidden, hiddenWords, shownLines } from '../shared/lines/legend';
 import type { ILine } from '../shared/lines/line';
-import type { ILinesWish } from '../shared/lines/line-recipe';
+import type { ILinesRequest } from '../shared/lines/line-recipe';
 import { nothingYet, emptyState, type IState } from '../shared/states';
 import type { Translate } from '../shared/translate';
 import { shortName } from '../shared/short-name';
@@ -216,9 +216,9 @@ export class CellAcrossPane extends OverPane {
         ? [...new Set(read.flatMap(({ groups }) => groups.keys.map(([name]) => String(name))))]
         : null;
     this._names = names;
-    const places = new Map(names?.map((name, at) => [name, at]));
+    const indices = new Map(names?.map((name, at) => [name, at]));
     const placeOf: PlaceOf = value =>
-      names ? (places.get(String(value)) ?? null) : typeof value === 'number' ? value : null;
+      names ? (indices.get(String(value)) ?? null) : typeof value === 'number' ? value : null;
     this.all = read.flatMap(each => this._linesOf(each, placeOf));
     if (this.all.length === 0) {
       return { state: this.nothing() };
@@ -264,15 +264,15 @@ export class CellAcrossPane extends OverPane {
     signal: AbortSignal
   ): Promise<IRead> {
     const { columns, where = {} } = this.options;
-    const held = this.by;
+    const rows = this.by;
     const key = columns === 'step' ? cell.key : [...cell.key, cell.x];
     // What the map is of one of is what the line goes over.
     const others = Object.fromEntries(
       Object.entries(where ?? {}).filter(([column]) => column !== this._along)
     );
     const question = {
-      ...this.question([this._along as MomentColumn, ...held]),
-      where: narrowed(others, held, key),
+      ...this.question([this._along as MomentColumn, ...rows]),
+      where: narrowed(others, rows, key),
       smoothing: 0,
       steps: [step ?? -1, step ?? -1] as const
     };
@@ -304,7 +304,7 @@ export class CellAcrossPane extends OverPane {
 }
 
 /** Labels of an axis of names, as Vega expressions: as many as there is room for. */
-function namesAxis(names: readonly string[] | null): Pick<ILinesWish['texts'], 'xLabel' | 'xTicks'> {
+function namesAxis(names: readonly string[] | null): Pick<ILinesRequest['texts'], 'xLabel' | 'xTicks'> {
   if (names === null) {
     return {};
   }

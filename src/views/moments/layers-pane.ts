@@ -7,7 +7,7 @@ import { compareLines, comparedTitle, missingWords, runWords } from '../shared/l
 import { allHidden, hiddenWords, shownLines } from '../shared/lines/legend';
 import type { ILine } from '../shared/lines/line';
 import type { ILinkedMarks } from '../shared/links';
-import { placeNear } from '../shared/scale';
+import { nearestIndex } from '../shared/scale';
 import type { Translate } from '../shared/translate';
 import { linesAcross, onlyAt } from './read-lines';
 import { nonFiniteWords, omittedWords, optionWords, trustWords } from './captions';
@@ -98,8 +98,8 @@ async function stepOf(
 ): Promise<number | null> {
   const total = await reader.groups(everything, signal);
   const onSamples = options.x === 'samples' && samples >= 0 && total.samples.every(each => each >= 0);
-  const place = onSamples ? placeNear(total.samples, samples) : placeNear(total.step, step);
-  return total.step[place] ?? null;
+  const index = onSamples ? nearestIndex(total.samples, samples) : nearestIndex(total.step, step);
+  return total.step[index] ?? null;
 }
 
 /** Groups at one step over the layers, as lines or bars. */
@@ -138,7 +138,7 @@ export class LayersPane extends OverPane {
         name: this.source.name,
         others: this.otherRuns,
         step,
-        samples: this.total?.samples[placeNear(this.steps, step)] ?? -1
+        samples: this.total?.samples[nearestIndex(this.steps, step)] ?? -1
       },
       signal,
       t

@@ -36,7 +36,7 @@ export function startsOf(total: Pick<IMomentGroups, 'step' | 'stepsTotal'>): rea
   return total.stepsTotal > total.step.length ? [] : gapStarts(total.step).map(at => total.step[at] ?? NaN);
 }
 
-export interface ILineWish {
+export interface ILineRequest {
   readonly options: MomentOptions;
   readonly by: readonly MomentColumn[];
   readonly run: number;
@@ -52,9 +52,9 @@ export interface ILineWish {
 }
 
 /** Turn groups into lines, in the order of the groups. A group without data at a step has a gap there. */
-export function linesOf(groups: IMomentGroups, wish: ILineWish): ILine[] {
+export function linesOf(groups: IMomentGroups, wish: ILineRequest): ILine[] {
   const { options, by, run, name, label, entry, starts = [], clock, isFaint } = wish;
-  const place = by.indexOf('layer');
+  const index = by.indexOf('layer');
   const xs =
     options.align !== 'step' && clock
       ? groups.step.map(clock)
@@ -65,7 +65,7 @@ export function linesOf(groups: IMomentGroups, wish: ILineWish): ILine[] {
   const longest = all.reduce((most, [from, to]) => Math.max(most, to - from), 0);
   return all.flatMap(([from, to], at): ILine[] => {
     const key = groups.keys[at] ?? [];
-    const layer = place < 0 ? null : key[place];
+    const layer = index < 0 ? null : key[index];
     return to === from
       ? []
       : [

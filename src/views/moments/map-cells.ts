@@ -2,7 +2,7 @@ import { MOST_CHARACTERS } from '../../aggregate/moment-keys';
 import type { IMatrix } from '../../charts';
 import type { MomentFilter } from '../../protocol/views.generated';
 import type { IMomentGroups, MomentColumn, MomentKey } from '../../store/moment-source';
-import { placeNear } from '../shared/scale';
+import { nearestIndex } from '../shared/scale';
 import { spans } from './line';
 import { oneTensor } from './name-facts';
 import type { MomentOptions } from './words';
@@ -24,7 +24,7 @@ export interface IMapCells extends IMatrix {
 const MOST_COLUMNS = 2048;
 const MOST_CELLS = 4_000_000;
 
-interface ICellsWish {
+interface ICellsRequest {
   /** Whether cells in which values are not finite are drawn as such. */
   readonly hatch: boolean;
   /**
@@ -45,7 +45,7 @@ export function cellsOf(
   groups: IMomentGroups,
   places: Float64Array,
   xs: readonly number[],
-  wish: ICellsWish
+  wish: ICellsRequest
 ): IMapCells {
   const [first, last] = [xs[0] ?? 0, xs[xs.length - 1] ?? 0];
   const gap = xs.reduce(
@@ -118,7 +118,7 @@ function bridge(
     const before = source[from + column - 1] ?? -1;
     const between = source[from + column] === -1 && before >= 0 && (source[from + column + 1] ?? -1) >= 0;
     const x = first + column * width;
-    if (between && Math.abs((xs[placeNear(xs, x)] ?? Infinity) - x) <= width / 2) {
+    if (between && Math.abs((xs[nearestIndex(xs, x)] ?? Infinity) - x) <= width / 2) {
       source[from + column] = before;
     }
   }
@@ -166,8 +166,8 @@ export function alongOf(options: MapOptions): Along {
     // Along a row's or column's own there is one value only.
     return along === 'step' || ![...rows, columns].includes(along) ? along : 'step';
   }
-  const held = columns !== 'step' ? null : rows.includes('rank') ? 'name' : 'rank';
-  return held !== null && (where?.[held] ?? 'all') !== 'all' ? held : 'step';
+  const fixed = columns !== 'step' ? null : rows.includes('rank') ? 'name' : 'rank';
+  return fixed !== null && (where?.[fixed] ?? 'all') !== 'all' ? fixed : 'step';
 }
 
 /** Write a cell as the options hold it. */

@@ -181,7 +181,7 @@ export async function noteOfBad(
   signal: AbortSignal,
   t: Translate
 ): Promise<IBadNote | null> {
-  const at = total.nonFinite.findIndex((count, place) => count !== 0 || total.value[place] === Infinity);
+  const at = total.nonFinite.findIndex((count, index) => count !== 0 || total.value[index] === Infinity);
   const step = total.step[at];
   if (step === undefined) {
     return null;
@@ -206,7 +206,7 @@ export async function noteOfBad(
   const more = tensors.nonFinite.reduce((sum, count) => sum + (count !== 0 ? 1 : 0), -1);
   const count = tensors.nonFinite[first] ?? NaN;
   const how = Number.isNaN(count) ? t('number not known') : formatInteger(count);
-  const place = t(
+  const sentence = t(
     'First non-finite %1: step %2, %3 (%4).',
     statsWords(measured, t),
     formatInteger(step),
@@ -216,6 +216,6 @@ export async function noteOfBad(
   return {
     step,
     name: String(name),
-    text: more > 0 ? `${place} ${t('At that step in %1 more tensors.', formatInteger(more))}` : place
+    text: more > 0 ? `${sentence} ${t('At that step in %1 more tensors.', formatInteger(more))}` : sentence
   };
 }

@@ -4,7 +4,7 @@ import { lineColors, legendOf } from '../shared/lines/legend';
 import { finiteRange, type ILine } from '../shared/lines/line';
 import {
   lineRecipe,
-  type ILinesWish,
+  type ILinesRequest,
   moveAmong,
   readLine,
   tipLines,
@@ -24,8 +24,8 @@ export abstract class OverPane extends MomentPane {
   /** Name a position on the x axis: `layer 3`. */
   protected abstract placeWords(x: number): string;
 
-  override probe(place: IPlace): IMark | null {
-    const layer = Math.round(place.x);
+  override probe(point: IPlace): IMark | null {
+    const layer = Math.round(point.x);
     return this.lines.some(line => line.x.includes(layer)) ? markOf(layer) : null;
   }
 
@@ -62,7 +62,7 @@ export abstract class OverPane extends MomentPane {
   }
 
   protected compose(
-    words: Pick<ILinesWish['texts'], 'colorTitle' | 'xLabel' | 'xTicks' | 'xTitle'> & {
+    words: Pick<ILinesRequest['texts'], 'colorTitle' | 'xLabel' | 'xTicks' | 'xTitle'> & {
       readonly yTitle?: string;
     },
     read: readonly ILine[]
@@ -84,9 +84,9 @@ export abstract class OverPane extends MomentPane {
     const colors = colorsIn(this.env.isDark);
     this._colors = drawnIn(colors);
     const bad = read.flatMap(line =>
-      Array.from(line.x).flatMap((at, place) => {
-        const count = line.nonFinite[place] ?? 0;
-        return count !== 0 || Math.abs(line.value[place] ?? 0) === Infinity ? [{ x: at, x2: at, count }] : [];
+      Array.from(line.x).flatMap((at, index) => {
+        const count = line.nonFinite[index] ?? 0;
+        return count !== 0 || Math.abs(line.value[index] ?? 0) === Infinity ? [{ x: at, x2: at, count }] : [];
       })
     );
     const texts = {
@@ -113,8 +113,8 @@ export abstract class OverPane extends MomentPane {
   private _bars(base: number, colors: readonly string[]): Row[] {
     const width = BARS / this.lines.length;
     return this.lines.flatMap((line, at) =>
-      Array.from(line.x).flatMap((layer, place) => {
-        const value = line.value[place] ?? NaN;
+      Array.from(line.x).flatMap((layer, index) => {
+        const value = line.value[index] ?? NaN;
         const left = layer - BARS / 2 + at * width;
         return Number.isFinite(value)
           ? [{ x: left, x2: left + width * 0.92, value, base, name: line.name, color: colors[at] }]

@@ -6,7 +6,7 @@ import type { INote, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';
 import { goControl, stepsControl } from '../shared/controls';
 import { StepShown } from '../shared/pinned-step';
-import { placeNear } from '../shared/scale';
+import { nearestIndex } from '../shared/scale';
 import { emptyState, type IState, type IStateActions } from '../shared/states';
 import { ViewModel, type IViewEnvironment } from '../shared/view-model';
 import {
@@ -208,7 +208,7 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
     const within = this.env.within(this.options.steps);
     const steps = this.steps.filter(each => !within || (each >= within[0] && each <= within[1]));
     const wanted = this._stepShown.of(this.options.step);
-    return { wanted, step: steps[wanted === null ? steps.length - 1 : placeNear(steps, wanted)] };
+    return { wanted, step: steps[wanted === null ? steps.length - 1 : nearestIndex(steps, wanted)] };
   }
 
   protected stepControls(): Control[] {
@@ -256,10 +256,10 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
   ): Promise<{ readonly axis: StepAxis; readonly clock: RunClock } | null> {
     const { align, x } = this.options;
     const clock = await clockOf(this.source, align, signal);
-    const places = align !== 'step' && clock ? step.map(clock) : x === 'step' ? null : samples;
-    return clock === null || (align === 'step' && places?.some(each => each < 0))
+    const xs = align !== 'step' && clock ? step.map(clock) : x === 'step' ? null : samples;
+    return clock === null || (align === 'step' && xs?.some(each => each < 0))
       ? null
-      : { clock, axis: new StepAxis(step, places) };
+      : { clock, axis: new StepAxis(step, xs) };
   }
 
   /** The question for the steps of everything that matches the filter. */
@@ -315,6 +315,6 @@ function around(steps: Float64Array, step: number, more: boolean): [number, numb
   const end = steps.length - 1;
   const last = steps[Math.min(end, at + BESIDE)] ?? step;
   const apart = last - (steps[end - 1] ?? last - 1);
-  const room = more ? Math.max(0, at + BESIDE - end) * apart : 0;
-  return [steps[Math.max(0, at - BESIDE)] ?? step, last + room];
+  const space = more ? Math.max(0, at + BESIDE - end) * apart : 0;
+  return [steps[Math.max(0, at - BESIDE)] ?? step, last + space];
 }

@@ -41,10 +41,10 @@ function partsOf(
   const found = new Map<string, { key: MomentKey; rows: number[] }>();
   const xs = new Float64Array(groups.group.length).fill(NaN);
   groups.group.forEach((group, row) => {
-    const whole = groups.keys[group] ?? [];
-    const x = placeOf(whole[column] ?? null);
+    const fullKey = groups.keys[group] ?? [];
+    const x = placeOf(fullKey[column] ?? null);
     if (x !== null) {
-      const key = whole.filter((_, at) => at !== column);
+      const key = fullKey.filter((_, at) => at !== column);
       const id = JSON.stringify(key);
       const part = found.get(id) ?? { key, rows: [] };
       part.rows.push(row);

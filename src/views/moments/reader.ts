@@ -39,11 +39,11 @@ export class MomentReader {
   }
 
   /** What there is, as of now; `progress` is called while the source reads files for the first time. */
-  async index(signal?: AbortSignal, told?: ReadingProgress): Promise<IMomentIndex> {
-    const index = await this.source.index(signal, told);
+  async index(signal?: AbortSignal, progress?: ReadingProgress): Promise<IMomentIndex> {
+    const index = await this.source.index(signal, progress);
     if (index.version !== this._version) {
       this._version = index.version;
-      this._kept.clear();
+      this._answers.clear();
     }
     return index;
   }
@@ -51,18 +51,18 @@ export class MomentReader {
   /** Groups as of the last `index`. A question that fails is asked anew. */
   groups(query: IMomentQuestion, signal?: AbortSignal): Promise<IMomentGroups> {
     const key = JSON.stringify(query);
-    const kept = this._kept.get(key);
-    if (kept) {
-      return kept;
+    const known = this._answers.get(key);
+    if (known) {
+      return known;
     }
     const asked = this._ask(query, signal);
-    asked.catch(() => this._kept.get(key) === asked && this._kept.delete(key));
-    this._kept.set(key, asked);
-    for (const old of this._kept.keys()) {
-      if (this._kept.size <= MOST_KEPT) {
+    asked.catch(() => this._answers.get(key) === asked && this._answers.delete(key));
+    this._answers.set(key, asked);
+    for (const old of this._answers.keys()) {
+      if (this._answers.size <= MOST_KEPT) {
         break;
       }
-      this._kept.delete(old);
+      this._answers.delete(old);
     }
     return asked;
   }
@@ -101,7 +101,7 @@ export class MomentReader {
   }
 
   private _version: string | null = null;
-  private readonly _kept = new Map<string, Promise<IMomentGroups>>();
+  private readonly _answers = new Map<string, Promise<IMomentGroups>>();
 }
 
 /** Answers one after the other, as one. */

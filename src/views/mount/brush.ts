@@ -51,16 +51,16 @@ export class Brush implements IDisposable {
 
   private _onDown = (event: PointerEvent): void => {
     const host = this._host;
-    const place = event.button === 0 && host.takes(event) ? host.locate(event) : null;
-    if (place === null) {
+    const point = event.button === 0 && host.takes(event) ? host.locate(event) : null;
+    if (point === null) {
       return;
     }
     event.preventDefault();
     event.stopPropagation();
     host.stage.focus({ preventScroll: true });
     const shown = host.shown();
-    const { width, height } = place.frame;
-    const loop: [number, number][] | null = host.isLoop?.(event) ? [[place.x, place.y]] : null;
+    const { width, height } = point.frame;
+    const loop: [number, number][] | null = host.isLoop?.(event) ? [[point.x, point.y]] : null;
     let brushed: IBrushed | null = null;
     this._release?.();
     this._release = followPointer({
@@ -71,14 +71,14 @@ export class Brush implements IDisposable {
           return;
         }
         const [x, y] = [
-          moved(place.x, by[0] / width, shown.x),
-          shown.y && moved(place.y, by[1] / height, shown.y)
+          moved(point.x, by[0] / width, shown.x),
+          shown.y && moved(point.y, by[1] / height, shown.y)
         ];
         if (loop && y !== null) {
           loop.push([x, y]);
           brushed = { x: around(loop, 0), y: around(loop, 1), loop: [...loop] };
         } else {
-          brushed = { x: ordered(place.x, x), y: y === null ? null : ordered(place.y, y) };
+          brushed = { x: ordered(point.x, x), y: y === null ? null : ordered(point.y, y) };
         }
         host.draft(brushed);
       },

@@ -134,8 +134,8 @@ function lettersOf({ columns, lines }: ITip, width: number): number {
     lines.map(({ value }) => value),
     ...(columns ?? []).map((head, at) => [head, ...lines.map(({ beside }) => beside?.[at])])
   ].reduce((sum, column) => sum + widest(column), 0);
-  const room = Math.floor(((width || MOST_PIXELS) - MARGINS) / LETTER) - wide;
-  return Math.min(MOST_LETTERS, Math.max(LEAST_LETTERS, room));
+  const letters = Math.floor(((width || MOST_PIXELS) - MARGINS) / LETTER) - wide;
+  return Math.min(MOST_LETTERS, Math.max(LEAST_LETTERS, letters));
 }
 
 /** The mark over a picture with its tooltip. It stays with its data while they change, scroll and zoom. */
@@ -288,14 +288,14 @@ export class EventMarks {
 
   private _markOf(row: Row): HTMLElement {
     const text = String(row['text']);
-    const kept = this._kept.get(row);
-    if (kept) {
-      return kept;
+    const known = this._marks.get(row);
+    if (known) {
+      return known;
     }
     const mark = element('span', { class: 'jp-MegalensEvent', role: 'img', title: text, 'aria-label': text });
     mark.addEventListener('pointerenter', () => this._point(Number(row['step'])));
     mark.addEventListener('pointerleave', () => this._point(null));
-    this._kept.set(row, mark);
+    this._marks.set(row, mark);
     return mark;
   }
 
@@ -308,5 +308,5 @@ export class EventMarks {
     }
   }
 
-  private readonly _kept = new WeakMap<Row, HTMLElement>();
+  private readonly _marks = new WeakMap<Row, HTMLElement>();
 }

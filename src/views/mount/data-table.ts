@@ -15,9 +15,9 @@ function fieldOf(field: ITableField, now: () => ITableField | undefined): HTMLEl
       const button = element('button', { ...shared, type: 'button', class: 'jp-MegalensButton' }, label);
       button.disabled = field.isDisabled;
       button.addEventListener('click', () => {
-        const told = now();
-        if (told?.kind === 'button') {
-          told.press();
+        const current = now();
+        if (current?.kind === 'button') {
+          current.press();
         }
       });
       return button;
@@ -26,9 +26,9 @@ function fieldOf(field: ITableField, now: () => ITableField | undefined): HTMLEl
       const input = element('input', { ...shared, type: 'checkbox', 'aria-label': label });
       input.checked = field.value;
       input.addEventListener('change', () => {
-        const told = now();
-        if (told?.kind === 'switch') {
-          told.change(input.checked);
+        const current = now();
+        if (current?.kind === 'switch') {
+          current.change(input.checked);
         }
       });
       return input;
@@ -46,10 +46,15 @@ function fieldOf(field: ITableField, now: () => ITableField | undefined): HTMLEl
       });
       input.addEventListener('change', () => {
         const typed = Number(input.value);
-        const told = now();
-        if (told?.kind === 'number' && input.value !== '' && input.validity.valid && Number.isFinite(typed)) {
+        const current = now();
+        if (
+          current?.kind === 'number' &&
+          input.value !== '' &&
+          input.validity.valid &&
+          Number.isFinite(typed)
+        ) {
           input.defaultValue = input.value;
-          told.change(typed);
+          current.change(typed);
         } else {
           input.reportValidity();
         }
@@ -186,11 +191,11 @@ export class DataTable {
             turn(1, t('Next rows'))
           ]
         : [];
-    const held = heldField(this.node);
+    const refocus = heldField(this.node);
     update(this._head, [element('tr', {}, ...head)]);
     update(this._body, body);
     update(this._pager, pager);
-    held?.(this.node);
+    refocus?.(this.node);
   }
 
   private _sortBy(column: number): void {
@@ -258,21 +263,21 @@ function update(parent: HTMLElement, children: readonly HTMLElement[]): void {
 }
 
 /** A cell. A press goes to the column as it was last updated. */
-function cellOf(told: () => ITableColumn | undefined, row: number): HTMLElement {
-  const { fields, isNumber, press, text, wraps } = told() as ITableColumn;
+function cellOf(column: () => ITableColumn | undefined, row: number): HTMLElement {
+  const { fields, isNumber, press, text, wraps } = column() as ITableColumn;
   const name = isNumber ? 'jp-mod-number' : wraps ? 'jp-mod-wraps' : '';
   const attributes: Record<string, string> = name ? { class: name } : {};
   if (fields) {
     return element(
       'td',
       attributes,
-      ...fields(row).map((field, at) => fieldOf(field, () => told()?.fields?.(row)[at]))
+      ...fields(row).map((field, at) => fieldOf(field, () => column()?.fields?.(row)[at]))
     );
   }
   if (!press) {
     return element('td', attributes, text(row));
   }
   const button = element('button', { type: 'button' }, text(row));
-  button.addEventListener('click', () => told()?.press?.(row));
+  button.addEventListener('click', () => column()?.press?.(row));
   return element('td', attributes, button);
 }

@@ -82,10 +82,10 @@ export function followHand(view: IHandled, shell: Shell, cursor: Cursor, linked:
     }
     zoom?.();
     if (moved) {
-      const said = event.shiftKey ? linked.extend(cursor.mark, moved.mark) : linked.settle();
+      const selection = event.shiftKey ? linked.extend(cursor.mark, moved.mark) : linked.settle();
       cursor.mark = moved.mark;
       linked.tell(moved.mark);
-      shell.say(said ? `${moved.said}. ${said}` : moved.said);
+      shell.say(selection ? `${moved.said}. ${selection}` : moved.said);
       void moved.later?.then(text => cursor.mark === moved.mark && shell.say(text));
       if (moved.copy !== undefined) {
         void copyText(moved.copy).catch(reason => view.fail(reason));

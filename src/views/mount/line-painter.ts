@@ -1,6 +1,6 @@
 import type { Chart, Zoom, IPlotFrame, Row } from '../../charts';
 import { type IPaintedLine, type IPainting, type ITrace, heightOf } from '../shared/painting';
-import { placeBefore } from '../shared/scale';
+import { indexBefore } from '../shared/scale';
 import type { ILinePainter } from '../shared/view-model';
 import { frameBox } from './cursor';
 
@@ -106,8 +106,8 @@ function paintLine(
   const heightAt = (each: number): number =>
     linear ? height - ((each - low) / span) * height : heightOf(each, y, scale) * height;
   // One point more on either side, so that a line runs on to the edge.
-  const start = Math.max(0, placeBefore(x, from));
-  const end = Math.min(x.length - 1, placeBefore(x, to) + 1);
+  const start = Math.max(0, indexBefore(x, from));
+  const end = Math.min(x.length - 1, indexBefore(x, to) + 1);
   const pen = new Pen(context);
   for (let at = start; at <= end; at += 1) {
     const each = value[at] as number;

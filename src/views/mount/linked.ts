@@ -149,9 +149,9 @@ export class Linked implements IDisposable {
    */
   pin(mark: IMark | null, keeps = false): string | null {
     const at = mark && this._view.pointedBy(mark);
-    const said = this._view.followsPosition && this._link ? this._pinText(this._link, at, keeps) : null;
-    if (said !== null) {
-      return said;
+    const words = this._view.followsPosition && this._link ? this._pinText(this._link, at, keeps) : null;
+    if (words !== null) {
+      return words;
     }
     const step = at && at.step;
     if (!this._link || (step === null && this.pinned === null)) {
@@ -164,9 +164,9 @@ export class Linked implements IDisposable {
 
   /** Pin what was clicked at: a position of a text, or the step where the axis has steps. */
   clicked(mark: IMark, keeps: boolean): void {
-    const said = this.canChoose || this._view.followsPosition ? this.pin(mark, keeps) : null;
-    if (said !== null) {
-      this._shell.say(said);
+    const words = this.canChoose || this._view.followsPosition ? this.pin(mark, keeps) : null;
+    if (words !== null) {
+      this._shell.say(words);
     }
   }
 

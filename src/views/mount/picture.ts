@@ -18,7 +18,7 @@ const ABOVE = 130;
  * Pixels that a view may take of its frame; 0 where there is none. What stands above the plot beyond the
  * usual, such as unfolded filters, is taken off.
  */
-export function roomIn(frame: Element | undefined, plot: Element): number {
+export function spaceIn(frame: Element | undefined, plot: Element): number {
   if (frame === undefined) {
     return 0;
   }
@@ -43,8 +43,8 @@ const MOST = 2.2;
  * @param frame - Pixels that the whole view may take; 0 where it has no frame.
  */
 export function stretch(usual: number, rows: number, frame: number): number {
-  const room = (frame - AROUND - (rows - 1) * BETWEEN) / rows;
-  return Math.max(usual, Math.min(Math.floor(room / STEP) * STEP, Math.round(usual * MOST)));
+  const space = (frame - AROUND - (rows - 1) * BETWEEN) / rows;
+  return Math.max(usual, Math.min(Math.floor(space / STEP) * STEP, Math.round(usual * MOST)));
 }
 
 /** What the first rows of a table below the picture take, pixels. */
@@ -130,9 +130,9 @@ export class Picture {
     }
     await this.chart.resize(this.width);
     const fitting = (this.frame && content.refit?.(this.frame)) ?? (content.isSquare ? content.recipe : null);
-    const again = fitting && this._fit({ ...content, recipe: fitting });
-    if (again) {
-      await this.chart.apply(again);
+    const refit = fitting && this._fit({ ...content, recipe: fitting });
+    if (refit) {
+      await this.chart.apply(refit);
     }
     this._events.placed();
   }
@@ -151,7 +151,7 @@ export class Picture {
   private _fit(content: IContent): IRecipe | null {
     const { frame } = this;
     const extent = content.isSquare && frame ? squareExtent(content.extent, frame) : content.extent;
-    return fitRecipe({ ...content, extent }, this.zoom, roomIn(this._host.frame, this._shell.plot));
+    return fitRecipe({ ...content, extent }, this.zoom, spaceIn(this._host.frame, this._shell.plot));
   }
 
   chart: Chart | null = null;

@@ -45,7 +45,7 @@ class Legend {
     }
     this._key = key;
     this.node.setAttribute('aria-label', legend.title);
-    const kept = new Map(this._buttons);
+    const before = new Map(this._buttons);
     this._buttons.clear();
     const names = shortNames(
       legend.entries.map(({ name }) => name),
@@ -53,7 +53,7 @@ class Legend {
       shortName
     );
     for (const [at, entry] of legend.entries.entries()) {
-      const button = kept.get(entry.id) ?? this._buttonOf(entry.id);
+      const button = before.get(entry.id) ?? this._buttonOf(entry.id);
       this._buttons.set(entry.id, button);
       write(button, entry, names[at] ?? '', this._t);
       button.disabled = legend.entries.length < 2;
@@ -70,9 +70,9 @@ class Legend {
       nodes.some((node, at) => this.node.children[at] !== node) ||
       this.node.children.length > nodes.length
     ) {
-      const held = nodes.find(node => node === document.activeElement);
+      const focused = nodes.find(node => node === document.activeElement);
       this.node.replaceChildren(...nodes);
-      held?.focus();
+      focused?.focus();
     }
     this._stop(nodes.find(node => node.tabIndex === 0 && !node.hidden) ?? nodes[0]);
   }

@@ -8,24 +8,24 @@ export const SLIDER_PLACES = 240;
 type Scale = Pick<Extract<Control, { kind: 'slider' }>, 'least' | 'most' | 'scale'>;
 
 /** The number at a position of a slider. */
-export function sliderValue({ least, most, scale }: Scale, place: number): number {
+export function sliderValue({ least, most, scale }: Scale, position: number): number {
   if (scale === 'whole') {
-    return least + place;
+    return least + position;
   }
-  return place <= 0
+  return position <= 0
     ? 0
-    : Number((least * (most / least) ** ((place - 1) / (SLIDER_PLACES - 1))).toPrecision(3));
+    : Number((least * (most / least) ** ((position - 1) / (SLIDER_PLACES - 1))).toPrecision(3));
 }
 
 /** The position of a number on a slider: the nearest where it has none of its own. */
 export function sliderPlace({ least, most, scale, value }: Scale & { readonly value: number }): number {
-  const held = Math.min(most, Math.max(least, value));
+  const clamped = Math.min(most, Math.max(least, value));
   if (scale === 'whole') {
-    return Math.round(held - least);
+    return Math.round(clamped - least);
   }
   return value <= 0
     ? 0
-    : Math.round(1 + (Math.log(held / least) / Math.log(most / least)) * (SLIDER_PLACES - 1));
+    : Math.round(1 + (Math.log(clamped / least) / Math.log(most / least)) * (SLIDER_PLACES - 1));
 }
 
 let unique = 0;

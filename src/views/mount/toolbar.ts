@@ -1,4 +1,4 @@
-import { Room } from '../../charts';
+import { TextSpace } from '../../charts';
 import type { Control } from '../shared/control';
 import type { Translate } from '../shared/translate';
 import { element, writeText, watchSize } from './dom';
@@ -174,8 +174,8 @@ const MOUNTS: { readonly [K in Control['kind']]: Mount<K> } = {
     input.addEventListener('change', () => {
       if (input.value !== '') {
         const { least, most, change } = now();
-        const held = Math.min(most, Math.max(least, Number(input.value)));
-        const value = isFraction ? held : Math.round(held);
+        const clamped = Math.min(most, Math.max(least, Number(input.value)));
+        const value = isFraction ? clamped : Math.round(clamped);
         input.value = String(value);
         change(value);
       }
@@ -325,9 +325,9 @@ export class Toolbar {
     this._controls = controls;
     this._place();
     const ids = controls.map(({ id }) => id).join();
-    if (ids !== this._ids || !controls.every(each => this._room.holds(each.id, textsOf(each)))) {
+    if (ids !== this._ids || !controls.every(each => this._space.holds(each.id, textsOf(each)))) {
       this._ids = ids;
-      controls.forEach(each => this._room.take(each.id, textsOf(each)));
+      controls.forEach(each => this._space.take(each.id, textsOf(each)));
       this._fit();
     }
   }
@@ -342,7 +342,7 @@ export class Toolbar {
     if (this._menu === null || this._fold.isOpen) {
       return;
     }
-    const held = document.activeElement;
+    const focused = document.activeElement;
     this._folded.clear();
     this._place();
     this.node.classList.remove('jp-mod-tight');
@@ -353,8 +353,8 @@ export class Toolbar {
     }
     // What cannot be folded is cut short.
     this.node.classList.toggle('jp-mod-tight', this.node.scrollWidth > this.node.clientWidth);
-    if (held instanceof HTMLElement && held !== document.activeElement && this.node.contains(held)) {
-      held.focus();
+    if (focused instanceof HTMLElement && focused !== document.activeElement && this.node.contains(focused)) {
+      focused.focus();
     }
   }
 
@@ -370,7 +370,7 @@ export class Toolbar {
 
   private _controls: readonly Control[] = [];
   private _ids = '';
-  private readonly _room = new Room();
+  private readonly _space = new TextSpace();
   private readonly _fold: ToolbarFold;
   private readonly _end: () => void;
   private readonly _folded = new Set<string>();
@@ -379,9 +379,9 @@ export class Toolbar {
 
 /** Give a parent these children, before another one; those that stand right are not touched. */
 function order(parent: HTMLElement, nodes: readonly HTMLElement[], before: Node | null): void {
-  nodes.forEach((node, place) => {
-    if (parent.children[place] !== node) {
-      parent.insertBefore(node, parent.children[place] ?? before);
+  nodes.forEach((node, index) => {
+    if (parent.children[index] !== node) {
+      parent.insertBefore(node, parent.children[index] ?? before);
     }
   });
 }

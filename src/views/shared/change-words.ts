@@ -37,17 +37,17 @@ const TAIL = 0.05;
 function largestMove({ layer, steps, values }: ISeries): IMove | null {
   let [low, high]: [number, number] = [-1, -1];
   let best: { at: number; to: number; size: number } | null = null;
-  for (let place = 0; place < values.length; place++) {
-    const value = values[place] ?? NaN;
+  for (let index = 0; index < values.length; index++) {
+    const value = values[index] ?? NaN;
     if (!Number.isFinite(value)) {
       continue;
     }
-    low = low < 0 || value < (values[low] ?? 0) ? place : low;
-    high = high < 0 || value > (values[high] ?? 0) ? place : high;
+    low = low < 0 || value < (values[low] ?? 0) ? index : low;
+    high = high < 0 || value > (values[high] ?? 0) ? index : high;
     for (const at of [low, high]) {
       const size = Math.abs(value - (values[at] ?? 0));
       if (best === null || size > best.size) {
-        best = { at, to: place, size };
+        best = { at, to: index, size };
       }
     }
   }
@@ -56,13 +56,13 @@ function largestMove({ layer, steps, values }: ISeries): IMove | null {
   }
   const { size } = best;
   const [begin, goal] = [values[best.at] ?? 0, values[best.to] ?? 0];
-  const share = (place: number): number => Math.abs((values[place] ?? NaN) - begin) / (size || 1);
+  const share = (index: number): number => Math.abs((values[index] ?? NaN) - begin) / (size || 1);
   let [start, end] = [best.at, best.to];
-  for (let place = best.at; place < best.to; place++) {
-    start = share(place) <= TAIL ? place : start;
+  for (let index = best.at; index < best.to; index++) {
+    start = share(index) <= TAIL ? index : start;
   }
-  for (let place = best.to; place > start; place--) {
-    end = share(place) >= 1 - TAIL ? place : end;
+  for (let index = best.to; index > start; index--) {
+    end = share(index) >= 1 - TAIL ? index : end;
   }
   return {
     layer,
@@ -183,8 +183,8 @@ export function scalarWords(
   unit: string,
   t: Translate
 ): string {
-  const places = Array.from(values, (value, at) => (Number.isFinite(value) ? at : -1)).filter(at => at >= 0);
-  const [first, last] = [places[0], places[places.length - 1]];
+  const indices = Array.from(values, (value, at) => (Number.isFinite(value) ? at : -1)).filter(at => at >= 0);
+  const [first, last] = [indices[0], indices[indices.length - 1]];
   if (first === undefined || last === undefined) {
     return t('%1 has no finite value.', name);
   }

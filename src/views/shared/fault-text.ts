@@ -8,8 +8,8 @@ const MOST = 8000;
  * of components.
  */
 export function faultText(what: string, error: unknown, where = ''): string {
-  const said = error instanceof Error ? (error.stack ?? `${error.name}: ${error.message}`) : String(error);
-  return `Megalens ${version}: ${what}\n${said}\n${where}`.trim().slice(0, MOST);
+  const stack = error instanceof Error ? (error.stack ?? `${error.name}: ${error.message}`) : String(error);
+  return `Megalens ${version}: ${what}\n${stack}\n${where}`.trim().slice(0, MOST);
 }
 
 export function faultSentence(error: unknown): string {

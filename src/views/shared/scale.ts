@@ -1,5 +1,5 @@
 import { ColorScale, legend, lowMagnitude, type IColorLegend, type IColorLook } from '../../charts';
-import { own, firstPlace } from '../../protocol/records';
+import { own, firstIndex } from '../../protocol/records';
 import type { Translate } from './translate';
 
 /** Leave a little air above and below; an axis without finite values shows 0 to 1. */
@@ -71,13 +71,13 @@ export function colorStrip(scale: ColorScale, unfinished: boolean, t: Translate,
 }
 
 /** Index of the last number that is not above `x` in ascending ones; -1 where all are. */
-export function placeBefore(sorted: ArrayLike<number>, x: number): number {
-  return firstPlace(sorted.length, at => !((sorted[at] as number) <= x)) - 1;
+export function indexBefore(sorted: ArrayLike<number>, x: number): number {
+  return firstIndex(sorted.length, at => !((sorted[at] as number) <= x)) - 1;
 }
 
 /** Index of the number nearest to `x` in ascending ones; -1 where there is none. */
-export function placeNear(sorted: ArrayLike<number>, x: number): number {
-  const before = placeBefore(sorted, x);
+export function nearestIndex(sorted: ArrayLike<number>, x: number): number {
+  const before = indexBefore(sorted, x);
   const [left, right] = [sorted[before], sorted[before + 1]];
   return right !== undefined && (left === undefined || right - x < x - left) ? before + 1 : before;
 }

@@ -1,4 +1,4 @@
-import { firstPlace } from '../../protocol/records';
+import { firstIndex } from '../../protocol/records';
 
 /**
  * Shorten a name with dots in it to `most` characters. Numbers of layers and experts stay, and as much of its
@@ -6,8 +6,8 @@ import { firstPlace } from '../../protocol/records';
  */
 export function shortName(name: string, most: number): string {
   const parts = name.split('.');
-  for (let kept = parts.length; kept > 0; kept -= 1) {
-    const first = parts.length - kept;
+  for (let count = parts.length; count > 0; count -= 1) {
+    const first = parts.length - count;
     const text = parts
       .map((part, at) => (at >= first || /^\d+$/.test(part) ? part : '…'))
       .join('.')
@@ -40,9 +40,9 @@ export function shortNames(
   const texts = names.map(name => cut(name, most));
   return texts.map((text, at) => {
     const name = names[at] ?? '';
-    const same = names.filter((other, place) => other !== name && texts[place] === text);
+    const same = names.filter((other, index) => other !== name && texts[index] === text);
     const common = same.map(other =>
-      firstPlace(name.length, place => !other.startsWith(name.slice(0, place + 1)))
+      firstIndex(name.length, index => !other.startsWith(name.slice(0, index + 1)))
     );
     const from = Math.max(0, Math.max(...common) - BEFORE);
     const end = from + most - 2;

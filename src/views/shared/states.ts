@@ -27,7 +27,7 @@ export function emptyState(sentence: string, label: string, run: () => void | Pr
 }
 
 /** The action that looks once more whether there is something. */
-export const again = ({ retry }: Pick<IStateActions, 'retry'>, t: Translate): IState['action'] => ({
+export const retryAction = ({ retry }: Pick<IStateActions, 'retry'>, t: Translate): IState['action'] => ({
   label: t('Check again'),
   run: () => retry()
 });
@@ -40,7 +40,7 @@ export const nothingYet = (
 ): IState => ({
   kind: 'empty',
   sentence,
-  action: again(actions, t)
+  action: retryAction(actions, t)
 });
 
 /**
@@ -57,7 +57,7 @@ export function snippetState(
 ): IState {
   const label = code.includes('\n') ? t('Copy these lines') : t('Copy this line');
   const copy = { label, run: () => actions.copy(code) };
-  const [action = copy, ...more] = [...first, copy, again(actions, t)];
+  const [action = copy, ...more] = [...first, copy, retryAction(actions, t)];
   return { kind: 'empty', sentence, code, action, more };
 }
 
@@ -98,7 +98,7 @@ export function connectionState(
   t: Translate
 ): IState | null {
   const { connection, name, status } = source;
-  const retry = again(actions, t);
+  const retry = retryAction(actions, t);
   const keep = actions.openRecording
     ? { label: t('Open the recording'), run: actions.openRecording }
     : { label: t('Copy as code'), run: () => actions.copyCode() };
@@ -184,7 +184,7 @@ export async function emptyFlag(
   const { hello } = source;
   const info = flagInfo(hello, flag);
   const title = flagWords(hello, flag, null, t, pass);
-  const retry = again(actions, t);
+  const retry = retryAction(actions, t);
   const other = hello?.flags.find(
     each => each.layers.length > 0 && own(hello.config.flags, each.name) !== undefined
   );

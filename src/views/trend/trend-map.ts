@@ -16,7 +16,7 @@ import type { IContent, IMark, IMoved } from '../shared/content';
 import { lockedWords } from '../shared/controls';
 import { rangeOf, type ILinkedMarks, type IStepAxis } from '../shared/links';
 import { besideWords, pinnedColumns } from '../shared/pinned-step';
-import { hold, moveOf, placeNear, colorStrip, extentOf } from '../shared/scale';
+import { hold, moveOf, nearestIndex, colorStrip, extentOf } from '../shared/scale';
 import type { ITip } from '../shared/table';
 import type { Translate } from '../shared/translate';
 import { layerName } from '../shared/layers';
@@ -24,7 +24,7 @@ import { layerName } from '../shared/layers';
 /** Most columns that a layer × step picture has. */
 const MOST_COLUMNS = 4096;
 
-export interface ITrendWish {
+export interface ITrendRequest {
   readonly series: readonly ILayerLine[];
   readonly transform: 'linear' | 'log';
   /** Of the colours. */
@@ -62,7 +62,7 @@ export class TrendMap {
   /** The keyboard's cursor, by layer and step. */
   at: { readonly step: number; readonly layer: number } | null = null;
 
-  take(wish: ITrendWish): ITrendPicture {
+  take(wish: ITrendRequest): ITrendPicture {
     const picture = trendHeatmap(wish, this._t);
     this.series = wish.series;
     this.steps = stepsOf(wish.series);
@@ -73,7 +73,7 @@ export class TrendMap {
   }
 
   /** The chart of a trend, without taking it. */
-  recipe(wish: ITrendWish): IRecipe {
+  recipe(wish: ITrendRequest): IRecipe {
     return trendHeatmap(wish, this._t).recipe;
   }
 
@@ -82,9 +82,9 @@ export class TrendMap {
     return { facet: null, x: [step - half, step + half], y: [layer - 0.5, layer + 0.5] };
   }
 
-  probe(place: IPlace): IMark | null {
-    const step = this.steps[placeNear(this.steps, place.x)];
-    return step === undefined ? null : this.markOf(step, Math.round(place.y));
+  probe(point: IPlace): IMark | null {
+    const step = this.steps[nearestIndex(this.steps, point.x)];
+    return step === undefined ? null : this.markOf(step, Math.round(point.y));
   }
 
   /** @param pinned - Step whose value stands beside; null where there is none. */
@@ -116,7 +116,7 @@ export class TrendMap {
       return null;
     }
     const { at: before, steps, series, _t: t } = this;
-    const from = before ? placeNear(steps, before.step) : steps.length - 1;
+    const from = before ? nearestIndex(steps, before.step) : steps.length - 1;
     const row = series.findIndex(each => each.layer === before?.layer);
     const step = steps[hold(from + (before ? by[0] : 0), steps.length)] ?? 0;
     const layer = series[hold((row < 0 ? 0 : row) + (before ? by[1] : 0), series.length)]?.layer ?? 0;
@@ -129,7 +129,7 @@ export class TrendMap {
 
   /** Put the cursor at the step nearest to one, and return its mark; null where there is none. */
   goTo(wanted: number): IMark | null {
-    const step = this.steps[placeNear(this.steps, wanted)];
+    const step = this.steps[nearestIndex(this.steps, wanted)];
     const layer = this.at?.layer ?? this.series[0]?.layer;
     if (step === undefined || layer === undefined) {
       return null;
@@ -208,7 +208,7 @@ function fill(values: Float64Array, missing: Uint8Array, columns: number, upTo: 
 }
 
 /** Return the chart as layer × step, drawn as one picture. Steps and layers without a row stay blank. */
-function trendHeatmap(wish: ITrendWish, t: Translate): ITrendPicture {
+function trendHeatmap(wish: ITrendRequest, t: Translate): ITrendPicture {
   const { series, transform, statistic, filledTo = null } = wish;
   const steps = stepsOf(series);
   const [first, last] = ends(steps);

@@ -16,7 +16,7 @@ import { lineColors } from '../../../views/shared/lines/legend';
 import { lineRecipe } from '../../../views/shared/lines/line-recipe';
 import type { ILine } from '../../../views/shared/lines/line';
 import { nothingYet } from '../../../views/shared/states';
-import { hold, moveOf, placeBefore, padded } from '../../../views/shared/scale';
+import { hold, moveOf, indexBefore, padded } from '../../../views/shared/scale';
 import type { ITip } from '../../../views/shared/table';
 import { memoryLine, type IPlanned, type Outcome } from '../plan';
 import { type IPipelineRead, PipelineReader } from './pipeline-reader';
@@ -128,7 +128,7 @@ class MemoryPane extends PipelinePane {
 
   private _at(stage: number, x: number): number {
     const { time, bytes } = this._held[stage] ?? { time: [], bytes: [] };
-    return bytes[Math.max(0, placeBefore(time, x))] ?? 0;
+    return bytes[Math.max(0, indexBefore(time, x))] ?? 0;
   }
 
   private _held: ReturnType<typeof memoryLine>[] = [];

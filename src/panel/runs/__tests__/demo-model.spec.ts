@@ -1,10 +1,10 @@
 /** @jest-environment ./jest.environment.node.js */
-import type { DemoState, DemoWish } from '../../../client/runs-api';
+import type { DemoState, DemoRequest } from '../../../client/runs-api';
 import { ClientError } from '../../../client/client-error';
 import { DemoModel } from '../demo-model';
 
 describe('DemoModel', () => {
-  let asked: DemoWish[];
+  let asked: DemoRequest[];
   let answer: DemoState | Error;
   let appeared: number;
   let demo: DemoModel;

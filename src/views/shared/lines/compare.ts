@@ -3,7 +3,7 @@ import type { TrendOptions } from '../../../protocol/views.generated';
 import type { IRunSource } from '../../../store/source';
 import type { IViewRuns } from '../../view';
 import { type Control, selectControl } from '../control';
-import { placeBefore } from '../scale';
+import { indexBefore } from '../scale';
 import { chip } from '../table';
 import type { Translate } from '../translate';
 import { dashWords } from './legend';
@@ -30,9 +30,9 @@ export function compareLines(
       return [];
     }
     const value = line.value.map((each, at) => {
-      const [beside, exact] = valueAt(base, line.x[at] ?? NaN);
-      between += exact || Number.isNaN(beside) ? 0 : 1;
-      return how === 'difference' ? each - beside : beside === 0 ? NaN : each / beside;
+      const [reference, exact] = valueAt(base, line.x[at] ?? NaN);
+      between += exact || Number.isNaN(reference) ? 0 : 1;
+      return how === 'difference' ? each - reference : reference === 0 ? NaN : each / reference;
     });
     const { error: _error, half: _half, ...rest } = line;
     return [{ ...rest, value }];
@@ -41,19 +41,19 @@ export function compareLines(
 }
 
 /** The value of a line at `x`, and whether it lies between two of its points. */
-function valueAt({ x, value, step, starts }: ILine, place: number): [number, boolean] {
-  const at = placeBefore(x, place);
+function valueAt({ x, value, step, starts }: ILine, position: number): [number, boolean] {
+  const at = indexBefore(x, position);
   if (at < 0) {
     return [NaN, false];
   }
   const [left, right] = [x[at] ?? NaN, x[at + 1]];
-  if (left === place) {
+  if (left === position) {
     return [value[at] ?? NaN, true];
   }
   if (right === undefined || starts.includes(step[at + 1] ?? NaN)) {
     return [NaN, false];
   }
-  const share = (place - left) / (right - left);
+  const share = (position - left) / (right - left);
   return [(value[at] ?? NaN) * (1 - share) + (value[at + 1] ?? NaN) * share, false];
 }
 

@@ -1,4 +1,4 @@
-import { placeBefore } from '../scale';
+import { indexBefore } from '../scale';
 import { idOf, type ILine, mapColumns } from './line';
 
 type ExactSteps = readonly [number, number];
@@ -136,8 +136,8 @@ function merged(whole: ILine, part: ILine | undefined): ILine {
   }
   // At the ends of the part it is not known how far the points beyond are.
   const inner = new Set(part.step.subarray(2, -1));
-  const before = placeBefore(whole.step, first - 0.5) + 1;
-  const after = placeBefore(whole.step, last) + 1;
+  const before = indexBefore(whole.step, first - 0.5) + 1;
+  const after = indexBefore(whole.step, last) + 1;
   const join = (a: Float64Array, b: Float64Array): Float64Array => {
     const all = new Float64Array(before + b.length + a.length - after);
     all.set(a.subarray(0, before));

@@ -31,7 +31,7 @@ export function lineColors(lines: readonly ILine[], dark: boolean): string[] {
   const tone = dark ? 'dark' : 'light';
   const [palette, ramp] = [COLORS.categorical[tone], COLORS.layers[tone]];
   const keys = [...new Set(lines.map(line => line.key))];
-  const places = new Map(keys.map((key, at) => [key, at]));
+  const order = new Map(keys.map((key, at) => [key, at]));
   if (keys.length === 1) {
     return lines.map(line => palette[line.run % palette.length] ?? palette[0]);
   }
@@ -49,7 +49,7 @@ export function lineColors(lines: readonly ILine[], dark: boolean): string[] {
         ? (palette[palette.length - 1] ?? palette[0])
         : stop(last === first ? 0 : (line.layer - first) / (last - first));
     }
-    const at = places.get(line.key) ?? 0;
+    const at = order.get(line.key) ?? 0;
     return keys.length <= palette.length ? (palette[at] ?? palette[0]) : stop(at / (keys.length - 1));
   });
 }

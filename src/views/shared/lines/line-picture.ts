@@ -1,5 +1,5 @@
 import { formatInteger, type IPlace, type IPlotFrame, type IRecipe } from '../../../charts';
-import { placeAt } from '../../../aggregate';
+import { indexAt } from '../../../aggregate';
 import type { IPointed } from '../../../store/run-link';
 import { movesOf } from '../change-words';
 import type { IContent, IMark, IMoved } from '../content';
@@ -16,7 +16,7 @@ import { brokenPoints, finiteRange, type ILine } from './line';
 import {
   lineRecipe,
   type IBadStretch,
-  type ILinesWish,
+  type ILinesRequest,
   moveAmong,
   readingWords,
   readLine,
@@ -40,7 +40,7 @@ export interface ILinesRead {
   readonly bad: readonly IBadStretch[];
   readonly axis: StepAxis;
   readonly transform: 'linear' | 'log';
-  readonly texts: Omit<ILinesWish['texts'], 'yScale'>;
+  readonly texts: Omit<ILinesRequest['texts'], 'yScale'>;
   readonly headers?: readonly string[];
   /** Name of the quantity, as the keyboard's cursor says it. */
   readonly quantity: string;
@@ -134,7 +134,7 @@ export class LinePicture {
     }
     const colors = this._colors;
     const { bad, headers = [], texts } = read;
-    const wish: ILinesWish = { lines, colors, bad, x, ys, headers, texts: { ...texts, yScale: scale } };
+    const wish: ILinesRequest = { lines, colors, bad, x, ys, headers, texts: { ...texts, yScale: scale } };
     const { painter, zoom } = env;
     const [y = [0, 1] as const] = ys;
     const shown = zoom?.isZoomed ? ([zoom.domain.x0, zoom.domain.x1] as const) : x;
@@ -160,14 +160,14 @@ export class LinePicture {
     };
   }
 
-  probe(place: IPlace): IMark | null {
-    const panel = this._panelOf(place.frame);
+  probe(point: IPlace): IMark | null {
+    const panel = this._panelOf(point.frame);
     const lines = this.lines.filter(line => !line.isFaint && (line.panel ?? 0) === panel);
     const [low, high] = this._ys[panel] ?? [0, 1];
-    const part = Number.isFinite(place.y) ? (place.y - low) / (high - low) : place.down;
-    let [best, least]: [ILine | null, number] = [null, NEAR_PIXELS / place.frame.height];
+    const part = Number.isFinite(point.y) ? (point.y - low) / (high - low) : point.down;
+    let [best, least]: [ILine | null, number] = [null, NEAR_PIXELS / point.frame.height];
     for (const line of lines) {
-      const value = line.value[nearIn(line, place.x)] ?? NaN;
+      const value = line.value[nearIn(line, point.x)] ?? NaN;
       const away = Math.abs(heightOf(value, [low, high], this._scale) - part);
       if (away <= least) {
         [best, least] = [line, away];
@@ -176,8 +176,8 @@ export class LinePicture {
     this._near = best;
     let shown: number | null = null;
     for (const line of best ? [best] : lines) {
-      const x = line.x[nearIn(line, place.x)];
-      if (x !== undefined && (shown === null || Math.abs(x - place.x) < Math.abs(shown - place.x))) {
+      const x = line.x[nearIn(line, point.x)];
+      if (x !== undefined && (shown === null || Math.abs(x - point.x) < Math.abs(shown - point.x))) {
         shown = x;
       }
     }
@@ -233,13 +233,13 @@ export class LinePicture {
   /** Put the cursor at a step; null where there are no lines. */
   goTo(step: number): IMark | null {
     const lines = this.lines.filter(line => !line.isFaint);
-    const place = Math.max(0, this._near ? lines.indexOf(this._near) : 0);
-    const line = lines[place];
+    const index = Math.max(0, this._near ? lines.indexOf(this._near) : 0);
+    const line = lines[index];
     if (!line) {
       return null;
     }
     const x = this._axis.xOf(step);
-    this._at = { line: place, x };
+    this._at = { line: index, x };
     return this.markAt(x, line.panel ?? 0);
   }
 
@@ -248,7 +248,7 @@ export class LinePicture {
     const lines = this.lines.filter(line => !line.isFaint);
     const found = movesOf(lines.map(({ step, value }, layer) => ({ layer, steps: step, values: value })));
     const line = found && lines[found.strongest.layer];
-    const x = line?.x[placeAt(line.step, found?.strongest.last ?? NaN)];
+    const x = line?.x[indexAt(line.step, found?.strongest.last ?? NaN)];
     if (!found || !line || x === undefined) {
       return null;
     }
@@ -273,7 +273,7 @@ export class LinePicture {
           color: this._colors[this.lines.indexOf(line)] ?? '#000',
           points: Array.from(
             xs,
-            (at, place) => [at, heightOf(value[place] ?? NaN, domain, this._scale)] as const
+            (at, index) => [at, heightOf(value[index] ?? NaN, domain, this._scale)] as const
           )
         };
       })
@@ -294,8 +294,8 @@ export class LinePicture {
   /** Colours of the lines that are drawn: a line has the same one whichever others are hidden. */
   private _colorsIn(dark: boolean): readonly string[] {
     const colors = lineColors(this._all, dark);
-    const places = new Map(this._all.map((line, at) => [line, at]));
-    return (this._read?.lines ?? []).map(line => colors[places.get(line) ?? 0] ?? '#000');
+    const indices = new Map(this._all.map((line, at) => [line, at]));
+    return (this._read?.lines ?? []).map(line => colors[indices.get(line) ?? 0] ?? '#000');
   }
 
   private _readDetail(read: ILinesRead, steps: readonly [number, number]): Promise<void> {
@@ -310,12 +310,12 @@ export class LinePicture {
       return reading;
     }
     const faint = this.lines.find(each => each.isFaint && each.key === line.key && each.run === line.run);
-    const beside = faint ? this._pointAt(faint, x) : null;
-    return beside === null || beside === 'asked'
-      ? beside === null
+    const behind = faint ? this._pointAt(faint, x) : null;
+    return behind === null || behind === 'asked'
+      ? behind === null
         ? reading
-        : beside
-      : { ...reading, raw: beside.from.value[beside.at] ?? NaN };
+        : behind
+      : { ...reading, raw: behind.from.value[behind.at] ?? NaN };
   }
 
   private _pointAt(line: ILine, x: number): ILinePoint | 'asked' | null {
@@ -334,8 +334,8 @@ export class LinePicture {
 
   private _heading(x: number): string {
     const step = this._t('step %1', formatInteger(this._axis.stepAt(x)));
-    const place = this._read?.placeWords?.(x);
-    return place ? `${step}, ${place}` : step;
+    const xText = this._read?.placeWords?.(x);
+    return xText ? `${step}, ${xText}` : step;
   }
 
   private _rangesIn(
@@ -376,7 +376,7 @@ const NO_STEPS = new StepAxis([]);
 
 /** Index of the point of a line that lies nearest to a position; -1 where it has none. */
 function nearIn({ x: xs }: ILine, x: number): number {
-  const at = placeAt(xs, x);
+  const at = indexAt(xs, x);
   const [left, right] = [xs[at], xs[at + 1]];
   return right !== undefined && (left === undefined || right - x < x - left) ? at + 1 : at;
 }

@@ -1,4 +1,4 @@
-import { placeAt } from '../../../aggregate';
+import { indexAt } from '../../../aggregate';
 import { formatFull, formatInteger, formatNumber, COLORS, type IRecipe, type Row } from '../../../charts';
 import { besideWords } from '../pinned-step';
 import { hold, moveOf } from '../scale';
@@ -39,8 +39,8 @@ export function valueWords(
   }
   const error = line.error?.[at] ?? 0;
   const bad = line.nonFinite[at] ?? 0;
-  const told = raw ?? value;
-  const full = formatFull(line.digits ? Number(told.toPrecision(line.digits)) : told);
+  const number = raw ?? value;
+  const full = formatFull(line.digits ? Number(number.toPrecision(line.digits)) : number);
   return [
     full,
     ...(raw === undefined
@@ -60,7 +60,7 @@ export function readingWords({ from, at, isExact, raw }: ILinePoint, t: Translat
 
 /** The reading of a line that is drawn with all of its points; null where it has not begun. */
 export function readLine(line: ILine, x: number, from = line): ILinePoint | null {
-  const at = placeAt(from.x, x);
+  const at = indexAt(from.x, x);
   return at < 0 ? null : { from, at, isExact: from.x[at] === x };
 }
 
@@ -93,16 +93,16 @@ export function tipLines(
     found.sort((a, b) => (away(a) || 0) - (away(b) || 0));
   }
   // Of many lines only those that have a value there are told.
-  const told =
+  const tips =
     found.length > MOST_LINES ? found.filter(({ reading }) => reading === 'asked' || reading.isExact) : found;
-  const listed = told.slice(0, MOST_LINES).map(({ line, reading }) => ({
+  const listed = tips.slice(0, MOST_LINES).map(({ line, reading }) => ({
     name: line === near && found.length > 1 ? `▸ ${line.name}` : line.name,
     value: reading === 'asked' ? '…' : readingWords(reading, t, smoothing),
     color: color(line),
     ...(there && { beside: thereWords(reading, there(line), t) })
   }));
-  return told.length > MOST_LINES
-    ? [...listed, { name: t('%1 more', formatInteger(told.length - MOST_LINES)), value: '' }]
+  return tips.length > MOST_LINES
+    ? [...listed, { name: t('%1 more', formatInteger(tips.length - MOST_LINES)), value: '' }]
     : listed;
 }
 
@@ -115,9 +115,9 @@ function thereWords(
   if (there === null || there === 'asked') {
     return [there === null ? '–' : '…', ''];
   }
-  const told = ({ raw, from, at }: ILinePoint): number => raw ?? from.value[at] ?? NaN;
-  const now = reading === 'asked' || !reading.isExact ? NaN : told(reading);
-  return besideWords(now, told(there), t, there.isExact ? null : (there.from.step[there.at] ?? NaN));
+  const shown = ({ raw, from, at }: ILinePoint): number => raw ?? from.value[at] ?? NaN;
+  const now = reading === 'asked' || !reading.isExact ? NaN : shown(reading);
+  return besideWords(now, shown(there), t, there.isExact ? null : (there.from.step[there.at] ?? NaN));
 }
 
 /**
@@ -140,7 +140,7 @@ export function moveAmong(key: string, before: ICursor | null, lines: readonly I
   if (before === null || by[0] === 0) {
     return { line, x: before?.x ?? xs[xs.length - 1] ?? NaN };
   }
-  const at = placeAt(xs, before.x);
+  const at = indexAt(xs, before.x);
   // Without a point at the cursor the first ones before and after it are a step away.
   const from = xs[at] !== before.x && by[0] < 0 ? at + 1 : at;
   return { line, x: xs[hold(from + by[0], xs.length)] ?? before.x };
@@ -173,7 +173,7 @@ export interface IBadStretch {
   readonly panel?: number;
 }
 
-export interface ILinesWish {
+export interface ILinesRequest {
   readonly lines: readonly ILine[];
   readonly colors: readonly string[];
   readonly bad: readonly IBadStretch[];
@@ -211,7 +211,7 @@ export const scaleWords = (scale: string, t: Translate): string[] =>
   scale === 'symlog' ? [t('The axis is logarithmic on both sides of zero.')] : [];
 
 /** Return the chart of lines. `pictures` instead of rows where the page paints them itself. */
-export function lineRecipe(wish: ILinesWish, pictures: readonly Row[] | null): IRecipe {
+export function lineRecipe(wish: ILinesRequest, pictures: readonly Row[] | null): IRecipe {
   const { lines, colors, bad, x, ys, headers = [] } = wish;
   const texts = { xLabel: WHOLE_NUMBERS, xTicks: 'null', ...wish.texts };
   const nonfinite = bad.map(each => ({ ...each, color: COLORS.nonfinite[0] }));
@@ -295,8 +295,8 @@ function legendOf(lines: readonly ILine[], colors: readonly string[]): { name: s
   if (each.length <= MOST_ENTRIES) {
     return each;
   }
-  const places = new Set(
+  const indices = new Set(
     Array.from({ length: MOST_ENTRIES }, (_, at) => Math.round((at * (each.length - 1)) / (MOST_ENTRIES - 1)))
   );
-  return each.filter((_, at) => places.has(at));
+  return each.filter((_, at) => indices.has(at));
 }

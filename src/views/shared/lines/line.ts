@@ -1,5 +1,5 @@
 import { byName } from '../../../protocol/records';
-import { placeAt } from '../../../aggregate';
+import { indexAt } from '../../../aggregate';
 import { extentOf } from '../scale';
 
 /** Numbers along a line: positions on the x axis, ascending, and values. NaN is a gap. */
@@ -90,8 +90,8 @@ export function finiteRange(
 }
 
 function placesIn(x: Float64Array, [from, to]: readonly [number, number]): [number, number] {
-  const before = placeAt(x, from);
-  return [x[before] === from ? before : before + 1, placeAt(x, to) + 1];
+  const before = indexAt(x, from);
+  return [x[before] === from ? before : before + 1, indexAt(x, to) + 1];
 }
 
 const BROKEN = new WeakMap<ILine, IPoints>();
@@ -103,13 +103,13 @@ export function brokenPoints(line: ILine): IPoints {
     return known;
   }
   const begins = new Set(line.starts);
-  const places = Array.from(line.step.keys()).filter(at => at > 0 && begins.has(line.step[at] ?? NaN));
+  const breaks = Array.from(line.step.keys()).filter(at => at > 0 && begins.has(line.step[at] ?? NaN));
   let points: IPoints = line;
-  if (places.length > 0) {
-    const x = new Float64Array(line.x.length + places.length);
+  if (breaks.length > 0) {
+    const x = new Float64Array(line.x.length + breaks.length);
     const value = new Float64Array(x.length).fill(NaN);
-    [...places, line.x.length].forEach((end, gaps) => {
-      const from = gaps === 0 ? 0 : (places[gaps - 1] ?? 0);
+    [...breaks, line.x.length].forEach((end, gaps) => {
+      const from = gaps === 0 ? 0 : (breaks[gaps - 1] ?? 0);
       x.set(line.x.subarray(from, end), from + gaps);
       value.set(line.value.subarray(from, end), from + gaps);
       x[end + gaps] = line.x[end] ?? NaN;

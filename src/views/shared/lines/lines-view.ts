@@ -254,11 +254,11 @@ export type LinesLoaded = { readonly content: IContent | LineContent } | { reado
 /** How the steps of lines lie on their x axis; those of the view's own run, where there are some. */
 function axisOf(lines: readonly ILine[]): StepAxis {
   const own = lines.filter(line => line.run === 0);
-  const places = new Map<number, number>();
+  const xOfStep = new Map<number, number>();
   for (const { step, x } of own.length > 0 ? own : lines) {
-    step.forEach((each, at) => places.set(each, x[at] ?? each));
+    step.forEach((each, at) => xOfStep.set(each, x[at] ?? each));
   }
-  const sorted = [...places].sort(([a], [b]) => a - b);
+  const sorted = [...xOfStep].sort(([a], [b]) => a - b);
   const steps = sorted.map(([step]) => step);
   return sorted.every(([step, x]) => step === x)
     ? new StepAxis(steps)

@@ -1,9 +1,9 @@
-import { placeAt, readScalars } from '../../../aggregate';
+import { indexAt, readScalars } from '../../../aggregate';
 import { formatInteger } from '../../../charts';
 import type { IRunSource } from '../../../store/source';
-import { placeBefore, placeNear } from '../scale';
+import { indexBefore, nearestIndex } from '../scale';
 import type { Translate } from '../translate';
-import type { ILinesWish } from './line-recipe';
+import type { ILinesRequest } from './line-recipe';
 
 type Align = 'step' | 'time' | 'tokens';
 type Place = 'samples' | 'step' | 'time';
@@ -41,7 +41,7 @@ export function axisTexts(
   x: Place,
   { isUtc }: { readonly isUtc: boolean },
   t: Translate
-): Pick<ILinesWish['texts'], 'xLabel' | 'xTicks' | 'xTitle'> {
+): Pick<ILinesRequest['texts'], 'xLabel' | 'xTicks' | 'xTitle'> {
   if (align === 'time') {
     return { xTitle: t('time since the start'), xLabel: ELAPSED, xTicks: ELAPSED_TICKS };
   }
@@ -62,14 +62,14 @@ export function axisTexts(
 }
 
 /** What tips say of a position on the x axis apart from its step. */
-export function placeWords(align: Align, x: Place, t: Translate): (place: number) => string {
+export function placeWords(align: Align, x: Place, t: Translate): (position: number) => string {
   if (align === 'time') {
-    return place => t('%1 after the start', elapsed(place));
+    return position => t('%1 after the start', elapsed(position));
   }
   if (align === 'tokens') {
-    return place => t('%1 tokens', formatInteger(place));
+    return position => t('%1 tokens', formatInteger(position));
   }
-  return place => (x === 'samples' ? t('%1 samples', formatInteger(place)) : '');
+  return position => (x === 'samples' ? t('%1 samples', formatInteger(position)) : '');
 }
 
 /** How steps lie on the x axis: as themselves, or as what was consumed or had passed by then. */
@@ -84,7 +84,7 @@ export class StepAxis {
   ) {}
 
   xOf(step: number): number {
-    return this._xs === null ? step : (this._xs[placeNear(this.steps, step)] ?? step);
+    return this._xs === null ? step : (this._xs[nearestIndex(this.steps, step)] ?? step);
   }
 
   /** The step of a point that lies at a position, also of one that is not among the steps here. */
@@ -94,7 +94,7 @@ export class StepAxis {
 
   /** The step that lies nearest to a position. */
   stepNear(x: number): number {
-    return this.steps[placeNear(this._xs ?? this.steps, x)] ?? Math.round(x);
+    return this.steps[nearestIndex(this._xs ?? this.steps, x)] ?? Math.round(x);
   }
 
   /** Steps that a span lies between: the last one at or before it, and the first one at or after it. */
@@ -102,8 +102,8 @@ export class StepAxis {
     if (this._xs === null) {
       return [Math.floor(from), Math.ceil(to)];
     }
-    const before = Math.max(0, placeBefore(this._xs, from));
-    const last = placeBefore(this._xs, to);
+    const before = Math.max(0, indexBefore(this._xs, from));
+    const last = indexBefore(this._xs, to);
     const after = this._xs[last] === to ? last : last + 1;
     const end = this.steps.length - 1;
     return [this.steps[before] ?? from, this.steps[Math.min(end, after)] ?? to];
@@ -112,8 +112,8 @@ export class StepAxis {
   /** First and last step that lie within a span; null where none does. */
   stepsIn([from, to]: readonly [number, number]): [number, number] | null {
     const xs = this._xs ?? this.steps;
-    const last = placeBefore(xs, to);
-    const before = placeBefore(xs, from);
+    const last = indexBefore(xs, to);
+    const before = indexBefore(xs, from);
     const first = xs[before] === from ? before : before + 1;
     const [start, end] = [this.steps[first], this.steps[last]];
     return start === undefined || end === undefined || first > last ? null : [start, end];
@@ -171,7 +171,7 @@ export function unknownClock(align: 'step' | 'time' | 'tokens', t: Translate): s
 /** What lies between known numbers; before the first and after the last one the nearest distance goes on. */
 function between(steps: ArrayLike<number>, xs: ArrayLike<number>): RunClock {
   return step => {
-    const at = Math.min(Math.max(0, placeAt(steps, step)), Math.max(0, steps.length - 2));
+    const at = Math.min(Math.max(0, indexAt(steps, step)), Math.max(0, steps.length - 2));
     const [first = NaN, next = first] = [steps[at], steps[at + 1]];
     const [from = NaN, to = from] = [xs[at], xs[at + 1]];
     return first === next ? from : from + ((step - first) / (next - first)) * (to - from);

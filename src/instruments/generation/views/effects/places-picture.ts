@@ -4,11 +4,11 @@ import { lineColors } from '../../../../views/shared/lines/legend';
 import { mapColumns, type ILine } from '../../../../views/shared/lines/line';
 import {
   lineRecipe,
-  type ILinesWish,
+  type ILinesRequest,
   moveAmong,
   type ICursor
 } from '../../../../views/shared/lines/line-recipe';
-import { placeNear, extentOf, padded, scaleOf } from '../../../../views/shared/scale';
+import { nearestIndex, extentOf, padded, scaleOf } from '../../../../views/shared/scale';
 import type { ITip } from '../../../../views/shared/table';
 
 /** Most bars, and points of a line, that are shown at once. */
@@ -29,7 +29,7 @@ export interface IPlacesWish {
   /** The first line as bars, each of the kind that the place at its index says, and the names of the kinds. */
   readonly bars?: { readonly kinds: readonly number[]; readonly names: readonly string[] };
   readonly transform: 'linear' | 'log';
-  readonly texts: Omit<ILinesWish['texts'], 'yScale'>;
+  readonly texts: Omit<ILinesRequest['texts'], 'yScale'>;
   /** Labels of the x axis, as its expressions read them. */
   readonly params: Readonly<Record<string, unknown>>;
   readonly rules: readonly Row[];
@@ -65,7 +65,7 @@ export class PlacesPicture {
   }
 
   probe({ x }: IPlace): IMark | null {
-    const place = this._xs[placeNear(this._xs, x)];
+    const place = this._xs[nearestIndex(this._xs, x)];
     return place === undefined ? null : this.markOf(place);
   }
 

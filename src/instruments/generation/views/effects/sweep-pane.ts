@@ -2,7 +2,7 @@ import { capital } from '../../../../views/shared/describe';
 import { formatInteger, formatNumber } from '../../../../charts';
 import type { IContent, IMark, IMoved, INote, Loaded } from '../../../../views/shared/content';
 import { Pictured } from '../../../../views/shared/view-model';
-import { again } from '../../../../views/shared/states';
+import { retryAction } from '../../../../views/shared/states';
 import type { EffectsOptions } from '../../../../protocol/views.generated';
 import { layerName } from '../../../../views/shared/layers';
 import type { ILine } from '../../../../views/shared/lines/line';
@@ -340,7 +340,7 @@ export class SweepPane extends Pictured implements IEffectsPane {
     };
     return {
       text: this._doneWords(sweep, total),
-      action: source.cancelGeneration ? { label: t('Cancel'), run: cancel } : again(actions, t)
+      action: source.cancelGeneration ? { label: t('Cancel'), run: cancel } : retryAction(actions, t)
     };
   }
 

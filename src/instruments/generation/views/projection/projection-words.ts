@@ -4,7 +4,7 @@ import type { ITensorShape } from '../../../../store/tensor-data';
 import { type Control, selectControl } from '../../../../views/shared/control';
 import { compressorWords, readCompressor, tokenText } from '../../../../views/shared/describe';
 import { layerName } from '../../../../views/shared/layers';
-import { placeNear } from '../../../../views/shared/scale';
+import { nearestIndex } from '../../../../views/shared/scale';
 import { chip, numberField } from '../../../../views/shared/table';
 import { flagControls } from '../../../../views/shared/tensor-controls';
 import type { Translate } from '../../../../views/shared/translate';
@@ -90,7 +90,7 @@ function tensorControls({ choose, options, shape, source, t }: IProjectionFacts)
             label: t('Layer'),
             followLabel: '',
             count: layers.length,
-            index: Math.max(0, placeNear(layers, layer)),
+            index: Math.max(0, nearestIndex(layers, layer)),
             text: layerName(layer, t),
             following: false,
             canFollow: false,

@@ -3,7 +3,7 @@ import type { ConnectionState } from '../../../../store/source';
 import type { INote } from '../../../../views/shared/content';
 import { type Control, selectControl } from '../../../../views/shared/control';
 import { omissionWords } from '../../../../views/shared/describe';
-import { placeNear } from '../../../../views/shared/scale';
+import { nearestIndex } from '../../../../views/shared/scale';
 import type { Translate } from '../../../../views/shared/translate';
 import { generationControls, generationName } from '../shared/generation-view';
 import { type ITextFacts, type TokensChoice, lengthOf, type IWrittenText } from './text-facts';
@@ -37,7 +37,7 @@ export function textControls(
 ): Control[] {
   const { generations, text } = facts;
   const positions = (text?.tokens ?? []).map(({ position }) => position);
-  const place = looked === null ? -1 : placeNear(positions, looked);
+  const place = looked === null ? -1 : nearestIndex(positions, looked);
   const token = text?.tokens[place];
   const live = connection.kind !== 'recorded' && connection.kind !== 'closed';
   const colors = COLORS.map(each => ({ value: each, text: colorWords(each, t) }));

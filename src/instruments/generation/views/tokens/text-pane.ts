@@ -11,7 +11,7 @@ import { hold, moveOf } from '../../../../views/shared/scale';
 import { tipSaid, type ITip } from '../../../../views/shared/table';
 import { ViewModel, type IViewEnvironment } from '../../../../views/shared/view-model';
 import {
-  again,
+  retryAction,
   emptyState,
   snippetState,
   type IState,
@@ -51,7 +51,7 @@ function noText(
   { choose, copy, end, retry }: ITextActions,
   t: Translate
 ): IState {
-  const retried = again({ retry }, t);
+  const retried = retryAction({ retry }, t);
   const newest = {
     label: t('Show the newest'),
     run: () => choose({ generation: null, sequence: 0, position: null })

@@ -34,13 +34,13 @@ export interface IAsked {
 }
 
 /** Lines that were asked for, and the answer as it came. */
-export interface IHeldLines {
+export interface IStoredLines {
   readonly query: ILinesQuery;
   readonly bytes: Uint8Array;
 }
 
 /** A question of an instrument that was asked, and the answer as JSON text. */
-export interface IHeldAnswer {
+export interface IStoredAnswer {
   readonly question: string;
   /** As `key` of the question's held form. */
   readonly key: string;
@@ -57,7 +57,7 @@ function lineKey(query: ILinesQuery): string {
 type PageEvent = Omit<IRunEvent, 'last'> & { readonly last: number | null };
 
 /** Rows of a run that a report's file holds. */
-export interface IHeldRows {
+export interface IStoredRows {
   readonly rows: readonly ITensorRow[];
   readonly asked: readonly IAsked[];
   /** What the run had of each flag that was asked for. */
@@ -65,7 +65,7 @@ export interface IHeldRows {
 }
 
 /** What was answered to a question for groups. */
-export interface IHeldGroups {
+export interface IStoredGroups {
   readonly request: IMomentsGroupsRequest;
   readonly groups: number;
   readonly steps: number;
@@ -73,11 +73,11 @@ export interface IHeldGroups {
 }
 
 /** Statistics of a run that a report's file holds. */
-export interface IHeldMoments {
+export interface IStoredMoments {
   readonly index: IMomentsIndex;
   /** Every row of a stat, as an Arrow IPC stream. */
   readonly rows: ReadonlyMap<string, Uint8Array>;
-  readonly groups: readonly IHeldGroups[];
+  readonly groups: readonly IStoredGroups[];
 }
 
 /** A run as the page carries it: what is text here is packed. */
@@ -92,8 +92,8 @@ export interface IPageRun {
   readonly asked: readonly IAsked[];
   readonly shapes: Readonly<Record<string, ITensorShape>>;
   /** Trends of more rows than are held. */
-  readonly trends: readonly (Omit<IHeldLines, 'bytes'> & { readonly bytes: string })[];
-  readonly answers: readonly (Omit<IHeldAnswer, 'text'> & { readonly bytes: string })[];
+  readonly trends: readonly (Omit<IStoredLines, 'bytes'> & { readonly bytes: string })[];
+  readonly answers: readonly (Omit<IStoredAnswer, 'text'> & { readonly bytes: string })[];
   /** Rows of the stream `scalars`, as an Arrow IPC stream. */
   readonly scalars: string;
   readonly events: readonly PageEvent[];
@@ -104,7 +104,7 @@ export interface IPageRun {
   readonly moments: {
     readonly index: IMomentsIndex;
     readonly rows: Readonly<Record<string, string>>;
-    readonly groups: readonly (Omit<IHeldGroups, 'bytes'> & { readonly bytes: string })[];
+    readonly groups: readonly (Omit<IStoredGroups, 'bytes'> & { readonly bytes: string })[];
   } | null;
 }
 
@@ -117,7 +117,7 @@ export interface IPageData {
 }
 
 /** What the file holds of a run. */
-export interface IHeldRun extends IHeldRows {
+export interface IStoredRun extends IStoredRows {
   readonly id: string;
   readonly detail: IRunDetail;
   readonly scalars: IScalarColumns | null;
@@ -126,17 +126,17 @@ export interface IHeldRun extends IHeldRows {
   readonly tables?: ReadonlyMap<string, Uint8Array>;
   readonly moments: IMomentsReader;
   /** Trends of more rows than are held, as they were answered. */
-  readonly trends?: readonly IHeldLines[];
+  readonly trends?: readonly IStoredLines[];
   /** What instruments asked of the recording. */
-  readonly answers?: readonly IHeldAnswer[];
+  readonly answers?: readonly IStoredAnswer[];
 }
 
 /**
  * A run of which a report's file holds the rows that its views asked for. Any other question rejects and says
  * so.
  */
-export class HeldRun extends RecordedRun {
-  constructor(private readonly held: IHeldRun) {
+export class StoredRun extends RecordedRun {
+  constructor(private readonly held: IStoredRun) {
     const { id, detail, moments } = held;
     const trends = held.trends ?? [];
     const lines: IRunReader['lines'] = (_, __, query) => {
@@ -278,7 +278,7 @@ export class HeldRun extends RecordedRun {
 }
 
 /** Answers questions of instruments as they were answered when the file was made. */
-const askerOf = ({ answers = [] }: IHeldRun): IRunReader['asker'] =>
+const askerOf = ({ answers = [] }: IStoredRun): IRunReader['asker'] =>
   function asker<R extends object, A>({ name, held }: IQuestion<R, A>): AskOf<R, A> | undefined {
     return (
       held &&
