@@ -78,7 +78,7 @@ const BLOCK = 4;
 const FEWEST = 2 * BLOCK;
 
 /** What a series has rows of. */
-export interface ISeriesPlace {
+export interface ISeriesKey {
   readonly part: string;
   readonly phase: Phase;
   readonly pass: Pass;
@@ -92,7 +92,7 @@ export interface ISeriesPlace {
  * takes the older half, so that what is left becomes sparser with age and never ends.
  */
 export class TensorSeries {
-  constructor(readonly place: ISeriesPlace) {}
+  constructor(readonly key: ISeriesKey) {}
 
   /** Rows of which nothing is left. */
   readonly evicted = new EvictedLog();

@@ -114,7 +114,8 @@ export class TensorStore {
     }
     const { layers } = of;
     const some =
-      layers !== undefined && [...entry.series.values()].some(({ place }) => !layers.includes(place.layer));
+      layers !== undefined &&
+      [...entry.series.values()].some(({ key: place }) => !layers.includes(place.layer));
     if (some || (entry.thinned && (layers !== undefined || of.rank !== undefined))) {
       // Layers have steps of their own: where they are thinned, and where another one was traced before.
       const chosen = this.chosen({ ...of, flag, ...(phase ? { phase } : {}) });
@@ -132,7 +133,7 @@ export class TensorStore {
 
   shapeOf(flag: string): ITensorShape {
     const entry = this.all.get(flag);
-    const places = [...(entry?.series.values() ?? [])].map(series => series.place);
+    const places = [...(entry?.series.values() ?? [])].map(series => series.key);
     return {
       parts: [...(entry?.parts ?? [])],
       layers: distinct([places.map(place => place.layer)]),
@@ -188,7 +189,7 @@ export class TensorStore {
   private chosen(query: ITensorQuery): TensorSeries[] {
     const { part, phase, pass, layers, rank } = query;
     const found = [...(this.all.get(query.flag)?.series.values() ?? [])].filter(
-      ({ place }) =>
+      ({ key: place }) =>
         (part === undefined || part === place.part) &&
         (phase === undefined || phase === place.phase) &&
         (pass === undefined || pass === place.pass) &&
@@ -199,10 +200,10 @@ export class TensorStore {
       return found;
     }
     const lowest = new Map<number, number>();
-    for (const { place } of found) {
+    for (const { key: place } of found) {
       lowest.set(place.layer, Math.min(lowest.get(place.layer) ?? Infinity, place.rank));
     }
-    return found.filter(({ place }) => lowest.get(place.layer) === place.rank);
+    return found.filter(({ key: place }) => lowest.get(place.layer) === place.rank);
   }
 
   private shrink(): void {

@@ -27,7 +27,7 @@ export function Confirm(props: {
   title?: string;
   className?: string;
   /** What stands beside the button. */
-  beside?: React.ReactNode;
+  aside?: React.ReactNode;
   act: () => void;
 }): React.ReactElement {
   const { label, question, yes, no, plain = false, disabled = false, act } = props;
@@ -70,7 +70,7 @@ export function Confirm(props: {
         >
           {label}
         </button>
-        {props.beside}
+        {props.aside}
       </div>
       {open && (
         <div

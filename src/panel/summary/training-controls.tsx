@@ -55,7 +55,7 @@ function Pause({ control, trans }: { control: ControlModel; trans: TranslationBu
       yes={trans.__('Pause the training')}
       no={trans.__('Keep training')}
       act={() => void control.setMode({ paused: !paused })}
-      beside={
+      aside={
         paused && (
           <>
             <PanelButton

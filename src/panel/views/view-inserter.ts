@@ -6,7 +6,7 @@ import { followPointer } from '../../charts/follow-pointer';
 import { viewInfo, viewTitle } from '../../protocol/view-info';
 import type { IMegalensRuns, IMegalensViews, IRunEntry, IViewReference } from '../../tokens';
 import type { IMegalensPanel } from '../shell/panel-token';
-import { heldByCells, heldRun, type HeldRun } from './held-run';
+import { runInCells, kernelRun, type KernelRun } from './kernel-run';
 import { isNotebook } from './notebooks';
 import { viewCell } from './view-cell';
 
@@ -99,7 +99,7 @@ export class ViewInserter {
       entries => (this._entries = entries),
       () => undefined
     );
-    const held = new Map<Widget, HeldRun>();
+    const held = new Map<Widget, KernelRun>();
     const subject = await this.subject(handle);
     if (subject !== null) {
       dragView(event, {
@@ -107,13 +107,13 @@ export class ViewInserter {
         begun: () => {
           for (const notebook of this._page.notebooks()) {
             if (isNotebook(notebook) && !notebook.isHidden) {
-              void heldRun(notebook).then(answer => held.set(notebook, answer));
+              void kernelRun(notebook).then(answer => held.set(notebook, answer));
             }
           }
         },
         code: target => {
           const notebook = this._notebookAt(target);
-          return this._cell(subject, (notebook && held.get(notebook)) ?? heldByCells(notebook));
+          return this._cell(subject, (notebook && held.get(notebook)) ?? runInCells(notebook));
         }
       });
     }
@@ -133,11 +133,11 @@ export class ViewInserter {
     await execute('notebook:insert-cell-below');
     const notebook = current();
     if (isNotebook(notebook)) {
-      await execute('notebook:replace-selection', { text: this._cell(subject, await heldRun(notebook)) });
+      await execute('notebook:replace-selection', { text: this._cell(subject, await kernelRun(notebook)) });
     }
   }
 
-  private _cell({ run, options }: IViewReference, held: HeldRun): string {
+  private _cell({ run, options }: IViewReference, held: KernelRun): string {
     // One that is not listed was live a moment ago.
     const entry = this._entries.find(({ id }) => id === run) ?? { id: run, state: 'live', folder: null };
     return viewCell(entry, options, held);

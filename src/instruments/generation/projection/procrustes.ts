@@ -1,5 +1,5 @@
 /** How points of a plane are turned so that they lie as near as can be to others. */
-export interface ITurn {
+export interface IRotation {
   /** Row-major 2 × 2, orthogonal: a point as a row times it is turned. */
   readonly matrix: readonly [number, number, number, number];
   /** Degrees from -180 to 180, of the turn that is left when it is mirrored first. */
@@ -12,7 +12,7 @@ export interface ITurn {
   readonly residual: number;
 }
 
-const STAYS: ITurn = { matrix: [1, 0, 0, 1], degrees: 0, mirrored: false, residual: 0 };
+const STAYS: IRotation = { matrix: [1, 0, 0, 1], degrees: 0, mirrored: false, residual: 0 };
 
 /**
  * Turn, and mirror where that is better, points onto others: the orthogonal Procrustes problem (Schönemann, Psychometrika 31, 1966), which in a plane is solved by an
@@ -20,7 +20,7 @@ const STAYS: ITurn = { matrix: [1, 0, 0, 1], degrees: 0, mirrored: false, residu
  * @param points - `[n, 2]`, row-major.
  * @param onto - The same points elsewhere. Pairs of which one is NaN do not count.
  */
-export function turnOnto(points: Float64Array, onto: Float64Array): ITurn {
+export function rotateOnto(points: Float64Array, onto: Float64Array): IRotation {
   const [from, to] = [aboutMean(points, onto), aboutMean(onto, points)];
   let [xx, xy, yx, yy, sizeFrom, sizeTo] = [0, 0, 0, 0, 0, 0];
   for (let at = 0; at < from.length; at += 2) {
@@ -56,7 +56,7 @@ export function turnOnto(points: Float64Array, onto: Float64Array): ITurn {
 }
 
 /** Turn points about the origin. */
-export function rotated(points: Float64Array, { matrix: [a, b, c, d] }: ITurn): Float64Array {
+export function rotated(points: Float64Array, { matrix: [a, b, c, d] }: IRotation): Float64Array {
   const found = new Float64Array(points.length);
   for (let at = 0; at < points.length; at += 2) {
     const [x, y] = [points[at]!, points[at + 1]!];

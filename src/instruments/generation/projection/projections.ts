@@ -60,5 +60,5 @@ export function answerBuffers(answer: ProjectionAnswer): ArrayBufferLike[] {
     const { features, scores, directions } = answer.principal;
     return [features.values.buffer, scores.buffer, directions.buffer];
   }
-  return answer.kind === 'umap' ? [answer.state.places.buffer] : [];
+  return answer.kind === 'umap' ? [answer.state.coordinates.buffer] : [];
 }

@@ -137,8 +137,8 @@ export class UmapRun {
       while (!this.isDone && !this._isStopped) {
         await this.advance();
         const { done = 0, total = 1 } = this.state ?? {};
-        if (this.isDone || done - this.told >= total / MARKS) {
-          this.told = done;
+        if (this.isDone || done - this.reported >= total / MARKS) {
+          this.reported = done;
           this.tell();
         }
         // Whoever else waits in this thread has a turn.
@@ -191,7 +191,7 @@ export class UmapRun {
   private readonly job: number;
   private place: TablePlace | null = null;
   private isAgain = false;
-  private told = 0;
+  private reported = 0;
   private failure: Error | null = null;
   private _isStopped = false;
   private readonly waiting: (() => void)[] = [];

@@ -30,7 +30,7 @@ class UmapLayout {
     const widest = start.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
     const scale = widest > 0 ? HALF_WIDTH / widest : 0;
     // Equal points must part.
-    this.places = start.map(value => value * scale + 1e-3 * this.random.centred());
+    this.coordinates = start.map(value => value * scale + 1e-3 * this.random.centred());
     const greatest = graph.weights.reduce((most, weight) => Math.max(most, weight), 0);
     this.every = graph.weights.map(weight => greatest / weight);
     this.next = this.every.slice();
@@ -38,12 +38,12 @@ class UmapLayout {
   }
 
   /** `[points, 2]`, as it is now. */
-  readonly places: Float64Array;
+  readonly coordinates: Float64Array;
 
   epoch = 0;
 
   advance(): void {
-    const { every, graph, next, nextPush, places } = this;
+    const { every, graph, next, nextPush, coordinates: places } = this;
     const { heads, tails } = graph;
     const points = places.length / 2;
     const rate = 1 - this.epoch / this.epochs;
@@ -78,7 +78,7 @@ class UmapLayout {
   }
 
   private push(head: number, other: number, rate: number): void {
-    const { places } = this;
+    const { coordinates: places } = this;
     const x = places[head]! - places[other]!;
     const y = places[head + 1]! - places[other + 1]!;
     const square = x * x + y * y;
@@ -157,7 +157,7 @@ export interface IUmapState {
   readonly done: number;
   readonly total: number;
   /** `[points, 2]`, as it is now. */
-  readonly places: Float64Array;
+  readonly coordinates: Float64Array;
   /** Part of the variance among which neighbours are looked for: 1 where it is all features. */
   readonly seen: number;
 }
@@ -205,7 +205,7 @@ export class Umap {
     return {
       done: Math.floor((epochs / 2) * looked) + (layout?.epoch ?? 0),
       total: Math.floor(epochs / 2) + epochs,
-      places: (layout?.places ?? this.start).slice(),
+      coordinates: (layout?.coordinates ?? this.start).slice(),
       seen: this.seen
     };
   }

@@ -1,4 +1,4 @@
-import type { IGenerationPass, IGenerationRead, ITokenPlace } from './generation-rows';
+import type { IGenerationPass, IGenerationRead, ITokenLocation } from './generation-rows';
 import type { ITensorRow } from '../../../store/tensor-data';
 
 /** Attention probabilities of one sequence in one forward pass, as the compressor left them: `[heads, queryBlocks, keyBlocks]` from `start` on in `row.values`. */
@@ -76,7 +76,7 @@ export function peaksWithin(bytes: number, maps: number, prompt: number, written
 const [LEAST_PEAKS, MOST_PEAKS] = [16, 1024];
 
 /** The positions of a row of attention in a text without padding: its queries are the last of its keys. */
-export function placesInRow(row: ITensorRow): ITokenPlace[] {
+export function locationsInRow(row: ITensorRow): ITokenLocation[] {
   const { step, microBatch } = row;
   const [queries, keys] = lengthsOf(row);
   return Array.from({ length: queries }, (_, offset) => ({

@@ -130,7 +130,7 @@ function fits(row: ITensorRow, other: ITensorRow, axis: number): boolean {
 }
 
 /** Where the tensors of a position of a generated text lie, as the stream `tokens` says. */
-export interface ITokenPlace {
+export interface ITokenLocation {
   /** Counted from 0 at the first token of the prompt. */
   readonly position: number;
   /** Step of the rows; -1 where the token was never read. */
@@ -203,7 +203,7 @@ export class GenerationRows {
   async read(
     generation: number,
     query: GenerationQuery,
-    places: readonly ITokenPlace[],
+    places: readonly ITokenLocation[],
     signal?: AbortSignal
   ): Promise<IGenerationRead> {
     this.begin(generation, query);
@@ -232,7 +232,7 @@ export class GenerationRows {
     generation: number,
     query: GenerationQuery,
     steps: readonly [number, number],
-    placesOf: (row: ITensorRow) => readonly ITokenPlace[],
+    placesOf: (row: ITensorRow) => readonly ITokenLocation[],
     signal?: AbortSignal
   ): Promise<IGenerationRead> {
     this.begin(generation, query);
@@ -251,7 +251,7 @@ export class GenerationRows {
     }
   }
 
-  private lacks({ key }: IPassPlace, layers: readonly number[] | undefined): boolean {
+  private lacks({ key }: IPassPosition, layers: readonly number[] | undefined): boolean {
     const rows = this.rows.get(key);
     return rows === undefined || layers === undefined || layers.some(layer => !rows.has(layer));
   }
@@ -286,7 +286,7 @@ export class GenerationRows {
     }
   }
 
-  private found(places: readonly IPassPlace[], all: readonly ITokenPlace[]): IGenerationRead {
+  private found(places: readonly IPassPosition[], all: readonly ITokenLocation[]): IGenerationRead {
     const passes = places.map(({ key, positions, shift }) => ({
       positions,
       shift,
@@ -315,7 +315,7 @@ export class GenerationRows {
   private readonly news = new Set<[number, number][]>();
 }
 
-interface IPassPlace extends Omit<IGenerationPass, 'rows'> {
+interface IPassPosition extends Omit<IGenerationPass, 'rows'> {
   readonly key: string;
   readonly step: number;
 }
@@ -325,8 +325,8 @@ const NO_ROWS: ReadonlyMap<number, ITensorRow> = new Map();
 const keyOf = (step: number, pass: number): string => `${step} ${pass}`;
 
 /** The forward passes in which positions were read, by first position. Neighbours of one pass lie side by side in it. */
-function passesOf(places: readonly ITokenPlace[]): IPassPlace[] {
-  const passes: IPassPlace[] = [];
+function passesOf(places: readonly ITokenLocation[]): IPassPosition[] {
+  const passes: IPassPosition[] = [];
   for (const { position, step, pass, offset } of [...places].sort((a, b) => a.position - b.position)) {
     const [key, last] = [keyOf(step, pass), passes[passes.length - 1]];
     const shift = offset - position;

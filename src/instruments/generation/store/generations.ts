@@ -8,7 +8,7 @@ import type { IStreamRows } from '../../../store/row-store';
 import type { IRunSource } from '../../../store/source';
 
 export {
-  PLACE_COLUMNS,
+  LOCATION_COLUMNS as PLACE_COLUMNS,
   readToken,
   readTokens,
   tokensOf,

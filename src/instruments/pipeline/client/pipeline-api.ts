@@ -76,7 +76,7 @@ export const PIPELINE: IQuestion<IPipelineRequest, IPipelineSteps> = {
   read: pipelineOf,
   held: {
     key: ({ first, last, replica }) => JSON.stringify({ first, last, replica }),
-    cut: heldPipeline
+    cut: embeddedPipeline
   }
 };
 
@@ -84,7 +84,7 @@ export const PIPELINE: IQuestion<IPipelineRequest, IPipelineSteps> = {
 const PIPELINE_OPERATIONS = 20_000;
 
 /** Cut measured steps to the newest ones that a file has room for. */
-function heldPipeline(answer: IPipelineSteps): IPipelineSteps {
+function embeddedPipeline(answer: IPipelineSteps): IPipelineSteps {
   const { operations, steps } = answer;
   const at = operations.step.length - PIPELINE_OPERATIONS;
   // The first step whose operations are all behind the cut, or the newest.

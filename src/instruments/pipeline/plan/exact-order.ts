@@ -43,8 +43,8 @@ export class ExactOrder {
           )
     );
     this.links = links.map(link => times.link(link));
-    this.room = times.weights.map(weights => memoryBytes * (1 + 1e-9) - weights);
-    this.held = new Float64Array(shape.stages);
+    this.capacity = times.weights.map(weights => memoryBytes * (1 + 1e-9) - weights);
+    this.used = new Float64Array(shape.stages);
     this.rest = times.optimizer.slice();
     this.duration.forEach((duration, at) => (this.rest[this.stage[at]!]! += duration));
     this.tail = new Array<number>(count).fill(0);
@@ -98,7 +98,7 @@ export class ExactOrder {
         if (begin + this.tail[at]! >= best - 1e-9) {
           return;
         }
-        if (table.kind[at] !== FORWARD || this.held[stage]! + this.change[at]! <= this.room[stage]!) {
+        if (table.kind[at] !== FORWARD || this.used[stage]! + this.change[at]! <= this.capacity[stage]!) {
           ready.push([begin, at]);
         }
       }
@@ -110,13 +110,13 @@ export class ExactOrder {
       if (begin >= state[state.length - 1]! && this.left > 0) {
         const stage = this.stage[at]!;
         this.done[at] = true;
-        this.held[stage]! += this.change[at]!;
+        this.used[stage]! += this.change[at]!;
         this.rest[stage]! -= this.duration[at]!;
         path.push(at);
         this.visit(this.after(state, at, begin));
         path.pop();
         this.rest[stage]! += this.duration[at]!;
-        this.held[stage]! -= this.change[at]!;
+        this.used[stage]! -= this.change[at]!;
         this.done[at] = false;
       }
     }
@@ -187,10 +187,10 @@ export class ExactOrder {
   private readonly local: number[];
   private readonly tail: number[];
   private readonly links: readonly { readonly send: number; readonly latency: number }[];
-  private readonly room: Float64Array;
+  private readonly capacity: Float64Array;
   /** By stage: ms that it still has to do; bytes beside its weights. */
   private readonly rest: Float64Array;
-  private readonly held: Float64Array;
+  private readonly used: Float64Array;
   private readonly done: boolean[] = [];
   private readonly path: number[] = [];
   private readonly seen = new Map<string, State[]>();

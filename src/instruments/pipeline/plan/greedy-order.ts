@@ -91,7 +91,7 @@ export interface IGreedyRule {
    * Bytes of activations that each stage may hold, one whole micro-batch at least; no limit when absent. Micro-batches are then begun in the order of their numbers, and room is kept for what the
    * oldest that is begun still has to do: it can always go on, on every stage, and so no stage waits for ever.
    */
-  readonly room?: ArrayLike<number>;
+  readonly capacity?: ArrayLike<number>;
 }
 
 /**
@@ -115,7 +115,7 @@ class Ready {
   paid = 0;
   begun = 0;
   /** Bytes of activations; the lowest micro-batch that is not ended. */
-  held = 0;
+  used = 0;
   oldest = 0;
   free = true;
   /** In turns: whether the last was a backward pass. */
@@ -182,7 +182,7 @@ class Greedy {
     const code = this.code(kind, virtual, microBatch);
     const isFresh = this.chunksBegun[stage * this.shape.micro_batches + microBatch] === 0;
     const rank =
-      isFresh && this.rule.room !== undefined
+      isFresh && this.rule.capacity !== undefined
         ? microBatch
         : this.rule.rank(virtual, microBatch, kind !== FORWARD);
     (kind !== FORWARD ? ready.backward : isFresh ? ready.fresh : ready.forward).push(rank, code);
@@ -225,12 +225,12 @@ class Greedy {
   }
 
   private hasRoom(stage: number, code: number): boolean {
-    const { room } = this.rule;
+    const { capacity: room } = this.rule;
     if (room === undefined || code < 0) {
       return code >= 0;
     }
     const { micro_batches } = this.shape;
-    const { held, oldest } = this.stages[stage]!;
+    const { used: held, oldest } = this.stages[stage]!;
     const rest = this.rests[stage]!;
     const keep =
       code % micro_batches === oldest ? 0 : rest[this.chunksBegun[stage * micro_batches + oldest]!]!;
@@ -256,7 +256,7 @@ class Greedy {
     }
     const { activation, kept } = times;
     const [whole, left] = [activation[virtual]!, kept[virtual]!];
-    ready.held += [whole, -whole, left - whole, -left][kind]!;
+    ready.used += [whole, -whole, left - whole, -left][kind]!;
     for (
       let own = stage * micro_batches + ready.oldest;
       this.chunksBegun[own]! > 0 && this.parts[own] === 0;

@@ -220,7 +220,7 @@ function* listSchedules(starts: IStarts, shape: IPlanShape, request: ISearchRequ
   const enter = (rule: IGreedyRule): void => {
     const order = greedyOrder(shape, times, {
       ...rule,
-      ...(Number.isFinite(request.memoryBytes) ? { room } : {}),
+      ...(Number.isFinite(request.memoryBytes) ? { capacity: room } : {}),
       split: true
     });
     keep(starts, { schedule: 'search', ...shape, order: order.map(words => words.join(' ')) }, request);
@@ -289,10 +289,10 @@ class OrderSearch {
     const { table, times } = simulation;
     this.change = Float64Array.from({ length: table.count }, (_, at) => memoryChange(table, times, at));
     // A limit is meant to be reached: rounding must not stand in the way.
-    this.room = times.weights.map(weights => memoryBytes * (1 + 1e-9) - weights);
+    this.capacity = times.weights.map(weights => memoryBytes * (1 + 1e-9) - weights);
     this.stageOf = Int32Array.from({ length: table.count }, (_, at) => table.stage(at));
-    this.place = new Int32Array(table.count);
-    this.held = new Float64Array(table.count);
+    this.orderIndex = new Int32Array(table.count);
+    this.used = new Float64Array(table.count);
     this.bestOrder = simulation.order.slice();
     this.best = this.backToBest();
     this.step = this.best;
@@ -351,7 +351,7 @@ class OrderSearch {
   private backToBest(): number {
     const { order, table } = this.simulation;
     order.set(this.bestOrder);
-    order.forEach((at, index) => (this.place[at] = index));
+    order.forEach((at, index) => (this.orderIndex[at] = index));
     for (let stage = 0; stage < table.shape.stages; stage += 1) {
       this.hold(table.starts[stage]!, table.starts[stage + 1]!, stage);
     }
@@ -370,7 +370,7 @@ class OrderSearch {
       const isFirst = index === table.starts[this.stageOf[at]!]!;
       const sender = table.waits[at]!;
       if (sender >= 0 && (isFirst || begin[at]! > end[order[index - 1]!]!)) {
-        index = this.place[sender]!;
+        index = this.orderIndex[sender]!;
       } else if (isFirst) {
         return indices;
       } else {
@@ -408,21 +408,21 @@ class OrderSearch {
     }
     order[to] = moved;
     for (let index = Math.min(from, to); index <= Math.max(from, to); index += 1) {
-      this.place[order[index]!] = index;
+      this.orderIndex[order[index]!] = index;
     }
   }
 
   /** Note what a stage holds before each place; false where one of them exceeds the limit. */
   private hold(first: number, end: number, stage: number): boolean {
     const { order, table } = this.simulation;
-    const { change, held } = this;
+    const { change, used: held } = this;
     let holds = first === table.starts[stage]! ? 0 : held[first - 1]! + change[order[first - 1]!]!;
     let fits = true;
     for (let index = first; index < end; index += 1) {
       const at = order[index]!;
       held[index] = holds;
       holds += change[at]!;
-      fits &&= table.kind[at] !== FORWARD || holds <= this.room[stage]!;
+      fits &&= table.kind[at] !== FORWARD || holds <= this.capacity[stage]!;
     }
     return fits;
   }
@@ -430,11 +430,11 @@ class OrderSearch {
   private step: number;
   private readonly bestOrder: Int32Array;
   /** By operation: its place, its stage, what it adds to the memory. */
-  private readonly place: Int32Array;
+  private readonly orderIndex: Int32Array;
   private readonly stageOf: Int32Array;
   private readonly change: Float64Array;
   /** By place: what the stage holds before it. */
-  private readonly held: Float64Array;
+  private readonly used: Float64Array;
   /** By stage: bytes beside the weights. */
-  private readonly room: Float64Array;
+  private readonly capacity: Float64Array;
 }

@@ -191,7 +191,7 @@ describe('tokens', () => {
     expect(token?.piece.length).toBeLessThanOrEqual(1000);
     expect(token?.candidates).toHaveLength(100);
     expect(token?.candidates[1]).toEqual({ id: 1, text: '', logit: NaN, probability: NaN, sampled: NaN });
-    expect(token?.place).toEqual({ position: 3, step: -1, pass: 0, offset: 0 });
+    expect(token?.location).toEqual({ position: 3, step: -1, pass: 0, offset: 0 });
     expect(tokensOf(rowsOf({}, 2))).toEqual([]);
   });
 

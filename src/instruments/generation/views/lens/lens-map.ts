@@ -14,7 +14,7 @@ import { omissionWords } from '../../../../views/shared/describe';
 import { layerWords } from '../../../../views/shared/layers';
 import type { ILensCell, Lens } from '../../store/effects';
 import type { IGeneration } from '../../store/generations';
-import { LayerMap, type ILayerPlace } from '../shared/layer-map';
+import { LayerMap, type ILayerCell } from '../shared/layer-map';
 import { positionName, type ITokenWindow, type TokenTexts } from '../shared/token-axis';
 import { promptWords, surenessScale } from '../shared/generation-view';
 import { quoted, fittedToken, tokenWords } from '../shared/token-text';
@@ -311,7 +311,7 @@ export class LensMap extends LayerMap {
       : [{ x: position - 0.46, x2: position + 0.46, y: -0.46, y2: last + 0.46 }];
   }
 
-  protected words({ layer, position }: ILayerPlace): { readonly where: string; readonly value: string } {
+  protected words({ layer, position }: ILayerCell): { readonly where: string; readonly value: string } {
     const cell = this._lens?.at(layer, position);
     return { where: this._position(position), value: cell ? this._cellWords(cell) : this.t('not read') };
   }

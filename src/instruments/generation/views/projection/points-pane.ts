@@ -157,7 +157,9 @@ export class PointsPane extends ProjectionPane {
     );
     return {
       marks:
-        shown && at !== undefined && at >= 0 && !Number.isNaN(shown.places[2 * at]) ? [this._markOf(at)] : []
+        shown && at !== undefined && at >= 0 && !Number.isNaN(shown.coordinates[2 * at])
+          ? [this._markOf(at)]
+          : []
     };
   }
 
@@ -241,7 +243,7 @@ export class PointsPane extends ProjectionPane {
       };
     }
     const again = (): void => {
-      this.reader.again();
+      this.reader.restart();
       this.env.refresh(true);
     };
     return {

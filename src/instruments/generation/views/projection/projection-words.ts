@@ -261,7 +261,7 @@ function turnWords(turn: NonNullable<IPlane['turn']>, t: Translate): string {
 
 /** The token that is drawn farthest from the middle, and how many times as far as the median one. */
 export function farthestOf(projected: IProjected): { readonly token: number; readonly times: number } | null {
-  const { places } = projected;
+  const { coordinates: places } = projected;
   const drawn = drawnOf(projected);
   const far = drawn.map(at => Math.sqrt((places[2 * at] ?? 0) ** 2 + (places[2 * at + 1] ?? 0) ** 2));
   const sorted = [...far].sort((a, b) => a - b);

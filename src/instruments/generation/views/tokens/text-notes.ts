@@ -65,7 +65,7 @@ export function textControls(
       t
     ),
     selectControl('color', t('Colours'), options.color, colors, color => choose({ color })),
-    ...besideControl(facts, options, choose, t),
+    ...comparisonControl(facts, options, choose, t),
     {
       kind: 'button',
       id: 'copy',
@@ -78,7 +78,7 @@ export function textControls(
 }
 
 /** Chooses what stands beside the text, where there is anything. */
-function besideControl(
+function comparisonControl(
   { generations, runs, text }: ITextFacts,
   { other, other_run: run }: TokensChoice,
   choose: (options: Partial<TokensChoice>) => void,
@@ -142,7 +142,7 @@ export function textNotes(
 }
 
 /** How a text differs from the one beside it, or that there is none. */
-export function besideNotes(
+export function comparisonNotes(
   { difference, missing, other, text }: ITextFacts,
   { choose, goTo }: Pick<INoteActions, 'choose' | 'goTo'>,
   t: Translate

@@ -160,7 +160,7 @@ export function layOut(tokens: readonly Pick<IToken, 'piece' | 'text'>[], column
 }
 
 /** The token of a box above or below another one: that which stands nearest to its column; the same token where there is no such line. */
-export function tokenBeside({ boxes, firstOf, lines }: ITokenLayout, at: number, by: number): number {
+export function adjacentToken({ boxes, firstOf, lines }: ITokenLayout, at: number, by: number): number {
   const from = boxes[firstOf[at] ?? -1];
   if (!from) {
     return at;

@@ -209,7 +209,7 @@ function operationsOf(
     if (!isListed) {
       break;
     }
-    const takes = { F: simulation.forward, R: simulation.again, B: simulation.backward };
+    const takes = { F: simulation.forward, R: simulation.recompute, B: simulation.backward };
     const ends = { F: simulation.forwardEnd, R: simulation.againEnd, B: simulation.backwardEnd };
     for (const pass of laneOrder({ role, stage }, shape)) {
       const what = pass.kind;

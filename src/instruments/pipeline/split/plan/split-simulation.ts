@@ -36,7 +36,7 @@ export class SplitSimulation implements ISplitCost {
   backwardEnd = new Float64Array(0);
   /** By stage: ms of a pass; of forwards below 0 where there is no such process. */
   readonly forward = new Float64Array(1024);
-  readonly again = new Float64Array(1024);
+  readonly recompute = new Float64Array(1024);
   readonly backward = new Float64Array(1024);
   /** By stage: when gradients are summed, when the optimizer is done, and the same of forward processes: of MegaFBD their optimizer, else their new weights. */
   readonly sumBegin = new Float64Array(1024);
@@ -102,7 +102,7 @@ export class SplitSimulation implements ISplitCost {
       const extra = tensor > 1 ? tensor_ms * share : 0;
       const own = (ms: number): number => (ms * share) / tensor + extra;
       this.backward[stage] = own(kind.backward);
-      this.again[stage] = isAgain ? own(kind.recompute) : 0;
+      this.recompute[stage] = isAgain ? own(kind.recompute) : 0;
       if (!apart) {
         this.forward[stage] = own(isAgain ? kind.forward : kind.recompute);
       } else if (typeof forward_device === 'number') {
@@ -112,7 +112,7 @@ export class SplitSimulation implements ISplitCost {
       } else {
         this.forward[stage] = -1;
       }
-      const back = this.again[stage]! + this.backward[stage]!;
+      const back = this.recompute[stage]! + this.backward[stage]!;
       const ahead = this.forward[stage]!;
       this.slowest = max(this.slowest, apart ? max(ahead, back) : ahead + back);
       this.free[stage] = 0;
@@ -163,7 +163,7 @@ export class SplitSimulation implements ISplitCost {
     const ahead = min(this.request.ahead, count);
     for (let stage = 0; stage < stages; stage += 1) {
       for (let at = stage * count; at < stage * count + ahead; at += 1) {
-        free[stage] = againEnd[at] = max(free[stage]!, given[at]!) + this.again[stage]!;
+        free[stage] = againEnd[at] = max(free[stage]!, given[at]!) + this.recompute[stage]!;
       }
     }
     for (let microBatch = 0; microBatch < count; microBatch += 1) {
@@ -171,7 +171,7 @@ export class SplitSimulation implements ISplitCost {
         this.passBack(stage, stages, microBatch);
         if (microBatch + ahead < count) {
           const at = stage * count + microBatch + ahead;
-          free[stage] = againEnd[at] = max(free[stage]!, given[at]!) + this.again[stage]!;
+          free[stage] = againEnd[at] = max(free[stage]!, given[at]!) + this.recompute[stage]!;
         }
       }
     }
@@ -196,7 +196,7 @@ export class SplitSimulation implements ISplitCost {
       }
       const microBatch = round - stages + 1;
       for (let stage = stages - 1; stage >= 0 && microBatch >= 0; stage -= 1) {
-        free[stage] = againEnd[stage * count + microBatch] = free[stage]! + this.again[stage]!;
+        free[stage] = againEnd[stage * count + microBatch] = free[stage]! + this.recompute[stage]!;
         this.passBack(stage, stages, microBatch);
       }
     }
@@ -264,7 +264,7 @@ export class SplitSimulation implements ISplitCost {
   private growth(stage: number, stages: number, arrives: number): number {
     let takes = arrives;
     for (let at = stage; at < stages; at += 1) {
-      takes = max(takes, this.again[at]! + this.backward[at]!);
+      takes = max(takes, this.recompute[at]! + this.backward[at]!);
     }
     return takes > 0 ? 1 - arrives / takes : 0;
   }
@@ -305,7 +305,7 @@ export class SplitSimulation implements ISplitCost {
     for (let at = 0; at < count; at += 1) {
       while (
         begun <= at &&
-        againEnd[stage * count + begun]! - this.again[stage]! < given[stage * count + at]!
+        againEnd[stage * count + begun]! - this.recompute[stage]! < given[stage * count + at]!
       ) {
         begun += 1;
       }
