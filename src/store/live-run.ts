@@ -46,7 +46,7 @@ export interface ILiveRunOptions extends IHubConnectionOptions {
   scalarBytes?: number;
   /** Rows of statistics to keep; 1.5 million when absent. */
   momentRows?: number;
-  /** Statistics as the server reads them from the recording; absent where nobody can. Disposed of with the run. */
+  /** Statistics as the server reads them from the recording; absent if nobody can. Disposed with the run. */
   recording?: ServerMoments;
   /** The other streams as the server reads them from the recording; as `recording`. */
   rows?: RecordingRows;
@@ -132,8 +132,8 @@ export class LiveRun implements IRunSource {
   }
 
   /**
-   * Tensors, of steps that memory does not hold those of the recording. A query for statistics (`reduced`) is answered from memory alone: `trendBefore`
-   * gives what lies before.
+   * Tensors, of steps that memory does not hold those of the recording. A query for statistics (`reduced`) is
+   * answered from memory alone: `trendBefore` gives what lies before.
    */
   async tensors(query: ITensorQuery, signal?: AbortSignal): Promise<ITensorResult> {
     signal?.throwIfAborted();

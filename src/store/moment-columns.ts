@@ -45,7 +45,7 @@ export class MomentColumns {
     this._length += 1;
   }
 
-  /** Order the rows by step again, after rows from `from` on were put in; rows of one step stay as they came. */
+  /** Restore the order by step after rows from `from` on were added; rows of one step keep their order. */
   sort(from: number): void {
     const steps = this.column('step');
     const least = steps.subarray(from).reduce((low, step) => Math.min(low, step), Infinity);

@@ -50,11 +50,12 @@ interface IFlag {
 }
 
 /**
- * The tensors of one run: a series for each (flag, part, phase, pass, rank, layer), all together bounded by bytes.
+ * The tensors of one run: a series for each (flag, part, phase, pass, rank, layer), all together bounded by
+ * bytes.
  *
- * When memory runs out the older halves are thinned: first tensors become statistics, then the oldest statistics go, in both cases all but
- * the extremes of every few. The newest tensor of each series stays, so that a flag which is rarely traced does not vanish. What went is
- * counted.
+ * When memory runs out the older halves are thinned: first tensors become statistics, then the oldest
+ * statistics go, in both cases all but the extremes of every few. The newest tensor of each series stays, so
+ * that a flag which is rarely traced does not vanish. What went is counted.
  */
 export class TensorStore {
   /** @param limitBytes - Bytes of values, labels and their objects together. */
@@ -74,7 +75,8 @@ export class TensorStore {
   }
 
   /**
-   * Keep a row. Its values are copied: a view would hold the whole frame in memory for as long as its longest-lived row.
+   * Keep a row. Its values are copied: a view would hold the whole frame in memory for as long as its
+   * longest-lived row.
    */
   add(row: ITensorRow): void {
     const kept: ITensorRow = {
@@ -242,7 +244,7 @@ export class TensorStore {
     return this._bytes < before;
   }
 
-  /** Where every series is short: take the oldest tensors, and where only the newest are left, the oldest statistics. */
+  /** Where every series is short: reduce the oldest tensors, or else drop the oldest statistics. */
   private thinOldest(): boolean {
     const before = this._bytes;
     for (const flag of this.all.values()) {

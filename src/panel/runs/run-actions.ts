@@ -89,7 +89,7 @@ export class RunActions {
     }
   }
 
-  /** Delete recordings, one after the other; those that cannot be deleted are told at the end, each with its reason. */
+  /** Delete recordings one after the other, and report at the end which could not be deleted and why. */
   private async _delete(entries: readonly IRunEntry[]): Promise<void> {
     const retained: string[] = [];
     const failed: { readonly run: string; readonly error: unknown }[] = [];

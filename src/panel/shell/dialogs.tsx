@@ -11,8 +11,8 @@ import { HubForm, type IHubAddress } from '../runs/hub-form';
 /**
  * A button that asks back under itself before it does what others would notice.
  *
- * The answer that changes nothing has the focus, and a second click on the button itself takes the question back: neither a
- * double click nor a second Enter says yes.
+ * The answer that changes nothing has the focus, and a second click on the button itself takes the question
+ * back: neither a double click nor a second Enter says yes.
  */
 export function Confirm(props: {
   label: React.ReactNode;

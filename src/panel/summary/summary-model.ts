@@ -18,7 +18,7 @@ export interface ISpark {
 const SPARK_POINTS = 60;
 const READ_EVERY = 500;
 
-/** The chosen run's numbers: newest readings and the loss's sparkline. Names are those of `protocol/streams.json`. */
+/** The chosen run's newest readings and the sparkline of its loss. Names as in `protocol/streams.json`. */
 export class SummaryModel extends SourceModel {
   constructor(source: IRunSource) {
     super(source);
@@ -117,7 +117,7 @@ export class SummaryModel extends SourceModel {
   private _isPending = false;
 }
 
-/** Keep the newest value of each of equally many neighbouring points: a sparkline shows shape, the scalars view every point. */
+/** Retain the newest value of each block of neighbouring points: a sparkline needs only the shape. */
 function thinned(steps: readonly number[], values: readonly number[]): ISpark {
   const stride = Math.max(1, Math.ceil(steps.length / SPARK_POINTS));
   const keep = (_: number, i: number) => (steps.length - 1 - i) % stride === 0;

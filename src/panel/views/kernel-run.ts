@@ -5,9 +5,9 @@ import { codeOf, kernelOf } from './notebooks';
 export type KernelRun =
   { readonly kind: 'run'; readonly id: string } | { readonly kind: 'free' } | { readonly kind: 'taken' };
 
-/** Evaluated in the kernel: an id, or None for what is no run of ours. Nothing of what somebody else calls `run` is touched. */
+/** Evaluated in the kernel: an id, or None for what is no run of ours. Does not touch a foreign `run`. */
 const ASKED = 'run.id if type(run).__module__.partition(".")[0] == "megalens" else None';
-/** What binds the name, or may: an argument of that name, too, since a name that is wrongly held for taken does no harm. */
+/** What binds the name, or may, arguments included: a false positive only makes the cell open its own run. */
 const BOUND = /(?<![.\w])run\s*(?:,[^=\n]*)?(?::[^=\n]*)?(?:=(?!=)|:=)|\b(?:as|for|import|def|class)\s+run\b/;
 /** A kernel that takes longer has other things to do. */
 const ASK_MS = 500;
@@ -18,8 +18,9 @@ export function runInCells(notebook: Widget | null): KernelRun {
 }
 
 /**
- * Find out what a notebook has as `run`. Its kernel is asked, where it is idle: code says what a cell assigned when it ran last, or will when it runs
- * next, and a name of a run or "the newest" was another one then. Where there is no answer the name is free if no cell binds it.
+ * Find out what a notebook has as `run`. Its kernel is asked, where it is idle: code says what a cell
+ * assigned when it ran last, or will when it runs next, and a name of a run or "the newest" was another one
+ * then. Where there is no answer the name is free if no cell binds it.
  */
 export async function kernelRun(notebook: Widget | null): Promise<KernelRun> {
   const bound = runInCells(notebook);

@@ -3,8 +3,8 @@ import { openingOf, toCode, type IOpened } from '../../views/code';
 import type { KernelRun } from './kernel-run';
 
 /**
- * Code of a cell that shows a view. It opens the view's own run, unless the kernel's `run` is known to be it; a `run` that is, or may be, something
- * else is left alone.
+ * Code of a cell that shows a view. It opens the view's own run, unless the kernel's `run` is known to be it;
+ * a `run` that is, or may be, something else is left alone.
  * @param held - What the notebook has as `run`.
  */
 export function viewCell(entry: IOpened, options: ViewOptions, held: KernelRun): string {

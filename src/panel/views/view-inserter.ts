@@ -84,7 +84,7 @@ export interface IViewInserterOptions {
 export class ViewInserter {
   constructor(private readonly _page: IViewInserterOptions) {}
 
-  /** The view that an element of the page stands for: a button of the panel, or something in a view's tab; null for all else. */
+  /** The view that an element stands for: a button of the panel, or something in a view's tab; else null. */
   async subject(node: Element | null): Promise<IViewReference | null> {
     const name = node?.closest<HTMLElement>('.jp-MegalensViews [data-view]')?.dataset['view'];
     return name !== undefined && viewInfo(name) !== undefined
@@ -94,7 +94,8 @@ export class ViewInserter {
 
   /** Begin to drag a view by something that stands for it. */
   async press(event: PointerEvent, handle: Element): Promise<void> {
-    // What the drop needs is asked for while the hand still moves: what a notebook has not said by then is not known.
+    // What the drop needs is asked for while the hand still moves: what a notebook has not said by then is
+    // not known.
     void this._page.runs.list().then(
       entries => (this._entries = entries),
       () => undefined

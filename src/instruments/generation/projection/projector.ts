@@ -64,7 +64,7 @@ export class Projector {
 
   /**
    * Principal components; see `principalComponents`.
-   * @param gather - Gives the points. Their memory may be handed to the worker, and they are gathered again should it break.
+   * @param gather - Gives the points, whose memory may go to the worker; called a second time if it breaks.
    */
   async components(gather: () => IVectors, components: number, standardise: boolean): Promise<IPrincipal> {
     const ask = async (): Promise<ProjectionAnswer> => {

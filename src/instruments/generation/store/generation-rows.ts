@@ -146,7 +146,7 @@ export type GenerationQuery = Pick<ITensorQuery, 'flag' | 'part' | 'layers' | 'p
   readonly rank?: number | undefined;
 };
 
-/** One forward pass of a generation: the positions of a sequence that it read, and a row of each layer that is here. */
+/** One forward pass of a generation: the positions of a sequence that it read, and a row of each layer. */
 export interface IGenerationPass {
   /** First and last position. */
   readonly positions: readonly [number, number];
@@ -165,7 +165,7 @@ export interface IGenerationRead {
   readonly count: number;
   /** Positions that the model never read, such as the last token. */
   readonly unread: number;
-  /** Positions that it read and that some layer has no row of: not traced, dropped on the way, or given up. */
+  /** Positions it read of which some layer has no row: not traced, dropped on the way, or given up. */
   readonly missing: number;
   /** Another number when there are other rows than before. */
   readonly version: number;
@@ -179,8 +179,8 @@ const MOST_BETWEEN = 4;
 const NOTHING: IGenerationRead['kept'] = { evictedRows: 0 };
 
 /**
- * Reads the tensors of a generation, whose positions lie in many forward passes. What it has it does not ask for again: while a text is written only its new
- * positions are read.
+ * Reads the tensors of a generation, whose positions lie in many forward passes. What it has it does not ask
+ * for again: while a text is written only its new positions are read.
  */
 export class GenerationRows {
   constructor(private readonly source: Pick<IRunSource, 'tensors'>) {}
@@ -226,7 +226,8 @@ export class GenerationRows {
   }
 
   /**
-   * Read every pass of some steps, without the tokens of the text: where what is asked for says itself which positions it is of.
+   * Read every pass of some steps, without the tokens of the text: where what is asked for says itself which
+   * positions it is of.
    */
   async readSteps(
     generation: number,
@@ -324,7 +325,7 @@ const NO_ROWS: ReadonlyMap<number, ITensorRow> = new Map();
 
 const keyOf = (step: number, pass: number): string => `${step} ${pass}`;
 
-/** The forward passes in which positions were read, by first position. Neighbours of one pass lie side by side in it. */
+/** The forward passes in which positions were read, by first position; neighbours in a pass are adjacent. */
 function passesOf(places: readonly ITokenLocation[]): IPassPosition[] {
   const passes: IPassPosition[] = [];
   for (const { position, step, pass, offset } of [...places].sort((a, b) => a.position - b.position)) {

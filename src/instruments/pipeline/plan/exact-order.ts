@@ -6,14 +6,16 @@ import type { IStageTimes } from './stage-times';
 /** With more operations the state is too large, and the search hopeless. */
 const MOST_OPERATIONS = 48;
 
-/** How far a step has come: when stages and links are free, when messages arrive, and when the last operation began. */
+/** Progress of a step: when stages and links are free, messages arrive, and the last operation began. */
 type State = Float64Array;
 
 /**
- * Finds the best order of a small plan for certain: branch and bound over operations in the order of their begins.
+ * Finds the best order of a small plan for certain: branch and bound over operations in the order of their
+ * begins.
  *
- * A branch ends where its bound is no shorter than what is known: a stage's time with all that it still has to do, or an operation's begin with all that must follow it. Of two
- * branches that did the same operations one that is nowhere later is enough: what a stage holds depends on what it did alone.
+ * A branch ends where its bound is no shorter than what is known: a stage's time with all that it still has
+ * to do, or an operation's begin with all that must follow it. Of two branches that did the same operations
+ * one that is nowhere later is enough: what a stage holds depends on what it did alone.
  */
 export class ExactOrder {
   /**
@@ -56,7 +58,8 @@ export class ExactOrder {
 
   /**
    * @param known - ms of the shortest step that is known.
-   * @returns The best order, by place; null where none is shorter, the plan is too large, or the states did not suffice and nothing shorter was found.
+   * @returns The best order, by place; null where none is shorter, the plan is too large, or the states did
+   *   not suffice and nothing shorter was found.
    */
   find(known: number, states: number): Int32Array | null {
     if (this.table.count > MOST_OPERATIONS) {

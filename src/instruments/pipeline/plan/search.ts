@@ -24,7 +24,7 @@ export interface ISearchRequest {
   readonly effort: number;
 }
 
-/** Operations that a search simulates at most, however many orders it may try: of 100,000 operations it tries some hundred. */
+/** Most operations that a search simulates, whatever its effort: some 400 orders of 100,000 operations. */
 const MOST_OPERATIONS = 4e7;
 
 /** Forward passes of all list schedules of a shape, at most: of a large plan there are a few only. */
@@ -55,10 +55,12 @@ interface IStarts {
 /**
  * Look for the order with the shortest step under a memory limit.
  *
- * First orders are all other schedules with one copy of the model, their backward passes in two parts, and list schedules of several rules for one chunk, for as many as are asked for, and for two in a V, all as
- * far as they are within the limit. The best of them are improved by moves along their critical paths; small plans are then searched for certain. So the result is no longer than any of those schedules that is within the
- * limit, and the same for the same request.
- * @throws PlanError `memory` where the weights and one micro-batch exceed the limit on a stage, whatever the order.
+ * First orders are all other schedules with one copy of the model, their backward passes in two parts, and
+ * list schedules of several rules for one chunk, for as many as are asked for, and for two in a V, all as far
+ * as they are within the limit. The best of them are improved by moves along their critical paths; small
+ * plans are then searched for certain. So the result is no longer than any of those schedules that is within
+ * the limit, and the same for the same request.
+ * @throws PlanError `memory` where weights and one micro-batch exceed the limit on a stage in any order.
  */
 export function* searchPlan(request: ISearchRequest): Generator<void, Plan> {
   const { stages, micro_batches, chunks } = request;
@@ -196,7 +198,7 @@ function inTwoParts(word: string): string {
   return word.includes('B') ? `${word.replace('B', 'I')} ${word.replace('B', 'W')}` : word;
 }
 
-/** Orders of one shape by several rules: which kind of pass comes first, in which order micro-batches go through chunks, how many are begun at once. */
+/** Orders of one shape by rules: kind of pass first, order through chunks, micro-batches in flight. */
 function* listSchedules(starts: IStarts, shape: IPlanShape, request: ISearchRequest): Generator<void> {
   checkShape(shape);
   const times = timesFor(request.times, shape);
@@ -277,8 +279,10 @@ function microBatchesThatFit(shape: IPlanShape, times: IStageTimes, memoryBytes:
 const REACH = 12;
 
 /**
- * Improves the order of a simulation: moves operations, mostly of the critical path, within their stage, keeps what is no longer, and at first also what is longer by up to half an operation, less and less so
- * (threshold accepting, Dueck and Scheuer 1990). What would exceed the memory limit or deadlock is never kept.
+ * Improves the order of a simulation: moves operations, mostly of the critical path, within their stage,
+ * keeps what is no longer, and at first also what is longer by up to half an operation, less and less so
+ * (threshold accepting, Dueck and Scheuer 1990). What would exceed the memory limit or deadlock is never
+ * kept.
  */
 class OrderSearch {
   /** @param simulation - Of a checked plan that is within the limit; its order is changed. */

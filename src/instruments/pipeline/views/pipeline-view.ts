@@ -29,7 +29,7 @@ import { PipelinePane } from './pipeline-pane';
 /** Most stages whose lines are told in a tip. */
 const MOST_LISTED = 12;
 
-/** What each stage holds over the planned step: weights, and activations from their forward pass until they are used. */
+/** What each stage holds over the planned step: weights, and activations until they are used. */
 class MemoryPane extends PipelinePane {
   override readonly subject = this.t('Memory of stages');
 
@@ -178,7 +178,7 @@ const PANES: PlanPanes<PipelineOptions, PipelineReader> = [
   ['schedules', SchedulesPane]
 ];
 
-/** A plan of pipeline stages with what was measured laid over it, its memory, and other schedules beside it. */
+/** A plan of pipeline stages under what was measured, its memory, and other schedules next to it. */
 class PipelineView extends PlanView<PipelineOptions, PipelineReader> {
   constructor(source: IRunSource, env: ICompositionEnvironment<PipelineOptions>) {
     super(env, new PipelineReader(source), PANES);

@@ -148,7 +148,7 @@ describe('tokens', () => {
       sampledProbability: 0.5,
       rank: 1,
       entropy: 1.5,
-      place: { position: 1, step: 7, pass: 2, offset: 3 }
+      location: { position: 1, step: 7, pass: 2, offset: 3 }
     });
     expect(second?.candidates).toEqual([
       { id: 3, text: ' d', logit: 2, probability: 0.5, sampled: 0.5 },

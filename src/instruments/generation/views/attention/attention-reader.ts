@@ -12,10 +12,10 @@ import type { IAttentionText } from './attention-text';
 /** Trace points that carry attention probabilities, and the texts of a training's positions. */
 export const ATTENTION = 'RawAttentionScore_mat_mul';
 
-/** Positions of a prompt from which on its tokens are read after the first picture, and how long that takes, ms. */
+/** Prompt positions from which on tokens are read after the first picture, and how long that takes, ms. */
 const LONG = 2048;
 const PAINT_MS = 500;
-/** Bytes of attention that the first picture waits for, and those that are read after it: one answer of the server may have 32 MiB. */
+/** Bytes of attention read before and after the first picture; one answer of the server has up to 32 MiB. */
 const [FIRST_BYTES, MOST_BYTES] = [1.8e6, 24 << 20];
 
 export type AttentionQuestion = Pick<Required<AttentionOptions>, 'generation' | 'layers' | 'sequence'> & {
@@ -36,11 +36,11 @@ export interface IAttentionFound {
   readonly steps: readonly number[];
   /** Null where there is nothing of it. */
   readonly text: IAttentionText | null;
-  /** The compressor of rows from which it cannot be put together, because it mixes keys; null where there are none. */
+  /** The compressor of rows that cannot be joined because it mixes keys; null where there are none. */
   readonly mixed: string | null;
 }
 
-/** Finds the attention of a text: of a generation put together from its passes, or of a sample of a training step. */
+/** Finds the attention of a generated text, joined from its passes, or of a sample of a training step. */
 export class AttentionReader {
   constructor(private readonly _source: IRunSource) {
     this._rows = new GenerationRows(_source);
@@ -219,8 +219,8 @@ export class AttentionReader {
 const rowsOf = ({ passes }: IGenerationRead): ITensorRow[] => passes.flatMap(pass => [...pass.rows.values()]);
 
 /**
- * Whether a text is drawn before its tokens have come: they are many megabytes, and attention itself says which positions it is of. Not where prompts are
- * padded, which only tokens tell.
+ * Whether a text is drawn before its tokens have come: they are many megabytes, and attention itself says
+ * which positions it is of. Not where prompts are padded, which only tokens tell.
  */
 const isLong = ({ padded, firstStep, request }: IGeneration): boolean =>
   padded >= LONG && firstStep >= 0 && request?.prompts.length === 1;

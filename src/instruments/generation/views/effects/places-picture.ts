@@ -25,7 +25,7 @@ export interface IPlacesRequest {
   readonly lines: readonly ILine[];
   /** Of each line; absent where there are none. */
   readonly ranges?: readonly IRange[];
-  /** The first line as bars, each of the kind that the place at its index says, and the names of the kinds. */
+  /** The first line as bars, each of the kind at its index, and the names of the kinds. */
   readonly bars?: { readonly kinds: readonly number[]; readonly names: readonly string[] };
   readonly transform: 'linear' | 'log';
   readonly texts: Omit<ILinesRequest['texts'], 'yScale'>;

@@ -118,7 +118,7 @@ class LayersMap extends LayerMap {
   private _texts: IComparedTexts | null = null;
 }
 
-/** What a perturbation changed of one text, over its positions: a measure of each next token, or the hidden states of each layer. */
+/** What a perturbation changed of one text by position: next tokens, or the hidden states of each layer. */
 export class SequencePane extends Pictured implements IEffectsPane {
   constructor(
     private readonly _of: IEffectsSubject,

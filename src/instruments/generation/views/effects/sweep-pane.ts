@@ -37,7 +37,7 @@ const LABEL = 90;
 /** Layers whose values a tip lists. */
 const MOST_LISTED = 12;
 
-/** A measure over the points of a sweep: the mean over sequences and their range, of distances a line a layer. */
+/** A measure over the points of a sweep: mean and range over sequences; of distances a line per layer. */
 class SweepPicture extends PlacesPicture {
   constructor(private readonly _t: Translate) {
     super();

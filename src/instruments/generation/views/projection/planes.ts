@@ -100,7 +100,7 @@ export class Planes {
 
   /**
    * Return the plane of a layer; null where nothing of it is here.
-   * @param chain - Layers, ascending, of which each is turned onto the one before; the last is the one that is wanted.
+   * @param chain - Layers, ascending, each rotated onto the one before; the last is the wanted one.
    */
   async of(
     key: string,

@@ -35,7 +35,7 @@ export function drawnOf({ coordinates: places, text }: Pick<IProjected, 'coordin
   return Array.from(text.tokens.keys()).filter(at => !Number.isNaN(places[2 * at] ?? NaN));
 }
 
-/** Where a token is drawn. y counts downwards, as in every picture; the axis writes it with the other sign. */
+/** Where a token is drawn. y counts downwards, as in every picture; the axis writes the other sign. */
 export function placeOf(
   { coordinates: places }: Pick<IProjected, 'coordinates'>,
   at: number

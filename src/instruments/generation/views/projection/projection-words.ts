@@ -242,7 +242,7 @@ export function projectionCaption(projected: IProjected, options: ProjectionChoi
   ];
 }
 
-/** Whether the axes are no longer the components themselves, but for their signs: they were turned by more than a degree. */
+/** Whether the axes were rotated by more than a degree, so that they are not the components up to sign. */
 const isRotated = ({ turn }: IPlane): boolean =>
   turn !== null && Math.abs(turn.matrix[0]) < Math.cos(Math.PI / 180);
 

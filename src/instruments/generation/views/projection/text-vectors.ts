@@ -179,7 +179,7 @@ function gathered(
   return { vectors: { rows: tokens.length, columns, values }, missing, unfitting, row: newest };
 }
 
-/** The tokens of each sequence of a generation, by sequence and position; where a row came twice the newer one. */
+/** The tokens of each sequence of a generation, by sequence and position; of duplicates the newer one. */
 async function readSequences(
   source: IRunSource,
   generation: number,

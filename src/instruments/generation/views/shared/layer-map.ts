@@ -31,7 +31,7 @@ export interface ILayerMapRequest {
   readonly marks: (scale: ColorScale) => IRecipe['datasets'];
 }
 
-/** A picture of layer × position of a text, the deepest layer on top: what is drawn, what is under the pointer, and where a key goes. */
+/** A picture of layer × position of a text, the deepest layer on top, with its pointer and keys. */
 export abstract class LayerMap implements IPictured {
   constructor(protected readonly t: Translate) {}
 

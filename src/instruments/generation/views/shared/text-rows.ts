@@ -150,7 +150,7 @@ function headsOf(read: IGenerationRead, axes: readonly string[]): number {
   return axes[0] === 'head' ? (row?.shape[1] ?? 1) : 1;
 }
 
-/** Whether rows hold queries × keys: not where a compressor mixed keys, whose queries are put together like positions. */
+/** Whether rows hold queries × keys; if a compressor mixed keys, queries are joined like positions. */
 function hasKeys(read: IGenerationRead, axes: readonly string[]): boolean {
   return axes.includes('query') && read.passes.some(({ rows }) => [...rows.values()].some(isAttentionRow));
 }

@@ -27,7 +27,7 @@ interface ITextToolbar {
   readonly t: Translate;
 }
 
-/** The controls of a text: which one, its colours, what stands beside it, and up to which position it is shown. */
+/** The controls of a text: which one, its colours, its comparison, and up to which position it is shown. */
 export function textControls(
   run: string,
   facts: ITextFacts,
@@ -197,7 +197,7 @@ export function textCaption(
 /** Lines of a text that are drawn at once. */
 const MOST_LINES = 40;
 
-/** Which lines of a long text are in sight: the last ones, those about the one that is looked at, or those that were turned to by hand. */
+/** Which lines of a long text are in sight: the last, those about the chosen one, or those paged to. */
 export class LinesInSight {
   /**
    * Return the first line, and the one after the last.

@@ -2,7 +2,8 @@ import type { SplitLayout } from '../protocol/split.generated';
 import { forwardTensorOf, isApart } from './layout-shape';
 import type { IFullSplitRequest } from './split-request';
 
-// Called millions of times: where code runs in a context of its own, each look at a global takes longer than the number.
+// Called millions of times: where code runs in a context of its own, each look at a global takes longer than
+// the number.
 const { max, min } = Math;
 
 /** Stages times micro-batches above which a cost is worked out from fewer micro-batches. */
@@ -18,8 +19,9 @@ export interface ISplitCost {
 /**
  * Runs the step of one replica of a layout; replicas are alike. Members are those of the last run.
  *
- * A step ends when each process has its new weights (and none begins the next before): simple, and a little longer than a run whose first stages begin while the last still end.
- * Times are ms from the step's begin, by stage times micro-batches, plus micro-batch.
+ * A step ends when each process has its new weights (and none begins the next before): simple, and a little
+ * longer than a run whose first stages begin while the last still end. Times are ms from the step's begin, by
+ * stage times micro-batches, plus micro-batch.
  */
 export class SplitSimulation implements ISplitCost {
   constructor(readonly request: IFullSplitRequest) {
@@ -38,7 +40,10 @@ export class SplitSimulation implements ISplitCost {
   readonly forward = new Float64Array(1024);
   readonly recompute = new Float64Array(1024);
   readonly backward = new Float64Array(1024);
-  /** By stage: when gradients are summed, when the optimizer is done, and the same of forward processes: of MegaFBD their optimizer, else their new weights. */
+  /**
+   * By stage: when gradients are summed, when the optimizer is done, and the same of forward processes: of
+   * MegaFBD their optimizer, else their new weights.
+   */
   readonly sumBegin = new Float64Array(1024);
   readonly trained = new Float64Array(1024);
   readonly newBegin = new Float64Array(1024);
@@ -47,7 +52,7 @@ export class SplitSimulation implements ISplitCost {
   readonly bytes = new Float64Array(1024);
   readonly forwardBytes = new Float64Array(1024);
 
-  /** What a layout costs: of large ones worked out from fewer micro-batches, and what each further one takes. */
+  /** Cost of a layout; of large ones extrapolated from fewer micro-batches by what each further one takes. */
   cost(layout: SplitLayout): ISplitCost {
     const count = this.request.micro_batches / layout.data;
     const stages = layout.stages.length;
@@ -252,7 +257,7 @@ export class SplitSimulation implements ISplitCost {
     this.stepMs = end + (all > count ? (all - count) * this.pace(stages.length) : 0);
   }
 
-  /** ms that each further micro-batch takes: those of the slowest process, or where the few that are under way at once do not keep it busy, those between two at the last stage. */
+  /** ms of each further micro-batch: of the slowest process, or with too few in flight, the last stage. */
   private pace(stages: number): number {
     const { microBatches: count, backwardEnd, slowest } = this;
     const last = stages * count - 1;
@@ -260,7 +265,7 @@ export class SplitSimulation implements ISplitCost {
     return max(slowest, (backwardEnd[last]! - backwardEnd[last - some]!) / some);
   }
 
-  /** Inputs that each further micro-batch adds to those that wait at a backward process: as it, and those that it waits for, are slower than what brings them. */
+  /** Inputs that a further micro-batch adds to a backward process's queue, if it is slower than its feed. */
   private growth(stage: number, stages: number, arrives: number): number {
     let takes = arrives;
     for (let at = stage; at < stages; at += 1) {
@@ -321,7 +326,7 @@ export class SplitSimulation implements ISplitCost {
   private readonly until: Float64Array;
   /** ms that the slowest process takes for a micro-batch. */
   private slowest = 0;
-  /** When activations arrive at the next process that does forward passes, and at that which does backward passes. */
+  /** When activations arrive at the next forward process, and at the next backward process. */
   private input = new Float64Array(0);
   private given = new Float64Array(0);
   /** By stage: its share of the model, when its processes are free, when the link to the stage before is. */
