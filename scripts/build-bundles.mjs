@@ -49,6 +49,23 @@ const inPlace = {
   }
 };
 
+/** Leave out of the schemas what no check reads: their prose, and what they say to generators (`x-…`). */
+const withoutProse = {
+  name: 'without-prose',
+  setup(builder) {
+    builder.onLoad({ filter: /protocol\/\w+\.schema\.json$/ }, async ({ path }) => ({
+      contents: JSON.stringify(
+        JSON.parse(await readFile(path, 'utf8'), (name, value) => (isProse(name, value) ? undefined : value))
+      ),
+      loader: 'json'
+    }));
+  }
+};
+
+// A property may be called `title`: its schema is an object.
+const isProse = (name, value) =>
+  name.startsWith('x-') || (['title', 'description'].includes(name) && typeof value === 'string');
+
 /** Leave out the parts of instruments that the root of a bundle never asks for: `slice` in their `index.ts` names all, each to be loaded when it is needed. */
 const withoutParts = parts => ({
   name: 'without-parts',
@@ -75,7 +92,7 @@ async function textOf(entry, plugins = []) {
     define: { 'import.meta.url': '"about:blank"' },
     charset: 'ascii',
     logLevel: 'warning',
-    plugins: [withoutCodeFromStrings, ...plugins]
+    plugins: [withoutCodeFromStrings, withoutProse, ...plugins]
   });
   return result.outputFiles[0].text;
 }

@@ -49,40 +49,17 @@ function forCompiler(node) {
   return rest;
 }
 
-// Prose is for people: the validator does not need it in the bundle.
-const withoutProse = node => {
-  const copy = { ...node };
-  for (const key of ['description', 'title']) {
-    if (typeof copy[key] === 'string') {
-      delete copy[key];
-    }
-  }
-  return copy;
-};
-
-// What is said beside a schema (`x-…`) is for the generators alone.
-const withoutAsides = node =>
-  Object.fromEntries(Object.entries(node).filter(([key]) => !key.startsWith('x-')));
-
-/** Return the types of a schema and the schema itself as a constant. */
-async function schemaModule(path, constant, schemaTypes = './schema') {
-  const schema = walk(await readJson(path), withoutAsides);
-  const { $id: _id, $schema: _schema, ...copy } = walk(schema, forCompiler);
-  const types = await compile(copy, schema.title, {
+/** Return the types of a schema. */
+async function schemaModule(path) {
+  const { $id: _id, $schema: _schema, ...schema } = walk(await readJson(path), forCompiler);
+  const types = await compile(schema, schema.title, {
     additionalProperties: false,
     bannerComment: '',
     enableConstEnums: false,
     format: false,
     unreachableDefinitions: true
   });
-  const literal = walk(schema, withoutProse);
-  return (
-    banner(path) +
-    `import type { ISchema } from '${schemaTypes}';\n\n` +
-    tidy(types) +
-    `\n\n/** ${path}, as a validator takes it, without its prose. */\n` +
-    `export const ${constant}: ISchema = ${JSON.stringify(literal)};\n`
-  );
+  return banner(path) + tidy(types);
 }
 
 // The compiler's note on each definition only repeats where it found it.
@@ -101,60 +78,16 @@ function tidy(types) {
   );
 }
 
-/** Return the columns and the policy of every stream. */
+/** Return the names of the streams and of the types of their columns. */
 async function streamsModule() {
   const path = 'protocol/streams.json';
   const { streams } = await readJson(path);
-  const kinds = [
-    ...new Set(Object.values(streams).flatMap(stream => stream.fields.map(field => field.type)))
-  ];
+  const types = Object.values(streams).flatMap(({ fields }) => fields.map(({ type }) => type));
+  const union = names => [...new Set(names)].map(name => `'${name}'`).join(' | ');
   return (
     banner(path) +
-    "import type { DeclaredPolicy } from './messages.generated';\n\n" +
-    '/** Arrow type of a column. */\n' +
-    `export type FieldType = ${kinds.map(kind => `'${kind}'`).join(' | ')};\n\n` +
-    '/** Name of a stream that this version knows. */\n' +
-    `export type StreamName = ${Object.keys(streams)
-      .map(name => `'${name}'`)
-      .join(' | ')};\n\n` +
-    '/** One column of a stream. */\n' +
-    'export interface IStreamField {\n  readonly name: string;\n  readonly type: FieldType;\n  readonly doc?: string;\n  readonly absent?: string;\n}\n\n' +
-    '/** One stream: what a row is, its columns in order, and how every room treats it. */\n' +
-    'export interface IStreamInfo {\n  readonly title: string;\n  readonly doc?: string;\n  readonly instrument?: string;\n  readonly policy: Readonly<DeclaredPolicy>;\n  readonly fields: readonly IStreamField[];\n}\n\n' +
-    '/** Every stream by name. */\n' +
-    `export const STREAMS: Readonly<Record<StreamName, IStreamInfo>> = ${JSON.stringify(streams)};\n`
-  );
-}
-
-/** Return the chart templates by name, or null while there is none. */
-async function chartsModule() {
-  const folder = 'protocol/charts';
-  const names = (await readdir(join(root, folder))).filter(name => name.endsWith('.vl.json')).sort();
-  if (names.length === 0) {
-    return null;
-  }
-  const templates = {};
-  for (const name of names) {
-    templates[name.slice(0, -'.vl.json'.length)] = await readJson(`${folder}/${name}`);
-  }
-  return (
-    banner(`${folder}/*.vl.json`) +
-    '/** Name of a chart template. */\n' +
-    `export type TemplateName = ${Object.keys(templates)
-      .map(name => `'${name}'`)
-      .join(' | ')};\n\n` +
-    '/** Vega-Lite templates by name. Not to be changed: copy before filling. */\n' +
-    `export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, unknown>>>> = ${JSON.stringify(templates)};\n`
-  );
-}
-
-/** Return the colours by role. */
-async function colorsModule() {
-  const path = 'protocol/charts/colors.json';
-  return (
-    banner(path) +
-    '/** Colours by role; protocol/charts/README.md says what each is for. */\n' +
-    `export const COLORS = ${JSON.stringify(await readJson(path))} as const;\n`
+    `/** Arrow type of a column. */\nexport type FieldType = ${union(types)};\n\n` +
+    `/** Name of a stream that this version knows. */\nexport type StreamName = ${union(Object.keys(streams))};\n`
   );
 }
 
@@ -186,40 +119,24 @@ const core = views.map(({ name }) => name).filter(name => coreFolders.includes(n
 const slices = await foldersIn('src/instruments');
 const check = process.argv.includes('--check');
 const outputs = {
-  'src/protocol/messages.generated.ts': await schemaModule(
-    'protocol/messages.schema.json',
-    'MESSAGES_SCHEMA'
-  ),
-  'src/protocol/views.generated.ts': await schemaModule(VIEWS, 'VIEWS_SCHEMA'),
+  'src/protocol/messages.generated.ts': await schemaModule('protocol/messages.schema.json'),
+  'src/protocol/views.generated.ts': await schemaModule(VIEWS),
   'src/protocol/view-table.generated.ts': banner(VIEWS) + tableModule(views, core),
   'src/views/loaders.generated.ts': banner(VIEWS) + loadersModule(core),
   'src/instruments/slices.generated.ts': banner('the folders of src/instruments') + slicesModule(slices),
   'megalens/pictures/widgets/generated.py': widgetsModule(views, VIEWS),
   'megalens/api/notebook_generated.py': notebookModule(views, viewsSchema, VIEWS),
   'docs/view-options.md': optionsPage(views, VIEWS),
-  'src/protocol/streams.generated.ts': await streamsModule(),
-  'src/charts/templates.generated.ts': await chartsModule(),
-  'src/charts/colors.generated.ts': await colorsModule()
+  'src/protocol/streams.generated.ts': await streamsModule()
 };
 if (slices.includes('pipeline')) {
   const folder = 'src/instruments/pipeline';
-  outputs[`${folder}/protocol/pipeline.generated.ts`] = await schemaModule(
-    'protocol/pipeline.schema.json',
-    'PIPELINE_SCHEMA',
-    '../../../protocol/schema'
-  );
-  outputs[`${folder}/split/protocol/split.generated.ts`] = await schemaModule(
-    'protocol/split.schema.json',
-    'SPLIT_SCHEMA',
-    '../../../../protocol/schema'
-  );
+  outputs[`${folder}/protocol/pipeline.generated.ts`] = await schemaModule('protocol/pipeline.schema.json');
+  outputs[`${folder}/split/protocol/split.generated.ts`] = await schemaModule('protocol/split.schema.json');
 }
 const options = { ...(await prettier.resolveConfig(join(root, 'package.json'))), parser: 'typescript' };
 let changed = 0;
 for (const [path, text] of Object.entries(outputs)) {
-  if (text === null) {
-    continue;
-  }
   // Python and prose are written as their own formatters leave them.
   const formatted = path.endsWith('.ts') ? await prettier.format(text, options) : text;
   const before = await readFile(join(root, path), 'utf8').catch(() => null);

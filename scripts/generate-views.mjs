@@ -181,24 +181,18 @@ export function widgetsModule(views, source) {
   const bases = [...new Set(views.flatMap(({ about }) => about.python?.base ?? []))];
   const classes = views.map(({ name, definition, about, options }) => {
     const base = about.python?.base ?? 'View';
-    const traits = options.map(({ argument, spec }) => {
-      const help = `help=${JSON.stringify(spec.description)}`;
-      const line = `    ${argument} = Option(${help})`;
-      return line.length <= 110 ? line : `    ${argument} = Option(\n        ${help}\n    )`;
-    });
     return (
       `@register\nclass ${definition}(${base}):\n` +
       `    """${about.title}. ${about.summary}."""\n\n` +
       `    view_name: ClassVar[str] = ${JSON.stringify(name)}\n\n` +
-      `${traits.join('\n')}\n\n` +
-      `    _sync = observe(\n${options.map(({ argument }) => `        "${argument}",\n`).join('')}    )(View._option_changed)\n`
+      options.map(({ argument }) => `    ${argument} = Option()\n`).join('')
     );
   });
   const names = views.map(({ definition }) => definition).sort();
   return (
     HEAD(source) +
     '"""A widget class for each view of the contract."""\n\nfrom __future__ import annotations\n\n' +
-    'from typing import ClassVar\n\nfrom ipywidgets import register\nfrom traitlets import observe\n\n' +
+    'from typing import ClassVar\n\nfrom ipywidgets import register\n\n' +
     `from .base import Option, View\n${bases.map(base => `from .${base.toLowerCase()} import ${base}\n`).join('')}\n` +
     `__all__ = ${listed(
       '[]',

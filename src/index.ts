@@ -30,7 +30,6 @@ for (const { panel } of SLICES) {
   }
 }
 
-/** Every plugin of the extension. */
 export default [
   runsPlugin,
   viewRegistryPlugin,

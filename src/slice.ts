@@ -12,7 +12,6 @@ import { addTextRows, type OpenTextRows } from './views/heatmap/text-source';
 export interface IInstrumentSlice {
   /** The name of its folder. */
   readonly name: string;
-  /** Its views, which `protocol/views.schema.json` describes. */
   readonly views: OwnViews;
   /** What it marks over the steps of a run. */
   readonly events?: readonly IEventSource[];

@@ -3,7 +3,7 @@ import type { IDisposable } from '@lumino/disposable';
 import type { ISignal } from '@lumino/signaling';
 import type {
   DemoState,
-  DemoRequest,
+  DemoAction,
   IForeignHub,
   IReportFile,
   IRunEntry,
@@ -51,7 +51,7 @@ export interface IMegalensRuns {
   /** Freeze views into one file. */
   report(id: string, request: IReportRequest, signal?: AbortSignal): Promise<IReportFile>;
   /** Look at, start or stop the demo training of the Jupyter server. */
-  demo(request: DemoRequest): Promise<DemoState>;
+  demo(action: DemoAction): Promise<DemoState>;
   /** Share in the run's source, live or recorded as the server says. */
   acquire(id: string): Promise<IRunLease>;
 }

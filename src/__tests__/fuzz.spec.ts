@@ -10,7 +10,7 @@ import { AggregateError } from '../aggregate/moment-merge';
 import { readRanges } from '../aggregate/moment-keys';
 import { readDerive, readFilter } from '../aggregate/table-expression';
 import { ProtocolError, decodeMessage, fullViewOptions, viewDefaults, viewInfos } from '../protocol';
-import { VIEWS_SCHEMA } from '../protocol/views.generated';
+import VIEWS_SCHEMA from '#protocol/views.schema.json';
 import { savedPicture, withPicture } from '../widgets/saved-picture';
 import { readViewJson } from '../widgets/view-json';
 

@@ -1,7 +1,7 @@
 /** @jest-environment ./jest.environment.node.js */
 import { readdirSync, readFileSync, statSync } from 'fs';
 import { join, relative } from 'path';
-import { STREAMS } from '../protocol/streams.generated';
+import { STREAMS } from '../protocol/streams';
 import { viewInfos } from '../protocol/view-info';
 
 const NAMES = viewInfos().map(({ name }) => name);

@@ -13,7 +13,6 @@ import { GatheredMoments, type GatheredColumn, type IGatheredRow } from './gathe
 
 export { aq };
 
-/** What a rollup keeps of rows so that they can be merged again. */
 const COUNTS = ['nan_count', 'inf_count', 'near_zero_count'] as const;
 const SUFFICIENT = ['count', 'mean', 'm2', 'm3', 'm4', 'min', 'max', ...COUNTS] as const;
 

@@ -9,7 +9,6 @@ import { byLayer, mapLine, trendOf } from './trend';
 const OPEN_STEPS = 16;
 /** Steps beyond which what was settled is read anew, with all that came since. */
 const MOST_STEPS = 256;
-/** Questions whose answers are kept. */
 const MOST_KEPT = 8;
 
 /** An answer that leaves no point out which is here, with the rows that it is of. */

@@ -1,5 +1,6 @@
 import { byName } from '../protocol/records';
-import { VIEWS_SCHEMA, type TrendOptions } from '../protocol/views.generated';
+import VIEWS_SCHEMA from '#protocol/views.schema.json';
+import type { TrendOptions } from '../protocol/views.generated';
 import { SUMS } from '../store/row-moments';
 
 export type Statistic = Required<TrendOptions>['statistic'];
@@ -9,10 +10,8 @@ export type WholeStatistic = Exclude<Statistic, `kept_${string}`>;
 export const isWholeStatistic = (statistic: Statistic): statistic is WholeStatistic =>
   !statistic.startsWith('kept_');
 
-/** Name of a statistic of what a compressor kept. */
 export type KeptStatistic = 'abs_mean' | 'max' | 'mean' | 'min' | 'nonfinite' | 'rms' | 'std';
 
-/** What is summed up of each group; one entry per group in every array. */
 export type IGroupSums = Readonly<Record<(typeof SUMS)[number], Float64Array>>;
 
 const BEGIN: Partial<Record<(typeof SUMS)[number], number>> = { min: Infinity, max: -Infinity };
@@ -38,7 +37,6 @@ const READ: Readonly<Record<KeptStatistic, Read>> = {
   nonfinite: (sums, group) => at(sums.nonFinite, group)
 };
 
-/** Every statistic of what a compressor kept, by name. */
 export const KEPT_STATISTICS = Object.keys(READ) as readonly KeptStatistic[];
 
 /**

@@ -1,4 +1,4 @@
-import { COLORS } from './colors.generated';
+import COLORS from '#protocol/charts/colors.json';
 
 /**
  * Return the hue of a flag, the same in every view.
@@ -56,7 +56,6 @@ export function lowMagnitude(parts: readonly ArrayLike<number>[]): number {
 
 /**
  * Return how many decades a logarithmic colour scale spans below its greatest magnitude, 3 to 9.
- *
  * @param low What `lowMagnitude` found; NaN for the fewest.
  */
 function decadesOf(top: number, low: number): number {
@@ -72,7 +71,6 @@ export type Extent = readonly [number, number] | null;
 
 const ENTRIES = 256;
 
-/** Read `#rrggbb` into its three channels, 0 to 255. */
 export function channels(color: string): [number, number, number] {
   const value = parseInt(color.slice(1), 16);
   return [(value >> 16) & 255, (value >> 8) & 255, value & 255];

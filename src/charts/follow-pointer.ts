@@ -8,7 +8,6 @@ export interface IPointerFollower {
 
 /**
  * Follow a pointer over the whole page until it goes up or is taken away.
- *
  * @returns Ends it before.
  */
 export function followPointer(follower: IPointerFollower): () => void {

@@ -14,7 +14,7 @@ export {
 export { followPointer, type IPointerFollower } from './follow-pointer';
 export { formatBytes, formatCount, formatFull, formatInteger, formatNumber, timeWords } from './format';
 export { legend, type IColorLegend, type ILegendWords, SigmaScale } from './legend';
-export { COLORS } from './colors.generated';
+export { default as COLORS } from '#protocol/charts/colors.json';
 export { toPicture, toDataUrl, type IPicture, Pictures } from './pictures';
 export {
   domains,

@@ -1,6 +1,6 @@
 import { colorTable, ColorScale, type Extent, type IColorLook, type Transform } from './color-scale';
 import { formatNumber } from './format';
-import { COLORS } from './colors.generated';
+import COLORS from '#protocol/charts/colors.json';
 
 /**
  * Ends of the bands, in standard deviations from the mean; the middle one is twice as wide as its neighbours.
@@ -93,7 +93,6 @@ export interface IColorLegend {
   readonly rows: { from: number; to: number; color: string }[];
 }
 
-/** Words on the strip, so that they can be translated. */
 export interface ILegendWords {
   lowest: string;
   highest: string;

@@ -1,5 +1,5 @@
 import { type ColorScale, channels } from './color-scale';
-import { COLORS } from './colors.generated';
+import COLORS from '#protocol/charts/colors.json';
 import { fromVega } from './recipe';
 
 /** One plotted rectangle of a chart in pixels from the chart's upper left corner. */
@@ -131,7 +131,6 @@ export interface IMatrix {
   readonly missing?: Uint8Array;
 }
 
-/** Pixels as a canvas takes them: RGBA, 8 bits each. */
 export interface IPixels {
   readonly width: number;
   readonly height: number;

@@ -1,5 +1,5 @@
 import { own } from '../protocol/records';
-import { TEMPLATES, type TemplateName } from './templates.generated';
+import { TEMPLATES, type TemplateName } from './templates';
 
 /**
  * Vega keeps what it groups by in plain objects, where this one text is no key: the first picture is drawn,
@@ -78,7 +78,6 @@ const isNode = (value: unknown): value is Node =>
 
 /**
  * Fill a template. The template itself is not changed.
- *
  * @throws {ChartError} When a text of the template has no match.
  */
 export function fill(recipe: IRecipe, omit: IOmissions = {}): Node {

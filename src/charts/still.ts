@@ -1,6 +1,6 @@
 import type { View } from 'vega';
 import { fill, type IRecipe } from './recipe';
-import type { TemplateName } from './templates.generated';
+import type { TemplateName } from './templates';
 import { themeConfig, type ITheme, headless } from './vega';
 import { visible } from './format';
 
@@ -10,7 +10,6 @@ export interface ICaption {
   readonly caption: readonly string[];
 }
 
-/** How a still picture looks. */
 export interface ILook {
   readonly theme: ITheme;
   /** Title and caption in the picture; absent where the page writes them. */

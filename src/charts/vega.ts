@@ -1,5 +1,5 @@
 import type { Spec, View } from 'vega';
-import { COLORS } from './colors.generated';
+import COLORS from '#protocol/charts/colors.json';
 
 export interface ITheme {
   readonly dark: boolean;

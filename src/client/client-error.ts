@@ -1,9 +1,6 @@
 export type ClientErrorCode =
-  /** The link broke, or there is none now. */
   | 'disconnected'
-  /** The object was disposed of. */
   | 'disposed'
-  /** No answer in time. */
   | 'timeout'
   /** The server answered with an error status. */
   | 'refused'
@@ -13,7 +10,6 @@ export type ClientErrorCode =
   | 'unreachable';
 
 export interface IClientErrorDetails {
-  /** HTTP status. */
   status?: number;
   serverCode?: string;
   field?: string;

@@ -28,7 +28,6 @@ export function startText(
 
 /**
  * Tell runs of one name apart: by when they began, or by their id where that is the same.
- *
  * @returns What to put beside the name, by id; nothing for a run whose name no other one has.
  */
 export function toldApart(runs: readonly INamed[]): ReadonlyMap<string, string> {

@@ -60,7 +60,6 @@ export function textsOf(query: ILinesQuery): Record<string, string> {
  * pipe, a report from the rows that its file holds. Every method rejects with a `ClientError`.
  */
 export interface IRunReader {
-  /** What the run has, by flag, phase and pass. */
   index(id: string, signal?: AbortSignal): Promise<readonly ITensorIndex[]>;
   stream(id: string, stream: string, query?: IStreamQuery, signal?: AbortSignal): Promise<IStreamAnswer>;
   /**

@@ -39,7 +39,7 @@ export type DemoState =
   | { readonly kind: 'failed'; readonly message: string };
 
 /** What is asked of the demo training. */
-export type DemoRequest = 'look' | 'start' | 'stop';
+export type DemoAction = 'look' | 'start' | 'stop';
 
 /** Read the server's answer; an answer that says nothing known is `off`. */
 function demoStateOf(answer: Readonly<Record<string, unknown>>): DemoState {
@@ -258,13 +258,13 @@ export class RunsApi implements IRunReader {
   }
 
   /** Look at, start or stop the demo training. A server that knows none says that it is off. */
-  async demo(request: DemoRequest): Promise<DemoState> {
-    const inits: Record<DemoRequest, RequestInit> = {
+  async demo(action: DemoAction): Promise<DemoState> {
+    const inits: Record<DemoAction, RequestInit> = {
       look: {},
       start: { method: 'POST', body: '{}' },
       stop: { method: 'DELETE' }
     };
-    return demoStateOf(asObject(await this.rest.json('demo', inits[request])));
+    return demoStateOf(asObject(await this.rest.json('demo', inits[action])));
   }
 
   private readonly rest: Rest;

@@ -61,7 +61,7 @@ export const runsPlugin: JupyterFrontEndPlugin<IMegalensRuns> = {
       connect: async (address, token, foreign) => (await loaded()).api.connectHub(address, token, foreign),
       openStatistics: async path => (await loaded()).api.openStatistics(path),
       report: async (id, request, signal) => (await loaded()).api.report(id, request, signal),
-      demo: async wish => (await loaded()).api.demo(wish),
+      demo: async action => (await loaded()).api.demo(action),
       acquire: async id => (await loaded()).runs.acquire(id)
     };
   }

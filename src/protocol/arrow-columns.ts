@@ -10,10 +10,7 @@ type Numbers = Float64Array | Int32Array;
  * as the page.
  */
 export class ArrowColumns {
-  /**
-   * @param bytes - An Arrow IPC stream.
-   * @throws ProtocolError `bad-frame` when the bytes are something else.
-   */
+  /** @throws ProtocolError `bad-frame` when the bytes are something else. */
   constructor(bytes: Uint8Array) {
     try {
       this.table = tableFromIPC(bytes.byteOffset % 8 === 0 ? bytes : bytes.slice());

@@ -1,9 +1,9 @@
-import { OWN_STREAMS, type StreamMap } from './streams';
+import { OWN_STREAMS, type IStreamField, type StreamMap } from './streams';
 import { tableFromIPC, type Table } from '@uwdata/flechette';
 import { FlatTable, countAt } from './flat-table';
 import { badFrame, type IFrame } from './frame';
 import { ProtocolError } from './protocol-error';
-import type { FieldType, IStreamField } from './streams.generated';
+import type { FieldType } from './streams.generated';
 
 // Far above what these schemas need; bounds the work that broken metadata can ask for.
 const MAX_METADATA_BYTES = 1 << 20;
@@ -27,7 +27,6 @@ const VERSIONS: readonly number[] = [3, 4];
  * it, no integer is too large for a JavaScript number. Work and memory are linear in the number of bytes.
  *
  * @param bytes - The stream, at a multiple of 8 bytes in its buffer.
- * @param fields - The stream's columns.
  * @returns The number of rows.
  * @throws ProtocolError `bad-frame`.
  */

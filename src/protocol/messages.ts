@@ -1,4 +1,5 @@
-import { MESSAGES_SCHEMA, type Message } from './messages.generated';
+import MESSAGES_SCHEMA from '#protocol/messages.schema.json';
+import type { Message } from './messages.generated';
 import { own } from './records';
 import { ProtocolError } from './protocol-error';
 import { kindsBy, type IMisfit } from './schema-check';
@@ -62,7 +63,6 @@ export function decodeMessage<T extends MessageType = MessageType>(
 
 /**
  * Return the JSON text of a message after checking it.
- *
  * @throws ProtocolError `bad-message` when it does not fit the schema or holds a non-finite number.
  */
 export function encodeMessage(message: Message): string {

@@ -1,4 +1,5 @@
-import { VIEWS_SCHEMA, type MeasuredTensors, type MomentStatistic } from './views.generated';
+import VIEWS_SCHEMA from '#protocol/views.schema.json';
+import type { MeasuredTensors, MomentStatistic } from './views.generated';
 
 /** What can be measured, in the order in which it is offered. */
 export const MOMENT_STATS: readonly MeasuredTensors[] = (VIEWS_SCHEMA.$defs?.['Measured']?.enum ??

@@ -6,9 +6,7 @@ const { imul } = Math;
  * functions whose last digit browsers may choose.
  */
 export class SeededRandom {
-  /**
-   * @param seed - Any whole number below 2³².
-   */
+  /** @param seed - Any whole number below 2³². */
   constructor(seed: number) {
     this.state = seed >>> 0;
   }

@@ -1,5 +1,24 @@
-import type { Hello } from './messages.generated';
-import { STREAMS, type FieldType, type IStreamField, type IStreamInfo } from './streams.generated';
+import CONTRACT from '#protocol/streams.json';
+import type { DeclaredPolicy, Hello } from './messages.generated';
+import type { FieldType, StreamName } from './streams.generated';
+
+export interface IStreamField {
+  readonly name: string;
+  readonly type: FieldType;
+  readonly doc?: string;
+  readonly absent?: string;
+}
+
+/** One stream: what a row is, its columns in order, and how every room treats it. */
+export interface IStreamInfo {
+  readonly title: string;
+  readonly doc?: string;
+  readonly instrument?: string;
+  readonly policy: Readonly<DeclaredPolicy>;
+  readonly fields: readonly IStreamField[];
+}
+
+export const STREAMS: Readonly<Record<StreamName, IStreamInfo>> = CONTRACT.streams;
 
 export type StreamMap = ReadonlyMap<string, IStreamInfo>;
 
@@ -50,6 +69,4 @@ function isReadable<T extends { readonly type: string }>(
 }
 
 /** Bytes of a stream's rows that a page keeps. */
-export function pageBytes({ policy }: IStreamInfo): number {
-  return policy.page_bytes ?? 32 << 20;
-}
+export const pageBytes = ({ policy }: IStreamInfo): number => policy.page_bytes ?? 32 << 20;

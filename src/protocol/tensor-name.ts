@@ -111,18 +111,12 @@ function scoreOf(tokens: readonly string[], at: number): number {
   return score;
 }
 
-function wordBefore(tokens: readonly string[], at: number): string {
-  return (tokens[at - 1] ?? '').toLowerCase();
-}
+const wordBefore = (tokens: readonly string[], at: number): string => (tokens[at - 1] ?? '').toLowerCase();
 
-function tellsLayer(before: string): boolean {
-  return before.includes('layer') || before.includes('block');
-}
+const tellsLayer = (before: string): boolean => before.includes('layer') || before.includes('block');
 
 function hasWord(token: string, words: readonly string[]): boolean {
   return token.split('_').some(word => words.includes(word));
 }
 
-function isNumber(token: string): boolean {
-  return /^[0-9]{1,9}$/.test(token);
-}
+const isNumber = (token: string): boolean => /^[0-9]{1,9}$/.test(token);

@@ -11,9 +11,7 @@ export interface IViewInfo {
   readonly method?: string;
   /** Word of buttons and tabs. */
   readonly title: string;
-  /** One line on what it shows. */
   readonly summary: string;
-  /** Text of its command. */
   readonly label: string;
   /** Id of its command, `megalens:open-…` of our own. */
   readonly command: string;

@@ -3,10 +3,10 @@ import { kindsBy, schemaCheck, type IKind } from './schema-check';
 import type { ISchema } from './schema';
 import { isHere, otherView, viewInfo, viewInfos } from './view-info';
 import type { IViewDescriptor } from './view-descriptor';
-import { VIEWS_SCHEMA, type ViewOptions } from './views.generated';
+import VIEWS_SCHEMA from '#protocol/views.schema.json';
+import type { ViewOptions } from './views.generated';
 import { isWhole } from './texts';
 
-/** Options of a view with no member left out. */
 export type FullViewOptions = ViewOptions extends infer O
   ? O extends ViewOptions
     ? Required<O>
@@ -55,7 +55,6 @@ function renamed(value: unknown): unknown {
 
 /**
  * Check a view's options, such as came out of a saved workspace, a notebook or a report's recipe.
- *
  * @returns The same options with the defaults of the contract filled in.
  * @throws ProtocolError `bad-parameter` with the field.
  */

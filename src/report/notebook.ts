@@ -21,7 +21,6 @@ const SCHEMA = 'https://vega.github.io/schema/vega-lite/v5.json';
 
 /**
  * Write a notebook of format 4.5: the views' own code, and pictures that show anywhere.
- *
  * @param opening - The Python expression that opens the same run again.
  * @param made - Seconds since the epoch.
  */
@@ -59,9 +58,7 @@ export function notebookText(
   return `${text}\n`;
 }
 
-function markdown(source: string): object {
-  return { cell_type: 'markdown', metadata: {}, source };
-}
+const markdown = (source: string): object => ({ cell_type: 'markdown', metadata: {}, source });
 
 function code(source: string, count: number | null = null, outputs: readonly object[] = []): object {
   return { cell_type: 'code', execution_count: count, metadata: {}, outputs, source };

@@ -2,7 +2,7 @@ import { encodeFrame } from '../protocol/encode-frame';
 import { HEADER_BYTES } from '../protocol/frame';
 import { own } from '../protocol/records';
 import type { StreamMap } from '../protocol/streams';
-import type { IStreamInfo } from '../protocol/streams.generated';
+import type { IStreamInfo } from '../protocol/streams';
 import type { IRowsQuery, IStreamRows, RowColumn } from '../store/row-store';
 import { cleanPaths } from '../views/shared/clean-paths';
 
@@ -43,7 +43,6 @@ export function pack(bytes: Uint8Array, deflate: (bytes: Uint8Array) => Uint8Arr
   return btoa(letters);
 }
 
-/** Read what {@link pack} wrote. */
 export async function unpack(text: string): Promise<Uint8Array> {
   const packed = Uint8Array.from(atob(text), letter => letter.charCodeAt(0));
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('deflate'));

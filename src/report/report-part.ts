@@ -14,7 +14,6 @@ export type LookForReport = (run: IRunSource) => Promise<IReportPart>;
 
 const parts: (() => Promise<LookForReport>)[] = [];
 
-/** Have an instrument asked what reports shall show. */
 export function addReportPart(load: () => Promise<LookForReport>): void {
   parts.push(load);
 }

@@ -32,7 +32,6 @@ export function scalarsAsked({ names, steps, points }: IScalarQuery): ILinesQuer
 
 /**
  * A trend as the server sent it.
- *
  * @throws ProtocolError `bad-frame`.
  */
 export function trendOfBytes(bytes: Uint8Array): ITrendAnswer {
@@ -71,7 +70,6 @@ export function trendOfBytes(bytes: Uint8Array): ITrendAnswer {
 
 /**
  * Scalars as the server sent them.
- *
  * @throws ProtocolError `bad-frame`.
  */
 export function scalarsOfBytes(bytes: Uint8Array): IScalarAnswer {
@@ -142,9 +140,7 @@ function missingOf(value: unknown): IMissingSteps[] {
   });
 }
 
-function listOf(value: unknown): readonly unknown[] {
-  return Array.isArray(value) ? value : [];
-}
+const listOf = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);
 
 function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
@@ -161,24 +157,24 @@ export interface ITrendQuery extends Omit<ITensorQuery, 'measured' | 'reduced'> 
   statistic: Required<TrendOptions>['statistic'];
   /** Of kept values only; all of them when absent. */
   selection?: ISelection;
-  /** About how many points of a line are wanted; every one when absent. First, last, least and greatest of every stretch stay. */
+  /** About how many points of a line to return, with the extremes of every stretch; every one when absent. */
   points?: number;
 }
 
 /** A statistic of one layer over steps. */
 export interface ILayerLine {
   readonly layer: number;
-  /** Ascending. */
   readonly steps: Float64Array;
   /** NaN where nothing was finite. */
   readonly values: Float64Array;
   /** Values of the tensors that were not finite. */
   readonly nonFinite: Float64Array;
-  /** Half the width of the band about each value, NaN where there is too little; absent where none was asked for. */
+  /** Half the width of the band about each value, NaN where there is too little; absent if not asked for. */
   readonly half?: Float64Array;
   /**
-   * Places, ascending, at which the line begins anew: what lies before such a point is not joined with it, because steps are missing between them or
-   * because compressor, samples or sampling changed. The first point is none.
+   * Places, ascending, at which the line begins anew: what lies before such a point is not joined with it,
+   * because steps are missing between them or because compressor, samples or sampling changed. The first
+   * point is none.
    */
   readonly starts: readonly number[];
 }
@@ -188,13 +184,12 @@ export type ITrendTensor = Pick<ITensorRow, 'compressor' | 'shape' | 'sourceShap
 
 /** Lines of a trend, as many points as were wanted. */
 export interface ITrendAnswer {
-  /** Layers ascending. */
   readonly lines: readonly ILayerLine[];
   /** Steps that there are of what was asked, thinned out or not. */
   readonly total: number;
   /** Steps that are known to be missing. */
   readonly missing: readonly IMissingSteps[];
-  /** Whether a statistic of the whole tensor was asked for and is of what the compressor kept, because nothing else is known. */
+  /** Whether a statistic of compressed values stands in for that of the whole tensor, which is unknown. */
   readonly kept: boolean;
   /** Compressors of the rows, in the order of their steps. */
   readonly compressors: readonly string[];
@@ -212,7 +207,6 @@ export interface ITrendAnswer {
   readonly memory?: IKept;
 }
 
-/** Which scalars are wanted. */
 export interface IScalarQuery {
   /** All when absent. */
   names?: readonly string[] | null;
@@ -227,7 +221,6 @@ export interface IScalarLine {
   readonly unit: string;
   /** Ascending. */
   readonly steps: Float64Array;
-  /** Seconds since the epoch. */
   readonly times: Float64Array;
   readonly values: Float64Array;
   /** As in `ILayerLine`. */
@@ -240,7 +233,6 @@ export interface IScalarLine {
 export interface IScalarAnswer {
   /** In the order of the names that were asked for; those without a point are left out. */
   readonly lines: readonly IScalarLine[];
-  /** Unit of every scalar of the run by its name. */
   readonly units: Readonly<Record<string, string>>;
   readonly missing: readonly IMissingSteps[];
   /** Points between minima and maxima that nobody has any more; absent is none. */

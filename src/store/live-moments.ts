@@ -21,15 +21,13 @@ const MANY_ROWS = 150_000;
 const BRING_MS = 3000;
 
 /**
- * The statistics of a run that is going on: what its hub sends, behind what the recording has from before this page joined.
+ * The statistics of a run that is going on: what its hub sends, behind what the recording has from before
+ * this page joined.
  *
  * What is too much for the page's memory is left to the recording, from which the server answers.
  */
 export class LiveMoments implements IMomentSource {
-  /**
-   * @param store - Where frames go.
-   * @param recording - The recording as the server reads it; null where nobody can.
-   */
+  /** @param recording - The recording as the server reads it; null where nobody can. */
   constructor(
     private readonly store: MomentStore,
     private readonly recording: ServerMoments | null
@@ -37,7 +35,7 @@ export class LiveMoments implements IMomentSource {
     this.recorded = recording !== null;
   }
 
-  /** Rows that are brought to a table at once: none while those of the recording are still on their way here. */
+  /** Rows that are brought to a table at once: none while those of the recording are still being loaded. */
   get limitRows(): number {
     return this.bringing === null ? Infinity : 0;
   }
@@ -48,21 +46,18 @@ export class LiveMoments implements IMomentSource {
 
   /**
    * Add the rows of a frame.
-   *
    * @param table - Rows of the stream `moments`.
-   * @param step - The frame's.
-   * @param again - Whether they may be here already.
    * @returns First and last step, or null when nothing was new.
    */
-  append(table: StreamTable, step: number, again: boolean): [number, number] | null {
+  append(table: StreamTable, step: number, mayRepeat: boolean): [number, number] | null {
     // What was under way while the recording was read may be in both.
     const twice = step <= this.readTo;
     this.readTo = twice ? this.readTo : -Infinity;
-    return this.store.append(table, again || twice);
+    return this.store.append(table, mayRepeat || twice);
   }
 
-  async index(signal?: AbortSignal, told?: ReadingProgress): Promise<IMomentIndex> {
-    await this.fill(signal, told);
+  async index(signal?: AbortSignal, onProgress?: ReadingProgress): Promise<IMomentIndex> {
+    await this.fill(signal, onProgress);
     if (this.bringing !== null && this.read !== null) {
       // Every question asks for it: the first picture shall not wait for the same answer again.
       return this.read;
@@ -102,7 +97,6 @@ export class LiveMoments implements IMomentSource {
     this.hasHoles = true;
   }
 
-  /** Forget the rows: another run begins. */
   clear(): void {
     this.store.clear();
     this.isFull = false;
@@ -122,7 +116,7 @@ export class LiveMoments implements IMomentSource {
     return this.recorded && (this.tooMany || this.store.thinned > 0 || this.bringing !== null);
   }
 
-  private async fill(signal?: AbortSignal, told?: ReadingProgress): Promise<void> {
+  private async fill(signal?: AbortSignal, onProgress?: ReadingProgress): Promise<void> {
     if (this.recording === null || !this.recorded) {
       return;
     }
@@ -132,15 +126,15 @@ export class LiveMoments implements IMomentSource {
     if (this.isFull || this.bringing !== null) {
       return;
     }
-    this.filling ??= this.load(this.recording, told).finally(() => (this.filling = null));
+    this.filling ??= this.load(this.recording, onProgress).finally(() => (this.filling = null));
     await this.filling;
     signal?.throwIfAborted();
   }
 
   /** Bring in what the recording has from before the first row that is here. */
-  private async load(recording: ServerMoments, told?: ReadingProgress): Promise<void> {
+  private async load(recording: ServerMoments, onProgress?: ReadingProgress): Promise<void> {
     try {
-      this.read = await recording.latest(undefined, told);
+      this.read = await recording.latest(undefined, onProgress);
       const { stats } = this.read;
       if (stats.reduce((sum, { rows }) => sum + rows, 0) > MANY_ROWS) {
         // Until they are here the server answers: a picture comes before they would.

@@ -10,9 +10,8 @@ type StepSpan = readonly [number, number];
 
 const MOST = 256;
 
-/** Ranges of steps, ascending and apart, in bounded memory: beyond 256 of them the two that are nearest to each other become one. */
+/** Ranges of steps, ascending and disjoint, in bounded memory: beyond 256 the two nearest are merged. */
 export class StepSpans {
-  /** The ranges. The same array until something changes. */
   get all(): readonly StepSpan[] {
     return this.spans;
   }
@@ -57,19 +56,17 @@ const INDEX_MS = 2000;
 const MOST_AT_ONCE = 4;
 
 /**
- * What a live run's page does not have of the steps that were: those before it was opened, those that memory no longer holds, and those of frames that
- * were lost. They are read from the recording; where nobody can read one they are named.
+ * What a live run's page does not have of the steps that were: those before it was opened, those that memory
+ * no longer holds, and those of frames that were lost. They are read from the recording; where nobody can
+ * read one they are named.
  */
 export class LivePast {
-  /**
-   * @param recording - The recording as the server reads it; null where nobody can.
-   */
+  /** @param recording - The recording as the server reads it; null where nobody can. */
   constructor(private recording: RecordingRows | null) {}
 
-  /** Newest step that may be here in part only, since the page was opened in its middle; 0 where everything came. */
+  /** Newest step that may be here in part only, since the page joined in its middle; 0 if all came. */
   joined = 0;
 
-  /** Newest step of a frame that came. */
   newest: number | null = null;
 
   /** Note that frames were lost between the newest step and this one. */
@@ -85,12 +82,10 @@ export class LivePast {
     this.hasJoined = true;
   }
 
-  /** Whether no tensor came yet. */
   get isEmpty(): boolean {
     return !this.hasJoined;
   }
 
-  /** Whether there is a recording to read. */
   get isRecorded(): boolean {
     return this.recording !== null;
   }
@@ -114,7 +109,6 @@ export class LivePast {
 
   /**
    * What the recording has of tensors; nothing where there is none.
-   *
    * @param upTo - Newest step that it must know of.
    */
   async index(upTo: number): Promise<readonly ITensorIndex[]> {
@@ -144,7 +138,6 @@ export class LivePast {
 
   /**
    * Bring in again what was lost.
-   *
    * @param step - The newest step of the run: of an earlier one everything is recorded.
    * @param take - Takes rows in; called once for each range.
    */
@@ -193,7 +186,6 @@ export class LivePast {
     }
   }
 
-  /** Forget everything: another run begins. */
   clear(): void {
     this.lost.clear();
     this.refused.clear();

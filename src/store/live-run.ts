@@ -1,8 +1,8 @@
-import { Signal, type ISignal } from '@lumino/signaling';
+import { Signal } from '@lumino/signaling';
 import { HubConnection, type HubEvent, type IHubConnectionOptions } from '../client/hub-connection';
 import { BIT_CAUGHT_UP, releaseFrame, type IFrame } from '../protocol/frame';
 import { frameTable } from '../protocol/frame-table';
-import { STREAMS } from '../protocol/streams.generated';
+import { STREAMS } from '../protocol/streams';
 import { pageBytes } from '../protocol/streams';
 import type { ConfigPatch, Configured, Hello, Phase, Status } from '../protocol/messages.generated';
 import { ProtocolError } from '../protocol/protocol-error';
@@ -33,7 +33,6 @@ import type { ITensorQuery, ITensorResult, ITensorShape, StepsQuery } from './te
 import { tensorRows } from './tensor-rows';
 import { TensorStore } from './tensor-store';
 
-/** How a live run is kept. */
 export interface ILiveRunOptions extends IHubConnectionOptions {
   /** Run id, where it is known before hello. */
   id?: string;
@@ -47,14 +46,14 @@ export interface ILiveRunOptions extends IHubConnectionOptions {
   scalarBytes?: number;
   /** Rows of statistics to keep; 1.5 million when absent. */
   momentRows?: number;
-  /** Statistics as the server reads them from the recording; absent where nobody can. Disposed of with the run. */
+  /** Statistics as the server reads them from the recording; absent if nobody can. Disposed with the run. */
   recording?: ServerMoments;
   /** The other streams as the server reads them from the recording; as `recording`. */
   rows?: RecordingRows;
 }
 
 /** Takes a frame's rows in: first and last step, or null when nothing was new. */
-type Append = (frame: IFrame, again: boolean) => [number, number] | null;
+type Append = (frame: IFrame, mayRepeat: boolean) => [number, number] | null;
 
 /** A run that is going on: what its hub sends, kept in bounded memory. */
 export class LiveRun implements IRunSource {
@@ -66,7 +65,7 @@ export class LiveRun implements IRunSource {
     this.scalarStore = new ScalarStore(options.scalarBytes ?? pageBytes(STREAMS.scalars));
     this.moments = new LiveMoments(new MomentStore(options.momentRows), options.recording ?? null);
     this.past = new LivePast(options.rows ?? null);
-    this.gate = new ChangeGate(change => this._changed.emit(change));
+    this.gate = new ChangeGate(change => this.changed.emit(change));
     this.hub = new HubConnection(options);
     this.hub.event.connect(this.onEvent, this);
   }
@@ -104,21 +103,17 @@ export class LiveRun implements IRunSource {
     return this.auditLog.newest;
   }
 
-  get changed(): ISignal<this, SourceChange> {
-    return this._changed;
-  }
+  readonly changed = new Signal<this, SourceChange>(this);
 
   /** Frames that neither came nor were announced as given up. */
   get missedFrames(): number {
     return this._missedFrames;
   }
 
-  /** Frames and messages that could not be read. */
   get unreadable(): number {
     return this._unreadable;
   }
 
-  /** Bytes kept now. */
   get bytes(): number {
     const others = [...this.rowStores.values()].reduce((sum, store) => sum + store.bytes, 0);
     return this.tensorStore.bytes + this.scalarStore.bytes + this.moments.bytes + others;
@@ -137,8 +132,8 @@ export class LiveRun implements IRunSource {
   }
 
   /**
-   * Tensors, of steps that memory does not hold those of the recording. A query for statistics (`reduced`) is answered from memory alone: `trendBefore`
-   * gives what lies before.
+   * Tensors, of steps that memory does not hold those of the recording. A query for statistics (`reduced`) is
+   * answered from memory alone: `trendBefore` gives what lies before.
    */
   async tensors(query: ITensorQuery, signal?: AbortSignal): Promise<ITensorResult> {
     signal?.throwIfAborted();
@@ -147,14 +142,14 @@ export class LiveRun implements IRunSource {
     const [first, last] = query.steps ?? [-Infinity, Infinity];
     const missing = past.missing(first, last, this._status);
     const lackingTo = Math.max(past.joined, here.lackingTo ?? -Infinity);
-    const told = { ...here, ...(lackingTo >= first && lackingTo > 1 ? { lackingTo } : {}), missing };
+    const stated = { ...here, ...(lackingTo >= first && lackingTo > 1 ? { lackingTo } : {}), missing };
     const upTo = query.measured ? past.joined : Math.max(past.joined, here.kept?.thinnedTo ?? -Infinity);
     // Of all steps at once only what is here: they may be more than a page can hold.
     if (query.reduced || query.steps === undefined || (query.measured && last > upTo) || upTo < 1) {
-      return told;
+      return stated;
     }
     const there = await past.tensors(query, upTo, signal);
-    return there === null ? told : { ...told, ...joinRows(there, here) };
+    return there === null ? stated : { ...stated, ...joinRows(there, here) };
   }
 
   async trendBefore(query: ITrendQuery, upTo: number, signal?: AbortSignal): Promise<ITrendAnswer | null> {
@@ -245,7 +240,7 @@ export class LiveRun implements IRunSource {
   private onEvent(_: HubConnection, event: HubEvent): void {
     switch (event.kind) {
       case 'state':
-        this._changed.emit({ kind: 'connection' });
+        this.changed.emit({ kind: 'connection' });
         break;
       case 'hello':
         this.onHello(event.hello, event.fresh);
@@ -253,7 +248,7 @@ export class LiveRun implements IRunSource {
       case 'status':
         this._status = event.status;
         void this.refill(event.status.step);
-        this._changed.emit({ kind: 'status' });
+        this.changed.emit({ kind: 'status' });
         break;
       case 'frame':
         this.onFrame(event.frame, event.jumped);
@@ -262,12 +257,12 @@ export class LiveRun implements IRunSource {
         if (this._hello !== null && event.message.applied) {
           this._hello = { ...this._hello, config: event.message.config };
         }
-        this._changed.emit({ kind: 'configured', message: event.message });
+        this.changed.emit({ kind: 'configured', message: event.message });
         break;
       case 'gap':
         if (!event.gap.announced) {
           this._missedFrames += event.gap.last - event.gap.first + 1;
-          this._changed.emit({ kind: 'status' });
+          this.changed.emit({ kind: 'status' });
         }
         break;
       case 'problem':
@@ -280,7 +275,7 @@ export class LiveRun implements IRunSource {
     if (fresh && this._hello !== null) {
       if (this._hello.run.id === hello.run.id) {
         // The hub was started again for the same run: what it sends may be here already.
-        this.again = true;
+        this.mayRepeat = true;
         this.anew = true;
       } else {
         this.tensorStore.clear();
@@ -296,7 +291,7 @@ export class LiveRun implements IRunSource {
     this._hello = hello;
     this._id = this._id || hello.run.id;
     this._name = hello.run.name;
-    this._changed.emit({ kind: 'hello' });
+    this.changed.emit({ kind: 'hello' });
   }
 
   private onFrame(frame: IFrame, jumped: boolean): void {
@@ -309,9 +304,9 @@ export class LiveRun implements IRunSource {
     if (this.hub.streams.get(frame.stream)?.policy.marks_step !== false) {
       this.past.newest = Math.max(this.past.newest ?? 0, frame.step);
     }
-    const again = this.again && (frame.bits & BIT_CAUGHT_UP) !== 0;
+    const mayRepeat = this.mayRepeat && (frame.bits & BIT_CAUGHT_UP) !== 0;
     try {
-      span = (own(this.stores, frame.stream) ?? this.appendRows)(frame, again);
+      span = (own(this.stores, frame.stream) ?? this.appendRows)(frame, mayRepeat);
     } catch (error) {
       if (!(error instanceof ProtocolError)) {
         throw error;
@@ -325,7 +320,7 @@ export class LiveRun implements IRunSource {
   }
 
   /** Take in rows of a stream that has no store of its own. */
-  private readonly appendRows: Append = (frame, again) => {
+  private readonly appendRows: Append = (frame, mayRepeat) => {
     const table = frameTable(frame, this.hub.streams);
     const info = this.hub.streams.get(frame.stream);
     let store = this.rowStores.get(frame.stream);
@@ -333,7 +328,7 @@ export class LiveRun implements IRunSource {
       store = new RowStore(info);
       this.rowStores.set(frame.stream, store);
     }
-    return store?.append(table, again) ?? null;
+    return store?.append(table, mayRepeat) ?? null;
   };
 
   /** What the recording has, where there is something that is not here. */
@@ -342,7 +337,6 @@ export class LiveRun implements IRunSource {
     return upTo < 1 || (this.past.joined <= 1 && upTo <= 1) ? [] : this.past.index(upTo);
   }
 
-  /** Whether its model can be asked to write text. */
   private get writes(): boolean {
     return this._hello?.controls?.includes('generate') ?? false;
   }
@@ -384,7 +378,6 @@ export class LiveRun implements IRunSource {
     return this;
   }
 
-  private readonly _changed = new Signal<this, SourceChange>(this);
   private readonly hub: HubConnection;
   private readonly gate: ChangeGate;
   private readonly auditLog = new AuditLog();
@@ -401,8 +394,8 @@ export class LiveRun implements IRunSource {
       }
       return rows.length > 0 ? [Math.min(...steps), Math.max(...steps)] : null;
     },
-    scalars: (frame, again) => this.scalarStore.append(frameTable(frame), again),
-    moments: (frame, again) => this.moments.append(frameTable(frame), frame.step, again),
+    scalars: (frame, mayRepeat) => this.scalarStore.append(frameTable(frame), mayRepeat),
+    moments: (frame, mayRepeat) => this.moments.append(frameTable(frame), frame.step, mayRepeat),
     audit: frame => this.auditLog.append(frameTable(frame))
   };
   private readonly rowStores = new Map<string, RowStore>();
@@ -413,7 +406,7 @@ export class LiveRun implements IRunSource {
   private _name: string;
   private _hello: Hello | null = null;
   private _status: Status | null = null;
-  private again = false;
+  private mayRepeat = false;
   /** Whether the hub was started again and nothing came of it yet. */
   private anew = false;
   private _missedFrames = 0;

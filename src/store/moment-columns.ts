@@ -16,7 +16,6 @@ export class MomentColumns {
     return this._length;
   }
 
-  /** A column. Valid until the next change. */
   column(name: (typeof FLOAT)[number]): Float64Array {
     return this.floats[name].subarray(0, this._length);
   }
@@ -26,7 +25,6 @@ export class MomentColumns {
     return this.whole.nameId.subarray(0, this._length);
   }
 
-  /** Ranks. Valid until the next change. */
   get rank(): Int32Array {
     return this.whole.rank.subarray(0, this._length);
   }
@@ -47,7 +45,7 @@ export class MomentColumns {
     this._length += 1;
   }
 
-  /** Order the rows by step again, after rows from `from` on were put in; rows of one step stay as they came. */
+  /** Restore the order by step after rows from `from` on were added; rows of one step keep their order. */
   sort(from: number): void {
     const steps = this.column('step');
     const least = steps.subarray(from).reduce((low, step) => Math.min(low, step), Infinity);
@@ -71,12 +69,12 @@ export class MomentColumns {
 
   /** Keep only the rows at these places, in this order, and give memory back. */
   take(order: Uint32Array): void {
-    const room = Math.max(1024, order.length);
+    const capacity = Math.max(1024, order.length);
     for (const name of WHOLE) {
-      this.whole[name] = moved(this.whole[name], new Int32Array(room), order);
+      this.whole[name] = moved(this.whole[name], new Int32Array(capacity), order);
     }
     for (const name of FLOAT) {
-      this.floats[name] = moved(this.floats[name], new Float64Array(room), order);
+      this.floats[name] = moved(this.floats[name], new Float64Array(capacity), order);
     }
     this._length = order.length;
   }
@@ -95,12 +93,12 @@ export class MomentColumns {
     };
   }
 
-  private resize(room: number): void {
+  private resize(capacity: number): void {
     for (const name of WHOLE) {
-      this.whole[name] = grown(this.whole[name], new Int32Array(room));
+      this.whole[name] = grown(this.whole[name], new Int32Array(capacity));
     }
     for (const name of FLOAT) {
-      this.floats[name] = grown(this.floats[name], new Float64Array(room));
+      this.floats[name] = grown(this.floats[name], new Float64Array(capacity));
     }
   }
 

@@ -1,7 +1,7 @@
 import type { StreamTable } from '../protocol/frame-table';
 import { MOMENT_STATS } from '../protocol/moment-statistics';
 import { pageBytes } from '../protocol/streams';
-import { STREAMS } from '../protocol/streams.generated';
+import { STREAMS } from '../protocol/streams';
 import { MomentColumns, joinRows, MOMENT_ROW_BYTES } from './moment-columns';
 import { gradientStage, streamName, type MomentNumber } from './row-moments';
 import type { IMomentIndex, IMomentRows, MomentStat } from './moment-source';
@@ -18,10 +18,10 @@ interface IStepSpan {
 /**
  * Choose the rows that stay when memory runs out.
  *
- * A step stays or goes as a whole, for a total over the tensors of a step must not lack some. Of the older half of the steps, the very first stays;
- * of each stretch of eight those of the greatest and of the least sum of squares, the one at which a single tensor stands out most from its
- * neighbours in time, and every one with values that are not finite or not known. Where nothing goes that way, the oldest steps go.
- *
+ * A step stays or goes as a whole, for a total over the tensors of a step must not lack some. Of the older
+ * half of the steps, the very first stays; of each stretch of eight those of the greatest and of the least
+ * sum of squares, the one at which a single tensor stands out most from its neighbours in time, and every one
+ * with values that are not finite or not known. Where nothing goes that way, the oldest steps go.
  * @param columns - Rows of one stat, ordered by step.
  * @returns Places of the rows that stay, ascending; how many steps went, and the newest of them.
  */
@@ -36,10 +36,10 @@ function thinSteps(columns: MomentColumns): { rows: Uint32Array; steps: number; 
     spans.slice(1, 1 + Math.max(1, half >> 2)).forEach(span => stay.delete(span));
   }
   const gone = spans.filter(span => !stay.has(span));
-  const kept = spans.filter(span => stay.has(span));
-  const rows = new Uint32Array(kept.reduce((sum, { from, to }) => sum + to - from, 0));
+  const retained = spans.filter(span => stay.has(span));
+  const rows = new Uint32Array(retained.reduce((sum, { from, to }) => sum + to - from, 0));
   let length = 0;
-  for (const { from, to } of kept) {
+  for (const { from, to } of retained) {
     for (let row = from; row < to; row += 1) {
       rows[length] = row;
       length += 1;
@@ -79,12 +79,12 @@ function outstanding(columns: MomentColumns, spans: readonly IStepSpan[]): IStep
     }
     return false;
   };
-  const places = [
+  const indices = [
     totals.indexOf(Math.max(...totals)),
     totals.indexOf(Math.min(...totals)),
     jumps.indexOf(Math.max(...jumps))
   ];
-  return spans.filter((span, place) => places.includes(place) || bad(span));
+  return spans.filter((span, index) => indices.includes(index) || bad(span));
 }
 
 function spansOf(steps: Float64Array): IStepSpan[] {
@@ -113,12 +113,9 @@ interface IStat {
 
 /** The statistics of one live run, by stat and ordered by step, bounded by rows. */
 export class MomentStore {
-  /**
-   * @param limitRows - Beyond this, steps of the older half are given up; those that stand out stay.
-   */
+  /** @param limitRows - Beyond this, steps of the older half are given up; those that stand out stay. */
   constructor(private readonly limitRows = MOMENT_ROWS) {}
 
-  /** Rows that are here. */
   get length(): number {
     return [...this.stats.values()].reduce((sum, { columns }) => sum + columns.length, 0);
   }
@@ -134,12 +131,11 @@ export class MomentStore {
 
   /**
    * Add the rows of a frame.
-   *
    * @param table - Rows of the stream `moments`.
    * @param again - Whether rows may come that are here already; those are left out.
    * @returns First and last step, or null when nothing was new.
    */
-  append(table: StreamTable, again: boolean): [number, number] | null {
+  append(table: StreamTable, mayRepeat: boolean): [number, number] | null {
     const cell = reader(table);
     let [first, last] = [Infinity, -Infinity];
     const before = new Map<IStat, number>();
@@ -154,7 +150,7 @@ export class MomentStore {
           : Number(cell(streamName(name), row));
       const [nameId, rank, step] = [this.nameId(String(cell('name', row))), read('rank'), read('step')];
       const series = seriesOf(nameId, rank);
-      if (again && step <= (stat.newest.get(series) ?? -Infinity)) {
+      if (mayRepeat && step <= (stat.newest.get(series) ?? -Infinity)) {
         continue;
       }
       stat.newest.set(series, Math.max(step, stat.newest.get(series) ?? -Infinity));
@@ -173,8 +169,8 @@ export class MomentStore {
   }
 
   /**
-   * Put in rows from before those that are here, such as a recording has: of each tensor and rank what is older than its oldest row.
-   *
+   * Put in rows from before those that are here, such as a recording has: of each tensor and rank what is
+   * older than its oldest row.
    * @returns Whether there were any.
    */
   prepend(rows: IMomentRows): boolean {
@@ -229,8 +225,8 @@ export class MomentStore {
   }
 
   /**
-   * The rows of these stats at these steps, as `IMomentSource.rows` answers them: copies, ordered by step within a stat.
-   *
+   * The rows of these stats at these steps, as `IMomentSource.rows` answers them: copies, ordered by step
+   * within a stat.
    * @param steps - Inclusive first and last step.
    */
   rows(stats: readonly MomentStat[], steps?: readonly [number, number] | null): IMomentRows {
@@ -302,9 +298,7 @@ export class MomentStore {
   private known: IMomentIndex | null = null;
 }
 
-function seriesOf(nameId: number, rank: number): number {
-  return nameId * 0x200000 + rank + 1;
-}
+const seriesOf = (nameId: number, rank: number): number => nameId * 0x200000 + rank + 1;
 
 /** The first step of each tensor and rank. */
 function oldestOf(columns: MomentColumns): Map<number, number> {
@@ -326,13 +320,12 @@ function warning({ columns, thinned, thinnedTo }: IStat): string {
   );
 }
 
-/** Cells of a table by the name of the column, each column looked up once. */
 function reader(table: StreamTable): (name: string, row: number) => unknown {
   const columns = new Map(table.names.map((name, at) => [name, table.children[at]]));
   return (name, row) => columns.get(name)?.at(row);
 }
 
-/** Distinct numbers among ascending ones. A loop: of a long run there are hundreds of thousands, for every picture. */
+/** Distinct numbers among ascending ones. A loop: a long run has hundreds of thousands for every picture. */
 function distinctIn(steps: ArrayLike<number>): number {
   let distinct = 0;
   for (let row = 0; row < steps.length; row += 1) {

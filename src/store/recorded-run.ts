@@ -1,11 +1,11 @@
-import { Signal, type ISignal } from '@lumino/signaling';
+import { Signal } from '@lumino/signaling';
 import type { Ask, IQuestion } from '../client/rest';
 import type { IRunReader } from '../client/run-reader';
 import type { IRunDetail } from '../client/runs-api';
 import { streamTable } from '../protocol/frame-table';
 import { own } from '../protocol/records';
 import { pageBytes, readableStreams } from '../protocol/streams';
-import { STREAMS } from '../protocol/streams.generated';
+import { STREAMS } from '../protocol/streams';
 import type { Configured, Hello, Phase, Status } from '../protocol/messages.generated';
 import type { IScalarAnswer, IScalarLine, ITrendAnswer, ITrendQuery } from './line-data';
 import { RecordingRows, shapeIn, stepsIn, type IRecordingOptions } from './recording';
@@ -25,7 +25,6 @@ import {
 } from './source';
 import type { ITensorQuery, ITensorResult, ITensorShape, StepsQuery } from './tensor-data';
 
-/** Bounds of a recorded run in the browser. */
 export interface IRecordedRunOptions extends IRecordingOptions {
   /** What its views tell one another; a link of its own when absent. */
   link?: RunLink;
@@ -33,14 +32,8 @@ export interface IRecordedRunOptions extends IRecordingOptions {
 
 const MANY_POINTS = 20_000;
 
-/** A closed run, or a tree of raw-moment files: each query asks its reader for just the rows that it needs. */
+/** A closed run, or a tree of raw-moment files: each query asks its reader for just the rows it needs. */
 export class RecordedRun implements IRunSource {
-  /**
-   * @param id - Run id.
-   * @param detail - What the server answered for it.
-   * @param api - Where to ask for rows.
-   * @param options - Bounds.
-   */
   constructor(
     readonly id: string,
     private readonly detail: IRunDetail,
@@ -54,7 +47,7 @@ export class RecordedRun implements IRunSource {
       name: () => this.name,
       grows: !ended,
       more: (firstStep, lastStep) =>
-        this._changed.emit({ kind: 'rows', stream: 'moments', firstStep, lastStep })
+        this.changed.emit({ kind: 'rows', stream: 'moments', firstStep, lastStep })
     });
   }
 
@@ -81,9 +74,7 @@ export class RecordedRun implements IRunSource {
 
   readonly connection: ConnectionState = { kind: 'recorded' };
 
-  get changed(): ISignal<this, SourceChange> {
-    return this._changed;
-  }
+  readonly changed = new Signal<this, SourceChange>(this);
 
   async steps(flag: string, phase?: Phase, of: StepsQuery = {}): Promise<readonly number[]> {
     return stepsIn(await this.alive().index(), flag, phase, of);
@@ -119,7 +110,6 @@ export class RecordedRun implements IRunSource {
     return this.alive().table(stream, readableStreams(this.hello.streams), query, signal);
   }
 
-  /** What happened to the run. */
   async events(): Promise<readonly IRunEvent[]> {
     const missing = (this.status.recording?.missing_steps ?? []).map(([first, last]) => ({
       first,
@@ -156,7 +146,6 @@ export class RecordedRun implements IRunSource {
     return this._isDisposed;
   }
 
-  /** Abort what is under way and forget the rows. */
   dispose(): void {
     if (this._isDisposed) {
       return;
@@ -187,8 +176,6 @@ export class RecordedRun implements IRunSource {
     return this.recording;
   }
 
-  private readonly _changed = new Signal<this, SourceChange>(this);
-  /** Where its rows are asked for. */
   protected readonly recording: RecordingRows;
   private scalarRows: Promise<Pick<ScalarStore, 'columns'>> | null = null;
   private readonly streamEvents = new StreamEvents();

@@ -3,7 +3,7 @@ import { TENSOR_ROW_BYTES } from './tensor-store';
 import type { IRunReader, ITensorIndex } from '../client/run-reader';
 import { streamTable } from '../protocol/frame-table';
 import { pageBytes, type StreamMap } from '../protocol/streams';
-import { STREAMS } from '../protocol/streams.generated';
+import { STREAMS } from '../protocol/streams';
 import type { Phase } from '../protocol/messages.generated';
 import { rangesText } from '../protocol/ranges';
 import {
@@ -23,7 +23,6 @@ import type { ITensorQuery, ITensorResult, ITensorRow, ITensorShape, StepsQuery 
 import { noStream, storeError } from './source';
 import { compareRows, tensorRows } from './tensor-rows';
 
-/** Bounds of what is kept of a recording. */
 export interface IRecordingOptions {
   /** Bytes of tensors to keep; as the stream's policy says when absent. */
   cacheBytes?: number;
@@ -34,14 +33,8 @@ export interface IRecordingOptions {
 const MIB = 1 << 20;
 const LINE_BYTES = 16 * MIB;
 
-/** A run's recording, whole or still growing: each question asks its reader for just the rows that it needs. Rejects with a `StoreError`. */
+/** A run's recording, complete or growing: each question reads just its rows. Rejects with a `StoreError`. */
 export class RecordingRows {
-  /**
-   * @param id - Run id.
-   * @param api - Where to ask.
-   * @param name - The run's name, for what is said of it.
-   * @param options - Bounds.
-   */
   constructor(
     private readonly id: string,
     private readonly api: IRunReader,
@@ -116,7 +109,8 @@ export class RecordingRows {
       const { bytes, sampledEvery } = await this.api.stream(this.id, stream, asked, signal);
       const store = new RowStore(info);
       store.append(streamTable(stream, bytes, new Map([[stream, info]])), false);
-      // A reader may know of more rows than were asked for; what they are chosen by may not be among their columns.
+      // A reader may know of more rows than were asked for; what they are chosen by may not be among their
+      // columns.
       const there = Object.entries(where ?? {}).filter(([column]) =>
         info.fields.some(each => each.name === column)
       );
@@ -124,7 +118,6 @@ export class RecordingRows {
     });
   }
 
-  /** Who changed what, in the order of time. */
   audit(): Promise<readonly IRunAudit[]> {
     return this.guarded(async () => {
       const { bytes } = await this.api.stream(this.id, 'audit');
@@ -132,7 +125,6 @@ export class RecordingRows {
     });
   }
 
-  /** Abort what is under way and forget the rows. */
   dispose(): void {
     this.answers.clear();
     this.trends.clear();
@@ -214,7 +206,6 @@ export function stepsIn(
 
 /**
  * What there is of a flag.
- *
  * @param parts - In the order in which the run names them.
  */
 export function shapeIn(

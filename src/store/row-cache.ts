@@ -6,12 +6,9 @@ interface IEntry<T> {
   bytes: number;
 }
 
-/** Answers kept by key, the least recently used going first beyond a bound; equal questions share one request. */
+/** An LRU cache of answers by key, bounded in bytes; equal questions share one request. */
 export class RowCache<T> {
-  /**
-   * @param limitBytes - Bound of all answers together.
-   * @param sizeOf - Bytes of one answer.
-   */
+  /** @param sizeOf - Bytes of one answer. */
   constructor(
     private readonly limitBytes: number,
     private readonly sizeOf: (value: T) => number
@@ -23,10 +20,7 @@ export class RowCache<T> {
 
   /**
    * Return the answer for a key, asking when it is not there.
-   *
-   * @param key - What is asked.
    * @param load - Asks; its signal is aborted when nobody waits any more.
-   * @param signal - Lets this caller stop waiting.
    */
   async get(key: string, load: (signal: AbortSignal) => Promise<T>, signal?: AbortSignal): Promise<T> {
     signal?.throwIfAborted();

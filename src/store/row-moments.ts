@@ -2,16 +2,13 @@ import { byName } from '../protocol/records';
 
 /** What is summed up of one tensor, or of a group, in the order in which sums are packed. */
 export const SUMS = [
-  /** Finite values. */
   'count',
   /** NaN and infinite values; they enter nothing else. */
   'nonFinite',
   'sum',
-  /** Sum of the squares. */
   'squares',
-  /** Sum of the magnitudes. */
   'absolute',
-  /** Sum of the squared deviations from the mean: summed on its own, since the difference of the two sums would lose it. */
+  /** Sum of squared deviations from the mean, summed on its own: the difference of two sums would cancel. */
   'deviation',
   /** Infinity where no value is finite. */
   'min',
@@ -19,7 +16,6 @@ export const SUMS = [
   'max'
 ] as const;
 
-/** The sums of one tensor. */
 export type IMoments = Readonly<Record<(typeof SUMS)[number], number>>;
 
 const KNOWN = new WeakMap<Float32Array, IMoments>();
@@ -27,7 +23,8 @@ const KNOWN = new WeakMap<Float32Array, IMoments>();
 /**
  * The sums of one tensor's values, as float64, with the deviation about the mean in a second pass.
  *
- * A tensor never changes once it is kept, so its sums are remembered for as long as it is: a live trend passes over each tensor once.
+ * A tensor never changes once it is kept, so its sums are remembered for as long as it is: a live trend
+ * passes over each tensor once.
  */
 export function momentsOf(values: Float32Array): IMoments {
   const known = KNOWN.get(values);
@@ -66,10 +63,7 @@ export function momentsOf(values: Float32Array): IMoments {
   return moments;
 }
 
-/** Whether a tensor's sums are remembered. */
-export function isKnown(values: Float32Array): boolean {
-  return KNOWN.has(values);
-}
+export const isKnown = (values: Float32Array): boolean => KNOWN.has(values);
 
 /** Remember a tensor's sums that were taken elsewhere. */
 export function remember(values: Float32Array, moments: IMoments): void {
@@ -82,7 +76,7 @@ export function rmsOf(values: Float32Array): number {
   return Math.sqrt(squares / count);
 }
 
-/** Columns of the stream `moments` that are whole numbers here, and those of float64. `nameId` is a name's place among the names. */
+/** Columns of the stream `moments` as integers, and those of float64. `nameId` indexes the names. */
 export const WHOLE = ['nameId', 'rank', 'stage', 'gradientStage'] as const;
 export const FLOAT = [
   'step',
@@ -114,16 +108,14 @@ export const gradientStage = (word: string): number =>
 type Whole = (typeof WHOLE)[number];
 type Float = (typeof FLOAT)[number];
 
-/** A column of numbers. */
 export type MomentNumber = Whole | Float;
 
 /**
- * The columns of numbers, all of one length. `samples` is -1 where nobody said how many were consumed; `lossScale` is divided out, and NaN where a scale may be in
- * the values and is not known.
+ * The columns of numbers, all of one length. `samples` is -1 where nobody said how many were consumed;
+ * `lossScale` is divided out, and NaN where a scale may be in the values and is not known.
  */
 export type MomentNumbers = Readonly<Record<Whole, Int32Array> & Record<Float, Float64Array>>;
 
-/** Make every column of numbers. */
 export function numbersOf(
   whole: (name: Whole) => Int32Array,
   float: (name: Float) => Float64Array

@@ -1,6 +1,7 @@
 import type { StreamTable } from '../protocol/frame-table';
 import { pageBytes } from '../protocol/streams';
-import type { FieldType, IStreamInfo } from '../protocol/streams.generated';
+import type { IStreamInfo } from '../protocol/streams';
+import type { FieldType } from '../protocol/streams.generated';
 
 /** A Float64Array that grows by doubling. */
 export class Growable {
@@ -13,7 +14,6 @@ export class Growable {
     return this.data.subarray(0, this._length);
   }
 
-  /** The value at an index that must be there. */
   at(index: number): number {
     return this.data[index] ?? Number.NaN;
   }
@@ -34,11 +34,11 @@ export class Growable {
 
   /** Keep only the values at these ascending indices, and give memory back. */
   keep(indices: readonly number[]): void {
-    const kept = new Float64Array(Math.max(16, indices.length));
+    const retained = new Float64Array(Math.max(16, indices.length));
     indices.forEach((from, to) => {
-      kept[to] = this.at(from);
+      retained[to] = this.at(from);
     });
-    this.data = kept;
+    this.data = retained;
     this._length = indices.length;
   }
 
@@ -46,7 +46,6 @@ export class Growable {
   private _length = 0;
 }
 
-/** One column of rows: numbers, texts or lists. */
 export type RowColumn = Float64Array | readonly string[] | readonly (readonly (number | string)[])[];
 
 /** Which rows of a stream are wanted. Absent members match everything. */
@@ -86,15 +85,12 @@ const MOST_WORDS = 4096;
 
 /** The rows of a stream that has no store of its own, in the order of their arrival, bounded by bytes. */
 export class RowStore {
-  /**
-   * @param info - The stream's declaration: its columns, what identifies a row, and its bound.
-   */
+  /** @param info - The stream's declaration: its columns, what identifies a row, and its bound. */
   constructor(private readonly info: IStreamInfo) {
     this.limitBytes = pageBytes(info);
     this.cells = this.emptyCells();
   }
 
-  /** Bytes kept now. */
   get bytes(): number {
     return this._bytes;
   }
@@ -106,12 +102,10 @@ export class RowStore {
 
   /**
    * Add the rows of a frame.
-   *
-   * @param table - Rows of the stream.
    * @param again - Whether rows may come that are here already; those are left out.
    * @returns First and last step, or null when nothing was new.
    */
-  append(table: StreamTable, again: boolean): [number, number] | null {
+  append(table: StreamTable, mayRepeat: boolean): [number, number] | null {
     const { identity = [], newer = 'step' } = this.info.policy;
     const column = (name: string) => table.children[table.names.indexOf(name)];
     const [steps, rising, names] = [column('step'), column(newer), identity.map(column)];
@@ -120,8 +114,9 @@ export class RowStore {
       const key = names.map(cells => String(cells?.at(row))).join('\0');
       const [step, now] = [Number(steps?.at(row)), Number(rising?.at(row))];
       const known = this.newest.get(key);
-      // After a hub was started anew, what it sends from its buffer may be here: of each identity only what is newer counts.
-      if (again && known !== undefined && now <= known) {
+      // After a hub was started anew, what it sends from its buffer may be here: of each identity only what
+      // is newer counts.
+      if (mayRepeat && known !== undefined && now <= known) {
         continue;
       }
       if (known === undefined) {
@@ -138,7 +133,6 @@ export class RowStore {
     return first > last ? null : [first, last];
   }
 
-  /** Rows that match, as copies. */
   rows({ steps, where = {}, columns: names }: IRowsQuery = {}): IStreamRows {
     const step = this.cells.get('step');
     const wanted = Object.entries(where);
@@ -207,10 +201,10 @@ export class RowStore {
     const gone = Math.max(1, Math.floor(this.cost.length / 4));
     this._bytes -= this.cost.view.subarray(0, gone).reduce((sum, cost) => sum + cost, 0);
     this._evictedRows += gone;
-    const kept = Array.from({ length: this.cost.length - gone }, (_, row) => row + gone);
+    const retained = Array.from({ length: this.cost.length - gone }, (_, row) => row + gone);
     for (const cells of [...this.cells.values(), this.cost]) {
       if (cells instanceof Growable) {
-        cells.keep(kept);
+        cells.keep(retained);
       } else {
         cells.splice(0, gone);
       }
@@ -235,7 +229,6 @@ export class RowStore {
   private readonly newest = new Map<string, number>();
   private readonly words = new Map<string, string>();
   private cells: Map<string, Cells>;
-  /** Bytes of each row. */
   private cost = new Growable();
   private _bytes = 0;
   private _evictedRows = 0;

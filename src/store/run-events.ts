@@ -19,51 +19,43 @@ const ACTIONS = 32;
 /** Rows that are kept: the oldest go. */
 const MOST_ROWS = 4096;
 
-/** The newest event of each action, since who came later still learns who paused the training; and the rows themselves. */
+/** The newest event of each action, so that late viewers learn who paused the training; and the rows. */
 export class AuditLog {
   /** In the order in which they came. */
-  get rows(): readonly IRunAudit[] {
-    return this._rows;
-  }
+  readonly rows: IRunAudit[] = [];
 
-  /** By action. */
-  get newest(): ReadonlyMap<string, IAuditEvent> {
-    return this._newest;
-  }
+  readonly newest = new Map<string, IAuditEvent>();
 
   /**
    * Add the rows of a frame; rows may come again.
-   *
    * @param table - Rows of the `audit` stream.
    * @returns First and last step, or null when nothing was new.
    */
   append(table: StreamTable): [number, number] | null {
     const rows = auditRows(table);
-    // What producers and replays say has a clock of its own, so an earlier time alone makes no row a known one.
-    const known = rows.every(row => row.time > this.latest) ? null : new Set(this._rows.map(keyOf));
+    // What producers and replays say has a clock of its own, so an earlier time alone makes no row a known
+    // one.
+    const known = rows.every(row => row.time > this.latest) ? null : new Set(this.rows.map(keyOf));
     const fresh = rows.filter(row => !known?.has(keyOf(row)));
     for (const { step, time, who, action } of fresh) {
       this.latest = Math.max(this.latest, time);
-      const last = this._newest.get(action);
-      if (last === undefined ? this._newest.size < ACTIONS : last.time < time) {
-        this._newest.set(action, { step, time, who, action });
+      const last = this.newest.get(action);
+      if (last === undefined ? this.newest.size < ACTIONS : last.time < time) {
+        this.newest.set(action, { step, time, who, action });
       }
     }
-    this._rows.push(...fresh);
-    this._rows.splice(0, this._rows.length - MOST_ROWS);
+    this.rows.push(...fresh);
+    this.rows.splice(0, this.rows.length - MOST_ROWS);
     const steps = fresh.map(row => row.step);
     return steps.length === 0 ? null : [Math.min(...steps), Math.max(...steps)];
   }
 
-  /** Forget everything. */
   clear(): void {
-    this._newest.clear();
-    this._rows.length = 0;
+    this.newest.clear();
+    this.rows.length = 0;
     this.latest = -Infinity;
   }
 
-  private readonly _rows: IRunAudit[] = [];
-  private readonly _newest = new Map<string, IAuditEvent>();
   private latest = -Infinity;
 }
 
@@ -83,7 +75,6 @@ export type RunEventKind =
   | 'checkpoint'
   | 'alarm';
 
-/** An event of a run, at one step or over several. */
 export interface IRunEvent {
   readonly kind: RunEventKind;
   /** First and last step, both included; the last is infinite while it goes on. */
@@ -93,7 +84,6 @@ export interface IRunEvent {
   readonly text: string;
 }
 
-/** A row of the stream `audit`. */
 export interface IRunAudit {
   readonly step: number;
   /** Seconds since the epoch. */
@@ -104,7 +94,6 @@ export interface IRunAudit {
   readonly detail: string;
 }
 
-/** The rows of an `audit` table. */
 export function auditRows(table: StreamTable): IRunAudit[] {
   const column = (name: string): { at(row: number): unknown } => table.getChild(name);
   const [steps, times, people, actions, details] = ['step', 'time', 'who', 'action', 'detail'].map(column);
@@ -119,9 +108,7 @@ export function auditRows(table: StreamTable): IRunAudit[] {
 
 /**
  * The events of a run, by their first steps.
- *
  * @param audit - Who changed what, in the order of time.
- * @param missing - Steps that are known to be missing.
  * @param hello - How flags are called; names of the code when absent.
  */
 export function runEvents(
@@ -154,17 +141,18 @@ export function runEvents(
       events.push({ kind: 'settings', ...at, text: 'The budget of tracing changed.' });
     } else if (action === 'perturb' || action === 'disarm') {
       end(step);
-      const wish = objectOf(change['perturb']);
-      const steps = Number(wish['steps'] ?? NaN);
+      const request = objectOf(change['perturb']);
+      const steps = Number(request['steps'] ?? NaN);
       const last = Number.isFinite(steps) ? step + steps - 1 : Infinity;
-      perturbed = action === 'perturb' ? { first: step, last, text: perturbText(wish) } : null;
+      perturbed = action === 'perturb' ? { first: step, last, text: perturbText(request) } : null;
     } else if (action === 'pause' || action === 'step') {
       events.push({ kind: 'pause', ...at, text: 'Training was paused.' });
     } else if (action === 'resume') {
       events.push({ kind: 'resume', ...at, text: 'Training went on.' });
     } else if (action === 'connect') {
       const rank = change['rank'] ?? 0;
-      // Older hubs recorded a second connection where a tracer had learned more of the model in its first step.
+      // Older hubs recorded a second connection where a tracer had learned more of the model in its first
+      // step.
       if (seen.has(rank) && step > 1) {
         events.push({ kind: 'restart', ...at, text: `Rank ${Number(rank)} attached again.` });
       }
@@ -184,7 +172,7 @@ export function runEvents(
   return events.filter(event => event.first >= 0).sort((a, b) => a.first - b.first);
 }
 
-/** Say what became of flags. The text came from a viewer, so only numbers, known words and what the run calls its flags are shown. */
+/** Say what became of flags. The text came from a viewer: only numbers and known words of it are shown. */
 function settingsText(flags: unknown, hello: Hello | null): string {
   const changes = Object.entries(objectOf(flags)).map(([flag, setting]) => {
     const name = objectOf(objectOf(setting)['compressor'])['name'];
@@ -194,8 +182,8 @@ function settingsText(flags: unknown, hello: Hello | null): string {
   return changes.length === 0 ? 'Settings changed.' : `Settings changed: ${changes.join(', ')}.`;
 }
 
-function perturbText(wish: Record<string, unknown>): string {
-  const kind = wish['kind'];
+function perturbText(request: Record<string, unknown>): string {
+  const kind = request['kind'];
   return typeof kind === 'string' && /^\w{1,40}$/.test(kind) ? `Perturbation: ${kind}.` : 'Perturbation.';
 }
 

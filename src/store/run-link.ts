@@ -1,5 +1,5 @@
 import type { IDisposable } from '@lumino/disposable';
-import { Signal, type ISignal } from '@lumino/signaling';
+import { Signal } from '@lumino/signaling';
 
 /** What somebody points at in a view; null or absent where the view does not tell. */
 export interface IPointed {
@@ -14,7 +14,6 @@ export interface IPointed {
 
 /** A position of a text that a model wrote. */
 export interface ITextPosition {
-  /** Number of the generation, from 1. */
   readonly generation: number;
   /** Sequence of its batch, from 0. */
   readonly sequence: number;
@@ -22,7 +21,6 @@ export interface ITextPosition {
   readonly position: number;
 }
 
-/** First and last step, inclusive. */
 export type StepRange = readonly [number, number];
 
 /** What changed in a link. `pointed` comes at most once per animation frame. */
@@ -37,14 +35,13 @@ interface IPage {
 }
 
 /**
- * What the views of one run tell one another: what is under the pointer, the steps that were chosen, the step that is pinned, and the position of a generated
- * text that is. It belongs to the run's source, which all viewers of a page share; nothing of it is saved or sent.
+ * What the views of one run tell one another: what is under the pointer, the steps that were chosen, the step
+ * that is pinned, and the position of a generated text that is. It belongs to the run's source, which all
+ * viewers of a page share; nothing of it is saved or sent.
  */
 export class RunLink implements IDisposable {
   /** Emitted after `pointed`, `filter`, `pinned` or `position` changed. */
-  get changed(): ISignal<this, LinkChange> {
-    return this._changed;
-  }
+  readonly changed = new Signal<this, LinkChange>(this);
 
   /** What is pointed at, and which view said so. */
   get pointed(): { readonly by: object; readonly at: IPointed } | null {
@@ -76,7 +73,7 @@ export class RunLink implements IDisposable {
       return;
     }
     this._filter = steps && { by, steps };
-    this._changed.emit('filter');
+    this.changed.emit('filter');
   }
 
   /** The step that is pinned: marked in every view, and what values are compared with. */
@@ -84,15 +81,13 @@ export class RunLink implements IDisposable {
     return this._pinned;
   }
 
-  /** Pin a step; null unpins. */
   pin(step: number | null): void {
     if (!this._isDisposed && step !== this._pinned) {
       this._pinned = step;
-      this._changed.emit('pinned');
+      this.changed.emit('pinned');
     }
   }
 
-  /** The position of a generated text that is pinned: every view of generated text shows that one. */
   get position(): ITextPosition | null {
     return this._position;
   }
@@ -101,7 +96,7 @@ export class RunLink implements IDisposable {
   pinPosition(at: ITextPosition | null): void {
     if (!this._isDisposed && !alike(at, this._position)) {
       this._position = at;
-      this._changed.emit('position');
+      this.changed.emit('position');
     }
   }
 
@@ -141,7 +136,7 @@ export class RunLink implements IDisposable {
     this._next = undefined;
     if (next !== undefined && !this._isDisposed) {
       this._pointed = next;
-      this._changed.emit('pointed');
+      this.changed.emit('pointed');
     }
   }
 
@@ -153,7 +148,6 @@ export class RunLink implements IDisposable {
   private _position: ITextPosition | null = null;
   private _timer: ReturnType<typeof setTimeout> | undefined;
   private _isDisposed = false;
-  private readonly _changed = new Signal<this, LinkChange>(this);
 }
 
 type Place = Pick<IPointed, 'generation' | 'position' | 'sequence'>;

@@ -10,16 +10,12 @@ import { RunLink } from './run-link';
 import { ServerMoments } from './server-moments';
 import { type IRunSource, StoreError } from './source';
 
-/** What the manager of a page's runs needs. */
 export interface IRunsOptions {
   api: RunsApi;
   /** How to open a socket to the relay of one run. */
   openSocket: (id: string) => SocketFactory;
-  /** How this page names itself. */
   peer: Peer;
-  /** Bounds of live runs. */
   live?: Pick<ILiveRunOptions, 'backlog' | 'tensorBytes' | 'scalarBytes'>;
-  /** Bounds of recorded runs. */
   recorded?: IRecordedRunOptions;
 }
 
@@ -28,7 +24,7 @@ export interface ILease extends IDisposable {
   readonly source: IRunSource;
 }
 
-/** Bytes of the newest frames that a hub sends of what is recorded as well: the recording answers for the rest when somebody asks. */
+/** Bytes of newest frames that a hub sends of recorded runs: the recording answers for the rest. */
 const RECORDED_BACKLOG = 8 << 20;
 
 interface IShared {
@@ -37,15 +33,14 @@ interface IShared {
 }
 
 /**
- * The runs that a Jupyter server can reach, and one shared source for each that is looked at: panel, tabs and cells of a page
- * share one connection, which closes with the last share.
+ * The runs that a Jupyter server can reach, and one shared source for each that is looked at: panel, tabs and
+ * cells of a page share one connection, which closes with the last share.
  */
 export class Runs implements IDisposable {
   constructor(private readonly options: IRunsOptions) {}
 
   /**
    * Share in a run's source, live or recorded as the server says.
-   *
    * @throws StoreError when there is no such run or the server does not answer.
    */
   async acquire(id: string): Promise<ILease> {
@@ -82,7 +77,6 @@ export class Runs implements IDisposable {
     return this._isDisposed;
   }
 
-  /** Close every source. */
   dispose(): void {
     this._isDisposed = true;
     for (const { source } of this.shared.values()) {

@@ -20,11 +20,10 @@ interface ISeries {
 /** The scalars of one run by name, ordered by step, bounded by bytes. */
 export class ScalarStore {
   /**
-   * @param limitBytes - Beyond this, the older half of the longest series is thinned to its local minima and maxima.
+   * @param limitBytes - Beyond this, the longest series' older half is thinned to its local extremes.
    */
   constructor(private readonly limitBytes: number) {}
 
-  /** Rows given up to stay within memory. */
   get thinned(): number {
     return this._thinned;
   }
@@ -35,19 +34,18 @@ export class ScalarStore {
 
   /**
    * Add the rows of a frame.
-   *
    * @param table - Rows of the `scalars` stream.
    * @param again - Whether rows may come that are here already; those are left out.
    * @returns First and last step, or null when nothing was new.
    */
-  append(table: StreamTable, again: boolean): [number, number] | null {
+  append(table: StreamTable, mayRepeat: boolean): [number, number] | null {
     const [steps, times, ranks, names, values, units] = table.children;
     let first = Infinity;
     let last = -Infinity;
     for (let row = 0; row < table.numRows; row += 1) {
       const series = this.series(String(names?.at(row)), String(units?.at(row)));
       const [step, time, rank] = [Number(steps?.at(row)), Number(times?.at(row)), Number(ranks?.at(row))];
-      if (again && time <= (series.newest.get(rank) ?? -Infinity)) {
+      if (mayRepeat && time <= (series.newest.get(rank) ?? -Infinity)) {
         continue;
       }
       series.newest.set(rank, time);
@@ -72,7 +70,7 @@ export class ScalarStore {
     return [first, last];
   }
 
-  /** Scalars as columns, in the order of `names`; all names when absent. Unchanged rows are answered with the same object. */
+  /** Scalars as columns, in the order of `names`; all when absent. The same object while unchanged. */
   columns(names?: readonly string[] | null): IScalarColumns {
     const key = JSON.stringify(names ?? null);
     const known = this.answers.get(key);
@@ -131,19 +129,19 @@ export class ScalarStore {
     if (longest === undefined || length < THIN_GROUP * 8) {
       return false;
     }
-    const kept: number[] = [];
+    const retained: number[] = [];
     const half = Math.floor(length / 2 / THIN_GROUP) * THIN_GROUP;
     for (let start = 0; start < half; start += THIN_GROUP) {
       const group = longest.value.view.subarray(start, start + THIN_GROUP);
-      kept.push(...extremesOf(group).map(at => start + at));
+      retained.push(...extremesOf(group).map(at => start + at));
     }
     for (let index = half; index < length; index += 1) {
-      kept.push(index);
+      retained.push(index);
     }
-    [longest.step, longest.time, longest.value].forEach(column => column.keep(kept));
-    this._thinned += length - kept.length;
-    this._bytes -= (length - kept.length) * BYTES_PER_ROW;
-    return kept.length < length;
+    [longest.step, longest.time, longest.value].forEach(column => column.keep(retained));
+    this._thinned += length - retained.length;
+    this._bytes -= (length - retained.length) * BYTES_PER_ROW;
+    return retained.length < length;
   }
 
   private readonly all = new Map<string, ISeries>();

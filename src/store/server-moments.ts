@@ -22,7 +22,6 @@ import { gradientStage, numbersOf, streamName } from './row-moments';
 
 /**
  * Rows as the server sent them.
- *
  * @throws ProtocolError `bad-frame`.
  */
 function rowsOf(bytes: Uint8Array): IMomentRows {
@@ -46,10 +45,6 @@ function rowsOf(bytes: Uint8Array): IMomentRows {
 
 /**
  * Groups as the server sent them.
- *
- * @param by - The columns of a key.
- * @param groupsTotal - How many groups there were before the largest were chosen.
- * @param stepsTotal - How many steps there were before some were left out.
  * @throws ProtocolError `bad-frame`.
  */
 function groupsOf(
@@ -61,8 +56,8 @@ function groupsOf(
   const columns = new ArrowColumns(bytes);
   const group = Uint32Array.from(columns.whole('group'));
   const keys: MomentKey[] = [];
-  group.forEach((place, row) => {
-    if (place === keys.length) {
+  group.forEach((index, row) => {
+    if (index === keys.length) {
       keys.push(by.map(column => columns.cell(column, row)));
     }
   });
@@ -99,7 +94,6 @@ function statsOf(columns: ArrowColumns): MomentStat[] {
 
 /** How the statistics of a run are read from the server. */
 export interface IServerMomentsOptions {
-  /** The run's name, for what is said of it. */
   readonly name: () => string;
   /** Whether there may be more later; `more` is then called with the first and last step that changed. */
   readonly grows: boolean;
@@ -120,11 +114,6 @@ let watchers = 0;
 
 /** The statistics of one run as the Jupyter server reads them. */
 export class ServerMoments implements IMomentSource {
-  /**
-   * @param id - Run id.
-   * @param api - Where to ask.
-   * @param options - Name, bounds, and whether to follow what grows.
-   */
   constructor(
     private readonly id: string,
     private readonly api: IMomentsReader,
@@ -137,30 +126,29 @@ export class ServerMoments implements IMomentSource {
 
   /**
    * What there is. Where it may become more, it is followed from the first call on.
-   *
    * @param told - Hears how far the server is while it reads files for the first time.
    */
-  index(signal?: AbortSignal, told?: ReadingProgress): Promise<IMomentIndex> {
+  index(signal?: AbortSignal, onProgress?: ReadingProgress): Promise<IMomentIndex> {
     return this.guarded(async () => {
-      if (told !== undefined) {
-        this.listeners.add(told);
+      if (onProgress !== undefined) {
+        this.listeners.add(onProgress);
       }
       try {
         const index = this.known ?? (await this.loads.get('index', own => this.load(own), signal));
         this.follow();
         return this.known ?? index;
       } finally {
-        if (told !== undefined) {
-          this.listeners.delete(told);
+        if (onProgress !== undefined) {
+          this.listeners.delete(onProgress);
         }
       }
     });
   }
 
   /** What there is now, asked anew. */
-  latest(signal?: AbortSignal, told?: ReadingProgress): Promise<IMomentIndex> {
+  latest(signal?: AbortSignal, onProgress?: ReadingProgress): Promise<IMomentIndex> {
     this.known = this.following ? this.known : null;
-    return this.index(signal, told);
+    return this.index(signal, onProgress);
   }
 
   rows(
@@ -236,7 +224,7 @@ export class ServerMoments implements IMomentSource {
         return answer;
       }
       const { done, total } = answer;
-      this.listeners.forEach(told => told(done, total));
+      this.listeners.forEach(onProgress => onProgress(done, total));
     }
   }
 
@@ -336,9 +324,7 @@ function changed(before: IMomentIndex['stats'], after: IMomentIndex['stats']): [
   return [Math.min(first, last), last];
 }
 
-function sizeOf({ group, keys }: IMomentGroups): number {
-  return group.length * 56 + keys.length * 128;
-}
+const sizeOf = ({ group, keys }: IMomentGroups): number => group.length * 56 + keys.length * 128;
 
 function closedHere(): StoreError {
   return new StoreError('disposed', 'This run was closed here. Open it again from the list of runs.');

@@ -5,7 +5,6 @@ import type { Pass, Phase } from '../protocol/messages.generated';
 
 /**
  * The rows of a `tensors` table. Their values are views of the table's memory.
- *
  * @throws ProtocolError `bad-frame` when a row contradicts itself.
  */
 export function tensorRows(table: StreamTable): ITensorRow[] {
@@ -29,7 +28,7 @@ export function tensorRows(table: StreamTable): ITensorRow[] {
     ...whole
   ] = table.children;
   return Array.from({ length: table.numRows }, (_, row) => {
-    const kept: ArrayLike<number> = shape?.at(row) ?? [];
+    const retained: ArrayLike<number> = shape?.at(row) ?? [];
     const flat: unknown = values?.at(row);
     const [phaseName, passName] = [String(phase?.at(row)), String(pass?.at(row))];
     if (!(flat instanceof Float32Array) || !isPhase(phaseName) || !isPass(passName)) {
@@ -38,7 +37,7 @@ export function tensorRows(table: StreamTable): ITensorRow[] {
         got: `${phaseName}, ${passName}`.slice(0, 200)
       });
     }
-    const size = Array.prototype.reduce.call(kept, (product, edge) => Number(product) * Number(edge), 1);
+    const size = Array.prototype.reduce.call(retained, (product, edge) => Number(product) * Number(edge), 1);
     if (size !== flat.length) {
       throw badFrame('A tensors row has another number of values than its shape says.', {
         expected: String(size),
@@ -56,7 +55,7 @@ export function tensorRows(table: StreamTable): ITensorRow[] {
       part: String(part?.at(row)),
       compressor: String(compressor?.at(row)),
       sourceShape: Array.from<number>(sourceShape?.at(row) ?? []),
-      shape: Array.from(kept),
+      shape: Array.from(retained),
       values: flat,
       labels: Array.from<string>(labels?.at(row) ?? []),
       nanCount: Number(nans?.at(row)),
@@ -85,10 +84,6 @@ export function compareRows(a: ITensorRow, b: ITensorRow): number {
   );
 }
 
-function isPhase(text: string): text is Phase {
-  return PHASES.some(each => each === text);
-}
+const isPhase = (text: string): text is Phase => PHASES.some(each => each === text);
 
-function isPass(text: string): text is Pass {
-  return PASSES.some(each => each === text);
-}
+const isPass = (text: string): text is Pass => PASSES.some(each => each === text);

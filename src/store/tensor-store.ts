@@ -50,16 +50,15 @@ interface IFlag {
 }
 
 /**
- * The tensors of one run: a series for each (flag, part, phase, pass, rank, layer), all together bounded by bytes.
+ * The tensors of one run: a series for each (flag, part, phase, pass, rank, layer), all together bounded by
+ * bytes.
  *
- * When memory runs out the older halves are thinned: first tensors become statistics, then the oldest statistics go, in both cases all but
- * the extremes of every few. The newest tensor of each series stays, so that a flag which is rarely traced does not vanish. What went is
- * counted.
+ * When memory runs out the older halves are thinned: first tensors become statistics, then the oldest
+ * statistics go, in both cases all but the extremes of every few. The newest tensor of each series stays, so
+ * that a flag which is rarely traced does not vanish. What went is counted.
  */
 export class TensorStore {
-  /**
-   * @param limitBytes - Bytes of values, labels and their objects together.
-   */
+  /** @param limitBytes - Bytes of values, labels and their objects together. */
   constructor(private readonly limitBytes: number) {}
 
   get bytes(): number {
@@ -71,13 +70,13 @@ export class TensorStore {
     return this._thinnedTo;
   }
 
-  /** Flags seen so far. */
   get flags(): readonly string[] {
     return [...this.all.keys()];
   }
 
   /**
-   * Keep a row. Its values are copied: a view would hold the whole frame in memory for as long as its longest-lived row.
+   * Keep a row. Its values are copied: a view would hold the whole frame in memory for as long as its
+   * longest-lived row.
    */
   add(row: ITensorRow): void {
     const kept: ITensorRow = {
@@ -110,7 +109,6 @@ export class TensorStore {
     this.shrink();
   }
 
-  /** Steps for which a flag has tensors, ascending. */
   steps(flag: string, phase?: Phase, of: StepsQuery = {}): readonly number[] {
     const entry = this.all.get(flag);
     if (entry === undefined) {
@@ -118,7 +116,8 @@ export class TensorStore {
     }
     const { layers } = of;
     const some =
-      layers !== undefined && [...entry.series.values()].some(({ place }) => !layers.includes(place.layer));
+      layers !== undefined &&
+      [...entry.series.values()].some(({ key: place }) => !layers.includes(place.layer));
     if (some || (entry.thinned && (layers !== undefined || of.rank !== undefined))) {
       // Layers have steps of their own: where they are thinned, and where another one was traced before.
       const chosen = this.chosen({ ...of, flag, ...(phase ? { phase } : {}) });
@@ -134,10 +133,9 @@ export class TensorStore {
     return lists.length === 1 ? (lists[0] ?? []) : distinct(lists);
   }
 
-  /** What there is of a flag so far. */
   shapeOf(flag: string): ITensorShape {
     const entry = this.all.get(flag);
-    const places = [...(entry?.series.values() ?? [])].map(series => series.place);
+    const places = [...(entry?.series.values() ?? [])].map(series => series.key);
     return {
       parts: [...(entry?.parts ?? [])],
       layers: distinct([places.map(place => place.layer)]),
@@ -170,7 +168,7 @@ export class TensorStore {
       }
       evictedRows += query.steps === undefined ? series.evicted.total : series.evicted.count(first, last);
     }
-    const kept = {
+    const retained = {
       // Of all steps the first is infinite as well, and so is what was never thinned.
       thinnedTo: Number.isFinite(thinnedTo) && thinnedTo >= first ? thinnedTo : null,
       reducedRows,
@@ -178,7 +176,7 @@ export class TensorStore {
       limitBytes: this.limitBytes
     };
     const lacking = Number.isFinite(lackingTo) && lackingTo >= first ? { lackingTo } : {};
-    return { rows: rows.sort(compareRows), evictedRows, sampledEvery: 1, kept, ...lacking };
+    return { rows: rows.sort(compareRows), evictedRows, sampledEvery: 1, kept: retained, ...lacking };
   }
 
   clear(): void {
@@ -193,7 +191,7 @@ export class TensorStore {
   private chosen(query: ITensorQuery): TensorSeries[] {
     const { part, phase, pass, layers, rank } = query;
     const found = [...(this.all.get(query.flag)?.series.values() ?? [])].filter(
-      ({ place }) =>
+      ({ key: place }) =>
         (part === undefined || part === place.part) &&
         (phase === undefined || phase === place.phase) &&
         (pass === undefined || pass === place.pass) &&
@@ -204,10 +202,10 @@ export class TensorStore {
       return found;
     }
     const lowest = new Map<number, number>();
-    for (const { place } of found) {
+    for (const { key: place } of found) {
       lowest.set(place.layer, Math.min(lowest.get(place.layer) ?? Infinity, place.rank));
     }
-    return found.filter(({ place }) => lowest.get(place.layer) === place.rank);
+    return found.filter(({ key: place }) => lowest.get(place.layer) === place.rank);
   }
 
   private shrink(): void {
@@ -246,7 +244,7 @@ export class TensorStore {
     return this._bytes < before;
   }
 
-  /** Where every series is short: take the oldest tensors, and where only the newest are left, the oldest statistics. */
+  /** Where every series is short: reduce the oldest tensors, or else drop the oldest statistics. */
   private thinOldest(): boolean {
     const before = this._bytes;
     for (const flag of this.all.values()) {

@@ -9,7 +9,6 @@ export type OtherOptions = Readonly<Record<string, unknown>>;
 
 /** What a view of another package is given beside its node, run and options. */
 export interface IOtherHost {
-  /** The user's language. */
   readonly translate: Translate;
   /** Change options from within the view: they are checked, kept, and come back through `update`. */
   choose(changes: OtherOptions): void;
@@ -19,7 +18,6 @@ export interface IOtherHost {
 export interface IOtherMounted {
   /** Draw other options; resolves when they are drawn. */
   update(options: OtherOptions): void | Promise<void>;
-  /** Let go of everything. Safe twice. */
   dispose(): void;
   /** What the picture shows, in words. */
   summary?(): string;
@@ -48,7 +46,6 @@ export interface IViewRuns {
 
 /** What a host may give a view. All of it is optional. */
 export interface IViewHost {
-  /** The user's language. */
   translate?: Translate;
   /** Opens the report dialogue for a view; the menu entry is there only with it. */
   exportReport?: (options: ViewOptions) => void;
@@ -70,7 +67,6 @@ export interface IViewHost {
 /** A mounted view: what a tab, a cell and a report hold. */
 export interface IView<O extends ViewOptions = ViewOptions> extends IDisposable {
   readonly node: HTMLElement;
-  /** All options with their defaults. */
   readonly options: Readonly<Required<O>>;
   /** Emitted with the new options whenever they change, by the user or through `update`. */
   readonly changed: ISignal<IView<O>, Readonly<Required<O>>>;

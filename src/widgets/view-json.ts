@@ -18,7 +18,6 @@ export interface IRunReference {
   readonly kind?: 'statistics';
 }
 
-/** What a cell's output holds of a view. */
 export interface IViewJson {
   readonly format: 1;
   readonly run: IRunReference;
@@ -49,7 +48,6 @@ export function readRunReference(value: unknown): IRunReference {
 
 /**
  * Read what a cell's output holds, with the defaults of all options that cannot be read.
- *
  * @throws ProtocolError When nothing can be drawn of it.
  */
 export function readKeptJson(value: unknown): IViewJson {
@@ -61,7 +59,6 @@ export function readKeptJson(value: unknown): IViewJson {
 
 /**
  * Read what a cell's output holds.
- *
  * @throws ProtocolError When it is from a newer version, or is no view.
  */
 export function readViewJson(value: unknown): IViewJson {

@@ -68,6 +68,11 @@ class Option(TraitType[Any, Any]):
     default_value: Any = None
     allow_none = True
 
+    def class_init(self, cls: type[Any], name: str | None) -> None:
+        """Take the help from the schema of the view to which the option belongs."""
+        super().class_init(cls, name)
+        self.help = option_schema(cls.view_name, option_name(name or "")).get("description", "")
+
     def validate(self, obj: View, value: Any) -> Any:
         """Return the value as it will stand in ``options``, or raise :class:`WidgetError`."""
         assert self.name is not None
@@ -190,6 +195,9 @@ class View(DOMWidget):  # type: ignore[misc]  # ipywidgets has no types
         checked = self.checked(options)
         named = {key: run.get(key) for key in ("id", "name", "folder")}
         super().__init__(run=named | ({"kind": run["kind"]} if "kind" in run else {}), options=checked)
+        names = [name for name, trait in self.traits().items() if isinstance(trait, Option)]
+        if names:  # Of no names it would observe all traits.
+            self.observe(self._option_changed, names)
 
     @classmethod
     def read(cls, options: Mapping[str, Any]) -> Mapping[str, Any]:

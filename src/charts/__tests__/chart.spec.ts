@@ -4,7 +4,7 @@ import { ColorScale } from '../color-scale';
 import { paint } from '../pixels';
 import { toDataUrl, toPicture } from '../pictures';
 import { ChartError, fill, type IRecipe, type Row } from '../recipe';
-import { TEMPLATES, type TemplateName } from '../templates.generated';
+import { TEMPLATES, type TemplateName } from '../templates';
 import { DARK_THEME, LIGHT_THEME, loadVega } from '../vega';
 import { Zoom } from '../zoom';
 

@@ -2,7 +2,7 @@
 import { readFileSync } from 'fs';
 import { join } from 'path';
 import { channels, ColorScale, colorTable, lowMagnitude, flagColor } from '../color-scale';
-import { COLORS } from '../colors.generated';
+import COLORS from '#protocol/charts/colors.json';
 
 /** Perceived lightness L* of a colour. */
 function lightness(color: string): number {

@@ -1,6 +1,6 @@
 /** @jest-environment ./jest.environment.node.js */
 import { channels, ColorScale } from '../color-scale';
-import { COLORS } from '../colors.generated';
+import COLORS from '#protocol/charts/colors.json';
 import { paint } from '../pixels';
 import { encodePng } from '../pictures';
 import { readPng } from './read-png';

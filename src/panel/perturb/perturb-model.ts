@@ -1,4 +1,4 @@
-import { Signal, type ISignal } from '@lumino/signaling';
+import { Signal } from '@lumino/signaling';
 import type { Perturb, PerturbSite, SiteInfo } from '../../protocol/messages.generated';
 import { isOver, type IRunSource } from '../../store/source';
 import type { ControlModel } from '../summary/control-model';
@@ -7,7 +7,6 @@ import { faultsIn, type ApplyState, type IFault, compressorWithDefaults } from '
 /** What is done at a site, with every member written out. */
 export type IFullSite = Required<PerturbSite>;
 
-/** One site as the panel shows it. */
 export interface ISiteRow {
   readonly info: SiteInfo;
   readonly available: boolean;
@@ -31,10 +30,7 @@ export class PerturbModel {
     private readonly control: ControlModel
   ) {}
 
-  /** Emitted when the form changes; what is armed changes with the control model. */
-  get changed(): ISignal<this, void> {
-    return this._changed;
-  }
+  readonly changed = new Signal<this, void>(this);
 
   /** What is armed now, null when nothing is: it also ends by itself. */
   get armed(): Perturb | null {
@@ -79,7 +75,6 @@ export class PerturbModel {
     this._edited();
   }
 
-  /** Training steps after which it ends by itself. */
   get steps(): number {
     return this._steps;
   }
@@ -89,7 +84,6 @@ export class PerturbModel {
     this._edited();
   }
 
-  /** Whether any site is chosen. */
   get ready(): boolean {
     return this.rows.some(row => row.setting !== null);
   }
@@ -107,8 +101,7 @@ export class PerturbModel {
     });
   }
 
-  /** What the form says, as it would be sent. */
-  get wish(): Perturb {
+  get value(): Perturb {
     const sites = Object.fromEntries(
       this.rows.flatMap(({ info, setting }) => (setting === null ? [] : [[info.name, setting]]))
     );
@@ -136,7 +129,6 @@ export class PerturbModel {
     this._edited();
   }
 
-  /** Change members of what is done at a site. */
   change(site: string, members: Partial<IFullSite>): void {
     const now = this._sites.get(site);
     if (now !== undefined) {
@@ -161,7 +153,6 @@ export class PerturbModel {
     }
   }
 
-  /** Forget what the form says. */
   revert(): void {
     this._sites.clear();
     this._last.clear();
@@ -172,7 +163,7 @@ export class PerturbModel {
 
   /** Arm what the form says. Never rejects: what came of it is in `asked`. */
   arm(): Promise<void> {
-    return this.control.ask('perturb', { perturb: this.wish });
+    return this.control.ask('perturb', { perturb: this.value });
   }
 
   /** End what is armed. Never rejects. */
@@ -180,7 +171,6 @@ export class PerturbModel {
     return this.control.ask('perturb', { perturb: null });
   }
 
-  /** Safe twice. */
   dispose(): void {
     Signal.clearData(this);
   }
@@ -191,10 +181,9 @@ export class PerturbModel {
 
   private _edited(): void {
     this.control.settle('perturb');
-    this._changed.emit();
+    this.changed.emit();
   }
 
-  private readonly _changed = new Signal<this, void>(this);
   private readonly _sites = new Map<string, IFullSite>();
   private readonly _last = new Map<string, IFullSite>();
   private _seed = 0;

@@ -227,7 +227,7 @@ function Form(props: {
           question={trans.__(
             'Perturb this training for %1? %2. Weights come back exactly as they were when it ends; what was trained meanwhile stays trained.',
             trans._n('%2 step', '%2 steps', perturb.steps, formatInteger(perturb.steps)),
-            perturbText(perturb.wish, sites)
+            perturbText(perturb.value, sites)
           )}
           yes={trans.__('Arm')}
           no={trans.__('Cancel')}

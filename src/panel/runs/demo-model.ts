@@ -1,4 +1,4 @@
-import { Signal, type ISignal } from '@lumino/signaling';
+import { Signal } from '@lumino/signaling';
 import type { IMegalensRuns } from '../../tokens';
 import type { DemoState } from '../../client/runs-api';
 
@@ -6,23 +6,17 @@ import type { DemoState } from '../../client/runs-api';
 const LOOK_EVERY = 1000;
 
 /**
- * The demo training that an empty panel offers. It asks the server once when the panel is shown and then only while there is something to
- * follow, so that a panel without a demo costs nothing.
+ * The demo training that an empty panel offers. It asks the server once when the panel is shown and then only
+ * while there is something to follow, so that a panel without a demo costs nothing.
  */
 export class DemoModel {
-  /**
-   * @param runs - The run service.
-   * @param appeared - Called when the demo's run is live, so that the list shows it at once.
-   */
+  /** @param appeared - Called when the demo's run is live, so that the list shows it at once. */
   constructor(
     private readonly runs: Pick<IMegalensRuns, 'demo'>,
     private readonly appeared: () => void
   ) {}
 
-  /** Emitted when the state changes. */
-  get changed(): ISignal<this, void> {
-    return this._changed;
-  }
+  readonly changed = new Signal<this, void>(this);
 
   get state(): DemoState {
     return this._state;
@@ -58,16 +52,16 @@ export class DemoModel {
     Signal.clearData(this);
   }
 
-  private async _ask(wish: 'look' | 'start' | 'stop'): Promise<void> {
+  private async _ask(request: 'look' | 'start' | 'stop'): Promise<void> {
     clearTimeout(this._timer);
     const turn = ++this._turn;
     let state: DemoState;
     try {
-      state = await this.runs.demo(wish);
+      state = await this.runs.demo(request);
     } catch (error) {
       // The list of runs says what is wrong with the server; only what a person asked for is answered here.
       state =
-        wish === 'look'
+        request === 'look'
           ? this._state
           : { kind: 'failed', message: error instanceof Error ? error.message : String(error) };
     }
@@ -84,14 +78,13 @@ export class DemoModel {
     const appeared = state.kind === 'running' && this._state.kind !== 'running';
     if (JSON.stringify(state) !== JSON.stringify(this._state)) {
       this._state = state;
-      this._changed.emit();
+      this.changed.emit();
     }
     if (appeared) {
       this.appeared();
     }
   }
 
-  private readonly _changed = new Signal<this, void>(this);
   private _state: DemoState = { kind: 'off' };
   private _watching = false;
   private _disposed = false;

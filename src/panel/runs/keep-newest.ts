@@ -1,6 +1,6 @@
 import type { IRunEntry } from '../../tokens';
 
-/** Whether a run's recording can be deleted: there is one, and no hub that still has it. The server looks again. */
+/** Whether a recording can be deleted: it exists, and no hub has it open. The server checks once more. */
 export function isDeletable({ state, bytes }: IRunEntry): boolean {
   return state !== 'live' && bytes !== undefined;
 }
@@ -17,7 +17,6 @@ export function bytesOf(runs: readonly IRunEntry[]): number {
 
 /**
  * The recordings that go when only the newest are kept, newest first.
- *
  * @param runs - In any order; those that cannot be deleted stay and count for nothing.
  * @param keep - How many recordings stay, those with tags or notes counted among them.
  */

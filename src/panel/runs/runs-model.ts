@@ -1,4 +1,4 @@
-import { Signal, type ISignal } from '@lumino/signaling';
+import { Signal } from '@lumino/signaling';
 import { ClientError } from '../../client/client-error';
 import type { IForeignHub, IRunList } from '../../client/runs-api';
 import type { IMegalensRuns, IRunEntry, RunChanges } from '../../tokens';
@@ -14,11 +14,9 @@ export type ListState =
   /** The Jupyter server refuses. */
   | { kind: 'forbidden'; message: string };
 
-/** What the list can be told to do differently. */
 export interface IRunsModelOptions {
   /** Choose the newest live run when nothing else was chosen. */
   chooseNewest: boolean;
-  /** Milliseconds between two looks at the server while the panel is visible. */
   refreshEvery: number;
 }
 
@@ -36,12 +34,8 @@ export class RunsModel {
     public options: IRunsModelOptions = { chooseNewest: true, refreshEvery: 2000 }
   ) {}
 
-  /** Emitted when the list, its state or the choice changes. */
-  get changed(): ISignal<this, void> {
-    return this._changed;
-  }
+  readonly changed = new Signal<this, void>(this);
 
-  /** Newest first. */
   get entries(): readonly IRunEntry[] {
     return this._entries;
   }
@@ -55,7 +49,6 @@ export class RunsModel {
     return this._state;
   }
 
-  /** The chosen run's entry, or null. */
   get chosen(): IRunEntry | null {
     return this._entries.find(entry => entry.id === this._chosen) ?? null;
   }
@@ -93,7 +86,7 @@ export class RunsModel {
     this._setChosen(id);
   }
 
-  /** Ids of the listed runs that are marked, to be compared or deleted; the chosen one first, then as they are listed. */
+  /** Ids of the marked runs, for comparing or deleting: the chosen one first, then in the list's order. */
   get marked(): readonly string[] {
     return this._entries
       .map(({ id }) => id)
@@ -101,12 +94,11 @@ export class RunsModel {
       .sort((a, b) => Number(b === this._chosen) - Number(a === this._chosen));
   }
 
-  /** Mark these runs and no others. */
   mark(ids: Iterable<string>): void {
     const marked = new Set(ids);
     if (marked.size !== this._marked.size || [...marked].some(id => !this._marked.has(id))) {
       this._marked = marked;
-      this._changed.emit();
+      this.changed.emit();
     }
   }
 
@@ -170,7 +162,7 @@ export class RunsModel {
     this.choose(entry.id);
   }
 
-  /** Open a tree of raw-moment files, choose its first run, and return sentences on what was left out. Rejects with the server's answer. */
+  /** Open a tree of raw-moment files, choose its first run, and return sentences on what was left out. */
   async openStatistics(path: string): Promise<readonly string[]> {
     const {
       runs: [first],
@@ -210,25 +202,24 @@ export class RunsModel {
       this._chosen = live.id;
     }
     if (JSON.stringify([this._entries, this._state, this._chosen, this._warnings]) !== before) {
-      this._changed.emit();
+      this.changed.emit();
     }
   }
 
   private _setState(state: ListState): void {
     if (JSON.stringify(state) !== JSON.stringify(this._state)) {
       this._state = state;
-      this._changed.emit();
+      this.changed.emit();
     }
   }
 
   private _setChosen(id: string | null): void {
     if (id !== this._chosen) {
       this._chosen = id;
-      this._changed.emit();
+      this.changed.emit();
     }
   }
 
-  private readonly _changed = new Signal<this, void>(this);
   private _entries: readonly IRunEntry[] = [];
   private _warnings: readonly string[] = [];
   private _state: ListState = { kind: 'loading' };

@@ -80,7 +80,6 @@ function DemoBox(props: {
   }
 }
 
-/** What the list has no runs of, and why: a line that unfolds. */
 function LeftOut(props: {
   sentences: readonly string[];
   trans: TranslationBundle;
@@ -99,7 +98,6 @@ function LeftOut(props: {
   );
 }
 
-/** What there is to know of a run at a glance. */
 function runTitle(entry: IRunEntry, words: string, trans: TranslationBundle): string {
   return [
     entry.name,

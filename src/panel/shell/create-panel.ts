@@ -11,7 +11,6 @@ import { MegalensPanel } from './panel-widget';
 
 const CHOICE = 'megalens:chosen-run';
 
-/** What the panel is made of. */
 export interface ICreatePanelOptions {
   commands: CommandRegistry;
   runs: IMegalensRuns;

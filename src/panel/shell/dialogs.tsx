@@ -11,12 +11,11 @@ import { HubForm, type IHubAddress } from '../runs/hub-form';
 /**
  * A button that asks back under itself before it does what others would notice.
  *
- * The answer that changes nothing has the focus, and a second click on the button itself takes the question back: neither a
- * double click nor a second Enter says yes.
+ * The answer that changes nothing has the focus, and a second click on the button itself takes the question
+ * back: neither a double click nor a second Enter says yes.
  */
 export function Confirm(props: {
   label: React.ReactNode;
-  /** What would happen, in a sentence or two. */
   question: string;
   yes: string;
   no: string;
@@ -28,7 +27,7 @@ export function Confirm(props: {
   title?: string;
   className?: string;
   /** What stands beside the button. */
-  beside?: React.ReactNode;
+  aside?: React.ReactNode;
   act: () => void;
 }): React.ReactElement {
   const { label, question, yes, no, plain = false, disabled = false, act } = props;
@@ -71,7 +70,7 @@ export function Confirm(props: {
         >
           {label}
         </button>
-        {props.beside}
+        {props.aside}
       </div>
       {open && (
         <div
@@ -198,14 +197,13 @@ export async function askReport(
     body,
     buttons: [Dialog.cancelButton(), Dialog.okButton({ label: trans.__('Export') })]
   });
-  const kept = views.filter((_, i) => chosen.has(i));
-  if (!button.accept || kept.length === 0) {
+  const retained = views.filter((_, i) => chosen.has(i));
+  if (!button.accept || retained.length === 0) {
     return null;
   }
-  return { format: answer.format, views: kept, title: answer.title.trim() || run.name };
+  return { format: answer.format, views: retained, title: answer.title.trim() || run.name };
 }
 
-/** What a dialog shows. */
 export class Body extends ReactWidget {
   constructor(private readonly content: React.ReactElement) {
     super();

@@ -12,10 +12,10 @@ export function NoticeBox(props: {
   const { tone, sentence, detail, code, action } = props.notice;
   // Seconds and steps that count on are read by those who look, and said once.
   const words = sentence.replace(/[\d.\s]+/g, ' ');
-  const said = React.useRef('');
-  const counts = said.current === words;
+  const spoken = React.useRef('');
+  const counts = spoken.current === words;
   React.useEffect(() => {
-    said.current = words;
+    spoken.current = words;
   }, [words]);
   return (
     <div

@@ -7,7 +7,7 @@ import type { ListState } from '../runs/runs-model';
 import type { IAuthor } from '../summary/control-model';
 import type { IOpenRun } from './open-run';
 
-/** Who and when, such as `by Ada at 14:03:20` or `by you at 14:03:20`; empty where it was not seen from here. */
+/** Who and when, such as `by Ada at 14:03:20` or `by you at 14:03:20`; empty if unknown on this page. */
 export function authorText(author: IAuthor | null, trans: TranslationBundle): string {
   if (author === null) {
     return '';
@@ -18,7 +18,6 @@ export function authorText(author: IAuthor | null, trans: TranslationBundle): st
     : trans.__('by %1 at %2', who, new Date(author.time * 1000).toLocaleTimeString());
 }
 
-/** What the one action of a notice does. */
 export type NoticeAction =
   | 'retry'
   | 'reload-page'
@@ -57,7 +56,6 @@ export const ENABLE_COMMAND = 'jupyter server extension enable megalens.server';
 /** What updates this side. */
 export const UPDATE_COMMAND = 'pip install --upgrade megalens';
 
-/** One sentence, and the action beside it. */
 function notice(
   tone: INotice['tone'],
   sentence: string,
@@ -67,7 +65,7 @@ function notice(
   return { tone, sentence, ...more, action: action && { id: action[0], label: action[1] } };
 }
 
-/** What stands above the runs: the server does not answer, refuses, or knows no run yet. Null when there are runs. */
+/** What stands above the runs: no answer, a refusal, or no run yet. Null when there are runs. */
 export function listNotice(
   state: ListState,
   entries: readonly IRunEntry[],

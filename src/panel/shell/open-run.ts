@@ -1,5 +1,5 @@
-import { Signal, type ISignal } from '@lumino/signaling';
-import { STREAMS } from '../../protocol/streams.generated';
+import { Signal } from '@lumino/signaling';
+import { STREAMS } from '../../protocol/streams';
 import type { IRunSource } from '../../store/source';
 import { ControlModel } from '../summary/control-model';
 import { PerturbModel } from '../perturb/perturb-model';
@@ -9,9 +9,7 @@ import type { IPanelPart, IRunPart } from './panel-part';
 
 /** Whether something is unfolded, for those who unfold it from elsewhere. */
 class Unfolded {
-  get changed(): ISignal<this, void> {
-    return this._changed;
-  }
+  readonly changed = new Signal<this, void>(this);
 
   get open(): boolean {
     return this._open;
@@ -25,7 +23,6 @@ class Unfolded {
     this._set(!this._open);
   }
 
-  /** Safe twice. */
   dispose(): void {
     Signal.clearData(this);
   }
@@ -33,15 +30,13 @@ class Unfolded {
   private _set(open: boolean): void {
     if (open !== this._open) {
       this._open = open;
-      this._changed.emit();
+      this.changed.emit();
     }
   }
 
-  private readonly _changed = new Signal<this, void>(this);
   private _open = false;
 }
 
-/** A chosen run with its models. */
 export interface IOpenRun {
   readonly id: string;
   readonly source: IRunSource;
@@ -91,7 +86,7 @@ export function alarmsOf(open: IOpenRun | null): number {
   return open?.instruments.reduce((sum, { alarms = 0 }) => sum + alarms, 0) ?? 0;
 }
 
-/** Whether a run has, or may soon have, rows of a stream. Those of other packages are declared by who sends them. */
+/** Whether a run has, or may soon have, rows of a stream; those of other packages are declared. */
 export function hasRows({ source, trace }: IOpenRun, stream: string): boolean {
   const { hello, status } = source;
   switch (stream) {

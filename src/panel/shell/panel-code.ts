@@ -9,22 +9,12 @@ import type { IRunEntry } from '../../tokens';
 import { openingOf, python, pythonCall, toCode, writtenCall } from '../../views/code';
 import { fullSetting, sameSetting } from '../trace/draft';
 
-/** Compressors that are classes of the package. A hub may have others: they are written as settings, since a name from a hub is no code. */
+/** Compressors that are classes of the package; others are written as settings: a hub's name is no code. */
 const CLASSES: ReadonlySet<string> = new Set(['Tile', 'NoOp', 'Empty', 'Projection', 'Peaks']);
 
-/** The Python line that gets hold of a run. */
-export function runCode(entry: IRunEntry): string {
-  return `run = ${openingOf(entry)}`;
-}
+export const runCode = (entry: IRunEntry): string => `run = ${openingOf(entry)}`;
 
-/**
- * Python that does in a notebook cell what the panel shows: the run, its settings, its open views.
- *
- * @param entry - the chosen run
- * @param config - the configuration in force
- * @param views - options of the open views
- * @param compressors - those of hello, for the import line
- */
+/** Python that does in a notebook cell what the panel shows: the run, its settings, its open views. */
 export function panelCode(
   entry: IRunEntry,
   config: Config,
@@ -82,7 +72,7 @@ function compressorCode({ name, params = {} }: CompressorSetting): string {
     : python({ compressor: { name, params } });
 }
 
-/** What is in force beyond what is traced. A pause is not among it: code that is run again shall not stop a training. */
+/** Settings in force beyond what is traced, without a pause: code run twice must not stop a training. */
 function controlCode({ perturb, budget }: Config): string[] {
   const lines: string[] = [];
   if (perturb !== undefined) {

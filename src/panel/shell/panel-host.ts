@@ -13,12 +13,10 @@ import { askHub, askName, askReport, askStatistics } from './dialogs';
 import { askDelete, askKeepNewest, askNotes } from '../runs/run-dialogs';
 import type { IHubAddress } from '../runs/hub-form';
 
-/** What the panel asks of the application around it. */
 export interface IPanelHost {
   openView(run: string, options: ViewOptions): Promise<void>;
   /** Options of the run's open views, for the report and for Copy as code. */
   openViews(run: string): readonly ViewOptions[];
-  /** Open the table of all runs. */
   openRuns(): Promise<void>;
   copy(text: string): void;
   revealFolder(path: string): Promise<void>;
@@ -37,13 +35,11 @@ export interface IPanelHost {
   askKeepNewest(runs: readonly IRunEntry[]): Promise<readonly IRunEntry[]>;
   /** Ask for a new name; null when cancelled. */
   askName(now: string): Promise<string | null>;
-  /** Give the user a file. */
   save(name: string, content: Blob): void;
   /** Tell the user in passing that something saved could not be read. */
   warn(sentence: string): void;
   /** Tell the user of an alarm of a live run; the button `label` shows it. */
   alarm(sentence: string, label: string, open: () => void): void;
-  /** Tell the user that something failed. */
   tell(title: string, error: unknown): Promise<void>;
   /** Show that work is under way; the promise's end closes it. `cancel` stops the work. */
   progress<T>(label: string, work: Promise<T>, cancel: () => void): Promise<T>;
@@ -51,7 +47,6 @@ export interface IPanelHost {
   remember(run: string | null): void;
 }
 
-/** What of JupyterLab the panel uses. */
 export interface IPanelHostOptions {
   commands: CommandRegistry;
   views: IMegalensViews;

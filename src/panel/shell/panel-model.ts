@@ -30,8 +30,8 @@ import type { IPanelHost } from './panel-host';
 import type { IPanelPart, OpenPanelPart } from './panel-part';
 
 /**
- * What shows the first value that was not finite: of traced tensors its heatmap, of statistics the tensor over all steps.
- *
+ * What shows the first value that was not finite: of traced tensors its heatmap, of statistics the tensor
+ * over all steps.
  * @returns Null where there was none.
  */
 function nonFiniteView(status: Status | null, of: 'tensors' | 'moments'): ViewOptions | null {
@@ -70,9 +70,7 @@ async function helloOf(source: IRunSource): Promise<void> {
   });
 }
 
-/**
- * The panel's whole state. Components read it and call it; they hold no logic of their own.
- */
+/** The panel's whole state. Components read it and call it; they hold no logic of their own. */
 export class PanelModel {
   constructor(
     private readonly service: IMegalensRuns,
@@ -92,25 +90,20 @@ export class PanelModel {
   readonly runs: RunsModel;
   readonly actions: RunActions;
   readonly demo: DemoModel;
-  /** A setting of the panel by its name. */
   setting: (name: string) => unknown = () => undefined;
 
-  /** Emitted when anything shown may have changed. */
   get changed(): ISignal<this, void> {
     return this._changed;
   }
 
-  /** The chosen run, once its source is there. */
   get open(): IOpenRun | null {
     return this._open;
   }
 
-  /** What stands under the list of runs. */
   get listNotice(): INotice | null {
     return listNotice(this.runs.state, this.runs.entries, this.trans);
   }
 
-  /** What stands above the chosen run's numbers. */
   get runNotice(): INotice | null {
     if (this._openFault !== null) {
       return {
@@ -138,7 +131,7 @@ export class PanelModel {
     }
   }
 
-  /** Resolves when a run is chosen and has said what it is, or when there is none. For commands that come before the panel was seen. */
+  /** Resolves when the chosen run has sent its hello, or none is chosen. For commands in a hidden panel. */
   async ready(): Promise<void> {
     if (this._open === null) {
       await this.runs.refresh();
@@ -149,7 +142,6 @@ export class PanelModel {
     }
   }
 
-  /** Do what a notice offers. */
   async act(action: NoticeAction): Promise<void> {
     switch (action) {
       case 'retry':
@@ -204,7 +196,8 @@ export class PanelModel {
   /** Open a view of the chosen run on what is traced now. */
   async openView(view: string, options: Partial<ViewOptions> = {}): Promise<void> {
     if (this._open === null) {
-      // While a run is opened anew, the buttons of before are still there: a click on one is for the run that comes.
+      // While a run is opened anew, the buttons of before are still there: a click on one is for the run that
+      // comes.
       await this.ready();
     }
     const found = this.viewOf(view, options);

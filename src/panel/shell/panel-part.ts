@@ -6,7 +6,6 @@ import type { IPanelHost } from './panel-host';
 
 /** What an instrument adds to a chosen run. */
 export interface IRunPart {
-  /** Emitted when it is to be drawn again. */
   readonly changed: ISignal<unknown, void>;
   /** Alarms of the run, which its line in the list and the panel's icon count; absent is none. */
   readonly alarms?: number;

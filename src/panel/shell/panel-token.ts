@@ -5,11 +5,9 @@ import type { PanelModel } from './panel-model';
 export interface IMegalensPanel {
   /** The panel's model, loaded on first use. */
   model(): Promise<PanelModel>;
-  /** Show the panel. */
   reveal(): void;
 }
 
-/** The sidebar panel. */
 export const IMegalensPanel = new Token<IMegalensPanel>(
   'megalens:IMegalensPanel',
   'The Megalens sidebar panel.'

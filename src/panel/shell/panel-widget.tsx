@@ -14,9 +14,7 @@ import { PanelButton } from './section';
 import type { PanelModel } from './panel-model';
 
 interface IProps {
-  /** The section's name, as in its class. */
   name: string;
-  /** What the section is called. */
   title: string;
   trans: TranslationBundle;
   /** Drop what the section keeps: edits, choices. It is drawn anew afterwards. */
@@ -27,12 +25,12 @@ interface IProps {
 
 interface IState {
   fault: { readonly error: unknown } | null;
-  /** React's stack of components. */
   where: string;
 }
 
 /**
- * Holds back whatever a section throws while it is drawn: the section says so in its place, and all others stay as they are.
+ * Holds back whatever a section throws while it is drawn: the section says so in its place, and all others
+ * stay as they are.
  *
  * Without it React would take down the whole panel, at every drawing anew.
  */
@@ -90,10 +88,11 @@ interface IHeld {
 }
 
 /**
- * Keeps the keyboard's place when what had the focus goes away, such as the one button of a notice that was answered.
+ * Keeps the keyboard's place when what had the focus goes away, such as the one button of a notice that was
+ * answered.
  *
- * A browser would move the focus to the page itself, and with it the next key away from the panel. Here the heading of the same
- * section takes it, or the panel's first one.
+ * A browser would move the focus to the page itself, and with it the next key away from the panel. Here the
+ * heading of the same section takes it, or the panel's first one.
  */
 class KeepFocus extends React.Component<{ children: React.ReactNode; className?: string }> {
   override getSnapshotBeforeUpdate(): IHeld | null {
@@ -103,14 +102,14 @@ class KeepFocus extends React.Component<{ children: React.ReactNode; className?:
       : null;
   }
 
-  override componentDidUpdate(_props: unknown, _state: unknown, held: IHeld | null): void {
+  override componentDidUpdate(_props: unknown, _state: unknown, focused: IHeld | null): void {
     const root = this._root.current;
-    if (held === null || held.node.isConnected || root === null) {
+    if (focused === null || focused.node.isConnected || root === null) {
       return;
     }
     // Somebody else may have taken it meanwhile, a dialog for one.
     if (document.activeElement === null || document.activeElement === document.body) {
-      const section = held.section?.isConnected ? held.section : root;
+      const section = focused.section?.isConnected ? focused.section : root;
       section.querySelector<HTMLElement>(PLACES)?.focus();
     }
   }
@@ -136,7 +135,7 @@ interface IPart {
   readonly ofRun: boolean;
 }
 
-/** Whether the panel's frame shows a perturbation. Where that cannot be told the banner says so; the frame must stand. */
+/** Whether the panel's frame shows a perturbation. On errors false; the banner reports them. */
 function isArmed(model: PanelModel): boolean {
   try {
     return (model.open?.perturb.armed ?? null) !== null;

@@ -8,7 +8,6 @@ interface IPanelButtonProps extends Omit<React.ComponentPropsWithoutRef<'button'
   readonly act: () => void;
 }
 
-/** A button of the panel. */
 export function PanelButton({ idle, act, ...rest }: IPanelButtonProps): React.ReactElement {
   return (
     <button
@@ -58,12 +57,11 @@ export function Section(props: {
   );
 }
 
-/** A name and its number. */
 export function Term(props: {
   name: string;
   value: string;
   title?: string;
-  /** Characters that are kept free for the value: what comes after it stays where it is while the number changes. */
+  /** Characters reserved for the value, so that what follows does not move while the number changes. */
   room?: number;
   warn?: boolean;
 }): React.ReactElement {

@@ -1,4 +1,4 @@
-import { Signal, type ISignal } from '@lumino/signaling';
+import { Signal } from '@lumino/signaling';
 import type { IRunSource, SourceChange } from '../../store/source';
 
 /** Tells at once, and then at most every `ms`: a storm of changes costs a few drawings and not one each. */
@@ -11,7 +11,7 @@ export class Coalesced {
   /** Something changed that nobody is typing. */
   note(): void {
     if (this._timer !== undefined) {
-      this._again = true;
+      this._isPending = true;
       return;
     }
     this.tell();
@@ -21,7 +21,7 @@ export class Coalesced {
   /** Stop telling. Safe twice. */
   dispose(): void {
     clearTimeout(this._timer);
-    this._again = false;
+    this._isPending = false;
     this._disposed = true;
   }
 
@@ -31,15 +31,15 @@ export class Coalesced {
     }
     this._timer = setTimeout(() => {
       this._timer = undefined;
-      if (this._again) {
-        this._again = false;
+      if (this._isPending) {
+        this._isPending = false;
         this.note();
       }
     }, this.ms);
   }
 
   private _timer: ReturnType<typeof setTimeout> | undefined;
-  private _again = false;
+  private _isPending = false;
   private _disposed = false;
 }
 
@@ -49,11 +49,8 @@ export abstract class SourceModel {
     source.changed.connect(this._onSource, this);
   }
 
-  get changed(): ISignal<this, void> {
-    return this._changed;
-  }
+  readonly changed = new Signal<this, void>(this);
 
-  /** Let go of the source. Safe twice. */
   dispose(): void {
     this._isDisposed = true;
     this.gate.dispose();
@@ -64,7 +61,7 @@ export abstract class SourceModel {
   protected abstract heard(change: SourceChange): void;
 
   protected emit(): void {
-    this._changed.emit();
+    this.changed.emit();
   }
 
   protected get isDisposed(): boolean {
@@ -78,6 +75,5 @@ export abstract class SourceModel {
     this.heard(change);
   }
 
-  private readonly _changed = new Signal<this, void>(this);
   private _isDisposed = false;
 }

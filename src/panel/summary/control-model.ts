@@ -3,10 +3,8 @@ import { isOver, type IRunSource, type SourceChange, takesChanges } from '../../
 import { isUnderWay, refusalOf, type ApplyState } from '../trace/draft';
 import { SourceModel } from '../shell/source-model';
 
-/** What of the configuration goes beyond what is traced. */
 export type Subject = 'mode' | 'perturb' | 'budget' | 'instruments';
 
-/** Who made the last change to a subject. */
 export interface IAuthor {
   /** The person or program; empty where the hub does not know. */
   readonly who: string;
@@ -29,7 +27,8 @@ const SUBJECTS: readonly Subject[] = ['mode', 'perturb', 'budget', 'instruments'
 /**
  * What may be done to a training beyond looking: whether it waits, what perturbs it, what tracing may cost.
  *
- * One subject is asked about at a time, so that a pause is never held up by a perturbation that waits for its step.
+ * One subject is asked about at a time, so that a pause is never held up by a perturbation that waits for its
+ * step.
  */
 export class ControlModel extends SourceModel {
   constructor(source: IRunSource) {
@@ -37,7 +36,6 @@ export class ControlModel extends SourceModel {
     this._config = source.hello?.config ?? { flags: {} };
   }
 
-  /** The configuration in force. */
   get config(): Config {
     return this._config;
   }
@@ -47,7 +45,6 @@ export class ControlModel extends SourceModel {
     return takesChanges(this.source);
   }
 
-  /** What the training script allows. */
   get controls(): readonly Control[] {
     return this.source.hello?.controls ?? [];
   }
@@ -72,7 +69,6 @@ export class ControlModel extends SourceModel {
     return this._config.mode?.while_watched === true;
   }
 
-  /** Where the last request on a subject stands. */
   asked(subject: Subject): ApplyState {
     return this._asked.get(subject) ?? { kind: 'idle' };
   }
@@ -97,7 +93,7 @@ export class ControlModel extends SourceModel {
     if (this.asked(subject).kind === 'sent') {
       return;
     }
-    // The latest wish counts: who pauses may resume before the pause was applied.
+    // The latest request counts: who pauses may resume before the pause was applied.
     const turn = (this._turns.get(subject) ?? 0) + 1;
     this._turns.set(subject, turn);
     const set = (state: ApplyState) => this._turns.get(subject) === turn && this._set(subject, state);

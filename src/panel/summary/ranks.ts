@@ -2,7 +2,6 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { formatInteger } from '../../charts/format';
 import type { Layout, RankPlace, RankState, Status } from '../../protocol/messages.generated';
 
-/** One process of the job as the panel shows it. */
 export interface IRank {
   readonly rank: number;
   /** Where it stands, null where nobody told. */

@@ -14,7 +14,7 @@ import { TrainingControls } from './training-controls';
 import { TrustLines } from './trust-lines';
 import type { ISpark } from './summary-model';
 
-/** What is logged and how often: `gradients every step; activations, residual stream every 100 steps`. Empty where nothing is. */
+/** What is logged and how often: `gradients every step; activations every 100 steps`. Empty for nothing. */
 export function statisticsText(logged: Statistics | undefined, trans: TranslationBundle): string {
   const names: Record<keyof Statistics, string> = {
     param: trans.__('parameters'),
@@ -73,7 +73,6 @@ function sparkPath({ steps, values }: ISpark): string {
     .join('');
 }
 
-/** A scalar's shape over the steps so far. */
 function Sparkline({ spark, label }: { spark: ISpark; label: string }): React.ReactElement {
   return (
     <svg
@@ -136,7 +135,6 @@ function OriginChips(props: { origin: Origin; trans: TranslationBundle }): React
   );
 }
 
-/** The chosen run in a few lines. */
 export function SummarySection({ model }: { model: PanelModel }): React.ReactElement | null {
   const { open, trans } = model;
   const notice = model.runNotice;

@@ -10,7 +10,7 @@ import type { PanelModel } from '../shell/panel-model';
 import { PanelButton, Term } from '../shell/section';
 import { NumberInput } from '../trace/schema-form';
 
-/** Per cent of step time above which the overhead is shown as a warning where no budget is set: the tracer's own promise. */
+/** Overhead in % of step time shown as a warning where no budget is set: the tracer's own promise. */
 const PROMISE = 1;
 const BOX = 'jp-Megalens-cost';
 
@@ -114,27 +114,27 @@ function CostBox({ open, trans }: ICostProps): React.ReactElement | null {
 function BudgetForm(props: { limit: number | null } & ICostProps): React.ReactElement {
   const { limit, trans } = props;
   const { control } = props.open;
-  const [wish, setWish] = React.useState(limit ?? PROMISE);
+  const [request, setRequest] = React.useState(limit ?? PROMISE);
   const busy = control.asked('budget').kind === 'sent';
-  const same = wish === limit;
+  const same = request === limit;
   return (
     <form
       className="jp-MegalensControls-line"
       onSubmit={event => {
         event.preventDefault();
         if (!busy && !same) {
-          void control.setBudget(wish);
+          void control.setBudget(request);
         }
       }}
     >
       <label htmlFor="jp-Megalens-budget">{trans.__('Budget, %')}</label>
       <NumberInput
         id="jp-Megalens-budget"
-        value={wish}
+        value={request}
         minimum={0.01}
         maximum={100}
         whole={false}
-        change={value => value !== null && setWish(value)}
+        change={value => value !== null && setRequest(value)}
       />
       <button type="submit" className="jp-MegalensButton" aria-disabled={busy || same}>
         {trans.__('Set')}
@@ -177,7 +177,7 @@ function measuredOf(status: Status | null): IMeasured | null {
     : (status?.overhead ?? null);
 }
 
-/** What of the overhead other processes than the training's pay: it makes no step longer, so that it is no reason to warn. */
+/** Overhead paid by other processes than the training's; it makes no step longer, so it is no warning. */
 function elsewhere(status: Status | null): number {
   const { hub = 0, recorder = 0 } = (status?.budget?.percent === undefined && status?.overhead) || {};
   return hub + recorder;

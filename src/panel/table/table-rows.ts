@@ -4,11 +4,11 @@ import type { IRunEntry, IRunSummary } from '../../tokens';
 
 /** Write seconds as people read them: `48 s`, `12 min`, `3 h 05 min`, `2 d 4 h`. */
 export function formatDuration(seconds: number): string {
-  const whole = Math.round(seconds);
-  const minutes = Math.floor(whole / 60);
+  const rounded = Math.round(seconds);
+  const minutes = Math.floor(rounded / 60);
   const hours = Math.floor(minutes / 60);
-  if (whole < 60) {
-    return `${whole}\u00a0s`;
+  if (rounded < 60) {
+    return `${rounded}\u00a0s`;
   }
   if (minutes < 60) {
     return `${minutes}\u00a0min`;
@@ -24,10 +24,8 @@ export const MOST_SETTINGS = 8;
 /** What a column is ordered by; null stands last, whichever way. */
 type Key = string | number | null;
 
-/** One run of the table. */
 export interface ITableRow {
   readonly entry: IRunEntry;
-  /** How it stands, in a word. */
   readonly state: string;
   /** The loss that came last, or null where none is known. */
   readonly loss: IRunSummary['loss'];
@@ -43,15 +41,12 @@ export interface IOrder {
   readonly descending: boolean;
 }
 
-/** Whether two columns are the same one. */
 export function sameColumn(a: IOrder['by'], b: IOrder['by']): boolean {
   return typeof a === 'object' && typeof b === 'object' ? a.setting === b.setting : a === b;
 }
 
 /**
  * Make the rows of the runs that are listed.
- *
- * @param stateOf - Says how a run stands.
  * @param now - Seconds since the epoch.
  */
 export function tableRows(
@@ -68,14 +63,14 @@ export function tableRows(
   });
 }
 
-/** The rows in which every word of a text occurs: in the name, the state, a tag, the notes, or a setting such as `tp=2`. */
+/** The rows in which every word of a text occurs: name, state, tags, notes, or a setting such as `tp=2`. */
 export function filtered(rows: readonly ITableRow[], text: string): ITableRow[] {
   const words = text
     .toLowerCase()
     .split(/\s+/)
     .filter(word => word !== '');
   return rows.filter(({ entry, state, settings }) => {
-    const told = [
+    const texts = [
       runLabel(entry),
       entry.id,
       state,
@@ -83,7 +78,7 @@ export function filtered(rows: readonly ITableRow[], text: string): ITableRow[] 
       entry.notes ?? '',
       ...[...settings].map(([name, value]) => `${name}=${value}`)
     ];
-    const all = told.join('\n').toLowerCase();
+    const all = texts.join('\n').toLowerCase();
     return words.every(word => all.includes(word));
   });
 }
@@ -103,8 +98,9 @@ export function ordered(rows: readonly ITableRow[], { by, descending }: IOrder):
 }
 
 /**
- * The settings in which runs differ, those of the model first and those of installed versions last. A run that does not have a setting differs from one that
- * has; of one of which no settings are known nothing is said.
+ * The settings in which runs differ, those of the model first and those of installed versions last. A run
+ * that does not have a setting differs from one that has; of one of which no settings are known nothing is
+ * said.
  */
 export function differing(rows: readonly ITableRow[]): string[] {
   const known = rows.map(({ settings }) => settings).filter(settings => settings.size > 0);

@@ -49,7 +49,6 @@ export function faultsIn(state: ApplyState, path: string): ReadonlyMap<string, I
   return new Map([[field.slice(path.length + 1), { message, column }]]);
 }
 
-/** Whether an answer is still awaited. */
 export function isUnderWay(state: ApplyState): boolean {
   return state.kind === 'sent' || state.kind === 'accepted';
 }
@@ -68,7 +67,6 @@ export interface IFullSetting {
 /** Settings being edited: a flag that is not there is as it is in force. */
 export type Draft = ReadonlyMap<string, FlagSetting | null>;
 
-/** Write out the defaults of a setting. */
 export function fullSetting(setting: FlagSetting): IFullSetting {
   return {
     layers: setting.layers ?? 'all',
@@ -81,7 +79,7 @@ export function fullSetting(setting: FlagSetting): IFullSetting {
   };
 }
 
-/** What a flag gets when it is switched on: what the run says suits it, else the first compressor that needs no further answer. */
+/** A flag's setting when switched on: what the run suggests, else the first complete compressor. */
 export function firstSetting(
   info: FlagInfo | undefined,
   compressors: readonly CompressorInfo[],
@@ -118,15 +116,12 @@ export function patchOf(draft: Draft, config: Config): ConfigPatch | null {
   return changed.length > 0 ? { flags: Object.fromEntries(changed) } : null;
 }
 
-/** Whether two settings mean the same, defaults written out or not. */
 export function sameSetting(a: FlagSetting | null, b: FlagSetting | null): boolean {
   return a === null || b === null ? a === b : canonical(a) === canonical(b);
 }
 
 /** Flags that can be traced at all. */
-export function isAvailable(info: FlagInfo): boolean {
-  return info.reason === undefined && info.layers.length > 0;
-}
+export const isAvailable = (info: FlagInfo): boolean => info.reason === undefined && info.layers.length > 0;
 
 function canonical(setting: FlagSetting): string {
   const full = fullSetting(setting);

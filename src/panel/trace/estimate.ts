@@ -11,18 +11,12 @@ function countLayers(text: string, existing: readonly number[]): number {
 }
 
 /** The layers that exist, in words: `1–4`, or `2, 4–6` where some lack it. */
-export function layerSpan(existing: readonly number[]): string {
-  return rangesText(existing, '–', ', ') || '–';
-}
+export const layerSpan = (existing: readonly number[]): string => rangesText(existing, '–', ', ') || '–';
 
-/** Arrow's cost of one row beside its values: names, shapes, offsets. Measured on frames of the demo model. */
+/** Arrow's cost of a row besides its values: names, shapes, offsets. Measured on the demo model's frames. */
 const FRAME_ROW_BYTES = 160;
 
-/**
- * Positions of a sample, as any flag whose sizes are known has them; null before the first traced step.
- *
- * @param flags - all flags of hello
- */
+/** Positions of a sample, as any flag whose sizes are known has them; null before the first traced step. */
 export function positionsOf(flags: readonly FlagInfo[]): number | null {
   const known = flags.find(
     info => info.bytes_per_layer !== null && info.features && info.axes[0] === 'position'
@@ -34,11 +28,6 @@ export function positionsOf(flags: readonly FlagInfo[]): number | null {
  * Bytes that one flag is expected to send per training step, or null where the hub did not say enough.
  *
  * It starts from the flag's uncompressed bytes per sample and layer; one micro-batch is assumed.
- *
- * @param info - the flag as hello advertises it
- * @param setting - the setting that would be applied
- * @param positions - positions of a sample, where another flag told them
- * @param replicas - data-parallel replicas of the job
  */
 export function estimateBytes(
   info: FlagInfo,
@@ -57,16 +46,16 @@ export function estimateBytes(
     return null;
   }
   const parts = Math.max(1, info.parts.length);
-  const kept = keptShare(info, setting, parts, positions);
-  if (kept === null) {
+  const retained = keptShare(info, setting, parts, positions);
+  if (retained === null) {
     return null;
   }
   // The gradient of a tensor has its shape.
   const copies = (setting.passes ?? ['forward']).length * (setting.replicas === 'all' ? replicas : 1);
-  return (copies * layers * (samples * whole * kept + parts * FRAME_ROW_BYTES)) / (setting.every ?? 1);
+  return (copies * layers * (samples * whole * retained + parts * FRAME_ROW_BYTES)) / (setting.every ?? 1);
 }
 
-/** Into how many tiles so many features are cut where at most so many are asked for: all are of one size, but the last. */
+/** Into how many equal tiles (the last may be smaller) features are cut where so many are asked for. */
 export function tilesOf(features: number, asked: number): number {
   return features === 0 ? 0 : Math.ceil(features / Math.ceil(features / asked));
 }

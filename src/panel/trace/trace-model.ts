@@ -40,7 +40,6 @@ export interface IForeignChange {
   readonly flags: Readonly<Record<string, FlagSetting | null>>;
 }
 
-/** One flag as the panel shows it. */
 export interface IFlagRow {
   readonly info: FlagInfo;
   readonly available: boolean;
@@ -54,8 +53,8 @@ export interface IFlagRow {
 /**
  * What a run traces, and the changes being written.
  *
- * Everything that can be picked comes from `hello`. Edits gather in a draft; `apply` sends only what differs from the
- * configuration in force, so that two viewers do not undo each other.
+ * Everything that can be picked comes from `hello`. Edits gather in a draft; `apply` sends only what differs
+ * from the configuration in force, so that two viewers do not undo each other.
  */
 export class TraceModel extends SourceModel {
   constructor(source: IRunSource) {
@@ -67,7 +66,6 @@ export class TraceModel extends SourceModel {
     return this.source.hello;
   }
 
-  /** The configuration in force. */
   get config(): Config {
     return this._config;
   }
@@ -110,12 +108,11 @@ export class TraceModel extends SourceModel {
     });
   }
 
-  /** Data-parallel replicas of the job. */
   get replicas(): number {
     return this.hello?.layout?.dp ?? 1;
   }
 
-  /** Bytes per step that the draft is expected to send; `complete` is false when a flag's size is not known yet. */
+  /** Bytes per step that the draft is expected to send; `complete` is false if a flag's size is unknown. */
   get estimate(): { bytes: number; complete: boolean } {
     let bytes = 0;
     let complete = true;
@@ -130,7 +127,7 @@ export class TraceModel extends SourceModel {
     return { bytes, complete };
   }
 
-  /** What is in force, with the bytes per step that it is expected to send, largest first; null where that is not known yet. */
+  /** What is in force with its expected bytes per step, largest first; null while that is unknown. */
   get costs(): readonly { name: string; title: string; bytes: number | null }[] {
     const flags = this.hello?.flags ?? [];
     const positions = positionsOf(flags);
@@ -162,7 +159,6 @@ export class TraceModel extends SourceModel {
     }
   }
 
-  /** Change members of a flag's setting. */
   change(flag: string, members: Partial<FlagSetting>): void {
     const now = effective(flag, this._draft, this._config);
     if (now !== null) {
@@ -170,7 +166,7 @@ export class TraceModel extends SourceModel {
     }
   }
 
-  /** Choose a flag's compressor, with the parameters that suit the flag, or else the defaults that hello names. */
+  /** Choose a flag's compressor, with parameters that suit the flag, or else hello's defaults. */
   chooseCompressor(flag: string, name: string): void {
     const suited = this._infoOf(flag)?.compressor;
     const info = this.hello?.compressors.find(candidate => candidate.name === name);
@@ -194,7 +190,6 @@ export class TraceModel extends SourceModel {
     }
   }
 
-  /** Forget the edits. */
   revert(): void {
     this._draft = new Map();
     this._apply = { kind: 'idle' };

@@ -25,9 +25,7 @@ export interface IViewWidget extends Widget {
   setOptions(options: ViewOptions): void;
 }
 
-/** What a tab is made of. */
 interface IViewTabOptions extends IViewReference {
-  /** Stable over reloads. */
   id: string;
   /** Makes the widget when the tab is first shown; `frame` is what it will fill. */
   create: (reference: IViewReference, frame: HTMLElement) => Promise<IViewWidget>;
@@ -46,9 +44,9 @@ class ViewTab extends MainAreaWidget<LazyPanel<IViewWidget>> implements IViewRef
           widget.optionsChanged.connect((_, changed) => this._take(changed));
           this._widget = widget;
           for (const signal of [widget.mounted, widget.introduced]) {
-            signal?.connect(() => this._named.emit());
+            signal?.connect(() => this.named.emit());
           }
-          this._named.emit();
+          this.named.emit();
           return widget;
         },
         sayFailure,
@@ -81,16 +79,12 @@ class ViewTab extends MainAreaWidget<LazyPanel<IViewWidget>> implements IViewRef
   }
 
   /** Emitted when it is known what the run and its flags are called. */
-  get named(): ISignal<this, void> {
-    return this._named;
-  }
+  readonly named = new Signal<this, void>(this);
 
   /** Emitted when the options change, whoever changed them. */
-  get optionsChanged(): ISignal<this, ViewOptions> {
-    return this._optionsChanged;
-  }
+  readonly optionsChanged = new Signal<this, ViewOptions>(this);
 
-  /** Change the options from outside. Rejects when they are not as the contract says, and nothing has changed then. */
+  /** Change the options from outside. Rejects, and changes nothing, when they do not fit the contract. */
   async setOptions(options: ViewOptions): Promise<void> {
     (await this.content.content()).setOptions(options);
     this._take(options);
@@ -98,12 +92,10 @@ class ViewTab extends MainAreaWidget<LazyPanel<IViewWidget>> implements IViewRef
 
   private _take(options: ViewOptions): void {
     this._options = options;
-    this._optionsChanged.emit(options);
+    this.optionsChanged.emit(options);
   }
 
   private _widget: IViewWidget | null = null;
-  private readonly _named = new Signal<this, void>(this);
-  private readonly _optionsChanged = new Signal<this, ViewOptions>(this);
   private _options: ViewOptions;
 }
 
@@ -117,19 +109,15 @@ export interface IViewTabsOptions {
   trans: TranslationBundle;
 }
 
-/** Every view tab of the page. */
 export class ViewTabs implements IMegalensViews {
   constructor(private readonly options: IViewTabsOptions) {
-    this.tracker.widgetAdded.connect(() => this._changed.emit());
-    this.tracker.currentChanged.connect(() => this._changed.emit());
+    this.tracker.widgetAdded.connect(() => this.changed.emit());
+    this.tracker.currentChanged.connect(() => this.changed.emit());
   }
 
-  /** The tabs, for the layout restorer. */
   readonly tracker = new WidgetTracker<ViewTab>({ namespace: 'megalens-views' });
 
-  get changed(): ISignal<this, void> {
-    return this._changed;
-  }
+  readonly changed = new Signal<this, void>(this);
 
   get current(): IViewReference | null {
     const tab = this.tracker.currentWidget;
@@ -198,12 +186,12 @@ export class ViewTabs implements IMegalensViews {
     tab.optionsChanged.connect(() => {
       this._name();
       void this.tracker.save(tab);
-      this._changed.emit();
+      this.changed.emit();
     });
     tab.named.connect(() => this._name());
     tab.disposed.connect(() => {
       this._name();
-      this._changed.emit();
+      this.changed.emit();
     });
     void this.tracker.add(tab);
     this._name();
@@ -226,7 +214,6 @@ export class ViewTabs implements IMegalensViews {
     }
   }
 
-  private readonly _changed = new Signal<this, void>(this);
   private _preloading: Promise<void> | null = null;
 }
 

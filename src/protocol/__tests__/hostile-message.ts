@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { MESSAGES_SCHEMA } from '../messages.generated';
+import MESSAGES_SCHEMA from '#protocol/messages.schema.json';
 import { name } from './hostile';
 
 const folder = join(__dirname, '../../../protocol/fixtures/messages');

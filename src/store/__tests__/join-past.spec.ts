@@ -1,6 +1,6 @@
 /** @jest-environment ./jest.environment.node.js */
 
-import { STREAMS } from '../../protocol/streams.generated';
+import { STREAMS } from '../../protocol/streams';
 import { joinTables, keyColumns } from '../join-past';
 import type { IStreamRows } from '../row-store';
 import { streamRows } from './written-run';

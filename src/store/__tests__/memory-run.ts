@@ -1,4 +1,4 @@
-import { STREAMS } from '../../protocol/streams.generated';
+import { STREAMS } from '../../protocol/streams';
 import type { Ask, IQuestion } from '../../client/rest';
 import { own } from '../../protocol/records';
 import { RowStore, type IStreamRows } from '../row-store';

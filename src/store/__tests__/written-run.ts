@@ -2,7 +2,7 @@ import { encodeFrame } from '../../protocol/encode-frame';
 import { HEADER_BYTES } from '../../protocol/frame';
 import { streamTable } from '../../protocol/frame-table';
 import type { GenerateRequest } from '../../protocol/messages.generated';
-import { STREAMS } from '../../protocol/streams.generated';
+import { STREAMS } from '../../protocol/streams';
 import { RowStore, type IRowsQuery, type IStreamRows } from '../row-store';
 import { MemoryRun } from './memory-run';
 

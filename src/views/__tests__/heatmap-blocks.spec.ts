@@ -3,7 +3,7 @@
 import { rowOf } from '../../store/__tests__/memory-run';
 import { shapeHeatmap } from '../heatmap/heatmap-data';
 
-const wish = {
+const request = {
   step: 1,
   sample: 0,
   head: 1,
@@ -22,14 +22,14 @@ const attention = (cells: number): ReturnType<typeof rowOf> =>
   });
 
 it('names attention by queries and keys, with their tokens, where every value is kept', () => {
-  const { axes, tokens, extent } = shapeHeatmap([attention(4)], wish);
+  const { axes, tokens, extent } = shapeHeatmap([attention(4)], request);
   expect([axes.x, axes.y]).toEqual(['key', 'query']);
-  expect(tokens).toEqual(wish.tokens);
+  expect(tokens).toEqual(request.tokens);
   expect(extent).toEqual([16, 31]);
 });
 
 it('names blocks of queries and keys, which have no one token', () => {
-  const { axes, tokens } = shapeHeatmap([attention(2)], wish);
+  const { axes, tokens } = shapeHeatmap([attention(2)], request);
   expect([axes.x, axes.y]).toEqual(['key block', 'query block']);
   expect(tokens).toEqual([]);
 });

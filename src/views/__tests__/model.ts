@@ -13,12 +13,12 @@ const nothing = (): void => undefined;
 /** Read what a view, or the first part of one, draws of a run, without a page. `save` hears of files that are saved, `rest` waits for what is read after. */
 export async function loadModel(
   run: MemoryRun,
-  wished: ViewOptions,
+  requested: ViewOptions,
   save: (name: string, type: string, text: string) => void = nothing,
   others: readonly MemoryRun[] = []
 ): Promise<{ model: IViewModel; loaded: Loaded; rest: () => Promise<unknown> }> {
   const followed: Promise<unknown>[] = [];
-  const options = fullViewOptions(wished);
+  const options = fullViewOptions(requested);
   const runs =
     others.length === 0
       ? null

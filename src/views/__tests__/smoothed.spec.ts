@@ -32,8 +32,8 @@ describe.each<[string, ViewOptions]>([
   });
 
   it('is a trailing mean over the very numbers, in reports as well', async () => {
-    const rowsOf = async (wish: ViewOptions, faint: boolean): Promise<[number, number][]> => {
-      const [still] = await readView(fullRun(), wish);
+    const rowsOf = async (request: ViewOptions, faint: boolean): Promise<[number, number][]> => {
+      const [still] = await readView(fullRun(), request);
       return (still?.recipe?.datasets['rows'] ?? [])
         .filter(row => row['opacity'] === (faint ? 0.25 : 1) && row['value'] !== null)
         .map(row => [Number(row['x']), Number(row['value'])]);

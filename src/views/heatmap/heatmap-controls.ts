@@ -27,7 +27,6 @@ export interface IHeatmapToolbar {
   /** Steps to choose from, and the one that is wanted; null follows the newest. */
   readonly steps: readonly number[];
   readonly step: number | null;
-  /** Texts of the run by number. */
   readonly offered: readonly IOfferedText[];
 }
 
@@ -102,7 +101,6 @@ function textControl(
 /** Of what a state is, and what it acts on. */
 export interface IHeatmapSubject {
   readonly source: IRunSource;
-  /** The tensor in words. */
   readonly subject: string;
   readonly shape: ITensorShape;
   readonly options: Readonly<Required<HeatmapOptions>>;
@@ -139,12 +137,12 @@ export function noText(
   { subject, options, actions, choose, t }: IHeatmapSubject
 ): IState {
   const step = { label: t('Show this step'), run: () => choose({ generation: null }) };
-  const wished = options.generation ?? 0;
+  const requested = options.generation ?? 0;
   const sentence =
     text === undefined
-      ? wished === 0
+      ? requested === 0
         ? t('Nothing was generated yet.')
-        : t('There is no generation %1.', formatInteger(wished))
+        : t('There is no generation %1.', formatInteger(requested))
       : text.isUnderWay
         ? t('Nothing of %1 in generation %2 has arrived yet.', subject, formatInteger(text.generation))
         : t('%1 was not traced in generation %2.', subject, formatInteger(text.generation));

@@ -91,8 +91,8 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
     const { sample, head, step, tokens, text } = read;
     const { scale, transform } = this.options;
     const look = { dark: this.env.isDark, range: lockedRange(this.options.color_range ?? []) };
-    const wish = { step, sample, head, scale, transform, axes: this._axes, tokens, text, look };
-    const shown = shapeHeatmap(read.rows, wish, this._shown);
+    const request = { step, sample, head, scale, transform, axes: this._axes, tokens, text, look };
+    const shown = shapeHeatmap(read.rows, request, this._shown);
     this._shown = shown;
     if (shown.layers.every(({ slice }) => slice.values.length === 0)) {
       return { state: noValues(this._subject) };
@@ -108,7 +108,7 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
         // What leaves the page is light.
         ...(look.dark && {
           printed: () =>
-            this._printed(shapeHeatmap(read.rows, { ...wish, look: { range: look.range } }, shown))
+            this._printed(shapeHeatmap(read.rows, { ...request, look: { range: look.range } }, shown))
         }),
         title: heatmapTitle(shown, this.subject, drawnHead, this.t),
         caption: this._caption(read, shown, wanted),
@@ -129,11 +129,11 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
     return heatmapControls(toolbar, change => this.choose(change), toStep, t);
   }
 
-  override probe(place: IPlace): IMark | null {
+  override probe(point: IPlace): IMark | null {
     const layers = this._shown?.layers ?? [];
-    const at = layers.findIndex(each => each.layer === place.frame.facet['layer']);
+    const at = layers.findIndex(each => each.layer === point.frame.facet['layer']);
     const { rows = 1, columns = 1 } = layers[at]?.slice ?? {};
-    const [column, row] = [hold(Math.round(place.x), columns), hold(Math.round(place.y), rows)];
+    const [column, row] = [hold(Math.round(point.x), columns), hold(Math.round(point.y), rows)];
     // The keys go on from where the pointer is.
     this._at = { place: at, column, row };
     return { facet: ['layer', layers[at]?.layer], x: around(column), y: around(row) };
@@ -174,22 +174,22 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
       return null;
     }
     const before = this._at;
-    const place = hold((before?.place ?? 0) + by[2], shown.layers.length);
-    const layer = shown.layers[place];
+    const index = hold((before?.place ?? 0) + by[2], shown.layers.length);
+    const layer = shown.layers[index];
     if (layer === undefined) {
       return null;
     }
     const { slice } = layer;
     const column = hold((before?.column ?? 0) + (before ? by[0] : 0), slice.columns);
     const row = hold((before?.row ?? 0) + (before ? by[1] : 0), slice.rows);
-    this._at = { place, column, row };
+    this._at = { place: index, column, row };
     this.env.zoom?.reveal(column, row);
     const value = this._valueName(valueIn(slice, row * slice.columns + column));
     const where = `${this.t(shown.axes.x)} ${positionWords(shown, column)}`;
     const down = shown.axes.y ? `, ${this.t(shown.axes.y)} ${row}` : '';
-    const said = this.t('%1, %2%3: %4', layerName(layer.layer, this.t), where, down, value);
+    const sentence = this.t('%1, %2%3: %4', layerName(layer.layer, this.t), where, down, value);
     const mark: IMark = { facet: ['layer', layer.layer], x: around(column), y: around(row) };
-    return key === 'copy' ? { said, mark, copy: value } : { said, mark };
+    return key === 'copy' ? { said: sentence, mark, copy: value } : { said: sentence, mark };
   }
 
   /** The step and the layers that are drawn; null while there is no picture. */
@@ -207,7 +207,6 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
     };
   }
 
-  /** The position of a text that is pinned. */
   override pinned(): IMark | null {
     const text = this._text;
     const position = text && this._isByPosition ? positionShown(this.env, null, text) : null;
@@ -282,7 +281,11 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
     return { state: await emptyFlag(source, flag, phase, this.actions, t, pass) };
   }
 
-  private async _readText(question: HeatmapQuestion, wished: number, signal: AbortSignal): Promise<IFound> {
+  private async _readText(
+    question: HeatmapQuestion,
+    requested: number,
+    signal: AbortSignal
+  ): Promise<IFound> {
     const texts = await this._texts.offer();
     if (texts === null) {
       return { state: noTexts(this._subject) };
@@ -290,7 +293,7 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
     if (!this._axes.some(axis => axis === 'position' || axis === 'query')) {
       return { state: noPositions(this._subject) };
     }
-    const { text, read } = await texts.read(question, wished, this._axes, signal);
+    const { text, read } = await texts.read(question, requested, this._axes, signal);
     return read ? { read, wanted: null } : { state: noText(text, this._subject) };
   }
 

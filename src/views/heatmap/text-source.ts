@@ -6,7 +6,6 @@ export interface IOfferedText {
   readonly generation: number;
   /** Whether the model still writes it. */
   readonly isUnderWay: boolean;
-  /** The beginning of its prompt. */
   prompt(): string;
 }
 
@@ -28,7 +27,7 @@ export interface ITextRows {
    */
   read(
     question: HeatmapQuestion,
-    wished: number,
+    requested: number,
     axes: readonly string[],
     signal: AbortSignal
   ): Promise<ITextFound>;

@@ -42,13 +42,11 @@ export class DrawnMap {
     private readonly _words: IMapWords
   ) {}
 
-  /** Left and right edge. */
   get span(): readonly [number, number] {
     const { x, columns, width } = this.cells;
     return [x, x + columns * width];
   }
 
-  /** Whether it holds cells that are not finite. */
   get isUnfinished(): boolean {
     const { values, missing } = this.cells;
     return values.some((value, cell) => missing[cell] === 0 && !Number.isFinite(value));

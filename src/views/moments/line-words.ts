@@ -19,7 +19,6 @@ export interface ILineSubject {
   readonly read: ILines;
   /** Those of its lines that are not hidden. */
   readonly lines: readonly ILine[];
-  /** Name of the view's own run. */
   readonly name: string;
   readonly others: readonly IMomentRun[];
   readonly index: IMomentIndex | null;

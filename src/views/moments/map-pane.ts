@@ -168,11 +168,11 @@ export class MapPane extends MomentPane {
     );
   }
 
-  override probe(place: IPlace): IMark | null {
+  override probe(point: IPlace): IMark | null {
     const map = this._map;
-    const row = Math.round(place.y);
+    const row = Math.round(point.y);
     return map && row >= 0 && row < map.cells.rows
-      ? map.markOf({ row, column: map.columnAt(place.x) })
+      ? map.markOf({ row, column: map.columnAt(point.x) })
       : null;
   }
 
@@ -194,8 +194,8 @@ export class MapPane extends MomentPane {
       return { heading, lines: [line] };
     }
     const then = step.findIndex((each, other) => each === pinned && group[other] === row);
-    const beside = besideWords(value[at] ?? NaN, value[then] ?? NaN, this.t);
-    return { heading, columns: pinnedColumns(pinned, this.t), lines: [{ ...line, beside }] };
+    const comparison = besideWords(value[at] ?? NaN, value[then] ?? NaN, this.t);
+    return { heading, columns: pinnedColumns(pinned, this.t), lines: [{ ...line, beside: comparison }] };
   }
 
   /** A cell's line is drawn below, or not any more. */
@@ -225,11 +225,11 @@ export class MapPane extends MomentPane {
     const place = map.place(row, column);
     const value = map.valueName(place);
     this.env.zoom?.reveal(map.xOf(column), row);
-    const said = this.t('%1, %2: %3', map.columnName(place), map.rowName(row), value);
+    const sentence = this.t('%1, %2: %3', map.columnName(place), map.rowName(row), value);
     if (key === 'Enter') {
       this.clicked(mark);
     }
-    return key === 'copy' ? { said, mark, copy: value } : { said, mark };
+    return key === 'copy' ? { said: sentence, mark, copy: value } : { said: sentence, mark };
   }
 
   override zoomed(): void {

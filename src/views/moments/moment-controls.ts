@@ -44,7 +44,6 @@ function columnsControl(options: MomentOptions, choose: Choose, t: Translate): C
     : [];
 }
 
-/** Choose between colours without steps and bands. */
 export function colorsControl(options: MomentOptions, choose: Choose, t: Translate): Control[] {
   return isMap(options.kind)
     ? [

@@ -42,18 +42,18 @@ export class NameFacts {
       this._count = names.length;
       this._stat = stat;
       const sites = stat !== 'param' && stat !== 'grad';
-      const said = names.map(parseName).filter(each => (each.role !== null) === sites);
+      const parsed = names.map(parseName).filter(each => (each.role !== null) === sites);
       const words = (read: (name: ReturnType<typeof parseName>) => string): string[] =>
-        [...new Set(said.map(read))].sort().slice(0, MOST);
+        [...new Set(parsed.map(read))].sort().slice(0, MOST);
       this._facts = {
         family: words(each => each.family),
         kind: words(each => each.kind),
         stack: words(each => each.stack),
-        layers: [...new Set(said.flatMap(each => (each.layer === null ? [] : [each.layer])))].sort(
+        layers: [...new Set(parsed.flatMap(each => (each.layer === null ? [] : [each.layer])))].sort(
           (a, b) => a - b
         ),
-        hasRoles: said.some(each => each.role !== null),
-        hasExperts: said.some(each => each.expert !== null)
+        hasRoles: parsed.some(each => each.role !== null),
+        hasExperts: parsed.some(each => each.expert !== null)
       };
     }
     return this._facts;

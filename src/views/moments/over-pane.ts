@@ -57,8 +57,10 @@ export abstract class OverPane extends MomentPane {
     const layer = at.x;
     const reading = readLine(line, layer);
     const value = reading?.isExact ? valueWords(line, reading.at, this.t) : this.t('no data');
-    const said = this.t('%1, %2: %3', this.placeWords(layer), line.name, value);
-    return key === 'copy' ? { said, mark: markOf(layer), copy: value } : { said, mark: markOf(layer) };
+    const sentence = this.t('%1, %2: %3', this.placeWords(layer), line.name, value);
+    return key === 'copy'
+      ? { said: sentence, mark: markOf(layer), copy: value }
+      : { said: sentence, mark: markOf(layer) };
   }
 
   protected compose(

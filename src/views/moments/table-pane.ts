@@ -1,6 +1,6 @@
 import { csvCell, nameFilter, rowFilter as placeFilter, AggregateError, loadTables } from '../../aggregate';
 import { formatCount, formatFull, formatInteger, formatNumber } from '../../charts';
-import { STREAMS } from '../../protocol/streams.generated';
+import { STREAMS } from '../../protocol/streams';
 import { parseName } from '../../protocol/tensor-name';
 import { FLOAT, GRADIENT_STAGES, streamName, WHOLE } from '../../store/row-moments';
 import type { MomentFilter, IMomentRows, IMomentGroups, MomentColumn } from '../../store/moment-source';

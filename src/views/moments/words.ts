@@ -2,7 +2,6 @@ import type { MomentsOptions } from '../../protocol/views.generated';
 import type { MomentColumn, MomentKey, MomentStat, MomentStatistic } from '../../store/moment-source';
 import type { Translate } from '../shared/translate';
 
-/** All options of the explorer. */
 export type MomentOptions = Required<MomentsOptions>;
 
 export { MOMENT_STATISTICS as STATISTICS, MOMENT_STATS as STATS } from '../../protocol/moment-statistics';
@@ -13,7 +12,6 @@ export const statWords = (stat: MomentStat, t: Translate): string => namesOf(sta
 /** Name several of what was measured: `gradients`. */
 export const statsWords = (stat: MomentStat, t: Translate): string => namesOf(stat, t)[1];
 
-/** One of what was measured, and several. */
 function namesOf(stat: MomentStat, t: Translate): readonly [string, string] {
   const words: Record<MomentStat, readonly [string, string]> = {
     param: [t('parameter'), t('parameters')],

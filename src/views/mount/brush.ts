@@ -33,7 +33,6 @@ export class Brush implements IDisposable {
     _host.stage.addEventListener('pointerdown', this._onDown, true);
   }
 
-  /** Whether a drag is going on. */
   get isDragging(): boolean {
     return this._release !== null;
   }

@@ -73,7 +73,6 @@ export class Drawing {
     }
   }
 
-  /** All is drawn, or never will be. */
   end(): void {
     this._isOver = true;
     this._resolve();

@@ -5,12 +5,7 @@ import type { IView, IViewHost } from '../view';
 import { MountedComposition } from './mounted-composition';
 import { MountedView } from './mounted-view';
 
-/**
- * Put a view into an empty node, whichever view it is.
- *
- * @param definition What the view's folder gives.
- * @param options All of them.
- */
+/** Put a view into an empty node, whichever view it is. */
 export function mount<O extends ViewOptions>(
   definition: IViewDefinition<O>,
   node: HTMLElement,

@@ -21,12 +21,7 @@ export interface IMenuActions {
   arquero?: (() => Promise<string>) | undefined;
 }
 
-/**
- * The entries of a view's menu.
- *
- * @param name Name of saved files, without ending.
- * @param options What a report takes.
- */
+/** The entries of a view's menu. */
 export function viewMenu(
   view: IMenuSubject,
   name: string,

@@ -43,7 +43,6 @@ export function isInLoop(loop: Loop, x: number, y: number): boolean {
   return isInside;
 }
 
-/** What a view found to draw. */
 export interface IContent {
   /** Null where `body` is all that is shown. */
   recipe: IRecipe | null;

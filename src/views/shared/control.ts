@@ -13,8 +13,6 @@ export interface IChoice<V extends string | number> {
 
 /**
  * A control that chooses one of several values.
- *
- * @param choices As a list, or as the word of each value.
  * @param choose Hears only values that were offered.
  */
 export function selectControl<V extends string | number>(
@@ -42,9 +40,7 @@ export function selectControl<V extends string | number>(
   };
 }
 
-function isList<T>(choices: readonly T[] | object): choices is readonly T[] {
-  return Array.isArray(choices);
-}
+const isList = <T>(choices: readonly T[] | object): choices is readonly T[] => Array.isArray(choices);
 
 /** The toolbar of a view whose controls could not be made: a sentence, and the way out. */
 export function faultControls(reason: unknown, actions: IStateActions, t: Translate): Control[] {

@@ -55,7 +55,6 @@ export function transformControl(
 
 /**
  * Lock the colours of a picture, or let them follow its values; nothing before anything was drawn.
- *
  * @param domain What the colours span now; null before that.
  */
 export function colorRangeControl(

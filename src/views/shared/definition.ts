@@ -13,7 +13,6 @@ export class ViewError extends Error {
 /** What hosts ask of the picture of a view, whatever its options are. */
 export type IViewModel = Pick<ViewModel, keyof ViewModel>;
 
-/** Makes a picture of a run. */
 export type Create<O extends object = ViewOptions> = (
   source: IRunSource,
   env: IViewEnvironment<O>
@@ -56,7 +55,6 @@ export interface IViewPart {
 
 /** Several pictures of a run under one toolbar, without the page around them. */
 export interface IComposition {
-  /** CSS class of the whole. */
   readonly className: string;
   /** Key of the part whose zoom the menu means; null where it means none. */
   readonly zoomed: string | null;
@@ -73,7 +71,6 @@ export interface IComposition {
   drawn?(key: string, isDrawn: boolean): void;
   /**
    * The controls of the toolbar, made of those of the parts, and of a second line that folds.
-   *
    * @param of The controls of a part; empty before it was drawn.
    */
   controls(of: (key: string) => readonly Control[]): {

@@ -43,11 +43,7 @@ export const nothingYet = (
   action: retryAction(actions, t)
 });
 
-/**
- * Say why there is nothing to draw, and which lines in a cell or a script change that.
- *
- * @param first - Ways on that are better than to copy the lines.
- */
+/** Say why there is nothing to draw, and which lines in a cell or a script change that. */
 export function snippetState(
   sentence: string,
   code: string,

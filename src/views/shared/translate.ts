@@ -1,6 +1,5 @@
 /** Turns a text of the views into the user's language; `%1`, `%2` … stand for the arguments. */
 export type Translate = (text: string, ...args: (string | number)[]) => string;
 
-/** The texts as they are written. */
 export const untranslated: Translate = (text, ...args) =>
   text.replace(/%(\d)/g, (match, index: string) => String(args[Number(index) - 1] ?? match));

@@ -13,7 +13,7 @@ import type { Translate } from './translate';
 
 /** What positions in a picture mean; see `Pictured`. */
 export interface IPictured {
-  probe(place: IPlace): IMark | null;
+  probe(point: IPlace): IMark | null;
   tipOf(mark: IMark): ITip | null;
   move(key: string): IMoved | null;
   pointedBy?(mark: IMark): IPointed;
@@ -30,8 +30,8 @@ export abstract class Pictured implements IPictured {
   }
 
   /** What is under the pointer. */
-  probe(place: IPlace): IMark | null {
-    return this.drawn?.probe(place) ?? null;
+  probe(point: IPlace): IMark | null {
+    return this.drawn?.probe(point) ?? null;
   }
 
   /** What to say of a mark as the data are now; null when it is gone. */
@@ -57,7 +57,6 @@ export abstract class Pictured implements IPictured {
 
 /** Lines that the host paints itself, because as rows of a chart they would be too slow to pan. */
 export interface ILinePainter {
-  /** Counts the paintings. */
   readonly painted: number;
   /** Whether what was painted last is of another size than a plot: it would be blurred. */
   isStretchedIn(frame: IPlotFrame): boolean;
@@ -102,7 +101,6 @@ export interface IViewEnvironment<O extends object = ViewOptions> {
   choose(options: Partial<O>): void;
   /** Read and draw again, now or with the next picture. */
   refresh(now?: boolean): void;
-  /** Put marks where their data are drawn now. */
   place(): void;
   /** Put the cursor somewhere, in sight, and say what is there. */
   goTo(mark: IMark | null): void;

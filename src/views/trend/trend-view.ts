@@ -195,18 +195,18 @@ export class TrendView extends LinesView<Required<TrendOptions>> {
       return { state };
     }
     const range = lockedRange(this.options.color_range ?? []);
-    const wish = {
+    const request = {
       series: answer.lines,
       transform: this.options.transform,
       statistic: statisticWords(this.options.statistic, this.t),
       filledTo: answer.evictedRows > 0 ? (answer.memory?.thinnedTo ?? null) : null
     };
     const { recipe, extent, caption, signed } = this.map.take({
-      ...wish,
+      ...request,
       look: { dark: this.env.isDark, range }
     });
     // Only the middle of a scale of both signs is another in the dark.
-    const printed = (dark = false): IRecipe => this.map.recipe({ ...wish, look: { dark, range } });
+    const printed = (dark = false): IRecipe => this.map.recipe({ ...request, look: { dark, range } });
     const series = answer.lines.map(({ layer, steps, values }) => ({ layer, steps, values }));
     const { align, runs } = this.options;
     const ofLines =

@@ -40,7 +40,6 @@ export function statisticControl(
 
 /**
  * What of a tensor enters a trend and what band is drawn: positions and vectors where there are several.
- *
  * @param layout Of the newest row; undefined while there is none.
  */
 export function selectionControls(
@@ -81,9 +80,9 @@ export function selectionControls(
 
 /** The statistic of a part of tensors that stands for one of whole ones. */
 function partOf(positions: string, statistic: Statistic): Pick<TrendOptions, 'statistic'> {
-  const kept = keptStatistic(statistic);
+  const retained = keptStatistic(statistic);
   return positions.trim() !== 'all' && isWholeStatistic(statistic) && statistic !== 'nonfinite'
-    ? { statistic: kept === null || kept === 'nonfinite' ? 'kept_rms' : `kept_${kept}` }
+    ? { statistic: retained === null || retained === 'nonfinite' ? 'kept_rms' : `kept_${retained}` }
     : {};
 }
 
@@ -216,7 +215,6 @@ export function selectionWords(row: ITrendTensor | null, selection: ISelection, 
 
 /**
  * Say what a band is, or why there is none.
- *
  * @param units How many positions and samples it is over at the newest step.
  */
 export function intervalWords(

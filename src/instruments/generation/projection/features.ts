@@ -7,18 +7,18 @@ export interface IVectors {
 
 /** Points about their mean. */
 export interface IFeatures extends IVectors {
-  /** Number of each row among the points that came: those that hold a value that is not finite are left out. Ascending. */
+  /** Number of each retained row among the points that came, ascending; non-finite rows are left out. */
   readonly kept: Int32Array;
   /** Features that are the same in every point: they add nothing. */
   readonly constant: number;
-  /** Sum of the variances of all features (n - 1 in the denominator), after standardising where that was asked for. */
+  /** Sum of the variances of all features (n - 1 in the denominator), after standardising if asked for. */
   readonly variance: number;
 }
 
 /**
- * Put points about their mean, and divide each feature by its deviation where that is asked for: scikit-learn's `StandardScaler`, which takes n, not n - 1, as the
- * denominator, and leaves features that do not vary undivided.
- *
+ * Put points about their mean, and divide each feature by its deviation where that is asked for:
+ * scikit-learn's `StandardScaler`, which takes n, not n - 1, as the denominator, and leaves features that do
+ * not vary undivided.
  * @returns In float32; sums are in float64.
  */
 export function featuresOf(points: IVectors, standardise: boolean): IFeatures {
@@ -63,7 +63,7 @@ function roundings(rows: number, spread: number, mean: number): number {
 
 /** The rows without NaN and infinity, and their mean. */
 function finiteRows({ rows, columns, values }: IVectors): { kept: Int32Array; mean: Float64Array } {
-  const kept = new Int32Array(rows);
+  const retained = new Int32Array(rows);
   const mean = new Float64Array(columns);
   let count = 0;
   for (let row = 0; row < rows; row += 1) {
@@ -74,12 +74,12 @@ function finiteRows({ rows, columns, values }: IVectors): { kept: Int32Array; me
     }
     // What is not finite leaves NaN here, everything else 0.
     if (rest === 0) {
-      kept[count] = row;
+      retained[count] = row;
       count += 1;
       for (let column = 0; column < columns; column += 1) {
         mean[column]! += values[from + column]!;
       }
     }
   }
-  return { kept: kept.slice(0, count), mean: mean.map(sum => sum / Math.max(1, count)) };
+  return { kept: retained.slice(0, count), mean: mean.map(sum => sum / Math.max(1, count)) };
 }

@@ -1,27 +1,26 @@
 /** How points of a plane are turned so that they lie as near as can be to others. */
-export interface ITurn {
+export interface IRotation {
   /** Row-major 2 × 2, orthogonal: a point as a row times it is turned. */
   readonly matrix: readonly [number, number, number, number];
   /** Degrees from -180 to 180, of the turn that is left when it is mirrored first. */
   readonly degrees: number;
   readonly mirrored: boolean;
   /**
-   * What is left: the sum of squared distances after both were put about their mean and scaled to a size of 1, as `scipy.spatial.procrustes` has it. 0 is the same
-   * shape, 1 has nothing in common.
+   * What is left: the sum of squared distances after both were put about their mean and scaled to a size of
+   * 1, as `scipy.spatial.procrustes` has it. 0 is the same shape, 1 has nothing in common.
    */
   readonly residual: number;
 }
 
-const STAYS: ITurn = { matrix: [1, 0, 0, 1], degrees: 0, mirrored: false, residual: 0 };
+const STAYS: IRotation = { matrix: [1, 0, 0, 1], degrees: 0, mirrored: false, residual: 0 };
 
 /**
- * Turn, and mirror where that is better, points onto others: the orthogonal Procrustes problem (Schönemann, Psychometrika 31, 1966), which in a plane is solved by an
- * angle. Sizes are left as they are.
- *
+ * Turn, and mirror where that is better, points onto others: the orthogonal Procrustes problem (Schönemann,
+ * Psychometrika 31, 1966), which in a plane is solved by an angle. Sizes are left as they are.
  * @param points - `[n, 2]`, row-major.
  * @param onto - The same points elsewhere. Pairs of which one is NaN do not count.
  */
-export function turnOnto(points: Float64Array, onto: Float64Array): ITurn {
+export function rotateOnto(points: Float64Array, onto: Float64Array): IRotation {
   const [from, to] = [aboutMean(points, onto), aboutMean(onto, points)];
   let [xx, xy, yx, yy, sizeFrom, sizeTo] = [0, 0, 0, 0, 0, 0];
   for (let at = 0; at < from.length; at += 2) {
@@ -37,10 +36,10 @@ export function turnOnto(points: Float64Array, onto: Float64Array): ITurn {
     return STAYS;
   }
   // What a turn and what a mirror with a turn would reach of the trace of the product.
-  const turned = Math.sqrt((xx + yy) ** 2 + (xy - yx) ** 2);
+  const rotated = Math.sqrt((xx + yy) ** 2 + (xy - yx) ** 2);
   const mirroredToo = Math.sqrt((xx - yy) ** 2 + (xy + yx) ** 2);
-  const mirrored = mirroredToo > turned * (1 + 1e-12);
-  const reach = mirrored ? mirroredToo : turned;
+  const mirrored = mirroredToo > rotated * (1 + 1e-12);
+  const reach = mirrored ? mirroredToo : rotated;
   if (reach === 0) {
     return { ...STAYS, residual: 1 };
   }
@@ -57,7 +56,7 @@ export function turnOnto(points: Float64Array, onto: Float64Array): ITurn {
 }
 
 /** Turn points about the origin. */
-export function turned(points: Float64Array, { matrix: [a, b, c, d] }: ITurn): Float64Array {
+export function rotated(points: Float64Array, { matrix: [a, b, c, d] }: IRotation): Float64Array {
   const found = new Float64Array(points.length);
   for (let at = 0; at < points.length; at += 2) {
     const [x, y] = [points[at]!, points[at + 1]!];
@@ -87,8 +86,8 @@ function aboutMean(points: Float64Array, other: Float64Array): Float64Array {
 const MOST_SWEEPS = 60;
 
 /**
- * Eigenvalues and eigenvectors of a symmetric matrix by Jacobi's rotations (Golub and Van Loan, Matrix Computations, 8.5). For matrices of up to about a hundred rows.
- *
+ * Eigenvalues and eigenvectors of a symmetric matrix by Jacobi's rotations (Golub and Van Loan, Matrix
+ * Computations, 8.5). For matrices of up to about a hundred rows.
  * @param matrix - `[size, size]`, row-major. It is written over.
  * @returns Eigenvalues, descending, and the eigenvector of each as a row of `[size, size]`.
  */
@@ -96,14 +95,14 @@ export function symmetricEigen(
   matrix: Float64Array,
   size: number
 ): { readonly values: Float64Array; readonly vectors: Float64Array } {
-  const turned = new Float64Array(size * size);
+  const rotated = new Float64Array(size * size);
   for (let at = 0; at < size; at += 1) {
-    turned[at * size + at] = 1;
+    rotated[at * size + at] = 1;
   }
   for (let sweep = 0; sweep < MOST_SWEEPS && isCoupled(matrix, size); sweep += 1) {
     for (let p = 0; p < size; p += 1) {
       for (let q = p + 1; q < size; q += 1) {
-        annihilate(matrix, turned, size, p, q);
+        annihilate(matrix, rotated, size, p, q);
       }
     }
   }
@@ -112,30 +111,30 @@ export function symmetricEigen(
   );
   const values = Float64Array.from(order, at => matrix[at * size + at]!);
   const vectors = new Float64Array(size * size);
-  order.forEach((at, to) => vectors.set(turned.subarray(at * size, (at + 1) * size), to * size));
+  order.forEach((at, to) => vectors.set(rotated.subarray(at * size, (at + 1) * size), to * size));
   return { values, vectors };
 }
 
 function isCoupled(matrix: Float64Array, size: number): boolean {
-  let beside = 0;
+  let offDiagonal = 0;
   let along = 0;
   for (let row = 0; row < size; row += 1) {
     along += matrix[row * size + row]! ** 2;
     for (let column = row + 1; column < size; column += 1) {
-      beside += matrix[row * size + column]! ** 2;
+      offDiagonal += matrix[row * size + column]! ** 2;
     }
   }
-  return beside > 1e-28 * along;
+  return offDiagonal > 1e-28 * along;
 }
 
-/** Rotate so that the entry of a row and a column becomes 0. Only rows are walked along: the matrix is symmetric. */
-function annihilate(matrix: Float64Array, turned: Float64Array, size: number, p: number, q: number): void {
-  const beside = matrix[p * size + q]!;
+/** Rotate so that the entry of a row and a column becomes 0. Walks rows only: the matrix is symmetric. */
+function annihilate(matrix: Float64Array, rotated: Float64Array, size: number, p: number, q: number): void {
+  const offDiagonal = matrix[p * size + q]!;
   const [first, second] = [matrix[p * size + p]!, matrix[q * size + q]!];
-  if (Math.abs(beside) <= 1e-17 * Math.sqrt(Math.abs(first * second)) || beside === 0) {
+  if (Math.abs(offDiagonal) <= 1e-17 * Math.sqrt(Math.abs(first * second)) || offDiagonal === 0) {
     return;
   }
-  const ratio = (second - first) / (2 * beside);
+  const ratio = (second - first) / (2 * offDiagonal);
   const tangent = (ratio >= 0 ? 1 : -1) / (Math.abs(ratio) + Math.sqrt(1 + ratio * ratio));
   const cosine = 1 / Math.sqrt(1 + tangent * tangent);
   const sine = tangent * cosine;
@@ -143,16 +142,16 @@ function annihilate(matrix: Float64Array, turned: Float64Array, size: number, p:
     const [left, right] = [matrix[p * size + at]!, matrix[q * size + at]!];
     matrix[p * size + at] = cosine * left - sine * right;
     matrix[q * size + at] = sine * left + cosine * right;
-    const [from, to] = [turned[p * size + at]!, turned[q * size + at]!];
-    turned[p * size + at] = cosine * from - sine * to;
-    turned[q * size + at] = sine * from + cosine * to;
+    const [from, to] = [rotated[p * size + at]!, rotated[q * size + at]!];
+    rotated[p * size + at] = cosine * from - sine * to;
+    rotated[q * size + at] = sine * from + cosine * to;
   }
   for (let at = 0; at < size; at += 1) {
     matrix[at * size + p] = matrix[p * size + at]!;
     matrix[at * size + q] = matrix[q * size + at]!;
   }
-  matrix[p * size + p] = first - tangent * beside;
-  matrix[q * size + q] = second + tangent * beside;
+  matrix[p * size + p] = first - tangent * offDiagonal;
+  matrix[q * size + q] = second + tangent * offDiagonal;
   matrix[p * size + q] = 0;
   matrix[q * size + p] = 0;
 }

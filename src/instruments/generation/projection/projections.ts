@@ -1,9 +1,8 @@
 import { AggregateError } from '../../../aggregate/moment-merge';
-import { Umap, type IUmapState, type IUmapWish } from './umap';
+import { Umap, type IUmapState, type IUmapSettings } from './umap';
 import type { IVectors } from './features';
 import { principalComponents, type IPrincipal } from './principal-components';
 
-/** What can be asked about points. A question of UMAP names its job; jobs are numbered by who asks. */
 export type ProjectionQuestion =
   | {
       readonly kind: 'components';
@@ -16,17 +15,16 @@ export type ProjectionQuestion =
       readonly job: number;
       readonly points: IVectors;
       readonly start: Float64Array;
-      readonly wish: IUmapWish;
+      readonly request: IUmapSettings;
     }
   | { readonly kind: 'advance' | 'drop'; readonly job: number };
 
-/** What is answered. */
 export type ProjectionAnswer =
   | { readonly kind: 'components'; readonly principal: IPrincipal }
   | { readonly kind: 'umap'; readonly state: IUmapState }
   | { readonly kind: 'dropped' };
 
-/** Projects points onto planes. It keeps what is being laid out between questions, so that each is answered soon. */
+/** Projects points onto planes, and retains unfinished layouts between questions to answer each soon. */
 export class Projections {
   /** @throws AggregateError `lost` for a job that is not here. */
   ask(question: ProjectionQuestion): ProjectionAnswer {
@@ -40,7 +38,7 @@ export class Projections {
       return { kind: 'dropped' };
     }
     if (question.kind === 'begin') {
-      this.jobs.set(job, new Umap(question.points, question.start, question.wish));
+      this.jobs.set(job, new Umap(question.points, question.start, question.request));
     }
     const umap = this.jobs.get(job);
     if (umap === undefined) {
@@ -62,5 +60,5 @@ export function answerBuffers(answer: ProjectionAnswer): ArrayBufferLike[] {
     const { features, scores, directions } = answer.principal;
     return [features.values.buffer, scores.buffer, directions.buffer];
   }
-  return answer.kind === 'umap' ? [answer.state.places.buffer] : [];
+  return answer.kind === 'umap' ? [answer.state.coordinates.buffer] : [];
 }

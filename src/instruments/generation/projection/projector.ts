@@ -2,34 +2,26 @@ import { AggregateError } from '../../../aggregate/moment-merge';
 import type { TablePlace } from '../../../aggregate/work-queue';
 import { lost, WorkerLink, type IAggregateWorker, type WorkerFactory } from '../../../aggregate/worker-link';
 import type { Buffers } from '../../../aggregate/worker-port';
-import type { IUmapState, IUmapWish } from './umap';
+import type { IUmapState, IUmapSettings } from './umap';
 import type { IVectors } from './features';
 import type { IPrincipal } from './principal-components';
 import type { ProjectionAnswer, ProjectionQuestion, Projections } from './projections';
 
 /** Has few points projected in place and many in a worker. */
 export class ProjectionQueue {
-  /**
-   * @param factory - Opens the worker on first use; the browser's own when absent.
-   */
+  /** @param factory - Opens the worker on first use; the browser's own when absent. */
   constructor(factory: WorkerFactory = browserWorker) {
     this.link = new WorkerLink(factory);
   }
 
-  /**
-   * Where so many numbers are worked on: in the worker where there is one.
-   *
-   * @param numbers - Few are worked on here in any case.
-   */
+  /** Where so many numbers are worked on: in the worker where there is one. */
   async placeOf(numbers = Infinity): Promise<TablePlace> {
     return (await this.link.workerFor(numbers)) === null ? 'here' : 'worker';
   }
 
   /**
    * Have points projected, here or in the worker. What does it here is loaded when it is first needed.
-   *
    * @param place - As `placeOf` said; of one job always the same.
-   * @param buffers - Memory that the worker takes over.
    * @throws AggregateError as `Projections`; `lost` when the worker broke.
    */
   async ask(place: TablePlace, question: ProjectionQuestion, buffers: Buffers): Promise<ProjectionAnswer> {
@@ -47,7 +39,6 @@ export class ProjectionQueue {
     return this.link.isDisposed;
   }
 
-  /** End the worker and reject what waits. */
   dispose(): void {
     this.link.dispose();
   }
@@ -60,7 +51,6 @@ async function browserWorker(): Promise<IAggregateWorker | null> {
   return typeof Worker === 'undefined' ? null : (await import('./open-worker')).openWorker();
 }
 
-/** The queue that a page shares. */
 const pageProjections = new ProjectionQueue();
 
 /** How often it is told how far UMAP is. */
@@ -74,8 +64,7 @@ export class Projector {
 
   /**
    * Principal components; see `principalComponents`.
-   *
-   * @param gather - Gives the points. Their memory may be handed to the worker, and they are gathered again should it break.
+   * @param gather - Gives the points, whose memory may go to the worker; called a second time if it breaks.
    */
   async components(gather: () => IVectors, components: number, standardise: boolean): Promise<IPrincipal> {
     const ask = async (): Promise<ProjectionAnswer> => {
@@ -98,8 +87,8 @@ export class Projector {
   }
 
   /** Begin to lay points out with UMAP; see `Umap`. */
-  umap(points: IVectors, start: Float64Array, wish: IUmapWish): UmapRun {
-    return new UmapRun(this.queue, points, start, wish);
+  umap(points: IVectors, start: Float64Array, request: IUmapSettings): UmapRun {
+    return new UmapRun(this.queue, points, start, request);
   }
 }
 
@@ -109,7 +98,7 @@ export class UmapRun {
     private readonly queue: ProjectionQueue,
     private readonly points: IVectors,
     private readonly start: Float64Array,
-    private readonly wish: IUmapWish
+    private readonly request: IUmapSettings
   ) {
     jobs += 1;
     this.job = jobs;
@@ -148,8 +137,8 @@ export class UmapRun {
       while (!this.isDone && !this._isStopped) {
         await this.advance();
         const { done = 0, total = 1 } = this.state ?? {};
-        if (this.isDone || done - this.told >= total / MARKS) {
-          this.told = done;
+        if (this.isDone || done - this.reported >= total / MARKS) {
+          this.reported = done;
           this.tell();
         }
         // Whoever else waits in this thread has a turn.
@@ -167,8 +156,8 @@ export class UmapRun {
       if (this.place === null) {
         this.place = await this.queue.placeOf(this.points.values.length);
         const points = { ...this.points, values: this.points.values.slice() };
-        const { job, start, wish } = this;
-        await this.ask({ kind: 'begin', job, points, start, wish }, [points.values.buffer]);
+        const { job, start, request } = this;
+        await this.ask({ kind: 'begin', job, points, start, request }, [points.values.buffer]);
       }
       await this.ask({ kind: 'advance', job: this.job }, []);
     } catch (reason) {
@@ -202,7 +191,7 @@ export class UmapRun {
   private readonly job: number;
   private place: TablePlace | null = null;
   private isAgain = false;
-  private told = 0;
+  private reported = 0;
   private failure: Error | null = null;
   private _isStopped = false;
   private readonly waiting: (() => void)[] = [];

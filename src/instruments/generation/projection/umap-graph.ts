@@ -11,11 +11,9 @@ interface INearest {
   readonly distances: Float64Array;
 }
 
-/** Looks for the nearest points of every point, exactly, a stretch at a time: each is compared with every other. */
+/** Finds the exact nearest neighbours of every point by comparing all pairs, a stretch at a time. */
 export class NearestPoints {
-  /**
-   * @param count - Neighbours of each point; fewer where there are not so many others.
-   */
+  /** @param count - Neighbours of each point; fewer where there are not so many others. */
   constructor(
     private readonly points: IVectors,
     count: number
@@ -40,11 +38,7 @@ export class NearestPoints {
     return this.done >= this.points.rows;
   }
 
-  /**
-   * Go on.
-   *
-   * @param work - About how many numbers to multiply.
-   */
+  /** Go on. */
   advance(work: number): void {
     const { rows, columns } = this.points;
     const blocks = Math.max(1, Math.round(work / (BLOCK * rows * columns)));
@@ -58,7 +52,6 @@ export class NearestPoints {
     }
   }
 
-  /** What was found. */
   found(): INearest {
     const { count, rows } = this;
     return { count, rows, distances: this.squares.map(square => Math.sqrt(Math.max(0, square))) };
@@ -137,8 +130,9 @@ export class NearestPoints {
 const LN2 = 0.6931471805599453;
 
 /**
- * `Math.exp`, `Math.log` and powers out of nothing but the four operations, which have one answer everywhere. Those of the language may differ in their last digit from browser
- * to browser, and a layout that is found by many small moves would end somewhere else.
+ * `Math.exp`, `Math.log` and powers out of nothing but the four operations, which have one answer everywhere.
+ * Those of the language may differ in their last digit from browser to browser, and a layout that is found by
+ * many small moves would end somewhere else.
  */
 export function exactExp(x: number): number {
   if (!(x > -745)) {
@@ -180,9 +174,7 @@ export function exactLog(x: number): number {
 }
 
 /** A number above 0 to any power. */
-export function exactPower(x: number, power: number): number {
-  return exactExp(power * exactLog(x));
-}
+export const exactPower = (x: number, power: number): number => exactExp(power * exactLog(x));
 
 function powerOfTwo(exponent: number): number {
   let value = 1;
@@ -206,8 +198,8 @@ export interface IUmapGraph {
 }
 
 /**
- * The fuzzy graph of UMAP (McInnes, Healy and Melville, arXiv:1802.03426, section 3): each point's neighbours are weighted by distance in a measure of its own, and two points
- * belong together where either says so.
+ * The fuzzy graph of UMAP (McInnes, Healy and Melville, arXiv:1802.03426, section 3): each point's neighbours
+ * are weighted by distance in a measure of its own, and two points belong together where either says so.
  */
 export function umapGraph(nearest: INearest, points: number): IUmapGraph {
   const { count, rows } = nearest;
@@ -246,7 +238,7 @@ export function umapGraph(nearest: INearest, points: number): IUmapGraph {
   };
 }
 
-/** How surely each neighbour belongs to its point: 1 for the nearest, and as much over all of them as log2 of their number says. */
+/** Membership of each neighbour: 1 for the nearest; all of them sum to log2 of their number. */
 function membership({ count, distances }: INearest, points: number): Float64Array {
   const target = exactLog(count + 1) / exactLog(2);
   const mean = distances.reduce((sum, distance) => sum + distance, 0) / Math.max(1, distances.length);
@@ -256,10 +248,10 @@ function membership({ count, distances }: INearest, points: number): Float64Arra
     const nearest = own.find(distance => distance > 0) ?? 0;
     const width = widthOf(own, nearest, target);
     const ownMean = own.reduce((sum, distance) => sum + distance, 0) / Math.max(1, count);
-    const held = Math.max(width, LEAST_WIDTH * (nearest > 0 ? ownMean : mean));
+    const clamped = Math.max(width, LEAST_WIDTH * (nearest > 0 ? ownMean : mean));
     own.forEach((distance, at) => {
       const beyond = distance - nearest;
-      sure[point * count + at] = beyond <= 0 || held === 0 ? 1 : exactExp(-beyond / held);
+      sure[point * count + at] = beyond <= 0 || clamped === 0 ? 1 : exactExp(-beyond / clamped);
     });
   }
   return sure;

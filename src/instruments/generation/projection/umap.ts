@@ -3,7 +3,7 @@ import type { IVectors } from './features';
 import { principalComponents } from './principal-components';
 import { NearestPoints, exactPower, type IUmapGraph, umapGraph } from './umap-graph';
 
-/** Coefficients of the curve 1 / (1 + A d^2B) that fits a least distance of 0.1 and a spread of 1, as `umap-learn` finds them. */
+/** Coefficients of 1 / (1 + A d^2B) for a least distance of 0.1 and a spread of 1, as `umap-learn` fits. */
 const A = 1.5769434603113077;
 const B = 0.8950608779109733;
 /** Points that a point is pushed away from, for each that it is drawn to. */
@@ -17,12 +17,9 @@ const PER_DOUBLING = 64;
 const LEAST_EXPONENT = -40;
 const MOST_EXPONENT = 40;
 
-/** Moves points until those that belong together are near one another: the stochastic gradient descent of UMAP, an epoch at a time. */
+/** Moves connected points together: the stochastic gradient descent of UMAP, an epoch at a time. */
 class UmapLayout {
-  /**
-   * @param start - `[points, 2]`, where the points are at the beginning.
-   * @param epochs - How often all pairs are looked at.
-   */
+  /** @param start - `[points, 2]`, where the points are at the beginning. */
   constructor(
     private readonly graph: IUmapGraph,
     start: Float64Array,
@@ -33,7 +30,7 @@ class UmapLayout {
     const widest = start.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
     const scale = widest > 0 ? HALF_WIDTH / widest : 0;
     // Equal points must part.
-    this.places = start.map(value => value * scale + 1e-3 * this.random.centred());
+    this.coordinates = start.map(value => value * scale + 1e-3 * this.random.centred());
     const greatest = graph.weights.reduce((most, weight) => Math.max(most, weight), 0);
     this.every = graph.weights.map(weight => greatest / weight);
     this.next = this.every.slice();
@@ -41,14 +38,12 @@ class UmapLayout {
   }
 
   /** `[points, 2]`, as it is now. */
-  readonly places: Float64Array;
+  readonly coordinates: Float64Array;
 
-  /** Epochs that are done. */
   epoch = 0;
 
-  /** Do one epoch. */
   advance(): void {
-    const { every, graph, next, nextPush, places } = this;
+    const { every, graph, next, nextPush, coordinates: places } = this;
     const { heads, tails } = graph;
     const points = places.length / 2;
     const rate = 1 - this.epoch / this.epochs;
@@ -66,8 +61,8 @@ class UmapLayout {
       if (square > 0) {
         const power = powerOf(square);
         const pull = (-2 * A * B * power) / (square * (1 + A * power));
-        const across = rate * held(pull * x);
-        const up = rate * held(pull * y);
+        const across = rate * clamped(pull * x);
+        const up = rate * clamped(pull * y);
         places[head]! += across;
         places[head + 1]! += up;
         places[tail]! -= across;
@@ -83,14 +78,14 @@ class UmapLayout {
   }
 
   private push(head: number, other: number, rate: number): void {
-    const { places } = this;
+    const { coordinates: places } = this;
     const x = places[head]! - places[other]!;
     const y = places[head + 1]! - places[other + 1]!;
     const square = x * x + y * y;
     if (square > 0) {
       const away = (2 * B) / ((0.001 + square) * (1 + A * powerOf(square)));
-      places[head]! += rate * held(away * x);
-      places[head + 1]! += rate * held(away * y);
+      places[head]! += rate * clamped(away * x);
+      places[head + 1]! += rate * clamped(away * y);
     }
   }
 
@@ -101,7 +96,7 @@ class UmapLayout {
   private readonly nextPush: Float64Array;
 }
 
-const held = (move: number): number => (move > FARTHEST ? FARTHEST : move < -FARTHEST ? -FARTHEST : move);
+const clamped = (move: number): number => (move > FARTHEST ? FARTHEST : move < -FARTHEST ? -FARTHEST : move);
 
 const word = new Float64Array(1);
 const halves = new Uint32Array(word.buffer);
@@ -137,21 +132,20 @@ function powerOf(square: number): number {
 /** With more features than this neighbours are looked for among the first components. */
 const MOST_COLUMNS = 128;
 const COMPONENTS = 64;
-/** How far the components of that search may be from the exact ones: they need not be these, only hold as much. */
+/** Tolerance of the components of that search: they need not be exact, only hold as much variance. */
 const LOOSE = 0.01;
 /** Numbers that one stretch multiplies: some 50 ms. */
 const WORK = 40e6;
 /** Pairs that one stretch of the layout looks at. */
 const PAIRS = 1e6;
-/** Epochs by the most points that have so many. From components on 500, as `umap-learn` has, keep half a percent more neighbours than 300. */
+/** Epochs by the most points that take so many. 500, as in `umap-learn`, beat 300 by 0.5 % of neighbours. */
 const EPOCHS: readonly (readonly [points: number, epochs: number])[] = [
   [2500, 400],
   [10_000, 300],
   [Infinity, 200]
 ];
 
-/** How UMAP is to be done. */
-export interface IUmapWish {
+export interface IUmapSettings {
   /** Points of a neighbourhood, the point itself among them; at least 2. */
   readonly neighbors: number;
   readonly seed: number;
@@ -163,14 +157,15 @@ export interface IUmapState {
   readonly done: number;
   readonly total: number;
   /** `[points, 2]`, as it is now. */
-  readonly places: Float64Array;
+  readonly coordinates: Float64Array;
   /** Part of the variance among which neighbours are looked for: 1 where it is all features. */
   readonly seen: number;
 }
 
 /**
- * UMAP (McInnes, Healy and Melville, arXiv:1802.03426) into a plane, a stretch at a time, so that others have their turn and nobody who waits no more is waited for. It begins from a
- * given layout, such as principal components. The same points, layout and seed give the same picture, to the last bit.
+ * UMAP (McInnes, Healy and Melville, arXiv:1802.03426) into a plane, a stretch at a time, so that others have
+ * their turn and nobody who waits no more is waited for. It begins from a given layout, such as principal
+ * components. The same points, layout and seed give the same picture, to the last bit.
  */
 export class Umap {
   /**
@@ -180,7 +175,7 @@ export class Umap {
   constructor(
     private readonly points: IVectors,
     private readonly start: Float64Array,
-    private readonly wish: IUmapWish
+    private readonly request: IUmapSettings
   ) {
     this.epochs = EPOCHS.find(([most]) => points.rows <= most)?.[1] ?? 0;
   }
@@ -189,12 +184,12 @@ export class Umap {
   advance(): IUmapState {
     if (this.nearest === null) {
       const reduced = this.points.columns > MOST_COLUMNS ? this.reduced() : this.points;
-      this.nearest = new NearestPoints(reduced, this.wish.neighbors - 1);
+      this.nearest = new NearestPoints(reduced, this.request.neighbors - 1);
     } else if (!this.nearest.isDone) {
       this.nearest.advance(WORK);
     } else if (this.layout === null) {
       const graph = umapGraph(this.nearest.found(), this.points.rows);
-      this.layout = new UmapLayout(graph, this.start, this.epochs, this.wish.seed);
+      this.layout = new UmapLayout(graph, this.start, this.epochs, this.request.seed);
       this.stretch = Math.max(1, Math.floor(PAIRS / Math.max(1, graph.heads.length)));
     } else {
       for (let epoch = 0; epoch < this.stretch && this.layout.epoch < this.epochs; epoch += 1) {
@@ -211,7 +206,7 @@ export class Umap {
     return {
       done: Math.floor((epochs / 2) * looked) + (layout?.epoch ?? 0),
       total: Math.floor(epochs / 2) + epochs,
-      places: (layout?.places ?? this.start).slice(),
+      coordinates: (layout?.coordinates ?? this.start).slice(),
       seen: this.seen
     };
   }

@@ -1,7 +1,10 @@
-import type { IGenerationPass, IGenerationRead, ITokenPlace } from './generation-rows';
+import type { IGenerationPass, IGenerationRead, ITokenLocation } from './generation-rows';
 import type { ITensorRow } from '../../../store/tensor-data';
 
-/** Attention probabilities of one sequence in one forward pass, as the compressor left them: `[heads, queryBlocks, keyBlocks]` from `start` on in `row.values`. */
+/**
+ * Attention probabilities of one sequence in one forward pass, as the compressor left them: `[heads,
+ * queryBlocks, keyBlocks]` from `start` on in `row.values`.
+ */
 export interface IAttentionPiece {
   readonly row: ITensorRow;
   /** Of the sequence: place of its first value. */
@@ -24,8 +27,7 @@ export interface IPieceAxis {
   readonly length: number;
 }
 
-/** Which part of a map is wanted. */
-export interface IAttentionWish {
+export interface IAttentionRequest {
   readonly sequence: number;
   /** Heads in the order in which they are wanted; all when absent. */
   readonly heads?: readonly number[];
@@ -40,14 +42,13 @@ export interface IAttentionWish {
 export interface IMapAxis {
   /** Position at which the first cell begins; below 0 where its first entries are padding. */
   readonly first: number;
-  /** A power of two. */
   readonly side: number;
   readonly count: number;
 }
 
 /** Attention of one layer over a text, put together from all its passes. */
 export interface IAttentionMap {
-  /** `[1, heads, queries.count, keys.count]`: the largest probability within each cell, NaN where one is not finite or none is there. */
+  /** `[1, heads, queries.count, keys.count]`: each cell's largest probability, NaN if not finite or absent */
   readonly row: ITensorRow;
   readonly queries: IMapAxis;
   readonly keys: IMapAxis;
@@ -63,10 +64,6 @@ export const isCoarser = ({ compressor }: Pick<ITensorRow, 'compressor'>): boole
 
 /**
  * Blocks along an axis of attention that fit into some bytes.
- *
- * @param maps - Heads of all layers and sequences.
- * @param prompt - Positions that one pass read.
- * @param written - Passes of one position each, at most.
  * @returns A power of two.
  */
 export function peaksWithin(bytes: number, maps: number, prompt: number, written: number): number {
@@ -82,7 +79,7 @@ export function peaksWithin(bytes: number, maps: number, prompt: number, written
 const [LEAST_PEAKS, MOST_PEAKS] = [16, 1024];
 
 /** The positions of a row of attention in a text without padding: its queries are the last of its keys. */
-export function placesInRow(row: ITensorRow): ITokenPlace[] {
+export function locationsInRow(row: ITensorRow): ITokenLocation[] {
   const { step, microBatch } = row;
   const [queries, keys] = lengthsOf(row);
   return Array.from({ length: queries }, (_, offset) => ({
@@ -103,27 +100,27 @@ export function attentionPieces(read: IGenerationRead, layer: number, sequence: 
 }
 
 /**
- * Put the attention of one layer together. Queries and keys are counted in positions of the sequence, padding is cut off. Where passes were kept in blocks of
- * different sides, cells are as large as the largest block, and hold the largest probability within them.
- *
+ * Put the attention of one layer together. Queries and keys are counted in positions of the sequence, padding
+ * is cut off. Where passes were kept in blocks of different sides, cells are as large as the largest block,
+ * and hold the largest probability within them.
  * @returns Null where there is nothing of it.
  */
 export function joinAttention(
   read: IGenerationRead,
   layer: number,
-  wish: IAttentionWish
+  request: IAttentionRequest
 ): IAttentionMap | null {
   const last = read.count - 1;
-  const queries = within(wish.queries ?? [0, last], last);
-  const keys = within(wish.keys ?? [0, last], last);
-  const pieces = attentionPieces(read, layer, wish.sequence).filter(
+  const queries = within(request.queries ?? [0, last], last);
+  const keys = within(request.keys ?? [0, last], last);
+  const pieces = attentionPieces(read, layer, request.sequence).filter(
     ({ positions }) => positions[0] <= queries[1] && positions[1] >= queries[0]
   );
   const newest = pieces[pieces.length - 1];
   if (newest === undefined) {
     return null;
   }
-  const most = wish.most ?? Infinity;
+  const most = request.most ?? Infinity;
   const axes = {
     queries: axisOf(
       pieces.map(each => each.queries),
@@ -136,13 +133,12 @@ export function joinAttention(
       most
     )
   };
-  const heads = wish.heads ?? Array.from({ length: newest.heads }, (_, head) => head);
+  const heads = request.heads ?? Array.from({ length: newest.heads }, (_, head) => head);
   const map = new JoinedMap(axes, heads);
   pieces.forEach(piece => map.add(piece, queries));
   return map.finished(newest.row, read.count);
 }
 
-/** The cells of a map while they are filled. */
 class JoinedMap {
   constructor(
     private readonly axes: { readonly queries: IMapAxis; readonly keys: IMapAxis },
@@ -220,10 +216,10 @@ class JoinedMap {
     ahead: boolean
   ): void {
     const [size, cells] = [queries.blocks * keys.blocks, this.missing.length];
-    for (let place = 0; place < this.heads.length; place += 1) {
-      const head = this.heads[place] ?? 0;
+    for (let index = 0; index < this.heads.length; index += 1) {
+      const head = this.heads[index] ?? 0;
       const value = head < heads ? (row.values[start + head * size + at] ?? NaN) : NaN;
-      const out = place * cells + to;
+      const out = index * cells + to;
       // What is not a number stays to be seen: nothing is greater.
       if (value > (this.values[out] ?? NaN) || value !== value) {
         this.values[out] = value;
@@ -280,13 +276,13 @@ function pieceOf(
   };
 }
 
-/** Queries and keys of the pass. Where all were kept they are counted: hubs of others tell of shapes what they like. */
+/** Queries and keys of the pass; counted where all were retained, since foreign hubs may misstate shapes. */
 function lengthsOf({ compressor, shape, sourceShape }: ITensorRow): [number, number] {
   const [queries = 0, keys = 0] = (compressor.startsWith('Peaks') ? sourceShape : shape).slice(-2);
   return [queries, keys];
 }
 
-/** The side of equal blocks, the last one perhaps shorter, into which a compressor cut an axis: a power of two. */
+/** Side, a power of two, of the blocks that a compressor cut an axis into; the last may be shorter. */
 function sideOf(length: number, blocks: number): number {
   let side = 1;
   while (blocks > 0 && Math.ceil(length / side) > blocks) {
@@ -310,7 +306,7 @@ function axisOf(axes: readonly IPieceAxis[], [from, to]: readonly [number, numbe
   return { first: begin(), side, count: count() };
 }
 
-/** First and last cell that holds some of the positions from one to another; none where the last is the smaller. */
+/** First and last cell that holds some of a range of positions; none where the last is the smaller. */
 function cellsOf({ first, side, count }: IMapAxis, from: number, to: number): [number, number] {
   const cell = (position: number): number => Math.floor((position - first) / side);
   return from > to ? [0, -1] : [Math.max(0, cell(from)), Math.min(count - 1, cell(to))];

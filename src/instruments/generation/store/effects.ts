@@ -3,7 +3,7 @@ import type { IStreamRows, RowColumn } from '../../../store/row-store';
 import type { IRunSource } from '../../../store/source';
 import { numberColumn, RowCells } from './generation-rows';
 
-/** What one layer's hidden state at one position would predict: a row of the stream `lens`, see `protocol/streams.json`. */
+/** What one layer's hidden state at a position would predict: a row of the stream `lens`. */
 export interface ILensCell {
   readonly layer: number;
   /** Of the token that was read. */
@@ -111,7 +111,6 @@ export class Lens {
 
 /**
  * Read the logit lens of a sequence.
- *
  * @throws {StoreError} When the run cannot be read.
  */
 export async function readLens(
@@ -128,7 +127,7 @@ const ascending = (numbers: Iterable<number>): number[] => [...numbers].sort((a,
 const isWithin = (value: number, most: number): boolean =>
   Number.isInteger(value) && value >= 0 && value < most;
 
-/** What a perturbation changed against its clean control: a row of the stream `effects`, see `protocol/streams.json`. */
+/** What a perturbation changed against its clean control: a row of the stream `effects`. */
 export interface IEffect {
   readonly sequence: number;
   /** Of the token that was read; -1 over all of them. */
@@ -139,7 +138,6 @@ export interface IEffect {
   readonly point: number;
   /** What the sweep set, as it was sent. */
   readonly setting: string;
-  /** The same as a number; NaN where it is none. */
   readonly value: number;
   /** Nats; NaN for a layer. */
   readonly kl: number;
@@ -201,8 +199,6 @@ export function effectsOf(rows: IStreamRows): IEffects {
 
 /**
  * Read what a perturbation changed.
- *
- * @param where - Which rows of it: of one sequence, point or layer.
  * @throws {StoreError} When the run cannot be read.
  */
 export async function readEffects(

@@ -7,7 +7,6 @@ import type { ITensorRow, ITensorQuery, ITensorResult } from '../../../store/ten
 export class RowCells {
   constructor(private readonly _rows: Pick<IStreamRows, 'columns'>) {}
 
-  /** A number; NaN where there is none. */
   number(name: string, row: number): number {
     return Number(this._cell(name, row) ?? NaN);
   }
@@ -54,8 +53,6 @@ export interface IJoinedRow {
 
 /**
  * Put the rows of one layer together, position after position.
- *
- * @param sequence - Row of the batch.
  * @param axis - Place of the position axis among the axes of one sample, 0 for `[positions, features]`.
  * @returns Null where the layer has no row of the sequence with that axis.
  */
@@ -118,7 +115,6 @@ export function joinPositions(
   };
 }
 
-/** How many values a tensor of such sizes has. */
 export const product = (sizes: readonly number[]): number => sizes.reduce((all, size) => all * size, 1);
 
 /** Whether the position axis is there, and as long as the pass was. */
@@ -134,7 +130,7 @@ function fits(row: ITensorRow, other: ITensorRow, axis: number): boolean {
 }
 
 /** Where the tensors of a position of a generated text lie, as the stream `tokens` says. */
-export interface ITokenPlace {
+export interface ITokenLocation {
   /** Counted from 0 at the first token of the prompt. */
   readonly position: number;
   /** Step of the rows; -1 where the token was never read. */
@@ -145,13 +141,12 @@ export interface ITokenPlace {
   readonly offset: number;
 }
 
-/** Which tensors of a generation are wanted. */
 export type GenerationQuery = Pick<ITensorQuery, 'flag' | 'part' | 'layers' | 'peaks'> & {
   /** Of this rank; of each layer the lowest that has it when absent. */
   readonly rank?: number | undefined;
 };
 
-/** One forward pass of a generation: the positions of a sequence that it read, and a row of each layer that is here. */
+/** One forward pass of a generation: the positions of a sequence that it read, and a row of each layer. */
 export interface IGenerationPass {
   /** First and last position. */
   readonly positions: readonly [number, number];
@@ -170,7 +165,7 @@ export interface IGenerationRead {
   readonly count: number;
   /** Positions that the model never read, such as the last token. */
   readonly unread: number;
-  /** Positions that it read and that some layer has no row of: not traced, dropped on the way, or given up. */
+  /** Positions it read of which some layer has no row: not traced, dropped on the way, or given up. */
   readonly missing: number;
   /** Another number when there are other rows than before. */
   readonly version: number;
@@ -184,8 +179,8 @@ const MOST_BETWEEN = 4;
 const NOTHING: IGenerationRead['kept'] = { evictedRows: 0 };
 
 /**
- * Reads the tensors of a generation, whose positions lie in many forward passes. What it has it does not ask for again: while a text is written only its new
- * positions are read.
+ * Reads the tensors of a generation, whose positions lie in many forward passes. What it has it does not ask
+ * for again: while a text is written only its new positions are read.
  */
 export class GenerationRows {
   constructor(private readonly source: Pick<IRunSource, 'tensors'>) {}
@@ -202,14 +197,13 @@ export class GenerationRows {
 
   /**
    * Read what there is of a sequence.
-   *
    * @param generation - Tells generations apart: what is held of another one is let go.
    * @param places - Of each position of the sequence, in any order.
    */
   async read(
     generation: number,
     query: GenerationQuery,
-    places: readonly ITokenPlace[],
+    places: readonly ITokenLocation[],
     signal?: AbortSignal
   ): Promise<IGenerationRead> {
     this.begin(generation, query);
@@ -232,16 +226,14 @@ export class GenerationRows {
   }
 
   /**
-   * Read every pass of some steps, without the tokens of the text: where what is asked for says itself which positions it is of.
-   *
-   * @param steps - First and last step of the generation.
-   * @param placesOf - The positions of a row.
+   * Read every pass of some steps, without the tokens of the text: where what is asked for says itself which
+   * positions it is of.
    */
   async readSteps(
     generation: number,
     query: GenerationQuery,
     steps: readonly [number, number],
-    placesOf: (row: ITensorRow) => readonly ITokenPlace[],
+    placesOf: (row: ITensorRow) => readonly ITokenLocation[],
     signal?: AbortSignal
   ): Promise<IGenerationRead> {
     this.begin(generation, query);
@@ -260,7 +252,7 @@ export class GenerationRows {
     }
   }
 
-  private lacks({ key }: IPassPlace, layers: readonly number[] | undefined): boolean {
+  private lacks({ key }: IPassPosition, layers: readonly number[] | undefined): boolean {
     const rows = this.rows.get(key);
     return rows === undefined || layers === undefined || layers.some(layer => !rows.has(layer));
   }
@@ -295,7 +287,7 @@ export class GenerationRows {
     }
   }
 
-  private found(places: readonly IPassPlace[], all: readonly ITokenPlace[]): IGenerationRead {
+  private found(places: readonly IPassPosition[], all: readonly ITokenLocation[]): IGenerationRead {
     const passes = places.map(({ key, positions, shift }) => ({
       positions,
       shift,
@@ -324,7 +316,7 @@ export class GenerationRows {
   private readonly news = new Set<[number, number][]>();
 }
 
-interface IPassPlace extends Omit<IGenerationPass, 'rows'> {
+interface IPassPosition extends Omit<IGenerationPass, 'rows'> {
   readonly key: string;
   readonly step: number;
 }
@@ -333,9 +325,9 @@ const NO_ROWS: ReadonlyMap<number, ITensorRow> = new Map();
 
 const keyOf = (step: number, pass: number): string => `${step} ${pass}`;
 
-/** The forward passes in which positions were read, by first position. Neighbours of one pass lie side by side in it. */
-function passesOf(places: readonly ITokenPlace[]): IPassPlace[] {
-  const passes: IPassPlace[] = [];
+/** The forward passes in which positions were read, by first position; neighbours in a pass are adjacent. */
+function passesOf(places: readonly ITokenLocation[]): IPassPosition[] {
+  const passes: IPassPosition[] = [];
   for (const { position, step, pass, offset } of [...places].sort((a, b) => a.position - b.position)) {
     const [key, last] = [keyOf(step, pass), passes[passes.length - 1]];
     const shift = offset - position;

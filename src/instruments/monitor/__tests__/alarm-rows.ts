@@ -2,7 +2,7 @@ import { byName } from '../../../protocol/records';
 import { encodeFrame } from '../../../protocol/encode-frame';
 import { HEADER_BYTES } from '../../../protocol/frame';
 import { streamTable } from '../../../protocol/frame-table';
-import { STREAMS } from '../../../protocol/streams.generated';
+import { STREAMS } from '../../../protocol/streams';
 import { RowStore, type IStreamRows } from '../../../store/row-store';
 import type { MemoryRun } from '../../../store/__tests__/memory-run';
 import type { IAlarm } from '../store/alarms';

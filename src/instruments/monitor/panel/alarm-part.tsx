@@ -15,7 +15,6 @@ class AlarmModel extends SourceModel {
     this.gate.note();
   }
 
-  /** In the order in which they happened. */
   get alarms(): readonly IAlarm[] {
     return this._alarms;
   }
@@ -55,10 +54,7 @@ const MINUTE = 60_000;
 
 /** Tells of the alarms of live runs: of the first at once, of later ones together, once a minute at most. */
 class AlarmNews {
-  /**
-   * @param tell - Tells a sentence about a run.
-   * @param isOn - Whether anything is told; what comes meanwhile is not told later.
-   */
+  /** @param isOn - Whether anything is told; what comes meanwhile is not told later. */
   constructor(
     private readonly tell: (run: string, sentence: string) => void,
     private readonly isOn: () => boolean,
@@ -68,26 +64,26 @@ class AlarmNews {
   /** Take what is known of a live run's alarms now. */
   note(run: string, name: string, alarms: readonly IAlarm[]): void {
     const { trans } = this;
-    const told = this._told.get(run);
+    const notified = this._notified.get(run);
     const [first] = alarms;
-    if (first === undefined || (told !== undefined && alarms.length <= told.count)) {
+    if (first === undefined || (notified !== undefined && alarms.length <= notified.count)) {
       return;
     }
-    const wait = told === undefined ? 0 : told.at + MINUTE - Date.now();
+    const wait = notified === undefined ? 0 : notified.at + MINUTE - Date.now();
     clearTimeout(this._timer);
     if (wait > 0) {
       this._timer = setTimeout(() => this.note(run, name, alarms), wait);
       return;
     }
-    this._told.set(run, { count: alarms.length, at: Date.now() });
+    this._notified.set(run, { count: alarms.length, at: Date.now() });
     if (!this.isOn()) {
       return;
     }
-    const more = alarms.length - (told?.count ?? 1);
+    const more = alarms.length - (notified?.count ?? 1);
     const last = alarms[alarms.length - 1] ?? first;
     this.tell(
       run,
-      told === undefined
+      notified === undefined
         ? trans.__('%1: first anomaly at step %2. %3', name, formatInteger(first.step), first.sentence)
         : trans._n(
             '%2: one more alarm, at step %3.',
@@ -103,7 +99,7 @@ class AlarmNews {
     clearTimeout(this._timer);
   }
 
-  private readonly _told = new Map<string, { readonly count: number; readonly at: number }>();
+  private readonly _notified = new Map<string, { readonly count: number; readonly at: number }>();
   private _timer: ReturnType<typeof setTimeout> | undefined;
 }
 

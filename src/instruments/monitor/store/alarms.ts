@@ -61,7 +61,6 @@ export function alarmsOf({ length, columns }: IStreamRows): IAlarm[] {
   return alarms.sort((a, b) => a.step - b.step || a.place - b.place);
 }
 
-/** Read every alarm of a run, in the order in which they happened. */
 export async function readAlarms(
   source: Pick<IRunSource, 'hello' | 'table'>,
   signal?: AbortSignal
@@ -103,7 +102,7 @@ export function moduleOf({ name }: Pick<IAlarm, 'name'>): string {
   return name.endsWith(kind) && rest !== '' ? rest : name;
 }
 
-/** What an anomaly reached after it: the first alarm of each other part of the step, module and rank, in their order. */
+/** What an anomaly reached later: each other part's, module's and rank's first alarm, in order. */
 export function reachedFrom(alarms: readonly IAlarm[], first: IAlarm): IAlarm[] {
   const key = (each: IAlarm): string => `${each.direction}\n${moduleOf(each)}\n${each.rank}`;
   const seen = new Set([key(first)]);
@@ -120,7 +119,6 @@ export interface IMuted {
   readonly name?: string;
 }
 
-/** Whether an alarm is muted. */
 export function isMuted(alarm: Pick<IAlarm, 'name' | 'rule'>, muted: readonly IMuted[]): boolean {
   return muted.some(
     ({ rule = '*', name = '*' }) => globbed(rule).test(alarm.rule) && globbed(name).test(alarm.name)

@@ -19,11 +19,9 @@ import {
 export interface IAlarmGroup {
   readonly rule: string;
   readonly module: string;
-  /** The gravest among them. */
   readonly severity: Severity;
   readonly count: number;
   readonly last: number;
-  /** The first of them. */
   readonly first: IAlarm;
 }
 
@@ -74,7 +72,6 @@ export abstract class HealthPane extends ViewModel {
     return this.show(await this.reader.facts(this.chosen));
   }
 
-  /** Draw what is known. */
   protected abstract show(facts: IHealthFacts): Loaded;
 
   protected get chosen(): HealthChoice {
@@ -86,20 +83,16 @@ export abstract class HealthPane extends ViewModel {
   }
 }
 
-/** All options of the view. */
 export type HealthChoice = Readonly<Required<HealthOptions>>;
 
-/** What a run's alarms say, under the options of a view. */
 export interface IHealthFacts {
   /** Whether something judges the run, or did. */
   readonly isJudged: boolean;
   /** How many steps were judged; null where nobody said. */
   readonly judged: number | null;
-  /** Those that nobody muted, in their order. */
   readonly alarms: readonly IAlarm[];
   /** Those that are muted. */
   readonly hidden: readonly IAlarm[];
-  /** Those that the options choose. */
   readonly chosen: readonly IAlarm[];
   readonly first: IAlarm | null;
   /** The alarm whose tensor is drawn. */
@@ -110,7 +103,6 @@ export interface IHealthFacts {
 export class HealthReader {
   constructor(private readonly _source: IRunSource) {}
 
-  /** Whether news of the run changes what is known of its health. */
   concerns(change: SourceChange): boolean {
     const concerned = change.kind === 'rows' && change.stream === 'alarms';
     if (concerned || change.kind === 'hello') {

@@ -54,7 +54,6 @@ class AroundPane extends LinesPane {
     return { content: { ...loaded.content, title } };
   }
 
-  /** The step of the alarm. */
   override pinned(): IMark | null {
     const step = this._alarm()?.step;
     return step === undefined ? null : { facet: null, x: [step, step], y: null };
@@ -72,7 +71,7 @@ type Pane = new (
   settings: RuleSettings
 ) => HealthPane;
 
-/** Whether a training is healthy: the first anomaly, marks over step × layer, the tensor's line around it, and all alarms. */
+/** Whether a training is healthy: first anomaly, marks over step × layer, the tensor's line, all alarms. */
 class HealthView implements IComposition {
   constructor(
     private readonly _source: IRunSource,

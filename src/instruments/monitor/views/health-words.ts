@@ -5,7 +5,6 @@ import type { Translate } from '../../../views/shared/translate';
 import { moduleOf, type IAlarm, type Severity } from '../store/alarms';
 import type { Change, RuleSettings } from './rule-settings';
 
-/** What became of a change. */
 export function appliedWords(change: Change, t: Translate): string {
   switch (change.kind) {
     case 'none':
@@ -21,7 +20,7 @@ export function appliedWords(change: Change, t: Translate): string {
   }
 }
 
-/** How many alarms of a rule there were in the recording, and how many there would have been: `3 → 7`. Empty for a rule that nobody edited. */
+/** Alarms of an edited rule in the recording, and as they would have been: `3 → 7`. Empty if not edited. */
 export function countedWords({ counts, edited }: RuleSettings, rule: string, t: Translate): string {
   if (!edited.includes(rule)) {
     return '';
@@ -42,12 +41,10 @@ export function countedWords({ counts, edited }: RuleSettings, rule: string, t: 
 const MOST_PARTS = 4;
 const MOST_LETTERS = 48;
 
-/** Name a severity. */
 export function severityWords(severity: Severity, t: Translate): string {
   return { critical: t('critical'), warning: t('warning'), note: t('note') }[severity];
 }
 
-/** Name a part of a step. */
 export function directionWords(direction: string, t: Translate): string {
   const words: Readonly<Record<string, string>> = {
     parameters: t('parameters'),

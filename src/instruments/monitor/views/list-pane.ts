@@ -79,7 +79,6 @@ export class WayPane extends HealthPane {
   }
 }
 
-/** All alarms, by rule and module. */
 export class ListPane extends HealthPane {
   constructor(
     source: IRunSource,

@@ -107,12 +107,12 @@ export class MarksPane extends HealthPane {
     };
   }
 
-  override probe(place: IPlace): IMark | null {
+  override probe(point: IPlace): IMark | null {
     const [from = 0, to = 1] = [this._steps[0], this._steps.at(-1)];
     const reach = Math.max(1, (to - from) / 40);
     const near = this._points
-      .filter(each => each.layer === Math.round(place.y) && Math.abs(each.x - place.x) <= reach)
-      .sort((a, b) => Math.abs(a.x - place.x) - Math.abs(b.x - place.x));
+      .filter(each => each.layer === Math.round(point.y) && Math.abs(each.x - point.x) <= reach)
+      .sort((a, b) => Math.abs(a.x - point.x) - Math.abs(b.x - point.x));
     return near[0] ? markOf(near[0]) : null;
   }
 
@@ -149,8 +149,8 @@ export class MarksPane extends HealthPane {
     if (!point || !alarm) {
       return null;
     }
-    const said = this.t('step %1, %2: %3', formatInteger(alarm.step), alarm.name, alarm.sentence);
-    return { said, mark: markOf(point), ...(key === 'copy' ? { copy: alarm.sentence } : {}) };
+    const sentence = this.t('step %1, %2: %3', formatInteger(alarm.step), alarm.name, alarm.sentence);
+    return { said: sentence, mark: markOf(point), ...(key === 'copy' ? { copy: alarm.sentence } : {}) };
   }
 
   /** The lines of that tensor are drawn below. */
@@ -235,9 +235,7 @@ export class MarksPane extends HealthPane {
   private _cursor = -1;
 }
 
-function markOf({ x, layer }: IPoint): IMark {
-  return { facet: null, x: [x, x], y: [layer - 0.4, layer + 0.4] };
-}
+const markOf = ({ x, layer }: IPoint): IMark => ({ facet: null, x: [x, x], y: [layer - 0.4, layer + 0.4] });
 
 /** Alarms of a layer that lie less than a column apart as one point, by their first steps. */
 function pointsOf(alarms: readonly IAlarm[], column: number): IPoint[] {

@@ -15,7 +15,6 @@ interface IRuleParameter {
   readonly most?: number;
 }
 
-/** A rule as its run announces it. */
 export interface IRuleInfo {
   readonly name: string;
   readonly title: string;
@@ -58,7 +57,6 @@ function rulesOf(hello: Hello | null): IRuleInfo[] {
   }));
 }
 
-/** What is in force of a rule. */
 function ruleInForce(hello: Hello | null, rule: string): Json {
   const settings = own(hello?.config.instruments ?? {}, 'monitor');
   return member(member(settings, 'rules'), rule);
@@ -66,7 +64,6 @@ function ruleInForce(hello: Hello | null, rule: string): Json {
 
 /** Alarms of severity critical and warning that settings of the rules give in what is recorded of a run. */
 interface IAlarmCounts {
-  /** Steps that were judged. */
   readonly steps: number;
   /** By rule; one that is not here gave none. */
   readonly rules: Readonly<Record<string, number>>;
@@ -90,7 +87,6 @@ export const ALARM_COUNTS: IQuestion<{ readonly settings: object }, IAlarmCounts
 type Value = number | boolean;
 type Part = 'muted' | 'rules';
 
-/** What became of the last change. */
 export type Change =
   | { readonly kind: 'none' | 'sent' }
   | { readonly kind: 'accepted' | 'applied'; readonly step: number }
@@ -104,10 +100,6 @@ type Counts =
 
 /** The rules of a run as a person edits them, and what is muted: shared by all parts of a view. */
 export class RuleSettings {
-  /**
-   * @param source - The run.
-   * @param refresh - Draws again.
-   */
   constructor(
     private readonly source: IRunSource,
     private readonly refresh: () => void
@@ -130,7 +122,6 @@ export class RuleSettings {
     return takesChanges(this.source);
   }
 
-  /** What became of the last change of rules, or of what is muted. */
   changeOf(what: Part): Change {
     return this._changes[what];
   }
@@ -189,8 +180,8 @@ export class RuleSettings {
     await this._configure({ muted: [...this.muted, ...more] });
   }
 
-  async unmute(place: number): Promise<void> {
-    await this._configure({ muted: this.muted.filter((_, at) => at !== place) });
+  async unmute(index: number): Promise<void> {
+    await this._configure({ muted: this.muted.filter((_, at) => at !== index) });
   }
 
   dispose(): void {

@@ -49,7 +49,7 @@ export class MutedPane extends HealthPane {
           ]
         : [])
     ];
-    const said = appliedWords(settings.changeOf('muted'), t);
+    const sentence = appliedWords(settings.changeOf('muted'), t);
     return {
       content: {
         recipe: null,
@@ -58,7 +58,7 @@ export class MutedPane extends HealthPane {
         title: t('Muted'),
         caption: [
           t('Alarms of these are not raised while they are muted; * stands for anything.'),
-          ...(said === '' ? [] : [said])
+          ...(sentence === '' ? [] : [sentence])
         ],
         summary: ''
       }
@@ -180,9 +180,9 @@ export class RulesPane extends ViewModel {
   private _caption(): string[] {
     const { _settings: settings, t } = this;
     const { counts } = settings;
-    const said = appliedWords(settings.changeOf('rules'), t);
+    const sentence = appliedWords(settings.changeOf('rules'), t);
     return [
-      ...(said === '' ? [] : [said]),
+      ...(sentence === '' ? [] : [sentence]),
       ...(counts.kind === 'counted'
         ? [
             counts.edited.whole && counts.inForce.whole

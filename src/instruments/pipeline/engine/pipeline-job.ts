@@ -1,7 +1,7 @@
 import { asObject } from '../../../client/rest';
 import type { IEngineHost, IJobResult } from '../../../engine/jobs';
 import { PIPELINE, type IPipelineSteps } from '../client/pipeline-api';
-import { measuredRun, requestOf, type PlanWish } from '../plan/measured-run';
+import { measuredRun, requestOf, type PartialPlanRequest } from '../plan/measured-run';
 import { memoryLine } from '../plan/memory';
 import { KINDS } from '../plan/operation';
 import { type Outcome, planAll } from '../plan/plan-all';
@@ -10,7 +10,6 @@ import type { IPlanned } from '../plan/planned';
 /** What the engine's job `pipeline` answers; `protocol/README.md` says what its members are. */
 export type PlanAnswer = ReturnType<typeof planAnswer>;
 
-/** Write what was planned as JSON. */
 export function planAnswer(outcomes: readonly Outcome[]) {
   const best = bestOf(outcomes);
   return {
@@ -28,7 +27,7 @@ export function planAnswer(outcomes: readonly Outcome[]) {
   };
 }
 
-/** The outcome with the shortest step of those within the memory limit; of equal ones that which holds least, then the first. */
+/** The outcome with the shortest step within the memory limit; of equals the least memory, then the first. */
 export function bestOf(outcomes: readonly Outcome[]): IPlanned | null {
   let best: IPlanned | null = null;
   for (const outcome of outcomes) {
@@ -73,7 +72,7 @@ function answer(planned: IPlanned) {
   };
 }
 
-/** The operations of a simulated step as columns of one length, stage after stage in their order; times are ms from the step's begin. */
+/** The operations of a simulated step as columns, stage after stage; times are ms from the step's begin. */
 function operationColumns({ table, plan, begin, end }: IPlanned) {
   return {
     stage: Array.from({ length: table.count }, (_, at) => table.stage(at)),
@@ -87,8 +86,8 @@ function operationColumns({ table, plan, begin, end }: IPlanned) {
 }
 
 /**
- * Plan and simulate the schedules of a `PlanRequest`, which Python asks for: a `PlanAnswer`. With `run`, and `first` and `last` of its steps, what the request leaves out is
- * that run's own.
+ * Plan and simulate the schedules of a `PlanRequest`, which Python asks for: a `PlanAnswer`. With `run`, and
+ * `first` and `last` of its steps, what the request leaves out is that run's own.
  */
 export async function planPipeline(args: unknown, host: IEngineHost): Promise<IJobResult> {
   const { run, first, last, ...request } = asObject(args);
@@ -96,7 +95,10 @@ export async function planPipeline(args: unknown, host: IEngineHost): Promise<IJ
     run === undefined
       ? request
       : // The whole is checked as a request by the planner.
-        requestOf(request as PlanWish, measuredRun(await stepsOf(String(run), { first, last }, host))),
+        requestOf(
+          request as PartialPlanRequest,
+          measuredRun(await stepsOf(String(run), { first, last }, host))
+        ),
     {
       progress: (done, total, words) => host.progress(done, total, words),
       // The engine has no clock; its timers cost nothing, and what was told is heard between them.

@@ -13,10 +13,11 @@ import { PlanError, checkShape, copyOf, passes, stageOf, virtualStages } from '.
 /**
  * Look for operations that wait for one another in a circle.
  *
- * Kahn's algorithm over two kinds of edges: the operation before on the same stage, and the one whose message is waited for.
- *
- * @param proof - Filled with an order in which each operation comes after all that it waits for, where there is one.
- * @returns null where every operation can run; otherwise one circle, from the lowest stage on: each operation waits for the one after it, or stands behind it on its stage, and the last so for the first.
+ * Kahn's algorithm over two kinds of edges: the operation before on the same stage, and the one whose message
+ * is waited for.
+ * @param proof - Filled with an order of operations in which each comes after all that it waits for.
+ * @returns null where every operation can run; otherwise one circle, from the lowest stage on: each operation
+ *   waits for the one after it, or stands behind it on its stage, and the last so for the first.
  */
 export function findCycle(table: OperationTable, proof: number[] = []): number[] | null {
   const { starts, waits, feeds, shape } = table;
@@ -50,12 +51,12 @@ export function findCycle(table: OperationTable, proof: number[] = []): number[]
     if (from !== undefined) {
       const circle = path.slice(from);
       const lowest = circle.reduce(
-        (least, at, place) => (table.stage(at) < table.stage(circle[least]!) ? place : least),
+        (least, at, index) => (table.stage(at) < table.stage(circle[least]!) ? index : least),
         0
       );
-      return [...circle.slice(lowest), ...circle.slice(0, lowest)].flatMap((at, place, all) => {
+      return [...circle.slice(lowest), ...circle.slice(0, lowest)].flatMap((at, index, all) => {
         const sender = waits[at]!;
-        return sender === all[(place + 1) % all.length] ? [at] : [at, sender];
+        return sender === all[(index + 1) % all.length] ? [at] : [at, sender];
       });
     }
     seen.set(stage, path.length);
@@ -67,9 +68,10 @@ export function findCycle(table: OperationTable, proof: number[] = []): number[]
 /**
  * Check a plan, and return its operations as columns with what each waits for.
  *
- * A plan that comes back can be run to its end: `proof` of the table holds an order in which every operation comes after those that it waits for.
- *
- * @throws PlanError with the first thing that is wrong: `shape`; then, in the order of the stages, `unknown`, `misplaced` and `doubled`; then `missing`, `order` and `cycle`.
+ * A plan that comes back can be run to its end: `proof` of the table holds an order in which every operation
+ * comes after those that it waits for.
+ * @throws PlanError with the first thing that is wrong: `shape`; then, in the order of the stages, `unknown`,
+ *   `misplaced` and `doubled`; then `missing`, `order` and `cycle`.
  */
 export function checkPlan(plan: Plan): OperationTable {
   const { stages, order, micro_batches } = plan;
@@ -102,8 +104,8 @@ export function checkPlan(plan: Plan): OperationTable {
   const cycle = findCycle(table);
   if (cycle !== null) {
     const names = cycle.map(operation => table.name(operation));
-    const circle = cycle.map((at, place) => {
-      const next = cycle[(place + 1) % cycle.length]!;
+    const circle = cycle.map((at, index) => {
+      const next = cycle[(index + 1) % cycle.length]!;
       const name = table.name(next);
       return table.waits[at] === next
         ? `waits for ${name}`

@@ -14,10 +14,13 @@ export const SLICE = 200_000;
 const ROOT = Math.sqrt(3);
 
 /**
- * Run the same plan many times with durations that vary independently: a duration times 1 + jitter times a number of mean 0 and variance 1, at least 0.
+ * Run the same plan many times with durations that vary independently: a duration times 1 + jitter times a
+ * number of mean 0 and variance 1, at least 0.
  *
- * The number is a sum of four uniform ones, nearly normal and never beyond 3.5, so that durations stay unbiased up to a jitter of 0.28; messages take what they take.
- * 50 to 400 steps, fewer of large plans. Yields between slices; the same seed gives the same steps everywhere. The simulation is left as it was, not run.
+ * The number is a sum of four uniform ones, nearly normal and never beyond 3.5, so that durations stay
+ * unbiased up to a jitter of 0.28; messages take what they take. 50 to 400 steps, fewer of large plans.
+ * Yields between slices; the same seed gives the same steps everywhere. The simulation is left as it was, not
+ * run.
  */
 export function* spreadOf(simulation: Simulation, seed: number): Generator<void, ISpread> {
   const { durations, optimizer, table, times } = simulation;
@@ -56,8 +59,8 @@ export function* spreadOf(simulation: Simulation, seed: number): Generator<void,
 
 /** A quantile of sorted numbers, between two of them in proportion. */
 export function quantile(sorted: ArrayLike<number>, share: number): number {
-  const place = share * (sorted.length - 1);
-  const below = Math.floor(place);
+  const index = share * (sorted.length - 1);
+  const below = Math.floor(index);
   const first = sorted[below] ?? NaN;
-  return first + (place - below) * ((sorted[below + 1] ?? first) - first);
+  return first + (index - below) * ((sorted[below + 1] ?? first) - first);
 }

@@ -20,7 +20,6 @@ import type { IStageTimes } from './stage-times';
 /** A schedule that follows from numbers alone, or by a rule from times. */
 export type MadeSchedule = Exclude<ScheduleName, 'search'>;
 
-/** What a schedule takes and how it is made. */
 interface ISchedule {
   readonly title: string;
   readonly placement: Placement;
@@ -128,8 +127,6 @@ export function scheduleTitle(name: string): string {
 
 /**
  * The shape that a schedule has with so many stages and micro-batches.
- *
- * @param chunks - Of a stage, for the schedules that take several.
  * @throws PlanError `fit` where the schedule does not take these numbers, `shape` where they are too many.
  */
 export function shapeOf(
@@ -148,7 +145,6 @@ export function shapeOf(
 
 /**
  * Make the plan of a schedule.
- *
  * @param shape - As `shapeOf` gave it.
  * @param times - Of that shape; the order of `depth_first`, `breadth_first` and `megadpp` results from them.
  */

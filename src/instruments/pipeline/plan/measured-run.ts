@@ -9,7 +9,7 @@ export interface IMeasured {
   readonly stage: ArrayLike<number>;
   /** Model chunk of the stage, counted from 0; with two copies of the model, 0 is the first. */
   readonly chunk: ArrayLike<number>;
-  /** F, B (whole, or the gradient of the input where a W follows), I, W; O is the optimizer's step, whose chunk and micro-batch say nothing. */
+  /** F, B (or input gradient where a W follows), I, W; O is the optimizer, without chunk and micro-batch. */
   readonly kind: ArrayLike<string>;
   readonly micro_batch: ArrayLike<number>;
   readonly begin: ArrayLike<number>;
@@ -90,7 +90,6 @@ export function matchRows(table: OperationTable, step: MeasuredStep): Int32Array
 /** Stages of a plan for a run that is no pipeline, and its micro-batches a stage. */
 const USUAL = { stages: 4, microBatches: 2 };
 
-/** The steps that a run measured, in the form of the planner. */
 export interface IMeasuredRun {
   readonly steps: IPipelineSteps;
   readonly rows: IMeasured;
@@ -100,11 +99,12 @@ export interface IMeasuredRun {
 }
 
 /** A `PlanRequest` of which anything may be left to what was measured. */
-export type PlanWish = Partial<Omit<PlanRequest, 'times'>> & { readonly times?: Partial<PipelineTimes> };
+export type PartialPlanRequest = Partial<Omit<PlanRequest, 'times'>> & {
+  readonly times?: Partial<PipelineTimes>;
+};
 
 /**
  * Read measured steps; null where there are none.
- *
  * @throws PlanError `missing` where passes are lacking.
  */
 export function measuredRun(steps: IPipelineSteps | null): IMeasuredRun | null {
@@ -118,25 +118,27 @@ export function measuredRun(steps: IPipelineSteps | null): IMeasuredRun | null {
 }
 
 /**
- * Fill up a wish with what was measured: the times, and of a pipeline its stages, its micro-batches, and its own order as plan where these are its own. The model of a run
- * that is no pipeline is cut into equal stages. Without either a forward pass takes 1 ms.
+ * Fill up a partial request with what was measured: the times, and of a pipeline its stages, its
+ * micro-batches, and its own order as plan where these are its own. The model of a run that is no pipeline is
+ * cut into equal stages. Without either a forward pass takes 1 ms.
  */
-export function requestOf(wish: PlanWish, measured: IMeasuredRun | null): PlanRequest {
+export function requestOf(request: PartialPlanRequest, measured: IMeasuredRun | null): PlanRequest {
   const pipeline = measured !== null && measured.shape.stages > 1 ? measured : null;
-  const stages = wish.stages ?? pipeline?.shape.stages ?? USUAL.stages;
-  const count = wish.micro_batches ?? pipeline?.shape.micro_batches ?? stages * USUAL.microBatches;
+  const stages = request.stages ?? pipeline?.shape.stages ?? USUAL.stages;
+  const count = request.micro_batches ?? pipeline?.shape.micro_batches ?? stages * USUAL.microBatches;
   const isOwn = pipeline?.shape.stages === stages && pipeline.shape.micro_batches === count;
-  const times = { forward: 1, ...measured?.times.times, ...wish.times };
+  const times = { forward: 1, ...measured?.times.times, ...request.times };
   // Whoever changes a part means the whole, too.
   const { backward: whole, ...parts } = times;
-  const isChanged = wish.times?.input_gradient ?? wish.times?.weight_gradient;
-  const keepsWhole = whole !== undefined && (wish.times?.backward !== undefined || isChanged === undefined);
+  const isChanged = request.times?.input_gradient ?? request.times?.weight_gradient;
+  const keepsWhole =
+    whole !== undefined && (request.times?.backward !== undefined || isChanged === undefined);
   return {
-    ...wish,
+    ...request,
     stages,
     micro_batches: count,
     times: keepsWhole ? { ...parts, backward: whole } : parts,
-    ...(pipeline && isOwn && wish.plan === undefined
+    ...(pipeline && isOwn && request.plan === undefined
       ? { plan: planFromMeasured(pipeline.rows, pipeline.shape) }
       : {})
   };
@@ -153,13 +155,16 @@ interface IMeasuredTimes {
 }
 
 /**
- * Read a plan's times off measured steps: medians of F, I and W of each virtual stage, of the optimizer of each stage, and the spread around them.
+ * Read a plan's times off measured steps: medians of F, I and W of each virtual stage, of the optimizer of
+ * each stage, and the spread around them.
  *
- * - `latency` is the lower quartile of the time from the end of an operation on one stage to the begin of the one that waits for it on another, where that stage was idle by then:
- *   whatever else delays a begin makes it longer, nothing makes it shorter. It holds what a message takes at its size, so bandwidth and bytes are left to whoever knows them.
+ * - `latency` is the lower quartile of the time from the end of an operation on one stage to the begin of the
+ *   one that waits for it on another, where that stage was idle by then: whatever else delays a begin makes
+ *   it longer, nothing makes it shorter. It holds what a message takes at its size, so bandwidth and bytes
+ *   are left to whoever knows them.
  * - A stage's optimizer is shared out evenly to its virtual stages.
- * - `jitter` is 1.4826 times the median of the deviations from the medians, as shares: the standard deviation where durations are normal, and blind to a few that are far off.
- *
+ * - `jitter` is 1.4826 times the median of the deviations from the medians, as shares: the standard deviation
+ *   where durations are normal, and blind to a few that are far off.
  * @param rows - Several steps, best without the first. The times of all stages by one clock.
  * @throws PlanError `missing` where a virtual stage has no forward or no backward pass.
  */
@@ -247,10 +252,10 @@ export function timesFromMeasured(rows: IMeasured, shape: IPlanShape): IMeasured
 }
 
 /** Of each row: when the one before it on its stage ended; -Infinity for the first. */
-function lastEnds(rows: IMeasured, places: readonly number[]): Map<number, number> {
+function lastEnds(rows: IMeasured, indices: readonly number[]): Map<number, number> {
   const ended = new Map<number, number>();
   const free = new Map<number, number>();
-  for (const at of [...places].sort((a, b) => rows.begin[a]! - rows.begin[b]!)) {
+  for (const at of [...indices].sort((a, b) => rows.begin[a]! - rows.begin[b]!)) {
     ended.set(at, free.get(rows.stage[at]!) ?? -Infinity);
     free.set(rows.stage[at]!, rows.end[at]!);
   }
@@ -258,8 +263,8 @@ function lastEnds(rows: IMeasured, places: readonly number[]): Map<number, numbe
 }
 
 /**
- * The order in which the operations of the last measured step began: a plan, which is right only where nothing of the step is missing.
- *
+ * The order in which the operations of the last measured step began: a plan, which is right only where
+ * nothing of the step is missing.
  * @param rows - Times of all stages by one clock.
  */
 function planFromMeasured(rows: IMeasured, shape: IPlanShape): Plan {

@@ -8,7 +8,7 @@ export function byteWords(bytes: number): string {
   return `${Number((bytes / 1000 ** power).toPrecision(3))} ${units[power]}`;
 }
 
-/** What an operation adds to its stage's memory when it begins (a forward pass), or frees when it ends (negative), in bytes. */
+/** Bytes that a forward pass adds to its stage at its begin, or a backward pass frees at its end (< 0). */
 export function memoryChange(table: OperationTable, { activation, kept }: IStageTimes, at: number): number {
   const virtual = table.virtual[at]!;
   const kind = table.kind[at];
@@ -26,7 +26,7 @@ export function overLimit(bytes: number, limit: number): number {
   return bytes > limit * (1 + 1e-9) ? bytes - limit : 0;
 }
 
-/** The most that each stage holds, weights and activations, in bytes. It depends on the order alone, not on times. */
+/** Peak bytes of each stage, weights and activations. Depends on the order alone, not on times. */
 export function peakMemory(table: OperationTable, times: IStageTimes): Float64Array {
   return times.weights.map((weights, stage) => {
     let held = weights;
@@ -46,8 +46,8 @@ export interface IMemoryLine {
 }
 
 /**
- * A stage's memory over a simulated step: its weights from 0 on, more where a forward pass begins, less where a backward pass or a part of one ends.
- *
+ * A stage's memory over a simulated step: its weights from 0 on, more where a forward pass begins, less where
+ * a backward pass or a part of one ends.
  * @param begin - ms of each operation of the table.
  * @param end - ms of each operation of the table.
  */
@@ -63,11 +63,11 @@ export function memoryLine(
   const bytes = new Float64Array(count + 1);
   let held = times.weights[stage]!;
   bytes[0] = held;
-  for (let place = 0; place < count; place += 1) {
-    const at = first + place;
+  for (let index = 0; index < count; index += 1) {
+    const at = first + index;
     held += memoryChange(table, times, at);
-    time[place + 1] = table.kind[at] === FORWARD ? begin[at]! : end[at]!;
-    bytes[place + 1] = held;
+    time[index + 1] = table.kind[at] === FORWARD ? begin[at]! : end[at]!;
+    bytes[index + 1] = held;
   }
   return { time, bytes };
 }

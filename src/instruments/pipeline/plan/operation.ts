@@ -11,7 +11,6 @@ export const BACKWARD = 1;
 export const INPUT_GRADIENT = 2;
 export const WEIGHT_GRADIENT = 3;
 
-/** An operation as a plan writes it, such as `5F2`. */
 export function operationName(virtual: number, kind: number, microBatch: number): string {
   return `${virtual}${KINDS[kind]}${microBatch}`;
 }
@@ -34,12 +33,8 @@ export interface ILink {
   readonly to: number;
 }
 
-/** The operations of a plan as columns, stage after stage in the order in which they run, and what each waits for. */
+/** The operations of a plan as columns, stage after stage in running order, and what each waits for. */
 export class OperationTable {
-  /**
-   * @param shape - What the plan says of itself.
-   * @param lengths - Operations of each stage.
-   */
   constructor(
     readonly shape: IPlanShape,
     lengths: readonly number[]
@@ -63,7 +58,7 @@ export class OperationTable {
   readonly kind: Uint8Array;
   readonly virtual: Int32Array;
   readonly microBatch: Int32Array;
-  /** The operation on another virtual stage whose end it waits for; -1 where there is none. What it waits for on its own stands before it. */
+  /** Operation of another virtual stage that it waits for; -1 if none. Its own stage's precede it anyway. */
   readonly waits: Int32Array;
   /** The operation that waits for this one: `waits` the other way round. */
   readonly feeds: Int32Array;
@@ -72,7 +67,6 @@ export class OperationTable {
   /** Every direction that a message takes. */
   readonly links: ILink[] = [];
 
-  /** Put an operation at its place. */
   enter(at: number, kind: number, virtual: number, microBatch: number): void {
     this.kind[at] = kind;
     this.virtual[at] = virtual;
@@ -127,17 +121,14 @@ export class OperationTable {
     return whole >= 0 ? whole : this.find(INPUT_GRADIENT, virtual, microBatch);
   }
 
-  /** The stage that runs an operation. */
   stage(at: number): number {
     return stageOf(this.virtual[at]!, this.shape);
   }
 
-  /** An operation as a plan writes it. */
   name(at: number): string {
     return operationName(this.virtual[at]!, this.kind[at]!, this.microBatch[at]!);
   }
 
-  /** An operation as errors name it. */
   details(at: number): IPlanErrorDetails {
     return { operation: this.name(at), stage: this.stage(at), microBatch: this.microBatch[at]! };
   }

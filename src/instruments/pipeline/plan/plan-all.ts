@@ -1,11 +1,6 @@
 import { schemaCheck } from '../../../protocol/schema-check';
-import {
-  PIPELINE_SCHEMA,
-  type PipelineTimes,
-  type PlanRequest,
-  type ScheduleName,
-  type Plan
-} from '../protocol/pipeline.generated';
+import PIPELINE_SCHEMA from '#protocol/pipeline.schema.json';
+import type { PipelineTimes, PlanRequest, ScheduleName, Plan } from '../protocol/pipeline.generated';
 import { MADE_SCHEDULES, shapeOf, makePlan, scheduleTitle } from './make-plan';
 import { PlanError } from './plan-shape';
 import { type ISetting, planned, type IPlanned } from './planned';
@@ -14,7 +9,7 @@ import { timesFor } from './stage-times';
 
 const check = schemaCheck({ $ref: '#/$defs/PlanRequest' }, PIPELINE_SCHEMA.$defs);
 
-/** A request with no member left out but the plan, and with a limit of memory that is Infinity where there is none. */
+/** A request with all members but the plan filled in; the memory limit is Infinity where there is none. */
 interface IFullRequest
   extends Required<Omit<PlanRequest, 'plan' | 'memory_bytes'>>, Pick<PlanRequest, 'plan'>, ISetting {
   readonly times: PipelineTimes;
@@ -25,7 +20,6 @@ interface IFullRequest
  * Check a request that came from Python, a file or a form, and fill in what it leaves out.
  *
  * Schedules that are left out are all that fit these numbers, and the search.
- *
  * @throws PlanError `request` with the member at fault.
  */
 function fullRequest(value: unknown): IFullRequest {
@@ -74,10 +68,8 @@ export interface IRefused {
   readonly refused: PlanError;
 }
 
-/** What came of one schedule. */
 export type Outcome = IPlanned | IRefused;
 
-/** How long work is done. */
 export interface IPlanOptions {
   /** Ends the work: it rejects with the signal's reason. */
   readonly signal?: AbortSignal;
@@ -90,8 +82,8 @@ export interface IPlanOptions {
 /**
  * Plan and simulate all schedules of a request, its own plan first.
  *
- * The answer depends on the request alone, not on the machine: seed and effort count orders, not time. Schedules that do not fit come back with the reason.
- *
+ * The answer depends on the request alone, not on the machine: seed and effort count orders, not time.
+ * Schedules that do not fit come back with the reason.
  * @param request - A `PlanRequest`, checked here.
  * @throws PlanError `request` where it is none; the signal's reason.
  */

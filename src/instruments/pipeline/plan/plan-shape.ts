@@ -1,6 +1,6 @@
 import type { Placement } from '../protocol/pipeline.generated';
 
-/** Why there is no plan, or why one is wrong. Those from `missing` to `shape` are the codes of `protocol/fixtures/plans.json`. */
+/** Why a plan is absent or wrong. `missing` to `shape` are codes of `protocol/fixtures/plans.json`. */
 type PlanErrorCode =
   /** An operation stands nowhere. */
   | 'missing'
@@ -23,14 +23,13 @@ type PlanErrorCode =
   /** One micro-batch alone exceeds the memory limit. */
   | 'memory';
 
-/** What a `PlanError` is about, where it is about something. */
 export interface IPlanErrorDetails {
   readonly operation?: string;
   readonly stage?: number;
   readonly microBatch?: number;
   /** Dotted path of the request's member at fault. */
   readonly field?: string;
-  /** Of a cycle: its operations, each of which waits for the one after it, or stands behind it on its stage; the last so for the first. */
+  /** Of a cycle: operations that each wait for the next (the last for the first), or follow it on a stage. */
   readonly cycle?: readonly string[];
 }
 
@@ -59,32 +58,25 @@ export class PlanError extends Error {
 
 /** What a plan's operations are counted by. */
 export interface IPlanShape {
-  /** Pipeline stages P. */
   readonly stages: number;
-  /** Model chunks V of a stage. */
   readonly chunks: number;
-  /** Micro-batches M. */
   readonly micro_batches: number;
   readonly placement: Placement;
 }
 
-/** More forward passes than this, or virtual stages times micro-batches, are not planned: a page has to hold them all. */
+/** Most forward passes, or virtual stages times micro-batches, that are planned: a page has to hold them. */
 export const MOST_PASSES = 1 << 19;
 
 /** Virtual stages of a plan. */
-export function virtualStages({ stages, chunks }: IPlanShape): number {
-  return stages * chunks;
-}
+export const virtualStages = ({ stages, chunks }: IPlanShape): number => stages * chunks;
 
-/** The stage that holds a virtual stage. */
 export function stageOf(virtual: number, { stages, placement }: IPlanShape): number {
   const chunk = Math.floor(virtual / stages);
-  const place = virtual % stages;
+  const index = virtual % stages;
   const back = placement === 'v' ? chunk % 2 === 1 : placement === 'two_way' && chunk === 1;
-  return back ? stages - 1 - place : place;
+  return back ? stages - 1 - index : index;
 }
 
-/** The virtual stage of a stage's chunk. */
 export function virtualOf(stage: number, chunk: number, { stages, placement }: IPlanShape): number {
   const back = placement === 'v' ? chunk % 2 === 1 : placement === 'two_way' && chunk === 1;
   return chunk * stages + (back ? stages - 1 - stage : stage);
@@ -98,7 +90,7 @@ export function copyOf(virtual: number, shape: IPlanShape): [first: number, end:
   return virtual < shape.stages ? [0, shape.stages] : [shape.stages, 2 * shape.stages];
 }
 
-/** Whether a micro-batch passes a virtual stage: with two copies of the model, the first half passes the first. */
+/** Whether a micro-batch passes a virtual stage: with two copies of the model, half passes each. */
 export function passes(virtual: number, microBatch: number, shape: IPlanShape): boolean {
   return shape.placement !== 'two_way' || virtual < shape.stages === microBatch < shape.micro_batches / 2;
 }
@@ -110,7 +102,6 @@ export function passesOf({ micro_batches, placement }: IPlanShape): number {
 
 /**
  * Check that the numbers of a plan go together.
- *
  * @throws PlanError `shape`.
  */
 export function checkShape(shape: IPlanShape): void {

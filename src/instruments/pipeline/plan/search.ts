@@ -11,7 +11,6 @@ import { PlanError, checkShape, stageOf, virtualStages, type IPlanShape } from '
 import { Simulation } from './simulation';
 import { timesFor, type IStageTimes } from './stage-times';
 
-/** What a search is asked. */
 export interface ISearchRequest {
   readonly stages: number;
   readonly micro_batches: number;
@@ -25,7 +24,7 @@ export interface ISearchRequest {
   readonly effort: number;
 }
 
-/** Operations that a search simulates at most, however many orders it may try: of 100,000 operations it tries some hundred. */
+/** Most operations that a search simulates, whatever its effort: some 400 orders of 100,000 operations. */
 const MOST_OPERATIONS = 4e7;
 
 /** Forward passes of all list schedules of a shape, at most: of a large plan there are a few only. */
@@ -56,11 +55,12 @@ interface IStarts {
 /**
  * Look for the order with the shortest step under a memory limit.
  *
- * First orders are all other schedules with one copy of the model, their backward passes in two parts, and list schedules of several rules for one chunk, for as many as are asked for, and for two in a V, all as
- * far as they are within the limit. The best of them are improved by moves along their critical paths; small plans are then searched for certain. So the result is no longer than any of those schedules that is within the
- * limit, and the same for the same request.
- *
- * @throws PlanError `memory` where the weights and one micro-batch exceed the limit on a stage, whatever the order.
+ * First orders are all other schedules with one copy of the model, their backward passes in two parts, and
+ * list schedules of several rules for one chunk, for as many as are asked for, and for two in a V, all as far
+ * as they are within the limit. The best of them are improved by moves along their critical paths; small
+ * plans are then searched for certain. So the result is no longer than any of those schedules that is within
+ * the limit, and the same for the same request.
+ * @throws PlanError `memory` where weights and one micro-batch exceed the limit on a stage in any order.
  */
 export function* searchPlan(request: ISearchRequest): Generator<void, Plan> {
   const { stages, micro_batches, chunks } = request;
@@ -98,9 +98,7 @@ export function* searchPlan(request: ISearchRequest): Generator<void, Plan> {
   return yield* improved(starts, request);
 }
 
-/**
- * Look for the best order of one shape, as `searchPlan` does.
- */
+/** Look for the best order of one shape, as `searchPlan` does. */
 export function* searchShape(shape: IPlanShape, request: ISearchRequest): Generator<void, Plan> {
   const starts: IStarts = { count: 0, best: [] };
   yield* listSchedules(starts, shape, request);
@@ -109,22 +107,22 @@ export function* searchShape(shape: IPlanShape, request: ISearchRequest): Genera
 
 function* improved(starts: IStarts, { seed, effort, memoryBytes }: ISearchRequest): Generator<void, Plan> {
   const random = new SeededRandom(seed);
-  const kept = starts.best.map(({ plan, simulation }) => ({
+  const retained = starts.best.map(({ plan, simulation }) => ({
     plan,
     simulation,
     search: new OrderSearch(simulation, memoryBytes)
   }));
-  const count = kept[0]!.simulation.table.count;
+  const count = retained[0]!.simulation.table.count;
   const tries = Math.max(1, Math.min(effort, Math.ceil(MOST_OPERATIONS / count)) - starts.count);
-  for (const { search } of kept) {
-    yield* search.improve(Math.ceil(tries / 2 / kept.length), random);
+  for (const { search } of retained) {
+    yield* search.improve(Math.ceil(tries / 2 / retained.length), random);
   }
-  let best = kept.reduce((a, b) => (b.search.best < a.search.best ? b : a));
+  let best = retained.reduce((a, b) => (b.search.best < a.search.best ? b : a));
   yield* best.search.improve(Math.ceil(tries / 2), random);
   // Where there is less to try than that, the best order of each shape can be found for certain.
   let shortest = best.search.best;
   const tried = new Set<string>();
-  for (const each of kept) {
+  for (const each of retained) {
     const shape = `${each.plan.chunks} ${each.plan.placement}`;
     if (!tried.has(shape)) {
       tried.add(shape);
@@ -200,7 +198,7 @@ function inTwoParts(word: string): string {
   return word.includes('B') ? `${word.replace('B', 'I')} ${word.replace('B', 'W')}` : word;
 }
 
-/** Orders of one shape by several rules: which kind of pass comes first, in which order micro-batches go through chunks, how many are begun at once. */
+/** Orders of one shape by rules: kind of pass first, order through chunks, micro-batches in flight. */
 function* listSchedules(starts: IStarts, shape: IPlanShape, request: ISearchRequest): Generator<void> {
   checkShape(shape);
   const times = timesFor(request.times, shape);
@@ -224,7 +222,7 @@ function* listSchedules(starts: IStarts, shape: IPlanShape, request: ISearchRequ
   const enter = (rule: IGreedyRule): void => {
     const order = greedyOrder(shape, times, {
       ...rule,
-      ...(Number.isFinite(request.memoryBytes) ? { room } : {}),
+      ...(Number.isFinite(request.memoryBytes) ? { capacity: room } : {}),
       split: true
     });
     keep(starts, { schedule: 'search', ...shape, order: order.map(words => words.join(' ')) }, request);
@@ -257,7 +255,6 @@ function* listSchedules(starts: IStarts, shape: IPlanShape, request: ISearchRequ
 
 /**
  * How many micro-batches each stage can hold at once, whole.
- *
  * @throws PlanError `memory` where one does not fit.
  */
 function microBatchesThatFit(shape: IPlanShape, times: IStageTimes, memoryBytes: number): number[] {
@@ -282,14 +279,13 @@ function microBatchesThatFit(shape: IPlanShape, times: IStageTimes, memoryBytes:
 const REACH = 12;
 
 /**
- * Improves the order of a simulation: moves operations, mostly of the critical path, within their stage, keeps what is no longer, and at first also what is longer by up to half an operation, less and less so
- * (threshold accepting, Dueck and Scheuer 1990). What would exceed the memory limit or deadlock is never kept.
+ * Improves the order of a simulation: moves operations, mostly of the critical path, within their stage,
+ * keeps what is no longer, and at first also what is longer by up to half an operation, less and less so
+ * (threshold accepting, Dueck and Scheuer 1990). What would exceed the memory limit or deadlock is never
+ * kept.
  */
 class OrderSearch {
-  /**
-   * @param simulation - Of a checked plan that is within the limit; its order is changed.
-   * @param memoryBytes - What a stage may hold.
-   */
+  /** @param simulation - Of a checked plan that is within the limit; its order is changed. */
   constructor(
     private readonly simulation: Simulation,
     memoryBytes: number
@@ -297,10 +293,10 @@ class OrderSearch {
     const { table, times } = simulation;
     this.change = Float64Array.from({ length: table.count }, (_, at) => memoryChange(table, times, at));
     // A limit is meant to be reached: rounding must not stand in the way.
-    this.room = times.weights.map(weights => memoryBytes * (1 + 1e-9) - weights);
+    this.capacity = times.weights.map(weights => memoryBytes * (1 + 1e-9) - weights);
     this.stageOf = Int32Array.from({ length: table.count }, (_, at) => table.stage(at));
-    this.place = new Int32Array(table.count);
-    this.held = new Float64Array(table.count);
+    this.orderIndex = new Int32Array(table.count);
+    this.used = new Float64Array(table.count);
     this.bestOrder = simulation.order.slice();
     this.best = this.backToBest();
     this.step = this.best;
@@ -309,11 +305,7 @@ class OrderSearch {
   /** ms of the best order's step. */
   best: number;
 
-  /**
-   * Try moves, and end with the best order in the simulation.
-   *
-   * @param tries - Orders that may be simulated.
-   */
+  /** Try moves, and end with the best order in the simulation. */
   *improve(tries: number, random: SeededRandom): Generator<void, void> {
     const { simulation } = this;
     const { table } = simulation;
@@ -363,7 +355,7 @@ class OrderSearch {
   private backToBest(): number {
     const { order, table } = this.simulation;
     order.set(this.bestOrder);
-    order.forEach((at, place) => (this.place[at] = place));
+    order.forEach((at, index) => (this.orderIndex[at] = index));
     for (let stage = 0; stage < table.shape.stages; stage += 1) {
       this.hold(table.starts[stage]!, table.starts[stage + 1]!, stage);
     }
@@ -373,20 +365,20 @@ class OrderSearch {
   /** Places of the operations that the step's length consists of. */
   private criticalPlaces(): number[] {
     const { table, order, begin, end, free } = this.simulation;
-    const places: number[] = [];
+    const indices: number[] = [];
     const last = free.reduce((latest, time, stage) => (time > free[latest]! ? stage : latest), 0);
-    let place = table.starts[last + 1]! - 1;
+    let index = table.starts[last + 1]! - 1;
     for (;;) {
-      places.push(place);
-      const at = order[place]!;
-      const isFirst = place === table.starts[this.stageOf[at]!]!;
+      indices.push(index);
+      const at = order[index]!;
+      const isFirst = index === table.starts[this.stageOf[at]!]!;
       const sender = table.waits[at]!;
-      if (sender >= 0 && (isFirst || begin[at]! > end[order[place - 1]!]!)) {
-        place = this.place[sender]!;
+      if (sender >= 0 && (isFirst || begin[at]! > end[order[index - 1]!]!)) {
+        index = this.orderIndex[sender]!;
       } else if (isFirst) {
-        return places;
+        return indices;
       } else {
-        place -= 1;
+        index -= 1;
       }
     }
   }
@@ -397,8 +389,8 @@ class OrderSearch {
     const { virtual, microBatch, waits } = table;
     const moved = order[from]!;
     const way = to > from ? 1 : -1;
-    for (let place = from + way; place !== to + way; place += way) {
-      const other = order[place]!;
+    for (let index = from + way; index !== to + way; index += way) {
+      const other = order[index]!;
       if (
         (virtual[other] === virtual[moved] && microBatch[other] === microBatch[moved]) ||
         waits[moved] === other ||
@@ -419,22 +411,22 @@ class OrderSearch {
       order.copyWithin(from, from + 1, to + 1);
     }
     order[to] = moved;
-    for (let place = Math.min(from, to); place <= Math.max(from, to); place += 1) {
-      this.place[order[place]!] = place;
+    for (let index = Math.min(from, to); index <= Math.max(from, to); index += 1) {
+      this.orderIndex[order[index]!] = index;
     }
   }
 
   /** Note what a stage holds before each place; false where one of them exceeds the limit. */
   private hold(first: number, end: number, stage: number): boolean {
     const { order, table } = this.simulation;
-    const { change, held } = this;
+    const { change, used: held } = this;
     let holds = first === table.starts[stage]! ? 0 : held[first - 1]! + change[order[first - 1]!]!;
     let fits = true;
-    for (let place = first; place < end; place += 1) {
-      const at = order[place]!;
-      held[place] = holds;
+    for (let index = first; index < end; index += 1) {
+      const at = order[index]!;
+      held[index] = holds;
       holds += change[at]!;
-      fits &&= table.kind[at] !== FORWARD || holds <= this.room[stage]!;
+      fits &&= table.kind[at] !== FORWARD || holds <= this.capacity[stage]!;
     }
     return fits;
   }
@@ -442,11 +434,11 @@ class OrderSearch {
   private step: number;
   private readonly bestOrder: Int32Array;
   /** By operation: its place, its stage, what it adds to the memory. */
-  private readonly place: Int32Array;
+  private readonly orderIndex: Int32Array;
   private readonly stageOf: Int32Array;
   private readonly change: Float64Array;
   /** By place: what the stage holds before it. */
-  private readonly held: Float64Array;
+  private readonly used: Float64Array;
   /** By stage: bytes beside the weights. */
-  private readonly room: Float64Array;
+  private readonly capacity: Float64Array;
 }

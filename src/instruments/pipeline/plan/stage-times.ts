@@ -9,7 +9,6 @@ export interface IStageTimes {
   /** Of each virtual stage: what a forward pass keeps, and what of it is left between I and W. */
   readonly activation: Float64Array;
   readonly kept: Float64Array;
-  /** Of each stage. */
   readonly optimizer: Float64Array;
   readonly weights: Float64Array;
   readonly messageBytes: number;
@@ -21,7 +20,6 @@ export interface IStageTimes {
 
 /**
  * Share a list out to as many equal parts of the model's depth.
- *
  * @param value - Equal shares of the depth; one number is that of each of so many stages.
  * @param parts - How many are needed. Where they do not divide, a share is spread evenly over what it covers.
  */
@@ -32,7 +30,8 @@ export function shareOut(value: number | readonly number[], stages: number, part
     shares.set(list);
     return shares;
   }
-  // In units of which the whole depth has length times parts: a share covers `parts` of them, a part `list.length`.
+  // In units of which the whole depth has length times parts: a share covers `parts` of them, a part
+  // `list.length`.
   for (let part = 0; part < parts; part += 1) {
     const begin = part * list.length;
     const end = begin + list.length;
@@ -45,7 +44,8 @@ export function shareOut(value: number | readonly number[], stages: number, part
 }
 
 /**
- * Times as one plan needs them. A stage with two copies of the model holds two parts, each as large as a stage of one: with `two_way` a number is that of each part.
+ * Times as one plan needs them. A stage with two copies of the model holds two parts, each as large as a
+ * stage of one: with `two_way` a number is that of each part.
  */
 export function timesFor(times: PipelineTimes, shape: IPlanShape): IStageTimes {
   const { stages, placement } = shape;

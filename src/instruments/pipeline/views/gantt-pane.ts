@@ -27,8 +27,7 @@ const MOST_NUMBERS = 4000;
 /** Part of a row on either side of its middle that a bar fills. */
 const HALF = 0.44;
 
-/** What is to be drawn. */
-interface IGanttWish {
+interface IGanttRequest {
   readonly groups: readonly ILaneGroup[];
   readonly chunks: number;
   readonly hidden: readonly string[];
@@ -46,15 +45,14 @@ interface IGanttWish {
 class GanttPicture {
   constructor(private readonly _t: Translate) {}
 
-  /** Draw other lanes. */
-  draw(wish: IGanttWish): Pick<IContent, 'extent' | 'legend' | 'printed' | 'recipe'> {
-    const { groups, chunks, isDark, width } = wish;
+  draw(request: IGanttRequest): Pick<IContent, 'extent' | 'legend' | 'printed' | 'recipe'> {
+    const { groups, chunks, isDark, width } = request;
     const { _t: t } = this;
     this._chunks = chunks;
     this._isDark = isDark;
-    const hidden = new Set(wish.hidden);
+    const hidden = new Set(request.hidden);
     const end = Math.max(1e-9, ...groups.map(each => each.end));
-    const [from, to] = wish.seen ?? [0, end];
+    const [from, to] = request.seen ?? [0, end];
     const across = to - from;
     const window = [from - across, to + across] as const;
     this._rows = [];
@@ -88,12 +86,12 @@ class GanttPicture {
     const extent = { x: [0, end * 1.01] as const, y: [-0.5, row - 0.5] as const };
     const recipeIn = (dark: boolean): IRecipe => {
       const ink = inkOf(dark);
-      const key = this._legend(groups, wish, hidden, dark).entries.filter(({ isHidden }) => !isHidden);
+      const key = this._legend(groups, request, hidden, dark).entries.filter(({ isHidden }) => !isHidden);
       return {
         template: 'pipeline',
         texts: {
           xTitle: t('ms since the step began'),
-          yTitle: wish.lanes ?? t('stage'),
+          yTitle: request.lanes ?? t('stage'),
           colorTitle: t('operation')
         },
         params: {
@@ -110,20 +108,19 @@ class GanttPicture {
           headings,
           ends,
           path,
-          key: key.map(({ color }, place) => ({ place, color }))
+          key: key.map(({ color }, index) => ({ place: index, color }))
         },
         height: row * height
       };
     };
     return {
       extent,
-      legend: this._legend(groups, wish, hidden, isDark),
+      legend: this._legend(groups, request, hidden, isDark),
       recipe: recipeIn(isDark),
       printed: (dark = false) => recipeIn(dark)
     };
   }
 
-  /** The operation under the pointer. */
   probe({ x, y }: IPlace): IMark | null {
     const row = Math.round(y);
     const found = this._pieces.filter(each => each.row === row && each.begin <= x && each.end >= x).at(-1);
@@ -165,13 +162,13 @@ class GanttPicture {
     }
     this._cursor = piece;
     zoom?.reveal((piece.begin + piece.end) / 2, row);
-    const said = `${this._nameOf(piece)}: ${pieceWords(piece, this._chunks, this._t)}`;
-    return { said, mark: markOf(piece), ...(key === 'copy' ? { copy: said } : {}) };
+    const sentence = `${this._nameOf(piece)}: ${pieceWords(piece, this._chunks, this._t)}`;
+    return { said: sentence, mark: markOf(piece), ...(key === 'copy' ? { copy: sentence } : {}) };
   }
 
   private _legend(
     groups: readonly ILaneGroup[],
-    wish: IGanttWish,
+    request: IGanttRequest,
     hidden: ReadonlySet<string>,
     isDark: boolean
   ): NonNullable<IContent['legend']> {
@@ -184,7 +181,12 @@ class GanttPicture {
       const color = operationColor({ kind, chunk: 0 }, 1, isDark);
       return { id: kind, name, color, isHidden: hidden.has(kind) };
     });
-    return { title: t('operation'), entries, hidden: wish.hidden, hide: names => wish.hide([...names]) };
+    return {
+      title: t('operation'),
+      entries,
+      hidden: request.hidden,
+      hide: names => request.hide([...names])
+    };
   }
 
   private _row(piece: IGanttBar, isDark: boolean): Row {
@@ -205,9 +207,9 @@ class GanttPicture {
     const rows = this._pieces.flatMap(piece => {
       const { begin, end, microBatch, row, count } = piece;
       const text = formatInteger(microBatch);
-      const room = text.length * FIGURE + 3;
+      const space = text.length * FIGURE + 3;
       // Half of the room, since a zoom comes before the next drawing.
-      return microBatch < 0 || count > 1 || (end - begin) * scale < room / 2
+      return microBatch < 0 || count > 1 || (end - begin) * scale < space / 2
         ? []
         : [
             {
@@ -216,7 +218,7 @@ class GanttPicture {
               x2: end,
               y: row,
               text,
-              room,
+              room: space,
               color: contrastColor(this._color(piece, isDark))
             }
           ];
@@ -300,8 +302,8 @@ export abstract class GanttPane<O extends object, R extends IRenewed> extends Vi
     this.env.refresh();
   }
 
-  override probe(place: IPlace): IMark | null {
-    return this.gantt.probe(place);
+  override probe(point: IPlace): IMark | null {
+    return this.gantt.probe(point);
   }
 
   override tipOf(mark: IMark): ITip | null {

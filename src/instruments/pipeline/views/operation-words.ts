@@ -5,10 +5,8 @@ import type { Translate } from '../../../views/shared/translate';
 import { MADE_SCHEDULES, scheduleTitle } from '../plan';
 import type { IOperation, OperationKind } from './plan-lanes';
 
-/** What can be chosen as schedule. */
 type Schedule = Required<PipelineOptions>['schedule'];
 
-/** All that can be chosen, in the order of the list. */
 export const SCHEDULES: readonly Schedule[] = ['best', 'measured', ...MADE_SCHEDULES, 'search'];
 
 /** A schedule by the name that people know. */
@@ -39,7 +37,6 @@ const SPANS: Readonly<Record<OperationKind, string>> = {
 /** How far the colour of the last chunk is mixed with the page's. */
 const MOST_MIXED = 0.5;
 
-/** All kinds of operations. */
 export const KINDS = Object.keys(SPANS) as OperationKind[];
 
 /** The colour of an operation: that of its kind in a timeline; later chunks are paler. */
@@ -53,7 +50,6 @@ export function operationColor(
   return share === 0 ? color : hexOf(mixed([color, isDark ? '#111111' : '#ffffff'], share));
 }
 
-/** A kind in words. */
 export function operationWords(kind: OperationKind, t: Translate): string {
   const words: Readonly<Record<OperationKind, string>> = {
     F: t('forward'),
@@ -84,6 +80,5 @@ export function pieceWords(
     : t('%1, %2', what, took);
 }
 
-/** Colours of text and lines on a page. */
 export const inkOf = (isDark: boolean): { line: string; text: string } =>
   isDark ? { line: '#a0a0a0', text: '#e0e0e0' } : { line: '#606060', text: '#222222' };

@@ -6,7 +6,6 @@ import { GanttPane } from './gantt-pane';
 import { scheduleWords } from './operation-words';
 import { shownOf, type IPipelineRead, type PipelineReader } from './pipeline-reader';
 
-/** One picture of a plan. */
 export abstract class PipelinePane extends GanttPane<PipelineOptions, PipelineReader> {
   readonly subject = this.t('Pipeline');
 
@@ -32,7 +31,6 @@ export abstract class PipelinePane extends GanttPane<PipelineOptions, PipelineRe
     }
   }
 
-  /** Draw what was read. */
   protected abstract show(read: IPipelineRead, shown: IPlanned): Loaded;
 
   /** A schedule by its name; the measured order also by that of the schedule that it is. */

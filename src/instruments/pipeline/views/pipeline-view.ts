@@ -29,7 +29,7 @@ import { PipelinePane } from './pipeline-pane';
 /** Most stages whose lines are told in a tip. */
 const MOST_LISTED = 12;
 
-/** What each stage holds over the planned step: weights, and activations from their forward pass until they are used. */
+/** What each stage holds over the planned step: weights, and activations until they are used. */
 class MemoryPane extends PipelinePane {
   override readonly subject = this.t('Memory of stages');
 
@@ -122,8 +122,12 @@ class MemoryPane extends PipelinePane {
     const values = this._held
       .slice(0, MOST_LISTED)
       .map((_, stage) => this.t('stage %1 %2', formatInteger(stage), formatBytes(this._at(stage, x))));
-    const said = `${timeWords(x)}: ${values.join(', ')}`;
-    return { said, mark: { facet: null, x: [x, x], y: null }, ...(key === 'copy' ? { copy: said } : {}) };
+    const sentence = `${timeWords(x)}: ${values.join(', ')}`;
+    return {
+      said: sentence,
+      mark: { facet: null, x: [x, x], y: null },
+      ...(key === 'copy' ? { copy: sentence } : {})
+    };
   }
 
   private _at(stage: number, x: number): number {
@@ -145,10 +149,10 @@ function stepped(
 ): ILine {
   const x = new Float64Array(2 * time.length);
   const value = new Float64Array(2 * time.length);
-  time.forEach((at, place) => {
-    const gb = (bytes[place] ?? 0) / GB;
-    x.set([at, time[place + 1] ?? end], 2 * place);
-    value.set([gb, gb], 2 * place);
+  time.forEach((at, index) => {
+    const gb = (bytes[index] ?? 0) / GB;
+    x.set([at, time[index + 1] ?? end], 2 * index);
+    value.set([gb, gb], 2 * index);
   });
   const name = t('stage %1', formatNumber(stage));
   return {
@@ -174,7 +178,7 @@ const PANES: PlanPanes<PipelineOptions, PipelineReader> = [
   ['schedules', SchedulesPane]
 ];
 
-/** A plan of pipeline stages with what was measured laid over it, its memory, and other schedules beside it. */
+/** A plan of pipeline stages under what was measured, its memory, and other schedules next to it. */
 class PipelineView extends PlanView<PipelineOptions, PipelineReader> {
   constructor(source: IRunSource, env: ICompositionEnvironment<PipelineOptions>) {
     super(env, new PipelineReader(source), PANES);

@@ -16,7 +16,7 @@ import {
 } from './plan-lanes';
 import type { IPipelineRead } from './pipeline-reader';
 
-/** All schedules under one another on one axis of time, the fastest first, each with its step time, bubble and memory. */
+/** All schedules on one axis of time, the fastest first, each with step time, bubble and memory. */
 export class SchedulesPane extends PipelinePane {
   override readonly subject = this.t('Schedules');
 
@@ -89,18 +89,16 @@ export class SchedulesPane extends PipelinePane {
   private _shown: readonly IPlanned[] = [];
 }
 
-/** What the notes ask of their view. */
 interface IVerdictActions {
   readonly t: Translate;
   readonly nameOf: (planned: IPlanned) => string;
   readonly copyCode: () => void;
-  /** Draw a schedule. */
   readonly show: (schedule: string) => void;
   /** Have the training run a plan; null where it does not let viewers. */
   readonly apply: ((planned: IPlanned) => void) | null;
 }
 
-/** Whether another schedule is worth it, and what this run can switch to: a training keeps its stages, chunks and where they lie. */
+/** Whether another schedule is worth it, and what this run can switch to without moving stages or chunks. */
 function verdictNotes(read: IPipelineRead, shown: IPlanned, actions: IVerdictActions): INote[] {
   const { apply, nameOf, show, t } = actions;
   const { best, measured } = read;
@@ -124,11 +122,11 @@ function verdictNotes(read: IPipelineRead, shown: IPlanned, actions: IVerdictAct
       each.overMemoryBytes === 0 &&
       !['measured', read.alike].includes(each.schedule)
   );
-  const wished = fitting.includes(shown) ? shown : fitting.reduce<IPlanned | null>(faster, null);
-  const isApplied = wished !== null && apply !== null;
+  const requested = fitting.includes(shown) ? shown : fitting.reduce<IPlanned | null>(faster, null);
+  const isApplied = requested !== null && apply !== null;
   const first = { text, tone: 'finding' } as const;
-  if (isApplied && wished === best && !isBest) {
-    return [{ ...first, action: { label: t('Apply at the next step'), run: () => apply(wished) } }];
+  if (isApplied && requested === best && !isBest) {
+    return [{ ...first, action: { label: t('Apply at the next step'), run: () => apply(requested) } }];
   }
   const action =
     shown !== best
@@ -142,11 +140,11 @@ function verdictNotes(read: IPipelineRead, shown: IPlanned, actions: IVerdictAct
       ? [
           {
             text: [
-              t('This run can switch to %1: %2.', nameOf(wished), figures(wished, now, t)),
-              ...guessedWords(read, [wished], t)
+              t('This run can switch to %1: %2.', nameOf(requested), figures(requested, now, t)),
+              ...guessedWords(read, [requested], t)
             ].join(' '),
             tone: 'finding',
-            action: { label: t('Apply at the next step'), run: () => apply(wished) }
+            action: { label: t('Apply at the next step'), run: () => apply(requested) }
           } as const
         ]
       : [])
@@ -348,7 +346,6 @@ export class PlanPane extends PipelinePane {
       : [{ text: this._applied, action: { label: this.t('Dismiss'), run: clear } }];
   }
 
-  /** Have the training run a plan. */
   private _apply(plan: IPlanned): void {
     this.source.configure({ flags: {}, instruments: { pipeline: orderOf(plan) } }).then(
       ({ step }) => {
@@ -373,7 +370,7 @@ export class PlanPane extends PipelinePane {
   }
 }
 
-/** A plan as settings of the instrument: whole, or where it is too large for a message by its name, which is planned where the training runs. */
+/** A plan as settings of the instrument: complete, or if too large by name, to be planned by the training. */
 function orderOf({ plan, schedule }: IPlanned): { order: string; plan?: Plan } {
   return JSON.stringify(plan).length < MOST_SENT ? { order: 'plan', plan } : { order: schedule };
 }

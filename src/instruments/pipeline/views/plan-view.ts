@@ -7,7 +7,6 @@ import type { IViewEnvironment, ViewModel } from '../../../views/shared/view-mod
 /** Views whose pictures are shown one by one, with a measured step over them. */
 type PlanOptions<V = ViewOptions> = V extends unknown ? ('measured' extends keyof V ? V : never) : never;
 
-/** What the panes of a plan read together. */
 interface IPlanReader {
   readonly last: { readonly measured: unknown } | null;
   dispose(): void;
@@ -124,7 +123,6 @@ export abstract class PlanView<O extends PlanOptions, R extends IPlanReader> imp
     this.reader.dispose();
   }
 
-  /** What is shown beside what every plan has. */
   protected abstract toolbar(): IPlanToolbar<O>;
 
   private _isOpen = false;

@@ -2,10 +2,9 @@ import { formatBytes, formatInteger, formatNumber, timeWords } from '../../../ch
 import type { PipelineOptions } from '../../../protocol/views.generated';
 import type { Control } from '../../../views/shared/control';
 import type { Translate } from '../../../views/shared/translate';
-import { requestOf, type IMeasuredRun, type PlanWish } from '../plan';
+import { requestOf, type IMeasuredRun, type PartialPlanRequest } from '../plan';
 import type { PipelineTimes, PlanRequest } from '../protocol/pipeline.generated';
 
-/** The sliders of a plan, in order. */
 export function whatIfControls(
   options: Required<PipelineOptions>,
   values: Readonly<Record<Setting, number>>,
@@ -68,7 +67,6 @@ function slidersOf(t: Translate): Readonly<Record<Setting, ISlider>> {
   };
 }
 
-/** How a number of a plan is changed. */
 export interface ISlider {
   readonly label: string;
   readonly least: number;
@@ -81,8 +79,6 @@ export interface ISlider {
 
 /**
  * The sliders of a plan, in order: those that are not measured, or were changed, say so by what they show.
- *
- * @param values - What each stands at, set or not.
  */
 export function sliderControls<S extends string>(
   sliders: Readonly<Record<S, ISlider>>,
@@ -119,7 +115,6 @@ export function changedOf<S extends string>(
   ) as Partial<Record<S, unknown>>;
 }
 
-/** A slider of a time in ms. */
 export const timeSlider = (label: string): ISlider => ({
   label,
   least: 0.01,
@@ -128,7 +123,6 @@ export const timeSlider = (label: string): ISlider => ({
   say: timeWords
 });
 
-/** A slider of MB. */
 export const sizeSlider = (label: string): ISlider => ({
   label,
   least: 0.01,
@@ -144,7 +138,6 @@ export const GB_PER_S = 1e6;
 
 type Options = Required<PipelineOptions>;
 
-/** Numbers that a slider changes. */
 type Setting =
   | 'activation_mb'
   | 'bandwidth'
@@ -182,14 +175,14 @@ export function whatIf(options: Options, measured: IMeasuredRun | null): IWhatIf
     activation_bytes: options.activation_mb * MB,
     weight_bytes: options.weight_mb * MB
   };
-  const wish: PlanWish = {
+  const partial: PartialPlanRequest = {
     ...(stages > 0 ? { stages } : {}),
     ...(count > 0 ? { micro_batches: count } : {}),
     chunks,
     times,
     memory_bytes: memory === null ? null : memory * GB
   };
-  const request = requestOf(wish, measured);
+  const request = requestOf(partial, measured);
   const mean = (value: PipelineTimes['forward'] | undefined, otherwise: number): number =>
     meanOf(value ?? otherwise, request.stages);
   const forward = mean(request.times.forward, 1);

@@ -35,17 +35,16 @@ export function pathRows({ lanes, path }: ITimelineAnswer): Row[] {
   });
 }
 
-/** Pixels of a lane. */
 export const laneHeight = (lanes: number): number =>
   Math.max(LANE.least, Math.min(LANE.usual, LANE.most / Math.max(1, lanes)));
 
 /** Beginnings of steps, each with its number where there is room. */
 export function stepRows({ steps, window: [from, to] }: ITimelineAnswer, width: number): Row[] {
-  const room = ((to - from) / Math.max(1, width)) * 50;
+  const space = ((to - from) / Math.max(1, width)) * 50;
   let free = -Infinity;
   return steps.map(([step, begin]) => {
     const isNamed = begin >= free;
-    free = isNamed ? begin + room : free;
+    free = isNamed ? begin + space : free;
     return { x: begin, text: isNamed ? formatInteger(step) : '' };
   });
 }
@@ -62,7 +61,6 @@ export function clockRow(
     : [{ x: begin - halfWidth, x2: begin + halfWidth, y: at - HALF }];
 }
 
-/** A kind in words. */
 export function kindWords(kind: string, t: Translate): string {
   const words: Readonly<Record<string, string>> = {
     forward: t('forward'),
@@ -86,7 +84,6 @@ export function laneWords({ rank, stage }: ITimelineLane, t: Translate): string 
     : t('rank %1, stage %2', formatInteger(rank), formatInteger(stage));
 }
 
-/** What a piece is and where, as a tooltip. */
 export function pieceTip(piece: IPiece, lane: ITimelineLane, isDark: boolean, t: Translate): ITip {
   const { kind, name, count, begin, end, step, microBatch, bytes, group, peer } = piece;
   const what = name === '' ? kindWords(kind, t) : name;

@@ -17,11 +17,10 @@ import { laneWords } from './lanes';
 const MOST_COLUMNS = 1000;
 const ROW = { height: 16, least: 60, most: 900, label: 13 };
 
-/** By how much each rank computes longer than the ranks of its stage, rank × step. Of steps that share a column the slowest counts. */
+/** How much longer each rank computes than the ranks of its stage, rank × step; columns show the slowest. */
 export class SlowMap {
   constructor(private readonly _t: Translate) {}
 
-  /** Draw an answer. */
   draw(answer: ITimelineAnswer, isDark: boolean): Pick<IContent, 'extent' | 'printed' | 'recipe'> {
     const { lanes, slow } = answer;
     this._lanes = lanes;
@@ -80,14 +79,12 @@ export class SlowMap {
     };
   }
 
-  /** The cell at a place. */
   probe({ x, y }: IPlace): IMark | null {
     const [row, column] = [Math.round(y), Math.floor((x - this._first + 0.5) / this._width)];
     const { rows, columns } = this._cells;
     return row >= 0 && row < rows && column >= 0 && column < columns ? this._markOf(row, column) : null;
   }
 
-  /** What a cell says. */
   tipOf(mark: IMark): ITip | null {
     const lane = this._lanes[this._rowOf(mark)];
     return lane
@@ -98,7 +95,6 @@ export class SlowMap {
       : null;
   }
 
-  /** First and last step of a cell. */
   stepsOf({ x }: IMark): [number, number] {
     return [Math.round(x[0] + 0.5), Math.round(x[1] - 0.5)];
   }
@@ -112,8 +108,8 @@ export class SlowMap {
     const mark = this._markOf(cell.row, cell.column);
     const lane = this._lanes[cell.row];
     const value = this._valueWords(mark);
-    const said = [lane ? laneWords(lane, this._t) : '', this._stepWords(mark), value].join(', ');
-    return key === 'copy' ? { said, mark, copy: value } : { said, mark };
+    const sentence = [lane ? laneWords(lane, this._t) : '', this._stepWords(mark), value].join(', ');
+    return key === 'copy' ? { said: sentence, mark, copy: value } : { said: sentence, mark };
   }
 
   private _markOf(row: number, column: number): IMark {
@@ -147,7 +143,6 @@ export class SlowMap {
   private _lanes: ITimelineAnswer['lanes'] = [];
   private _cells: IMatrix = { rows: 0, columns: 0, values: [] };
   private _first = 0;
-  /** Steps of a column. */
   private _width = 1;
   private _at: IGridCell | null = null;
 }

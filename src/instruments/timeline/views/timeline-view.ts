@@ -59,7 +59,7 @@ class TimelineView extends ViewModel<TimelineOptions> {
     if (answer === null) {
       return { state: this._nothing() };
     }
-    const said = {
+    const texts = {
       title: answer.isDraft ? this.t('Still looking for who makes the others wait …') : this._title(answer),
       caption: this._caption(answer),
       summary: this._summary(answer),
@@ -70,7 +70,7 @@ class TimelineView extends ViewModel<TimelineOptions> {
     };
     return {
       content: {
-        ...said,
+        ...texts,
         ...(this._isMap ? this._slow.draw(answer, this.env.isDark) : this._lanes(answer))
       }
     };
@@ -104,7 +104,7 @@ class TimelineView extends ViewModel<TimelineOptions> {
           steps: stepRows(answer, this.env.width),
           clocks: answer.lanes.flatMap((lane, at) => clockRow(answer, lane, at)),
           links: [...this._links(answer), ...pathRows(answer)],
-          key: key.map(({ color }, place) => ({ place, color }))
+          key: key.map(({ color }, index) => ({ place: index, color }))
         },
         height: Math.min(LANE.most, answer.lanes.length * laneHeight(answer.lanes.length))
       };
@@ -165,11 +165,11 @@ class TimelineView extends ViewModel<TimelineOptions> {
     this.env.refresh(false);
   }
 
-  override probe(place: IPlace): IMark | null {
+  override probe(point: IPlace): IMark | null {
     if (this._isMap) {
-      return this._slow.probe(place);
+      return this._slow.probe(point);
     }
-    const { x, y } = place;
+    const { x, y } = point;
     const lane = Math.round(y);
     const under = this._pieces.filter(each => each.lane === lane && each.begin <= x && each.end >= x);
     // What lies deeper is drawn over the others.

@@ -84,10 +84,10 @@ describe('PerturbModel', () => {
       const message = run.configured({ flags: {}, perturb: perturbation }, 'kernel-1');
       run.changed.emit({ kind: 'configured', message });
     }
-    expect(perturb.wish.sites['calculation']?.kind).toEqual({ name: 'bit_flip', params: { bit: 'any' } });
+    expect(perturb.value.sites['calculation']?.kind).toEqual({ name: 'bit_flip', params: { bit: 'any' } });
     perturb.toggle('calculation', false);
     perturb.toggle('calculation', true);
-    expect(perturb.wish.sites['calculation']?.kind.name).toBe('bit_flip');
+    expect(perturb.value.sites['calculation']?.kind.name).toBe('bit_flip');
   });
 
   it('puts a refusal at the field that the hub named, until it is edited', async () => {

@@ -1,10 +1,10 @@
 /** @jest-environment ./jest.environment.node.js */
-import type { DemoState, DemoRequest } from '../../../client/runs-api';
+import type { DemoState, DemoAction } from '../../../client/runs-api';
 import { ClientError } from '../../../client/client-error';
 import { DemoModel } from '../demo-model';
 
 describe('DemoModel', () => {
-  let asked: DemoRequest[];
+  let asked: DemoAction[];
   let answer: DemoState | Error;
   let appeared: number;
   let demo: DemoModel;
@@ -14,8 +14,8 @@ describe('DemoModel', () => {
     [asked, answer, appeared] = [[], { kind: 'idle' }, 0];
     demo = new DemoModel(
       {
-        demo: wish => {
-          asked.push(wish);
+        demo: request => {
+          asked.push(request);
           return answer instanceof Error ? Promise.reject(answer) : Promise.resolve(answer);
         }
       },

@@ -83,11 +83,7 @@ export function shownLines(lines: readonly ILine[], hidden: readonly string[]): 
   return lines.some(line => gone.has(entryOf(line))) ? lines.filter(line => !gone.has(entryOf(line))) : lines;
 }
 
-/**
- * Return the legend of lines, hidden ones among them.
- *
- * @param colors - Of each line.
- */
+/** Return the legend of lines, hidden ones among them. */
 export function legendOf(
   lines: readonly ILine[],
   colors: readonly string[],

@@ -144,12 +144,7 @@ export abstract class LinesView<O extends LineOptions> extends ViewModel<O> {
     ];
   }
 
-  /**
-   * Read lines of this run and of the others, ready to be drawn.
-   *
-   * @param lines - Most lines of one run.
-   * @param read - Reads those of one run.
-   */
+  /** Read lines of this run and of the others, ready to be drawn. */
   protected async compared(
     lines: number,
     read: (run: ILineRun, ask: ILineAsk) => Promise<readonly ILine[]>,
@@ -196,7 +191,6 @@ export abstract class LinesView<O extends LineOptions> extends ViewModel<O> {
       : { ...found, shown, others, axis: axisOf(found.lines) };
   }
 
-  /** What of the lines is hidden. */
   protected get legend(): ILinesRead['legend'] {
     const { hidden } = this.options;
     return { hidden, hide: next => this.choose({ hidden: next } as Partial<O>) };

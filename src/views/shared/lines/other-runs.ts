@@ -16,11 +16,7 @@ interface IShare {
 
 /** Shares in the other runs of a comparison: taken when one is named, released when it is not any more. */
 export class OtherRuns implements IDisposable {
-  /**
-   * @param _runs Where runs come from; null where there is one only.
-   * @param _streams Stream that is compared, or several.
-   * @param _changed Called when one of them has more of it.
-   */
+  /** @param _runs Where runs come from; null where there is one only. */
   constructor(
     private readonly _runs: IViewRuns | null,
     private readonly _streams: string | readonly string[],

@@ -10,20 +10,17 @@ import type { IAttentionFound } from './attention-reader';
 
 type Options = Required<AttentionOptions>;
 
-/** What the toolbar is of. */
 export interface IAttentionToolbar {
   readonly source: Pick<IRunSource, 'connection' | 'name'>;
   readonly options: Options;
   readonly found: IAttentionFound | null;
   /** Step of the training that is wanted; null follows the newest. */
   readonly step: number | null;
-  /** Controls of the picture. */
   readonly own: readonly Control[];
   /** What to draw again after one head in full; null where none is. */
   readonly back: Pick<Options, 'heads' | 'kind' | 'layers'> | null;
 }
 
-/** The controls of attention. */
 export function attentionControls(
   { source, options, found, step, own, back }: IAttentionToolbar,
   choose: (options: Partial<AttentionOptions>) => void,

@@ -4,7 +4,7 @@ import { hold, moveAmongPictures } from '../../../../views/shared/scale';
 import {
   joinAttention,
   type IAttentionMap,
-  type IAttentionWish,
+  type IAttentionRequest,
   type IMapAxis
 } from '../../store/attention-rows';
 import type { IAttentionText } from './attention-text';
@@ -25,12 +25,11 @@ export interface IMapWindow {
   readonly keys: readonly [number, number];
 }
 
-/** All maps of a picture. */
 export interface IHeadMaps {
   readonly maps: readonly IHeadMap[];
   /** Maps that were asked for and are not drawn, because they would be too many. */
   readonly left: number;
-  /** Values of the whole maps, of which this may be a part: colours are theirs, and stay where a part is looked at. */
+  /** Values of the complete maps, of which this may be a part: the colours are scaled by these. */
   readonly whole: readonly Float32Array[];
   /** Cells that are not finite. */
   readonly nonFinite: number;
@@ -47,7 +46,6 @@ const [LEAST_ALONG, MOST_ALONG] = [64, 1024];
 
 /**
  * Cut what is here of a text into one map for each layer and head.
- *
  * @param window What is looked at; null is all.
  * @param before What was drawn last: it is taken again where nothing has changed.
  */
@@ -87,12 +85,12 @@ function mapsOf(
   { read, sequence }: IAttentionText,
   layers: readonly number[],
   heads: readonly number[],
-  wish: Omit<IAttentionWish, 'heads' | 'sequence'>
+  request: Omit<IAttentionRequest, 'heads' | 'sequence'>
 ): IHeadMap[] {
   const maps: IHeadMap[] = [];
   for (const layer of layers.slice(0, Math.ceil(MOST_MAPS / Math.max(1, heads.length)))) {
     const shown = heads.slice(0, MOST_MAPS - maps.length);
-    const map = joinAttention(read, layer, { ...wish, sequence, heads: shown });
+    const map = joinAttention(read, layer, { ...request, sequence, heads: shown });
     shown.forEach((head, at) => {
       if (map) {
         maps.push({ place: maps.length, layer, head, map, cells: matrixOf(map, at) });
@@ -117,7 +115,6 @@ export function positionsOf(
   return [Math.max(0, begin), Math.min(count, begin + side) - 1];
 }
 
-/** The edges of a cell as the picture has them. */
 export function edgesOf({ first, side }: IMapAxis, cell: number): readonly [number, number] {
   return [first + cell * side - 0.5, first + (cell + 1) * side - 0.5];
 }
@@ -147,24 +144,19 @@ function nonFiniteIn({ values, missing }: IMatrix): number {
   return count;
 }
 
-/** A cell of one of the maps. */
 export interface IAttentionCell {
   readonly map: IHeadMap;
   readonly query: number;
   readonly key: number;
 }
 
-/** Where the cells of maps lie. Maps are the pictures of a grid by their place; x counts keys, y queries, both in positions of the text. */
+/** Where the cells of maps lie, by index of the map in the grid; x counts keys, y queries, in positions. */
 export class MapCells {
-  /**
-   * @param _count Positions of the text.
-   */
   constructor(
     readonly maps: readonly IHeadMap[],
     private readonly _count: number
   ) {}
 
-  /** What is under the pointer. */
   at({ frame, x, y }: IPlace): IAttentionCell | null {
     const map = this.maps[Number(frame.facet['layer'])];
     return map ? this._cell(map, Math.round(y), Math.round(x)) : null;
@@ -226,7 +218,6 @@ export class MapCells {
       : null;
   }
 
-  /** The whole maps of a layer. */
   layer(layer: number | null): IMark[] {
     return this.maps
       .filter(each => each.layer === layer)

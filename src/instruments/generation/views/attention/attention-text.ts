@@ -19,7 +19,6 @@ export interface IAttentionText {
   readonly sequences: number;
   /** Text of each position; empty where it is not known. */
   readonly tokens: readonly string[];
-  /** Heads of a layer. */
   readonly heads: number;
   /** Set where finer cells are read yet. */
   readonly isCoarse?: boolean;
@@ -40,8 +39,6 @@ export function spanName(text: Pick<IAttentionText, 'tokens'>, first: number, la
 
 /**
  * What the axes say of positions, by position: tokens, and where not every one has a label their numbers too.
- *
- * @param shown - First and last position that are shown.
  */
 export function axisLabels(
   { tokens }: Pick<IAttentionText, 'tokens'>,
@@ -52,13 +49,12 @@ export function axisLabels(
   const every = 10 ** Math.max(0, Math.floor(Math.log10(span / 100)));
   const labels: Record<number, string> = {};
   for (let at = Math.ceil(first / every) * every; at <= Math.min(last, tokens.length - 1); at += every) {
-    const room = span <= MOST_LABELS ? LABEL_PIXELS : LABEL_PIXELS / 2;
-    const token = fittedToken(tokens[at] ?? '', room).text;
+    const space = span <= MOST_LABELS ? LABEL_PIXELS : LABEL_PIXELS / 2;
+    const token = fittedToken(tokens[at] ?? '', space).text;
     labels[at] = span <= MOST_LABELS ? token : `${formatInteger(at)} ${token}`;
   }
   return labels;
 }
 
-/** Write a probability: `93 %`. */
 export const percent = (share: number): string =>
   Number.isFinite(share) ? `${formatNumber(100 * share, 3)} %` : formatNumber(share);

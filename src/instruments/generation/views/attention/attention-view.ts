@@ -32,7 +32,6 @@ const SNIPPET = 'lab.generate("…", attention=True)';
 
 type Options = Required<AttentionOptions>;
 
-/** What states act on. */
 interface IAttentionActions {
   readonly source: IRunSource;
   readonly actions: IStateActions;
@@ -118,20 +117,20 @@ function noKeys(mixed: string, source: IRunSource, actions: IStateActions, t: Tr
 
 /** Why a choice of layers leaves nothing to draw. */
 function noLayer(
-  wished: string,
+  requested: string,
   layers: readonly number[],
   choose: IAttentionActions['choose'],
   t: Translate
 ): IState {
   const [first = 0] = layers;
-  const sentence = t('There is no attention of layers %1 here, but of %2.', wished, layerWords(layers));
+  const sentence = t('There is no attention of layers %1 here, but of %2.', requested, layerWords(layers));
   return emptyState(sentence, t('Show %1', layerName(first, t)), () => choose({ layers: String(first) }));
 }
 
 /** Why a choice of heads leaves nothing to draw. */
-function noHead(wished: string, heads: number, choose: IAttentionActions['choose'], t: Translate): IState {
+function noHead(requested: string, heads: number, choose: IAttentionActions['choose'], t: Translate): IState {
   return emptyState(
-    t('There are no heads %1: a layer has %2, counted from 0.', wished, formatInteger(heads)),
+    t('There are no heads %1: a layer has %2, counted from 0.', requested, formatInteger(heads)),
     t('Show all heads'),
     () => choose({ heads: 'all' })
   );

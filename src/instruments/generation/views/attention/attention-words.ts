@@ -17,15 +17,12 @@ export interface IHabit {
   readonly isBound: boolean;
 }
 
-/** Name a map: `layer 3, head 5`. */
 export const mapName = ({ layer, head }: Pick<IHeadMap, 'head' | 'layer'>, t: Translate): string =>
   t('layer %1, head %2', layer, head);
 
-/** Name heads: `head 5`, `heads 0 to 3`. */
 export const headWords = (heads: readonly number[], t: Translate): string =>
   heads.length === 1 ? t('head %1', heads[0] ?? 0) : t('heads %1', listWords(heads));
 
-/** Say of what the attention is: `generation 3`, `step 1 240`. */
 export function textWords({ generation, step }: IAttentionText, t: Translate): string {
   return generation === null
     ? t('step %1', formatInteger(step))
@@ -80,7 +77,6 @@ export function textCaption(
 
 /**
  * Say what is not literal of maps.
- *
  * @param finest Least positions of a cell, down and across, that there are anywhere in the text.
  */
 export function mapsCaption(
@@ -140,7 +136,6 @@ export function habitWords(habit: IHabit | null, t: Translate): string {
       : t('Head %1 of layer %2 looks at the first token with %3 on average.', head, layer, value);
 }
 
-/** The measures of a head in words. */
 export function measureNames(t: Translate): Readonly<Record<Required<AttentionOptions>['measure'], string>> {
   return {
     entropy: t('mean entropy, nats'),
@@ -149,6 +144,5 @@ export function measureNames(t: Translate): Readonly<Record<Required<AttentionOp
   };
 }
 
-/** Write a measure. */
 export const measureText = (measure: Required<AttentionOptions>['measure'], value: number): string =>
   measure === 'first' ? percent(value) : formatNumber(value, 3);

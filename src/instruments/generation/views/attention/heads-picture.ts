@@ -46,7 +46,6 @@ interface IMeasuredHeads {
 
 const HEIGHT = { row: 26, least: 120, most: 480 };
 
-/** Put the measures of heads into a matrix. */
 function headsOf(
   layers: readonly number[],
   heads: readonly number[],
@@ -62,7 +61,6 @@ function headsOf(
   return { layers, heads, measures, cells, compressor };
 }
 
-/** Return the chart of layer × head. */
 function headsRecipe(
   { layers, heads, cells, measures }: IMeasuredHeads,
   scale: ColorScale,
@@ -83,7 +81,7 @@ function headsRecipe(
   };
 }
 
-/** The place of the head that the summary names: of the least entropy, or of the greatest of the other measures; -1 where none is finite. */
+/** Index of the head that the summary names: least entropy, or greatest measure; -1 if none is finite. */
 function tellingHead({ measures }: IMeasuredHeads, measure: HeadsRecipeMeasure): number {
   let best = -1;
   measures.forEach(({ value }, at) => {
@@ -155,21 +153,18 @@ const MEASURES: readonly Measure[] = ['entropy', 'distance', 'first'];
 
 /** Layer × head, coloured by what distinguishes a head. */
 export class HeadsPicture implements IAttentionPicture {
-  /**
-   * @param _open Draws one head in full.
-   */
   constructor(
     private readonly _env: IViewEnvironment<AttentionOptions>,
     private readonly _open: (layer: number, head: number) => void
   ) {}
 
-  draw(wish: IAttentionDrawing): IContent {
-    const { text, layers, heads } = wish;
+  draw(request: IAttentionDrawing): IContent {
+    const { text, layers, heads } = request;
     const { options, t, isDark } = this._env;
     const { measure, transform, color_range: locked } = options;
-    const shown = measured(wish, measure);
+    const shown = measured(request, measure);
     this._shown = shown;
-    this._wish = wish;
+    this._request = request;
     const range = lockedRange(locked ?? []);
     const recipeOf = (pictures: Pictures, look: IColorLook): IRecipe =>
       headsRecipe(
@@ -185,7 +180,7 @@ export class HeadsPicture implements IAttentionPicture {
       extent: { x: [-0.5, heads.length - 0.5], y: [-0.5, layers.length - 0.5] },
       title: t('%1: %2', attentionTitle(text, layers, heads, t), measureNames(t)[measure]),
       caption: [
-        ...textCaption(text, shown.compressor, wish.step, t),
+        ...textCaption(text, shown.compressor, request.step, t),
         ...boundCaption(shown, measure, t),
         ...lockedWords(locked, [shown.cells.values], t)
       ],
@@ -215,11 +210,11 @@ export class HeadsPicture implements IAttentionPicture {
 
   tipOf(mark: IMark): ITip | null {
     const found = this._headOf(mark);
-    const wish = this._wish;
-    if (!found || !wish) {
+    const request = this._request;
+    if (!found || !request) {
       return null;
     }
-    const { text } = wish;
+    const { text } = request;
     const { t } = this._env;
     const pieces = attentionPieces(text.read, found.layer, text.sequence);
     const lines = MEASURES.map(measure => {
@@ -247,11 +242,11 @@ export class HeadsPicture implements IAttentionPicture {
     const { t, options } = this._env;
     this._env.zoom?.reveal(this._at.column, this._at.row);
     const value = this._text(options.measure, found.measured);
-    const said = t('%1: %2', mapName(found, t), value);
+    const sentence = t('%1: %2', mapName(found, t), value);
     if (key === 'Enter') {
       this.clicked(mark);
     }
-    return key === 'copy' ? { said, mark, copy: value } : { said, mark };
+    return key === 'copy' ? { said: sentence, mark, copy: value } : { said: sentence, mark };
   }
 
   clicked(mark: IMark): void {
@@ -263,12 +258,12 @@ export class HeadsPicture implements IAttentionPicture {
 
   insight(): IMark | null {
     const shown = this._shown;
-    const place = shown ? tellingHead(shown, this._env.options.measure) : -1;
-    if (!shown || place < 0) {
+    const index = shown ? tellingHead(shown, this._env.options.measure) : -1;
+    if (!shown || index < 0) {
       return null;
     }
     const { columns } = shown.cells;
-    this._at = { column: place % columns, row: Math.floor(place / columns) };
+    this._at = { column: index % columns, row: Math.floor(index / columns) };
     return this._mark();
   }
 
@@ -277,7 +272,7 @@ export class HeadsPicture implements IAttentionPicture {
   }
 
   marksOf({ layer }: IPointed): ILinkedMarks {
-    const row = this._wish?.layers.indexOf(layer ?? NaN) ?? -1;
+    const row = this._request?.layers.indexOf(layer ?? NaN) ?? -1;
     const columns = this._shown?.cells.columns ?? 0;
     return { marks: row < 0 ? [] : [{ facet: null, x: [-0.5, columns - 0.5], y: around(row) }] };
   }
@@ -289,7 +284,7 @@ export class HeadsPicture implements IAttentionPicture {
 
   private _headOf({ x, y }: IMark): { layer: number; head: number; measured: IHeadMeasure } | null {
     const [column, row] = [x[0] + 0.5, (y?.[0] ?? NaN) + 0.5];
-    const [layer, head] = [this._wish?.layers[row], this._wish?.heads[column]];
+    const [layer, head] = [this._request?.layers[row], this._request?.heads[column]];
     const found = this._shown?.measures[row * this._shown.cells.columns + column];
     return layer === undefined || head === undefined || !found ? null : { layer, head, measured: found };
   }
@@ -310,7 +305,7 @@ export class HeadsPicture implements IAttentionPicture {
   }
 
   private _shown: IMeasuredHeads | null = null;
-  private _wish: IAttentionDrawing | null = null;
+  private _request: IAttentionDrawing | null = null;
   private _domain: readonly [number, number] | null = null;
   private _at: IGridCell | null = null;
   private readonly _pictures = new Pictures();

@@ -34,7 +34,7 @@ import {
 import { headMeasures } from './head-measures';
 import type { IAttentionPicture, IAttentionDrawing } from './picture';
 
-/** Least and greatest width in pixels of a picture, and what axes and legend take beside the grid and beside each picture. */
+/** Least and greatest width of a picture, and widths of axes and legend around grid and pictures, pixels. */
 const [LEAST_WIDTH, MOST_HEIGHT] = [118, 520];
 const [MARGINS, GAP] = [90, 52];
 /** A picture that is narrower has numbers on its axes, not tokens. */
@@ -56,9 +56,6 @@ function gridColumns(maps: number, heads: number, width: number): number {
 
 /**
  * Return the chart of maps.
- *
- * @param part What is looked at, and some more around it.
- * @param heads How many of each layer there are.
  * @param width Pixels that the whole may take.
  */
 function mapsRecipe(
@@ -195,24 +192,20 @@ const TIP_KEYS = 4;
 
 /** Query × key for each layer and head. */
 export class MapsPicture implements IAttentionPicture {
-  /**
-   * @param _open Draws one head in full.
-   * @param _look Looks at a position, where no other view can be told of it.
-   */
   constructor(
     private readonly _env: IViewEnvironment<AttentionOptions>,
     private readonly _open: (layer: number, head: number) => void,
     private readonly _look: (position: number) => void
   ) {}
 
-  draw(wish: IAttentionDrawing): IContent {
+  draw(request: IAttentionDrawing): IContent {
     const { _env: env } = this;
-    const { text, layers, heads, position } = wish;
+    const { text, layers, heads, position } = request;
     const { options, t } = env;
     const window = this._window(text.read.count);
     const shown = headMaps(text, layers, heads, window, this._shown);
     this._shown = shown;
-    this._wish = wish;
+    this._request = request;
     this._cells = new MapCells(shown.maps, text.read.count);
     const range = lockedRange(options.color_range ?? []);
     const scale = scaleFromZero(shown.whole, options.transform, { dark: env.isDark, range });
@@ -251,8 +244,8 @@ export class MapsPicture implements IAttentionPicture {
         t
       ),
       caption: [
-        ...textCaption(text, only?.map.row.compressor ?? '', wish.step, t),
-        ...mapsCaption(shown, scale, options, this._finest(wish), t)
+        ...textCaption(text, only?.map.row.compressor ?? '', request.step, t),
+        ...mapsCaption(shown, scale, options, this._finest(request), t)
       ],
       summary: habitWords(this._habit, t),
       ...(ranked ? { body: keysTable(text, ranked, t) } : {})
@@ -267,19 +260,19 @@ export class MapsPicture implements IAttentionPicture {
     ];
   }
 
-  probe(place: IPlace): IMark | null {
-    const cell = this._cells.at(place);
+  probe(point: IPlace): IMark | null {
+    const cell = this._cells.at(point);
     // The keys of the keyboard go on from where the pointer is.
     this._at = cell ?? this._at;
     return cell && this._cells.markOf(cell);
   }
 
   tipOf(mark: IMark): ITip | null {
-    const [cell, wish] = [this._cells.of(mark), this._wish];
-    if (!cell || !wish) {
+    const [cell, request] = [this._cells.of(mark), this._request];
+    if (!cell || !request) {
       return null;
     }
-    const { text } = wish;
+    const { text } = request;
     const { t } = this._env;
     const { layer, head } = cell.map;
     const queries = this._cells.queriesOf(cell);
@@ -299,7 +292,7 @@ export class MapsPicture implements IAttentionPicture {
   }
 
   move(pressed: string): IMoved | null {
-    const [cell, text] = [this._cells.moved(this._at, pressed), this._wish?.text];
+    const [cell, text] = [this._cells.moved(this._at, pressed), this._request?.text];
     if (!cell || !text) {
       return null;
     }
@@ -309,19 +302,19 @@ export class MapsPicture implements IAttentionPicture {
     const { t } = this._env;
     const [query, key] = [spanName(text, ...queries), spanName(text, ...keys)];
     const value = this._valueName(cell);
-    const said = t('%1, query %2, key %3: %4', mapName(cell.map, t), query, key, value);
+    const sentence = t('%1, query %2, key %3: %4', mapName(cell.map, t), query, key, value);
     const mark = this._cells.markOf(cell);
     if (pressed === 'Enter') {
       this.clicked(mark);
     }
-    return pressed === 'copy' ? { said, mark, copy: value } : { said, mark };
+    return pressed === 'copy' ? { said: sentence, mark, copy: value } : { said: sentence, mark };
   }
 
   clicked(mark: IMark): void {
     const cell = this._cells.of(mark);
     if (cell && this._cells.maps.length > 1) {
       this._open(cell.map.layer, cell.map.head);
-    } else if (cell && this._wish?.text.generation === null) {
+    } else if (cell && this._request?.text.generation === null) {
       this._look(this._cells.queriesOf(cell)[0]);
     }
   }
@@ -341,7 +334,7 @@ export class MapsPicture implements IAttentionPicture {
   }
 
   pinned(): IMark | null {
-    const { position = null, isChosen = false } = { ...this._wish };
+    const { position = null, isChosen = false } = { ...this._request };
     // Beside one map its keys are listed, so that it is seen whose they are.
     const isTold = isChosen || this._cells.maps.length === 1;
     return position === null || !isTold ? null : this._cells.rowOf(position);
@@ -354,13 +347,13 @@ export class MapsPicture implements IAttentionPicture {
 
   pointedBy(mark: IMark): IPointed {
     const cell = this._cells.of(mark);
-    const { generation = null, sequence = null } = { ...this._wish?.text };
+    const { generation = null, sequence = null } = { ...this._request?.text };
     const position = cell && generation !== null ? this._cells.queriesOf(cell)[0] : null;
     return { layer: cell?.map.layer ?? null, step: null, generation, sequence, position };
   }
 
   marksOf({ layer, generation, sequence, position }: IPointed): ILinkedMarks {
-    const text = this._wish?.text;
+    const text = this._request?.text;
     const isHere = text && generation === text.generation && sequence === text.sequence;
     const row = isHere && typeof position === 'number' ? this._cells.rowOf(position) : null;
     return { marks: row ? [row] : this._cells.layer(layer) };
@@ -394,11 +387,11 @@ export class MapsPicture implements IAttentionPicture {
   }
 
   private get _count(): number {
-    return this._wish?.text.read.count ?? 0;
+    return this._request?.text.read.count ?? 0;
   }
 
   private _shown: IHeadMaps | null = null;
-  private _wish: IAttentionDrawing | null = null;
+  private _request: IAttentionDrawing | null = null;
   private _domain: readonly [number, number] | null = null;
   private _habit: IHabit | null = null;
   private _cells = new MapCells([], 0);

@@ -19,12 +19,10 @@ export interface IAttentionDrawing {
 
 /** One kind of picture of attention: what it draws, and what its places mean. */
 export interface IAttentionPicture extends IPictured {
-  draw(wish: IAttentionDrawing): IContent;
-  /** Its own controls. */
+  draw(request: IAttentionDrawing): IContent;
   controls(): Control[];
   clicked(mark: IMark): void;
   insight(): IMark | null;
-  /** What is marked until something else is chosen. */
   pinned?(): IMark | null;
   /** What belongs to a mark, such as the row of a cell. */
   bandOf?(mark: IMark): IMark | null;

@@ -12,7 +12,6 @@ import type { Translate } from '../../../../views/shared/translate';
 
 type Kind = Required<EffectsOptions>['kind'];
 
-/** What is asked of the states. */
 export interface IEffectsAsked {
   /** The generation that was asked for; undefined where there is none. */
   readonly generation: IGeneration | undefined;
@@ -55,8 +54,6 @@ export function noEffects(asked: IEffectsAsked, t: Translate): IState {
 
 /**
  * Why there is nothing to draw of effects that are here: they are of another kind, or of another sequence.
- *
- * @param there - Kinds that there is something of.
  */
 export function otherEffects(asked: IEffectsAsked, there: readonly Kind[], t: Translate): IState {
   const { generation, options, choose, actions } = asked;

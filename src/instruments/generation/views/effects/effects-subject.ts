@@ -13,7 +13,6 @@ import { quoted } from '../shared/token-text';
 import { positionName, type TokenTexts } from '../shared/token-axis';
 import { perturbationWords } from './perturbation';
 
-/** What was read of a generation under a perturbation. */
 export interface IEffectsRead {
   readonly generation: IGeneration;
   readonly effects: IEffects;
@@ -21,16 +20,13 @@ export interface IEffectsRead {
   readonly control: number;
 }
 
-/** One way to draw effects. */
 export interface IEffectsPane extends IPictured {
   readonly insight: IMark | null;
   pinned(): IMark | null;
   clicked?(mark: IMark): void;
-  /** Shape what was read. */
   load(read: IEffectsRead, signal: AbortSignal): Promise<Loaded>;
 }
 
-/** Where a pane is. */
 export interface IEffectsSubject {
   readonly source: IRunSource;
   readonly env: IViewEnvironment<EffectsOptions>;
@@ -72,7 +68,6 @@ export function effectsCaption(
 export interface IComparedTexts {
   readonly clean: TokenTexts;
   readonly perturbed: TokenTexts;
-  /** First position at which they differ; null where they do not, undefined where that is not known. */
   readonly divergence: number | null | undefined;
 }
 
@@ -131,11 +126,11 @@ export interface ISequenceEffects {
   readonly positions: readonly IPositionEffect[];
   /** Layers whose hidden states were compared, ascending. */
   readonly layers: readonly number[];
-  /** First position at which the written texts differ; null where they do not, undefined where that is not known. */
+  /** First position at which the written texts differ; null if they do not, undefined if unknown. */
   readonly divergence: number | null | undefined;
 }
 
-/** Put the effects on a sequence together, those of a sweep's points left out; of rows of the same place the last one counts. */
+/** Join the effects on a sequence, without those of a sweep's points; of duplicate rows the last counts. */
 export function sequenceEffects({ rows }: IEffects, sequence: number): ISequenceEffects {
   const own = rows.filter(row => row.sequence === sequence && row.point < 0);
   const positions = new Map<number, { kl: number; changed: number; distances: Map<number, number> }>();

@@ -10,7 +10,7 @@ import { pythonCall } from '../../../../views/code';
 import { perturbText } from '../../../../views/shared/perturb-text';
 import type { Translate } from '../../../../views/shared/translate';
 
-/** Say what was perturbed: `MLP output: Additive Gaussian noise, coefficient 0.01, layers 2-3; seed 7`. Empty where that is not known. */
+/** Say what was perturbed: `MLP output: Additive Gaussian noise, layers 2-3; seed 7`. Empty if unknown. */
 export function perturbationWords(
   request: GenerateRequest | null,
   sites: readonly SiteInfo[],
@@ -28,7 +28,6 @@ export function perturbationWords(
   return perturb.seed ? t('%1; seed %2', words, formatInteger(perturb.seed)) : words;
 }
 
-/** What a sweep sets. */
 export type SweepOver = NonNullable<GenerateRequest['sweep']>['over'];
 
 /** Name a setting of a sweep: `coefficient 0.1`, `layers 0-3`. */
@@ -63,11 +62,9 @@ export function requestCode(request: GenerateRequest): string {
 }
 
 /** The sites alone where nothing else is said, as a person writes it. */
-function bySite({ sites, seed }: Perturb): unknown {
-  return seed ? { sites, seed } : sites;
-}
+const bySite = ({ sites, seed }: Perturb): unknown => (seed ? { sites, seed } : sites);
 
-/** The request of one point of a sweep: its perturbation as it was set there. Null where that cannot be told. */
+/** The request of one point of a sweep, with its perturbation as set there. Null if that is unknown. */
 export function pointRequest(
   request: GenerateRequest | null,
   setting: string,

@@ -21,12 +21,11 @@ export interface IRange {
 }
 
 /** Lines over places of a text or of a sweep, or one of them as bars. */
-export interface IPlacesWish {
-  /** At least one. */
+export interface IPlacesRequest {
   readonly lines: readonly ILine[];
   /** Of each line; absent where there are none. */
   readonly ranges?: readonly IRange[];
-  /** The first line as bars, each of the kind that the place at its index says, and the names of the kinds. */
+  /** The first line as bars, each of the kind at its index, and the names of the kinds. */
   readonly bars?: { readonly kinds: readonly number[]; readonly names: readonly string[] };
   readonly transform: 'linear' | 'log';
   readonly texts: Omit<ILinesRequest['texts'], 'yScale'>;
@@ -38,9 +37,7 @@ export interface IPlacesWish {
   readonly shown: readonly [number, number];
   /** Half the width of a place; 0 is a point. */
   readonly half: number;
-  /** Name a place. */
   readonly nameOf: (x: number) => string;
-  /** What a place says. */
   readonly tipOf: (x: number, color: (line: ILine) => string) => ITip['lines'];
   /** What a line says at a place, for a screen reader. */
   readonly valueOf: (line: ILine, x: number) => string;
@@ -48,19 +45,18 @@ export interface IPlacesWish {
 
 /** A chart over places: what is drawn, what is under the pointer, and where a key goes. */
 export class PlacesPicture {
-  /** Draw something else. */
-  take(wish: IPlacesWish, isDark: boolean): Pick<IContent, 'extent' | 'printed' | 'recipe'> {
-    this._wish = wish;
-    this._xs = [...new Set(wish.lines.flatMap(({ x }) => [...x]))].sort((a, b) => a - b);
-    this._colors = lineColors(wish.lines, isDark);
-    const range = rangeOf(wish);
-    const isLog = wish.transform === 'log' && range !== null;
+  take(request: IPlacesRequest, isDark: boolean): Pick<IContent, 'extent' | 'printed' | 'recipe'> {
+    this._request = request;
+    this._xs = [...new Set(request.lines.flatMap(({ x }) => [...x]))].sort((a, b) => a - b);
+    this._colors = lineColors(request.lines, isDark);
+    const range = rangeOf(request);
+    const isLog = request.transform === 'log' && range !== null;
     // Nothing here is below 0, and 0 is no change.
     const y = padded(range && !isLog ? [Math.min(0, range[0]), range[1]] : range, isLog);
     return {
-      recipe: this._recipe(wish, isDark, y, isLog),
-      printed: (dark = false) => this._recipe(wish, dark, y, isLog),
-      extent: { x: wish.x, y }
+      recipe: this._recipe(request, isDark, y, isLog),
+      printed: (dark = false) => this._recipe(request, dark, y, isLog),
+      extent: { x: request.x, y }
     };
   }
 
@@ -70,76 +66,79 @@ export class PlacesPicture {
   }
 
   tipOf(mark: IMark): ITip | null {
-    const [wish, x] = [this._wish, placeOf(mark)];
-    if (!wish || !this._xs.includes(x)) {
+    const [request, x] = [this._request, placeOf(mark)];
+    if (!request || !this._xs.includes(x)) {
       return null;
     }
-    const color = (line: ILine): string => this._colors[wish.lines.indexOf(line)] ?? '#000';
-    return { heading: wish.nameOf(x), lines: wish.tipOf(x, color) };
+    const color = (line: ILine): string => this._colors[request.lines.indexOf(line)] ?? '#000';
+    return { heading: request.nameOf(x), lines: request.tipOf(x, color) };
   }
 
   move(key: string): IMoved | null {
-    const wish = this._wish;
-    const at = moveAmong(key, this._at, wish?.lines ?? []);
-    const line = at && wish?.lines[at.line];
-    if (at === null || !wish || !line) {
+    const request = this._request;
+    const at = moveAmong(key, this._at, request?.lines ?? []);
+    const line = at && request?.lines[at.line];
+    if (at === null || !request || !line) {
       return null;
     }
     this._at = at;
-    const value = wish.valueOf(line, at.x);
+    const value = request.valueOf(line, at.x);
     const mark = this.markOf(at.x);
-    const name = wish.lines.length > 1 ? `, ${line.name}` : '';
-    const said = `${wish.nameOf(at.x)}${name}: ${value}`;
-    return key === 'copy' ? { said, mark, copy: value } : { said, mark };
+    const name = request.lines.length > 1 ? `, ${line.name}` : '';
+    const sentence = `${request.nameOf(at.x)}${name}: ${value}`;
+    return key === 'copy' ? { said: sentence, mark, copy: value } : { said: sentence, mark };
   }
 
-  /** Put the cursor at a place. */
   goTo(x: number): IMark {
     this._at = { line: this._at?.line ?? 0, x };
     return this.markOf(x);
   }
 
   markOf(x: number): IMark {
-    const half = this._wish?.half ?? 0;
+    const half = this._request?.half ?? 0;
     return { facet: null, x: [x - half, x + half], y: null };
   }
 
-  private _recipe(wish: IPlacesWish, dark: boolean, y: readonly [number, number], isLog: boolean): IRecipe {
-    const colors = lineColors(wish.lines, dark);
-    const texts = { ...wish.texts, yScale: scaleOf(isLog ? 'log' : 'linear', y[0]) };
-    const { bars, ranges = [] } = wish;
-    const lines = wish.lines.map(line =>
-      fewPoints(isLog ? { ...line, value: aboveZero(line.value) } : line, wish.shown)
+  private _recipe(
+    request: IPlacesRequest,
+    dark: boolean,
+    y: readonly [number, number],
+    isLog: boolean
+  ): IRecipe {
+    const colors = lineColors(request.lines, dark);
+    const texts = { ...request.texts, yScale: scaleOf(isLog ? 'log' : 'linear', y[0]) };
+    const { bars, ranges = [] } = request;
+    const lines = request.lines.map(line =>
+      fewPoints(isLog ? { ...line, value: aboveZero(line.value) } : line, request.shown)
     );
-    const recipe = lineRecipe({ lines, colors, bad: [], x: wish.x, ys: [y], texts }, null);
+    const recipe = lineRecipe({ lines, colors, bad: [], x: request.x, ys: [y], texts }, null);
     const { rows = [] } = recipe.datasets;
     const kinds = COLORS.categorical[dark ? 'dark' : 'light'];
     return {
       ...recipe,
-      params: { ...recipe.params, ...wish.params, ...(bars ? { keyText: bars.names } : {}) },
+      params: { ...recipe.params, ...request.params, ...(bars ? { keyText: bars.names } : {}) },
       datasets: {
         ...recipe.datasets,
         ...(bars
           ? {
               rows: [],
-              bars: barRows(wish, kinds, isLog ? y[0] : 0),
-              key: bars.names.map((_, place) => ({ place, color: kinds[place] }))
+              bars: barRows(request, kinds, isLog ? y[0] : 0),
+              key: bars.names.map((_, index) => ({ place: index, color: kinds[index] }))
             }
           : // Few places: each is seen.
-            { rows: rows.map(row => ({ ...row, alone: row['value'] !== null && wish.half === 0 })) }),
+            { rows: rows.map(row => ({ ...row, alone: row['value'] !== null && request.half === 0 })) }),
         band: ranges.flatMap((range, at) => bandRows(lines[at], range, at, colors[at] ?? '#000', y[0])),
-        rules: wish.rules
+        rules: request.rules
       }
     };
   }
 
-  private _wish: IPlacesWish | null = null;
+  private _request: IPlacesRequest | null = null;
   private _xs: readonly number[] = [];
   private _colors: readonly string[] = [];
   private _at: ICursor | null = null;
 }
 
-/** The place of a mark. */
 export const placeOf = ({ x }: IMark): number => (x[0] + x[1]) / 2;
 
 /** A line of numbers at places, ascending. */
@@ -166,7 +165,7 @@ export function lineAt(
 }
 
 /** Least and greatest value that is drawn; on a logarithmic axis of those above 0. */
-function rangeOf({ lines, ranges = [], transform }: IPlacesWish): readonly [number, number] | null {
+function rangeOf({ lines, ranges = [], transform }: IPlacesRequest): readonly [number, number] | null {
   const values = [...lines.map(({ value }) => value), ...ranges.flatMap(({ low, high }) => [low, high])];
   return extentOf(transform === 'log' ? values.map(aboveZero) : values);
 }
@@ -181,20 +180,20 @@ export const sharing = ([from, to]: readonly [number, number]): number =>
 /** Of the points that are shown, and of as many on either side, the largest of all that share a place. */
 function fewPoints(line: ILine, shown: readonly [number, number]): ILine {
   const every = sharing(shown);
-  const kept = keptOf(line, shown);
-  const pick = (column: Float64Array): Float64Array => Float64Array.from(kept, at => column[at] ?? NaN);
+  const retained = keptOf(line, shown);
+  const pick = (column: Float64Array): Float64Array => Float64Array.from(retained, at => column[at] ?? NaN);
   return every === 1 ? line : mapColumns(line, pick);
 }
 
 function keptOf({ x, value }: ILine, [from, to]: readonly [number, number]): number[] {
   const [every, around] = [sharing([from, to]), to - from];
   const best = new Map<number, number>();
-  x.forEach((place, at) => {
-    const bucket = Math.floor(place / every);
+  x.forEach((index, at) => {
+    const bucket = Math.floor(index / every);
     const before = best.get(bucket);
     if (
-      place >= from - around &&
-      place <= to + around &&
+      index >= from - around &&
+      index <= to + around &&
       !((value[at] ?? NaN) <= (value[before ?? -1] ?? NaN))
     ) {
       best.set(bucket, at);
@@ -203,7 +202,11 @@ function keptOf({ x, value }: ILine, [from, to]: readonly [number, number]): num
   return [...best.values()];
 }
 
-function barRows({ lines: [line], bars, shown }: IPlacesWish, kinds: readonly string[], base: number): Row[] {
+function barRows(
+  { lines: [line], bars, shown }: IPlacesRequest,
+  kinds: readonly string[],
+  base: number
+): Row[] {
   const every = sharing(shown);
   return (line ? keptOf(line, shown) : []).flatMap(at => {
     const [x, value] = [line?.x[at] ?? NaN, line?.value[at] ?? NaN];

@@ -17,7 +17,6 @@ import {
 } from './effects-subject';
 import { lineAt, PlacesPicture } from './places-picture';
 
-/** What is drawn. */
 export type Measure = Required<EffectsOptions>['measure'];
 
 /** What can be drawn of each kind. */
@@ -36,13 +35,12 @@ export function measureOf({ kind, measure }: Pick<Required<EffectsOptions>, 'kin
 /** A mark on the pictures that both themes and all colours leave to be seen. */
 export const RULE_COLOR = '#c94f9b';
 
-/** A measure of each next token of a sequence, over positions: KL divergence and change of the best as bars, distances as a line a layer. */
+/** A measure of each next token over positions: KL divergence and changes as bars, distances as lines. */
 export class PositionsPicture extends PlacesPicture {
   constructor(private readonly _t: Translate) {
     super();
   }
 
-  /** Draw a sequence. */
   draw(
     effects: ISequenceEffects,
     texts: IComparedTexts,
@@ -129,7 +127,6 @@ export class PositionsPicture extends PlacesPicture {
   }
 }
 
-/** The measure as an axis names it. */
 export function measureWords(measure: Measure, t: Translate): string {
   const words: Readonly<Record<Measure, string>> = {
     kl: t('KL divergence (nats)'),
@@ -140,12 +137,11 @@ export function measureWords(measure: Measure, t: Translate): string {
   return words[measure];
 }
 
-/** The number of a measure at a position. */
 export function valueOf({ kl, isChanged }: IPositionEffect, measure: Measure): number {
   return measure === 'changed' ? (isChanged === null ? NaN : Number(isChanged)) : kl;
 }
 
-/** Say where the KL divergence is largest, and where the best next token changes; empty where nothing is known. */
+/** Say where the KL divergence is largest and where the best next token changes; empty if unknown. */
 export function positionsSummary(
   { positions }: ISequenceEffects,
   texts: IComparedTexts,

@@ -9,7 +9,7 @@ import { extentOf } from '../../../../views/shared/scale';
 import type { ITip } from '../../../../views/shared/table';
 import { readTokens } from '../../store/generations';
 import { type ITokenWindow, firstDrawn, tokenSpan, windowWords, type TokenTexts } from '../shared/token-axis';
-import { LayerMap, type ILayerPlace } from '../shared/layer-map';
+import { LayerMap, type ILayerCell } from '../shared/layer-map';
 import { noDistances, otherEffects, type IEffectsAsked } from './effects-states';
 import {
   comparedName,
@@ -40,7 +40,6 @@ const ROW = 16;
 
 /** How far hidden states are from the clean ones, layer × position. */
 class LayersMap extends LayerMap {
-  /** Draw a sequence. */
   draw(
     effects: ISequenceEffects,
     texts: IComparedTexts,
@@ -83,7 +82,7 @@ class LayersMap extends LayerMap {
 
   /** The largest distance: where, and how large; null where none is finite. */
   get peak(): { readonly mark: IMark; readonly words: string } | null {
-    let best: (ILayerPlace & { readonly value: number }) | null = null;
+    let best: (ILayerCell & { readonly value: number }) | null = null;
     for (const { distances, position } of this._effects?.positions ?? []) {
       for (const layer of this.rows) {
         const value = distances.get(layer) ?? NaN;
@@ -105,12 +104,12 @@ class LayersMap extends LayerMap {
     return { mark: this.markOf(best), words };
   }
 
-  protected words(place: ILayerPlace): { readonly where: string; readonly value: string } {
+  protected words(place: ILayerCell): { readonly where: string; readonly value: string } {
     const where = this._texts ? comparedName(this._texts, place.position, this.t) : '';
     return { where, value: this._distance(place) };
   }
 
-  private _distance({ layer, position }: ILayerPlace): string {
+  private _distance({ layer, position }: ILayerCell): string {
     const effect = this._effects?.positions.find(each => each.position === position);
     return formatNumber(effect?.distances.get(layer) ?? NaN, 3);
   }
@@ -119,7 +118,7 @@ class LayersMap extends LayerMap {
   private _texts: IComparedTexts | null = null;
 }
 
-/** What a perturbation changed of one text, over its positions: a measure of each next token, or the hidden states of each layer. */
+/** What a perturbation changed of one text by position: next tokens, or the hidden states of each layer. */
 export class SequencePane extends Pictured implements IEffectsPane {
   constructor(
     private readonly _of: IEffectsSubject,
@@ -163,7 +162,7 @@ export class SequencePane extends Pictured implements IEffectsPane {
     const picture = this._isByLayer
       ? this._layers.draw(drawn, texts, options.transform, axis)
       : this._positions.draw(drawn, texts, { ...options, measure: measureOf(options) }, axis, env.isDark);
-    const said = this._isByLayer ? this._layers.peak?.words : positionsSummary(drawn, texts, t);
+    const sentence = this._isByLayer ? this._layers.peak?.words : positionsSummary(drawn, texts, t);
     const readWords = this._isByLayer
       ? t('Both read the clean text: the L2 distance of hidden states over the norm of the clean ones.')
       : t('Both read the clean text: it is what the perturbed model would have had next, not what it wrote.');
@@ -183,7 +182,7 @@ export class SequencePane extends Pictured implements IEffectsPane {
               ]
             : [])
         ]),
-        summary: [said, divergenceWords(texts, t)].filter(Boolean).join(' ')
+        summary: [sentence, divergenceWords(texts, t)].filter(Boolean).join(' ')
       }
     };
   }
@@ -196,7 +195,6 @@ export class SequencePane extends Pictured implements IEffectsPane {
         : this._positions.goTo(this._peak);
   }
 
-  /** The position that is looked at. */
   pinned(): IMark | null {
     return this._shown === null ? null : columnOf(this._shown);
   }

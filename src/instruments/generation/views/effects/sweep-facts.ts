@@ -3,7 +3,6 @@ import type { IRange } from './places-picture';
 import { divergenceOf, layersOf } from './effects-subject';
 import type { Measure } from './positions-picture';
 
-/** A point of a sweep. */
 export interface ISweepPoint {
   /** From 0. */
   readonly point: number;
@@ -12,7 +11,7 @@ export interface ISweepPoint {
   readonly value: number;
 }
 
-/** A measure over the points of a sweep, of the logits or of one layer: over sequences the mean and the range. */
+/** A measure over the points of a sweep, of the logits or of one layer: mean and range over sequences. */
 export interface ISweepSeries extends IRange {
   /** Null where it is of the logits. */
   readonly layer: number | null;
@@ -21,7 +20,6 @@ export interface ISweepSeries extends IRange {
   readonly count: Float64Array;
 }
 
-/** What is known of the points of a sweep. */
 export interface ISweep {
   /** By number where every setting is another one, else in their order. */
   readonly points: readonly ISweepPoint[];
@@ -70,7 +68,6 @@ export function sweepSeries({ points, rows }: ISweep, measure: Measure): ISweepS
   });
 }
 
-/** How many sequences the sweep is over. */
 export const sequencesIn = ({ rows }: ISweep): number => new Set(rows.map(({ sequence }) => sequence)).size;
 
 function valueOf(row: IEffect, measure: Measure): number {

@@ -37,7 +37,7 @@ const LABEL = 90;
 /** Layers whose values a tip lists. */
 const MOST_LISTED = 12;
 
-/** A measure over the points of a sweep: the mean over sequences and their range, of distances a line a layer. */
+/** A measure over the points of a sweep: mean and range over sequences; of distances a line per layer. */
 class SweepPicture extends PlacesPicture {
   constructor(private readonly _t: Translate) {
     super();
@@ -45,7 +45,6 @@ class SweepPicture extends PlacesPicture {
 
   /**
    * Draw a sweep.
-   *
    * @param over - What it sets; null where that is not known.
    */
   draw(
@@ -152,7 +151,6 @@ class SweepPicture extends PlacesPicture {
         );
   }
 
-  /** Where that is. */
   get insight(): IMark | null {
     const peak = this._peak();
     return peak && this.goTo(peak.x);
@@ -268,9 +266,9 @@ export class SweepPane extends Pictured implements IEffectsPane {
     if (options.measure === 'distance' && layersOf(sweep.rows).length === 0) {
       return { state: noDistances(this._asked(), t) };
     }
-    const { sweep: wished } = generation.request ?? {};
-    const total = wished?.values.length ?? sweep.points.length;
-    const picture = this._picture.draw(sweep, wished?.over ?? null, options, isDark);
+    const { sweep: requested } = generation.request ?? {};
+    const total = requested?.values.length ?? sweep.points.length;
+    const picture = this._picture.draw(sweep, requested?.over ?? null, options, isDark);
     const { left, summary } = this._picture;
     const isPartial = sweep.points.length < total && !isUnderWay(generation);
     return {
@@ -364,6 +362,5 @@ export class SweepPane extends Pictured implements IEffectsPane {
   }
 
   private readonly _picture: SweepPicture;
-  /** Point that was clicked. */
   private _chosen: number | null = null;
 }

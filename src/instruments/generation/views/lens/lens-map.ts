@@ -14,12 +14,11 @@ import { omissionWords } from '../../../../views/shared/describe';
 import { layerWords } from '../../../../views/shared/layers';
 import type { ILensCell, Lens } from '../../store/effects';
 import type { IGeneration } from '../../store/generations';
-import { LayerMap, type ILayerPlace } from '../shared/layer-map';
+import { LayerMap, type ILayerCell } from '../shared/layer-map';
 import { positionName, type ITokenWindow, type TokenTexts } from '../shared/token-axis';
 import { promptWords, surenessScale } from '../shared/generation-view';
 import { quoted, fittedToken, tokenWords } from '../shared/token-text';
 
-/** What is read of the lens, and what was asked for. */
 export interface ILensFacts {
   readonly generation: IGeneration;
   readonly sequence: number;
@@ -41,11 +40,7 @@ export function lensTitle({ generation, sequence, lens, layers }: ILensFacts, t:
   ].join(', ');
 }
 
-/**
- * What is not literal of the picture.
- *
- * @param outlined - Whether outlines are drawn.
- */
+/** What is not literal of the picture. */
 export function lensCaption({ lens, layers, leads }: ILensFacts, outlined: boolean, t: Translate): string[] {
   const [deepest] = lens.layers.slice(-1);
   return [
@@ -69,7 +64,6 @@ export function lensCaption({ lens, layers, leads }: ILensFacts, outlined: boole
 
 /**
  * Say from which layer on the final token leads, at the position that is looked at and over all.
- *
  * @param cell - What the deepest layer says at that position; null where nothing is known of it.
  * @param final - The token that came after it, in quotation marks; null where none did.
  */
@@ -144,7 +138,7 @@ function overallWords(leads: readonly ILead[], t: Translate): string[] {
 interface ILead {
   /** Of the token that was read. */
   readonly position: number;
-  /** The first layer from which on it leads in every layer up to the deepest; null where it does not lead there. */
+  /** The first layer from which on it leads up to the deepest; null where it does not lead there. */
   readonly layer: number | null;
 }
 
@@ -163,13 +157,12 @@ export function leadsOf(lens: Lens): ILead[] {
   });
 }
 
-/** The layer in the middle of where tokens first lead; of an even number the lower one. NaN where none leads. */
+/** The median of the layers where tokens first lead, the lower of two; NaN where none leads. */
 export function medianLayer(leads: readonly ILead[]): number {
   const layers = leads.flatMap(({ layer }) => (layer === null ? [] : [layer])).sort((a, b) => a - b);
   return layers[(layers.length - 1) >> 1] ?? NaN;
 }
 
-/** What colours a cell. */
 export type LensColor = Required<LensOptions>['color'];
 
 /** What colours in words, with its unit. */
@@ -183,7 +176,7 @@ export function colorWords(color: LensColor, t: Translate): string {
   return words[color];
 }
 
-/** The number that colours the cell of a row; null where there is none, because it was not read or no token came after it. */
+/** The number that colours the cell of a row; null if it was not read, or no token came after it. */
 function colorValue(lens: Lens, row: number, color: LensColor): number | null {
   if (row < 0) {
     return null;
@@ -208,14 +201,11 @@ export const LEAST_CELL = 24;
 /** Narrower ones have no outline: nothing else would be seen of them. */
 export const LEAST_OUTLINED = 8;
 
-/** A logit lens to draw. */
-export interface ILensWish {
+export interface ILensRequest {
   readonly lens: Lens;
-  /** Layers that are drawn, ascending. */
   readonly layers: readonly number[];
   readonly leads: readonly ILead[];
   readonly color: LensColor;
-  /** Tokens of the text. */
   readonly texts: TokenTexts;
   readonly axis: ITokenWindow;
 }
@@ -224,9 +214,8 @@ export interface ILensWish {
 export class LensMap extends LayerMap {
   protected override readonly firstColumn = Infinity;
 
-  /** Draw another lens. */
-  draw(wish: ILensWish): Pick<IContent, 'extent' | 'recipe'> {
-    const { axis, color, layers, leads, lens, texts } = wish;
+  draw(request: ILensRequest): Pick<IContent, 'extent' | 'recipe'> {
+    const { axis, color, layers, leads, lens, texts } = request;
     this._lens = lens;
     this._texts = texts;
     return this.take({
@@ -240,15 +229,15 @@ export class LensMap extends LayerMap {
       xTitle: this.t('token that was read, and its position'),
       legendTitle: colorWords(color, this.t),
       marks: scale => ({
-        cells: this._textRows(wish, scale),
+        cells: this._textRows(request, scale),
         outlines: axis.pixels < LEAST_OUTLINED ? [] : leads.flatMap(lead => this._outline(lead, axis))
       })
     });
   }
 
-  override probe(place: IPlace): IMark | null {
-    const layer = this.rows[Math.round(place.y)];
-    return layer === undefined || !this._lens?.at(layer, Math.round(place.x)) ? null : super.probe(place);
+  override probe(point: IPlace): IMark | null {
+    const layer = this.rows[Math.round(point.y)];
+    return layer === undefined || !this._lens?.at(layer, Math.round(point.x)) ? null : super.probe(point);
   }
 
   tipOf(mark: IMark): ITip | null {
@@ -291,7 +280,7 @@ export class LensMap extends LayerMap {
   }
 
   /** Texts of the cells that are shown, and of as many on either side. */
-  private _textRows({ axis: { shown, pixels }, color, lens }: ILensWish, scale: ColorScale): Row[] {
+  private _textRows({ axis: { shown, pixels }, color, lens }: ILensRequest, scale: ColorScale): Row[] {
     const around = shown[1] - shown[0];
     const columns =
       pixels < LEAST_CELL
@@ -312,7 +301,7 @@ export class LensMap extends LayerMap {
     );
   }
 
-  /** Where the final token leads, as far as that is about to be seen: from its first layer up to the deepest one, of those that are drawn. */
+  /** Where the final token leads, within about what is visible: from its first drawn layer to the deepest. */
   private _outline({ layer, position }: ILead, { shown }: ITokenWindow): Row[] {
     const around = shown[1] - shown[0];
     const rows = this.rows.flatMap((each, row) => (layer !== null && each >= layer ? [row] : []));
@@ -322,7 +311,7 @@ export class LensMap extends LayerMap {
       : [{ x: position - 0.46, x2: position + 0.46, y: -0.46, y2: last + 0.46 }];
   }
 
-  protected words({ layer, position }: ILayerPlace): { readonly where: string; readonly value: string } {
+  protected words({ layer, position }: ILayerCell): { readonly where: string; readonly value: string } {
     const cell = this._lens?.at(layer, position);
     return { where: this._position(position), value: cell ? this._cellWords(cell) : this.t('not read') };
   }

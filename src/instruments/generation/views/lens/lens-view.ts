@@ -41,7 +41,6 @@ const CANDIDATES = 5;
 /** What reads a text with the lens. */
 const SNIPPET = `lab.generate("…", lens=${CANDIDATES})`;
 
-/** What a lens was asked of. */
 interface ILensAsked {
   readonly source: Pick<IRunSource, 'generate' | 'hello'>;
   /** The generation that was asked for; undefined where there is none. */
@@ -212,7 +211,6 @@ class LensView extends GenerationView<Required<LensOptions>> {
     };
   }
 
-  /** The position that is looked at. */
   override pinned(): IMark | null {
     return this._chosen !== null && this._shown?.lens.positions.includes(this._chosen)
       ? columnOf(this._chosen)
@@ -232,7 +230,7 @@ class LensView extends GenerationView<Required<LensOptions>> {
     return this._map.markOf(this._map.at);
   }
 
-  /** What the deepest layer says at the position that is looked at, else at the last one after which a token came. */
+  /** What the deepest layer predicts at the chosen position, else at the last one that a token follows. */
   private _lookedAt(lens: Lens): ILensCell | null {
     const deepest = lens.layers.at(-1) ?? 0;
     const known = this._shown?.leads.at(-1)?.position;

@@ -1,5 +1,5 @@
 import type { IFeatures } from '../../projection/features';
-import { turned, turnOnto, type ITurn } from '../../projection/procrustes';
+import { rotated, rotateOnto, type IRotation } from '../../projection/procrustes';
 import type { Projector } from '../../projection/projector';
 import type { ILayerVectors } from './text-vectors';
 
@@ -11,7 +11,7 @@ export interface ILike {
 }
 
 /** Compares vectors about the mean of all by the cosine of the angle between them. */
-export class Likeness {
+export class Similarity {
   constructor(private readonly _features: IFeatures) {
     const { rows } = _features;
     this._lengths = Float64Array.from({ length: rows }, (_, row) => lengthOf(this.vectorOf(row)));
@@ -23,7 +23,6 @@ export class Likeness {
     return values.subarray(row * columns, (row + 1) * columns);
   }
 
-  /** The mean of some rows. */
   meanOf(rows: readonly number[]): Float64Array {
     const mean = new Float64Array(this._features.columns);
     for (const row of rows) {
@@ -41,11 +40,7 @@ export class Likeness {
     });
   }
 
-  /**
-   * The rows that are most alike to a vector, most alike first.
-   *
-   * @param but - Leaves rows out.
-   */
+  /** The rows that are most alike to a vector, most alike first. */
   nearest(vector: Float32Array | Float64Array, count: number, but: (row: number) => boolean): ILike[] {
     const found: ILike[] = [];
     this.to(vector).forEach((similarity, row) => {
@@ -63,7 +58,6 @@ export class Likeness {
   private readonly _lengths: Float64Array;
 }
 
-/** The length of a vector. */
 export const lengthOf = (vector: Float32Array | Float64Array): number => Math.sqrt(dot(vector, vector));
 
 function dot(a: Float32Array | Float64Array, b: Float32Array | Float64Array): number {
@@ -74,8 +68,7 @@ function dot(a: Float32Array | Float64Array, b: Float32Array | Float64Array): nu
   return sum;
 }
 
-/** Which plane of which vectors. */
-export interface IPlaneWish {
+export interface IPlaneRequest {
   /** Principal components, counted from 1. */
   readonly across: number;
   readonly up: number;
@@ -86,12 +79,12 @@ export interface IPlaneWish {
 export interface IPlane {
   readonly layer: number;
   /** `[tokens, 2]`; NaN for those that are left out. */
-  readonly places: Float64Array;
+  readonly coordinates: Float64Array;
   /** Part of the variance along each axis as it is drawn, 0 to 1. */
   readonly ratios: readonly [number, number];
   readonly features: IFeatures;
   /** How it was turned onto the layer before, and which one that is; null where it was not. */
-  readonly turn: (ITurn & { readonly onto: number }) | null;
+  readonly turn: (IRotation & { readonly onto: number }) | null;
   /** Tokens with values that are not finite. */
   readonly notFinite: number;
   readonly residual: number;
@@ -99,7 +92,7 @@ export interface IPlane {
 }
 
 /** Where each token lies on the plane of a layer. */
-type Places = Pick<IPlane, 'layer' | 'places'>;
+type Coordinates = Pick<IPlane, 'layer' | 'coordinates'>;
 
 /** Makes planes and remembers where they lie, so that only the layers that are new to it are read again. */
 export class Planes {
@@ -107,33 +100,30 @@ export class Planes {
 
   /**
    * Return the plane of a layer; null where nothing of it is here.
-   *
-   * @param key - Tells whether what was learnt before still holds.
-   * @param chain - Layers, ascending, of which each is turned onto the one before; the last is the one that is wanted.
-   * @param read - Reads the vectors of a layer.
+   * @param chain - Layers, ascending, each rotated onto the one before; the last is the wanted one.
    */
   async of(
     key: string,
     chain: readonly number[],
-    wish: IPlaneWish,
+    request: IPlaneRequest,
     read: (layer: number) => Promise<ILayerVectors | null>
   ): Promise<IPlane | null> {
     if (key !== this._key) {
       this.forget();
       this._key = key;
     }
-    let before: Places | null = null;
+    let before: Coordinates | null = null;
     let plane: IPlane | null = null;
     for (const layer of chain) {
       const isLast = layer === chain[chain.length - 1];
-      const known: Places | undefined = isLast ? undefined : this._places.get(layer);
+      const known: Coordinates | undefined = isLast ? undefined : this._coordinates.get(layer);
       if (known === undefined) {
-        plane = this._last?.layer === layer ? this._last : await this._make(layer, wish, before, read);
+        plane = this._last?.layer === layer ? this._last : await this._make(layer, request, before, read);
         if (key !== this._key) {
           return plane;
         }
         if (plane) {
-          this._places.set(layer, { layer, places: plane.places });
+          this._coordinates.set(layer, { layer, coordinates: plane.coordinates });
         }
       }
       before = known ?? plane ?? before;
@@ -147,13 +137,13 @@ export class Planes {
   forget(): void {
     this._key = '';
     this._last = null;
-    this._places.clear();
+    this._coordinates.clear();
   }
 
   private async _make(
     layer: number,
-    { across, up, standardise }: IPlaneWish,
-    before: Places | null,
+    { across, up, standardise }: IPlaneRequest,
+    before: Coordinates | null,
     read: (layer: number) => Promise<ILayerVectors | null>
   ): Promise<IPlane | null> {
     const found = await read(layer);
@@ -171,11 +161,11 @@ export class Planes {
       places[2 * token] = scores[row * components + across - 1] ?? 0;
       places[2 * token + 1] = scores[row * components + up - 1] ?? 0;
     });
-    const turn = before && turnOnto(places, before.places);
-    const drawn = turn ? turned(places, turn) : places;
+    const turn = before && rotateOnto(places, before.coordinates);
+    const drawn = turn ? rotated(places, turn) : places;
     return {
       layer,
-      places: drawn,
+      coordinates: drawn,
       ratios: [ratioOf(drawn, 0, features), ratioOf(drawn, 1, features)],
       features,
       turn: turn && before ? { ...turn, onto: before.layer } : null,
@@ -187,7 +177,7 @@ export class Planes {
 
   private _key = '';
   private _last: IPlane | null = null;
-  private readonly _places = new Map<number, Places>();
+  private readonly _coordinates = new Map<number, Coordinates>();
 }
 
 /** Part of the variance along an axis. */

@@ -47,7 +47,7 @@ export class PointsPane extends ProjectionPane {
     const shown = this._shown;
     return projectionControls({
       source: this.source,
-      options: this.wished,
+      options: this.requested,
       shape: this.reader.shape,
       grouped: shown ? this.groupOf(shown).size : 0,
       choose: options => this.pick(options),
@@ -108,13 +108,15 @@ export class PointsPane extends ProjectionPane {
     const [nearest] = this._neighbours(shown, at);
     const place = t('%1 across, %2 up', formatNumber(x, 3), formatNumber(-y, 3));
     const where = `${tokenWords(token, t)}, ${sequenceWords(token, shown.generations, t)}: ${place}`;
-    const said = nearest ? t('%1. Most alike: %2', where, nearest.words) : where;
+    const sentence = nearest ? t('%1. Most alike: %2', where, nearest.words) : where;
     if (isGrouping) {
       const group = this.groupOf(shown).toggled(token);
       this._choose(group);
       return { said: t('%1. The group has %2.', where, countWords(group.size, t)), mark };
     }
-    return key === 'copy' ? { said, mark, copy: `${formatFull(x)}, ${formatFull(-y)}` } : { said, mark };
+    return key === 'copy'
+      ? { said: sentence, mark, copy: `${formatFull(x)}, ${formatFull(-y)}` }
+      : { said: sentence, mark };
   }
 
   /** The tokens in a box, or in a loop, are looked at together. */
@@ -133,7 +135,7 @@ export class PointsPane extends ProjectionPane {
   }
 
   override insight(): IMark | null {
-    const farthest = this._shown && this.wished.method === 'pca' ? farthestOf(this._shown) : null;
+    const farthest = this._shown && this.requested.method === 'pca' ? farthestOf(this._shown) : null;
     if (!farthest) {
       return null;
     }
@@ -155,7 +157,9 @@ export class PointsPane extends ProjectionPane {
     );
     return {
       marks:
-        shown && at !== undefined && at >= 0 && !Number.isNaN(shown.places[2 * at]) ? [this._markOf(at)] : []
+        shown && at !== undefined && at >= 0 && !Number.isNaN(shown.coordinates[2 * at])
+          ? [this._markOf(at)]
+          : []
     };
   }
 
@@ -170,16 +174,16 @@ export class PointsPane extends ProjectionPane {
     if (umap && !umap.isDone && !umap.isStopped) {
       this.env.follow(umap.next());
     }
-    const farthest = this.wished.method === 'pca' ? farthestOf(projected) : null;
+    const farthest = this.requested.method === 'pca' ? farthestOf(projected) : null;
     const recipeIn = (isDark: boolean): ReturnType<typeof pointsRecipe> =>
       pointsRecipe(
         projected,
         {
-          colors: pointColors(projected.text.tokens, projected.generations, this.wished.color, isDark, t),
+          colors: pointColors(projected.text.tokens, projected.generations, this.requested.color, isDark, t),
           group: this.groupOf(projected),
           isMarked: token => this._isMarked(token),
           named: farthest ? [farthest.token] : [],
-          titles: axisTitles(projected, this.wished, t),
+          titles: axisTitles(projected, this.requested, t),
           textOf: at => this._textOf(projected, at)
         },
         isDark
@@ -191,10 +195,10 @@ export class PointsPane extends ProjectionPane {
         recipe,
         printed: (dark = false) => recipeIn(dark).recipe,
         notes: this._notes(projected),
-        title: projectionTitle(projected, this.subject, this.wished, t),
+        title: projectionTitle(projected, this.subject, this.requested, t),
         caption: this._caption(projected),
-        summary: projectionSummary(projected, this.wished, t),
-        swatch: flagColor(this.wished.flag, this.source.hello?.flags.map(each => each.name) ?? [])
+        summary: projectionSummary(projected, this.requested, t),
+        swatch: flagColor(this.requested.flag, this.source.hello?.flags.map(each => each.name) ?? [])
       }
     };
   }
@@ -202,7 +206,7 @@ export class PointsPane extends ProjectionPane {
   private _caption(projected: IProjected): string[] {
     const { size } = this.groupOf(projected);
     return [
-      ...projectionCaption(projected, this.wished, this.t),
+      ...projectionCaption(projected, this.requested, this.t),
       ...(size > 0
         ? [this.t('A group of %1 stands out; the others are faint.', countWords(size, this.t))]
         : [])
@@ -239,7 +243,7 @@ export class PointsPane extends ProjectionPane {
       };
     }
     const again = (): void => {
-      this.reader.again();
+      this.reader.restart();
       this.env.refresh(true);
     };
     return {
@@ -254,7 +258,7 @@ export class PointsPane extends ProjectionPane {
     const { pinnedPosition: pinned } = this.env;
     return pinned
       ? pinned.generation === generation && pinned.sequence === sequence && pinned.position === position
-      : this.wished.position === position;
+      : this.requested.position === position;
   }
 
   private _textOf({ generations, text }: IProjected, at: number): string {
@@ -295,9 +299,9 @@ export class PointsPane extends ProjectionPane {
     if (features.kept[row] !== at) {
       return [];
     }
-    const likeness = shown.likeness();
-    return likeness
-      .nearest(likeness.vectorOf(row), NEIGHBOURS, each => each === row)
+    const similarity = shown.similarity();
+    return similarity
+      .nearest(similarity.vectorOf(row), NEIGHBOURS, each => each === row)
       .flatMap(like => {
         const token = shown.text.tokens[features.kept[like.row] ?? -1];
         return token ? [{ words: tokenWords(token, this.t), similarity: like.similarity }] : [];

@@ -20,8 +20,7 @@ const FAINT = 0.25;
 const MOST_NAMES = 24;
 const RING = 150;
 
-/** What is to be seen of points. */
-export interface IPointsWish {
+export interface IPointsRequest {
   readonly colors: IPointColors;
   readonly group: TokenGroup;
   /** Whether a token is looked at. */
@@ -32,20 +31,21 @@ export interface IPointsWish {
   readonly textOf: (token: number) => string;
 }
 
-/** Tokens that have a place. */
-export function drawnOf({ places, text }: Pick<IProjected, 'places' | 'text'>): number[] {
+export function drawnOf({ coordinates: places, text }: Pick<IProjected, 'coordinates' | 'text'>): number[] {
   return Array.from(text.tokens.keys()).filter(at => !Number.isNaN(places[2 * at] ?? NaN));
 }
 
-/** Where a token is drawn. y counts downwards, as in every picture; the axis writes it with the other sign. */
-export function placeOf({ places }: Pick<IProjected, 'places'>, at: number): { x: number; y: number } {
+/** Where a token is drawn. y counts downwards, as in every picture; the axis writes the other sign. */
+export function placeOf(
+  { coordinates: places }: Pick<IProjected, 'coordinates'>,
+  at: number
+): { x: number; y: number } {
   return { x: places[2 * at] ?? NaN, y: -(places[2 * at + 1] ?? NaN) };
 }
 
-/** Return the chart of points. */
 export function pointsRecipe(
   projected: IProjected,
-  { colors, group, isMarked, named, titles, textOf }: IPointsWish,
+  { colors, group, isMarked, named, titles, textOf }: IPointsRequest,
   isDark: boolean
 ): Pick<IContent, 'extent' | 'isSquare'> & { recipe: IRecipe } {
   const { text } = projected;

@@ -30,7 +30,6 @@ import {
 import { generationWords } from './projection-words';
 import { TokenGroup } from './token-group';
 
-/** What saying why there is no picture needs to know. */
 interface IStateFacts {
   readonly source: IRunSource;
   readonly options: ProjectionChoice;
@@ -171,7 +170,7 @@ export abstract class ProjectionPane extends ViewModel {
   }
 
   get subject(): string {
-    const { flag, part } = this.wished;
+    const { flag, part } = this.requested;
     return flagWords(this.source.hello, flag, part ?? this.reader.shape.parts[0] ?? null, this.t);
   }
 
@@ -182,7 +181,7 @@ export abstract class ProjectionPane extends ViewModel {
   async load(signal: AbortSignal): Promise<Loaded> {
     const waits = (layer: number): void =>
       this.env.waits(this.t('Projecting %1, %2…', this.subject, layerName(layer, this.t)));
-    const found = await this.reader.read(this.wished, signal, waits);
+    const found = await this.reader.read(this.requested, signal, waits);
     if (found.kind === 'projected') {
       return this.show(found);
     }
@@ -191,7 +190,7 @@ export abstract class ProjectionPane extends ViewModel {
     return {
       state: await projectionState(found, {
         source,
-        options: this.wished,
+        options: this.requested,
         shape: this.reader.shape,
         actions,
         choose,
@@ -200,10 +199,9 @@ export abstract class ProjectionPane extends ViewModel {
     };
   }
 
-  /** Draw what was projected. */
   protected abstract show(projected: IProjected): Loaded;
 
-  protected get wished(): ProjectionChoice {
+  protected get requested(): ProjectionChoice {
     return this.options as ProjectionChoice;
   }
 
@@ -211,8 +209,7 @@ export abstract class ProjectionPane extends ViewModel {
     this.choose(options as Partial<ViewOptions>);
   }
 
-  /** The tokens that are looked at together. */
   protected groupOf({ text }: IProjected): TokenGroup {
-    return TokenGroup.read(this.wished.group, text.tokens);
+    return TokenGroup.read(this.requested.group, text.tokens);
   }
 }

@@ -1,4 +1,4 @@
-import { turned, turnOnto } from '../../projection/procrustes';
+import { rotated, rotateOnto } from '../../projection/procrustes';
 import { Projector, type UmapRun } from '../../projection/projector';
 import type { ProjectionOptions } from '../../../../protocol/views.generated';
 import { inRanges } from '../../../../protocol/ranges';
@@ -6,29 +6,26 @@ import { generationOf, isUnderWay, readGenerations, type IGeneration } from '../
 import type { IRunSource, SourceChange } from '../../../../store/source';
 import type { ITensorShape } from '../../../../store/tensor-data';
 import { flagInfo } from '../../../../views/shared/describe';
-import { Likeness, Planes, type IPlane } from './planes';
+import { Similarity, Planes, type IPlane } from './planes';
 import { GenerationReaders, TextVectors } from './text-vectors';
 
-/** All options of the view. */
 export type ProjectionChoice = Readonly<Required<ProjectionOptions>>;
 
 /** Fewest points that make a picture. */
 export const LEAST_POINTS = 3;
 
-/** Points on a plane. */
 export interface IProjected {
   readonly kind: 'projected';
   readonly generations: readonly IGeneration[];
   readonly text: TextVectors;
   readonly plane: IPlane;
   /** Where the tokens are drawn, `[tokens, 2]`; NaN for those that are left out. */
-  readonly places: Float64Array;
+  readonly coordinates: Float64Array;
   /** UMAP under way, or done; null for principal components, and while a text is being written. */
   readonly umap: UmapRun | null;
-  readonly likeness: () => Likeness;
+  readonly similarity: () => Similarity;
 }
 
-/** Why there is no picture. */
 export type Unprojected =
   | { readonly kind: 'no-generation'; readonly generations: readonly IGeneration[] }
   | { readonly kind: 'no-token'; readonly generations: readonly IGeneration[] }
@@ -36,7 +33,6 @@ export type Unprojected =
   | { readonly kind: 'no-row'; readonly generations: readonly IGeneration[] }
   | { readonly kind: 'few'; readonly plane: IPlane; readonly points: number };
 
-/** What is drawn, or why nothing is. */
 export type Projection = IProjected | Unprojected;
 
 /** Reads and projects once for all parts of the view, and again when there is more. */
@@ -66,11 +62,7 @@ export class ProjectionReader {
     return true;
   }
 
-  /**
-   * Read and project.
-   *
-   * @param waits - Hears what is waited for.
-   */
+  /** Read and project. */
   read(options: ProjectionChoice, signal: AbortSignal, waits: (layer: number) => void): Promise<Projection> {
     const { across, flag, generations, keep_axes, layer, method, part, standardise, up } = options;
     const key = JSON.stringify([across, flag, generations, keep_axes, layer, method, part, standardise, up]);
@@ -88,7 +80,7 @@ export class ProjectionReader {
   }
 
   /** Begin UMAP anew after it was stopped. */
-  again(): void {
+  restart(): void {
     this._dropUmap();
   }
 
@@ -122,11 +114,11 @@ export class ProjectionReader {
     }
     const query = { flag, ...((part ?? shape.parts[0]) ? { part: part ?? shape.parts[0] ?? '' } : {}) };
     const before = keep_axes ? shape.layers.filter(each => each < layer) : [];
-    const wish = { ...axesOf(options), standardise };
+    const request = { ...axesOf(options), standardise };
     const plane = await this._planes.of(
-      JSON.stringify([text.key, query, wish, keep_axes]),
+      JSON.stringify([text.key, query, request, keep_axes]),
       [...before, layer],
-      wish,
+      request,
       each => {
         waits(each);
         return text.of(query, each, axis, signal);
@@ -139,15 +131,15 @@ export class ProjectionReader {
     if (points < LEAST_POINTS || plane.features.variance === 0) {
       return { kind: 'few', plane, points };
     }
-    let likeness: Likeness | null = null;
+    let similarity: Similarity | null = null;
     return {
       kind: 'projected',
       generations,
       text,
       plane,
-      places: plane.places,
+      coordinates: plane.coordinates,
       umap: null,
-      likeness: () => (likeness ??= new Likeness(plane.features))
+      similarity: () => (similarity ??= new Similarity(plane.features))
     };
   }
 
@@ -161,7 +153,7 @@ export class ProjectionReader {
       this._dropUmap();
       return projection;
     }
-    const { features, places } = projection.plane;
+    const { features, coordinates: places } = projection.plane;
     const start = Float64Array.from({ length: 2 * features.rows }, (_, at) => {
       const token = features.kept[at >> 1] ?? 0;
       return places[2 * token + (at & 1)] ?? 0;
@@ -177,7 +169,7 @@ export class ProjectionReader {
       };
     }
     const { run } = this._umap;
-    return { ...projection, umap: run, places: laidOut(projection, start, run) };
+    return { ...projection, umap: run, coordinates: laidOut(projection, start, run) };
   }
 
   private _dropUmap(): void {
@@ -201,13 +193,13 @@ export function axesOf({ across, method, up }: Pick<ProjectionChoice, 'across' |
   return method === 'umap' ? { across: 1, up: 2 } : { across, up };
 }
 
-function chosenOf(all: readonly IGeneration[], wished: string): IGeneration[] {
-  if (wished === 'newest') {
+function chosenOf(all: readonly IGeneration[], requested: string): IGeneration[] {
+  if (requested === 'newest') {
     const newest = generationOf(all, null);
     return newest ? [newest] : [];
   }
   const numbers = inRanges(
-    wished,
+    requested,
     all.map(({ generation }) => generation)
   );
   return all.filter(({ generation }) => numbers.includes(generation));
@@ -216,10 +208,10 @@ function chosenOf(all: readonly IGeneration[], wished: string): IGeneration[] {
 /** What UMAP has by now, turned onto where it began: that is where the layer before is, too. */
 function laidOut({ plane, text }: IProjected, start: Float64Array, { state }: UmapRun): Float64Array {
   if (state === null) {
-    return plane.places;
+    return plane.coordinates;
   }
   const places = new Float64Array(2 * text.tokens.length).fill(NaN);
-  const laid = turned(state.places, turnOnto(state.places, start));
+  const laid = rotated(state.coordinates, rotateOnto(state.coordinates, start));
   plane.features.kept.forEach((token, row) => {
     places[2 * token] = laid[2 * row] ?? NaN;
     places[2 * token + 1] = laid[2 * row + 1] ?? NaN;

@@ -44,16 +44,16 @@ class GroupPane extends ProjectionPane {
       const sentence = t('No token of the group is among those that are drawn.');
       return { state: emptyState(sentence, t('Let the group go'), () => this.pick({ group: '' })) };
     }
-    const likeness = projected.likeness();
-    const mean = likeness.meanOf(members);
-    const alike = likeness.to(mean);
+    const similarity = projected.similarity();
+    const mean = similarity.meanOf(members);
+    const alike = similarity.to(mean);
     const nearestOf = (row: number, but: (other: number) => boolean): number | null =>
-      likeness.nearest(likeness.vectorOf(row), 1, but)[0]?.row ?? null;
+      similarity.nearest(similarity.vectorOf(row), 1, but)[0]?.row ?? null;
     const rows: IRow[] = [
       ...members
         .map(row => ({ row, similarity: alike[row] ?? NaN, isInGroup: true }))
         .sort((a, b) => b.similarity - a.similarity),
-      ...likeness.nearest(mean, NEIGHBOURS, isIn).map(each => ({ ...each, isInGroup: false }))
+      ...similarity.nearest(mean, NEIGHBOURS, isIn).map(each => ({ ...each, isInGroup: false }))
     ];
     const tokenOf = (at: number): IProjected['text']['tokens'][number] | undefined =>
       text.tokens[kept[rows[at]?.row ?? -1] ?? -1];
@@ -115,7 +115,6 @@ class GroupPane extends ProjectionPane {
     };
   }
 
-  /** How far the group is from the others, and the lines that save the way there. */
   private _note(
     projected: IProjected,
     group: TokenGroup,
@@ -130,7 +129,7 @@ class GroupPane extends ProjectionPane {
     const code = this._code(projected, group);
     const isWhole = features.columns === (source.row.sourceShape[source.row.sourceShape.length - 1] ?? 0);
     const apart = t(
-      this.wished.standardise
+      this.requested.standardise
         ? 'The mean of the group is %1 deviations from that of the %2 other tokens.'
         : 'The mean of the group is %1 from that of the %2 other tokens.',
       formatNumber(length, 3),
@@ -158,9 +157,9 @@ class GroupPane extends ProjectionPane {
     };
   }
 
-  /** Lines that have the kernel compute the direction from the run and save it as `Projection` and `AddVector` read it. */
+  /** Code that computes the direction from the run and saves it for `Projection` and `AddVector`. */
   private _code({ generations, plane }: IProjected, group: TokenGroup): string {
-    const { flag, part } = this.wished;
+    const { flag, part } = this.requested;
     const numbers = generations.map(({ generation }) => generation);
     const isOne = numbers.length === 1;
     const tokens = group.tokens.map(({ generation, sequence, position }) =>
@@ -192,7 +191,6 @@ class GroupPane extends ProjectionPane {
     }
   }
 
-  /** What was copied last. */
   private _copied = '';
 }
 

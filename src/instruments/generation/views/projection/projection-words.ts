@@ -14,18 +14,15 @@ import { drawnOf } from './points-recipe';
 import { type ProjectionChoice, axesOf, type IProjected } from './projection-reader';
 import type { IVectorToken } from './text-vectors';
 
-/** What the controls are made of. */
 interface IProjectionFacts {
   readonly source: Pick<IRunSource, 'hello' | 'name'>;
   readonly options: ProjectionChoice;
   readonly shape: ITensorShape;
-  /** Tokens of the group. */
   readonly grouped: number;
   readonly choose: (options: Partial<ProjectionChoice>) => void;
   readonly t: Translate;
 }
 
-/** The toolbar of a projection. */
 export function projectionControls(facts: IProjectionFacts): Control[] {
   const { choose, options, source, t } = facts;
   return [
@@ -147,7 +144,6 @@ export function sequenceWords(
     : sequence;
 }
 
-/** Count tokens. */
 export const countWords = (count: number, t: Translate): string =>
   count === 1 ? t('1 token') : t('%1 tokens', formatInteger(count));
 
@@ -159,7 +155,6 @@ export function generationWords(generations: readonly IGeneration[], t: Translat
     : t('%1 generations', formatInteger(generations.length));
 }
 
-/** What stands at the axes. */
 export function axisTitles(
   { plane }: IProjected,
   options: ProjectionChoice,
@@ -170,7 +165,7 @@ export function axisTitles(
   }
   const { across, up } = axesOf(options);
   const title = (component: number, ratio: number): string =>
-    isTurned(plane)
+    isRotated(plane)
       ? t('PC %1, turned, %2 % of variance', component, formatNumber(100 * ratio, 3))
       : t('PC %1, %2 % of variance', component, formatNumber(100 * ratio, 3));
   return { x: title(across, plane.ratios[0]), y: title(up, plane.ratios[1]) };
@@ -189,14 +184,14 @@ export function projectionTitle(
 
 /** Say which features of the tensor there are. */
 function featureWords({ features, source: { row } }: IPlane, t: Translate): string {
-  const whole = row.sourceShape[row.sourceShape.length - 1] ?? 0;
-  const kept = formatInteger(features.columns);
-  return readCompressor(row.compressor).name === 'NoOp' || features.columns === whole
-    ? t('Of each token all %1 features.', kept)
+  const total = row.sourceShape[row.sourceShape.length - 1] ?? 0;
+  const retained = formatInteger(features.columns);
+  return readCompressor(row.compressor).name === 'NoOp' || features.columns === total
+    ? t('Of each token all %1 features.', retained)
     : t(
         'Of each token what the compressor kept: %1, of %2 features.',
         compressorWords(row.compressor, t, row.shape[row.shape.length - 1]),
-        formatInteger(whole)
+        formatInteger(total)
       );
 }
 
@@ -247,8 +242,8 @@ export function projectionCaption(projected: IProjected, options: ProjectionChoi
   ];
 }
 
-/** Whether the axes are no longer the components themselves, but for their signs: they were turned by more than a degree. */
-const isTurned = ({ turn }: IPlane): boolean =>
+/** Whether the axes were rotated by more than a degree, so that they are not the components up to sign. */
+const isRotated = ({ turn }: IPlane): boolean =>
   turn !== null && Math.abs(turn.matrix[0]) < Math.cos(Math.PI / 180);
 
 function turnWords(turn: NonNullable<IPlane['turn']>, t: Translate): string {
@@ -266,7 +261,7 @@ function turnWords(turn: NonNullable<IPlane['turn']>, t: Translate): string {
 
 /** The token that is drawn farthest from the middle, and how many times as far as the median one. */
 export function farthestOf(projected: IProjected): { readonly token: number; readonly times: number } | null {
-  const { places } = projected;
+  const { coordinates: places } = projected;
   const drawn = drawnOf(projected);
   const far = drawn.map(at => Math.sqrt((places[2 * at] ?? 0) ** 2 + (places[2 * at + 1] ?? 0) ** 2));
   const sorted = [...far].sort((a, b) => a - b);

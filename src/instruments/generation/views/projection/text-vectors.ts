@@ -7,7 +7,7 @@ import {
   product,
   RowCells,
   type GenerationQuery,
-  type ITokenPlace
+  type ITokenLocation
 } from '../../store/generation-rows';
 import { MOST_POSITIONS } from '../../store/generated-tokens';
 import { PLACE_COLUMNS, type IGeneration } from '../../store/generations';
@@ -21,11 +21,9 @@ const MOST_TEXT = 200;
 
 /** A token that the model read, and so has vectors of. */
 export interface IVectorToken extends ITextPosition {
-  /** The token by itself. */
   readonly piece: string;
   /** Prompt that it belongs to, counted from 0 in its generation: samples share one. */
   readonly prompt: number;
-  /** Step of its tensors. */
   readonly step: number;
 }
 
@@ -44,7 +42,7 @@ export interface ILayerVectors {
 interface ISequence {
   readonly generation: number;
   readonly sequence: number;
-  readonly places: readonly ITokenPlace[];
+  readonly locations: readonly ITokenLocation[];
 }
 
 /** The tokens of some generations, and what was traced of them. */
@@ -60,7 +58,6 @@ export class TextVectors {
     readonly every: number
   ) {}
 
-  /** Read the tokens of generations. */
   static async read(
     source: IRunSource,
     rows: GenerationReaders,
@@ -74,7 +71,7 @@ export class TextVectors {
       const samples = Math.max(1, request?.samples ?? 1);
       for (const [sequence, found] of await readSequences(source, generation, signal)) {
         const places = found.map(({ place }) => place);
-        sequences.push({ generation, sequence, places });
+        sequences.push({ generation, sequence, locations: places });
         const prompt = Math.floor(sequence / samples);
         for (const { place, piece } of found) {
           const { position, step } = place;
@@ -86,8 +83,8 @@ export class TextVectors {
       }
     }
     const every = Math.max(1, Math.ceil(tokens.length / MOST_TOKENS));
-    const kept = every === 1 ? tokens : tokens.filter((_, at) => at % every === 0);
-    return new TextVectors(rows, sequences, kept, unread, every);
+    const retained = every === 1 ? tokens : tokens.filter((_, at) => at % every === 0);
+    return new TextVectors(rows, sequences, retained, unread, every);
   }
 
   /** Tells whether the same tokens were read. */
@@ -106,8 +103,6 @@ export class TextVectors {
 
   /**
    * Read the vectors of one layer.
-   *
-   * @param axis - Place of the position axis among the axes of one sample.
    * @returns Null where there is no row of it.
    */
   async of(
@@ -117,7 +112,7 @@ export class TextVectors {
     signal: AbortSignal
   ): Promise<ILayerVectors | null> {
     const joined = new Map<string, { row: ITensorRow; missing: Uint8Array }>();
-    for (const { generation, sequence, places } of this._sequences) {
+    for (const { generation, sequence, locations: places } of this._sequences) {
       const reader = this._rows.of(generation);
       const read = await reader.read(generation, { ...query, layers: [layer] }, places, signal);
       const found = joinPositions(read, layer, sequence, axis);
@@ -143,7 +138,6 @@ export class GenerationReaders {
     return reader;
   }
 
-  /** Rows of some steps came. */
   came(firstStep: number, lastStep: number): void {
     this._readers.forEach(reader => reader.came(firstStep, lastStep));
   }
@@ -185,12 +179,12 @@ function gathered(
   return { vectors: { rows: tokens.length, columns, values }, missing, unfitting, row: newest };
 }
 
-/** The tokens of each sequence of a generation, by sequence and position; where a row came twice the newer one. */
+/** The tokens of each sequence of a generation, by sequence and position; of duplicates the newer one. */
 async function readSequences(
   source: IRunSource,
   generation: number,
   signal: AbortSignal
-): Promise<[number, { place: ITokenPlace; piece: string }[]][]> {
+): Promise<[number, { place: ITokenLocation; piece: string }[]][]> {
   if (!readableStreams(source.hello?.streams).has('tokens')) {
     return [];
   }

@@ -32,8 +32,6 @@ export const generationName = (each: IGeneration): string =>
 
 /**
  * The controls that choose a generation and a sequence of it. The sequence is left out where there is one.
- *
- * @param offered - By number.
  * @param shown - What is shown; undefined while nothing is.
  */
 export function generationControls(
@@ -71,7 +69,6 @@ type TextOptions = Pick<Required<TokensOptions>, 'generation' | 'position' | 'se
 
 /** A view of one sequence of a generation: which it is, and which can be chosen. */
 export abstract class GenerationView<O extends TextOptions> extends ViewModel<O> {
-  /** Streams that are read. */
   protected abstract readonly streams: readonly string[];
 
   /** Whether a generation was asked for with what is drawn. */
@@ -93,7 +90,7 @@ export abstract class GenerationView<O extends TextOptions> extends ViewModel<O>
     this.env.refresh();
   }
 
-  /** Read which generations there are; `asked` is the one of the options, else the newest that has what is drawn. */
+  /** Read which generations exist; `asked` is that of the options, else the newest that has what is drawn. */
   protected async readGenerations(): Promise<{
     all: readonly IGeneration[];
     asked: IGeneration | undefined;
@@ -106,7 +103,6 @@ export abstract class GenerationView<O extends TextOptions> extends ViewModel<O>
 
   /**
    * The controls that say which text of which run is drawn.
-   *
    * @param shown - Whose sequences are offered; undefined where there is nothing to choose.
    */
   protected textControls(shown: IGeneration | undefined): Control[] {

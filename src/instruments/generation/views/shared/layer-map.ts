@@ -8,15 +8,12 @@ import type { ITip } from '../../../../views/shared/table';
 import { tokenLabels, tokenTicks, type ITokenWindow, type TokenTexts } from './token-axis';
 import type { Translate } from '../../../../views/shared/translate';
 
-/** A cell of a picture of layer × position. */
-export interface ILayerPlace {
+export interface ILayerCell {
   readonly layer: number;
   readonly position: number;
 }
 
-/** What a picture of layer × position is made of. */
-export interface ILayerMapWish {
-  /** Layers that are drawn, ascending. */
+export interface ILayerMapRequest {
   readonly layers: readonly number[];
   /** Ascending. */
   readonly positions: readonly number[];
@@ -34,12 +31,11 @@ export interface ILayerMapWish {
   readonly marks: (scale: ColorScale) => IRecipe['datasets'];
 }
 
-/** A picture of layer × position of a text, the deepest layer on top: what is drawn, what is under the pointer, and where a key goes. */
+/** A picture of layer × position of a text, the deepest layer on top, with its pointer and keys. */
 export abstract class LayerMap implements IPictured {
   constructor(protected readonly t: Translate) {}
 
-  /** The keyboard's cursor. */
-  at: ILayerPlace | null = null;
+  at: ILayerCell | null = null;
 
   /** Column at which that begins; of those beyond the last the last one. */
   protected readonly firstColumn: number = 0;
@@ -47,54 +43,53 @@ export abstract class LayerMap implements IPictured {
   abstract tipOf(mark: IMark): ITip | null;
 
   /** Name a position, and say what a cell of it holds. */
-  protected abstract words(place: ILayerPlace): { readonly where: string; readonly value: string };
+  protected abstract words(place: ILayerCell): { readonly where: string; readonly value: string };
 
   /** Layers from top to bottom. */
   protected rows: readonly number[] = [];
 
-  /** Draw something else. */
-  protected take(wish: ILayerMapWish): Pick<IContent, 'extent' | 'recipe'> {
-    const { axis } = wish;
-    this._wish = wish;
-    this.rows = [...wish.layers].reverse();
+  protected take(request: ILayerMapRequest): Pick<IContent, 'extent' | 'recipe'> {
+    const { axis } = request;
+    this._request = request;
+    this.rows = [...request.layers].reverse();
     const y = [-0.5, this.rows.length - 0.5] as const;
     const [rows, columns] = [this.rows.length, axis.x[1] - axis.x[0]];
     const values = new Float64Array(rows * columns).fill(NaN);
     const missing = new Uint8Array(rows * columns).fill(1);
     this.rows.forEach((layer, row) => {
-      for (const position of wish.positions) {
+      for (const position of request.positions) {
         const column = position - (axis.x[0] + 0.5);
-        const value = column < 0 ? null : wish.valueOf(layer, position);
+        const value = column < 0 ? null : request.valueOf(layer, position);
         if (value !== null) {
           values[row * columns + column] = value;
           missing[row * columns + column] = 0;
         }
       }
     });
-    const scale = wish.scaleOf(values);
+    const scale = request.scaleOf(values);
     const unfinished = values.some((value, at) => !Number.isFinite(value) && missing[at] === 0);
     const strip = colorStrip(scale, unfinished, this.t);
-    const { height, labelled } = rowPlaces(rows, { each: wish.pixels, least: 170, most: 640 });
+    const { height, labelled } = rowPlaces(rows, { each: request.pixels, least: 170, most: 640 });
     const picture = this._pictures.draw(0, { rows, columns, values, missing }, scale);
     return {
       recipe: {
         template: 'token-map',
         texts: {
-          xTitle: wish.xTitle,
+          xTitle: request.xTitle,
           yTitle: this.t('layer'),
           ...tokenTicks('cell_width'),
-          legendTitle: wish.legendTitle
+          legendTitle: request.legendTitle
         },
         params: {
           ...axisParams(axis.shown, y),
           rowAt: labelled,
           rowText: labelled.map(row => formatInteger(this.rows[row] ?? NaN)),
-          labels: tokenLabels(wish.texts, axis),
+          labels: tokenLabels(request.texts, axis),
           ...strip.params
         },
         datasets: {
           pictures: [{ ...picture, x: axis.x[0], x2: axis.x[1], y: y[0], y2: y[1] }],
-          ...wish.marks(scale),
+          ...request.marks(scale),
           legend: strip.rows
         },
         painted: this._pictures.painted,
@@ -126,18 +121,18 @@ export abstract class LayerMap implements IPictured {
     this.at = { layer, position };
     const mark = this.markOf(this.at);
     const { where, value } = this.words(this.at);
-    const said = this.t('%1, %2: %3', layerName(layer, this.t), where, value);
-    return key === 'copy' ? { said, mark, copy: value } : { said, mark };
+    const sentence = this.t('%1, %2: %3', layerName(layer, this.t), where, value);
+    return key === 'copy' ? { said: sentence, mark, copy: value } : { said: sentence, mark };
   }
 
   /** The cell of a layer and position. */
-  markOf({ position, layer }: ILayerPlace): IMark {
+  markOf({ position, layer }: ILayerCell): IMark {
     return { facet: null, x: around(position), y: around(this.rows.indexOf(layer)) };
   }
 
   /** A whole row; null where the layer is not drawn. */
   rowOf(layer: number): IMark | null {
-    const [row, x] = [this.rows.indexOf(layer), this._wish?.axis.x];
+    const [row, x] = [this.rows.indexOf(layer), this._request?.axis.x];
     return row < 0 || !x ? null : { facet: null, x, y: around(row) };
   }
 
@@ -151,9 +146,9 @@ export abstract class LayerMap implements IPictured {
   }
 
   private get _positions(): readonly number[] {
-    return this._wish?.positions ?? [];
+    return this._request?.positions ?? [];
   }
 
-  private _wish: ILayerMapWish | null = null;
+  private _request: ILayerMapRequest | null = null;
   private readonly _pictures = new Pictures();
 }

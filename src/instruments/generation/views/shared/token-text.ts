@@ -7,7 +7,7 @@ const MOST = 200;
 const STACKED = /(\p{M}{3})\p{M}+/gu;
 /** What has no shape, or turns the text around it. Joiners of letters and of pictures stay. */
 const UNSEEN = /(?![\u200c\u200d])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
-/** What a person takes for one character: a letter with its marks, pictures that are joined, the two letters of a flag. */
+/** What a person takes for one character: a letter with marks, joined pictures, both letters of a flag. */
 const CHARACTERS = /\p{RI}\p{RI}|[^][\p{M}\u{1f3fb}-\u{1f3ff}]*(?:\u200d[^][\p{M}\u{1f3fb}-\u{1f3ff}]*)*/gu;
 
 /** The characters of a text, as a person counts them. */
@@ -26,7 +26,6 @@ export function tokenWords(text: string): string {
     .replace(STACKED, '$1');
 }
 
-/** A token in quotation marks. */
 export const quoted = (text: string): string => `“${tokenWords(text)}”`;
 
 /** A text and about how many pixels it takes in the type of axes and cells. */
@@ -36,26 +35,25 @@ export interface IFitted {
 }
 
 /**
- * A token as it stands in a cell or under an axis, spaces visible, cut between two characters where it has no room.
- *
- * @param pixels - Room for it.
+ * A token as it stands in a cell or under an axis, spaces visible, cut between two characters where it has no
+ * room.
  */
 export function fittedToken(text: string, pixels: number): IFitted {
   const characters = tokenText(tokenWords(text)).match(CHARACTERS) ?? ['∅'];
   const widths = characters.map(widthOf);
-  const whole = sum(widths);
-  if (whole <= pixels) {
-    return { text: characters.join(''), pixels: whole };
+  const total = sum(widths);
+  if (total <= pixels) {
+    return { text: characters.join(''), pixels: total };
   }
-  let [kept, taken] = [0, ELLIPSIS];
-  while (kept < characters.length - 1 && taken + (widths[kept] ?? 0) <= pixels) {
-    taken += widths[kept] ?? 0;
-    kept += 1;
+  let [retained, taken] = [0, ELLIPSIS];
+  while (retained < characters.length - 1 && taken + (widths[retained] ?? 0) <= pixels) {
+    taken += widths[retained] ?? 0;
+    retained += 1;
   }
   // Of a token at least one character, with or without room for the sign that there are more.
-  return kept === 0
+  return retained === 0
     ? { text: characters[0] ?? '', pixels: widths[0] ?? 0 }
-    : { text: `${characters.slice(0, kept).join('')}…`, pixels: taken };
+    : { text: `${characters.slice(0, retained).join('')}…`, pixels: taken };
 }
 
 const ELLIPSIS = 9;

@@ -31,7 +31,6 @@ const NAME = 22;
 const NUMBERS = 22;
 const LEAST_BAR = 8;
 
-/** A candidate as a bar. */
 interface IBar {
   readonly name: string;
   readonly probability: number;
@@ -69,13 +68,13 @@ const barsExtent = (
   y: [-0.5, bars.length - 0.5]
 });
 
-/** Draw candidates as bars, most probable first: the probability at temperature 1, and under it that after the filters. */
+/** Draw candidates as bars, most probable first: at temperature 1, and under it after the filters. */
 function barsRecipe(bars: readonly IBar[], columns: number, dark: boolean, t: Translate): IRecipe {
   const theme = dark ? DARK_THEME : LIGHT_THEME;
   const [before, after] = COLORS.categorical[dark ? 'dark' : 'light'];
   const names = bars.map(({ name }) => shortened(name));
   const from = Math.min(NAME, Math.max(...names.map(name => charactersOf(name).length))) + 1;
-  const room = Math.max(LEAST_BAR, columns - from - NUMBERS);
+  const space = Math.max(LEAST_BAR, columns - from - NUMBERS);
   const most = Math.max(
     0.01,
     ...bars.flatMap(each => [each.probability, each.sampled].filter(Number.isFinite))
@@ -83,7 +82,7 @@ function barsRecipe(bars: readonly IBar[], columns: number, dark: boolean, t: Tr
   const { x, y } = barsExtent(bars, columns);
   const isFiltered = bars.some(({ sampled }) => !Number.isNaN(sampled));
   const bar = (row: number, value: number, top: number, bottom: number, color: string | undefined): Row[] =>
-    value > 0 ? [{ x: from, x2: from + (value / most) * room, y: row + top, y2: row + bottom, color }] : [];
+    value > 0 ? [{ x: from, x2: from + (value / most) * space, y: row + top, y2: row + bottom, color }] : [];
   return {
     template: 'tokens',
     texts: { yTitle: t('rank'), legendTitle: '' },
@@ -107,7 +106,7 @@ function barsRecipe(bars: readonly IBar[], columns: number, dark: boolean, t: Tr
       texts: bars.flatMap(({ probability, sampled }, row) => [
         { x: 0.6, y: row, text: (names[row] ?? '').replace(/ /g, '\u00a0'), color: theme.text },
         {
-          x: from + room + 1,
+          x: from + space + 1,
           y: row,
           text: Number.isNaN(sampled)
             ? formatNumber(probability, 3)
@@ -224,8 +223,8 @@ export class CandidatesPane extends ViewModel {
     if (!mark || !tip) {
       return null;
     }
-    const said = tipSaid(tip);
-    return key === 'copy' ? { said, mark, copy: said } : { said, mark };
+    const sentence = tipSaid(tip);
+    return key === 'copy' ? { said: sentence, mark, copy: sentence } : { said: sentence, mark };
   }
 
   override restyled(): void {
@@ -241,14 +240,14 @@ export class CandidatesPane extends ViewModel {
     const [first] = token.candidates;
     const name = tokenName(token);
     const probability = formatNumber(token.probability, 3);
-    const said = token.isPrompt
+    const sentence = token.isPrompt
       ? t('The prompt has %1: probability %2, rank %3.', name, probability, formatInteger(token.rank))
       : t('%1 was taken: probability %2, rank %3.', name, probability, formatInteger(token.rank));
     return token.rank === 0 || !first
-      ? said
+      ? sentence
       : t(
           '%1 Most probable was %2, %3.',
-          said,
+          sentence,
           this._bars[0]?.name ?? '',
           formatNumber(first.probability, 3)
         );

@@ -19,8 +19,7 @@ class SweepDraft {
   /** @param _changed - Shows the controls anew. */
   constructor(private readonly _changed: () => void) {}
 
-  /** The sweep; null where nothing is swept. */
-  get wish(): Sweep | null {
+  get value(): Sweep | null {
     return this._over === '' ? null : { over: this._over, values: this._values };
   }
 
@@ -44,7 +43,6 @@ class SweepDraft {
       : `Must be ${over === 'layers' ? 'layers such as 0 1 2-3' : 'numbers such as 0.01, 0.1, 1'}, got ${this._text}.`;
   }
 
-  /** The controls: what is varied, and its settings. */
   controls(fault: string | undefined, sites: readonly string[], t: Translate): Control[] {
     const words: Readonly<Record<Over | '', string>> = {
       '': t('nothing'),
@@ -96,7 +94,6 @@ export type Asked =
   | { readonly kind: 'started'; readonly start: IGenerationStart }
   | { readonly kind: 'refused'; readonly message: string; readonly field: string | null };
 
-/** The numbers of a request, as they are written in the form. */
 export interface INumbers {
   readonly tokens: number;
   readonly temperature: number;
@@ -109,7 +106,7 @@ export interface INumbers {
 }
 
 /** What is asked for beside prompts and a perturbation. */
-interface IWishes {
+interface IWrittenRequest {
   readonly attention: boolean;
   readonly numbers: INumbers;
   readonly stop: string;
@@ -133,11 +130,6 @@ const BOUNDS: GenerationInfo = { prompts: 128, tokens: 1048576 };
 
 /** A request as a person writes it, and what became of it. It outlives what is shown. */
 export class GenerateForm {
-  /**
-   * @param _source - The run.
-   * @param _started - A generation was taken: show it.
-   * @param _changed - Shows the controls anew.
-   */
   constructor(
     private readonly _source: IRunSource,
     private readonly _started: (start: IGenerationStart) => void,
@@ -167,12 +159,10 @@ export class GenerateForm {
     return this._prompts;
   }
 
-  /** A text at which a sequence ends; empty is none. */
   get stop(): string {
     return this._stop;
   }
 
-  /** Whether attention is traced too. */
   get attention(): boolean {
     return this._attention;
   }
@@ -181,7 +171,6 @@ export class GenerateForm {
     return this._numbers;
   }
 
-  /** Whether the model can be asked now. */
   get isOffered(): boolean {
     return this._source.generate !== undefined;
   }
@@ -190,7 +179,6 @@ export class GenerateForm {
     return this._asked;
   }
 
-  /** What the model takes. */
   get bounds(): GenerationInfo {
     return this._source.hello?.generation ?? BOUNDS;
   }
@@ -202,7 +190,7 @@ export class GenerateForm {
   /** The request, without what is as it is when absent. */
   get request(): GenerateRequest {
     const { attention, bounds, numbers, perturb, prompts, stop, sweep } = this;
-    const wish = perturb.wish;
+    const value = perturb.value;
     const tokens = idsOf(this.stopTokens);
     return {
       prompts: [...prompts],
@@ -217,26 +205,24 @@ export class GenerateForm {
       ...(numbers.candidates === NUMBERS.candidates ? {} : { candidates: numbers.candidates }),
       ...(attention && bounds.no_attention === undefined ? { attention } : {}),
       ...(numbers.lens > 0 && bounds.no_lens === undefined ? { lens: numbers.lens } : {}),
-      ...(wish ? { perturb: wish } : {}),
-      ...(wish && sweep.wish ? { sweep: sweep.wish } : {})
+      ...(value ? { perturb: value } : {}),
+      ...(value && sweep.value ? { sweep: sweep.value } : {})
     };
   }
 
   /** Change a prompt: nothing is drawn anew while it is typed. */
   write(at: number, prompt: string): void {
-    this._prompts = this._prompts.map((each, place) => (place === at ? prompt : each));
+    this._prompts = this._prompts.map((each, index) => (index === at ? prompt : each));
     this._settle();
   }
 
-  /** Add an empty prompt. */
   add(): void {
     this._prompts = [...this._prompts, ''];
     this.set({});
   }
 
-  /** Take a prompt away. */
   remove(at: number): void {
-    this._prompts = this._prompts.filter((_, place) => place !== at);
+    this._prompts = this._prompts.filter((_, index) => index !== at);
     this.set({});
   }
 
@@ -247,7 +233,7 @@ export class GenerateForm {
     numbers = this._numbers,
     stop = this._stop,
     stopTokens = this._stopTokens
-  }: Partial<IWishes>): void {
+  }: Partial<IWrittenRequest>): void {
     [this._attention, this._isWhole, this._numbers] = [attention, isWhole, numbers];
     [this._stop, this._stopTokens] = [stop, stopTokens];
     this._settle();
@@ -272,7 +258,7 @@ export class GenerateForm {
       : ids.length > MOST_STOP_TOKENS
         ? `Must be at most ${MOST_STOP_TOKENS} token ids, got ${ids.length}.`
         : undefined;
-    const sweep = this.perturb.wish ? this.sweep.fault : undefined;
+    const sweep = this.perturb.value ? this.sweep.fault : undefined;
     return new Map([
       ...(stop === undefined ? [] : [['stop_tokens', stop] as const]),
       ...(sweep === undefined ? [] : [['sweep', sweep] as const])
@@ -314,9 +300,9 @@ export class GenerateForm {
   /** End a generation and, where it waits or is written too, the clean one beside it. Never rejects. */
   async end(generations: readonly IGeneration[], number: number): Promise<void> {
     const shown = generations.find(({ generation }) => generation === number);
-    const beside = generations.find(each => each.generation === shown?.control && isUnderWay(each));
+    const companion = generations.find(each => each.generation === shown?.control && isUnderWay(each));
     try {
-      for (const each of [number, ...(beside ? [beside.generation] : [])]) {
+      for (const each of [number, ...(companion ? [companion.generation] : [])]) {
         await this._source.cancelGeneration?.(each);
       }
     } catch (error) {

@@ -20,17 +20,13 @@ type Faults = (path: string) => string | undefined;
 
 /** A perturbation of one site that is being written. */
 export class PerturbDraft {
-  /**
-   * @param _sites - What can be perturbed now.
-   * @param _changed - Shows the controls anew.
-   */
   constructor(
     private readonly _sites: () => readonly SiteInfo[],
     private readonly _changed: () => void
   ) {}
 
   /** The perturbation; null where nothing is to be perturbed. */
-  get wish(): Perturb | null {
+  get value(): Perturb | null {
     const kind = this._kind;
     return kind
       ? {
@@ -45,7 +41,6 @@ export class PerturbDraft {
     return `perturb.sites.${this._site}`;
   }
 
-  /** Names of the sites that can be perturbed. */
   get sites(): readonly string[] {
     return this._offered.map(({ name }) => name);
   }

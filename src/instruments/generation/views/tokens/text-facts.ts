@@ -13,10 +13,8 @@ import {
   isUnderWay
 } from '../../store/generations';
 
-/** All options of the view. */
 export type TokensChoice = Readonly<Required<TokensOptions>>;
 
-/** One sequence of a generation. */
 export interface IWrittenText {
   readonly generation: IGeneration;
   readonly sequence: number;
@@ -35,9 +33,7 @@ export interface IMissingText {
   readonly run: string | null;
 }
 
-/** What a run's generations say, under the options of a view. */
 export interface ITextFacts {
-  /** All of the run, by number. */
   readonly generations: readonly IGeneration[];
   readonly text: IWrittenText | null;
   /** What it is compared with; null where nothing is. */
@@ -66,7 +62,6 @@ export class TextReader {
     });
   }
 
-  /** What was read last. */
   get last(): ITextFacts | null {
     return this._last;
   }
@@ -117,21 +112,23 @@ export class TextReader {
     const generations = await this._generations.read(source);
     const shown = generationOf(generations, generation);
     const text = shown ? await textOf(source, shown, sequence, null) : null;
-    const [beside] = await this._others.open(run === null ? [] : [run]);
+    const [companion] = await this._others.open(run === null ? [] : [run]);
     let [asked, from]: [IGeneration | undefined, IRunSource | null] = [undefined, source];
     if (run !== null) {
-      from = beside?.source ?? null;
+      from = companion?.source ?? null;
       asked = from ? generationOf(await new GenerationReader().read(from), other) : undefined;
     } else if (shown) {
       asked = other === null ? controlOf(generations, shown) : generationOf(generations, other);
     }
-    const beside_ = asked && from ? await textOf(from, asked, sequence, run && (beside?.name ?? run)) : null;
+    const beside_ =
+      asked && from ? await textOf(from, asked, sequence, run && (companion?.name ?? run)) : null;
     const isAsked = run !== null || other !== null;
     return {
       generations,
       text,
       other: beside_,
-      missing: isAsked && beside_ === null ? { generation: other, run: run && (beside?.name ?? run) } : null,
+      missing:
+        isAsked && beside_ === null ? { generation: other, run: run && (companion?.name ?? run) } : null,
       difference: text && beside_ ? firstDifference(text, beside_) : null,
       runs: await this._listed()
     };
@@ -165,14 +162,14 @@ async function textOf(
 type Text = Pick<IWrittenText, 'generation' | 'tokens'>;
 
 /**
- * The first position at which two texts differ: another token, or the end of one. Null where they are the same as far as both are written: of one that is
- * written now nobody knows how it goes on.
+ * The first position at which two texts differ: another token, or the end of one. Null where they are the
+ * same as far as both are written: of one that is written now nobody knows how it goes on.
  */
 function firstDifference(one: Text, other: Text): number | null {
   const others = new Map(other.tokens.map(token => [token.position, token]));
   for (const { position, id, piece } of one.tokens) {
-    const beside = others.get(position);
-    if (beside !== undefined && (beside.id !== id || beside.piece !== piece)) {
+    const companion = others.get(position);
+    if (companion !== undefined && (companion.id !== id || companion.piece !== piece)) {
       return position;
     }
   }

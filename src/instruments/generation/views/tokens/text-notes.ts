@@ -7,7 +7,7 @@ import { nearestIndex } from '../../../../views/shared/scale';
 import type { Translate } from '../../../../views/shared/translate';
 import { generationControls, generationName } from '../shared/generation-view';
 import { type ITextFacts, type TokensChoice, lengthOf, type IWrittenText } from './text-facts';
-import type { ITextWish } from './text-recipe';
+import type { ITextRequest } from './text-recipe';
 import { colorWords, type TokenColor } from './token-layout';
 import { tokenName, differenceWords, missingWords } from './token-words';
 
@@ -15,7 +15,6 @@ const COLORS: readonly TokenColor[] = ['probability', 'surprise', 'entropy', 'ra
 /** Generations that are offered to stand beside the text. */
 const MOST_OTHERS = 30;
 
-/** What the toolbar acts on. */
 interface ITextToolbar {
   readonly connection: ConnectionState;
   /** Position that is looked at. */
@@ -28,7 +27,7 @@ interface ITextToolbar {
   readonly t: Translate;
 }
 
-/** The controls of a text: which one, its colours, what stands beside it, and up to which position it is shown. */
+/** The controls of a text: which one, its colours, its comparison, and up to which position it is shown. */
 export function textControls(
   run: string,
   facts: ITextFacts,
@@ -37,8 +36,8 @@ export function textControls(
 ): Control[] {
   const { generations, text } = facts;
   const positions = (text?.tokens ?? []).map(({ position }) => position);
-  const place = looked === null ? -1 : nearestIndex(positions, looked);
-  const token = text?.tokens[place];
+  const at = looked === null ? -1 : nearestIndex(positions, looked);
+  const token = text?.tokens[at];
   const live = connection.kind !== 'recorded' && connection.kind !== 'closed';
   const colors = COLORS.map(each => ({ value: each, text: colorWords(each, t) }));
   return [
@@ -51,7 +50,7 @@ export function textControls(
         ? t('Stop following and stay at this position')
         : t('Follow the newest position'),
       count: positions.length,
-      index: Math.max(0, place),
+      index: Math.max(0, at),
       text: token ? t('position %1, %2', formatInteger(token.position), tokenName(token)) : t('nothing yet'),
       following: isFollowing,
       // A text that is written to its end is shown again from its beginning to its end.
@@ -66,7 +65,7 @@ export function textControls(
       t
     ),
     selectControl('color', t('Colours'), options.color, colors, color => choose({ color })),
-    ...besideControl(facts, options, choose, t),
+    ...comparisonControl(facts, options, choose, t),
     {
       kind: 'button',
       id: 'copy',
@@ -79,7 +78,7 @@ export function textControls(
 }
 
 /** Chooses what stands beside the text, where there is anything. */
-function besideControl(
+function comparisonControl(
   { generations, runs, text }: ITextFacts,
   { other, other_run: run }: TokensChoice,
   choose: (options: Partial<TokensChoice>) => void,
@@ -111,27 +110,25 @@ function besideControl(
   ];
 }
 
-/** What the sentences above a text can do. */
 export interface INoteActions {
   choose(options: Partial<TokensChoice>): void;
   copy(text: string): void;
   goTo(position: number): void;
-  /** Shows the lines before or after. */
   turn(by: -1 | 1): void;
 }
 
 /** What became of a text, and which lines are not in sight: a sentence each, with what can be done. */
 export function textNotes(
   { generation }: IWrittenText,
-  { layout, inSight: [from, to] }: Pick<ITextWish, 'layout' | 'inSight'>,
+  { layout, inSight: [from, to] }: Pick<ITextRequest, 'layout' | 'inSight'>,
   { copy, turn }: Pick<INoteActions, 'copy' | 'turn'>,
   t: Translate
 ): INote[] {
   const notes: INote[] = [];
   if (generation.state === 'failed') {
-    const said = generation.message || t('Nobody said why.');
-    const action = { label: t('Copy this sentence'), run: () => copy(said) };
-    notes.push({ text: t('It failed: %1', said), tone: 'nonfinite', action });
+    const sentence = generation.message || t('Nobody said why.');
+    const action = { label: t('Copy this sentence'), run: () => copy(sentence) };
+    notes.push({ text: t('It failed: %1', sentence), tone: 'nonfinite', action });
   }
   if (from > 0) {
     const action = { label: t('Show the lines before'), run: () => turn(-1) };
@@ -145,7 +142,7 @@ export function textNotes(
 }
 
 /** How a text differs from the one beside it, or that there is none. */
-export function besideNotes(
+export function comparisonNotes(
   { difference, missing, other, text }: ITextFacts,
   { choose, goTo }: Pick<INoteActions, 'choose' | 'goTo'>,
   t: Translate
@@ -168,7 +165,7 @@ export function besideNotes(
 /** What of a text is not literal or not here, a sentence each. */
 export function textCaption(
   text: IWrittenText,
-  { difference, layout, upTo, inSight: [from, to] }: ITextWish,
+  { difference, layout, upTo, inSight: [from, to] }: ITextRequest,
   t: Translate
 ): string[] {
   const { generation, tokens } = text;
@@ -200,12 +197,10 @@ export function textCaption(
 /** Lines of a text that are drawn at once. */
 const MOST_LINES = 40;
 
-/** Which lines of a long text are in sight: the last ones, those about the one that is looked at, or those that were turned to by hand. */
+/** Which lines of a long text are in sight: the last, those about the chosen one, or those paged to. */
 export class LinesInSight {
   /**
    * Return the first line, and the one after the last.
-   *
-   * @param lines - Lines that there are.
    * @param looked - Line that is looked at; null follows the end.
    */
   over(lines: number, looked: number | null): readonly [number, number] {
@@ -223,7 +218,6 @@ export class LinesInSight {
     return [this._top, Math.min(lines, this._top + MOST_LINES)];
   }
 
-  /** Show the lines before or after. */
   turn(by: -1 | 1): void {
     // One line stays, so that the eye finds its way.
     this._hold(this._top + by * (MOST_LINES - 1));

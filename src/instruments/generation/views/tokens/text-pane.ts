@@ -23,20 +23,19 @@ import { tokenWords } from '../shared/token-text';
 import type { ITextFacts, TokensChoice, IWrittenText, TextReader } from './text-facts';
 import {
   textControls,
-  besideNotes,
+  comparisonNotes,
   textCaption,
   textNotes,
   type INoteActions,
   LinesInSight
 } from './text-notes';
-import { boxSpan, CELL, textExtent, textRecipe, type ITextWish } from './text-recipe';
-import { colorValue, layOut, tokenBeside } from './token-layout';
+import { boxSpan, CELL, textExtent, textRecipe, type ITextRequest } from './text-recipe';
+import { colorValue, layOut, adjacentToken } from './token-layout';
 import { stateWords, mostSurprising, surpriseWords, textTitle, tokenTip } from './token-words';
 
 /** What makes a model write text. */
 const ASK = 'lab.generate("…")';
 
-/** What the state's actions do. */
 interface ITextActions extends Pick<IStateActions, 'copy' | 'retry'> {
   choose(options: Partial<TokensChoice>): void;
   /** Ends a generation that waits or is written; absent where nobody can. */
@@ -91,11 +90,11 @@ function noText(
     };
   }
   if (shown.state === 'failed') {
-    const said = shown.message || t('Nobody said why.');
+    const words = shown.message || t('Nobody said why.');
     return {
       kind: 'error',
-      sentence: t('Generation %1 failed: %2', number, said),
-      action: { label: t('Copy this sentence'), run: () => copy(said) },
+      sentence: t('Generation %1 failed: %2', number, words),
+      action: { label: t('Copy this sentence'), run: () => copy(words) },
       more: [retried, ...others]
     };
   }
@@ -124,11 +123,6 @@ export type Which = 'other' | 'text';
 
 /** A text, token by token, in boxes that say how sure the model was. */
 export class TextPane extends ViewModel {
-  /**
-   * @param reader - What the parts of the view share.
-   * @param which - Which of the two texts.
-   * @param end - Ends a generation.
-   */
   constructor(
     source: IRunSource,
     env: IViewEnvironment,
@@ -166,20 +160,20 @@ export class TextPane extends ViewModel {
       const end = this.source.cancelGeneration && this._end;
       return { state: noText(this.source, shown, chosen, { ...this.actions, ...actions, end }, t) };
     }
-    const wish = this._wish(facts, text);
-    this._drawn = { text, wish };
+    const request = this._request(facts, text);
+    this._drawn = { text, request };
     return {
       content: {
-        recipe: textRecipe(wish, this.env.isDark, t),
-        printed: (dark = false) => textRecipe(wish, dark, t),
-        extent: textExtent(wish),
+        recipe: textRecipe(request, this.env.isDark, t),
+        printed: (dark = false) => textRecipe(request, dark, t),
+        extent: textExtent(request),
         title: textTitle(text, this.source.hello?.sites ?? [], t),
         notes: [
-          ...(this._which === 'text' ? besideNotes(facts, actions, t) : []),
-          ...textNotes(text, wish, actions, t)
+          ...(this._which === 'text' ? comparisonNotes(facts, actions, t) : []),
+          ...textNotes(text, request, actions, t)
         ],
-        caption: textCaption(text, wish, t),
-        summary: this._summary(text, wish)
+        caption: textCaption(text, request, t),
+        summary: this._summary(text, request)
       }
     };
   }
@@ -201,7 +195,7 @@ export class TextPane extends ViewModel {
   }
 
   override probe({ x, y }: IPlace): IMark | null {
-    const { boxes = [] } = this._drawn?.wish.layout ?? {};
+    const { boxes = [] } = this._drawn?.request.layout ?? {};
     const line = Math.round(y);
     const box = boxes.find(each => each.line === line && x >= each.x && x < each.x2);
     return box ? { facet: null, ...boxSpan(box) } : null;
@@ -213,17 +207,17 @@ export class TextPane extends ViewModel {
   }
 
   override move(key: string): IMoved | null {
-    const { text, wish } = this._drawn ?? {};
+    const { text, request } = this._drawn ?? {};
     const by = moveOf(key);
-    if (by === undefined || !text || !wish) {
+    if (by === undefined || !text || !request) {
       return null;
     }
     const [across, down] = by;
     const last = text.tokens.length;
     // The first key shows where the cursor is: at the token that is looked at.
     const from =
-      this._cursor ?? hold(this._placeOf(wish.looked) - (Number.isFinite(across) ? across : 0), last);
-    this._cursor = down === 0 ? hold(from + across, last) : tokenBeside(wish.layout, from, down);
+      this._cursor ?? hold(this._placeOf(request.looked) - (Number.isFinite(across) ? across : 0), last);
+    this._cursor = down === 0 ? hold(from + across, last) : adjacentToken(request.layout, from, down);
     const token = text.tokens[this._cursor];
     const mark = token && this._show(token.position);
     if (!token || !mark) {
@@ -254,8 +248,8 @@ export class TextPane extends ViewModel {
   }
 
   override insight(): IMark | null {
-    const { text, wish } = this._drawn ?? {};
-    const token = text && wish && mostSurprising(written(text, wish.upTo));
+    const { text, request } = this._drawn ?? {};
+    const token = text && request && mostSurprising(written(text, request.upTo));
     return token ? this._show(token.position) : null;
   }
 
@@ -294,14 +288,14 @@ export class TextPane extends ViewModel {
     this.pick({ position });
   }
 
-  private _wish(facts: ITextFacts, text: IWrittenText): ITextWish {
+  private _request(facts: ITextFacts, text: IWrittenText): ITextRequest {
     const { chosen, env } = this;
     const { color, position: upTo } = chosen;
     const columns = Math.max(LEAST_COLUMNS, Math.floor((env.width - BESIDE) / CELL.width));
     const layout = layOut(text.tokens, columns);
     const looked = this._lookedAt(facts.text);
-    const place = text.tokens.findIndex(({ position }) => position === looked);
-    const line = layout.boxes[layout.firstOf[place] ?? -1]?.line ?? null;
+    const index = text.tokens.findIndex(({ position }) => position === looked);
+    const line = layout.boxes[layout.firstOf[index] ?? -1]?.line ?? null;
     const isFollowing = upTo === null && looked === newestOf(facts.text);
     // Both texts are told by the same colours.
     const values = [facts.text, facts.other].flatMap(each =>
@@ -322,10 +316,10 @@ export class TextPane extends ViewModel {
   }
 
   /** What the page says above the picture, and a screen reader of it. */
-  private _summary(text: IWrittenText, { upTo }: ITextWish): string {
+  private _summary(text: IWrittenText, { upTo }: ITextRequest): string {
     const most = mostSurprising(written(text, upTo));
-    const said = tokenWords(plainText(text).slice(0, MOST_SAID));
-    return [most ? surpriseWords(most, this.t) : '', this.t('Text: %1', said)].filter(Boolean).join(' ');
+    const sentence = tokenWords(plainText(text).slice(0, MOST_SAID));
+    return [most ? surpriseWords(most, this.t) : '', this.t('Text: %1', sentence)].filter(Boolean).join(' ');
   }
 
   /** Position that is looked at: the pinned or chosen one, else the newest. */
@@ -353,20 +347,20 @@ export class TextPane extends ViewModel {
   }
 
   private _markOf(position: number): IMark | null {
-    const { boxes = [], firstOf = [] } = this._drawn?.wish.layout ?? {};
+    const { boxes = [], firstOf = [] } = this._drawn?.request.layout ?? {};
     const box = boxes[firstOf[this._placeOf(position)] ?? -1];
     return box ? { facet: null, ...boxSpan(box) } : null;
   }
 
   private _tokenAt({ x, y }: IMark): IToken | null {
-    const { boxes = [] } = this._drawn?.wish.layout ?? {};
+    const { boxes = [] } = this._drawn?.request.layout ?? {};
     const line = y ? Math.round((y[0] + y[1]) / 2) : NaN;
     const box = boxes.find(each => each.line === line && each.x === x[0]);
     return this._drawn?.text.tokens[box?.at ?? -1] ?? null;
   }
 
   private readonly _lines = new LinesInSight();
-  private _drawn: { readonly text: IWrittenText; readonly wish: ITextWish } | null = null;
+  private _drawn: { readonly text: IWrittenText; readonly request: ITextRequest } | null = null;
   /** Place of the token under the keyboard's cursor. */
   private _cursor: number | null = null;
 }

@@ -28,11 +28,10 @@ const HALF = 0.43;
 const GAP = 0.16;
 /** Lines that a picture has at least: of fewer it would be a stripe. */
 const LEAST_LINES = 3;
-/** Lines by which the picture of a text grows that is being written: another height takes longer to draw than another text. */
+/** Lines by which the picture of a growing text grows: a new height takes longer to draw than new text. */
 const GROWTH = 4;
 
-/** A text to draw. */
-export interface ITextWish {
+export interface ITextRequest {
   readonly tokens: readonly IToken[];
   readonly layout: ITokenLayout;
   readonly columns: number;
@@ -55,7 +54,7 @@ export function textExtent({
   columns,
   isGrowing,
   inSight: [from, to]
-}: Pick<ITextWish, 'columns' | 'isGrowing' | 'inSight'>): {
+}: Pick<ITextRequest, 'columns' | 'isGrowing' | 'inSight'>): {
   x: readonly [number, number];
   y: readonly [number, number];
 } {
@@ -63,18 +62,17 @@ export function textExtent({
   return { x: [0, columns], y: [from - 0.5, from + Math.max(LEAST_LINES, lines) - 0.5] };
 }
 
-/** Where a box is drawn. */
 export const boxSpan = ({ x, x2, line }: ITokenBox): { x: [number, number]; y: [number, number] } => ({
   x: [x, x2 - GAP],
   y: [line - HALF, line + HALF]
 });
 
 /** Draw the lines of a text that are in sight, each token in a box of its colour. */
-export function textRecipe(wish: ITextWish, dark: boolean, t: Translate): IRecipe {
-  const { color, layout, scale, tokens, inSight } = wish;
+export function textRecipe(request: ITextRequest, dark: boolean, t: Translate): IRecipe {
+  const { color, layout, scale, tokens, inSight } = request;
   const boxes = layout.boxes.filter(({ line }) => line >= inSight[0] && line < inSight[1]);
-  const drawn = boxes.map(box => boxRows(box, tokens[box.at] as IToken, wish, dark));
-  const { x, y } = textExtent(wish);
+  const drawn = boxes.map(box => boxRows(box, tokens[box.at] as IToken, request, dark));
+  const { x, y } = textExtent(request);
   const isUnfinished = tokens.some(token => isLost(colorValue(token, color)));
   const strip = stripOf(scale, isUnfinished, t);
   const first = new Map<number, ITokenBox>();
@@ -109,7 +107,7 @@ interface IBoxRows {
 function boxRows(
   box: ITokenBox,
   token: IToken,
-  { color, difference, looked, scale, upTo }: ITextWish,
+  { color, difference, looked, scale, upTo }: ITextRequest,
   dark: boolean
 ): IBoxRows {
   const theme = dark ? DARK_THEME : LIGHT_THEME;
@@ -145,7 +143,7 @@ function boxRows(
   };
 }
 
-/** Whether the model gave something that is no number. The surprise at what it held for impossible is infinite, and still says something. */
+/** Whether the model gave NaN or -infinity; an infinite surprise, of a token held impossible, is valid. */
 const isLost = (value: number | null): boolean => value !== null && Number.isNaN(value);
 
 /** A value beyond all others has the colour of the highest. */

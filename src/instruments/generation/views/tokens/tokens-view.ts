@@ -31,7 +31,7 @@ function generateControls(
     ...numberControls(form, t),
     ...keptControls(form, t),
     ...form.perturb.controls(path => form.faultAt(`${form.perturb.path}.${path}`), t),
-    ...(form.perturb.wish ? form.sweep.controls(form.faultAt('sweep'), form.perturb.sites, t) : []),
+    ...(form.perturb.value ? form.sweep.controls(form.faultAt('sweep'), form.perturb.sites, t) : []),
     ...rareControls(form, t)
   ];
   const isBlamed = fields.some(each => faultOf(each) !== undefined);
@@ -254,7 +254,8 @@ function statusWords(
 }
 
 /**
- * What a model writes: a form that asks it to, the text token by token, what the token that is looked at could have been, and perhaps another text beside it.
+ * What a model writes: a form that asks it to, the text token by token, what the token that is looked at
+ * could have been, and perhaps another text beside it.
  */
 class TokensView implements IComposition {
   constructor(
@@ -288,7 +289,7 @@ class TokensView implements IComposition {
       className,
       options,
       create: (source, env) => {
-        this._copy = said => void env.actions.copy(said);
+        this._copy = sentence => void env.actions.copy(sentence);
         return new TextPane(source, env, this._reader, which, this._end);
       }
     });

@@ -7,13 +7,12 @@ import { measuredSplit } from '../plan/measured-split';
 import { planSplit } from '../plan/plan-split';
 import type { ISplitPlan, ISplitPlanned, SplitOutcome } from '../plan/planned-split';
 import { deletedRanks, rankMap } from '../plan/rank-map';
-import { splitRequestOf } from '../plan/split-wish';
+import { splitRequestOf } from '../plan/partial-request';
 import type { SplitRequest } from '../protocol/split.generated';
 
 /** What the engine's job `split` answers; `protocol/README.md` says what its members are. */
 export type SplitAnswer = ReturnType<typeof splitAnswer>;
 
-/** Write what was planned as JSON. */
 export function splitAnswer({ layouts, best, verdict }: ISplitPlan) {
   const place = (planned: ISplitPlanned | null): number | null => {
     const at = layouts.findIndex(each => !('refused' in each) && each === planned);
@@ -52,7 +51,7 @@ function answer(planned: Exclude<SplitOutcome, { readonly refused: unknown }>) {
 
 const finite = (value: number): number | null => (Number.isFinite(value) ? value : null);
 
-/** Say which process does what, for a `RankMapRequest`; `protocol/README.md` says what the answer's members are. */
+/** Say which process does what, for a `RankMapRequest`; see `protocol/README.md` for the answer. */
 export async function mapRanks(args: unknown): Promise<IJobResult> {
   const map = rankMap(args);
   const { layout, tensor, forwardTensor, stages, replicas, lastForward, ranks, processes } = map;
@@ -72,7 +71,8 @@ export async function mapRanks(args: unknown): Promise<IJobResult> {
 }
 
 /**
- * Plan the layouts of a `SplitRequest`, which Python asks for: a `SplitAnswer`. With `run`, and `first` and `last` of its steps, what the request leaves out is that run's own.
+ * Plan the layouts of a `SplitRequest`, which Python asks for: a `SplitAnswer`. With `run`, and `first` and
+ * `last` of its steps, what the request leaves out is that run's own.
  */
 export async function planSplits(args: unknown, host: IEngineHost): Promise<IJobResult> {
   const { run, first, last, ...request } = asObject(args);
@@ -87,14 +87,14 @@ export async function planSplits(args: unknown, host: IEngineHost): Promise<IJob
 }
 
 /** What a run measured, and what is asked otherwise. The whole is checked as a request by the planner. */
-function requestOfRun(wish: Partial<SplitRequest>, steps: IPipelineSteps | null): SplitRequest {
+function requestOfRun(partial: Partial<SplitRequest>, steps: IPipelineSteps | null): SplitRequest {
   const measured = measuredSplit(steps);
-  if (measured === null && wish.devices === undefined) {
+  if (measured === null && partial.devices === undefined) {
     throw new PlanError(
       'missing',
       "The run must have steps with forward and backward passes of every process, got none. Train with timeline='phases', all processes in one run, or give devices=.",
       { field: 'devices' }
     );
   }
-  return splitRequestOf(wish, measured);
+  return splitRequestOf(partial, measured);
 }

@@ -1,17 +1,15 @@
 import type { SplitLayout } from '../protocol/split.generated';
 import type { SplitSimulation } from './split-simulation';
 
-/** A layout with the ms of its step. */
 export interface ICostedLayout {
   readonly layout: SplitLayout;
   readonly stepMs: number;
 }
 
-/** The few best of the layouts that were tried and fit in memory, each once. Of equal ones the first stays in front. */
+/** The few best of the layouts tried that fit in memory, each once; of equals the first stays in front. */
 export class BestLayouts {
   /**
-   * @param most - How many are kept.
-   * @param isLenient - Whether those that do not fit in memory are kept, too, behind all others: a few changes may make them fit.
+   * @param isLenient - Whether layouts over the memory limit are retained, too, behind all others.
    */
   constructor(
     private readonly simulation: SplitSimulation,
@@ -26,7 +24,7 @@ export class BestLayouts {
   tried = 0;
   leastOver = Infinity;
 
-  /** Try a layout; it may be changed afterwards. Returns ms of its step; where it does not fit in memory a number far above, which grows with what is lacking. */
+  /** Try a layout, which may then change. Returns ms of its step; if over memory, a huge penalty. */
   offer(layout: SplitLayout): number {
     const { stepMs, overBytes } = this.simulation.cost(layout);
     this.work += 3 * layout.stages.length * this.simulation.microBatches;
@@ -48,15 +46,15 @@ export class BestLayouts {
     const { found, most } = this;
     if (found.length < most || stepMs < found[most - 1]!.stepMs) {
       const at = found.findIndex(each => stepMs < each.stepMs);
-      const place = at < 0 ? found.length : at;
+      const index = at < 0 ? found.length : at;
       const key = JSON.stringify(layout);
       // The same has the same ms, and so stands right before the place.
-      for (let same = place - 1; same >= 0 && found[same]!.stepMs === stepMs; same -= 1) {
+      for (let same = index - 1; same >= 0 && found[same]!.stepMs === stepMs; same -= 1) {
         if (JSON.stringify(found[same]!.layout) === key) {
           return;
         }
       }
-      found.splice(place, 0, {
+      found.splice(index, 0, {
         layout: { ...layout, stages: layout.stages.map(stage => ({ ...stage })) },
         stepMs
       });

@@ -10,19 +10,15 @@ export const SPLIT_FAMILIES: readonly SplitFamily[] = [
   'megafbd'
 ];
 
-/** Whether forward and backward passes run in different processes. */
-export function isApart(family: SplitFamily): boolean {
-  return family === 'split' || family === 'megafbd';
-}
+export const isApart = (family: SplitFamily): boolean => family === 'split' || family === 'megafbd';
 
-/** Devices that share a stage's forward pass. */
 export function forwardTensorOf({ family, tensor, forward_tensor }: SplitLayout): number {
   return family === 'megafbd' ? 1 : family === 'split' ? (forward_tensor ?? tensor) : tensor;
 }
 
 /**
- * Devices of each kind that a layout takes; of MegaFBD with a coordinator, of the kind that has most to spare.
- *
+ * Devices of each kind that a layout takes; of MegaFBD with a coordinator, of the kind that has most to
+ * spare.
  * @returns null where there are not so many.
  */
 export function devicesOf(

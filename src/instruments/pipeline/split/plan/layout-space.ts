@@ -53,12 +53,10 @@ export function shapesOf(family: SplitFamily, request: IFullSplitRequest): ILayo
   return shapes;
 }
 
-/** How many forward processes' groups a shape has. */
 export function forwardGroups({ family, stages, lastForward }: ILayoutShape): number {
   return isApart(family) ? stages - (lastForward ? 0 : 1) : 0;
 }
 
-/** How many layouts a shape has at most. */
 export function layoutsOf(shape: ILayoutShape, layers: number): number {
   let count = shape.counts.length ** (shape.stages + forwardGroups(shape));
   // Ways to cut so many layers into so many stages.
@@ -68,7 +66,6 @@ export function layoutsOf(shape: ILayoutShape, layers: number): number {
   return count;
 }
 
-/** A layout of a shape. */
 export function layoutOf(
   { family, data, tensor, forwardTensor }: ILayoutShape,
   kinds: readonly number[],

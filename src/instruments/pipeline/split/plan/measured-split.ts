@@ -19,7 +19,8 @@ interface IStepGuess {
 }
 
 /**
- * Guess how long the steps of a shape's layouts are, were each stage on the fastest devices that there are: at least, and likely. Infinity where these cannot hold the model.
+ * Guess how long the steps of a shape's layouts are, were each stage on the fastest devices that there are:
+ * at least, and likely. Infinity where these cannot hold the model.
  *
  * Without a look at single stages, so that it costs little for shapes of many.
  */
@@ -97,7 +98,7 @@ function pairs(backs: readonly IGroups[], aheads: readonly IGroups[]): IGroups[]
   return found;
 }
 
-/** ms of the slowest stage, at least: were layers as fine as can be, and where each stage has whole layers of which none costs less than the cheapest. */
+/** Least ms of the slowest stage, with layers cut freely, and with integer layers none below the cheapest. */
 function bottleneck(groups: readonly IGroups[], cheapest: number, layers: number): number {
   let low = 1 / total(groups);
   const fits = (ms: number): boolean => {
@@ -129,12 +130,15 @@ function bottleneck(groups: readonly IGroups[], cheapest: number, layers: number
 const total = (groups: readonly IGroups[]): number =>
   groups.reduce((sum, each) => sum + each.groups * each.speed, 0);
 
-/** What a process of a measured replica did; ms, medians over steps of the mean over a step's operations: some passes of each step may be slower than others, as where processes share a core. NaN where there are none. */
+/**
+ * What a process of a measured replica did; ms, medians over steps of the mean over a step's operations: some
+ * passes of each step may be slower than others, as where processes share a core. NaN where there are none.
+ */
 export interface IMeasuredLane {
   readonly role: 'backward' | 'both' | 'forward';
   readonly stage: number;
   readonly rank: number;
-  /** A forward pass without autograd, one for a backward pass (of `both`: its only one), a backward pass, and the optimizer. */
+  /** Forward pass without autograd; one for backward (of `both`: the only one); backward pass; optimizer. */
   readonly forwardMs: number;
   readonly againMs: number;
   readonly backwardMs: number;
@@ -157,7 +161,7 @@ export interface IMeasuredSplit {
   readonly replicas: number;
   /** Forward processes by stage, then backward processes by stage; or those that do both. */
   readonly lanes: readonly IMeasuredLane[];
-  /** ms before a message begins to arrive: the lower quartile of what an idle process waited after its sender was done. 0 where none was idle. */
+  /** Latency, ms: lower quartile of idle processes' waits after their senders were done. 0 if none. */
   readonly latencyMs: number;
   /** Median ms of the steps, and how many there are. */
   readonly stepMs: number;
@@ -170,8 +174,9 @@ export interface IMeasuredSplit {
 /**
  * Read the measured steps of a run; null where there are no passes.
  *
- * A split's lanes come as stages do: its forward processes, which do forward passes only, then its backward processes, whose forward passes are those that are done again. Where each
- * lane has backward passes, or the numbers do not go together, it is an ordinary run.
+ * A split's lanes come as stages do: its forward processes, which do forward passes only, then its backward
+ * processes, whose forward passes are those that are done again. Where each lane has backward passes, or the
+ * numbers do not go together, it is an ordinary run.
  */
 export function measuredSplit(steps: IPipelineSteps | null): IMeasuredSplit | null {
   if (steps === null || !steps.operations.kind.includes('B')) {
@@ -254,14 +259,12 @@ function aheadOf({ lane, kind }: ISplitOperations, of: number): number {
   return Math.max(1, own.indexOf('B'));
 }
 
-/** Times by step. */
 class StepMeans {
   add(step: number, took: number): void {
     const [sum, count] = this._sums.get(step) ?? [0, 0];
     this._sums.set(step, [sum + took, count + 1]);
   }
 
-  /** The median of the steps' means; NaN without any. */
   median(): number {
     return median([...this._sums.values()].map(([sum, count]) => sum / count));
   }
@@ -318,17 +321,17 @@ function latencyOf({ operations: rows, stages }: IPipelineSteps, forwards: numbe
 }
 
 function lastStep({ operations: rows }: IPipelineSteps, step: number, forwards: number): ISplitOperations {
-  const places = rows.step.flatMap((each, at) => (each === step ? [at] : []));
-  const from = places.reduce((least, at) => Math.min(least, rows.begin[at]!), Infinity);
+  const indices = rows.step.flatMap((each, at) => (each === step ? [at] : []));
+  const from = indices.reduce((least, at) => Math.min(least, rows.begin[at]!), Infinity);
   return {
-    lane: places.map(at => rows.stage[at]!),
-    kind: places.map((at): SplitKind => {
+    lane: indices.map(at => rows.stage[at]!),
+    kind: indices.map((at): SplitKind => {
       const kind = rows.kind[at]!;
       const isAgain = kind === 'F' && forwards > 0 && rows.stage[at]! >= forwards;
       return isAgain ? 'R' : kind === 'I' || kind === 'W' ? 'B' : kind;
     }),
-    microBatch: places.map(at => rows.microBatch[at]!),
-    begin: places.map(at => rows.begin[at]! - from),
-    end: places.map(at => rows.end[at]! - from)
+    microBatch: indices.map(at => rows.microBatch[at]!),
+    begin: indices.map(at => rows.begin[at]! - from),
+    end: indices.map(at => rows.end[at]! - from)
   };
 }

@@ -1,8 +1,8 @@
 import { schemaCheck } from '../../../../protocol/schema-check';
 import { PlanError } from '../../plan/plan-shape';
-import { SPLIT_SCHEMA, type RankMapName, type RankMapRequest } from '../protocol/split.generated';
+import SPLIT_SCHEMA from '#protocol/split.schema.json';
+import type { RankMapName, RankMapRequest } from '../protocol/split.generated';
 
-/** A line of a host file. */
 interface IHost {
   readonly name: string;
   readonly slots: number;
@@ -12,7 +12,6 @@ interface IHost {
   readonly device: string;
 }
 
-/** Where a process runs. */
 interface ISeat {
   readonly host: string;
   /** Which of the host's slots, from 0. */
@@ -26,7 +25,6 @@ const ROLES = ['any', 'backward', 'forward'] as const;
 
 /**
  * Read a host file: a line for each host, such as `node1 slots=4 role=backward device=cuda`.
- *
  * @throws PlanError `request` with the line that is wrong.
  */
 function hostsOf(text: string): IHost[] {
@@ -41,33 +39,33 @@ function hostsOf(text: string): IHost[] {
     if (hosts.some(each => each.name === name)) {
       throw wrong(`names ${name.slice(0, 80)} again`);
     }
-    const said = new Map<string, string>();
+    const fields = new Map<string, string>();
     for (const word of words) {
       const [key = '', value = ''] = word.split('=', 2);
       if (!['slots', 'role', 'device'].includes(key) || value === '') {
         throw wrong(`must have slots=, role= or device= after the name, got ${word.slice(0, 80)}`);
       }
-      said.set(key, value);
+      fields.set(key, value);
     }
-    const slots = said.get('slots') ?? '1';
+    const slots = fields.get('slots') ?? '1';
     if (!/^\d{1,6}$/.test(slots) || Number(slots) < 1 || Number(slots) > MOST_SLOTS) {
       throw wrong(`must have slots from 1 to ${MOST_SLOTS}, got ${slots.slice(0, 80)}`);
     }
-    const role = ROLES.find(each => each === (said.get('role') ?? 'any'));
+    const role = ROLES.find(each => each === (fields.get('role') ?? 'any'));
     if (role === undefined) {
-      throw wrong(`must have the role ${ROLES.join(', ')}, got ${said.get('role')!.slice(0, 80)}`);
+      throw wrong(`must have the role ${ROLES.join(', ')}, got ${fields.get('role')!.slice(0, 80)}`);
     }
     if (hosts.length === MOST_HOSTS) {
       throw wrong(`is one too many: at most ${MOST_HOSTS} hosts are read`);
     }
-    hosts.push({ name, slots: Number(slots), role, device: said.get('device') ?? '' });
+    hosts.push({ name, slots: Number(slots), role, device: fields.get('device') ?? '' });
   });
   return hosts;
 }
 
 /**
- * Give each process a slot: of hosts for its role first, then of those for any, in the order of the file. A coordinator takes one for any, or for forward processes.
- *
+ * Give each process a slot: of hosts for its role first, then of those for any, in the order of the file. A
+ * coordinator takes one for any, or for forward processes.
  * @throws PlanError `fit` where slots are lacking, with how many.
  */
 function seatsOf(hosts: readonly IHost[], processes: readonly IMappedProcess[]): ISeat[] {
@@ -108,16 +106,15 @@ function* seats(hosts: readonly IHost[], role: IHost['role']): Generator<ISeat, 
   }
 }
 
-/** What a process does. coordinator: MegaFBD's rank 0, which holds no model and takes a place all the same. */
+/** What a process does. coordinator: MegaFBD's rank 0, which holds no model but takes a slot. */
 export type ProcessRole = 'backward' | 'coordinator' | 'forward';
 
 /** A rank as Megatron counts it, tensor before data before pipeline, and the process that stands for it. */
 export interface IVirtualRank {
   readonly virtual: number;
-  /** Rank of the process. */
   readonly real: number;
   readonly role: 'backward' | 'forward';
-  /** Place in the tensor-parallel group, stage, place in Megatron's data-parallel group: all counted from 0. */
+  /** Index in the tensor-parallel group, stage, index in Megatron's data-parallel group; all from 0. */
   readonly tensor: number;
   readonly pipeline: number;
   readonly data: number;
@@ -125,7 +122,6 @@ export interface IVirtualRank {
   readonly replica: number;
 }
 
-/** One process. */
 export interface IMappedProcess {
   readonly real: number;
   readonly role: ProcessRole;
@@ -140,7 +136,6 @@ export interface IMappedProcess {
   readonly seat: ISeat | null;
 }
 
-/** Which process does what. */
 export interface IRankMap {
   readonly layout: RankMapName;
   readonly tensor: number;
@@ -161,10 +156,11 @@ const check = schemaCheck({ $ref: '#/$defs/RankMapRequest' }, SPLIT_SCHEMA.$defs
 /**
  * Say which process does what.
  *
- * Megatron's data-parallel indices count forward and backward apart: the even one of a pair is the forward, the odd one the backward part, and both see the same samples. Blocks
- * of a pair of tensor-parallel groups follow one another by stage, within a stage by replica; each has its forward processes first.
- *
- * @throws PlanError `request` for what is no such request; `fit` with the field where numbers do not go together, or hosts have too few slots.
+ * Megatron's data-parallel indices count forward and backward apart: the even one of a pair is the forward,
+ * the odd one the backward part, and both see the same samples. Blocks of a pair of tensor-parallel groups
+ * follow one another by stage, within a stage by replica; each has its forward processes first.
+ * @throws PlanError `request` for what is no such request; `fit` with the field where numbers do not go
+ *   together, or hosts have too few slots.
  */
 export function rankMap(value: unknown): IRankMap {
   const wrong = check(value);
@@ -190,7 +186,7 @@ export function rankMap(value: unknown): IRankMap {
   };
 }
 
-/** Table by virtual rank as MegaFBD keeps it: the tensor index of a forward rank; of a backward rank minus one and that index below it. */
+/** MegaFBD's table by virtual rank: a forward rank's tensor index; of a backward rank -1 minus that. */
 export function deletedRanks({ ranks }: IRankMap): number[] {
   return ranks.map(({ role, tensor }) => (role === 'forward' ? tensor : -tensor - 1));
 }

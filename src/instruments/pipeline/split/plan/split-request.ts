@@ -1,9 +1,5 @@
-import {
-  SPLIT_SCHEMA,
-  type DeviceKind,
-  type SplitLayout,
-  type SplitRequest
-} from '../protocol/split.generated';
+import SPLIT_SCHEMA from '#protocol/split.schema.json';
+import type { DeviceKind, SplitLayout, SplitRequest } from '../protocol/split.generated';
 import { schemaCheck } from '../../../../protocol/schema-check';
 import { PlanError } from '../../plan/plan-shape';
 import { devicesOf, isApart } from './layout-shape';
@@ -13,12 +9,12 @@ const check = schemaCheck({ $ref: '#/$defs/SplitRequest' }, SPLIT_SCHEMA.$defs);
 /** Stages times micro-batches that one simulation takes at most. */
 export const MOST_PASSES = 1 << 20;
 
-/** A kind of device with nothing left out: ms of one micro-batch through the whole model, bytes that one may hold (Infinity where there is no limit). */
+/** A complete kind of device: ms of a micro-batch through the model; memory in bytes, or Infinity. */
 export interface IFullKind extends Required<Omit<DeviceKind, 'memory_bytes'>> {
   readonly memory: number;
 }
 
-/** A `SplitRequest` with nothing left out but the layout. ms, bytes, and bytes a ms (Infinity where there is no limit). */
+/** A `SplitRequest` complete but for the layout. ms, bytes, and bytes a ms (Infinity where unlimited). */
 export interface IFullSplitRequest extends Required<
   Omit<SplitRequest, 'bandwidth' | 'devices' | 'layers' | 'layout' | 'most_tensor'>
 > {
@@ -33,8 +29,8 @@ export interface IFullSplitRequest extends Required<
 
 /**
  * Check a request that came from Python, a file or a form, and fill in what it leaves out.
- *
- * @throws PlanError `request` with the member that is no such value; `fit` with that of a layout of one's own that does not go together with the rest.
+ * @throws PlanError `request` with the member that is no such value; `fit` with that of a layout of one's own
+ *   that does not go together with the rest.
  */
 export function fullSplitRequest(value: unknown): IFullSplitRequest {
   const wrong = check(value);
@@ -45,14 +41,14 @@ export function fullSplitRequest(value: unknown): IFullSplitRequest {
   const request = value as SplitRequest;
   const { layers = 12, most_tensor = 1, weight_bytes = 0, micro_batches } = request;
   const costs = typeof layers === 'number' ? new Array<number>(layers).fill(1) : layers;
-  const whole = costs.reduce((sum, cost) => sum + cost, 0);
+  const total = costs.reduce((sum, cost) => sum + cost, 0);
   const full: IFullSplitRequest = {
     devices: request.devices.map(kind => {
       const { forward, recompute = forward, backward = 2 * recompute, optimizer = 0 } = kind;
       const { name, count, memory_bytes } = kind;
       return { name, count, forward, recompute, backward, optimizer, memory: memory_bytes ?? Infinity };
     }),
-    layers: costs.map(cost => cost / whole),
+    layers: costs.map(cost => cost / total),
     micro_batches,
     tensors: [1, 2, 4, 8, 16, 32, 64].filter(degree => degree <= most_tensor),
     tensor_ms: request.tensor_ms ?? 0,

@@ -27,7 +27,6 @@ const SPANS: Readonly<Record<ProcessRole, string>> = {
   coordinator: 'collective'
 };
 
-/** A process in its cell. */
 interface ICell {
   readonly process: IMappedProcess;
   readonly x: number;
@@ -41,7 +40,6 @@ class RolesPicture {
   /** How many processes the last drawing left out. */
   left = 0;
 
-  /** Draw another map. */
   draw(map: IRankMap, width: number, isDark: boolean): Pick<IContent, 'extent' | 'printed' | 'recipe'> {
     const { _t: t } = this;
     const above = map.processes[0]?.role === 'coordinator' ? 1 : 0;
@@ -62,7 +60,7 @@ class RolesPicture {
       row,
       row < above ? '' : formatInteger(row - above)
     ]);
-    const room = width / columns;
+    const space = width / columns;
     const recipeIn = (dark: boolean): IRecipe => {
       const ink = inkOf(dark);
       const roles = ROLES.filter(role => this._cells.some(({ process }) => process.role === role));
@@ -80,11 +78,11 @@ class RolesPicture {
         },
         datasets: {
           pieces: this._cells.map(cell => this._piece(cell, dark)),
-          numbers: height < 2 * LETTER ? [] : this._cells.map(cell => this._number(cell, room, dark)),
+          numbers: height < 2 * LETTER ? [] : this._cells.map(cell => this._number(cell, space, dark)),
           headings: [],
           ends: [],
           path: [],
-          key: roles.map((role, place) => ({ place, color: roleColor(role, dark) }))
+          key: roles.map((role, index) => ({ place: index, color: roleColor(role, dark) }))
         },
         height: rows * height
       };
@@ -92,7 +90,6 @@ class RolesPicture {
     return { extent, recipe: recipeIn(isDark), printed: (dark = false) => recipeIn(dark) };
   }
 
-  /** The process under the pointer. */
   probe({ x, y }: IPlace): IMark | null {
     const cell = this._cells.find(each => each.x === Math.round(x) && each.y === Math.round(y));
     return cell ? markOf(cell) : null;
@@ -134,8 +131,8 @@ class RolesPicture {
       return null;
     }
     this._cursor = cell;
-    const said = this._words(cell.process);
-    return { said, mark: markOf(cell), ...(key === 'copy' ? { copy: said } : {}) };
+    const sentence = this._words(cell.process);
+    return { said: sentence, mark: markOf(cell), ...(key === 'copy' ? { copy: sentence } : {}) };
   }
 
   private _piece(cell: ICell, isDark: boolean): Row {
@@ -151,7 +148,7 @@ class RolesPicture {
   }
 
   /** The rank, with the virtual ranks that it stands for where there is room. */
-  private _number({ x, y, process }: ICell, room: number, isDark: boolean): Row {
+  private _number({ x, y, process }: ICell, space: number, isDark: boolean): Row {
     const { real, role, virtual } = process;
     const [first, last] = [virtual[0], virtual.at(-1)];
     const range =
@@ -161,7 +158,7 @@ class RolesPicture {
           ? this._t('v%1', formatInteger(first))
           : this._t('v%1–%2', formatInteger(first), formatInteger(last));
     const long = [formatInteger(real), ...(range === '' ? [] : [`(${range})`])].join(' ');
-    const text = long.length * LETTER + 6 < room ? long : formatInteger(real);
+    const text = long.length * LETTER + 6 < space ? long : formatInteger(real);
     return {
       x,
       x1: x - HALF,
@@ -198,11 +195,8 @@ class RolesPicture {
 
 const roleColor = (role: ProcessRole, isDark: boolean): string => kindColor(SPANS[role], isDark);
 
-function markOf({ x, y }: ICell): IMark {
-  return { facet: null, x: [x - 0.5, x + 0.5], y: [y - 0.5, y + 0.5] };
-}
+const markOf = ({ x, y }: ICell): IMark => ({ facet: null, x: [x - 0.5, x + 0.5], y: [y - 0.5, y + 0.5] });
 
-/** Which process does what. */
 export class RolesPane extends SplitPane {
   override readonly subject = this.t('Roles of processes');
 
@@ -230,8 +224,8 @@ export class RolesPane extends SplitPane {
     };
   }
 
-  override probe(place: IPlace): IMark | null {
-    return this._picture.probe(place);
+  override probe(point: IPlace): IMark | null {
+    return this._picture.probe(point);
   }
 
   override tipOf(mark: IMark): ITip | null {
@@ -262,7 +256,7 @@ export class RolesPane extends SplitPane {
   private readonly _picture = new RolesPicture(this.t);
 }
 
-/** The map that options ask for: numbers that they leave out are those of the layout that is drawn, of the best split where that is none. */
+/** The map that options ask for; missing numbers are those of the drawn layout, or of the best split. */
 function mapRequest(options: Required<SplitOptions>, read: ISplitRead, drawn: ISplitPlanned | null): object {
   const family = drawn?.layout.family;
   const layout = family === 'split' || family === 'megafbd' ? drawn?.layout : read.plan.verdict.split?.layout;

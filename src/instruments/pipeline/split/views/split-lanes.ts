@@ -5,12 +5,11 @@ import type { IMeasuredSplit } from '../plan/measured-split';
 import type { ISplitLane, ISplitOperations, ISplitPlanned } from '../plan/planned-split';
 import { roleWords } from './split-pane';
 
-/** A process whose step is drawn. */
 type Process = Pick<ISplitLane, 'role' | 'stage'>;
 
 /**
- * The lanes of a layout, for each stage its forward above its backward process, each with that of what was measured under it.
- *
+ * The lanes of a layout, for each stage its forward above its backward process, each with that of what was
+ * measured under it.
  * @param measured - A step of the same processes; null where none is to be drawn.
  */
 export function splitLanes(

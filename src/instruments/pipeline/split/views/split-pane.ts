@@ -11,7 +11,6 @@ import type { ProcessRole } from '../plan/rank-map';
 import type { SplitRequest } from '../protocol/split.generated';
 import { drawnOf, type ISplitRead, type SplitReader } from './split-reader';
 
-/** What a process does. */
 export function roleWords(role: ISplitLane['role'] | ProcessRole, t: Translate): string {
   const words: Readonly<Record<ISplitLane['role'] | ProcessRole, string>> = {
     forward: t('forward'),
@@ -41,7 +40,6 @@ export function deviceWords(devices: readonly number[], { devices: kinds }: Spli
     .join(', ');
 }
 
-/** One picture of the layouts. */
 export abstract class SplitPane extends GanttPane<SplitOptions, SplitReader> {
   readonly subject: string = this.t('Split');
 

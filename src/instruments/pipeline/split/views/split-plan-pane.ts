@@ -12,11 +12,9 @@ import { type ISplitRead, drawnOf } from './split-reader';
 
 type Layout = Required<SplitOptions>['layout'];
 
-/** What the notes ask of their view. */
 interface ISplitVerdictActions {
   readonly t: Translate;
   readonly copyCode: () => void;
-  /** Draw a layout. */
   readonly show: (layout: Layout) => void;
 }
 
@@ -38,7 +36,6 @@ function splitVerdictNotes(
   return [{ text: verdictWords(plan.verdict, t), tone: 'finding', action }];
 }
 
-/** The verdict in sentences. */
 function verdictWords(
   { isWorthIt, split, other, percent, lowPercent, highPercent, regretPercent }: ISplitRead['plan']['verdict'],
   t: Translate

@@ -9,7 +9,6 @@ import { splitWhatIf, type ISplitWhatIf } from './split-what-if';
 
 type Options = Required<SplitOptions>;
 
-/** What is known for some options. */
 export interface ISplitRead {
   /** Null where the run has recorded no passes. */
   readonly measured: IMeasuredSplit | null;
@@ -33,7 +32,6 @@ export class SplitReader extends PlanReader<ISplitRead> {
 
   /**
    * Read and plan.
-   *
    * @throws PlanError where the options do not go together.
    */
   async read(options: Options): Promise<ISplitRead> {

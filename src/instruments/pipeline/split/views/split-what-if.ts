@@ -3,10 +3,9 @@ import type { SplitOptions } from '../../../../protocol/views.generated';
 import type { Translate } from '../../../../views/shared/translate';
 import { GB, GB_PER_S, MB, sizeSlider, timeSlider, type ISlider } from '../../views/what-if';
 import type { IMeasuredSplit } from '../plan/measured-split';
-import { splitRequestOf } from '../plan/split-wish';
+import { splitRequestOf } from '../plan/partial-request';
 import type { DeviceKind, SplitRequest } from '../protocol/split.generated';
 
-/** The sliders of devices and times, in order. */
 export function splitSliders(t: Translate): Readonly<Record<SplitSetting, ISlider>> {
   const whole = (label: string, most: number, least = 1): ISlider => ({
     label,
@@ -67,7 +66,6 @@ const USUAL_LAYERS = 12;
 
 type Options = Required<SplitOptions>;
 
-/** Numbers that a slider changes. */
 export type SplitSetting =
   | 'activation_mb'
   | 'ahead'
@@ -151,7 +149,10 @@ export function splitWhatIf(options: Options, measured: IMeasuredSplit | null): 
   };
 }
 
-/** Kinds of devices as they are changed: what is said of the first holds for it alone, and what the second takes follows it only where somebody says how many times as long. */
+/**
+ * Kinds of devices as they are changed: what is said of the first holds for it alone, and what the second
+ * takes follows it only where somebody says how many times as long.
+ */
 function devicesOf(options: Options, [first, second]: readonly DeviceKind[]): DeviceKind[] {
   const of = (kind: DeviceKind, memory: number | null): DeviceKind =>
     memory === null ? kind : { ...kind, memory_bytes: memory * GB };

@@ -164,13 +164,13 @@ it('has the run take the best plan of its own layout, where the training script 
 });
 
 it('puts operations together that are shorter than a pixel, and makes no search of a large plan unasked', async () => {
-  const wish = { view: 'pipeline', kind: 'all', stages: 32, micro_batches: 66 } as const;
-  const [plan, schedules] = await readView(run, { ...wish, schedule: 'gpipe' }, { width: 700 });
+  const request = { view: 'pipeline', kind: 'all', stages: 32, micro_batches: 66 } as const;
+  const [plan, schedules] = await readView(run, { ...request, schedule: 'gpipe' }, { width: 700 });
   expect(plain(plan?.title ?? '')).toContain('32 stages, 66 micro-batches');
   const pieces = plan?.recipe?.datasets['pieces'] ?? [];
   // 4,224 operations of 2 and 4 px: each is drawn.
   expect(pieces).toHaveLength(4224);
-  const [narrow] = await readView(run, { ...wish, kind: 'plan', schedule: 'gpipe' }, { width: 220 });
+  const [narrow] = await readView(run, { ...request, kind: 'plan', schedule: 'gpipe' }, { width: 220 });
   const summed = narrow?.recipe?.datasets['pieces'] ?? [];
   expect(summed.length).toBeLessThan(4224);
   expect(summed.some(({ text }) => /\d operations, /.test(String(text)))).toBe(true);

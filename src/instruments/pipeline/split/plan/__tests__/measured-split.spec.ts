@@ -6,7 +6,7 @@ import { measuredSplit } from '../measured-split';
 import { plannedSplit, type ISplitPlanned } from '../planned-split';
 import { fullSplitRequest } from '../split-request';
 import { SplitSimulation } from '../split-simulation';
-import { splitRequestOf } from '../split-wish';
+import { splitRequestOf } from '../partial-request';
 
 /** What would be measured of a simulated step: lanes as stages, what is done again as F. */
 function measuredOf({ lanes, operations, stepMs }: ISplitPlanned): IPipelineSteps {
@@ -104,9 +104,9 @@ describe('a measured run', () => {
 
   it('gives way to a wish, and to a default where there is none', () => {
     const ran = plannedSplit(new SplitSimulation(request), layoutOf('split'));
-    const wished = splitRequestOf({ micro_batches: 8, ahead: 2 }, measuredSplit(measuredOf(ran)));
-    expect(wished).toMatchObject({ micro_batches: 8, ahead: 2 });
-    expect(wished.layout).toBeUndefined();
+    const requested = splitRequestOf({ micro_batches: 8, ahead: 2 }, measuredSplit(measuredOf(ran)));
+    expect(requested).toMatchObject({ micro_batches: 8, ahead: 2 });
+    expect(requested.layout).toBeUndefined();
     expect(measuredSplit(null)).toBeNull();
     expect(fullSplitRequest(splitRequestOf({}, null)).devices).toHaveLength(2);
   });

@@ -11,20 +11,26 @@ const USUAL: SplitRequest = {
 };
 
 /**
- * Fill up a wish with what was measured of a run: kinds of devices with the times of the whole model, what its stages cost as layers, its micro-batches, its latency, and its layout as
- * one of one's own. What a forward process was never seen to do (recompute, go back) takes as many times longer as its forward passes take compared with those of backward processes.
+ * Fill up a partial request with what was measured of a run: kinds of devices with the times of the whole
+ * model, what its stages cost as layers, its micro-batches, its latency, and its layout as one of one's own.
+ * What a forward process was never seen to do (recompute, go back) takes as many times longer as its forward
+ * passes take compared with those of backward processes.
  *
- * A layout is only taken over where the wish changes none of what it belongs to. Whether all go together the planner checks.
+ * A layout is only taken over where the request changes none of what it belongs to. Whether all go together
+ * the planner checks.
  */
-export function splitRequestOf(wish: Partial<SplitRequest>, measured: IMeasuredSplit | null): SplitRequest {
+export function splitRequestOf(
+  request: Partial<SplitRequest>,
+  measured: IMeasuredSplit | null
+): SplitRequest {
   if (measured === null) {
-    return { ...USUAL, ...wish };
+    return { ...USUAL, ...request };
   }
   const { ahead, lanes, microBatches, replicas, latencyMs, isSplit } = measured;
   const trained = lanes.filter(({ role }) => role !== 'forward');
   const forwards = lanes.filter(({ role }) => role === 'forward');
   const costs = trained.map(({ againMs, backwardMs }) => (againMs || 0) + (backwardMs || 0));
-  const isOwn = [wish.devices, wish.layers, wish.micro_batches].every(each => each === undefined);
+  const isOwn = [request.devices, request.layers, request.micro_batches].every(each => each === undefined);
   const own = {
     devices: isSplit ? kindsOf(forwards, trained, measured) : [kindOf('devices', trained, replicas)],
     layers: costs.every(cost => cost > 0) ? costs : costs.length,
@@ -32,7 +38,7 @@ export function splitRequestOf(wish: Partial<SplitRequest>, measured: IMeasuredS
     latency: latencyMs,
     ahead
   };
-  return { ...own, ...(isOwn ? { layout: layoutOfRun(measured) } : {}), ...wish };
+  return { ...own, ...(isOwn ? { layout: layoutOfRun(measured) } : {}), ...request };
 }
 
 function kindOf(name: string, lanes: readonly IMeasuredLane[], replicas: number): DeviceKind {
