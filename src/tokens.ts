@@ -56,6 +56,7 @@ export interface IMegalensRuns {
   acquire(id: string): Promise<IRunLease>;
 }
 
+/** The page's run service. */
 export const IMegalensRuns = new Token<IMegalensRuns>(
   'megalens:IMegalensRuns',
   'The training runs that this Jupyter server can reach, shared by panel, tabs and cells.'
@@ -63,10 +64,12 @@ export const IMegalensRuns = new Token<IMegalensRuns>(
 
 /** A view of a run, as a tab holds it. */
 export interface IViewReference {
+  /** Run id. */
   readonly run: string;
   readonly options: ViewOptions;
 }
 
+/** The main-area tabs that show views. */
 export interface IMegalensViews {
   /** Open a view as a tab, or show the tab that has it. */
   open(run: string, options: ViewOptions): Promise<void>;
@@ -74,6 +77,7 @@ export interface IMegalensViews {
   preload(): void;
   /** The view that was last in focus, or null. */
   readonly current: IViewReference | null;
+  /** The view of a tab, by the tab's id; null when there is none. */
   at(tab: string): IViewReference | null;
   /** Every open view of one run. */
   of(run: string): readonly ViewOptions[];
@@ -81,6 +85,7 @@ export interface IMegalensViews {
   readonly changed: ISignal<IMegalensViews, void>;
 }
 
+/** The page's view tabs. */
 export const IMegalensViews = new Token<IMegalensViews>(
   'megalens:IMegalensViews',
   'The main-area tabs that show Megalens views.'
@@ -90,6 +95,7 @@ export const IMegalensViews = new Token<IMegalensViews>(
 export interface IMegalensViewRegistry {
   /**
    * Register a view of another package. It has a tab, a button, an entry of the palette and a line of code from then on.
+   *
    * @param load Loads its code when it is first shown.
    * @throws {ProtocolError} When its name is no name, or is taken.
    */
@@ -98,6 +104,7 @@ export interface IMegalensViewRegistry {
   follow(act: (info: IViewInfo) => IDisposable): void;
 }
 
+/** The page's register of views. */
 export const IMegalensViewRegistry = new Token<IMegalensViewRegistry>(
   'megalens:IMegalensViewRegistry',
   'Every Megalens view; other packages register theirs here.'

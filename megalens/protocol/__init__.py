@@ -9,20 +9,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from . import (
-    connection,
-    contract,
-    errors,
-    generation,
-    instrument_settings,
-    messages,
-    old_names,
-    outside,
-    perturbations,
-    ranges,
-    settings,
-    views,
-)
 from .connection import *
 from .contract import *
 from .errors import *
@@ -36,42 +22,7 @@ from .ranges import *
 from .settings import *
 from .views import *
 
-__all__: list[str] = []
-__all__ += connection.__all__
-__all__ += contract.__all__
-__all__ += errors.__all__
-__all__ += generation.__all__
-__all__ += instrument_settings.__all__
-__all__ += messages.__all__
-__all__ += old_names.__all__
-__all__ += outside.__all__
-__all__ += perturbations.__all__
-__all__ += ranges.__all__
-__all__ += settings.__all__
-__all__ += views.__all__
-
-# What needs numpy and pyarrow is loaded on first use: `from megalens import Tile` is to cost nothing.
-_LATER = (
-    "streams",
-    "frame",
-    "frame_checker",
-    "hub_reader",
-    "moments",
-    "readings",
-    "segments",
-    "tensor_name",
-)
 if TYPE_CHECKING:
-    from . import (
-        frame,
-        frame_checker,
-        hub_reader,
-        moments,
-        readings,
-        segments,
-        streams,
-        tensor_name,
-    )
     from .frame import *
     from .frame_checker import *
     from .hub_reader import *
@@ -81,14 +32,8 @@ if TYPE_CHECKING:
     from .streams import *
     from .tensor_name import *
 
-    __all__ += frame.__all__
-    __all__ += frame_checker.__all__
-    __all__ += hub_reader.__all__
-    __all__ += moments.__all__
-    __all__ += readings.__all__
-    __all__ += segments.__all__
-    __all__ += streams.__all__
-    __all__ += tensor_name.__all__
+# What needs numpy and pyarrow is loaded on first use: `from megalens import Tile` is to cost nothing.
+_LATER = ("streams", "frame", "frame_checker", "hub_reader", "moments", "readings", "segments", "tensor_name")
 
 
 def __getattr__(name: str) -> Any:

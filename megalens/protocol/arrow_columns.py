@@ -1,5 +1,6 @@
-"""Arrow columns of plain values, made without pandas: the first ``pyarrow.array`` of a process imports it,
-which stops a training for a quarter of a second.
+"""Arrow columns of plain values, made without pandas.
+
+The first ``pyarrow.array`` of a process imports pandas, which stops a training for a quarter of a second.
 """
 
 from __future__ import annotations
@@ -36,15 +37,10 @@ _LONG = struct.Struct("<q")
 
 
 def arrow_column(values: Any, kind: pa.DataType | None = None) -> pa.Array:
-    """Return a column as ``pyarrow.array(values, kind)`` does, with its errors; of numpy's numbers without a
-    copy.
+    """Return a column as ``pyarrow.array(values, kind)`` does, errors too; numpy's numbers are not copied.
 
-    Parameters
-    ----------
-    values : sequence or numpy.ndarray
-    kind : pyarrow.DataType, optional
-        Of a stream's fields; an array's own when absent. Any other is left to pyarrow, as values are that do
-        not fit.
+    ``kind`` is an array's own type when absent. Types that no stream has, and values that do not fit, are
+    left to pyarrow.
     """
     if kind is None:
         kind = pa.from_numpy_dtype(values.dtype)
@@ -93,10 +89,10 @@ def _numbers(values: Any, kind: pa.DataType, wanted: np.dtype[Any]) -> pa.Array 
     if given.ndim != 1:
         return None
     if len(given) and given.dtype != wanted:
-        whole = wanted.kind == "i"
+        integer = wanted.kind == "i"
         # What would lose something, or is no number at all, is pyarrow's to judge.
-        if given.dtype.kind not in ("i" if whole else "if") or (
-            whole and (given.min() < np.iinfo(wanted).min or given.max() > np.iinfo(wanted).max)
+        if given.dtype.kind not in ("i" if integer else "if") or (
+            integer and (given.min() < np.iinfo(wanted).min or given.max() > np.iinfo(wanted).max)
         ):
             return None
     return pa.Array.from_buffers(kind, len(given), [None, _buffer(np.ascontiguousarray(given, wanted))])
@@ -116,7 +112,7 @@ def _buffer(numbers: np.ndarray) -> pa.Buffer:
 
 # Just enough of FlatBuffers to look into the metadata of an Arrow message without reading its body.
 def message_header(metadata: memoryview) -> tuple[int, int, int]:
-    """Return header type, place of the header and body length out of the flatbuffer ``Message``.
+    """Return header type, offset of the header and body length out of the flatbuffer ``Message``.
 
     Raises
     ------
@@ -131,7 +127,7 @@ def message_header(metadata: memoryview) -> tuple[int, int, int]:
 
 
 def table_field(metadata: memoryview, table: int, number: int) -> int:
-    """Return where a field of a flatbuffer table is, 0 when it is absent."""
+    """Return the offset of a field of a flatbuffer table, 0 when it is absent."""
     vtable = table - struct.unpack_from("<i", metadata, table)[0]
     if vtable < 0:
         raise struct.error
@@ -143,5 +139,5 @@ def table_field(metadata: memoryview, table: int, number: int) -> int:
 
 
 def u32(metadata: memoryview, at: int) -> int:
-    """Return the unsigned number of 32 bits at a place."""
+    """Return the unsigned number of 32 bits at an offset."""
     return int(struct.unpack_from("<I", metadata, at)[0])

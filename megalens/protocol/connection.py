@@ -1,6 +1,4 @@
-"""What both ends of a connection use: how often somebody may do something, and heads of frames that go past
-the library's copies.
-"""
+"""How often a peer may do something, and heads of WebSocket frames that bypass the library's copies."""
 
 from __future__ import annotations
 
@@ -11,40 +9,25 @@ from collections.abc import Callable
 __all__ = ["NO_MASK", "binary_head", "Pace"]
 
 _SHORT, _LONG = struct.Struct("!BBH"), struct.Struct("!BBQ")
-_WHOLE_BINARY = 0x82
+_BINARY_MESSAGE = 0x82
 NO_MASK = bytes(4)
 
 
 def binary_head(length: int, *, masked: bool) -> bytes:
-    """Return the head of a frame that is a whole binary message (RFC 6455, section 5.2).
+    """Return the head of a frame that is one binary message of ``length`` bytes (RFC 6455, section 5.2).
 
-    Parameters
-    ----------
-    length : int
-        Bytes of the message.
-    masked : bool
-        Whether it says that the message is masked, as a client's must: with zeros, which leave it as it is.
+    ``masked``: a client's messages must be; the mask is zeros, which leave the bytes as they are.
     """
     mask, key = (0x80, NO_MASK) if masked else (0, b"")
     if length < 126:
-        return bytes((_WHOLE_BINARY, mask | length)) + key
+        return bytes((_BINARY_MESSAGE, mask | length)) + key
     if length < 1 << 16:
-        return _SHORT.pack(_WHOLE_BINARY, mask | 126, length) + key
-    return _LONG.pack(_WHOLE_BINARY, mask | 127, length) + key
+        return _SHORT.pack(_BINARY_MESSAGE, mask | 126, length) + key
+    return _LONG.pack(_BINARY_MESSAGE, mask | 127, length) + key
 
 
 class Pace:
-    """A few at once, and then so many a second.
-
-    Parameters
-    ----------
-    burst : int
-        How many at once.
-    rate : float
-        How many a second after that.
-    clock : callable
-        Seconds that never jump.
-    """
+    """A token bucket: ``burst`` at once, then ``rate`` a second. ``clock`` gives seconds that never jump."""
 
     def __init__(self, burst: int, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.burst = burst
@@ -54,9 +37,7 @@ class Pace:
         self._at = clock()
 
     def take(self, cost: int = 1) -> bool:
-        """Return whether one more may be done now, and count it: as several where it costs as much as
-        these.
-        """
+        """Return whether something of this cost may be done now, and count it."""
         now = self._clock()
         self._left = min(self.burst, self._left + (now - self._at) * self.rate)
         self._at = now

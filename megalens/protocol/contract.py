@@ -1,6 +1,4 @@
-"""The language-neutral contract: where its files are, and JSON values held against its schemas (the twin of
-``src/protocol/schema-check.ts``).
-"""
+"""The contract's JSON files, and checks by their schemas (twin: ``src/protocol/schema-check.ts``)."""
 
 from __future__ import annotations
 
@@ -26,31 +24,11 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "boolean": (bool,),
     "null": (type(None),),
 }
-_WORDS = frozenset(
-    [
-        "$ref",
-        "type",
-        "enum",
-        "const",
-        "anyOf",
-        "properties",
-        "required",
-        "additionalProperties",
-        "minProperties",
-        "maxProperties",
-        "propertyNames",
-        "items",
-        "minItems",
-        "maxItems",
-        "uniqueItems",
-        "minLength",
-        "maxLength",
-        "pattern",
-        "minimum",
-        "maximum",
-        "exclusiveMinimum",
-    ]
-)
+_WORDS = frozenset((
+    "$ref", "type", "enum", "const", "anyOf", "properties", "required", "additionalProperties",
+    "minProperties", "maxProperties", "propertyNames", "items", "minItems", "maxItems", "uniqueItems",
+    "minLength", "maxLength", "pattern", "minimum", "maximum", "exclusiveMinimum",
+))  # fmt: skip
 _REMARKS = frozenset(("title", "description", "default", "examples"))
 _OBJECT_WORDS = frozenset(
     ("properties", "required", "additionalProperties", "minProperties", "maxProperties", "propertyNames")
@@ -63,11 +41,9 @@ class Misfit(NamedTuple):
     Attributes
     ----------
     path : tuple of str or int
-        Names and places from the value's root on.
+        Names and indices from the value's root on.
     words : str
         What was expected, after "it": ``must be one of train, eval``.
-    got : object
-        What stands there.
     """
 
     path: tuple[str | int, ...]
@@ -75,7 +51,7 @@ class Misfit(NamedTuple):
     got: object
 
     def within(self, name: str | int) -> Misfit:
-        """Return the same, seen from the value that has it under a name or at a place."""
+        """Return the same, seen from the value that has it under a name or an index."""
         return self._replace(path=(name, *self.path))
 
 
@@ -84,23 +60,15 @@ SchemaCheck = Callable[[Any], Misfit | None]
 
 
 def schema_check(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> SchemaCheck:
-    """Compile a JSON Schema to a check.
+    """Compile a JSON Schema (2020-12), in which ``#/$defs/…`` refers to ``definitions``, to a check.
 
     Time and memory are linear in the value, and the first misfit ends it. A library would take a hundred
     times as long for each value that fits, and more than a second to load.
 
-    Parameters
-    ----------
-    schema : mapping
-        A JSON Schema (2020-12).
-    definitions : mapping
-        What ``#/$defs/…`` refers to.
-
     Raises
     ------
     ValueError
-        When it has a word that is not understood. Words of our own (``x-view``) say nothing of which values
-        fit.
+        When it has a word that is not understood. Words of our own (``x-view``) do not restrict values.
     """
     return _Compiler(definitions).compile(schema)
 
@@ -287,12 +255,7 @@ def _short(value: object) -> str:
 
 
 def contract_file(name: str) -> Path:
-    """Return the path of one contract file, in an installed wheel or in a checkout.
-
-    Parameters
-    ----------
-    name : str
-        Path inside ``protocol/``, such as ``streams.json``.
+    """Return the path of a file of ``protocol/``, such as ``streams.json``, in a wheel or in a checkout.
 
     Raises
     ------

@@ -10,9 +10,7 @@ __all__ = ["MegalensError", "ProtocolError", "must_be", "no_such"]
 
 
 class MegalensError(Exception):
-    """What every error that Megalens raises on purpose is. Each room has one of its own:
-    :class:`megalens.ProtocolError` and so on.
-    """
+    """Base of every error that Megalens raises on purpose. Each room has one class of its own."""
 
 
 class ProtocolError(MegalensError, ValueError):
@@ -97,5 +95,5 @@ def no_such(
 
 
 def _whole(text: str) -> str:
-    """Return a text that can be sent: an error quotes what was wrong, halves of surrogate pairs too."""
+    """Escape halves of surrogate pairs, which an error may quote and which cannot be sent."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -49,7 +49,7 @@ _MAX_BATCHES = 4096
 # What a frame's Arrow body must look like before Arrow's own reader is let at it.
 def check_arrow_stream(body: memoryview, stream: str, schema_bytes: int = 0) -> list[int]:
     """Walk the messages of an Arrow IPC stream: one schema, record batches without compression, the end
-    marker at the very end.
+    marker at the very end. Returns the offset of each record batch.
 
     Arrow's reader alone would also take compressed buffers, of which a few bytes can say that they unfold to
     any size, dictionaries, which no stream has, nulls, which a reader that views the buffers would see as
@@ -57,17 +57,8 @@ def check_arrow_stream(body: memoryview, stream: str, schema_bytes: int = 0) -> 
 
     Parameters
     ----------
-    body : memoryview
-        The body of a frame.
-    stream : str
-        Name of its stream, for the error.
     schema_bytes : int
         Length of the schema's message, where the caller has compared it with its own; 0 reads it too.
-
-    Returns
-    -------
-    list of int
-        Where each record batch begins.
 
     Raises
     ------
@@ -137,8 +128,6 @@ class Frame:
 
     Attributes
     ----------
-    stream : str
-        Stream name.
     seq : int
         Sequence number, 0 when the sender gave none.
     step : int
@@ -175,12 +164,7 @@ class Frame:
         return (self.declared or STREAMS.named(self.stream)).schema
 
     def table(self) -> pa.Table:
-        """Decode the body.
-
-        Returns
-        -------
-        pyarrow.Table
-            Rows with exactly the stream's schema, viewing the frame's memory.
+        """Decode the body to rows with exactly the stream's schema, viewing the frame's memory.
 
         Raises
         ------
@@ -191,19 +175,14 @@ class Frame:
         return pa.Table.from_batches(self.batches()[0], self.schema)
 
     def batches(self) -> tuple[list[pa.RecordBatch], list[int]]:
-        """Decode the body batch by batch.
+        """Decode the body batch by batch; raises as :meth:`table`.
 
         Returns
         -------
         list of pyarrow.RecordBatch, list of int
-            The rows, viewing the frame's memory, and where in the body each record batch's message begins. No
-            places when another Arrow library wrote the schema: its messages do not fit behind the stream's
-            own schema as they are.
-
-        Raises
-        ------
-        ProtocolError
-            As :meth:`table`.
+            The rows, viewing the frame's memory, and the offset in the body of each record batch's message;
+            no offsets when another Arrow library wrote the schema, since its messages do not fit behind the
+            stream's own schema as they are.
         """
         expected = self.schema
         # A body almost always begins with the schema message that this side would write, byte for byte. Then
@@ -284,16 +263,10 @@ def frame_pieces(
     ----------
     stream : str or Stream
         The stream, one of ``streams.json`` by its name; ``table`` must have exactly its schema.
-    table : pyarrow.Table or pyarrow.RecordBatch
-        The rows.
     step : int
         Step of the newest row, -1 where no step is meant.
-    seq : int
-        Sequence number.
     time_us : int, optional
         Microseconds since the epoch; now when absent.
-    bits : int
-        Header bits.
 
     Raises
     ------
@@ -331,14 +304,9 @@ def frame_pieces(
 
 
 def decode_frame(data: bytes | bytearray | memoryview, streams: Streams = STREAMS) -> Frame:
-    """Read a frame's header. The body is viewed, not copied, and decoded by :meth:`Frame.table`.
+    """Read the header of a complete frame. The body is viewed, not copied, and decoded by :meth:`Frame.table`.
 
-    Parameters
-    ----------
-    data : bytes
-        The whole frame.
-    streams : Streams
-        The streams of its run, where they are more than those of ``streams.json``.
+    ``streams`` are those of its run, where they are more than those of ``streams.json``.
 
     Raises
     ------
@@ -358,7 +326,8 @@ def decode_frame(data: bytes | bytearray | memoryview, streams: Streams = STREAM
     if version != _VERSION:
         raise ProtocolError(
             "version-mismatch",
-            f"This data frame has header version {version}; this side reads {_VERSION}. Update the older side.",
+            f"This data frame has header version {version}; this side reads {_VERSION}. "
+            "Update the older side.",
             expected=str(_VERSION),
             got=str(version),
         )

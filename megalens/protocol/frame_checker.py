@@ -1,6 +1,4 @@
-"""Checking frames one after another: a frame that differs from an earlier one in numbers only needs no second
-reading.
-"""
+"""Checks frames one after another: one that differs from an earlier one in numbers only is not read twice."""
 
 from __future__ import annotations
 
@@ -28,22 +26,13 @@ Numbers = np.ndarray[tuple[int], np.dtype[Any]]
 _LENGTH = struct.Struct("<i")
 
 
-# A frame that is sent again and again with other numbers.
 class FrameTemplate:
-    """Rows of which only numbers change from frame to frame: encoded once, then the numbers are written where
-    they lie.
+    """Rows of which only numbers change from frame to frame: encoded once, then the numbers are overwritten.
 
-    Parameters
-    ----------
-    stream : str
-        Stream name.
-    batch : pyarrow.RecordBatch
-        The first rows, at least one, with exactly the stream's schema.
+    ``batch`` are the first rows, at least one, with exactly the stream's schema.
 
     Attributes
     ----------
-    rows : int
-        How many there are.
     numbers : dict
         Each plain column of numbers, ``[rows]``; what is written there is in the next frame.
 
@@ -57,21 +46,21 @@ class FrameTemplate:
 
     def __init__(self, stream: str, batch: pa.RecordBatch) -> None:
         self._data = bytearray(encode_frame(stream, batch, step=-1))
-        batches, places = decode_frame(self._data).batches()
-        layout = frame_layout(self._data, HEADER_BYTES + places[0], batches[0])
+        batches, offsets = decode_frame(self._data).batches()
+        layout = frame_layout(self._data, HEADER_BYTES + offsets[0], batches[0])
         if layout is None:
             raise ValueError(f"Expected at least one row of {stream}; got none.")
-        self._places = layout.columns
+        self._columns = layout.columns
         self.rows = layout.rows
         self.numbers = {name: layout.numbers(self._data, name) for name in layout.columns}
 
     def block(self, columns: Sequence[str]) -> np.ndarray[tuple[int, int], np.dtype[Any]]:
         """Return neighbouring columns of one type together, ``[len(columns), rows]``."""
-        places = [self._places[name] for name in columns]
-        gaps = {after - before for (before, _), (after, _) in pairwise(places)}
-        if len({kind for _, kind in places}) > 1 or len(gaps) > 1:
+        found = [self._columns[name] for name in columns]
+        gaps = {after - before for (before, _), (after, _) in pairwise(found)}
+        if len({kind for _, kind in found}) > 1 or len(gaps) > 1:
             raise ValueError(f"Expected neighbouring columns of one type; got {', '.join(columns)}.")
-        at, kind = places[0]
+        at, kind = found[0]
         strides = (*(gaps or {0}), np.dtype(kind).itemsize)
         return np.ndarray((len(columns), self.rows), kind, self._data, at, strides)
 
@@ -81,20 +70,16 @@ class FrameTemplate:
         return bytes(self._data)
 
 
-# Where the numbers of a frame are, and everything else.
 @dataclass(frozen=True, slots=True)
 class FrameLayout:
     """A checked frame without its numbers.
 
     Attributes
     ----------
-    rows : int
-        Its rows.
     starts, pieces : tuple
-        Everything behind the header that is no number: where it is and what it is. Messages, offsets, text,
-        padding.
+        Offsets and bytes of all behind the header that is no number: messages, offsets, text, padding.
     columns : dict
-        Where the numbers of each plain column begin, and their NumPy type.
+        Offset of the numbers of each plain column, and their NumPy type.
     batch : tuple of int
         Where the record batch's message begins and ends.
     """
@@ -114,17 +99,9 @@ class FrameLayout:
 
 
 def frame_layout(data: bytes | bytearray, message: int, batch: pa.RecordBatch) -> FrameLayout | None:
-    """Return the layout of a checked frame of one batch; None when its numbers are not apart from everything
-    else.
+    """Return the layout of a checked frame of one batch, which views ``data`` and begins at ``message``.
 
-    Parameters
-    ----------
-    data : bytes or bytearray
-        The whole frame.
-    message : int
-        Where the record batch's message begins.
-    batch : pyarrow.RecordBatch
-        Its rows, viewing ``data``.
+    None when its numbers are not apart from everything else.
     """
     base = pa.py_buffer(data).address
     body = message + 8 + _LENGTH.unpack_from(data, message + 4)[0]
@@ -164,31 +141,27 @@ class CheckedBody:
 
     Parameters
     ----------
-    frame : Frame
-        The decoded header with its body.
-    data : bytes
-        The whole frame.
-    places : sequence of int
-        Where in it the message of each record batch begins; none where another Arrow library wrote it.
+    offsets : sequence of int
+        Offsets in ``data`` of the message of each record batch; none where another Arrow library wrote it.
     layout : FrameLayout, optional
         Where things are, when that is known.
     table : pyarrow.Table, optional
-        The rows; needed without ``places``.
+        The rows; needed without ``offsets``.
     """
 
-    __slots__ = ("_data", "_frame", "_layout", "_places", "_table")
+    __slots__ = ("_data", "_frame", "_layout", "_offsets", "_table")
 
     def __init__(
         self,
         frame: Frame,
         data: bytes | bytearray,
-        places: Sequence[int],
+        offsets: Sequence[int],
         layout: FrameLayout | None = None,
         table: pa.Table | None = None,
     ) -> None:
         self._frame = frame
         self._data = data
-        self._places = tuple(places)
+        self._offsets = tuple(offsets)
         self._layout = layout
         self._table = table
 
@@ -203,24 +176,20 @@ class CheckedBody:
         return self._frame.rows
 
     def table(self, *, keep: bool = True) -> pa.Table:
-        """Return the rows, which view the frame's memory. Of a small frame they are larger than it is:
-        without ``keep`` they are read again the next time.
-        """
+        """Return the rows, viewing the frame; ``keep`` caches them: of a small frame they are larger than it."""
         table = self._table
         if table is None:
-            schema, whole = self._frame.schema, pa.py_buffer(self._data)
-            batches = [pa.ipc.read_record_batch(whole[at:], schema) for at in self._places]
+            schema, buffer = self._frame.schema, pa.py_buffer(self._data)
+            batches = [pa.ipc.read_record_batch(buffer[at:], schema) for at in self._offsets]
             table = pa.Table.from_batches(batches, schema)
             if keep:
                 self._table = table
         return table
 
     def release(self) -> None:
-        """Let go of all but the frame, for whoever keeps many: what was read of a small one is as large as
-        the frame, and is read again when it is asked for.
-        """
+        """Keep the frame alone: what was read of it is as large, and is read anew when it is asked for."""
         self._layout = None
-        if self._places:
+        if self._offsets:
             self._table = None
 
     def numbers(self, column: str) -> Numbers:
@@ -259,22 +228,14 @@ class FrameChecker:
 
     From step to step most of a frame stays the same, byte for byte: the messages of its Arrow stream, the
     offsets of its lists, its text. Only numbers change, and no number can be wrong. So a frame that equals an
-    earlier, fully checked one in everything but the buffers of its numbers is right too, and that takes a
-    comparison. Any other frame is read and checked in full.
+    earlier, fully checked one in everything but its numbers is right too. Any other frame is read in full.
     """
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, int], deque[FrameLayout]] = {}
 
     def check(self, frame: Frame, data: bytes | bytearray) -> CheckedBody:
-        """Check the body of a frame.
-
-        Parameters
-        ----------
-        frame : Frame
-            The decoded header of ``data``, of a known stream.
-        data : bytes
-            The whole frame.
+        """Check the body of a frame of a known stream; ``data`` is the whole frame.
 
         Raises
         ------
@@ -287,16 +248,16 @@ class FrameChecker:
             if layout.rows == frame.rows and all(map(data.startswith, layout.pieces, layout.starts)):
                 return CheckedBody(frame, data, layout.batch[:1], layout)
         batches, in_body = frame.batches()
-        places = [HEADER_BYTES + at for at in in_body]
+        offsets = [HEADER_BYTES + at for at in in_body]
         table = pa.Table.from_batches(batches, frame.schema)
         if known is None:
-            # To remember takes longer than to check: only for what comes again.
+            # Remembering takes longer than checking: only for what repeats.
             if len(self._known) >= _MOST_KINDS:
                 del self._known[next(iter(self._known))]
             self._known[kind] = deque(maxlen=_MOST_LAYOUTS)
-        elif len(places) == 1:
-            found = frame_layout(data, places[0], batches[0])
+        elif len(offsets) == 1:
+            found = frame_layout(data, offsets[0], batches[0])
             if found is not None and sum(map(len, found.pieces)) <= _MOST_FIXED_BYTES:
                 known.append(found)
-                return CheckedBody(frame, data, places, found, table)
-        return CheckedBody(frame, data, places, None, table)
+                return CheckedBody(frame, data, offsets, found, table)
+        return CheckedBody(frame, data, offsets, None, table)

@@ -21,9 +21,7 @@ MOST_SEQUENCES = 128
 
 @dataclass(frozen=True)
 class GenerationRequest:
-    """``GenerateRequest`` of the messages with every default written out; its schema says what each member
-    means.
-    """
+    """``GenerateRequest`` of the messages, with every default written out."""
 
     prompts: tuple[str, ...]
     tokens: int = 64
@@ -92,7 +90,7 @@ class GenerationRequest:
         return request
 
     def to_message(self) -> GenerateRequest:
-        """Return the complete message; ``stop_tokens`` is left out where the tokenizer says them."""
+        """Return the complete message, without ``stop_tokens`` where they are the tokenizer's."""
         members = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
         return {  # type: ignore[return-value]
             name: list(value) if isinstance(value, tuple) else value

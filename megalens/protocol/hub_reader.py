@@ -1,4 +1,4 @@
-"""What a hub says, checked where it enters: in the relay and in a kernel."""
+"""Checks what a hub sends where it enters: in the relay and in a kernel."""
 
 from __future__ import annotations
 
@@ -16,18 +16,12 @@ MAX_HUB_BYTES = 72 * 1024 * 1024
 
 
 class HubReader:
-    """Checks what comes over one connection to a hub: each message by its schema, their order, and that the
-    run stays the one it was.
-
-    Parameters
-    ----------
-    run : str, optional
-        The run that this hub was found under; whichever its first ``hello`` names when absent.
+    """Checks each message of one connection by its schema, their order, and that the run stays the same.
 
     Attributes
     ----------
     run : str or None
-        The run that the hub speaks for, by its own name.
+        Id of the run: the one that this hub was found under, or whichever its first ``hello`` names.
     """
 
     def __init__(self, run: str | None = None) -> None:
@@ -45,16 +39,16 @@ class HubReader:
         """
         message = decode_message(text, FROM_HUB)
         if message["type"] == "hello":
-            said = message["run"]["id"]
-            if self.run not in (None, said):
+            run = message["run"]["id"]
+            if self.run not in (None, run):
                 raise ProtocolError(
                     "refused",
                     "Another hub answers where the hub of this run was.",
                     field="run.id",
                     expected=self.run,
-                    got=said,
+                    got=run,
                 )
-            self.run, self._greeted = said, True
+            self.run, self._greeted = run, True
         elif not self._greeted and message["type"] in ("configured", "generating", "status"):
             raise ProtocolError(
                 "bad-message",

@@ -1,4 +1,4 @@
-"""Settings of instruments: their bounds on the way, and what a change makes of them."""
+"""Settings of instruments: their bounds in messages, and how a change is merged into them."""
 
 from __future__ import annotations
 
@@ -48,9 +48,7 @@ def check_settings_size(settings: Any, field: str = "instruments") -> None:
 
 
 def merge_settings(now: Any, patch: Any) -> Any:
-    """Return settings after a JSON Merge Patch (RFC 7396): members that are not named stay, null takes one
-    away, all but objects is replaced.
-    """
+    """Return settings after a JSON Merge Patch (RFC 7396): null removes, objects merge, all else replaces."""
     if not isinstance(patch, Mapping):
         return patch
     merged = dict(now) if isinstance(now, Mapping) else {}
@@ -63,13 +61,13 @@ def merge_settings(now: Any, patch: Any) -> Any:
 
 
 def pipeline_settings(given: Any) -> dict[str, Any]:
-    """Return settings of the instrument ``pipeline``.
+    """Return settings of the instrument ``pipeline`` from an order's name, a plan or such settings.
 
     Parameters
     ----------
     given : str or mapping
-        Name of an order (``"greedy"``, ``"1f1b"``, …), a ``Plan`` of ``pipeline.schema.json``, what
-        :func:`megalens.pipeline.plan` gave, or such settings.
+        ``"greedy"``, ``"1f1b"``, …; a ``Plan`` of ``pipeline.schema.json``; what
+        :func:`megalens.pipeline.plan` gave; or settings.
 
     Raises
     ------
@@ -93,7 +91,9 @@ def pipeline_settings(given: Any) -> dict[str, Any]:
     if size > _MOST_PLAN_BYTES:
         raise ProtocolError(
             "bad-parameter",
-            f'A plan that is sent to a run must have at most {_MOST_PLAN_BYTES:,} bytes, got {size:,}. Name the schedule instead, pipeline="1f1b", which is planned where the training runs; or have the script read a file: schedule.use("plan.json").',
+            f"A plan that is sent to a run must have at most {_MOST_PLAN_BYTES:,} bytes, got {size:,}. "
+            'Name the schedule instead, pipeline="1f1b", which is planned where the training runs; '
+            'or have the script read a file: schedule.use("plan.json").',
             field=f"{field}.plan",
         )
     return settings

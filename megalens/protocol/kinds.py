@@ -17,15 +17,12 @@ _Kind = TypeVar("_Kind", bound="Kind")
 
 @dataclass(frozen=True)
 class Kind:
-    """One of several kinds, with its parameters as fields. The first paragraph of a subclass's description is
-    told to people.
+    """One of several kinds, with its parameters as fields. A form shows the docstring's first paragraph.
 
     Attributes
     ----------
-    name : str
-        What messages call it.
-    title : str
-        What people are told.
+    name, title : str
+        In messages, and for people.
     properties : dict
         JSON Schema of each parameter: a number or a whole number with bounds, a text with bounds of its
         length, a truth value, or an enumeration. One without a default must be given.
@@ -36,7 +33,7 @@ class Kind:
     properties: ClassVar[dict[str, dict[str, Any]]] = {}
 
     def to_setting(self) -> CompressorSetting:
-        """Return it as it stands in a message: its name and all its parameters."""
+        """Return its name and all its parameters, as a message has them."""
         params = {name: int(value) if is_whole(value) else value for name, value in asdict(self).items()}
         return {"name": self.name, "params": params}
 
@@ -54,7 +51,7 @@ def number(title: str, description: str, low: float, high: float, default: float
 
 
 def kind_infos(kinds: Mapping[str, type[_Kind]]) -> list[KindInfo]:
-    """Return what messages tell of kinds, so that a form can be made of each."""
+    """Return the ``KindInfo`` of each kind, from which a form can be made."""
     return [
         {
             "name": name,
@@ -76,23 +73,12 @@ def kind_from_setting(
 ) -> _Kind:
     """Return what ``{"name": …, "params": …}`` means. Parameters that are left out take their defaults.
 
-    Parameters
-    ----------
-    kinds : mapping
-        All kinds by name.
-    setting : mapping
-        What came.
-    field : str
-        Dotted name of where it stands.
-    noun : str
-        What a kind is called.
-    unknown : str
-        Code of the error about a name that no kind has.
+    ``field`` is the dotted name of the setting; ``noun`` what an error calls a kind.
 
     Raises
     ------
     ProtocolError
-        ``unknown`` or ``bad-parameter``, with the dotted field.
+        ``unknown`` for a name that no kind has, or ``bad-parameter``, with the dotted field.
     """
     name = setting.get("name")
     kind = kinds.get(name) if isinstance(name, str) else None

@@ -53,14 +53,7 @@ def encode_message(message: Message) -> str:
 
 
 def decode_message(text: str | bytes, allowed: Collection[str] | None = None) -> Message:
-    """Parse and check one text frame.
-
-    Parameters
-    ----------
-    text : str or bytes
-        The JSON text.
-    allowed : collection of str, optional
-        Message types that may come here; any when absent.
+    """Parse and check one text frame of one of the ``allowed`` types; of any when absent.
 
     Raises
     ------
@@ -106,7 +99,8 @@ def check_message(message: Any) -> None:
     if "protocol" in message and kind == "hello" and message["protocol"] != SUBPROTOCOL:
         raise ProtocolError(
             "version-mismatch",
-            f"The hub speaks {message['protocol']!r}; this client speaks {SUBPROTOCOL}. Update the older side.",
+            f"The hub speaks {message['protocol']!r}; this client speaks {SUBPROTOCOL}. "
+            "Update the older side.",
             expected=SUBPROTOCOL,
             got=repr(message["protocol"])[:200],
         )
@@ -130,9 +124,7 @@ def check_message(message: Any) -> None:
 
 
 def _repeated(holder: dict[str, Any]) -> str | None:
-    """Return where a list has an entry of a name or number a second time: the two could neither be told apart
-    nor drawn.
-    """
+    """Return where a list has a second entry of one name or number: neither could be told apart nor drawn."""
     for member, by in _NAMED.items():
         entries = holder.get(member)
         seen: set[object] = set()
@@ -155,16 +147,7 @@ def _check_of(name: str) -> SchemaCheck:
 
 
 def check_definition(name: str, value: Any, field: str) -> None:
-    """Check a value against one definition of the schema.
-
-    Parameters
-    ----------
-    name : str
-        Of the definition, such as ``Stream``.
-    value
-        What came.
-    field : str
-        Dotted name of where it stands.
+    """Check a value against one definition of the schema, such as ``Stream``; ``field`` is its dotted name.
 
     Raises
     ------

@@ -1,5 +1,4 @@
-"""Count, mean and central moments: merging them, making them of raw sums and back, and what is read from
-them.
+"""Central moments: merging them, making them of raw sums and back, and the statistics read from them.
 
 Everything here is numpy on columns (one entry a row), in float64. The browser's twin reads the same golden
 cases.
@@ -306,9 +305,7 @@ def _measured_error(columns: Columns, variance: Column) -> Column:
 
 
 def near_zero_share(columns: Columns) -> Column:
-    """Return the share of all values, also of those that are not finite, that are near zero; NaN where there
-    are none.
-    """
+    """Return the share near zero of all values, also non-finite ones; NaN where there are none."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return columns["near_zero_count"] / (columns["count"] + columns["nan_count"] + columns["inf_count"])
 
@@ -345,11 +342,10 @@ def moments_from_raw_sums(
 
 
 def raw_sums_from_moments(columns: Columns) -> dict[str, Column]:
-    """Return ``count`` (with the non-finite values) and ``sum_1`` to ``sum_4`` as summing the values would
-    have given them.
+    """Return ``count`` (with the non-finite values) and ``sum_1`` to ``sum_4`` as summing the values would.
 
     A NaN among the values makes every sum NaN; infinities make the even sums infinite, and the odd ones too
-    where all have one sign, which some rows do not say: else they are NaN.
+    where all have one sign, which some rows do not have: else they are NaN.
     """
     n = columns["count"]
     nan, inf = (np.nan_to_num(columns[name]) for name in ("nan_count", "inf_count"))

@@ -1,6 +1,4 @@
-"""What others wrote, read with bounds: JSON, texts that are shown, files and folders that others may write
-to.
-"""
+"""Reads what others wrote, with bounds: JSON, texts to show, files in folders that others may write to."""
 
 from __future__ import annotations
 
@@ -49,7 +47,7 @@ def parse_json(text: str | bytes | bytearray) -> Any:
 
     Python's parser alone takes ``NaN`` and ``1e999``, integers of 4,300 digits, halves of surrogate pairs and
     names that come twice, all of which end somewhere else as an error of another kind, and lets text nest so
-    deeply that writing it again fails.
+    deeply that writing it fails.
 
     Raises
     ------
@@ -88,7 +86,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) < len(pairs):
         seen: set[str] = set()
-        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore
         raise ValueError(f"a name must come once in an object, and {twice!r:.60} comes twice")
     return made
 
@@ -127,58 +125,39 @@ def _deeper_than(value: Any, levels: int) -> bool:
 
 
 def shown_text(text: object, most: int | None = None) -> str:
-    """Return a text with U+FFFD for every character that a terminal would obey instead of showing it: names,
-    addresses and errors may hold any.
+    """Return ``str(text)`` with U+FFFD for every character that a terminal would obey instead of showing it.
 
-    Parameters
-    ----------
-    text
-        Anything; ``str`` of it is taken.
-    most : int, optional
-        For a name within a sentence: its longest text, in one line; what is longer ends in an ellipsis.
+    ``most``: longest text of a name within a sentence, in one line; what is longer ends in an ellipsis.
     """
-    whole = str(text)
+    shown = str(text)
     if most is not None:
-        whole = re.sub(r"[\n\t]", " ", whole if len(whole) <= most else whole[: most - 1] + "…")
-    return _HIDDEN.sub("\ufffd", whole)
+        shown = re.sub(r"[\n\t]", " ", shown if len(shown) <= most else shown[: most - 1] + "…")
+    return _HIDDEN.sub("\ufffd", shown)
 
 
 def attempt_folders(folder: Path) -> list[Path]:
-    """Return the run folders of earlier attempts, from before the training went back to a checkpoint, oldest
-    first. No link is followed.
-    """
+    """Return the run folders of attempts before a restart from a checkpoint, oldest first; no links."""
     home = folder / "attempts"
     with suppress(OSError):
         if home.is_dir() and not home.is_symlink():
-            numbered = [
-                each
-                for each in home.iterdir()
-                if each.name.isascii()
-                and each.name.isdecimal()
-                and len(each.name) < 10
-                and each.is_dir()
-                and not each.is_symlink()
-            ]
+            folders = [each for each in home.iterdir() if each.is_dir() and not each.is_symlink()]
+            numbered = [each for each in folders if re.fullmatch("[0-9]{1,9}", each.name)]
             return sorted(numbered, key=lambda each: int(each.name))
     return []
 
 
 def replace_file(path: Path, content: bytes, *, mode: int = 0o666, sync: bool = False) -> None:
-    """Put a file in the place of another, in one go.
+    """Replace a file, or make it, in one go.
 
     It is written under another name in the same folder first: a dot, the file's name, another dot and eight
     hexadecimal digits. That is removed where the writing fails, and left where the process is killed.
 
     Parameters
     ----------
-    path : Path
-        The file, which need not be there.
-    content : bytes
-        All that it shall hold.
     mode : int
         Of the file, before the process's mask.
     sync : bool
-        Whether its bytes shall be on the disk before it takes the place.
+        Whether its bytes shall be on the disk before it replaces the other.
 
     Raises
     ------
@@ -200,29 +179,18 @@ def replace_file(path: Path, content: bytes, *, mode: int = 0o666, sync: bool = 
 
 
 def open_plain(path: str | os.PathLike[str], buffering: int = -1) -> BinaryIO:
-    """Open a file for reading if it is a plain one: a link could lead out of its folder, and a pipe or a
-    device would never end.
-
-    Parameters
-    ----------
-    path : str or path
-        The file.
-    buffering : int
-        As of :func:`open`.
+    """Open a plain file for reading: a link could lead out of its folder, a pipe or a device would never end.
 
     Raises
     ------
     OSError
-        When it is not, or cannot be opened; ``strerror`` says which.
+        When it is not plain, or cannot be opened; ``strerror`` says which.
     """
     try:
         # Opening a pipe would wait for its other end.
-        flags = (
-            os.O_RDONLY
-            | getattr(os, "O_NOFOLLOW", 0)
-            | getattr(os, "O_NONBLOCK", 0)
-            | getattr(os, "O_BINARY", 0)
-        )
+        flags = os.O_RDONLY
+        for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"):
+            flags |= getattr(os, name, 0)
         descriptor = os.open(path, flags)
     except OSError as error:
         # What a link and a socket are answered with says nothing to a person.

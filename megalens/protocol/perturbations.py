@@ -32,14 +32,7 @@ _FIELD = "disturbance_configs"
 
 @dataclass(frozen=True)
 class Perturbation(Kind):
-    """What is done to each element of one tensor. Subclasses hold the parameters; the tracer does the
-    arithmetic.
-
-    Attributes
-    ----------
-    sites : tuple of str
-        Sites where it can be done.
-    """
+    """What is done to each element of one tensor at one of ``sites``; the tracer does the arithmetic."""
 
     sites: ClassVar[tuple[str, ...]] = ("weight", "calculation", "system")
 
@@ -86,7 +79,8 @@ class BitFlip(Perturbation):
         "rate": number("Rate", "Share of the elements in which a bit is flipped.", 0, 1, 0.0001),
         "bit": {
             "title": "Bit",
-            "description": "Which one, counted from 0, the lowest of the mantissa (float32 has 0 to 31, 31 is the sign; bfloat16 and float16 have 0 to 15); any is one at random.",
+            "description": "Which one, counted from 0, the lowest of the mantissa (float32 has 0 to 31, 31 is "
+            "the sign; bfloat16 and float16 have 0 to 15); any is one at random.",
             "enum": ["any", *range(64)],
             "default": "any",
         },
@@ -120,7 +114,8 @@ class AddVector(Perturbation):
         "vectors": {
             "type": "string",
             "title": "Vectors",
-            "description": "File in an allowed folder with one vector per layer, [layers, hidden], or one for all, [hidden]: .safetensors, .npy or weights-only .pt.",
+            "description": "File in an allowed folder with one vector per layer, [layers, hidden], or one for "
+            "all, [hidden]: .safetensors, .npy or weights-only .pt.",
             "minLength": 1,
             "maxLength": 1000,
         },
@@ -150,8 +145,7 @@ def perturbation_infos(site: str | None = None) -> list[KindInfo]:
 
 
 def perturbation_from_setting(setting: Mapping[str, Any], field: str = "kind") -> Perturbation:
-    """Return the perturbation that ``{"name": …, "params": …}`` means. Parameters that are left out take
-    their defaults.
+    """Return the perturbation that ``{"name": …, "params": …}`` means, with its defaults.
 
     Raises
     ------
@@ -170,8 +164,7 @@ def perturb_from_disturbance(
     seed: int | None = None,
     steps: int | None = None,
 ) -> Perturb | None:
-    """Return the ``Perturb`` object that a ``disturbance_configs`` dictionary, the peers' way to say what is
-    perturbed, means, or None where all of it is off.
+    """Return the ``Perturb`` object that a peer's ``disturbance_configs`` means; None where all of it is off.
 
     Parameters
     ----------
@@ -182,7 +175,7 @@ def perturb_from_disturbance(
     phases : sequence of str
         Phases in which it is done. A peer does it whenever the model runs.
     seed, steps : int, optional
-        What the dictionary has no words for.
+        Members of ``Perturb`` that the dictionary lacks.
 
     Raises
     ------

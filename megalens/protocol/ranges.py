@@ -1,5 +1,4 @@
-"""Texts of ranges such as ``'0-3,7'``: which numbers a person, a message or a filter names. The twin of
-``src/protocol/ranges.ts``.
+"""Texts of ranges such as ``'0-3,7'`` in calls, messages and filters. Twin: ``src/protocol/ranges.ts``.
 
 Ranges stay pairs of bounds and are never written out as numbers, so that ``'0-999999999'`` takes no memory.
 """
@@ -32,9 +31,7 @@ __all__ = [
 ]
 
 EMBEDDING = -1
-"""What stands in place of a layer, counted from 0, for tensors that are no layer's: the embedding. The one
-number below 0 that a text may name.
-"""
+"""Stands for a layer where there is none, as for the embedding; the one negative number a text may name."""
 
 Ranges = tuple[tuple[int, int], ...]
 """Inclusive bounds."""
@@ -57,15 +54,11 @@ def read_ranges(value: Any, field: str, code: ErrorCode = "bad-parameter") -> Ra
     value : int, str, range or iterable of int, or None
         ``3``, ``"0-3,7"``, ``range(4)``, ``[0, 2]``, ``"all"``. The ranges of a text stay as they are
         written.
-    field : str
-        Its name, for the error.
-    code : str
-        Code of the error.
 
     Raises
     ------
     ProtocolError
-        Naming the field.
+        Of this code, naming the field.
     """
     if value is None or (isinstance(value, str) and value.strip(" \t") == "all"):
         return None
@@ -109,9 +102,7 @@ def ranges_text(ranges: Sequence[tuple[int, int]]) -> str:
 
 
 def in_ranges(value: int | None, ranges: Ranges | None) -> bool:
-    """Whether a number is in one of the ranges: every one is in ``None``, and None, which is not known, is in
-    none.
-    """
+    """Whether a number is in one of the ranges: each is in ``None``; an unknown number, None, is in none."""
     return ranges is None or (value is not None and any(low <= value <= high for low, high in ranges))
 
 
@@ -197,7 +188,8 @@ def read_steps(value: Any, field: str = "steps", pairs: Any = tuple) -> Ranges |
         first, last = value[0] or 0, LAST_STEP if value[1] is None else int(value[1])
         end = ", None" if value[1] is None else f", {last + 1}"
         warn_old(
-            f"{field}={value!r} is read as first and last step for one release more: write slice({int(first)}{end})."
+            f"{field}={value!r} is read as first and last step for one release more: "
+            f"write slice({int(first)}{end})."
         )
         value = slice(first, last + 1)
     try:
@@ -221,5 +213,5 @@ def _is_span(pair: Any) -> bool:
     first, last = pair
     if first is None or last is None:
         return True
-    whole = all(hasattr(step, "__index__") and not isinstance(step, bool) for step in pair)
-    return whole and int(last) - int(first) > 1
+    steps = all(hasattr(step, "__index__") and not isinstance(step, bool) for step in pair)
+    return steps and int(last) - int(first) > 1

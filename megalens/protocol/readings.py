@@ -1,4 +1,4 @@
-"""Rows of statistics of one step, as they were measured: what rules judge and what writes files is given."""
+"""Statistics of one step as they were measured: what rules judge and what is written to files."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ LEAST_RANKS = 3
 
 @dataclass(frozen=True)
 class Readings:
-    """What one process measured of one statistic, in the order in which it was measured.
+    """What one process measured of one statistic, in the order of measuring.
 
     Attributes
     ----------
     stat : str
-        Which statistic, as in the stream ``moments``, or :data:`RANK_SCALAR`.
-    rank, stage, micro_batch : int
-        As there; -1 where it is none.
+        As in the stream ``moments``, or :data:`RANK_SCALAR`; so are rank, stage, micro_batch (-1 for none),
+        gradient_stage and loss_scale.
     names : sequence of str
         Canonical names. Those of activations come in the order in which their modules ran, those of their
         gradients in the order of the backward pass.
@@ -38,10 +37,6 @@ class Readings:
         Of the local tensor, such as ``[64, 256]`` and ``bfloat16``; empty texts where they are not known.
     counted : bool
         False for a replica of values that another process counts: judged, but in no recording.
-    gradient_stage : str
-        As in the stream.
-    loss_scale : float
-        As in the stream.
     """
 
     stat: str
@@ -59,20 +54,16 @@ class Readings:
 
 @dataclass(frozen=True)
 class StepReadings:
-    """All readings of one step.
+    """All readings of one step, by rank.
 
     Attributes
     ----------
-    step : int
-        Its number.
     samples : int
-        Samples consumed up to and with it; -1 where nobody said.
-    readings : sequence of Readings
-        Of every process that was heard, by rank.
+        Samples consumed up to and with it; -1 where that is not known.
     scalars : mapping
         Numbers of the stream ``scalars`` of this step: loss, lr, grad_norm, …
     sample_ids : str
-        Ids of the step's training samples as JSON; empty where the script did not say them.
+        Ids of the step's training samples as JSON; empty where the script did not give them.
     """
 
     step: int

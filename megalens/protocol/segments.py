@@ -1,4 +1,4 @@
-"""Where the rows of a recorded stream lie: Parquet segments that are sealed, and Arrow tails with what is newer."""
+"""Which files hold the rows of a recorded stream: sealed Parquet segments, and newer Arrow tails."""
 
 from __future__ import annotations
 
@@ -29,11 +29,9 @@ class Segment(NamedTuple):
     Attributes
     ----------
     number : int
-        Its place in the stream, from 0: rows of a later segment were recorded later. -1 for the one file that a stream had before there were segments.
+        From 0: rows of a later segment were recorded later. -1 for the one file of streams without segments.
     first_step : int
         The step of the first row that was recorded in it. Rows of other ranks may be of an earlier one.
-    path : Path
-        The file.
     """
 
     number: int
@@ -52,27 +50,21 @@ def segment_name(number: int, first_step: int, suffix: str) -> str:
 
 
 def is_stream_file(name: str) -> bool:
-    """Return whether a recorder gives files in a stream's folder such a name: a segment, a tail, or half a segment."""
+    """Return whether a name is that of a segment, a tail, or half a segment in a stream's folder."""
     return _NAME.fullmatch(name.removesuffix(PARTIAL)) is not None
 
 
 def file_name(path: Path) -> str:
-    """Return what a person calls a file of a recording: ``moments/000003-step-1200.parquet``, or ``moments.parquet``."""
+    """Return what a person calls a file: ``moments/000003-step-1200.parquet``, or ``moments.parquet``."""
     return f"{path.parent.name}/{path.name}" if is_stream_file(path.name) else path.name
 
 
 def stream_segments(folder: Path, stream: str) -> list[Segment]:
     """Return the files of a stream in a run folder, in the order in which they were recorded.
 
-    A tail counts only while no sealed segment has its number: sealing writes a Parquet file under another name, renames it, and then
-    removes the tail, so that every row is in one of both at every moment. Links are not followed, since they could lead out of the run folders.
-
-    Parameters
-    ----------
-    folder : Path
-        The run folder.
-    stream : str
-        Name of the stream.
+    A tail counts only while no sealed segment has its number: sealing writes a Parquet file under another
+    name, renames it, and then removes the tail, so that every row is in one of both at every moment. Links
+    are not followed, since they could lead out of the run folders.
 
     Raises
     ------
@@ -80,7 +72,8 @@ def stream_segments(folder: Path, stream: str) -> list[Segment]:
         When the folder cannot be listed.
     """
     found, before = _listed(folder, stream), None
-    # A folder is listed in parts: a tail that is sealed meanwhile may be in none of them under either name. Once it is sealed it is found.
+    # A folder is listed in parts: a tail that is sealed meanwhile may be in none of them under either name.
+    # Once it is sealed it is found.
     while found != before:
         found, before = _listed(folder, stream), found
     return [found[number] for number in sorted(found)]
@@ -93,15 +86,15 @@ def _listed(folder: Path, stream: str) -> dict[int, Segment]:
         path = folder / f"{stream}{suffix}"
         if path.is_file() and not path.is_symlink():
             found[-1] = Segment(-1, 0, path)
-    place = folder / stream
-    if place.is_symlink():
+    home = folder / stream
+    if home.is_symlink():
         return found
-    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(place) as entries:
+    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(home) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
-            said = _NAME.fullmatch(entry.name)
-            if said is None or not entry.is_file(follow_symlinks=False):
+            match = _NAME.fullmatch(entry.name)
+            if match is None or not entry.is_file(follow_symlinks=False):
                 continue
-            number = int(said["number"])
-            if number not in found or said["suffix"] == SEALED:
-                found[number] = Segment(number, int(said["first"]), Path(entry.path))
+            number = int(match["number"])
+            if number not in found or match["suffix"] == SEALED:
+                found[number] = Segment(number, int(match["first"]), Path(entry.path))
     return found

@@ -1,6 +1,4 @@
-"""What to trace, as data that needs no torch to write down: compressors, settings of flags, the budget; and
-as people write them.
-"""
+"""What to trace, without torch: compressors, settings of flags, the budget; and how people write them."""
 
 from __future__ import annotations
 
@@ -81,7 +79,8 @@ class Tile(Compressor):
         "reduction": {
             "type": "string",
             "title": "Reduction",
-            "description": "One number a tile: mean, rms (how large values of both signs are), max, std, or an expression over data such as data.abs().mean(dim=-1).",
+            "description": "One number a tile: mean, rms (how large values of both signs are), max, std, "
+            "or an expression over data such as data.abs().mean(dim=-1).",
             "minLength": 1,
             "maxLength": 500,
             "default": "mean",
@@ -120,7 +119,8 @@ class Projection(Compressor):
         "vectors": {
             "type": "string",
             "title": "Vectors",
-            "description": "File with one vector per layer, [layers, features] or [layers, vectors, features]: .safetensors, .npy or weights-only .pt.",
+            "description": "File with one vector per layer, [layers, features] or [layers, vectors, features]: "
+            ".safetensors, .npy or weights-only .pt.",
             "minLength": 1,
             "maxLength": 1000,
         }
@@ -142,7 +142,8 @@ class Peaks(Compressor):
         "cells": {
             "type": "integer",
             "title": "Cells",
-            "description": "At most this many blocks along queries and along keys; a block's side is a power of two.",
+            "description": "At most this many blocks along queries and along keys; "
+            "a block's side is a power of two.",
             "minimum": 1,
             "maximum": 65536,
             "default": 256,
@@ -151,9 +152,7 @@ class Peaks(Compressor):
     cells: int = 256
 
     def side(self, positions: int) -> int:
-        """Return the side of the blocks of an axis: the smallest power of two that leaves at most ``cells``
-        of them.
-        """
+        """Return a block's side on an axis: the least power of two that leaves at most ``cells`` blocks."""
         return 1 << (max(1, -(-positions // self.cells)) - 1).bit_length()
 
 
@@ -217,8 +216,7 @@ def read_flags(
     suited : callable
         Gives the ``CompressorSetting`` that suits a flag.
     common : mapping
-        Settings of all flags that are switched on, as :func:`read_setting` gives them; a flag's own are put
-        over them.
+        Settings of all flags that are switched on, from :func:`read_setting`; a flag's own override them.
     spell : str
         How the call names a flag.
     prefix : str
@@ -232,15 +230,15 @@ def read_flags(
     settings: dict[str, Any] = {}
     for name, choice in asked.items():
         where, field = spell.format(name), f"{prefix}{name}"
-        kept = {**now.get(name, {"compressor": suited(name)}), **common}
+        current = {**now.get(name, {"compressor": suited(name)}), **common}
         if choice is None or choice is False:
             settings[name] = None
         elif choice is True:
-            settings[name] = kept
+            settings[name] = current
         elif isinstance(choice, Compressor):
             settings[name] = {**common, "compressor": choice.to_setting()}
         elif isinstance(choice, Mapping):
-            settings[name] = {**kept, **read_setting(choice, where, f"{field}.")}
+            settings[name] = {**current, **read_setting(choice, where, f"{field}.")}
         else:
             hint = (
                 f" ({choice.__name__}(…), not the class)"
@@ -341,15 +339,9 @@ def some_of(
 
 
 def parse_budget(budget: str | float | None, field: str = "budget") -> float | None:
-    """Return a limit in per cent of step time from ``"1%"``, ``"0.5 %"``, ``1``, ``1.0`` or None for no
-    limit.
+    """Return a limit in per cent of step time from ``"1%"``, ``"0.5 %"``, ``1``, ``1.0``; None for no limit.
 
-    Parameters
-    ----------
-    budget : str, float or None
-        What was written. A number is per cent: ``0.5`` is half a per cent, not a half.
-    field : str
-        Dotted path that an error names.
+    A number is per cent: ``0.5`` is half a per cent, not a half.
 
     Raises
     ------
@@ -369,7 +361,8 @@ def parse_budget(budget: str | float | None, field: str = "budget") -> float | N
     if not 0 < value <= 100:
         raise ProtocolError(
             "bad-parameter",
-            f"A budget must be per cent of step time, above 0 and at most 100, such as '1%', got {budget!r:.50}. None takes the limit away.",
+            "A budget must be per cent of step time, above 0 and at most 100, such as '1%', "
+            f"got {budget!r:.50}. None takes the limit away.",
             field=field,
             expected="'1%', 1.0 or None",
             got=repr(budget)[:200],
@@ -383,8 +376,7 @@ def words_from_text(text: str) -> list[str]:
 
 
 def flags_from_text(text: str) -> Any:
-    """Read flags as people write them in a shell: names with commas between them, or a JSON object of
-    settings.
+    """Read flags from a shell: names with commas between them, or a JSON object of settings.
 
     Raises
     ------

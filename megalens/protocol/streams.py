@@ -1,6 +1,4 @@
-"""The streams of a run: their Arrow schemas and their policies, read from ``protocol/streams.json`` and from
-what producers announce.
-"""
+"""Arrow schema and policy of each stream: of ``protocol/streams.json``, or announced by a producer."""
 
 from __future__ import annotations
 
@@ -51,47 +49,10 @@ _MOST_ANNOUNCED = 32
 
 @dataclass(frozen=True)
 class StreamPolicy:
-    """How every room treats a stream. ``protocol/README.md`` says what each member means; what a declaration
-    leaves out is as here.
+    """How every room treats a stream; ``protocol/README.md`` says what each member means.
 
-    Attributes
-    ----------
-    keep : str
-        What the hub keeps for viewers that come later: ``all`` rows, or the ``newest`` frames.
-    hub_bytes : int or None
-        Bytes of the newest frames to keep at most; the hub's own bound when None or larger.
-    drop_order : int or None
-        A slow viewer's full queue gives up streams of a lower order first; None is never given up.
-    covered_first : bool
-        Whether frames of which every identity has a newer row go first.
-    identity : tuple of str
-        Columns that say what a row is about.
-    newer : str
-        Column that rises within an identity.
-    memory_bytes, page_bytes : int
-        Bounds in a kernel and in a browser's page.
-    row_bytes : int
-        Bytes of a row, beside the values of ``shape``.
-    shape : str or None
-        Column whose product says how many float32 values a row has.
-    replay_order : int
-        RankCoordinates among streams of one step.
-    marks_step : bool
-        Whether a row says that its step was reached.
-    ask : dict of str to str
-        How rows can be asked for by a column.
-    counts, values : tuple of str
-        Columns that count non-finite values, and columns that are to be looked at for them.
-    first : tuple of str
-        What is told of the first row with some.
-    group_rows, group_bytes : int
-        Size of a row group of the packed file.
-    null_marks : bool
-        Whether its columns carry marks of nulls.
-    dictionary : tuple of str or None
-        Columns whose values come again; None is all.
-    fast : tuple of str
-        Columns that hardly repeat.
+    What a declaration leaves out is as here. None means for ``hub_bytes`` the hub's own bound, for
+    ``drop_order`` never dropped, for ``dictionary`` every column. ``row_bytes`` leaves out ``shape``'s values.
     """
 
     keep: str = "newest"
@@ -133,14 +94,8 @@ class Stream:
 
     Attributes
     ----------
-    name : str
-        As frames, files and endpoints name it.
     schema : pyarrow.Schema
         Its columns, in order; the first is ``step``.
-    policy : StreamPolicy
-        How every room treats it.
-    declaration : DeclaredStream
-        The declaration itself.
     absent : dict
         Columns that older recordings lack, with what is read instead.
     """
@@ -162,15 +117,11 @@ class Stream:
         return pa.Table.from_batches([], self.schema)
 
     def lacking(self, columns: list[str]) -> list[str]:
-        """Return the columns that a recording with ``columns`` should have and has not; those that came later
-        may be absent.
-        """
+        """Return the columns that a recording with ``columns`` lacks; those that came later may be absent."""
         return [name for name in self.schema.names if name not in columns and name not in self.absent]
 
     def with_later_columns(self, batch: pa.RecordBatch, columns: list[str] | None = None) -> pa.RecordBatch:
-        """Return ``batch`` with those of ``columns`` (all of the stream when absent) that an older recording
-        lacks, in that order.
-        """
+        """Return ``batch`` with those of ``columns`` (None: all) that an older recording lacks, in order."""
         wanted = self.schema
         if columns is not None:
             wanted = pa.schema([wanted.field(column) for column in columns])
@@ -220,9 +171,7 @@ class Streams(Mapping[str, Stream]):
         return stream
 
     def declarations(self) -> dict[str, DeclaredStream]:
-        """Return the ``streams`` member of ``hello``: every declaration, without what is said of single
-        columns.
-        """
+        """Return the ``streams`` member of ``hello``: every declaration, without the docs of columns."""
         return {name: _brief(stream.declaration) for name, stream in self._streams.items()}
 
     def announced(self) -> dict[str, DeclaredStream]:
@@ -268,16 +217,12 @@ class Streams(Mapping[str, Stream]):
 
 
 def parse_stream(name: str, value: Any, field: str = "", *, strict: bool = False) -> Stream:
-    """Return the stream that a declaration means.
+    """Return the stream that a ``Stream`` of ``messages.schema.json`` declares.
 
     Parameters
     ----------
-    name : str
-        Its name.
-    value : mapping
-        A ``Stream`` of ``messages.schema.json``.
     field : str
-        Dotted name of where it stands, for errors.
+        Dotted name of the declaration, for errors; the stream's name when empty.
     strict : bool
         Whether to refuse members that this version does not know, which a later one may have.
 
@@ -376,13 +321,8 @@ def _brief(declaration: DeclaredStream) -> DeclaredStream:
 
 
 def _bad(field: str, expected: str, got: str) -> ProtocolError:
-    return ProtocolError(
-        "bad-parameter",
-        f"{field} must be {expected}, got {got:.200}.",
-        field=field,
-        expected=expected,
-        got=got,
-    )
+    message = f"{field} must be {expected}, got {got:.200}."
+    return ProtocolError("bad-parameter", message, field=field, expected=expected, got=got)
 
 
 STREAMS: Streams = Streams(
@@ -392,14 +332,12 @@ STREAM_NAMES: tuple[str, ...] = tuple(STREAMS)
 
 
 def stream_schema(name: str) -> pa.Schema:
-    """Return the schema of one stream of ``streams.json``; raises ``ProtocolError`` ``bad-frame`` when there
-    is no such stream.
-    """
+    """Return the schema of a stream of ``streams.json``; ``ProtocolError`` ``bad-frame`` for another name."""
     return STREAMS.named(name).schema
 
 
 def policy(name: str) -> StreamPolicy:
-    """Return the policy of one stream of ``streams.json``, or what holds for a stream that says nothing."""
+    """Return the policy of a stream of ``streams.json``; the defaults for any other."""
     return STREAMS[name].policy if name in STREAMS else StreamPolicy()
 
 

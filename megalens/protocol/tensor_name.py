@@ -1,6 +1,4 @@
-"""What the name of a tensor says: its layer, expert, role and place in the model. The browser's twin reads
-the same golden cases.
-"""
+"""Layer, expert, role and module path from a tensor's name. The browser's twin reads the same cases."""
 
 from __future__ import annotations
 
@@ -22,25 +20,16 @@ __all__ = [
 GLOBAL_STACK = "(global)"
 LAYER_ITEM = "(layer)"
 
-_STACKS = frozenset(
-    [
-        "layer",
-        "layers",
-        "block",
-        "blocks",
-        "h",
-        "resblocks",
-        "transformer_blocks",
-        "decoder_layers",
-        "encoder_layers",
-    ]
-)
-_BODIES = frozenset(["encoder", "decoder", "transformer", "module", "model", "backbone"])
+_STACKS = frozenset((
+    "layer", "layers", "block", "blocks", "h", "resblocks", "transformer_blocks", "decoder_layers",
+    "encoder_layers",
+))  # fmt: skip
+_BODIES = frozenset(("encoder", "decoder", "transformer", "module", "model", "backbone"))
 _EXPERT_WORDS = frozenset(("expert", "experts"))
 # Numbers after these count something inside a layer.
-_INNER_WORDS = _EXPERT_WORDS | frozenset(
-    ["head", "heads", "rank", "ranks", "shard", "shards", "adapter", "adapters"]
-)
+_INNER_WORDS = _EXPERT_WORDS | {
+    "head", "heads", "rank", "ranks", "shard", "shards", "adapter", "adapters",
+}  # fmt: skip
 _ROLE = re.compile(r"(input|output)\d*")
 _GROUPED = re.compile(r"(weight|bias)([0-9]{1,9})")
 # A whole component, see _numbers; the digit comes first because that is what is searched for fastest.
@@ -58,11 +47,7 @@ def expert_part(expert: int) -> str:
 def expert_of_part(part: str) -> int | None:
     """Return the expert that a part is of; None where it is of none."""
     number = part.removeprefix(EXPERT)
-    return (
-        int(number)
-        if number != part and number.isdecimal() and number.isascii() and len(number) < 10
-        else None
-    )
+    return int(number) if number != part and _is_number(number) else None
 
 
 class TensorName(NamedTuple):
@@ -78,10 +63,8 @@ class TensorName(NamedTuple):
     item_type : str
         What comes after it, without an expert's index: the same text in every layer and expert. ``(layer)``
         where nothing does.
-    family : str
-        First component of ``item_type`` (``mlp``).
-    kind : str
-        Last component of ``item_type`` (``weight``, ``output0``).
+    family, kind : str
+        First and last component of ``item_type`` (``mlp``; ``weight``, ``output0``).
     module_type : str or None
         ``item_type`` without its last component.
     role : str or None
@@ -111,19 +94,17 @@ def parse_name(name: str) -> TensorName:
     form = _form(tuple(parts[::2]))
     if form is None:
         return _parsed(name)[0]
-    said, layer, expert = form
+    parsed, layer, expert = form
     numbers = parts[1::2]
     return TensorName(
         None if layer is None else int(numbers[layer]),
-        *said[1:-1],
-        said.expert if expert is None else int(numbers[expert]),
+        *parsed[1:-1],
+        parsed.expert if expert is None else int(numbers[expert]),
     )
 
 
 def name_values(names: Iterable[str], field: str) -> list[Any]:
-    """Return one field of what each name says; of thousands of names in half of the time that
-    :func:`parse_name` takes for all fields.
-    """
+    """Return one field of each name's :func:`parse_name`; of thousands of names in half of the time."""
     found: list[Any] = []
     for name in names:
         parts = _NUMBER.split(name)
@@ -131,52 +112,50 @@ def name_values(names: Iterable[str], field: str) -> list[Any]:
         if form is None:
             found.append(getattr(_parsed(name)[0], field))
             continue
-        said, layer, expert = form
+        parsed, layer, expert = form
         number = layer if field == "layer" else expert if field == "expert" else None
-        found.append(getattr(said, field) if number is None else int(parts[1::2][number]))
+        found.append(getattr(parsed, field) if number is None else int(parts[1::2][number]))
     return found
 
 
 def natural_key(name: str) -> list[tuple[int, int, str]]:
     """Return a key that sorts numbers inside of names as numbers: ``layers.2`` before ``layers.10``."""
-    # Split with a group: texts at even places, digits at odd ones. Of two numbers the longer one is larger;
+    # Split with a group: texts at even indices, digits at odd ones. Of two numbers the longer one is larger;
     # some are too long to be numbers of Python.
     return [
-        (0, len(digits := part.lstrip("0")), digits) if place % 2 else (1, 0, part)
-        for place, part in enumerate(re.split(r"([0-9]+)", name))
+        (0, len(digits := part.lstrip("0")), digits) if at % 2 else (1, 0, part)
+        for at, part in enumerate(re.split(r"([0-9]+)", name))
         if part
     ]
 
 
 @lru_cache(maxsize=1 << 12)
 def _form(texts: tuple[str, ...]) -> tuple[TensorName, int | None, int | None] | None:
-    """Return what names say that have these texts around their numbers, and which of the numbers are the
-    layer and the expert; None where they have others too.
-
-    A model has thousands of names, and a few dozen such forms.
+    """Return what names with these texts around their numbers say, and which numbers are layer and expert;
+    None where they have others too. A model has thousands of names, and a few dozen such forms.
     """
-    said, layer, expert = _parsed("0".join(texts))
-    known = sorted(place for place in (layer, expert) if place is not None)
+    parsed, layer, expert = _parsed("0".join(texts))
+    known = sorted(at for at in (layer, expert) if at is not None)
     if len(known) < len(texts) - 1:
         return None
-    layer, expert = (None if place is None else known.index(place) for place in (layer, expert))
-    return said, layer, expert
+    layer, expert = (None if at is None else known.index(at) for at in (layer, expert))
+    return parsed, layer, expert
 
 
 def _parsed(name: str) -> tuple[TensorName, int | None, int | None]:
-    """Return what a name says, and which of its components are the number of the layer and of the expert."""
+    """Return what a name says, and the indices of the components that are the layer and the expert."""
     tokens = name.replace("/", ".").split(".")
-    expert, place, tokens = _without_expert(tokens)
+    expert, expert_at, tokens = _without_expert(tokens)
     at = _layer_at(tokens)
     if at is None:
         layer, stack, items = None, GLOBAL_STACK, tokens
     else:
         layer, stack, items = int(tokens[at]), ".".join(tokens[:at]) or "layer", tokens[at + 1 :]
         # Among all components.
-        at += place is not None and place <= at
+        at += expert_at is not None and expert_at <= at
     items = items or [LAYER_ITEM]
     tail = _ROLE.fullmatch(items[-1])
-    said = TensorName(
+    parsed = TensorName(
         layer=layer,
         stack=stack,
         item_type=".".join(items),
@@ -186,11 +165,11 @@ def _parsed(name: str) -> tuple[TensorName, int | None, int | None]:
         role=tail[1] if tail else None,
         expert=expert,
     )
-    return said, at, place
+    return parsed, at, expert_at
 
 
 def _without_expert(tokens: list[str]) -> tuple[int | None, int | None, list[str]]:
-    """Return the expert, which component says nothing but it, and the components without it."""
+    """Return the expert, the index of the component that is only its number, and the other components."""
     for at in _numbers(tokens):
         before = tokens[at - 1].lower() if at else ""
         if _words(before) & _EXPERT_WORDS and not _tells_layer(before):
@@ -236,7 +215,9 @@ def _words(token: str) -> frozenset[str]:
 
 
 def _numbers(tokens: list[str]) -> list[int]:
-    """Return the places of tokens that are numbers."""
-    return [
-        at for at, token in enumerate(tokens) if token.isdecimal() and token.isascii() and len(token) <= 9
-    ]
+    """Return the indices of tokens that are numbers."""
+    return [at for at, token in enumerate(tokens) if _is_number(token)]
+
+
+def _is_number(text: str) -> bool:
+    return text.isdecimal() and text.isascii() and len(text) <= 9

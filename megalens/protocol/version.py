@@ -21,5 +21,5 @@ def own_version() -> str:
 
 
 def own_versions() -> dict[str, str]:
-    """Return the versions of what every process of ours is made of: megalens, Python and pyarrow."""
+    """Return the versions of megalens, Python and pyarrow in this process."""
     return {"megalens": own_version(), "python": platform.python_version(), "pyarrow": str(pa.__version__)}

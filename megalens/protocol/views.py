@@ -1,6 +1,4 @@
-"""View options, checked against ``protocol/views.schema.json``: a widget's arguments, a tab's state, a
-report's recipe.
-"""
+"""Options of views (of a widget, a tab, a report's recipe), checked against ``views.schema.json``."""
 
 from __future__ import annotations
 
@@ -33,17 +31,13 @@ VIEW_NAMES: tuple[str, ...] = tuple(_DEFINITIONS)
 
 
 def view_about(view: str) -> dict[str, Any]:
-    """Return what the contract says of one view beside its options: method, title, needs, report and so on.
-    Not to be changed.
-    """
+    """Return what the contract says of a view: method, title, needs, report, …. Not to be changed."""
     about: dict[str, Any] = _SCHEMA["$defs"][_DEFINITIONS[view]]["x-view"]
     return about
 
 
 def option_schema(view: str, option: str) -> dict[str, Any]:
-    """Return the schema of one option, over that of the definition that it refers to; empty where the view
-    has no such option.
-    """
+    """Return the schema of one option with its definition resolved; empty where the view lacks the option."""
     return _resolved(_properties(view).get(option, {}))
 
 
@@ -53,9 +47,7 @@ def view_fields(view: str) -> tuple[str, ...]:
 
 
 def python_name(option: str) -> str:
-    """Return an option's name as a Python argument and attribute: ``pass_`` for ``pass``, which Python keeps
-    for itself.
-    """
+    """Return an option's name as a Python argument and attribute: ``pass_`` for the keyword ``pass``."""
     return f"{option}_" if iskeyword(option) else option
 
 
@@ -70,12 +62,10 @@ def view_defaults(view: str) -> dict[str, Any]:
 
 
 def check_view_options(options: Mapping[str, Any], field: str = "") -> dict[str, Any]:
-    """Return the options with every default filled in.
+    """Return the options (``view`` among them) with every default filled in.
 
     Parameters
     ----------
-    options : mapping
-        ``view`` and the options of that view.
     field : str
         Dotted path of the options, put before the option's name in an error.
 
@@ -100,7 +90,7 @@ def check_view_options(options: Mapping[str, Any], field: str = "") -> dict[str,
 
 
 def _check_whole(options: Mapping[str, Any], view: str, prefix: str) -> None:
-    """Refuse halves of surrogate pairs, which no file and no viewer could be given."""
+    """Refuse halves of surrogate pairs, which no file and no viewer can take."""
     for name, value in options.items():
         try:
             json.dumps(value, ensure_ascii=False).encode("utf-8")
@@ -151,10 +141,10 @@ def _explain(path: list[str], view: str, options: Mapping[str, Any], prefix: str
 
 def _resolved(spec: dict[str, Any]) -> dict[str, Any]:
     definition: dict[str, Any] = _SCHEMA["$defs"][spec["$ref"].rsplit("/", 1)[1]] if "$ref" in spec else {}
-    whole = {**spec, **definition}
-    if "properties" in whole:
-        whole["properties"] = {name: _resolved(each) for name, each in whole["properties"].items()}
-    return whole
+    resolved = {**spec, **definition}
+    if "properties" in resolved:
+        resolved["properties"] = {name: _resolved(each) for name, each in resolved["properties"].items()}
+    return resolved
 
 
 def _expected(spec: Mapping[str, Any]) -> str:

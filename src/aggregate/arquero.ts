@@ -1,6 +1,6 @@
 /**
- * The package's entry for tables in TypeScript: `import { aq, moments } from 'megalens/aggregate'`. It brings arquero and nothing of JupyterLab.
- * The page loads it by `loadTables`, on first use.
+ * The package's entry for tables in TypeScript: `import { aq, moments } from 'megalens/aggregate'`. It brings
+ * arquero and nothing of JupyterLab. The page loads it by `loadTables`, on first use.
  */
 import * as aq from 'arquero';
 import { byName } from '../protocol/records';
@@ -25,7 +25,10 @@ const MOMENTS: readonly GatheredColumn[] = ['count', 'mean', 'm2', 'm3', 'm4'];
 const NAME_COLUMNS = Object.keys(parseName('')) as NameColumn[];
 const BEFORE = 'moments_';
 
-/** The columns that a statistic is made of; with those of its powers, so that all statistics of a rollup share one pass. */
+/**
+ * The columns that a statistic is made of; with those of its powers, so that all statistics of a rollup share
+ * one pass.
+ */
 function columnsOf(name: MomentAggregate): readonly GatheredColumn[] {
   switch (name) {
     case 'min':
@@ -44,7 +47,6 @@ function columnsOf(name: MomentAggregate): readonly GatheredColumn[] {
   }
 }
 
-/** One column of merged moments, as the explorer reads it. */
 function read(of: IMergedMoments, name: MomentAggregate): Float64Array {
   switch (name) {
     case 'count':
@@ -84,7 +86,7 @@ function register(): void {
     gather,
     {
       create: () => {
-        // One for all groups of a rollup: they are merged in one go, as the explorer's are. A window's frame moves, and is merged by itself.
+        // One for all groups of a rollup, merged at once like the explorer's. A window's frame is merged alone.
         const all = new GatheredMoments();
         return {
           init: (of: object) => {
@@ -131,7 +133,6 @@ function register(): void {
   }
 }
 
-/** What a function says of each text, asked once. */
 function memoized<T>(ask: (text: string) => T): (text: string) => T {
   const answers = new Map<string, T>();
   return text => {
@@ -150,9 +151,15 @@ function expression(name: string, columns: readonly GatheredColumn[]): string {
 
 type Aggregate = () => string;
 
-/** What a rollup of rows of moments can hold. Each is an expression for arquero's `rollup`, `derive` or `rolling`. */
+/**
+ * What a rollup of rows of moments can hold. Each is an expression for arquero's `rollup`, `derive` or
+ * `rolling`.
+ */
 export interface IMomentAggregates extends Readonly<Record<MomentAggregate, Aggregate>> {
-  /** How far a statistic may be off by the rounding of raw sums, in its own unit; of rows with a column `rounding`. */
+  /**
+   * How far a statistic may be off by the rounding of raw sums, in its own unit; of rows with a column
+   * `rounding`.
+   */
   error(statistic: MomentStatistic): string;
   /** All columns that rows of merged groups need to be merged again. */
   sufficient(): Record<(typeof SUFFICIENT)[number], string>;
@@ -160,12 +167,15 @@ export interface IMomentAggregates extends Readonly<Record<MomentAggregate, Aggr
   names<T extends NameColumn>(...columns: T[]): Record<T, string>;
   /** Whether the pattern is found in the name of each row's tensor, for `filter`. */
   has(pattern: string): string;
-  /** What the pattern's groups find in it, a point between them, for `derive`; null where nothing is found. */
+  /**
+   * What the pattern's groups find in it, a point between them, for `derive`; null where nothing is found.
+   */
   capture(pattern: string): string;
 }
 
 /**
- * Statistics over rows of the stream `moments`, or over rows that were merged of it: merged exactly, as if all values of a group had been one tensor.
+ * Statistics over rows of the stream `moments`, or over rows that were merged of it: merged exactly, as if
+ * all values of a group had been one tensor.
  *
  * `table.groupby('layer', 'step').rollup({ kurtosis: moments.kurtosis() })`
  */

@@ -3,8 +3,9 @@ const FORMULA = /^[\s"']*[=+\-@＝＋－＠]|^[\t\r]/;
 const NUMBER = /^[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?$/i;
 
 /**
- * A value as cells of comma-separated values have it, before quoting: all digits of numbers, as pandas and spreadsheets read them; a text that a spreadsheet
- * would run as a formula has an apostrophe in front. A number stays a number, also one that is written as text.
+ * A value as cells of comma-separated values have it, before quoting: all digits of numbers, as pandas and
+ * spreadsheets read them; a text that a spreadsheet would run as a formula has an apostrophe in front. A
+ * number stays a number, also one that is written as text.
  */
 export function csvValue(value: unknown): string {
   if (typeof value === 'number') {

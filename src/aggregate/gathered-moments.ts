@@ -17,14 +17,19 @@ export type GatheredColumn =
 
 export type IGatheredRow = Readonly<Partial<Record<GatheredColumn, number>>>;
 
-/** Rows with the cell of each, as arquero hands them over one by one, to be merged all at once when the first answer is read. */
+/**
+ * Rows with the cell of each, as arquero hands them over one by one, to be merged all at once when the first
+ * answer is read.
+ */
 export class GatheredMoments {
   open(): number {
     this._cells += 1;
     return this._cells - 1;
   }
 
-  /** Add a row to a cell. Columns that are not there are 0, and are not read by what does not ask for them. */
+  /**
+   * Add a row to a cell. Columns that are not there are 0, and are not read by what does not ask for them.
+   */
   add(cell: number, row: IGatheredRow): void {
     const at = this._length;
     if (at === this._cell.length) {
@@ -59,10 +64,7 @@ export class GatheredMoments {
     this._merged = null;
   }
 
-  /**
-   * One value of each cell.
-   * @param name - What is read; it is read once for all cells.
-   */
+  /** One value of each cell, read once by its name. */
   column(name: string, read: (of: IMergedMoments) => Float64Array): Float64Array {
     if (this._merged === null) {
       this._merged = mergeRows(

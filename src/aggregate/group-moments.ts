@@ -14,7 +14,10 @@ import type { TableAnswer, TableQuestion } from './moment-tables';
 import { pageQueue, type TablePlace, type WorkQueue } from './work-queue';
 import { WORKER_ROWS } from './worker-link';
 
-/** Rows that are kept over all runs when nobody says otherwise; beyond it those that were asked for longest ago go. */
+/**
+ * Rows that are kept over all runs when nobody says otherwise; beyond it those that were asked for longest
+ * ago go.
+ */
 const CACHE_ROWS = 4_000_000;
 
 interface IEntry {
@@ -30,6 +33,7 @@ interface IEntry {
   /** Rows at which the source said that they are too many to be brought here. */
   tooMany: number;
   usedAt: number;
+  /** What is done with this entry, one after the other. */
   turn: Promise<unknown>;
 }
 
@@ -39,7 +43,11 @@ interface IEntry {
  * Where any stat of a run has many rows, all of the run's are in the worker.
  */
 export class MomentCache {
-  /** @param workerRows - With more rows than this in any stat, a run's tables are in the worker. */
+  /**
+   * @param queue - Where the tables are kept.
+   * @param limitRows - Bound of all rows.
+   * @param workerRows - With more rows than this in any stat, a run's tables are in the worker.
+   */
   constructor(
     private readonly queue: WorkQueue,
     private readonly limitRows = CACHE_ROWS,
@@ -48,6 +56,7 @@ export class MomentCache {
 
   /**
    * Ask something of a run's rows.
+   *
    * @returns The answer, or null where the source has more rows than it brings here.
    * @throws AggregateError as the tables, and StoreError as the source.
    */
@@ -98,7 +107,7 @@ export class MomentCache {
       }
     }
     signal?.throwIfAborted();
-    this.makeRoom(entries);
+    this.evict(entries);
     const answer = await this.queue.askTables(place, question(entries.map(({ id }) => id)), []);
     signal?.throwIfAborted();
     return answer;
@@ -129,7 +138,7 @@ export class MomentCache {
       entry.warnings === warnings &&
       (about()?.rows ?? 0) >= entry.rows &&
       about()?.first === entry.first;
-    let isComplete = !more;
+    let reload = !more;
     if (more) {
       if (!(await this.load(source, entry, entry.last, signal))) {
         entry.tooMany = about()?.rows ?? 0;
@@ -138,10 +147,10 @@ export class MomentCache {
       if (entry.rows !== about()?.rows) {
         // Rows may have come since the index was read; else something earlier is not what it was.
         index = await source.index(signal);
-        isComplete = entry.rows !== about()?.rows;
+        reload = entry.rows !== about()?.rows;
       }
     }
-    if (isComplete) {
+    if (reload) {
       if (entry.version !== null && entry.place !== place) {
         await this.queue.askTables(entry.place, { kind: 'drop', table: entry.id }, []).catch(() => undefined);
       }
@@ -158,6 +167,7 @@ export class MomentCache {
     return true;
   }
 
+  /** Bring the rows from a step on, or all of them. */
   private async load(
     source: IMomentSource,
     entry: IEntry,
@@ -208,10 +218,8 @@ export class MomentCache {
     return entry;
   }
 
-  private makeRoom(retained: readonly IEntry[]): void {
-    const others = [...this.all]
-      .filter(entry => !retained.includes(entry))
-      .sort((a, b) => a.usedAt - b.usedAt);
+  private evict(kept: readonly IEntry[]): void {
+    const others = [...this.all].filter(entry => !kept.includes(entry)).sort((a, b) => a.usedAt - b.usedAt);
     let rows = [...this.all].reduce((sum, entry) => sum + entry.rows, 0);
     for (const entry of others) {
       if (rows <= this.limitRows) {
@@ -247,9 +255,11 @@ function buffersOf(rows: IMomentRows): ArrayBufferLike[] {
 const pageCache = new MomentCache(pageQueue);
 
 /**
- * Group the statistics of a run: from its rows where they can be brought here, which is done once, else as the server groups them.
- * @param cache - Where rows are kept; one that the page shares when absent.
- * @throws AggregateError when the question contradicts itself, `mixed` when inputs and outputs would enter one group.
+ * Group the statistics of a run: from its rows where they can be brought here, which is done once, else as
+ * the server groups them.
+ *
+ * @throws AggregateError when the question contradicts itself, `mixed` when inputs and outputs would enter
+ * one group.
  * @throws StoreError when the source cannot answer.
  */
 export async function groupMoments(
@@ -281,8 +291,8 @@ function within(groups: IMomentGroups, steps: readonly [number, number] | null):
     return groups;
   }
   const kept = pick(groups, rows);
-  const isComplete = new Set(groups.step).size === groups.stepsTotal;
-  return { ...kept, stepsTotal: isComplete ? new Set(kept.step).size : groups.stepsTotal };
+  const complete = new Set(groups.step).size === groups.stepsTotal;
+  return { ...kept, stepsTotal: complete ? new Set(kept.step).size : groups.stepsTotal };
 }
 
 /** What the server says of a question that contradicts itself, as it would be said here. */

@@ -13,7 +13,6 @@ export interface IPart {
   has?(nameId: number, step: number): boolean;
 }
 
-/** The rows of a range of steps, and the group of each. */
 interface IRowGroups {
   readonly first: number;
   /** Group of each row from `first` on; -1 leaves a row out. */
@@ -23,7 +22,9 @@ interface IRowGroups {
 }
 
 /**
- * The group of each row that a query asks of: the code of its name, and its rank and stage where they are asked for.
+ * The group of each row that a query asks of: the code of its name, and its rank and stage where they are
+ * asked for.
+ *
  * @throws AggregateError when the query contradicts itself, or `mixed`.
  */
 function groupsOfRows(table: MomentTable, query: IMomentQuery, part: IPart): IRowGroups {
@@ -63,7 +64,10 @@ function groupsOfRows(table: MomentTable, query: IMomentQuery, part: IPart): IRo
   return { first, group, keys };
 }
 
-/** Split groups by a column of whole numbers; -1 in it is not known. The groups are in order of their keys again. */
+/**
+ * Split groups by a column of whole numbers; -1 in it is not known. The groups are in order of their keys
+ * again.
+ */
 function split(
   group: Int32Array,
   column: Int32Array,
@@ -93,12 +97,10 @@ function split(
 /** What is called for each cell that has rows: where its moments are, its group and the code of its step. */
 type EachCell = (at: number, group: number, step: number) => void;
 
-/** Groups at steps. */
 interface ICells {
   /** Cell of each row, -1 for none; null where every row is a cell of its own and nothing is to be merged. */
   readonly cell: Int32Array | null;
   readonly cells: number;
-  /** Number of steps at which each group has rows. */
   readonly sizes: Uint32Array;
   /** Codes of the first step and of the one past the last. */
   readonly span: readonly [number, number];
@@ -112,7 +114,6 @@ const SMALL = 1 << 16;
 // So many groups are gone through side by side: their ends, to which is written, fit into the nearest cache.
 const BLOCK = 64;
 
-/** Number the cells of rows that are grouped. */
 function cellsOf(table: MomentTable, rows: IRowGroups): ICells {
   const codes = table.stepCode.subarray(rows.first, rows.first + rows.group.length);
   const start = codes[0] ?? 0;
@@ -123,8 +124,8 @@ function cellsOf(table: MomentTable, rows: IRowGroups): ICells {
 }
 
 /**
- * A row's cell is its place in the grid of steps and groups: by step first, as rows are ordered, so that a pass over rows stays in one stretch of
- * memory.
+ * A row's cell is its index in the grid of steps and groups, by step first as rows are ordered, so that a
+ * pass stays in one stretch of memory.
  */
 function onGrid({ group, keys }: IRowGroups, codes: Int32Array, start: number, steps: number): ICells {
   const width = keys.length;
@@ -192,7 +193,9 @@ function onList({ group, keys }: IRowGroups, codes: Int32Array, span: ICells['sp
 const ALL: IPart = { side: null };
 
 /**
- * Group the rows of a table by the columns of a query and by step, merge their moments and read the statistic.
+ * Group the rows of a table by the columns of a query and by step, merge their moments and read the
+ * statistic.
+ *
  * @param query - What is asked; its `stat`, `ratio`, `points` and `series` are not looked at here.
  * @throws AggregateError when the query contradicts itself, or `mixed`.
  */
@@ -214,8 +217,8 @@ export function groupRows(table: MomentTable, query: IMomentQuery, part: IPart =
   const { answer, ends } = layOut(rows.keys, cells.sizes);
   const [start, end] = cells.span;
   // As a rule every group has every step: then these columns are copied, not gathered.
-  const isComplete = cells.sizes.every(size => size === 0 || size === end - start);
-  if (isComplete) {
+  const everyStep = cells.sizes.every(size => size === 0 || size === end - start);
+  if (everyStep) {
     for (let to = 0; to < answer.step.length; to += end - start) {
       answer.step.set(steps.subarray(start, end), to);
       answer.samples.set(samples.subarray(start, end), to);
@@ -226,7 +229,7 @@ export function groupRows(table: MomentTable, query: IMomentQuery, part: IPart =
     // Every index is in range: cells are of the groups and steps that were laid out.
     const to = ends[group] as number;
     ends[group] = to + 1;
-    if (!isComplete) {
+    if (!everyStep) {
       seen[step] = 1;
       answer.step[to] = steps[step] as number;
       answer.samples[to] = samples[step] as number;
@@ -282,7 +285,6 @@ function scaledCells(table: MomentTable, { first, group }: IRowGroups, cells: IC
   return scaled;
 }
 
-/** Groups whose columns are to be filled. */
 export function emptyGroups(keys: readonly MomentKey[], length: number): IMomentGroups {
   return {
     keys,

@@ -20,7 +20,10 @@ const COUNTED = new Set<string>(['layer', 'expert', 'rank', 'stage']);
 /** Columns that a table of groups has beside those of its key. */
 const VALUES = ['step', 'samples', 'value', 'count', 'nonfinite', 'error'] as const;
 
-/** Groups as a table of arquero's: the columns of their key, then step, samples, value, count, nonfinite and error. */
+/**
+ * Groups as a table of arquero's: the columns of their key, then step, samples, value, count, nonfinite and
+ * error.
+ */
 export function groupTable(groups: IMomentGroups, by: readonly MomentColumn[]): Table {
   const keys = by.map((column, at): [string, unknown[]] => [
     column,
@@ -39,7 +42,9 @@ export function tableColumns(by: readonly MomentColumn[]): TableColumns {
 }
 
 /**
- * Derive columns and filter rows as a person wrote it. Functions of several rows go over the rows of one group, by step.
+ * Derive columns and filter rows as a person wrote it. Functions of several rows go over the rows of one
+ * group, by step.
+ *
  * @throws AggregateError `line`, which names the place; `frozen` where no code may be made from text.
  */
 export function shapeTable(
@@ -56,7 +61,8 @@ export function shapeTable(
   }
   if (table.numRows() > MOST_ROWS) {
     throw new AggregateError(
-      `Derived columns and filters take tables of at most ${MOST_ROWS} rows, got ${table.numRows()}. Choose fewer steps or series.`,
+      `Derived columns and filters take tables of at most ${MOST_ROWS} rows, got ${table.numRows()}. ` +
+        'Choose fewer steps or series.',
       'line'
     );
   }
@@ -77,7 +83,10 @@ export function shapeTable(
   }
 }
 
-/** Write a table as comma-separated values, all digits, as pandas and spreadsheets read them. */
+/**
+ * A table as comma-separated values, all digits, as pandas and spreadsheets read them. `names` renames
+ * columns.
+ */
 export function tableCsv(table: Table, names: Readonly<Record<string, string>> = {}): string {
   const format = Object.fromEntries(table.columnNames().map(name => [own(names, name) ?? name, csvValue]));
   return table.rename(names).toCSV({ format });

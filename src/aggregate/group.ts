@@ -3,7 +3,6 @@ import type { ISelection } from '../store/line-data';
 import type { ITensorRow } from '../store/tensor-data';
 import { AggregateError, momentsOf, type IMoments } from './moment-merge';
 
-/** Rows sorted into groups of equal keys. */
 export interface IGroups {
   readonly group: Uint32Array;
   /** First key of each group. Groups are ordered by the first key, then the second. */
@@ -13,7 +12,7 @@ export interface IGroups {
 
 interface ICodes {
   readonly code: Uint32Array;
-  /** The distinct values, ascending; a code is a place in here. */
+  /** The distinct values, ascending; a code is an index into them. */
   readonly keys: Float64Array;
 }
 
@@ -25,9 +24,10 @@ const SMALL_TABLE = 1 << 16;
 /**
  * Group rows by two columns of whole numbers, such as step and layer.
  *
- * Typed arrays instead of arquero's groupby: that builds a key text for each row, which for a million rows takes ten times as long.
- * Where the two ranges span a grid that is not much larger than the rows are many, as steps and layers do, a row's place in the grid is
- * its group. Otherwise each column is coded by its distinct values first, and the grid is that of the codes.
+ * Typed arrays instead of arquero's groupby: that builds a key text for each row, which for a million rows
+ * takes ten times as long. Where the two ranges span a grid that is not much larger than the rows are many,
+ * as steps and layers do, a row's place in the grid is its group. Otherwise each column is coded by its
+ * distinct values first, and the grid is that of the codes.
  */
 export function groupBy(first: Integers, second: Integers): IGroups {
   const [low, high] = rangeOf(first);
@@ -72,17 +72,17 @@ function onGrid(
     group[row] = cell;
     taken[cell] = 1;
   }
-  const indices = new Uint32Array(cells);
+  const numbers = new Uint32Array(cells);
   const there: number[] = [];
   for (let cell = 0; cell < cells; cell += 1) {
-    indices[cell] = there.length;
+    numbers[cell] = there.length;
     if (taken[cell] === 1) {
       there.push(cell);
     }
   }
   if (there.length < cells) {
     for (let row = 0; row < group.length; row += 1) {
-      group[row] = indices[group[row] as number] as number;
+      group[row] = numbers[group[row] as number] as number;
     }
   }
   return {
@@ -138,18 +138,18 @@ function byTable(column: Integers, low: number, range: number): ICodes {
 }
 
 function byMap(column: Integers): ICodes {
-  const places = new Map<number, number>();
+  const indices = new Map<number, number>();
   const found = new Uint32Array(column.length);
   for (let row = 0; row < column.length; row += 1) {
     const value = column[row] ?? 0;
-    let place = places.get(value);
-    if (place === undefined) {
-      place = places.size;
-      places.set(value, place);
+    let index = indices.get(value);
+    if (index === undefined) {
+      index = indices.size;
+      indices.set(value, index);
     }
-    found[row] = place;
+    found[row] = index;
   }
-  const values = Float64Array.from(places.keys());
+  const values = Float64Array.from(indices.keys());
   const keys = values.slice().sort();
   const rank = new Map(Array.from(keys, (key, index) => [key, index]));
   const codes = Uint32Array.from(values, value => rank.get(value) ?? 0);
@@ -158,14 +158,16 @@ function byMap(column: Integers): ICodes {
 
 export type { ISelection } from '../store/line-data';
 
-/** Spread of the means of single positions and samples: their number, their mean, and their squared deviations from it. */
+/**
+ * Spread of the means of single positions and samples: their number, their mean, and their squared deviations
+ * from it.
+ */
 export interface IUnits {
   readonly count: number;
   readonly mean: number;
   readonly deviation: number;
 }
 
-/** The sums of what was selected of one tensor. */
 interface ISelected {
   readonly moments: IMoments;
   readonly units: IUnits;
@@ -213,10 +215,11 @@ export function isSelective(row: Pick<ITensorRow, 'compressor' | 'shape'>, selec
 }
 
 /**
- * Sum up what is selected of a tensor. Remembered for as long as the tensor is kept, for the selection that was asked for last.
+ * Sum up what is selected of a tensor. Remembered for as long as the tensor is kept, for the selection that
+ * was asked for last.
  *
- * A unit is one position of one sample of one micro-batch (of a tensor without positions one sample): its value is the mean of the finite
- * values there, and of a projection the one value of the chosen vector.
+ * A unit is one position of one sample of one micro-batch (of a tensor without positions one sample): its
+ * value is the mean of the finite values there, and of a projection the one value of the chosen vector.
  */
 export function selectedOf(row: ITensorRow, selection: ISelection): ISelected {
   const { positions, vector, axes } = selection;

@@ -7,9 +7,9 @@ import { isInRanges, readRanges as parseRanges } from '../protocol/ranges';
 import { AggregateError } from './moment-merge';
 import type { MomentTable } from './moment-table';
 
+/** Which rows of a module take part in one side of a gain. */
 export type Side = 'input' | 'output';
 
-/** The names of a table as a query groups them. */
 export interface INameCodes {
   /** Code of each name; -1 where it takes no part. */
   readonly code: Int32Array;
@@ -24,9 +24,12 @@ const MOST_KNOWN = 8;
 const KNOWN = new WeakMap<MomentTable, { readonly named: number; readonly codes: Map<string, INameCodes> }>();
 
 /**
- * Code the names of a table by the columns of a query: once for each name, never for each row, and once for each way to ask.
+ * Code the names of a table by the columns of a query: once for each name, never for each row, and once for
+ * each way to ask.
+ *
  * @param side - Take names of this role only, and modules' names for theirs.
- * @throws AggregateError `mixed` when a group would hold both inputs and outputs, which hold the same values twice.
+ * @throws AggregateError `mixed` when a group would hold both inputs and outputs, which hold the same values
+ * twice.
  */
 export function codeNames(table: MomentTable, query: IMomentQuery, side: Side | null): INameCodes {
   const { by, pattern, where, mixed } = query;
@@ -82,16 +85,17 @@ function codeAnew(table: MomentTable, query: IMomentQuery, side: Side | null): I
   if (mixed >= 0 && query.mixed !== true && (table.stat === 'activation' || table.stat === 'dgrad')) {
     const which = query.by.length === 0 ? 'The total' : `The group ${describe(keys[mixed] ?? [])}`;
     throw new AggregateError(
-      `${which} would hold both inputs and outputs of modules, in which the same values count twice. Choose one role in the filter, group by role, or allow that they are mixed.`,
+      `${which} would hold both inputs and outputs of modules, in which the same values count twice. ` +
+        'Choose one role in the filter, group by role, or allow that they are mixed.',
       'mixed'
     );
   }
   const order = keys.map((_, at) => at).sort((a, b) => compareKeys(keys[a] ?? [], keys[b] ?? []));
-  const place = new Int32Array(keys.length);
+  const newCode = new Int32Array(keys.length);
   order.forEach((at, to) => {
-    place[at] = to;
+    newCode[at] = to;
   });
-  return { code: code.map(at => (at < 0 ? -1 : (place[at] ?? -1))), keys: order.map(at => keys[at] ?? []) };
+  return { code: code.map(at => (at < 0 ? -1 : (newCode[at] ?? -1))), keys: order.map(at => keys[at] ?? []) };
 }
 
 /** Name of the module of which a tensor is an input or an output. */
@@ -99,7 +103,10 @@ export function moduleOf(name: string): string {
   return name.slice(0, Math.max(0, Math.max(name.lastIndexOf('/'), name.lastIndexOf('.'))));
 }
 
-/** Compare keys: numbers as numbers, texts in natural order, null last. */
+/**
+ * Bounds the time of a match, as the options' schema does: a pattern's instructions each run once a character
+ * of a name.
+ */
 export function compareKeys(a: MomentKey, b: MomentKey): number {
   for (let at = 0; at < a.length; at += 1) {
     const [left, right] = [a[at] ?? null, b[at] ?? null];
@@ -152,9 +159,14 @@ function valueOf(
   }
 }
 
-const describe = (key: MomentKey): string => key.map(value => value ?? 'none').join(' · ');
+function describe(key: MomentKey): string {
+  return key.map(value => value ?? 'none').join(' · ');
+}
 
-/** Most characters of a pattern, as the schema of options says too; the instructions that it becomes with its repeats written out each run once a character of a name. */
+/**
+ * Most characters of a pattern, as the schema of options says too; the instructions that it becomes with its
+ * repeats written out each run once a character of a name.
+ */
 export const MOST_CHARACTERS = 500;
 const MOST_INSTRUCTIONS = 2000;
 
@@ -164,8 +176,8 @@ export class PatternError extends Error {
 }
 
 /**
- * A regular expression that is looked for somewhere in names, in time linear in the name whatever it is. RE2 says what it means, in page, kernel and server;
- * `protocol/fixtures/patterns.json` holds them to it.
+ * A regular expression that is looked for somewhere in names, in time linear in the name whatever it is. RE2
+ * says what it means, in page, kernel and server; `protocol/fixtures/patterns.json` holds them to it.
  */
 export class Pattern {
   /** @throws PatternError */
@@ -182,12 +194,14 @@ export class Pattern {
     }
   }
 
-  /** Whether it is found in a name. */
   test(name: string): boolean {
     return this._expression.test(name);
   }
 
-  /** What its groups find in a name, empty for one that took no part; the whole of what is found where there are none; null where nothing is. */
+  /**
+   * What its groups find in a name, empty for one that took no part; the whole of what is found where there
+   * are none; null where nothing is.
+   */
   find(name: string): string[] | null {
     const found = this._expression.matcher(name);
     if (!found.find()) {
@@ -223,10 +237,7 @@ type InRanges = (value: number | null) => boolean;
 /** The parts of a tensor's name that a filter may name. */
 export const WORDS = ['stack', 'family', 'kind', 'module_type', 'item_type', 'role'] as const;
 
-/**
- * Read a text of ranges such as '0-3,7'.
- * @returns null for a text that leaves nothing out: 'all', or none.
- */
+/** Read a text of ranges such as '0-3,7'; null for one that leaves nothing out: 'all', or none. */
 export function readRanges(text: string | undefined, field: string): InRanges | null {
   try {
     const ranges = text === undefined ? null : parseRanges(text, field);
@@ -243,14 +254,15 @@ export function readPattern(text: string, field: string): Pattern {
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
     throw new AggregateError(
-      `The ${field} is no regular expression that can be used here: ${why}. Names are searched in linear time, so it can neither look ahead or behind nor refer back to what a group found.`
+      `The ${field} is no regular expression that can be used here: ${why}. ` +
+        'Names are searched in linear time, so it can neither look ahead or behind ' +
+        'nor refer back to what a group found.'
     );
   }
 }
 
 /**
- * What of a filter speaks of names: whether a tensor takes part.
- * @param where - The filter; rank and stage, which a name does not say, are for the rows.
+ * Whether a tensor takes part by its name; rank and stage, which a name does not have, are for `rowFilter`.
  */
 export function nameFilter(where: MomentFilter = {}): (text: string, name: ITensorName) => boolean {
   const layer = readRanges(where.layer, 'layer');
@@ -267,10 +279,7 @@ export function nameFilter(where: MomentFilter = {}): (text: string, name: ITens
     (pattern?.test(text) ?? true);
 }
 
-/**
- * What of a filter speaks of rows: whether a row takes part.
- * @param rows - Ranks and stages; -1 is not known.
- */
+/** Whether a row takes part by its rank and stage; -1 is not known. */
 export function rowFilter(
   rows: { readonly rank: Int32Array; readonly stage: Int32Array },
   where: MomentFilter = {}

@@ -3,7 +3,6 @@ import type { IMergedMoments } from '../protocol/moment-statistics';
 import type { IMoments } from '../store/row-moments';
 import type { IGroupSums } from './statistics';
 
-/** Why nothing could be aggregated, where it matters to who asked. */
 export type AggregateErrorCode =
   /** The question is wrong; the message says how. */
   | 'invalid'
@@ -11,7 +10,10 @@ export type AggregateErrorCode =
   | 'mixed'
   /** A line below a table cannot be followed; the message names the place. */
   | 'line'
-  /** The page makes no code from text, as reports do not: what a person wrote below a table is not followed there. */
+  /**
+   * The page makes no code from text, as reports do not: what a person wrote below a table is not followed
+   * there.
+   */
   | 'frozen'
   /** The worker lost what it knew; asking again helps. */
   | 'lost';
@@ -35,7 +37,8 @@ const ADDED = ['count', 'nonFinite', 'sum', 'squares', 'absolute', 'deviation'] 
 /**
  * Add one tensor's sums to a group's.
  *
- * Deviations about two means are joined by the formula of Chan, Golub and LeVeque (1979): what lies between the means is added.
+ * Deviations about two means are joined by the formula of Chan, Golub and LeVeque (1979): what lies between
+ * the means is added.
  */
 export function mergeMoments(sums: IGroupSums, group: number, moments: IMoments): void {
   const before = sums.count[group] ?? 0;
@@ -51,7 +54,6 @@ export function mergeMoments(sums: IGroupSums, group: number, moments: IMoments)
   sums.max[group] = Math.max(sums.max[group] ?? -Infinity, moments.max);
 }
 
-/** What of the moments is merged. */
 export interface IMomentNeeds {
   /** Highest power of the deviations: 0 is none, 1 the mean alone. */
   readonly power: number;
@@ -60,22 +62,29 @@ export interface IMomentNeeds {
 
 /** Columns that rows and cells have alike. */
 const ALIKE = ['count', 'mean', 'm2', 'm3', 'm4', 'min', 'max', 'nonFinite', 'nearZero'] as const;
+/** Columns of rows that are merged. */
 export const MERGED = [...ALIKE, 'rounding'] as const;
 
 /** Rows that are merged: those of a table, or those that arquero hands over. */
 export interface IMergeRows {
   readonly columns: Readonly<Record<(typeof MERGED)[number], Float64Array>>;
-  /** Whether any row has rounding, non-finite values or values near zero: passes over what is 0 everywhere are left out. */
+  /**
+   * Whether any row has rounding, non-finite values or values near zero: passes over what is 0 everywhere are
+   * left out.
+   */
   readonly any: Readonly<Record<'rounding' | 'nonFinite' | 'nearZero', boolean>>;
 }
 
 const NONE = new Float64Array(0);
 
 /**
- * Merge rows into cells, exactly as if the values themselves had been put there. Python's twin is `merge_moments` in `megalens/protocol/moments.py`.
+ * Merge rows into cells, exactly as if the values themselves had been put there. Python's twin is
+ * `merge_moments` in `megalens/protocol/moments.py`.
  *
- * The central moments of a cell are the sums of its rows' moments about the cell's mean (Pébay 2008, SAND2008-6212, equations 3.1 for many sets at
- * once), so there are two passes: one for counts and means, one for the rest.
+ * The central moments of a cell are the sums of its rows' moments about the cell's mean (Pébay 2008,
+ * SAND2008-6212, equations 3.1 for many sets at once), so there are two passes: one for counts and means, one
+ * for the rest.
+ *
  * @param first - The first row that may take part.
  * @param cell - Cell of each row from `first` on; -1 leaves a row out.
  * @param needs - Columns that nobody needs stay empty.
@@ -92,7 +101,7 @@ export function mergeRows(
   const [n, means, m2s] = [of(columns.count), of(columns.mean), of(columns.m2)];
   const count = new Float64Array(cells);
   const mean = new Float64Array(cells);
-  // Means are summed as distances from the first of them: rows that all have the same mean lie at no distance from it, to the last bit.
+  // Means are summed as distances from the first one: rows of one mean lie exactly at distance 0.
   const near = new Float64Array(cells);
   for (let row = 0; row < cell.length; row += 1) {
     // Every index is in range: cells are numbered below `cells`. Rows of count 0 are no data.

@@ -9,7 +9,9 @@ export type MomentAxis = 'step' | 'samples';
 /**
  * Keep the groups of the greatest magnitudes.
  *
- * Groups that have values which are not finite or not known come first of all, so that no diverged tensor is left out. The order of groups stays.
+ * Groups that have values which are not finite or not known come first of all, so that no diverged tensor is
+ * left out. The order of groups stays.
+ *
  * @param steps - Inclusive range of the steps whose values are looked at; all of them when absent.
  */
 export function topGroups(
@@ -52,9 +54,11 @@ function magnitude(groups: IMomentGroups, row: number): number {
 }
 
 /**
- * Choose of each group steps so that a line through them looks as the line through all of them: of each stretch the first, last, least and greatest,
- * and every step with values that are not finite or not known.
+ * Choose of each group steps so that a line through them looks as the line through all of them: of each
+ * stretch the first, last, least and greatest, and every step with values that are not finite or not known.
+ *
  * @param points - About how many steps of a group may stay; the non-finite ones come on top.
+ * @param axis - Stretches are equal spans of this.
  */
 export function decimateGroups(
   groups: IMomentGroups,
@@ -79,30 +83,30 @@ export function decimateGroups(
       }
     }
   }
-  const retained = rowsWhere(groups, row => stay[row] === 1);
-  return retained.length === groups.step.length ? groups : pick(groups, retained);
+  const kept = rowsWhere(groups, row => stay[row] === 1);
+  return kept.length === groups.step.length ? groups : pick(groups, kept);
 }
 
-/** The ascending places of the rows that a test lets through. */
+/** Ascending indices of the rows that a test lets through. */
 export function rowsWhere(groups: IMomentGroups, inside: (row: number) => boolean): Uint32Array {
   const rows = new Uint32Array(groups.group.length);
-  let retained = 0;
+  let kept = 0;
   for (let row = 0; row < rows.length; row += 1) {
     if (inside(row)) {
-      rows[retained] = row;
-      retained += 1;
+      rows[kept] = row;
+      kept += 1;
     }
   }
-  return rows.slice(0, retained);
+  return rows.slice(0, kept);
 }
 
-/** Places of the rows of an inclusive range of steps. */
+/** Indices of the rows of an inclusive range of steps. */
 export function rowsAt(groups: IMomentGroups, [first, last]: readonly [number, number]): Uint32Array {
   const { step } = groups;
   return rowsWhere(groups, row => (step[row] as number) >= first && (step[row] as number) <= last);
 }
 
-/** The rows at these ascending places, and the groups that they are in; the totals stay those of before. */
+/** The rows at these ascending indices, and the groups that they are in; the totals stay those of before. */
 export function pick(groups: IMomentGroups, rows: Uint32Array): IMomentGroups {
   const codes = new Int32Array(groups.keys.length).fill(-1);
   const keys: IMomentGroups['keys'][number][] = [];

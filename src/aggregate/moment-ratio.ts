@@ -7,14 +7,16 @@ import type { MomentTable } from './moment-table';
 // A table of this many bytes costs less than a set of the pairs that are there.
 const TABLE_BYTES = 1 << 26;
 
-/** The stats that a query is answered from: one, or the one that is divided and the one that it is divided by. */
+/**
+ * The stats that a query is answered from: one, or the one that is divided and the one that it is divided by.
+ */
 export function statsOf(query: IMomentQuery): MomentStat[] {
   return query.ratio === 'grad_to_param' ? ['grad', 'param'] : [query.stat];
 }
 
 /**
  * Answer a query from tables: one statistic, or a ratio of two.
- * @param tables - The tables of `statsOf(query)`.
+ *
  * @throws AggregateError when the query contradicts itself, or `mixed`.
  */
 export function groupTables(tables: readonly MomentTable[], query: IMomentQuery): IMomentGroups {
@@ -37,7 +39,8 @@ export function groupTables(tables: readonly MomentTable[], query: IMomentQuery)
     case 'gain': {
       if (query.stat !== 'activation' && query.stat !== 'dgrad') {
         throw new AggregateError(
-          `A gain is of what goes into modules and comes out of them, and ${query.stat} is neither. Choose activation or dgrad.`
+          `A gain is of what goes into modules and comes out of them, and ${query.stat} is neither. ` +
+            'Choose activation or dgrad.'
         );
       }
       const forward: readonly [Side, Side] = ['output', 'input'];
@@ -54,7 +57,7 @@ export function groupTables(tables: readonly MomentTable[], query: IMomentQuery)
 
 /** Numbers of names, the same for the same name in both lists. */
 interface INumbers {
-  /** One for each place of the list. */
+  /** One for each entry of the list. */
   readonly ids: Int32Array;
   /** Beyond the greatest number of either list. */
   readonly width: number;
@@ -74,13 +77,17 @@ function numbered(names: readonly string[], others: readonly string[]): [INumber
   ];
 }
 
+/** Whether there is something with a number at a step. */
 type Presence = (id: number, step: number) => boolean;
 
 function whereBoth({ ids }: INumbers, there: Presence): NonNullable<IPart['has']> {
   return (nameId, step) => there(ids[nameId] ?? -1, step);
 }
 
-/** Say of what a table has rows at which step that a query's ranks and stages match; of one role of modules where a side is given. */
+/**
+ * Say of what a table has rows at which step that a query's ranks and stages match; of one role of modules
+ * where a side is given.
+ */
 function presence(
   table: MomentTable,
   side: Side | null,
@@ -111,14 +118,14 @@ function presence(
 
 /** Divide groups by groups of the same key at the same step; what has no other side is left out. */
 export function divide(above: IMomentGroups, below: IMomentGroups): IMomentGroups {
-  const places = new Map(below.keys.map((key, index) => [JSON.stringify(key), index]));
+  const indices = new Map(below.keys.map((key, index) => [JSON.stringify(key), index]));
   const starts = startsOf(below);
   const pairs: [number, number][] = [];
   const keys: IMomentGroups['keys'][number][] = [];
   const group: number[] = [];
   const from = startsOf(above);
   above.keys.forEach((key, index) => {
-    const other = places.get(JSON.stringify(key));
+    const other = indices.get(JSON.stringify(key));
     if (other === undefined) {
       return;
     }

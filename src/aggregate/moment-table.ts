@@ -10,17 +10,13 @@ type Numbers = Float64Array | Int32Array | Uint8Array;
 export type IRowPart = Omit<IMomentRows, 'stat'>;
 
 /**
- * The rows of one stat of one run, as columns that are grouped again and again. Rows are ordered by step; what depends on the step alone or on the
- * name alone is kept once.
+ * The rows of one stat of one run, as columns that are grouped again and again. Rows are ordered by step;
+ * what depends on the step alone or on the name alone is kept once.
  */
 export class MomentTable {
   constructor(readonly stat: MomentStat) {}
 
-  get length(): number {
-    return this._length;
-  }
-
-  /** Distinct steps, ascending; a row's `stepCode` is a place in here. */
+  /** Distinct steps, ascending; a row's `stepCode` is an index into them. */
   readonly steps: number[] = [];
   /** Samples consumed at each of them; -1 where nobody said. */
   readonly samples: number[] = [];
@@ -29,7 +25,10 @@ export class MomentTable {
   present = new Uint8Array(0);
   /** Number of them: what is made of the names alone is as good as long as it stays. */
   named = 0;
-  /** Whether any row has rounding, non-finite values, values near zero, an unknown loss scale or clipping: passes over what is 0 everywhere are left out. */
+  /**
+   * Whether any row has rounding, non-finite values, values near zero, an unknown loss scale or clipping:
+   * passes over what is 0 everywhere are left out.
+   */
   readonly any = { rounding: false, nonFinite: false, nearZero: false, scaled: false };
 
   nameId = new Int32Array(0);
@@ -48,12 +47,12 @@ export class MomentTable {
   /** First row of the first step that is not before `step`. */
   rowFrom(step: number): number {
     const code = lowerBound(this.steps, step);
-    return lowerBound(this.stepCode.subarray(0, this._length), code);
+    return lowerBound(this.stepCode.subarray(0, this.length), code);
   }
 
   /** Give up the rows of `step` and of every later one. */
   cut(step: number): void {
-    this._length = this.rowFrom(step);
+    this.length = this.rowFrom(step);
     const code = lowerBound(this.steps, step);
     this.steps.length = code;
     this.samples.length = code;
@@ -61,10 +60,10 @@ export class MomentTable {
 
   /** Add rows of this stat, none of which is before those that are here. */
   append(rows: IRowPart): void {
-    const from = this._length;
+    const from = this.length;
     const added = rows.step.length;
     this.grow(from + added);
-    this._length = from + added;
+    this.length = from + added;
     // Whoever sends rows numbers their names as it likes.
     const ids = Int32Array.from(rows.names, name => this.idOf(name));
     if (this.present.length < this.names.length) {
@@ -128,7 +127,7 @@ export class MomentTable {
       return;
     }
     // Exactly what is needed at first, for most tables never grow; then by an eighth.
-    const capacity = this._length === 0 ? length : Math.max(length, Math.ceil(this.nameId.length * 1.125));
+    const capacity = this.length === 0 ? length : Math.max(length, Math.ceil(this.nameId.length * 1.125));
     this.nameId = grown(this.nameId, new Int32Array(capacity));
     this.stepCode = grown(this.stepCode, new Int32Array(capacity));
     this.rank = grown(this.rank, new Int32Array(capacity));
@@ -141,10 +140,10 @@ export class MomentTable {
 
   private readonly ids = new Map<string, number>();
   private readonly _parsed: ITensorName[] = [];
-  private _length = 0;
+  length = 0;
 }
 
-function grown<T extends Numbers>(old: T, room: T): T {
-  room.set(old);
-  return room;
+function grown<T extends Numbers>(old: T, larger: T): T {
+  larger.set(old);
+  return larger;
 }

@@ -7,10 +7,12 @@ import { MomentTable, type IRowPart } from './moment-table';
 /**
  * Mean of each point and the points before it.
  *
- * Non-finite points enter no mean and stay as they are, so that a spike to infinity is not spread over its neighbours. The sum is taken
- * afresh for each block of points: a running sum would keep the rounding of everything that ever passed through.
- * @param values - Points in order.
- * @param points - How many points a mean is over, the point itself included; 0 or 1 leaves the values as they are.
+ * Non-finite points enter no mean and stay as they are, so that a spike to infinity is not spread over its
+ * neighbours. The sum is taken afresh for each block of points: a running sum would keep the rounding of
+ * everything that ever passed through.
+ *
+ * @param points - How many points a mean is over, the point itself included; 0 or 1 leaves the values as they
+ * are.
  */
 export function trailingMean(values: Float64Array, points: number): Float64Array {
   if (!Number.isInteger(points) || points < 0) {
@@ -41,9 +43,9 @@ export function trailingMean(values: Float64Array, points: number): Float64Array
     fromStart += finite ? value : 0;
     countFromStart += finite ? 1 : 0;
     const first = index - points + 1;
-    const isComplete = first < 0 || first % points === 0;
-    const sum = fromStart + (isComplete ? 0 : (toEnd[first] ?? 0));
-    const count = countFromStart + (isComplete ? 0 : (countToEnd[first] ?? 0));
+    const isAligned = first < 0 || first % points === 0;
+    const sum = fromStart + (isAligned ? 0 : (toEnd[first] ?? 0));
+    const count = countFromStart + (isAligned ? 0 : (countToEnd[first] ?? 0));
     means[index] = finite ? sum / count : value;
   });
   return means;
@@ -55,8 +57,10 @@ function needsWhole({ show = 'raw', smoothing = 0, steps }: IMomentQuery): boole
 }
 
 /**
- * Shape groups of the whole run as a question asks: first the greatest groups by their values as they are, then the change from the first value, then
- * the trailing mean over every step, then the steps that are asked for, and last the steps that a line needs.
+ * Shape groups of the whole run as a question asks: first the greatest groups by their values as they are,
+ * then the change from the first value, then the trailing mean over every step, then the steps that are asked
+ * for, and last the steps that a line needs.
+ *
  * @param groups - Groups of every step of the run where `needsWhole` says so.
  */
 export function shapeGroups(groups: IMomentGroups, question: IMomentQuery): IMomentGroups {
@@ -86,7 +90,9 @@ function firstValues(groups: IMomentGroups): Map<string, number> {
 
 /**
  * Show values against the first one of their group.
- * @param firsts - First values of the whole run. A group of which it is 0 or unknown has no relative value and no change in per cent: NaN.
+ *
+ * @param firsts - First values of the whole run. A group of which it is 0 or unknown has no relative value
+ * and no change in per cent: NaN.
  */
 function showGroups(
   groups: IMomentGroups,
@@ -111,7 +117,9 @@ function showGroups(
   return { ...groups, value, error };
 }
 
-/** Replace each value by the mean of it and of those before it in its group; non-finite ones stay as they are. */
+/**
+ * Replace each value by the mean of it and of those before it in its group; non-finite ones stay as they are.
+ */
 function smoothGroups(groups: IMomentGroups, points: number): IMomentGroups {
   if (points < 2) {
     return groups;
@@ -140,7 +148,6 @@ function totalsAt(
   return { groupsTotal: seen.reduce((sum, each) => sum + each, 0), stepsTotal: there.size };
 }
 
-/** What can be asked of tables. They are known by a name that the asker gives them. */
 export type TableQuestion =
   | {
       readonly kind: 'load';
@@ -158,10 +165,14 @@ export type TableAnswer =
   | { readonly kind: 'rows'; readonly rows: number }
   | { readonly kind: 'groups'; readonly groups: IMomentGroups };
 
-/** Keeps tables of moments and answers questions on them: on the page where they are small, in the worker where they are large. */
+/**
+ * Keeps tables of moments and answers questions on them: on the page where they are small, in the worker
+ * where they are large.
+ */
 export class MomentTables {
   /**
    * Answer a question.
+   *
    * @throws AggregateError when the question contradicts itself, or `lost` when there is no such table.
    */
   ask(question: TableQuestion): TableAnswer {

@@ -1,4 +1,4 @@
-import { firstPlace, own } from '../protocol/records';
+import { firstIndex, own } from '../protocol/records';
 import type { IScalarAnswer, IScalarLine, IScalarQuery } from '../store/line-data';
 import type { IRunSource, IScalarColumns } from '../store/source';
 
@@ -6,10 +6,10 @@ import type { IRunSource, IScalarColumns } from '../store/source';
 const WIDER = 1.5;
 
 /**
- * Say where a line begins anew because steps are missing: at the second of two steps whose distance is more than 1.5 times the larger of the
- * distances beside it. It needs no knowledge of how often anything is traced. Python's twin reads the same `protocol/fixtures/lines/`.
- * @param steps - Ascending.
- * @returns Places of the steps that are not joined with the one before, ascending.
+ * Say where a line begins anew because steps are missing: at the second of two steps whose distance is more
+ * than 1.5 times the larger of the distances next to it. It needs no knowledge of how often anything is
+ * traced. Python's twin reads the same `protocol/fixtures/lines/`. Takes ascending steps; returns ascending
+ * indices.
  */
 export function gapStarts(steps: ArrayLike<number>): number[] {
   const distance = (at: number): number => (steps[at + 1] ?? NaN) - (steps[at] ?? NaN);
@@ -23,31 +23,27 @@ export function gapStarts(steps: ArrayLike<number>): number[] {
   return starts;
 }
 
-/** Ascending places that are in one of several lists. */
+/** Ascending indices that are in one of several lists. */
 export function joinStarts(...lists: readonly (readonly number[])[]): number[] {
   return [...new Set(lists.flat())].sort((a, b) => a - b);
 }
 
-/**
- * Find a step in ascending ones.
- * @returns Place of the step itself, or of the newest before it; -1 where all are later.
- */
-export function placeAt(steps: ArrayLike<number>, step: number): number {
-  return firstPlace(steps.length, at => !((steps[at] as number) <= step)) - 1;
+/** Index of a step among ascending ones, or of the newest before it; -1 where all are later. */
+export function indexAt(steps: ArrayLike<number>, step: number): number {
+  return firstIndex(steps.length, at => !((steps[at] as number) <= step)) - 1;
 }
 
-/** Which points of a series are drawn. */
 interface IDecimation {
-  /** Places of the points that stay, ascending. */
+  /** Indices of the points that stay, ascending. */
   readonly kept: Uint32Array;
   /** Points that were there. */
   readonly of: number;
 }
 
 /**
- * Choose points so that a line through them looks as the line through all of them: of each of many equal spans the first, the last, the
- * least, the greatest and every non-finite run's start stay. No minimum and no maximum of the whole is ever lost.
- * @param x - Places of the points, ascending.
+ * Choose about `points` of a line so that it looks as the line through all of them: of each of many equal
+ * spans of the ascending `x` the first, the last, the least, the greatest and every non-finite run's start
+ * stay. No extreme of the whole is ever lost.
  */
 export function decimate(x: Float64Array, y: Float64Array, points: number): IDecimation {
   const { length } = y;
@@ -57,22 +53,22 @@ export function decimate(x: Float64Array, y: Float64Array, points: number): IDec
   const spans = Math.max(1, Math.floor(points / 4));
   const start = x[0] ?? 0;
   const width = ((x[length - 1] ?? 0) - start || 1) / spans;
-  const retained: number[] = [];
+  const kept: number[] = [];
   for (let from = 0; from < length;) {
     const span = Math.min(spans - 1, Math.floor(((x[from] ?? 0) - start) / width));
     let to = from + 1;
     while (to < length && Math.min(spans - 1, Math.floor(((x[to] ?? 0) - start) / width)) === span) {
       to += 1;
     }
-    retained.push(...spanOf(y, from, to));
+    kept.push(...spanOf(y, from, to));
     from = to;
   }
-  return { kept: Uint32Array.from(retained), of: length };
+  return { kept: Uint32Array.from(kept), of: length };
 }
 
 /**
- * Choose points of a line that breaks off: as `decimate`, and both ends of every stretch stay.
- * @returns Places of the points that stay, and those among them at which the thinned line begins anew.
+ * As `decimate` for a line that breaks off at the indices `starts`: both ends of every stretch stay. Returns
+ * the indices of the points that stay, and those among them at which the thinned line begins anew.
  */
 export function thinLine(
   x: Float64Array,
@@ -134,7 +130,6 @@ export async function readScalars(
   return { lines: scalarLines(columns, query), units, missing: [], ...(thinned ? { thinned } : {}) };
 }
 
-/** Scalars of a source as lines. */
 export function scalarLines(columns: IScalarColumns, query: IScalarQuery): IScalarLine[] {
   const names = query.names ?? Object.keys(columns.units);
   return names.flatMap(name => lineOf(columns, name, query));
@@ -155,15 +150,15 @@ function lineOf(columns: IScalarColumns, name: string, { steps, points }: IScala
     return [];
   }
   const unit = own(columns.units, name) ?? '';
-  const whole = { name, unit, ...line, starts: gapStarts(line.steps), total: rows.length };
+  const full = { name, unit, ...line, starts: gapStarts(line.steps), total: rows.length };
   if (points === undefined || rows.length <= points) {
-    return [whole];
+    return [full];
   }
-  const { kept, starts } = thinLine(line.steps, line.values, whole.starts, points);
+  const { kept, starts } = thinLine(line.steps, line.values, full.starts, points);
   const stay = (column: Float64Array): Float64Array => Float64Array.from(kept, at => column[at] ?? NaN);
   return [
     {
-      ...whole,
+      ...full,
       steps: stay(line.steps),
       times: stay(line.times),
       values: stay(line.values),

@@ -1,7 +1,7 @@
 import type { ITrendAnswer, ITrendQuery, ILayerLine } from '../store/line-data';
 import type { IRunSource } from '../store/source';
 import type { ITensorRow, ITensorResult } from '../store/tensor-data';
-import { thinLine, gapStarts, joinStarts, placeAt } from './read-scalars';
+import { thinLine, gapStarts, joinStarts, indexAt } from './read-scalars';
 import { isSelective } from './group';
 import { byLayer, mapLine, trendOf } from './trend';
 
@@ -40,7 +40,8 @@ interface ISettled extends IWatched {
 const FOLLOWED = new WeakMap<IRunSource, FollowedTrends>();
 
 /**
- * The trends of a run that goes on: what is long past is made once, so that a step more costs the same after an hour as in the first minute.
+ * The trends of a run that goes on: what is long past is made once, so that a step more costs the same after
+ * an hour as in the first minute.
  */
 class FollowedTrends {
   static of(source: IRunSource): FollowedTrends {
@@ -220,7 +221,7 @@ export async function trendOfRows(
   };
 }
 
-/** What is known of the place where a line is put behind an earlier one. */
+/** What is known where a line continues an earlier one. */
 export interface ILineJoint {
   /** Whether the later tensors were made in another way than the earlier ones. */
   readonly changed: boolean;
@@ -277,14 +278,13 @@ function joinLines(old: ILayerLine, line: ILayerLine, { changed, distance }: ILi
   };
 }
 
-/** The part of a trend between two steps. */
 export function cutTrend(
   answer: ITrendAnswer,
   [first, last]: readonly [number, number] = [-Infinity, Infinity]
 ): ITrendAnswer {
   const lines = answer.lines.map((line): ILayerLine => {
-    const from = placeAt(line.steps, first - 1) + 1;
-    const to = placeAt(line.steps, last) + 1;
+    const from = indexAt(line.steps, first - 1) + 1;
+    const to = indexAt(line.steps, last) + 1;
     const starts = line.starts.filter(at => at > from && at < to).map(at => at - from);
     return mapLine(line, column => column.slice(from, to), starts);
   });
@@ -299,12 +299,14 @@ function thin(line: ILayerLine, points: number | undefined): ILayerLine {
   return mapLine(line, column => Float64Array.from(kept, at => column[at] ?? NaN), starts);
 }
 
-/** The same lines with about as many points as are wanted. */
 function thinTrend(answer: ITrendAnswer, points: number | undefined): ITrendAnswer {
   return { ...answer, lines: answer.lines.map(line => thin(line, points)) };
 }
 
-/** Steps at which a layer's tensors came from another compressor, or another number of samples, than those before. */
+/**
+ * Steps at which a layer's tensors came from another compressor, or another number of samples, than those
+ * before.
+ */
 function changesOf(rows: readonly ITensorRow[]): Map<number, Set<number>> {
   const before = new Map<number, ITensorRow>();
   const changes = new Map<number, Set<number>>();
@@ -318,7 +320,9 @@ function changesOf(rows: readonly ITensorRow[]): Map<number, Set<number>> {
   return changes;
 }
 
-/** Whether two tensors were made in different ways: by another compressor, or of another number of samples. */
+/**
+ * Whether two tensors were made in different ways: by another compressor, or of another number of samples.
+ */
 function isOther(one: ITrendMade | null | undefined, other: ITrendMade | undefined): boolean {
   const samples = ({ reduced, shape }: ITrendMade): number => (reduced ? NaN : (shape[0] ?? NaN));
   return (

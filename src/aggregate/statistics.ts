@@ -23,7 +23,10 @@ type Read = (sums: IGroupSums, group: number) => number;
 
 const at = (column: Float64Array, group: number): number => column[group] ?? Number.NaN;
 
-/** All but `nonfinite` of the finite values; deviations are those of the population, `abs_mean` is the mean magnitude. */
+/**
+ * All but `nonfinite` of the finite values; deviations are those of the population, `abs_mean` is the mean
+ * magnitude.
+ */
 const READ: Readonly<Record<KeptStatistic, Read>> = {
   mean: (sums, group) => at(sums.sum, group) / at(sums.count, group),
   std: (sums, group) => Math.sqrt(at(sums.deviation, group) / at(sums.count, group)),
@@ -36,11 +39,17 @@ const READ: Readonly<Record<KeptStatistic, Read>> = {
 
 export const KEPT_STATISTICS = Object.keys(READ) as readonly KeptStatistic[];
 
-/** Every statistic that can be drawn, in the order in which it is offered: of whole tensors, and of what the compressor kept. */
+/**
+ * Every statistic that can be drawn, in the order in which it is offered: of whole tensors, and of what the
+ * compressor kept.
+ */
 export const STATISTICS: readonly Statistic[] = (VIEWS_SCHEMA.$defs?.['Statistic']?.enum ??
   []) as Statistic[];
 
-/** The statistic of what the compressor kept that is meant, or stands for one of the whole tensor; null where there is none such. */
+/**
+ * The statistic of what the compressor kept that is meant, or stands for one of the whole tensor; null where
+ * there is none such.
+ */
 export function keptStatistic(statistic: Statistic): KeptStatistic | null {
   const name = statistic.replace(/^kept_/, '');
   return KEPT_STATISTICS.find(each => each === name) ?? null;
@@ -48,7 +57,9 @@ export function keptStatistic(statistic: Statistic): KeptStatistic | null {
 
 /**
  * One statistic of every group.
- * @returns One number per group: NaN where the group has no finite value, except that `nonfinite` is always a count.
+ *
+ * @returns One number per group: NaN where the group has no finite value, except that `nonfinite` is always a
+ * count.
  */
 export function readStatistic(sums: IGroupSums, statistic: KeptStatistic): Float64Array {
   const read = READ[statistic];

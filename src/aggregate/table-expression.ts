@@ -19,14 +19,15 @@ const MOST_CHARACTERS = 500;
 const MOST_NEW = 10;
 const MOST_ARGUMENTS = 8;
 
+/** The words of some lines. */
 const words = (...lines: readonly string[]): string[] => lines.flatMap(line => line.split(' '));
 
 const CONSTANTS = words('NaN Infinity PI E LN2 LN10 SQRT2');
 const OPERATORS = words('+ - * / % ** < <= > >= == != === !==');
 
 /**
- * Functions of arquero that may be called: whose answer is no longer than what they are given, and whose time is that of the rows. None makes a
- * regular expression, an object or a longer text.
+ * Functions of arquero that may be called: whose answer is no longer than what they are given, and whose time
+ * is that of the rows. None makes a regular expression, an object or a longer text.
  */
 const NUMBERS = words(
   // Of one row.
@@ -48,7 +49,9 @@ const OF_MATH: Readonly<Record<string, string>> = { max: 'greatest', min: 'least
 /**
  * Read a line such as `share = d.value / op.max(d.value); late = d.step > 100`.
  *
- * What arquero is given is written anew from what was understood here: columns, numbers, texts, operators and known functions, and nothing else.
+ * What arquero is given is written anew from what was understood here: columns, numbers, texts, operators and
+ * known functions, and nothing else.
+ *
  * @throws AggregateError that names the place.
  */
 export function readDerive(line: string, columns: TableColumns): ITableExpression[] {
@@ -83,6 +86,7 @@ export function readDerive(line: string, columns: TableColumns): ITableExpressio
 
 /**
  * Read a test of rows such as `d.layer < 4 && d.value > op.median(d.value)`.
+ *
  * @throws AggregateError that names the place.
  */
 export function readFilter(line: string, columns: TableColumns): ITableExpression {
@@ -149,7 +153,6 @@ class Writer {
     private readonly refuse: Refuse
   ) {}
 
-  /** The code of a node and what it gives. */
   write(node: AnyNode): [string, Type] {
     switch (node.type) {
       case 'Literal':
@@ -227,10 +230,10 @@ class Writer {
       callee.property.type === 'Identifier'
         ? [callee.object.name, callee.property.name]
         : [];
-    const [room, member = ''] = called;
-    const name = room === 'Math' ? (own(OF_MATH, member) ?? member) : member;
+    const [scope, named = ''] = called;
+    const name = scope === 'Math' ? (own(OF_MATH, named) ?? named) : named;
     const isKnown = [...NUMBERS, ...TEXTS, ...SAME].includes(name);
-    if ((room !== 'op' && room !== 'Math') || optional || !isKnown) {
+    if ((scope !== 'op' && scope !== 'Math') || optional || !isKnown) {
       throw this.refuse(callee, 'there is no such function here');
     }
     if (given.length > MOST_ARGUMENTS) {
@@ -241,6 +244,7 @@ class Writer {
     return [`op.${name}(${all.map(each => each[0]).join(', ')})`, type ? 'text' : 'number'];
   }
 
+  /** What a function is given: a list of numbers or texts, too. */
   private _argument(node: AnyNode): [string, Type] {
     if (node.type !== 'ArrayExpression') {
       return this.write(node);

@@ -16,6 +16,7 @@ import {
 } from './statistics';
 import { pageQueue, type WorkQueue } from './work-queue';
 
+/** A row of which the whole tensor's statistics are known. */
 type IWholeRow = ITensorRow & { readonly whole: ITensorMoments };
 
 /** One statistic of whole tensors for each group, merged over their rows. */
@@ -50,8 +51,8 @@ const Z = 1.959963984540054;
 const FEW = [12.706204736174698, 4.302652729749462, 3.182446305284263, 2.776445105197793, 2.570581835636314];
 
 /**
- * The 0.975 quantile of Student's t: exact up to five degrees of freedom, from there on by the expansion of Cornish and Fisher
- * (Abramowitz and Stegun 26.7.5), which is right to three digits.
+ * The 0.975 quantile of Student's t: exact up to five degrees of freedom, from there on by the expansion of
+ * Cornish and Fisher (Abramowitz and Stegun 26.7.5), which is right to three digits.
  */
 function studentT(freedom: number): number {
   const exact = FEW[freedom - 1];
@@ -79,11 +80,12 @@ function joinUnits(a: IUnits, b: IUnits): IUnits {
 }
 
 /**
- * Half the width of the band about a mean: for `std` the standard deviation of the units, sqrt(D / n); for `ci95` t(n − 1) · s / sqrt(n) with
- * s = sqrt(D / (n − 1)). D is the sum of their squared deviations. NaN where there are too few.
+ * Half the width of the band about a mean: for `std` the standard deviation of the units, sqrt(D / n); for
+ * `ci95` t(n − 1) · s / sqrt(n) with s = sqrt(D / (n − 1)). D is the sum of their squared deviations. NaN
+ * where there are too few.
  *
- * The interval takes the units for independent. Neighbouring positions of a text are not: then the effective number of them is smaller and
- * the true interval wider.
+ * The interval takes the units for independent. Neighbouring positions of a text are not: then the effective
+ * number of them is smaller and the true interval wider.
  */
 function halfWidth({ count, deviation }: IUnits, interval: Interval): number {
   switch (interval) {
@@ -110,20 +112,23 @@ export interface ITrend {
   readonly half?: Float64Array;
   /** Positions and samples that a band is over. */
   readonly units?: Float64Array;
-  /** Whether a statistic of whole tensors was asked for and is of what the compressor kept: no more is known. NaN where it has no such statistic. */
+  /**
+   * Whether a statistic of whole tensors was asked for and is of what the compressor kept: no more is known.
+   * NaN where it has no such statistic.
+   */
   readonly isKept: boolean;
 }
 
 /**
  * Reduce traced tensors to one number per step and layer.
  *
- * A statistic of whole tensors is merged of what was measured before compression; where that is not known of every row, or less than all is selected, it is over
- * what the compressor kept. All values of a step and layer count alike, whichever micro-batch, sample or rank they came from. Python's twin is
+ * A statistic of whole tensors is merged of what was measured before compression; where that is not known of
+ * every row, or less than all is selected, it is over what the compressor kept. All values of a step and
+ * layer count alike, whichever micro-batch, sample or rank they came from. Python's twin is
  * `megalens/runs/aggregate.py`; both read `protocol/fixtures/aggregate/`.
- * @param rows - Rows of one flag, part, phase and pass. Reduced ones enter with what is remembered of them, unless less than their whole is
- *   selected.
- * @param statistic - Over the finite values; `nonfinite` counts the others.
- * @param selection - Which values enter, and what is asked of their spread; all of them and nothing when absent.
+ *
+ * @param rows - Rows of one flag, part, phase and pass. Reduced ones enter with what is remembered of them,
+ * unless less than their whole is   selected.
  * @throws AggregateError when there is no such statistic.
  */
 export function trend(all: readonly ITensorRow[], statistic: Statistic, selection?: ISelection): ITrend {
@@ -179,8 +184,8 @@ const NO_UNITS: IUnits = { count: 0, mean: 0, deviation: 0 };
 const SLICE = 12;
 
 /**
- * As `trend`, with the pass over the tensors' values in a worker where they are many. Tensors that a trend has met before cost nothing.
- * @param queue - Where large work is done; one that the page shares when absent.
+ * As `trend`, with the pass over the tensors' values in a worker where they are many. Tensors that a trend
+ * has met before cost nothing.
  */
 export async function trendOf(
   rows: readonly ITensorRow[],
@@ -221,16 +226,16 @@ export function mapLine(
 
 /** The same trend, one line for each layer, layers ascending. A line begins anew after a gap in its steps. */
 export function byLayer(columns: ITrend): ILayerLine[] {
-  const places = new Map<number, number[]>();
+  const indices = new Map<number, number[]>();
   columns.layer.forEach((layer, index) => {
-    const known = places.get(layer);
+    const known = indices.get(layer);
     if (known) {
       known.push(index);
     } else {
-      places.set(layer, [index]);
+      indices.set(layer, [index]);
     }
   });
-  return [...places]
+  return [...indices]
     .sort(([a], [b]) => a - b)
     .map(([layer, at]) => {
       const pick = (column: Float64Array): Float64Array =>

@@ -18,12 +18,11 @@ export type TablePlace = 'here' | 'worker';
 
 /** Does small work in place and large work in a worker. */
 export class WorkQueue {
-  /** @param factory - Opens the worker on first use; the browser's own when absent. */
   constructor(factory: WorkerFactory = browserWorker) {
     this.link = new WorkerLink(factory);
   }
 
-  /** Sum tensors up, so that `momentsOf` knows them; those that it knows already cost nothing. */
+  /** Sum tensors up for `momentsOf`; those that it knows already cost nothing. */
   async learn(tensors: readonly Float32Array[]): Promise<void> {
     const unknown = tensors.filter(values => !isKnown(values));
     const worker = await this.link.workerFor(unknown.reduce((sum, values) => sum + values.length, 0));
@@ -53,7 +52,8 @@ export class WorkQueue {
   }
 
   /**
-   * Where tables of many rows are kept, or so many numbers are worked on: in the worker where there is one.
+   * Where tables of many rows, or so many numbers, are worked on: in the worker where there is one, few of
+   * them here.
    */
   async placeOf(numbers = Infinity): Promise<TablePlace> {
     return (await this.link.workerFor(numbers)) === null ? 'here' : 'worker';
@@ -61,7 +61,7 @@ export class WorkQueue {
 
   /**
    * Ask the tables of moments, here or in the worker.
-   * @param place - As `placeOf` said when the tables were loaded.
+   *
    * @throws AggregateError as `MomentTables`; `lost` when the worker that kept the tables broke.
    */
   async askTables(place: TablePlace, question: TableQuestion, buffers: Buffers): Promise<TableAnswer> {
@@ -98,5 +98,4 @@ async function browserWorker(): Promise<IAggregateWorker | null> {
   return typeof Worker === 'undefined' ? null : (await import('./open-worker')).openWorker();
 }
 
-/** The queue that a page shares. */
 export const pageQueue = new WorkQueue();

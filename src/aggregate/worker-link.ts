@@ -9,6 +9,7 @@ export interface IAggregateWorker {
   terminate(): unknown;
 }
 
+/** Opens a worker, or answers null where there are none. */
 export type WorkerFactory = () => Promise<IAggregateWorker | null>;
 
 /** With more numbers than this a page would feel the pass. */
@@ -25,20 +26,20 @@ interface IWaiting<A> {
 export class WorkerLink<Q, A> {
   constructor(private readonly factory: WorkerFactory) {}
 
-  get isDisposed(): boolean {
-    return this._isDisposed;
-  }
-
+  /** End the worker and reject what waits. */
   dispose(): void {
-    this._isDisposed = true;
+    this.isDisposed = true;
     void this.worker?.then(worker => worker?.terminate());
     this.worker = null;
     this.settle(entry => entry.reject(closed()));
   }
 
-  /** The worker for work on so many numbers; null where few are worked on, or where there are no workers: that is done here. */
+  /**
+   * The worker for work on so many numbers; null where few are worked on, or where there are no workers: that
+   * is done here.
+   */
   async workerFor(numbers: number): Promise<IAggregateWorker | null> {
-    if (this._isDisposed) {
+    if (this.isDisposed) {
       throw closed();
     }
     if (numbers <= WORKER_ROWS) {
@@ -57,7 +58,11 @@ export class WorkerLink<Q, A> {
     return this.worker;
   }
 
-  /** Ask the worker. */
+  /**
+   * Ask the worker.
+   *
+   * @param inPlace - What is done should it break.
+   */
   ask(worker: IAggregateWorker, question: Q, buffers: Buffers, inPlace: IWaiting<A>['inPlace']): Promise<A> {
     return new Promise((resolve, reject) => {
       this.asked += 1;
@@ -98,10 +103,12 @@ export class WorkerLink<Q, A> {
   private readonly waiting = new Map<number, IWaiting<A>>();
   private worker: Promise<IAggregateWorker | null> | null = null;
   private asked = 0;
-  private _isDisposed = false;
+  isDisposed = false;
 }
 
-const closed = (): AggregateError => new AggregateError('The aggregation was closed. Open the view again.');
+function closed(): AggregateError {
+  return new AggregateError('The aggregation was closed. Open the view again.');
+}
 
 /** That a worker broke with what it kept. */
 export function lost(): AggregateError {

@@ -18,17 +18,14 @@ interface IWorkerScope<Q> {
   postMessage(message: unknown, transfer: Buffers): void;
 }
 
-/**
- * Answer whatever the page asks, as a worker does.
- * @param answer - Gives the answer, and the buffers that can be handed over with it.
- */
+/** Answer whatever the page asks; with each answer come the buffers that can be handed over. */
 export function serve<Q, A>(answer: (question: Q) => readonly [A, Buffers]): void {
   const scope = globalThis as unknown as IWorkerScope<Q>;
   scope.onmessage = ({ data: { id, question } }) => {
     const reply = (message: WorkerReply<A>, buffers: Buffers): void => scope.postMessage(message, buffers);
     try {
-      const [said, buffers] = answer(question);
-      reply({ id, answer: said }, buffers);
+      const [result, buffers] = answer(question);
+      reply({ id, answer: result }, buffers);
     } catch (error) {
       const code = error instanceof AggregateError ? error.code : 'invalid';
       reply({ id, error: error instanceof Error ? error.message : String(error), code }, []);

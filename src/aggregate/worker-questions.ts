@@ -22,12 +22,11 @@ export function packTensors(tensors: readonly Float32Array[]): ITensorPack {
   return { values, ends };
 }
 
-/** The sums of every tensor of a pack, one after the other. */
 export function packedMoments({ values, ends }: ITensorPack): Float64Array {
   const packed = new Float64Array(ends.length * SUMS.length);
   ends.forEach((end, index) => {
     const sums = momentsOf(values.subarray(ends[index - 1] ?? 0, end));
-    SUMS.forEach((name, at) => (packed[index * SUMS.length + at] = sums[name]));
+    SUMS.forEach((name, column) => (packed[index * SUMS.length + column] = sums[name]));
   });
   return packed;
 }

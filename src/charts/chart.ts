@@ -16,17 +16,17 @@ interface ITaken {
 }
 
 /**
- * The room that texts take. While only numbers in them change it grows and does not shrink: to lay something out again takes longer than to draw it,
- * and nothing should jump.
+ * The space that texts take. While only numbers in them change it grows and does not shrink: to lay something
+ * out again takes longer than to draw it, and nothing should jump.
  */
-export class Room {
-  /** Whether what is said now has room. */
+export class TextSpace {
+  /** Whether these texts fit into what was reserved. */
   holds(name: string, texts: unknown): boolean {
-    const [room, asked] = [this._taken.get(name), takenBy(texts)];
-    return room?.words === asked.words && room.figures >= asked.figures;
+    const [reserved, asked] = [this._taken.get(name), takenBy(texts)];
+    return reserved?.words === asked.words && reserved.figures >= asked.figures;
   }
 
-  /** All is laid out with this. */
+  /** Reserve what these texts take. */
   take(name: string, texts: unknown): void {
     this._taken.set(name, takenBy(texts));
   }
@@ -34,7 +34,10 @@ export class Room {
   private readonly _taken = new Map<string, ITaken>();
 }
 
-/** What one text or several, in a list or by number, take: words as they are, and of numbers how long the longest is. */
+/**
+ * What one text or several, in a list or by number, take: words as they are, and of numbers how long the
+ * longest is.
+ */
 function takenBy(of: unknown): ITaken {
   const texts = (typeof of === 'object' && of !== null ? Object.values(of) : [of ?? '']).map(String);
   const numbers = texts.flatMap(text => text.match(NUMBERS) ?? []);
@@ -63,18 +66,19 @@ const MARGINS = ['legendText', 'lastLayer', 'keyText', 'rowText', 'rowTokens'];
 const MOST_COMPARED = 512;
 
 /**
- * Marks that are gone and not yet swept out. Vega waits for 10,000 in every mark, and each holds its row: with a picture a row that is
- * hundreds of megabytes.
+ * Marks that are gone and not yet swept out. Vega waits for 10,000 in every mark, and each keeps its row:
+ * with a picture a row that is hundreds of megabytes.
  */
 const MOST_GONE = 64;
 
 /**
- * A mounted chart. New rows and params patch the running Vega view; only a new theme or another shape of the picture
- * embeds again, and then data, params and size are kept.
+ * A mounted chart. New rows and params patch the running Vega view; only a new theme or another shape of the
+ * picture embeds again, and then data, params and size are kept.
  */
 export class Chart implements IDisposable {
   /**
    * Draw a recipe into an empty node.
+   *
    * @throws {ChartError} When the spec could not be drawn.
    */
   static async mount(node: HTMLElement, recipe: IRecipe, options: IChartOptions): Promise<Chart> {
@@ -93,19 +97,11 @@ export class Chart implements IDisposable {
     this._renderer = options.renderer ?? 'canvas';
   }
 
-  /** How often the spec was embedded: 1, and one more for each new theme or shape. */
-  get embeds(): number {
-    return this._embeds;
-  }
-
-  get isDisposed(): boolean {
-    return this._isDisposed;
-  }
-
   get recipe(): IRecipe {
     return this._recipe;
   }
 
+  /** Replace the rows of a dataset in place. */
   change(dataset: string, rows: readonly Row[]): void {
     this._recipe = { ...this._recipe, datasets: { ...this._recipe.datasets, [dataset]: rows } };
     const view = this._result?.view;
@@ -121,7 +117,6 @@ export class Chart implements IDisposable {
     void this.settled();
   }
 
-  /** Change params by name: domains, headers, labels. */
   set(params: Readonly<Record<string, unknown>>): void {
     const before = this._recipe.params;
     this._recipe = { ...this._recipe, params: { ...before, ...params } };
@@ -135,8 +130,8 @@ export class Chart implements IDisposable {
   }
 
   /**
-   * Draw as another recipe: rows and params that differ are patched, pictures that were painted over are drawn again; another
-   * template, other axis titles or another number of columns embed again.
+   * Draw as another recipe: rows and params that differ are patched, pictures that were painted over are
+   * drawn again; another template, other axis titles or another number of columns embed again.
    */
   async apply(recipe: IRecipe): Promise<void> {
     const before = this._recipe;
@@ -150,7 +145,7 @@ export class Chart implements IDisposable {
       await this._embed();
       return;
     }
-    this._unfitted ||= MARGINS.some(name => !this._room.holds(name, own(recipe.params, name)));
+    this._unfitted ||= MARGINS.some(name => !this._space.holds(name, own(recipe.params, name)));
     this.set(recipe.params);
     for (const [name, rows] of Object.entries(recipe.datasets)) {
       if (!sameRows(own(before.datasets, name), rows)) {
@@ -171,7 +166,7 @@ export class Chart implements IDisposable {
     }
     this._fit = width;
     this._unfitted = false;
-    MARGINS.forEach(name => this._room.take(name, own(this._recipe.params, name)));
+    MARGINS.forEach(name => this._space.take(name, own(this._recipe.params, name)));
     // Again: narrower axes may have other labels, and so other margins.
     for (let pass = 0; pass < 3; pass++) {
       this._result?.view.resize();
@@ -203,8 +198,8 @@ export class Chart implements IDisposable {
 
   /** Resolves when everything asked so far is drawn. Calls of one moment share one pass. */
   settled(): Promise<void> {
-    // Everything that is set within one turn of the event loop is one pass of Vega. The pass begins when it runs: what is set while it
-    // does is the next one's.
+    // Everything that is set within one turn of the event loop is one pass of Vega. What is set while the
+    // pass runs is the next one's.
     this._pass ??= Promise.resolve().then(async () => {
       this._pass = null;
       await this._result?.view.runAsync();
@@ -217,15 +212,18 @@ export class Chart implements IDisposable {
     return this._result ? frames(this._result.view) : [];
   }
 
+  /** Return the picture's upper left corner in the page's pixels. */
   origin(): { left: number; top: number } {
     return (this.node.querySelector('.marks') ?? this.node).getBoundingClientRect();
   }
 
+  /** Return what lies under a pointer event, or null outside every plot. */
   locate(event: { clientX: number; clientY: number }): IPlace | null {
     const box = this.origin();
     return this._result ? locate(this._result.view, event.clientX - box.left, event.clientY - box.top) : null;
   }
 
+  /** Return the picture as SVG text, light, with its title and caption inside. */
   async toSVG(words: ICaption, recipe = this._recipe): Promise<string> {
     return this._export(words, recipe, svgOf);
   }
@@ -236,16 +234,16 @@ export class Chart implements IDisposable {
   }
 
   dispose(): void {
-    if (this._isDisposed) {
+    if (this.isDisposed) {
       return;
     }
-    this._isDisposed = true;
+    this.isDisposed = true;
     this._result?.finalize();
     this._result = null;
     this.node.replaceChildren();
   }
 
-  /** Return what an exported picture is drawn from: a recipe in the size and at the place that are shown. */
+  /** What an exported picture is drawn from: a recipe in the size and zoom that are shown. */
   exported(from = this._recipe): IRecipe {
     const { width, height, params } = this._recipe;
     return {
@@ -265,12 +263,12 @@ export class Chart implements IDisposable {
     // Whoever embeds last wins: an earlier one that is still compiling must not replace it.
     const turn = ++this._turn;
     const { embed, vega, interpreter } = await loadVega();
-    if (this._isDisposed || turn !== this._turn) {
+    if (this.isDisposed || turn !== this._turn) {
       return;
     }
     this._vega = vega;
     const stage = document.createElement('div');
-    this._embeds += 1;
+    this.embeds += 1;
     const spec = fill(this._recipe, { title: true, hover: true, key: this._recipe.unkeyed ?? false });
     let result: Result;
     try {
@@ -293,7 +291,7 @@ export class Chart implements IDisposable {
         `Could not draw the ${this._recipe.template} chart: ${cause}. Reload the page and try again.`
       );
     }
-    if (this._isDisposed || turn !== this._turn) {
+    if (this.isDisposed || turn !== this._turn) {
       result.finalize();
       return;
     }
@@ -351,12 +349,13 @@ export class Chart implements IDisposable {
   private _result: Result | null = null;
   private _vega: typeof import('vega') | null = null;
   private _pass: Promise<void> | null = null;
-  private _embeds = 0;
+  /** How often the spec was embedded: 1, and one more for each new theme or shape. */
+  embeds = 0;
   private _turn = 0;
   private _fit = 0;
-  private readonly _room = new Room();
+  private readonly _space = new TextSpace();
   private _unfitted = true;
-  private _isDisposed = false;
+  isDisposed = false;
 }
 
 const sameValue = (before: unknown, after: unknown): boolean =>

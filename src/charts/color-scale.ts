@@ -2,15 +2,20 @@ import COLORS from '#protocol/charts/colors.json';
 
 /**
  * Return the hue of a flag, the same in every view.
- * @param known Every flag of the run in the order of `hello.flags`; a flag outside it takes the last, neutral colour.
+ *
+ * @param known Every flag of the run in the order of `hello.flags`; a flag outside it takes the last, neutral
+ * colour.
  */
 export function flagColor(flag: string, known: readonly string[]): string {
-  const place = known.indexOf(flag);
+  const index = known.indexOf(flag);
   const hues = COLORS.flags.length - 1;
-  return COLORS.flags[place < 0 ? hues : place % hues] ?? COLORS.flags[0];
+  return COLORS.flags[index < 0 ? hues : index % hues] ?? COLORS.flags[0];
 }
 
-/** Black or white: that of the two which is read better on a colour `#rrggbb`, by the contrast ratio of WCAG 2. */
+/**
+ * Black or white: that of the two which is read better on a colour `#rrggbb`, by the contrast ratio of WCAG
+ * 2.
+ */
 export function contrastColor(background: string): '#000000' | '#ffffff' {
   const [red = 0, green = 0, blue = 0] = channels(background).map(channel => {
     const share = channel / 255;
@@ -27,8 +32,8 @@ const BELOW = 0.05;
 const [FEWEST, MOST] = [3, 9];
 
 /**
- * Return the magnitude that 5 in 100 of the finite values other than zero stay below, or NaN where there is none. Of more than 4,096 values
- * evenly spaced ones are taken, counted through all parts.
+ * The magnitude that 5 in 100 of the finite values other than zero stay below, or NaN where there is none. Of
+ * more than 4,096 values evenly spaced ones are taken, counted through all parts.
  */
 export function lowMagnitude(parts: readonly ArrayLike<number>[]): number {
   const total = parts.reduce((sum, part) => sum + part.length, 0);
@@ -74,12 +79,14 @@ export function channels(color: string): [number, number, number] {
 export const hexOf = (color: ArrayLike<number>): string =>
   `#${Array.from(color, channel => channel.toString(16).padStart(2, '0')).join('')}`;
 
-/** Mix equally spaced stops linearly in sRGB: the channels at a place of them, 0 to 1. */
+/** Mix equally spaced stops linearly in sRGB: the channels at a share of their length, 0 to 1. */
 export function mixed(stops: readonly string[], share: number): number[] {
-  const place = share * (stops.length - 1);
-  const below = Math.min(Math.floor(place), stops.length - 2);
+  const position = share * (stops.length - 1);
+  const below = Math.min(Math.floor(position), stops.length - 2);
   const [from, to] = [channels(stops[below] ?? ''), channels(stops[below + 1] ?? '')];
-  return from.map((channel, at) => Math.floor(channel + ((to[at] ?? 0) - channel) * (place - below) + 0.5));
+  return from.map((channel, at) =>
+    Math.floor(channel + ((to[at] ?? 0) - channel) * (position - below) + 0.5)
+  );
 }
 
 /** Mix equally spaced stops into a table of 256 entries of three bytes. */
@@ -115,7 +122,10 @@ export interface IColorLook {
   readonly table?: Uint8Array;
 }
 
-/** Values to colours, as protocol/charts/README.md says: a table of 256 colours over a domain rounded outwards. */
+/**
+ * Values to colours, as protocol/charts/README.md says: a table of 256 colours over a domain rounded
+ * outwards.
+ */
 export class ColorScale {
   /**
    * @param extent Least and greatest finite value of all that shares the scale; null when nothing is finite.
@@ -165,7 +175,7 @@ export class ColorScale {
   /** 256 colours, three bytes each. */
   readonly table: Uint8Array;
 
-  /** Return the place of a finite value along the scale, 0 to 1. */
+  /** A finite value's position along the scale, 0 to 1. */
   position(value: number): number {
     if (!(this._span > 0)) {
       return 0.5;
@@ -173,7 +183,7 @@ export class ColorScale {
     return Math.min(1, Math.max(0, (this._spread(value) - this._low) / this._span));
   }
 
-  /** Return the value at a place along the scale, 0 to 1. */
+  /** The value at a position along the scale, 0 to 1. */
   valueAt(position: number): number {
     if (!(this._span > 0)) {
       return this.domain[0];
@@ -189,6 +199,7 @@ export class ColorScale {
     return Math.floor((ENTRIES - 1) * this.position(value) + 0.5);
   }
 
+  /** The colour at a position along the scale as `#rrggbb`. */
   colorAt(position: number): string {
     return this.colorOf(Math.floor((ENTRIES - 1) * position + 0.5));
   }

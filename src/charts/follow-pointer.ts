@@ -1,4 +1,3 @@
-/** What is to happen while a pointer that went down moves on. */
 export interface IPointerFollower {
   move(event: PointerEvent): void;
   /** The pointer went up; after `released`. */

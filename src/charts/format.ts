@@ -1,6 +1,7 @@
 /**
- * Write text for files and pages, which may not hold every character: control characters become their pictures, such as ␀ for U+0000, and what no XML, no
- * terminal or no UTF-8 may hold (U+007F to U+009F, half characters, U+FFFE, U+FFFF) becomes U+FFFD. Line feed, tab and carriage return stay.
+ * Write text for files and pages, which may not hold every character: control characters become their
+ * pictures, such as ␀ for U+0000, and what no XML, no terminal or no UTF-8 may hold (U+007F to U+009F, half
+ * characters, U+FFFE, U+FFFF) becomes U+FFFD. Line feed, tab and carriage return stay.
  */
 export function visible(text: string): string {
   return text
@@ -25,13 +26,13 @@ function nonFinite(value: number): string | null {
 /** Put thin spaces between thousands and a true minus in front of decimal or exponent text. */
 function typeset(text: string): string {
   const [mantissa = '', exponent] = text.split('e');
-  const [whole = '', fraction] = mantissa.replace('-', '').split('.');
+  const [integer = '', fraction] = mantissa.replace('-', '').split('.');
   // Most numbers have no thousands, and pictures write tens of thousands of them.
   const grouped =
-    whole.length <= 3
-      ? whole
-      : Array.from(whole, (digit, at) =>
-          at > 0 && (whole.length - at) % 3 === 0 ? THIN_SPACE + digit : digit
+    integer.length <= 3
+      ? integer
+      : Array.from(integer, (digit, at) =>
+          at > 0 && (integer.length - at) % 3 === 0 ? THIN_SPACE + digit : digit
         ).join('');
   const tail = exponent === undefined ? '' : `e${exponent.replace('+', '').replace('-', MINUS)}`;
   return `${text.startsWith('-') ? MINUS : ''}${grouped}${fraction ? `.${fraction}` : ''}${tail}`;
@@ -54,6 +55,7 @@ function trimmed(text: string): string {
  * Write a number for a tooltip or legend.
  *
  * Thin-space thousands, a true minus, scientific below 1e−5 and from 1e5 on, no trailing zeros.
+ *
  * @param digits Significant digits that are kept, 4 unless told.
  */
 export function formatNumber(value: number, digits = 4): string {
@@ -75,7 +77,9 @@ export function formatNumber(value: number, digits = 4): string {
 
 /**
  * Write every digit that tells a number from its neighbours.
- * @param single Whether the number was a float32: then the shortest decimal that reads back as the same float32.
+ *
+ * @param single Whether the number was a float32: then the shortest decimal that reads back as the same
+ * float32.
  */
 export function formatFull(value: number, single = false): string {
   const special = nonFinite(value);
@@ -122,7 +126,6 @@ export function formatBytes(value: number): string {
   return `${suffix ? text.slice(0, -1) : text} ${suffix}B`;
 }
 
-/** A duration or a time, with its unit. */
 export function timeWords(ms: number): string {
   const size = Math.abs(ms);
   if (size >= 1000) {

@@ -1,4 +1,4 @@
-export { Chart, type IChartOptions, Room } from './chart';
+export { Chart, type IChartOptions, TextSpace } from './chart';
 export {
   ColorScale,
   colorTable,

@@ -2,7 +2,9 @@ import { colorTable, ColorScale, type Extent, type IColorLook, type Transform } 
 import { formatNumber } from './format';
 import COLORS from '#protocol/charts/colors.json';
 
-/** Ends of the bands, in standard deviations from the mean; the middle one is twice as wide as those beside it. */
+/**
+ * Ends of the bands, in standard deviations from the mean; the middle one is twice as wide as its neighbours.
+ */
 const SIGMA_ENDS = [-3, -2, -1, 1, 2, 3] as const;
 
 /** Standard deviations from the mean at the ends of the strip. */
@@ -23,8 +25,8 @@ const LIGHT = bandTable(COLORS.diverging);
 const DARK = bandTable(COLORS.diverging_dark);
 
 /**
- * Values to seven colours: how many standard deviations they lie from the mean of all that are drawn. On a logarithmic scale both are those of the
- * logarithms.
+ * Values to seven colours: how many standard deviations they lie from the mean of all that are drawn. On a
+ * logarithmic scale both are those of the logarithms.
  */
 export class SigmaScale extends ColorScale {
   /**
@@ -39,11 +41,11 @@ export class SigmaScale extends ColorScale {
     { dark = false }: Pick<IColorLook, 'dark'> = {}
   ) {
     super(within, transform, low, { table: dark ? DARK : LIGHT });
-    const places = values.filter(Number.isFinite).map(value => super.position(value));
-    const mean = places.reduce((sum, each) => sum + each, 0) / places.length;
-    const squares = places.reduce((sum, each) => sum + (each - mean) ** 2, 0);
+    const positions = values.filter(Number.isFinite).map(value => super.position(value));
+    const mean = positions.reduce((sum, each) => sum + each, 0) / positions.length;
+    const squares = positions.reduce((sum, each) => sum + (each - mean) ** 2, 0);
     this._mean = mean;
-    const sigma = Math.sqrt(squares / places.length);
+    const sigma = Math.sqrt(squares / positions.length);
     // What differs by rounding alone is the same.
     this._sigma = sigma > 1e-12 ? sigma : 0;
   }
@@ -118,13 +120,14 @@ function stops(scale: ColorScale): number[] {
 }
 
 /** Name the end of a band: ` (−2σ)`. */
-function marked(scale: ColorScale, index: number): string {
-  const end = SIGMA_ENDS.find(each => (1 + each / MOST_SIGMA) / 2 === index);
+function marked(scale: ColorScale, position: number): string {
+  const end = SIGMA_ENDS.find(each => (1 + each / MOST_SIGMA) / 2 === position);
   return scale.stepped && end !== undefined ? ` (${end < 0 ? '\u2212' : '+'}${Math.abs(end)}σ)` : '';
 }
 
 /**
  * Return the colour strip of a scale.
+ *
  * @param nonFinite Whether the picture holds non-finite cells, so that their colour is explained.
  * @param words Set when each picture has a scale of its own: the ends are then named, not numbered.
  */
@@ -137,7 +140,7 @@ export function legend(
   const at = own ? [0, 1] : stops(scale);
   const text = own
     ? [words.lowest, words.highest]
-    : at.map(index => formatNumber(scale.valueAt(index), 3) + marked(scale, index));
+    : at.map(position => formatNumber(scale.valueAt(position), 3) + marked(scale, position));
   const rows = Array.from({ length: SLICES }, (_, slice) => ({
     from: slice / SLICES,
     // Half a row further, so that no seam shows between two rows.

@@ -9,8 +9,11 @@ export interface IPicture {
 }
 
 /**
- * Turn pixels into something to draw. A canvas is drawn at once; a URL would first have to be decoded, and flicker.
- * @param before - A picture that is not needed any more: its canvas is painted over where the size is the same.
+ * Turn pixels into something to draw. A canvas is drawn at once; a URL would first have to be decoded, and
+ * flicker.
+ *
+ * @param before - A picture that is not needed any more: its canvas is painted over where the size is the
+ * same.
  */
 export function toPicture(pixels: IPixels, before?: IPicture): IPicture {
   if (pixels.width > 0 && pixels.height > 0) {
@@ -30,6 +33,7 @@ export function toPicture(pixels: IPixels, before?: IPicture): IPicture {
   return { image: null, url: toDataUrl(pixels) };
 }
 
+/** Make a canvas; null where there is no page. */
 function newCanvas(): HTMLCanvasElement | null {
   return typeof document === 'undefined' ? null : document.createElement('canvas');
 }
@@ -99,7 +103,7 @@ export function encodePng(pixels: IPixels): Uint8Array {
   return out;
 }
 
-interface IKept {
+interface IPainted {
   matrix: IMatrix;
   scale: string;
   pixels: IPixels;
@@ -107,38 +111,35 @@ interface IKept {
 }
 
 /**
- * The pictures of one view by key, one for each and no more: while its size stays, a picture is painted over in place. A canvas for
- * each step would be ten a second and plot, each with memory that only a full collection gives back.
+ * The pictures of one view by key, one for each and no more: while its size stays, a picture is painted over
+ * in place. A canvas for each step would be ten a second and plot, each with memory that only a full
+ * collection gives back.
  */
 export class Pictures {
-  get painted(): number {
-    return this._painted;
-  }
-
   /** Return the picture of a matrix; painted again only when matrix or scale are other ones than before. */
   draw(key: unknown, matrix: IMatrix, scale: ColorScale): IPicture {
-    // A value on the way tells scales apart that have the same ends and another bend, the middle colour those of light and dark pages.
+    // A value between tells apart scales of the same ends, the middle colour light and dark pages.
     const colors = `${scale.domain.join()} ${scale.transform} ${scale.valueAt(0.7)} ${scale.colorAt(0.5)}`;
-    const before = this._kept.get(key);
+    const before = this._byKey.get(key);
     if (before?.matrix === matrix && before.scale === colors) {
       return before.picture;
     }
     const pixels = paint(matrix, scale, before?.pixels);
-    const retained = { matrix, scale: colors, pixels, picture: toPicture(pixels, before?.picture) };
-    this._kept.set(key, retained);
-    this._painted += 1;
-    return retained.picture;
+    const entry = { matrix, scale: colors, pixels, picture: toPicture(pixels, before?.picture) };
+    this._byKey.set(key, entry);
+    this.painted += 1;
+    return entry.picture;
   }
 
   /** Let go of every picture but these. */
   keep(keys: readonly unknown[]): void {
-    for (const key of this._kept.keys()) {
+    for (const key of this._byKey.keys()) {
       if (!keys.includes(key)) {
-        this._kept.delete(key);
+        this._byKey.delete(key);
       }
     }
   }
 
-  private readonly _kept = new Map<unknown, IKept>();
-  private _painted = 0;
+  private readonly _byKey = new Map<unknown, IPainted>();
+  painted = 0;
 }

@@ -35,7 +35,9 @@ interface ISceneMark {
   items?: ISceneItem[];
 }
 
-/** Names that Vega-Lite gives the groups of a unit called `cell`: alone, in a facet and in a concatenation. */
+/**
+ * Names that Vega-Lite gives the groups of a unit called `cell`: alone, in a facet and in a concatenation.
+ */
 const CELLS = /(^|_)cell(_group)?$/;
 
 function collect(mark: ISceneMark, left: number, top: number, into: IPlotFrame[]): void {
@@ -59,7 +61,6 @@ function collect(mark: ISceneMark, left: number, top: number, into: IPlotFrame[]
   }
 }
 
-/** Return where the cells of a chart are drawn: each facet, or the one plot. */
 export function frames(view: ISceneView): IPlotFrame[] {
   const root = (view.scenegraph() as { root: ISceneMark }).root;
   const [x = 0, y = 0] = view.origin();
@@ -78,7 +79,6 @@ export function frames(view: ISceneView): IPlotFrame[] {
   return [{ left, top, width: item?.width ?? 0, height: item?.height ?? 0, facet: {} }];
 }
 
-/** Return the drawn images of a chart, as the scenegraph has them. */
 export function images(view: Pick<ISceneView, 'scenegraph'>): object[] {
   const within = (mark: ISceneMark): object[] =>
     mark.marktype === 'image'
@@ -109,11 +109,7 @@ export function domains(view: ISceneView): { x: [number, number]; y: [number, nu
   return { x: [read('x0'), read('x1')], y: [read('y0'), read('y1')] };
 }
 
-/**
- * Return what lies under a pixel, or null outside every plot.
- * @param left Pixels from the chart's left edge.
- * @param top Pixels from the chart's upper edge.
- */
+/** What lies under a pixel of the chart, or null outside every plot. */
 export function locate(view: ISceneView, left: number, top: number): IPlace | null {
   const { x, y } = domains(view);
   for (const frame of frames(view)) {
@@ -174,7 +170,10 @@ function packedTable(scale: ColorScale): Uint32Array {
   return table;
 }
 
-/** Paint one pixel for each cell: the path of large and of all-finite pictures, without a call per cell on a linear scale. */
+/**
+ * Paint one pixel for each cell: the path of large and of all-finite pictures, without a call per cell on a
+ * linear scale.
+ */
 function paintPlain(
   values: ArrayLike<number>,
   scale: ColorScale,
@@ -191,7 +190,7 @@ function paintPlain(
       const odd = (Math.floor(cell / width) + (cell % width)) % 2 !== 0;
       pixels[cell] = odd ? PLAIN : STRIPE;
     } else {
-      // Values outside of locked colours have those of the nearer end; truncation is floor for what is not negative.
+      // Values outside of locked colours have those of the nearer end; truncation is floor from 0 on.
       const part = value < lo ? 0 : value > hi ? 1 : (value - lo) / span;
       pixels[cell] = table[linear ? (part * 255 + 0.5) | 0 : scale.entry(value)] ?? 0;
     }
@@ -199,7 +198,9 @@ function paintPlain(
 }
 
 /**
- * Paint a matrix: a finite cell in its colour, a non-finite one in its own colour with diagonals, a missing one not at all.
+ * Paint a matrix: a finite cell in its colour, a non-finite one in its own colour with diagonals, a missing
+ * one not at all.
+ *
  * @param before - A picture that is not needed any more: its memory is taken where the size is the same.
  * @returns One pixel per cell, or a block of equal size for each when some cell is non-finite.
  */

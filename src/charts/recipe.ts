@@ -2,18 +2,24 @@ import { own } from '../protocol/records';
 import { TEMPLATES, type TemplateName } from './templates';
 
 /**
- * Vega keeps what it groups by in plain objects, where this one text is no key: the first picture is drawn, and every later change throws.
- * A word joiner, which has neither a shape nor a width, makes it another text.
+ * Vega keeps what it groups by in plain objects, where this one text is no key: the first picture is drawn,
+ * and every later change throws. A word joiner, which has neither a shape nor a width, makes it another text.
  */
 const [NAME, KEPT] = ['__proto__', '__proto__\u2060'];
 
-/** Values as Vega can take them: of rows, of params, of lists of these. What needs no change is returned as it is. */
-export const toVega = <T>(value: T): T => replaced(value, NAME, KEPT) as T;
+/**
+ * Values as Vega can take them: of rows, of params, of lists of these. What needs no change is returned as it
+ * is.
+ */
+export function toVega<T>(value: T): T {
+  return replaced(value, NAME, KEPT) as T;
+}
 
-/** What `toVega` was given, from what Vega answers. */
-export const fromVega = <T>(value: T): T => replaced(value, KEPT, NAME) as T;
+export function fromVega<T>(value: T): T {
+  return replaced(value, KEPT, NAME) as T;
+}
 
-// Objects of a class, such as canvases, are not looked into. Rows are many: nothing is copied where nothing differs.
+// Objects of a class, such as canvases, are not looked into. What stays the same is not copied.
 function replaced(value: unknown, from: string, to: string): unknown {
   if (typeof value !== 'object' || value === null) {
     return value === from ? to : value;
@@ -41,18 +47,24 @@ export interface IRecipe {
   readonly texts: Readonly<Record<string, string>>;
   readonly params: Readonly<Record<string, unknown>>;
   readonly datasets: Readonly<Record<string, readonly Row[]>>;
-  /** Counts the paintings of canvases that the rows hold: another number draws again where the rows are the same. */
+  /**
+   * Counts the paintings of canvases that the rows hold: another number draws again where the rows are the
+   * same.
+   */
   readonly painted?: number;
   /** Columns of the grid of `heatmap`. */
   readonly columns?: number;
-  /** Size in pixels of one cell, and so of the strip beside it. */
+  /** Size in pixels of one cell, and so of the strip next to it. */
   readonly width?: number;
   readonly height?: number;
   /** Whether the page names the lines: a mounted chart has no legend then. */
   readonly unkeyed?: true;
 }
 
-/** What to leave out: the title and the names of lines where the page writes them, the hover points where the host has pointer code. */
+/**
+ * What to leave out: the title and the names of lines where the page writes them, the hover points where the
+ * host has pointer code.
+ */
 export interface IOmissions {
   readonly title?: boolean;
   readonly hover?: boolean;
@@ -71,8 +83,8 @@ const isNode = (value: unknown): value is Node =>
 export function fill(recipe: IRecipe, omit: IOmissions = {}): Node {
   const walk = (value: unknown): unknown => {
     if (Array.isArray(value)) {
-      const retained = omit.hover ? value.filter(item => !isNode(item) || item['name'] !== 'hover') : value;
-      return retained.map(walk);
+      const items = omit.hover ? value.filter(item => !isNode(item) || item['name'] !== 'hover') : value;
+      return items.map(walk);
     }
     if (isNode(value)) {
       const copy = Object.fromEntries(Object.entries(value).map(([key, item]) => [key, walk(item)]));

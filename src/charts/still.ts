@@ -7,7 +7,6 @@ import { visible } from './format';
 /** Words that a picture carries where the page's own are not beside it. */
 export interface ICaption {
   readonly title: string;
-  /** Lines under the title. */
   readonly caption: readonly string[];
 }
 
@@ -17,10 +16,17 @@ export interface ILook {
   readonly words?: ICaption;
 }
 
-/** Draw a recipe as SVG text that is XML whatever its texts hold, without a page and without loading anything. */
-export const drawSVG = (recipe: IRecipe, look: ILook): Promise<string> => withView(recipe, look, svgOf);
+/**
+ * Draw a recipe as SVG text that is XML whatever its texts hold, without a page and without loading anything.
+ */
+export function drawSVG(recipe: IRecipe, look: ILook): Promise<string> {
+  return withView(recipe, look, svgOf);
+}
 
-/** Write a view as SVG text that is XML whatever its texts hold. What Vega calls a symbol and gives no name, a screen reader passes over. */
+/**
+ * Write a view as SVG text that is XML whatever its texts hold. Screen readers pass over what Vega calls a
+ * symbol without a name.
+ */
 export async function svgOf(view: View): Promise<string> {
   const text = visible(await view.toSVG());
   return text.replace(/<\w+(?:\s+[\w:-]+="[^"]*")*\s*\/?>/g, tag =>
@@ -30,7 +36,10 @@ export async function svgOf(view: View): Promise<string> {
 
 const SYMBOL = ' role="graphics-symbol"';
 
-/** Return the Vega-Lite spec of a recipe, valid in version 5.8 and later and in 6; with the points that carry tooltips. */
+/**
+ * Return the Vega-Lite spec of a recipe, valid in version 5.8 and later and in 6; with the points that carry
+ * tooltips.
+ */
 export function vegaLiteSpec(recipe: IRecipe, { theme, words }: ILook): Record<string, unknown> {
   return { ...fill(worded(recipe, words), { title: words === undefined }), config: themeConfig(theme) };
 }
@@ -56,7 +65,7 @@ function worded(recipe: IRecipe, words: ICaption | undefined): IRecipe {
     : { ...recipe, params: { ...recipe.params, title: words.title, caption: [...words.caption] } };
 }
 
-/** Pixels that axes, legend and gaps take beside the plots of each template, for each column and for all. */
+/** Pixels that axes, legend and gaps take around the plots of each template, for each column and for all. */
 const BESIDE: Readonly<Record<TemplateName, { readonly all: number; readonly each?: number }>> = {
   heatmap: { all: 130, each: 44 },
   'trend-heatmap': { all: 150 },
@@ -72,8 +81,8 @@ const BESIDE: Readonly<Record<TemplateName, { readonly all: number; readonly eac
 };
 
 /**
- * Return a recipe whose plots make a picture of about that width. The page measures what stands beside them; without a page there are no
- * fonts to measure.
+ * Return a recipe whose plots make a picture of about that width. The page measures what stands around them;
+ * without a page there are no fonts to measure.
  */
 export function sized(recipe: IRecipe, width: number): IRecipe {
   const { all, each = 0 } = BESIDE[recipe.template];

@@ -36,7 +36,10 @@ export const DARK_THEME: ITheme = {
   background: '#111111'
 };
 
-/** Return the relative luminance, 0 to 1, of a CSS colour, or null when it is not `#rgb`, `#rrggbb` or `rgb(…)`. */
+/**
+ * Return the relative luminance, 0 to 1, of a CSS colour, or null when it is not `#rgb`, `#rrggbb` or
+ * `rgb(…)`.
+ */
 function luminance(color: string): number | null {
   const short = /^#([0-9a-f])([0-9a-f])([0-9a-f])$/i.exec(color);
   const long = /^#([0-9a-f]{2})([0-9a-f]{2})([0-9a-f]{2})/i.exec(color);
@@ -53,7 +56,10 @@ function luminance(color: string): number | null {
   return (0.2126 * red + 0.7152 * green + 0.0722 * blue) / 255;
 }
 
-/** Read the theme of the page around a node from JupyterLab's CSS variables, with fallbacks where they are absent. */
+/**
+ * Read the theme of the page around a node from JupyterLab's CSS variables, with fallbacks where they are
+ * absent.
+ */
 export function readTheme(node: Element): ITheme {
   const style = getComputedStyle(node);
   const variable = (name: string): string => style.getPropertyValue(name).trim();
@@ -166,8 +172,8 @@ async function loadPageless(): Promise<IPagelessVega> {
 }
 
 /**
- * Load Vega and draw a small chart that nobody sees: the first one takes four times as long as any later, because the browser
- * compiles the code only then. Call it while there is something else to wait for.
+ * Load Vega and draw a small chart that nobody sees: the first one takes four times as long as any later,
+ * because the browser compiles the code only then. Call it while there is something else to wait for.
  */
 export function warmVega(): Promise<void> {
   warming ??= drawUnseen();

@@ -6,6 +6,7 @@ import type { IPlace, IPlotFrame } from './pixels';
 /** An interval of an axis in its own unit, low to high. */
 export type Interval = readonly [number, number];
 
+/** What can be zoomed, such as a `Chart`. */
 export interface IZoomable {
   readonly node: HTMLElement;
   set(params: Readonly<Record<string, unknown>>): void;
@@ -25,8 +26,8 @@ export const DRAG_PIXELS = 3;
 const LEAST_PIXELS = 3;
 
 /**
- * Zoom and pan of a chart: wheel with Ctrl (or while the chart has the focus), drag, double click to go back. Until someone zooms, the
- * domain follows the data; after that it stays where it was put.
+ * Zoom and pan of a chart: wheel with Ctrl (or while the chart has the focus), drag, double click to go back.
+ * Until someone zooms, the domain follows the data; after that it stays where it was put.
  */
 export class Zoom implements IDisposable {
   constructor(
@@ -39,10 +40,6 @@ export class Zoom implements IDisposable {
     node.addEventListener('dblclick', this._onDouble);
   }
 
-  /** Emitted after the domain changed by the user. */
-  readonly changed = new Signal<this, void>(this);
-
-  /** Whether less than everything is shown. */
   get isZoomed(): boolean {
     return this._x !== null || this._home !== null;
   }
@@ -52,21 +49,13 @@ export class Zoom implements IDisposable {
     return this._x === null && !this._leftHome;
   }
 
-  /** Whether a drag is going on: updates should wait. */
-  get isDragging(): boolean {
-    return this._dragging;
-  }
-
-  get isDisposed(): boolean {
-    return this._isDisposed;
-  }
-
   get domain(): { x0: number; x1: number; y0: number; y1: number } {
     return this._params();
   }
 
   /**
    * Say what the data cover. Returns the params to draw with.
+   *
    * @param home - What is shown of x until someone zooms; all when absent.
    */
   extent(x: Interval, y: Interval, home?: Interval): { x0: number; x1: number; y0: number; y1: number } {
@@ -119,6 +108,7 @@ export class Zoom implements IDisposable {
 
   /**
    * Show a mark: what is shown moves there, and comes closer where a cell would be too small to see.
+   *
    * @param pixels Size of the plot that it lies in; null where that is not known.
    */
   show(
@@ -156,10 +146,10 @@ export class Zoom implements IDisposable {
   }
 
   dispose(): void {
-    if (this._isDisposed) {
+    if (this.isDisposed) {
       return;
     }
-    this._isDisposed = true;
+    this.isDisposed = true;
     const { node } = this._chart;
     node.removeEventListener('wheel', this._onWheel);
     node.removeEventListener('pointerdown', this._onDown);
@@ -169,13 +159,13 @@ export class Zoom implements IDisposable {
   }
 
   private _put(x: Interval, y: Interval): void {
-    const isComplete = covers(x, this._fullX) && covers(y, this._fullY);
+    const isAll = covers(x, this._fullX) && covers(y, this._fullY);
     const home = this._homeX;
     const isHome = home !== null && covers(y, this._fullY) && covers(x, home) && covers(home, x);
-    this._x = isComplete || isHome ? null : x;
-    this._y = isComplete ? null : y;
+    this._x = isAll || isHome ? null : x;
+    this._y = isAll ? null : y;
     // Who zooms out as far as it goes sees all, and goes on to.
-    this._leftHome = isComplete;
+    this._leftHome = isAll;
     this._apply();
   }
 
@@ -219,15 +209,15 @@ export class Zoom implements IDisposable {
     const start = { x: lastX, y: lastY };
     this._release = followPointer({
       move: next => {
-        if (!this._dragging && Math.hypot(next.clientX - start.x, next.clientY - start.y) < DRAG_PIXELS) {
+        if (!this.isDragging && Math.hypot(next.clientX - start.x, next.clientY - start.y) < DRAG_PIXELS) {
           return;
         }
-        this._dragging = true;
+        this.isDragging = true;
         this.pan((lastX - next.clientX) / point.frame.width, (lastY - next.clientY) / point.frame.height);
         [lastX, lastY] = [next.clientX, next.clientY];
       },
       released: () => {
-        this._dragging = false;
+        this.isDragging = false;
         this._release = null;
       }
     });
@@ -249,9 +239,12 @@ export class Zoom implements IDisposable {
   private _fullY: Interval = [0, 1];
   private _x: Interval | null = null;
   private _y: Interval | null = null;
-  private _dragging = false;
+  /** Whether a drag is going on: updates should wait. */
+  isDragging = false;
   private _release: (() => void) | null = null;
-  private _isDisposed = false;
+  isDisposed = false;
+  /** Emitted after the domain changed by the user. */
+  readonly changed = new Signal<this, void>(this);
 }
 
 /** Move an interval into another one, cut to its length where it is longer. */

@@ -1,4 +1,3 @@
-/** Why the client could not do what was asked. */
 export type ClientErrorCode =
   | 'disconnected'
   | 'disposed'
@@ -12,7 +11,6 @@ export type ClientErrorCode =
 
 export interface IClientErrorDetails {
   status?: number;
-  /** The server's own code. */
   serverCode?: string;
   field?: string;
 }

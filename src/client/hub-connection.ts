@@ -25,9 +25,7 @@ import { type ClosedState, type IHubSocket, type SocketFactory, backOff, type Hu
 
 /** What a client knew when its socket closed. */
 interface ILastWords {
-  /** The run's last state, where a status came. */
   runState?: RunState;
-  /** The hub's goodbye, where one came. */
   goodbye?: Goodbye;
   /** The last error that the hub sent without naming a request. */
   error?: string;
@@ -35,15 +33,15 @@ interface ILastWords {
 
 /**
  * Say whether a close is an end or whether to come back, as the table in protocol/README.md says.
- * @param reason - The peer's text, may be empty.
+ *
  * @returns The final state, or null to come back.
  */
 function endOf(code: number, reason: string, last: ILastWords): ClosedState | null {
-  const sentence = last.error ?? last.goodbye?.message ?? reason;
+  const detail = last.error ?? last.goodbye?.message ?? reason;
   const closed = (kind: ClosedState['reason'], message: string): ClosedState => ({
     kind: 'closed',
     reason: kind,
-    message: sentence ? `${message} ${sentence}` : message
+    message: detail ? `${message} ${detail}` : message
   });
   switch (code) {
     case 1000:
@@ -99,13 +97,13 @@ export interface IHubConnectionOptions {
   /** How long a change may go without its first answer; 10 s when absent. */
   answerMs?: number;
   /**
-   * Asked after every failed try: a final state when coming back is pointless, null to go on. A browser is not told why an upgrade
-   * was refused, so this is where a login that ran out or a run that was closed is found out.
+   * Asked after every failed try: a final state when coming back is pointless, null to go on. A browser is
+   * not told why an upgrade was refused, so this is where a login that ran out or a run that was closed is
+   * found out.
    */
   diagnose?: () => Promise<ClosedState | null>;
 }
 
-/** What a connection tells. */
 export type HubEvent =
   | { kind: 'state'; state: HubState }
   /** `fresh` when the hub counts anew: nothing that was received before belongs to its numbers. */
@@ -142,32 +140,13 @@ export class HubConnection implements IDisposable {
     this.ticker = setInterval(() => this.tick(), TICK_MS);
   }
 
-  readonly event = new Signal<this, HubEvent>(this);
-
-  get state(): HubState {
-    return this._state;
-  }
-
-  /** The streams of the run that can be read here, as the newest hello names them. */
-  get streams(): StreamMap {
-    return this._streams;
-  }
-
-  /** Frames of streams that cannot be read here: nobody declared them, or their columns are of a later version. */
-  get skippedFrames(): number {
-    return this._skippedFrames;
-  }
-
-  get isDisposed(): boolean {
-    return this._isDisposed;
-  }
-
   /**
    * Ask for a change of what is traced.
-   * @param patch - Flags to set, or null to switch off.
+   *
    * @param accepted - Called with the step from which the change can apply.
    * @returns The answer when it is applied.
-   * @throws ProtocolError as the hub refused it; ClientError when the link is down or breaks before the answer.
+   * @throws ProtocolError as the hub refused it; ClientError when the link is down or breaks before the
+   * answer.
    */
   configure(patch: ConfigPatch, accepted?: (message: Configured) => void): Promise<Configured> {
     return this.ask(
@@ -179,8 +158,10 @@ export class HubConnection implements IDisposable {
 
   /**
    * Have the model write text. How it goes is told by rows of the stream `generations`.
+   *
    * @returns The answer, with the number of the generation.
-   * @throws ProtocolError as the hub or the producer refused it; ClientError when the link is down or breaks before the answer.
+   * @throws ProtocolError as the hub or the producer refused it; ClientError when the link is down or breaks
+   * before the answer.
    */
   generate(request: GenerateRequest): Promise<Generating> {
     return this.ask(
@@ -190,10 +171,7 @@ export class HubConnection implements IDisposable {
     );
   }
 
-  /**
-   * End a generation that waits or runs.
-   * @throws ProtocolError and ClientError as `generate` does.
-   */
+  /** End a generation that waits or runs; rejects as `generate` does. */
   cancel(generation: number): Promise<Generating> {
     return this.ask(
       id => ({ type: 'cancel', id, generation }),
@@ -202,12 +180,12 @@ export class HubConnection implements IDisposable {
     );
   }
 
-  /** Say goodbye, close, and reject what is open. */
+  /** Send `goodbye`, close, and reject what is open. */
   dispose(): void {
-    if (this._isDisposed) {
+    if (this.isDisposed) {
       return;
     }
-    this._isDisposed = true;
+    this.isDisposed = true;
     if (this.joined) {
       this.socket?.send(encodeMessage({ type: 'goodbye', reason: 'leaving' }));
     }
@@ -223,7 +201,7 @@ export class HubConnection implements IDisposable {
   ): Promise<M> {
     const socket = this.joined ? this.socket : null;
     if (socket === null) {
-      return Promise.reject(new ClientError(this._isDisposed ? 'disposed' : 'disconnected', unlinked));
+      return Promise.reject(new ClientError(this.isDisposed ? 'disposed' : 'disconnected', unlinked));
     }
     this.asked += 1;
     const id = `${this.options.peer.name.slice(0, 40)}-${this.asked}`;
@@ -312,7 +290,7 @@ export class HubConnection implements IDisposable {
         if (message.state === 'paused') {
           // Training that waits because somebody asked for it sends no frames, and is not late with any.
           this.framed = Date.now();
-          if (this._state.kind === 'stale') {
+          if (this.state.kind === 'stale') {
             this.setState({ kind: 'live' });
           }
         }
@@ -350,23 +328,23 @@ export class HubConnection implements IDisposable {
       this.framed = Date.now();
       this.setState({ kind: 'live' });
     }
-    this._streams = readableStreams(hello.streams);
+    this.streams = readableStreams(hello.streams);
     this.event.emit({ kind: 'hello', hello, fresh });
   }
 
   private receiveFrame(frame: IFrame): void {
     this.framed = Date.now();
-    if (this._state.kind === 'stale') {
+    if (this.state.kind === 'stale') {
       this.setState({ kind: 'live' });
     }
     if (!this.sequence.accept(frame)) {
       return;
     }
-    if (this._streams.has(frame.stream)) {
+    if (this.streams.has(frame.stream)) {
       this.event.emit({ kind: 'frame', frame, jumped: this.jumped || this.sequence.jumped });
       this.jumped = false;
     } else {
-      this._skippedFrames += 1;
+      this.skippedFrames += 1;
       this.jumped ||= this.sequence.jumped;
     }
   }
@@ -385,7 +363,7 @@ export class HubConnection implements IDisposable {
       this.last.error = 'The hub fell silent.';
       this.broke(1006, '');
     } else if (
-      this._state.kind === 'live' &&
+      this.state.kind === 'live' &&
       this.last.runState !== 'paused' &&
       now - this.framed > (this.options.staleMs ?? 3000)
     ) {
@@ -421,7 +399,7 @@ export class HubConnection implements IDisposable {
     const { attempt } = this;
     // A hook that fails knows nothing, so the next try decides.
     const end = await this.options.diagnose?.().catch(() => null);
-    if (this._state.kind !== 'reconnecting' || this.attempt !== attempt) {
+    if (this.state.kind !== 'reconnecting' || this.attempt !== attempt) {
       return;
     }
     if (end) {
@@ -437,7 +415,7 @@ export class HubConnection implements IDisposable {
     this.drop();
     this.changes.rejectAll(new ClientError(code, state.message));
     this.requests.rejectAll(new ClientError(code, state.message));
-    if (this._state.kind !== 'closed') {
+    if (this.state.kind !== 'closed') {
       this.setState(state);
     }
   }
@@ -450,10 +428,11 @@ export class HubConnection implements IDisposable {
   }
 
   private setState(state: HubState): void {
-    this._state = state;
+    this.state = state;
     this.event.emit({ kind: 'state', state });
   }
 
+  readonly event = new Signal<this, HubEvent>(this);
   private readonly changes: PendingChanges<Configured>;
   private readonly requests: PendingChanges<Generating>;
   private readonly sequence = new Sequence();
@@ -472,8 +451,13 @@ export class HubConnection implements IDisposable {
   private framed = 0;
   private deadline = 0;
   private ticked = Date.now();
-  private _state: HubState = { kind: 'connecting' };
-  private _streams: StreamMap = readableStreams(undefined);
-  private _skippedFrames = 0;
-  private _isDisposed = false;
+  state: HubState = { kind: 'connecting' };
+  /** The streams of the run that can be read here, as the newest hello names them. */
+  streams: StreamMap = readableStreams(undefined);
+  /**
+   * Frames of streams that cannot be read here: nobody declared them, or their columns are of a later
+   * version.
+   */
+  skippedFrames = 0;
+  isDisposed = false;
 }

@@ -9,25 +9,21 @@ export interface IHubSocket {
   close(code?: number, reason?: string): void;
 }
 
-/** Opens a socket to the hub or the relay. The factory knows the address and whatever headers it takes. */
+/** Opens a socket to the hub or the relay; the factory knows the address and the headers. */
 export type SocketFactory = (protocols: string[]) => IHubSocket;
 
 const FIRST_MS = 250;
 const LONGEST_MS = 15_000;
 
 /**
- * How long to wait before a try to come back: doubling from 0.25 s to 15 s, with half of it left to chance so that many viewers do not
- * come back at once.
- * @param attempt - 1 for the first try.
- * @param random - A number from 0 to 1.
- * @returns Milliseconds.
+ * Milliseconds before try number `attempt` (from 1) to come back: doubling from 0.25 s to 15 s, half of it
+ * random (0 to 1) so that many viewers do not come back at once.
  */
 export function backOff(attempt: number, random: number): number {
-  const total = Math.min(LONGEST_MS, FIRST_MS * 2 ** Math.min(attempt - 1, 20));
-  return total / 2 + (total / 2) * random;
+  const delay = Math.min(LONGEST_MS, FIRST_MS * 2 ** Math.min(attempt - 1, 20));
+  return delay / 2 + (delay / 2) * random;
 }
 
-/** Why a connection ended for good. */
 export type CloseReason =
   | 'finished'
   | 'gone'
@@ -50,5 +46,4 @@ export type HubState =
   /** It will not come back by itself. */
   | { kind: 'closed'; reason: CloseReason; message: string };
 
-/** The state after which nothing comes. */
 export type ClosedState = Extract<HubState, { kind: 'closed' }>;

@@ -8,8 +8,8 @@ import type {
 } from '../protocol/views.generated';
 import { asArray, asObject, badAnswer, jsonOf, runPath, type Rest } from './rest';
 
-/** What a run has of the stream `moments`. */
 export interface IMomentIndex {
+  /** Changes whenever there is more. */
   readonly version: string;
   readonly stats: readonly {
     readonly stat: MeasuredTensors;
@@ -20,7 +20,7 @@ export interface IMomentIndex {
     /** Number of steps that have rows. */
     readonly steps: number;
   }[];
-  /** Every tensor's name; rows name a place in here. Names are only ever added at the end. */
+  /** Every tensor's name; rows refer to them by index. Names are only ever added at the end. */
   readonly names: readonly string[];
   /** Whether steps are known as samples too. */
   readonly samples: boolean;
@@ -29,7 +29,7 @@ export interface IMomentIndex {
 }
 
 export interface IMomentsIndex extends IMomentIndex {
-  /** Place of the first of `names`: what comes before it is known by who named a version. */
+  /** Index of the first of `names`: those before it are known to who named a version. */
   readonly namesFrom: number;
 }
 
@@ -40,6 +40,7 @@ export interface IReading {
   readonly total: number;
 }
 
+/** Which rows to send, as protocol/README.md says. */
 export interface IMomentsRowsRequest {
   readonly stats: readonly string[];
   readonly where?: MomentFilter;
@@ -48,6 +49,7 @@ export interface IMomentsRowsRequest {
   readonly limit_rows?: number;
 }
 
+/** Which groups to make, as protocol/README.md says. */
 export interface IMomentsGroupsRequest {
   readonly stat: MeasuredTensors;
   readonly statistic: MomentStatistic;
@@ -61,11 +63,17 @@ export interface IMomentsGroupsRequest {
   readonly points?: number;
   /** At most so many groups: those of the greatest magnitudes. */
   readonly series?: number;
-  /** grad_to_param: of gradients over that of parameters; gain: output over input of a module, of dgrads input over output. */
+  /**
+   * grad_to_param: of gradients over that of parameters; gain: output over input of a module, of dgrads input
+   * over output.
+   */
   readonly ratio?: MomentsOptions['ratio'];
   /** Let inputs and outputs of modules enter one group; refused without it. */
   readonly mixed?: boolean;
-  /** How values are shown: as they are, divided by the first of the group in the whole run, minus it, or the change from it in per cent. */
+  /**
+   * How values are shown: as they are, divided by the first of the group in the whole run, minus it, or the
+   * change from it in per cent.
+   */
   readonly show?: MomentsOptions['show'];
   /** Trailing mean over this many steps of a group; 0 and 1 leave the values as they are. */
   readonly smoothing?: number;
@@ -85,10 +93,10 @@ export interface IMomentsGroups {
   readonly steps: number;
 }
 
-/** Reads the stream `moments` of a recorded run. */
 export interface IMomentsReader {
   /**
    * What there is.
+   *
    * @param since - The version that is known; the answer then comes when there is more.
    * @param wait - How long to wait for it, seconds.
    * @returns Null where there is no more than was known.
@@ -162,7 +170,6 @@ async function readingOf(response: Response): Promise<IReading> {
   return { kind: 'reading', done: Number(done) || 0, total: Number(total) || 0 };
 }
 
-/** Check an index of statistics that came as JSON. */
 export function momentsIndexOf(value: unknown): IMomentsIndex {
   const { version, stats, names_from, names, samples, warnings } = asObject(value);
   if (typeof version !== 'string') {

@@ -14,7 +14,8 @@ export interface IGap {
 /**
  * Follows the sequence numbers of one run over all its links: what is new, what is double, what is missing.
  *
- * The numbers rise within a link, those of caught-up frames too, so the newest one says all that this side has.
+ * The numbers rise within a link, those of caught-up frames too, so the newest one says all that this side
+ * has.
  */
 export class Sequence {
   /** Newest number that this side has, or null; what a join names as `since`. */
@@ -24,7 +25,9 @@ export class Sequence {
 
   /**
    * Take in the first hello of a link.
-   * @returns Whether the numbering goes on; false when the hub counts anew and everything it sends is a first time.
+   *
+   * @returns Whether the numbering goes on; false when the hub counts anew and everything it sends is a first
+   * time.
    */
   begin(hello: Hello): boolean {
     const resumes = this.newest !== null && hello.resumed !== undefined && hello.seq >= this.newest;
@@ -40,7 +43,7 @@ export class Sequence {
 
   /** Take in a frame. Answers false for one that came before. */
   accept(frame: IFrame): boolean {
-    this._jumped = false;
+    this.jumped = false;
     if (this.newest !== null && frame.seq <= this.newest) {
       return false;
     }
@@ -49,24 +52,16 @@ export class Sequence {
       const before = Math.max(this.newest ?? 0, this.promised);
       if (frame.seq > before + 1) {
         this.open.push({ first: before + 1, last: frame.seq - 1 });
-        this._jumped = true;
+        this.jumped = true;
       }
     }
-    this._jumped ||= this.resumedLate;
+    this.jumped ||= this.resumedLate;
     this.resumedLate = false;
     this.newest = frame.seq;
     return true;
   }
 
-  /** Whether frames are missing before the one that was accepted last. */
-  get jumped(): boolean {
-    return this._jumped;
-  }
-
-  /**
-   * Close the gaps seen so far, with the next status's count of rows that the hub gave up for this viewer.
-   * @param dropped - `status.dropped.viewer`.
-   */
+  /** Close the gaps seen so far; `dropped` is `status.dropped.viewer` of the next status. */
   settle(dropped: number): IGap[] {
     const announced = dropped > this.dropped;
     this.dropped = dropped;
@@ -78,25 +73,27 @@ export class Sequence {
   private newest: number | null = null;
   private promised = 0;
   private dropped = 0;
-  private _jumped = false;
+  /** Whether frames are missing before the one that was accepted last. */
+  jumped = false;
   /** Whether the hub could not send again all that this side missed. */
   private resumedLate = false;
   private open: { first: number; last: number }[] = [];
 }
 
-/** Refused messages and frames of one link after which it is left, and milliseconds that refusing them may take. */
+/**
+ * Refused messages and frames of one link after which it is left, and milliseconds that refusing them may
+ * take.
+ */
 const MOST = 200;
 const MOST_MS = 3000;
 
 /**
- * How much of what cannot be read one link is forgiven. A hub of a later version may say some things that are not known here; one that says
- * nothing else, or what takes long to refuse, would keep the page busy for good.
+ * How much of what cannot be read one link is forgiven. A hub of a later version may say some things that are
+ * not known here; one that says nothing else, or what takes long to refuse, would keep the page busy for
+ * good.
  */
 export class Patience {
-  /**
-   * Note that something was refused.
-   * @returns Whether there is patience left.
-   */
+  /** Note what was refused and how long that took; false when patience has run out. */
   refused(ms: number): boolean {
     this.count += 1;
     this.ms += ms;
@@ -122,7 +119,9 @@ interface IPending<M> {
 /** What was asked for and not answered yet, by id: changes, or texts to write. */
 export class PendingChanges<M extends Configured | Generating> {
   /**
-   * @param answerMs - How long the first answer may take. Being applied may take longer: training may be paused.
+   * @param answerMs - How long the first answer may take. Being applied may take longer: training may be
+   * paused.
+   * @param late - What to say when it takes longer.
    */
   constructor(
     private readonly answerMs: number,

@@ -7,18 +7,19 @@ export interface IRunsApiOptions {
   fetch: (url: string, init: RequestInit) => Promise<Response>;
 }
 
-/** Requests to the Jupyter server's endpoints. Every method rejects with a `ClientError`, or with the reason of an aborted signal. */
+/**
+ * Requests to the Jupyter server's endpoints. Every method rejects with a `ClientError`, or with the reason
+ * of an aborted signal.
+ */
 export class Rest {
   constructor(private readonly options: IRunsApiOptions) {}
 
+  /** The JSON of an answer. */
   async json(path: string, init: RequestInit): Promise<unknown> {
     return jsonOf(await this.request(path, init));
   }
 
-  /**
-   * An answer.
-   * @param path - Below `megalens/api/`.
-   */
+  /** An answer; `also` is a status that is no refusal though it is no success. */
   async request(path: string, init: RequestInit, also?: number): Promise<Response> {
     const headers = init.body === undefined ? undefined : { 'Content-Type': 'application/json' };
     let response: Response;
@@ -51,7 +52,9 @@ export async function jsonOf(response: Response): Promise<unknown> {
   }
 }
 
-export const runPath = (id: string): string => `runs/${encodeURIComponent(id)}`;
+export function runPath(id: string): string {
+  return `runs/${encodeURIComponent(id)}`;
+}
 
 export function asObject(value: unknown): Record<string, unknown> {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
@@ -92,8 +95,9 @@ async function refusalOf(response: Response): Promise<ClientError> {
 }
 
 /**
- * A question of an instrument about the recording of a run, asked and answered as JSON. The Jupyter server answers it below the run's
- * endpoint, the engine's host under the same name, and a report's file where the question was asked while the file was made.
+ * A question of an instrument about the recording of a run, asked and answered as JSON. The Jupyter server
+ * answers it below the run's endpoint, the engine's host under the same name, and a report's file where the
+ * question was asked while the file was made.
  */
 export interface IQuestion<R extends object, A> {
   readonly name: string;
@@ -101,6 +105,7 @@ export interface IQuestion<R extends object, A> {
   readonly inEngine: boolean;
   /**
    * Check an answer; null where the recording has nothing of it.
+   *
    * @throws ClientError `bad-answer`.
    */
   read(answer: unknown): A | null;

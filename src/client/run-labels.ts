@@ -19,7 +19,6 @@ const FORMATS: readonly Intl.DateTimeFormatOptions[] = [
   { ...MINUTE, second: '2-digit', year: 'numeric' }
 ];
 
-/** When a run began, in the reader's time zone. */
 export function startText(
   { started }: Pick<INamed, 'started'>,
   format: Intl.DateTimeFormatOptions = MINUTE

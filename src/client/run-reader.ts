@@ -26,7 +26,6 @@ export interface IStreamQuery {
   limitBytes?: number;
 }
 
-/** The rows of a recorded stream. */
 export interface IStreamAnswer {
   /** An Arrow IPC stream with the stream's schema, or its columns that were asked for. */
   readonly bytes: Uint8Array;
@@ -34,7 +33,6 @@ export interface IStreamAnswer {
   readonly sampledEvery: number;
 }
 
-/** What a recorded run has of one flag. */
 export interface ITensorIndex {
   readonly flag: string;
   readonly phase: string;
@@ -47,7 +45,6 @@ export interface ITensorIndex {
   readonly steps: readonly number[];
 }
 
-/** What there are lines of. */
 export type LinesStream = 'tensors' | 'scalars';
 
 /** Which lines are asked for; what is absent is not sent. */
@@ -59,15 +56,15 @@ export function textsOf(query: ILinesQuery): Record<string, string> {
 }
 
 /**
- * Reads the rows of a recorded run: the Jupyter server by its endpoints, the kernel through the engine's pipe, a report from the rows
- * that its file holds. Every method rejects with a `ClientError`.
+ * Reads the rows of a recorded run: the Jupyter server by its endpoints, the kernel through the engine's
+ * pipe, a report from the rows that its file holds. Every method rejects with a `ClientError`.
  */
 export interface IRunReader {
   index(id: string, signal?: AbortSignal): Promise<readonly ITensorIndex[]>;
   stream(id: string, stream: string, query?: IStreamQuery, signal?: AbortSignal): Promise<IStreamAnswer>;
   /**
-   * Lines of a trend or of scalars, as many points as were wanted, as an Arrow IPC stream that says in its schema what is known of them:
-   * protocol/README.md.
+   * Lines of a trend or of scalars, as many points as were wanted, as an Arrow IPC stream that says in its
+   * schema what is known of them: protocol/README.md.
    */
   lines(id: string, stream: LinesStream, query: ILinesQuery, signal?: AbortSignal): Promise<Uint8Array>;
   readonly moments: IMomentsReader;

@@ -38,7 +38,7 @@ export type DemoState =
   /** It ended by itself with an error; `message` is the last line that it wrote. */
   | { readonly kind: 'failed'; readonly message: string };
 
-/** What can be asked of the demo training. */
+/** What is asked of the demo training. */
 export type DemoAction = 'look' | 'start' | 'stop';
 
 /** Read the server's answer; an answer that says nothing known is `off`. */
@@ -95,7 +95,6 @@ export type RunChanges = Partial<Readonly<Record<'name' | 'notes', string>>> & {
   readonly tags?: readonly string[];
 };
 
-/** What a run was set to: text, a number, or whether. */
 export type RunSetting = string | number | boolean;
 
 /** What the server says of a recording beside its entry in the list. */
@@ -106,7 +105,6 @@ export interface IRunSummary {
   readonly settings: ReadonlyMap<string, RunSetting>;
 }
 
-/** Runs, and what is missing among them. */
 export interface IRunList {
   readonly runs: readonly IRunEntry[];
   /** Sentences on folders that cannot be read, so that runs in them are left out. */
@@ -116,16 +114,15 @@ export interface IRunList {
 /** A hub of a peer, which the Jupyter server follows and translates. */
 export interface IForeignHub {
   readonly dialect: '3606' | 'T1' | 'T2' | 'inference';
-  /** Texts that an inference hub shall go on with; it sends nothing without. */
   readonly prompts?: readonly string[];
 }
 
+/** A recorded run's description. */
 export interface IRunDetail {
   readonly hello: Hello;
   readonly status: Status;
   /** Streams whose file was cut short. */
   readonly truncated: readonly string[];
-  /** A tree of raw-moment files, which may grow; absent for a run. */
   readonly kind?: 'statistics';
 }
 
@@ -140,12 +137,16 @@ export function streamTexts(query: IStreamQuery): Record<string, string> {
   });
 }
 
+/** A file that the server made. */
 export interface IReportFile {
   readonly name: string;
   readonly content: Blob;
 }
 
-/** The Jupyter server's endpoints, as protocol/README.md lists them. Every method rejects with a `ClientError`. */
+/**
+ * The Jupyter server's endpoints, as protocol/README.md lists them. Every method rejects with a
+ * `ClientError`.
+ */
 export class RunsApi implements IRunReader {
   constructor(options: IRunsApiOptions) {
     this.rest = new Rest(options);
@@ -154,6 +155,7 @@ export class RunsApi implements IRunReader {
 
   readonly moments: MomentsApi;
 
+  /** All runs, newest first. */
   async list(signal?: AbortSignal): Promise<IRunList> {
     return listOf(await this.rest.json('runs', { signal }));
   }
@@ -178,12 +180,12 @@ export class RunsApi implements IRunReader {
     return entryOf(await this.rest.json(runPath(id), { method: 'PATCH', body: JSON.stringify(changes) }));
   }
 
+  /** Delete a recording. Whether its folder is gone: what others put there stays. */
   async remove(id: string): Promise<boolean> {
     const { gone } = asObject(await this.rest.json(runPath(id), { method: 'DELETE' }));
     return gone !== false;
   }
 
-  /** What the table of runs says of every recording, by id. */
   async summaries(signal?: AbortSignal): Promise<ReadonlyMap<string, IRunSummary>> {
     const { runs } = asObject(await this.rest.json('summaries', { signal }));
     return new Map(Object.entries(asObject(runs)).map(([id, each]) => [id, summaryOf(each)]));
@@ -221,6 +223,7 @@ export class RunsApi implements IRunReader {
     return new Uint8Array(await response.arrayBuffer());
   }
 
+  /** Make a report of some views. */
   async report(
     id: string,
     request: { format: 'html' | 'ipynb'; views: readonly ViewOptions[]; title?: string },
@@ -234,6 +237,7 @@ export class RunsApi implements IRunReader {
 
   /**
    * Have the server connect to a hub elsewhere.
+   *
    * @param address - `ws://host:port`, which the administrator must have allowed.
    * @param token - The hub's token; it stays in the server's memory. A peer's hub has none.
    * @param foreign - What a peer's hub speaks; absent for one of ours.
@@ -245,6 +249,7 @@ export class RunsApi implements IRunReader {
 
   /**
    * Open a tree of raw-moment files below the server's root.
+   *
    * @returns One entry for each run in it, which are listed from then on, and what was left out.
    */
   async openStatistics(path: string, signal?: AbortSignal): Promise<IRunList> {
@@ -265,7 +270,6 @@ export class RunsApi implements IRunReader {
   private readonly rest: Rest;
 }
 
-/** Check a recorded run's description that came as JSON. */
 export function runDetailOf(answer: Record<string, unknown>): IRunDetail {
   try {
     return {
@@ -279,7 +283,6 @@ export function runDetailOf(answer: Record<string, unknown>): IRunDetail {
   }
 }
 
-/** Check an entry of a recorded run's index that came as JSON. */
 export function tensorIndexOf(value: unknown): ITensorIndex {
   const { flag, phase, pass, parts, layers, ranks, steps } = asObject(value);
   return {
@@ -314,8 +317,8 @@ function listOf(value: unknown): IRunList {
   const apart = toldApart(listed);
   return {
     runs: listed.map(entry => {
-      const texts = apart.get(entry.id);
-      return texts === undefined ? entry : { ...entry, apart: texts };
+      const suffix = apart.get(entry.id);
+      return suffix === undefined ? entry : { ...entry, apart: suffix };
     }),
     warnings: sentences
   };
@@ -382,4 +385,6 @@ function timeOf(value: unknown): number | null {
   return typeof value === 'number' && Math.abs(value) <= MOST_SECONDS ? value : null;
 }
 
-const kindOf = (kind: unknown): { kind?: 'statistics' } => (kind === 'statistics' ? { kind } : {});
+function kindOf(kind: unknown): { kind?: 'statistics' } {
+  return kind === 'statistics' ? { kind } : {};
+}

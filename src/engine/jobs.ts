@@ -1,7 +1,6 @@
 import type { IRunReader } from '../client/run-reader';
 import type { IRunDetail } from '../client/runs-api';
 
-/** What the host answered. */
 export interface IEngineAnswer {
   readonly json: unknown;
   readonly bytes: Uint8Array | null;
@@ -18,9 +17,11 @@ export interface IEngineHost {
   ask(method: string, body: object): Promise<IEngineAnswer>;
   /** Tell how far the job is. */
   progress(done: number, total: number, words: string): void;
+  /** Reads the rows of a run, by its id. */
   reader(run: string): IEngineReader;
 }
 
+/** What a job gives: JSON, and bytes where it has some. */
 export interface IJobResult {
   readonly json: unknown;
   readonly bytes?: Uint8Array;
@@ -35,4 +36,6 @@ export function registerJob(name: string, job: Job): void {
   jobs.set(name, job);
 }
 
-export const jobNamed = (name: string): Job | undefined => jobs.get(name);
+export function jobNamed(name: string): Job | undefined {
+  return jobs.get(name);
+}

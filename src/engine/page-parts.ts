@@ -5,6 +5,7 @@ interface IBase64 {
   toBase64(): string;
 }
 
+/** `btoa`: bytes, given as the characters U+0000 to U+00FF, as base64. */
 export function toBase64(text: string): string {
   const bytes: unknown = Uint8Array.from(text, letter => letter.charCodeAt(0));
   return (bytes as IBase64).toBase64();
@@ -87,8 +88,8 @@ function pointAt(bytes: Uint8Array, at: number): [point: number, length: number]
     point = (point << 6) | (byte & 63);
   }
   const least = [Infinity, 0x80, 0x800, 0x10000][more]!;
-  const isComplete = point >= least && point <= 0x10ffff && !(point >= 0xd800 && point <= 0xdfff);
-  return isComplete ? [point, more + 1] : [0xfffd, 1];
+  const isValid = point >= least && point <= 0x10ffff && !(point >= 0xd800 && point <= 0xdfff);
+  return isValid ? [point, more + 1] : [0xfffd, 1];
 }
 
 type Listener = (() => void) | { handleEvent(): void };
@@ -131,14 +132,15 @@ export class Signal {
     this.reason = reason ?? abortError();
     this.onabort?.();
     // Nothing is told twice.
-    const notified = [...this.listeners];
+    const listeners = [...this.listeners];
     this.listeners.clear();
-    notified.forEach(listener => (typeof listener === 'function' ? listener() : listener.handleEvent()));
+    listeners.forEach(listener => (typeof listener === 'function' ? listener() : listener.handleEvent()));
   }
 
   private readonly listeners = new Set<Listener>();
 }
 
+/** `AbortController`. */
 export class Controller {
   readonly signal = new Signal();
 
@@ -153,6 +155,7 @@ function abortError(): Error {
   return error;
 }
 
+/** A timer that waits. */
 interface ITimer {
   readonly id: number;
   /** Virtual milliseconds. */
@@ -161,16 +164,18 @@ interface ITimer {
 }
 
 /**
- * Timers without a clock: the time of the engine passes when nothing else is left to do, and then at once to the next timer. Two runs of one job
- * take the same turns, however busy the machine is.
+ * Timers without a clock: the time of the engine passes when nothing else is left to do, and then at once to
+ * the next timer. Two runs of one job take the same turns, however busy the machine is.
  */
 class Timers {
+  /** `setTimeout`. */
   readonly start = (callback: (...args: unknown[]) => void, delay = 0, ...args: unknown[]): number => {
     const due = this.now + Math.max(0, Number(delay) || 0);
     this.timers.push({ id: ++this.last, due, callback: () => callback(...args) });
     return this.last;
   };
 
+  /** `clearTimeout`. */
   readonly stop = (id?: number): void => {
     this.timers = this.timers.filter(timer => timer.id !== id);
   };

@@ -35,7 +35,10 @@ export function expose(): void {
   Object.defineProperty(globalThis, 'megalensEngine', { value: megalensEngine });
 }
 
-/** Asks the host for the rows of one run: the questions of the Jupyter server's endpoints, answered by the same Python code. */
+/**
+ * Asks the host for the rows of one run: the questions of the Jupyter server's endpoints, answered by the
+ * same Python code.
+ */
 export class PipeReader implements IEngineReader {
   constructor(
     private readonly run: string,
@@ -102,8 +105,10 @@ function nothingMore(signal: AbortSignal | undefined): Promise<null> {
   );
 }
 
-/** A message to the host, as protocol/README.md lists them; `bytes` is a place among what the host may fetch. */
-type Said =
+/**
+ * A message to the host, as protocol/README.md lists them; `bytes` is an index among what the host may fetch.
+ */
+type PipeMessage =
   | { type: 'ask'; ask: number; method: string; body: object }
   | { type: 'progress'; done: number; total: number; words: string }
   | { type: 'done'; json: unknown; bytes?: number }
@@ -116,14 +121,15 @@ interface IPending {
 }
 
 /**
- * The engine's end of the pipe. V8 cannot call Python, so what a job says waits in an outbox until `pump` is called. One job runs at a time.
+ * The engine's end of the pipe. V8 cannot call Python, so a job's messages wait in an outbox until `pump` is
+ * called. One job runs at a time.
  */
 class Pipe {
   begin(name: string, args: string): void {
     this.outbox = [];
     this.given = [];
     this.pending.clear();
-    this.rooms.clear();
+    this.buffers.clear();
     timers.clear();
     const turn = ++this.turn;
     const job = jobNamed(name);
@@ -139,23 +145,23 @@ class Pipe {
     const work = new Promise<IJobResult>(resolve => resolve(job(JSON.parse(args), this.host(turn))));
     work.then(
       ({ json, bytes }) => {
-        const retained = bytes !== undefined && bytes.length > 0 ? { bytes: this.given.push(bytes) - 1 } : {};
-        this.say(turn, { type: 'done', json, ...retained });
+        const payload = bytes !== undefined && bytes.length > 0 ? { bytes: this.given.push(bytes) - 1 } : {};
+        this.say(turn, { type: 'done', json, ...payload });
       },
       error => this.say(turn, failure(error))
     );
   }
 
-  /** Make room for the bytes of an answer, which the host writes before it answers. */
+  /** Allocate the bytes of an answer, which the host writes before it answers. */
   room(ask: number, length: number): ArrayBuffer {
     const room = new ArrayBuffer(length);
-    this.rooms.set(ask, new Uint8Array(room));
+    this.buffers.set(ask, new Uint8Array(room));
     return room;
   }
 
   answer(ask: number, json: string): void {
-    const bytes = this.rooms.get(ask) ?? null;
-    this.rooms.delete(ask);
+    const bytes = this.buffers.get(ask) ?? null;
+    this.buffers.delete(ask);
     this.settle(ask, pending => pending.resolve({ json: JSON.parse(json), bytes }));
   }
 
@@ -170,8 +176,8 @@ class Pipe {
   }
 
   /**
-   * Return what the job said since, as JSON. Where it said nothing the next timer is fired, and where there is none it waits for an answer,
-   * or for what cannot come.
+   * The job's messages since the last call, as JSON. Where there is none the next timer is fired, and without
+   * a timer the job waits for an answer, or for what cannot come.
    */
   pump(): string {
     if (this.outbox.length === 0 && !timers.fire()) {
@@ -185,7 +191,6 @@ class Pipe {
     return JSON.stringify(this.outbox.splice(0));
   }
 
-  /** Bytes that a message named. */
   bytes(index: number): Uint8Array {
     return this.given[index] ?? new Uint8Array(0);
   }
@@ -204,8 +209,8 @@ class Pipe {
     };
   }
 
-  /** What a job that is over still says is for nobody. */
-  private say(turn: number, message: Said): void {
+  /** Drops messages of a job that is over. */
+  private say(turn: number, message: PipeMessage): void {
     if (turn === this.turn) {
       this.outbox.push(message);
     }
@@ -219,15 +224,15 @@ class Pipe {
     }
   }
 
-  private outbox: Said[] = [];
+  private outbox: PipeMessage[] = [];
   private given: Uint8Array[] = [];
   private readonly pending = new Map<number, IPending>();
-  private readonly rooms = new Map<number, Uint8Array>();
+  private readonly buffers = new Map<number, Uint8Array>();
   private turn = 0;
   private last = 0;
 }
 
-function failure(error: unknown): Said {
+function failure(error: unknown): PipeMessage {
   // V8 rejects with nothing what it ended at the bound of its memory.
   if (error === null || (error instanceof RangeError && error.message.includes('allocation failed'))) {
     return { type: 'failed', code: 'memory', message: 'Out of memory.' };

@@ -2,7 +2,10 @@ import { Controller, Signal, Decoder, Encoder, toBase64, timers } from './page-p
 
 const none = (): void => undefined;
 
-/** What V8 alone lacks and the views, the stores or Vega need. There is no clock, no network, no file and no console in it. */
+/**
+ * What V8 alone lacks and the views, the stores or Vega need. There is no clock, no network, no file and no
+ * console in it.
+ */
 const missing: Record<string, unknown> = {
   TextEncoder: Encoder,
   TextDecoder: Decoder,
@@ -22,7 +25,10 @@ const missing: Record<string, unknown> = {
 // eslint-disable-next-line megalens/own-names -- every name is written above
 Object.assign(globalThis, missing);
 
-/** `structuredClone` of what Vega clones: plain objects, lists, maps, sets, dates and typed arrays, cycles too. */
+/**
+ * `structuredClone` of what Vega clones: plain objects, lists, maps, sets, dates and typed arrays, cycles
+ * too.
+ */
 function clone(value: unknown, seen = new Map<object, unknown>()): unknown {
   if (typeof value !== 'object' || value === null) {
     if (typeof value === 'function' || typeof value === 'symbol') {

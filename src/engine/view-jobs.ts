@@ -8,7 +8,9 @@ import { readView } from '../views/still';
 import type { IViewRuns } from '../views/view';
 import type { IEngineHost, IJobResult } from './jobs';
 
-/** What the job `still` is asked for: a view of a run, with all of its options, and how wide its pictures are. */
+/**
+ * What the job `still` is asked for: a view of a run, with all of its options, and how wide its pictures are.
+ */
 export interface IStillJob {
   readonly run: string;
   readonly options: ViewOptions;
@@ -16,7 +18,10 @@ export interface IStillJob {
   readonly width?: number;
 }
 
-/** Read a view of a run and draw its pictures: `{title, caption, summary, svg}` each, `svg` empty where there is nothing to draw. */
+/**
+ * Read a view of a run and draw its pictures: `{title, caption, summary, svg}` each, `svg` empty where there
+ * is nothing to draw.
+ */
 export async function drawStills(args: unknown, host: IEngineHost): Promise<IJobResult> {
   const { run, options, width } = args as IStillJob;
   const runs = runsOf(host);

@@ -19,7 +19,6 @@ const IN_PALETTE = [
   CommandIDs.openStatistics
 ];
 
-/** Commands, also in the palette, and the context menu of a run. */
 export const commandsPlugin: JupyterFrontEndPlugin<void> = {
   id: 'megalens:commands',
   description: 'Adds the commands of Megalens.',

@@ -7,7 +7,6 @@ import { CommandIDs, IMegalensRuns } from '../tokens';
 import { IMegalensPanel } from '../panel/shell/panel-token';
 import { faultSentence } from '../views/shared/fault-text';
 
-/** The table of all runs, as a tab of the main area. */
 export const runsTablePlugin: JupyterFrontEndPlugin<void> = {
   id: 'megalens:runs-table',
   description: 'Shows every training run in a table: sorted, filtered, compared, annotated, deleted.',

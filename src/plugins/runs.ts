@@ -4,7 +4,9 @@ import { ServerConnection } from '@jupyterlab/services';
 import { IMegalensRuns } from '../tokens';
 import { version } from '../version';
 
-/** The runs of this Jupyter server: one connection per run and page, loaded when the first one is asked for. */
+/**
+ * The runs of this Jupyter server: one connection per run and page, loaded when the first one is asked for.
+ */
 export const runsPlugin: JupyterFrontEndPlugin<IMegalensRuns> = {
   id: 'megalens:runs',
   description: 'Reaches training runs through the Jupyter server.',

@@ -5,7 +5,6 @@ import type { IViewDescriptor, IViewInfo } from '../protocol/view-descriptor';
 import { IMegalensViewRegistry } from '../tokens';
 import { registerView, type IViewModule } from '../views/other-views';
 
-/** The views that there are, for whatever offers them. */
 export class ViewRegistry implements IMegalensViewRegistry {
   register<O extends object>(descriptor: IViewDescriptor, load: () => Promise<IViewModule<O>>): IDisposable {
     const remove = registerView(descriptor, load);

@@ -9,7 +9,6 @@ import { version } from '../version';
 /** Before ipywidgets' own renderer, so that a cell draws whatever the kernel is doing. */
 const RANK = -20;
 
-/** Views in notebook outputs. */
 export const mimePlugin: JupyterFrontEndPlugin<void> = {
   id: 'megalens:mime',
   description: 'Draws Megalens views in notebook outputs.',

@@ -6,7 +6,8 @@ type Numbers = Float64Array | Int32Array;
 /**
  * Columns of rows that the Jupyter server made itself: typed arrays of their own, without an object a row.
  *
- * Frames are a training's and are checked before they are read; these are the server's, as much to be trusted as the page.
+ * Frames are a training's and are checked before they are read; these are the server's, as much to be trusted
+ * as the page.
  */
 export class ArrowColumns {
   /** @throws ProtocolError `bad-frame` when the bytes are something else. */
@@ -32,7 +33,7 @@ export class ArrowColumns {
     return this.copied(name, new Int32Array(this.rows));
   }
 
-  /** A column of words from a dictionary: their places in `values`. */
+  /** Words of a dictionary: `codes` are indices into `values`. */
   words(name: string): { readonly codes: Int32Array; readonly values: readonly string[] } {
     const column = this.column(name);
     const [first] = column.data;
@@ -44,7 +45,6 @@ export class ArrowColumns {
     return { codes: this.copied(name, new Int32Array(this.rows)), values };
   }
 
-  /** One cell: text, a number, or null. */
   cell(name: string, row: number): string | number | null {
     const value: unknown = this.column(name).at(row);
     return typeof value === 'string' || typeof value === 'number' ? value : null;

@@ -22,7 +22,6 @@ export interface IFrameHeader {
   seq?: number;
   /** Microseconds since the epoch; now when absent. */
   timeUs?: number;
-  /** Header bits; none when absent. */
   bits?: number;
 }
 
@@ -37,7 +36,9 @@ const TYPES: Readonly<Record<FieldType, () => DataType>> = {
 };
 
 /**
- * Write the frame that carries some rows. Viewers only read frames; producers written in TypeScript, tests and benchmarks write them.
+ * Write the frame that carries some rows. Viewers only read frames; producers written in TypeScript, tests
+ * and benchmarks write them.
+ *
  * @param streams - The streams of its run, where they are more than those of this version.
  * @throws ProtocolError `bad-frame` when the columns are not the stream's.
  */

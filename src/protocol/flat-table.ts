@@ -3,11 +3,11 @@ import { badFrame } from './frame';
 /**
  * A FlatBuffers table, read with every access checked against the bytes that are there.
  *
- * Arrow's metadata are FlatBuffers: tables whose fields are found through a small table of offsets. The Arrow reader follows
- * those offsets without looking, so the guard walks them here first.
+ * Arrow's metadata are FlatBuffers: tables whose fields are found through a small table of offsets. The Arrow
+ * reader follows those offsets without looking, so the guard walks them here first.
  */
 export class FlatTable {
-  /** @param view - All bytes of the message's metadata. */
+  /** @param reference - Where the offset of the table stands. */
   constructor(
     private readonly view: DataView,
     reference: number
@@ -22,8 +22,8 @@ export class FlatTable {
   }
 
   /**
-   * Where a field's `bytes` bytes stand, or null when the field is absent.
-   * @param slot - The field's place in the table of offsets: 4, 6, 8 …
+   * Where a field's `bytes` bytes stand; null when it is absent. `slot` is its offset in the vtable: 4, 6, 8
+   * …
    */
   at(slot: number, bytes: number): number | null {
     const offset = slot < this.size ? this.view.getInt16(this.vtable + slot, true) : 0;
@@ -56,10 +56,7 @@ export class FlatTable {
     return at === null ? null : new FlatTable(this.view, at);
   }
 
-  /**
-   * A text.
-   * @param most - Bytes that it may have: many references to one long text would multiply it.
-   */
+  /** A text of at most `most` bytes: many references to one long text would multiply it. */
   text(slot: number, most = Infinity): string | null {
     const at = this.at(slot, 4);
     if (at === null) {
@@ -79,7 +76,7 @@ export class FlatTable {
     );
   }
 
-  /** The places of a vector's entries, which are `stride` bytes each. */
+  /** Offsets of a vector's entries, of `stride` bytes each. */
   vector(slot: number, stride: number): number[] {
     const at = this.at(slot, 4);
     if (at === null) {
@@ -91,19 +88,16 @@ export class FlatTable {
     return Array.from({ length }, (_, index) => base + 4 + index * stride);
   }
 
-  /**
-   * The tables of a vector of tables.
-   * @param most - How many there may be: each may be a reference to the same one.
-   */
+  /** The tables of a vector; at most `most`, since each may be a reference to the same one. */
   tables(slot: number, most: number): FlatTable[] {
-    const indices = this.vector(slot, 4);
-    if (indices.length > most) {
+    const offsets = this.vector(slot, 4);
+    if (offsets.length > most) {
       throw badFrame('The Arrow metadata of a data frame have too many parts.', {
         expected: `at most ${most}`,
-        got: String(indices.length)
+        got: String(offsets.length)
       });
     }
-    return indices.map(at => new FlatTable(this.view, at));
+    return offsets.map(at => new FlatTable(this.view, at));
   }
 
   private follow(reference: number): number {
@@ -115,7 +109,6 @@ export class FlatTable {
   private readonly size: number;
 }
 
-/** A 64-bit count standing at `at`. */
 export function countAt(view: DataView, at: number): number {
   const value = view.getBigInt64(inside(view, at, 8), true);
   if (value < 0n || value > BigInt(Number.MAX_SAFE_INTEGER)) {

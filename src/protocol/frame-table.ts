@@ -20,10 +20,12 @@ const TYPE = { int: 2, float: 3, utf8: 5, list: 12 } as const;
 const VERSIONS: readonly number[] = [3, 4];
 
 /**
- * Check that bytes are an Arrow IPC stream of exactly these columns, so that the Arrow reader, which trusts what it reads, may read it.
+ * Check that bytes are an Arrow IPC stream of exactly these columns, so that the Arrow reader, which trusts
+ * what it reads, may read it.
  *
- * Every offset, length, buffer and text is checked: after this no read leaves the body, no allocation exceeds it, no integer is
- * too large for a JavaScript number. Work and memory are linear in the number of bytes.
+ * Every offset, length, buffer and text is checked: after this no read leaves the body, no allocation exceeds
+ * it, no integer is too large for a JavaScript number. Work and memory are linear in the number of bytes.
+ *
  * @param bytes - The stream, at a multiple of 8 bytes in its buffer.
  * @returns The number of rows.
  * @throws ProtocolError `bad-frame`.
@@ -189,7 +191,6 @@ class ColumnChecker {
     private readonly regions: readonly IRegion[]
   ) {}
 
-  /** Check the next column and return its number of rows. */
   check(type: FieldType | 'float32'): number {
     const rows = this.nodes[this.node++];
     if (rows === undefined) {
@@ -306,14 +307,15 @@ class ColumnChecker {
 
 const UTF8 = new TextDecoder('utf-8', { fatal: true });
 
-/** The rows of a stream, as columns. */
 export type StreamTable = Table;
 
 /**
  * Decode a frame's rows. Number columns and the values of tensors are views of the frame's memory.
+ *
  * @param streams - The streams of its run, where they are more than those of this version.
  * @returns A table with exactly the stream's columns; whole numbers are JavaScript numbers.
- * @throws ProtocolError `bad-frame` when the body is not an Arrow stream of that schema with the number of rows announced.
+ * @throws ProtocolError `bad-frame` when the body is not an Arrow stream of that schema with the number of
+ * rows announced.
  */
 export function frameTable(frame: IFrame, streams?: StreamMap): StreamTable {
   return streamTable(frame.stream, frame.body, streams, frame.rows);
@@ -321,8 +323,9 @@ export function frameTable(frame: IFrame, streams?: StreamMap): StreamTable {
 
 /**
  * Decode the rows of a stream from a bare Arrow IPC stream, such as the Jupyter server answers.
+ *
+ * @param bytes - The Arrow IPC stream.
  * @param streams - The streams of its run, where they are more than those of this version.
- * @param rows - Number of rows that there must be, when known.
  * @throws ProtocolError `bad-frame`.
  */
 export function streamTable(

@@ -1,8 +1,8 @@
 import { ProtocolError, type IProtocolErrorDetails } from './protocol-error';
 
 /**
- * Give the memory of a buffer back at once that nobody reads any more: a collection of garbage comes much later, and the more there is of it the more
- * a page takes. Nothing happens where buffers cannot do that.
+ * Give the memory of a buffer back at once, where buffers can do that: the garbage collector comes much
+ * later, and until then the page takes that much more.
  */
 export function giveBack(buffer: ArrayBufferLike & { transfer?: (bytes: number) => unknown }): void {
   buffer.transfer?.(0);
@@ -19,7 +19,6 @@ export const BIT_MERGED = 2;
 /** The first four bytes of every frame, `MLNS`, read as a little-endian integer. */
 export const MAGIC = 0x534e4c4d;
 
-/** The header version that this side reads and writes. */
 export const HEADER_VERSION = 1;
 
 /** One decoded header with its undecoded body. */
@@ -34,14 +33,18 @@ export interface IFrame {
   readonly timeUs: number;
   /** Rows in the body, as the header says. */
   readonly rows: number;
+  /** `BIT_CAUGHT_UP` and `BIT_MERGED`. */
   readonly bits: number;
   /** The Arrow IPC stream: a view, at a multiple of 8 bytes in its buffer. */
   readonly body: Uint8Array;
 }
 
 /**
- * Read a frame's header. The body is viewed, not copied (unless it lies at an odd place in its buffer), and decoded by `frameTable`.
- * @throws ProtocolError `bad-frame` when the header is not one, `version-mismatch` when its version is another.
+ * Read a frame's header. The body is viewed, not copied (unless it lies at an odd place in its buffer), and
+ * decoded by `frameTable`.
+ *
+ * @throws ProtocolError `bad-frame` when the header is not one, `version-mismatch` when its version is
+ * another.
  */
 export function decodeFrame(data: ArrayBuffer | ArrayBufferView): IFrame {
   const bytes = ArrayBuffer.isView(data)
@@ -65,7 +68,8 @@ export function decodeFrame(data: ArrayBuffer | ArrayBufferView): IFrame {
   if (version !== HEADER_VERSION) {
     throw new ProtocolError(
       'version-mismatch',
-      `This data frame has header version ${version}; this side reads ${HEADER_VERSION}. Update the older side.`,
+      `This data frame has header version ${version}; this side reads ${HEADER_VERSION}. ` +
+        'Update the older side.',
       { expected: String(HEADER_VERSION), got: String(version) }
     );
   }

@@ -12,9 +12,11 @@ export interface IKeptOptions {
 const MOST = 200;
 
 /**
- * Read options that were saved by somebody: a workspace, a notebook, another version. What cannot be read takes its default, so that one
- * bad value never costs the view.
- * @throws ProtocolError `bad-parameter` when there is no such view, or what it cannot do without (its flag) is not there.
+ * Read options that were saved by somebody: a workspace, a notebook, another version. What cannot be read
+ * takes its default, so that one bad value never costs the view.
+ *
+ * @throws ProtocolError `bad-parameter` when there is no such view, or what it cannot do without (its flag)
+ * is not there.
  */
 export function keptViewOptions(value: unknown): IKeptOptions {
   try {
@@ -28,12 +30,12 @@ export function keptViewOptions(value: unknown): IKeptOptions {
     // What the view cannot do without; everything else is tried alone, beside it.
     const about = fits({ view }) ? ['view'] : ['view', 'flag'];
     const needed = saved.filter(([name]) => about.includes(name));
-    const retained = saved.filter(
+    const readable = saved.filter(
       ([name, each]) => !about.includes(name) && fits(Object.fromEntries([...needed, [name, each]]))
     );
-    const names = new Set([...needed, ...retained].map(([name]) => name));
+    const names = new Set([...needed, ...readable].map(([name]) => name));
     return {
-      options: fullViewOptions(Object.fromEntries([...needed, ...retained])),
+      options: fullViewOptions(Object.fromEntries([...needed, ...readable])),
       dropped: saved.map(([name]) => name).filter(name => !names.has(name))
     };
   }

@@ -26,9 +26,11 @@ export const MESSAGE_TYPES: readonly string[] = [...KINDS.keys()];
 
 /**
  * Parse and check one text frame.
+ *
  * @param allowed - Message types that may come here; any when absent.
- * @throws ProtocolError `bad-message` when it is not JSON, not a known message or not to its schema; `too-large`;
- * `version-mismatch` for the hello of another version; `forbidden` when the type may not come here.
+ * @throws ProtocolError `bad-message` when it is not JSON, not a known message or not to its schema;
+ * `too-large`; `version-mismatch` for the hello of another version; `forbidden` when the type may not come
+ * here.
  */
 export function decodeMessage<T extends MessageType = MessageType>(
   text: string,
@@ -68,7 +70,10 @@ export function encodeMessage(message: Message): string {
   return JSON.stringify(message);
 }
 
-/** Throw a `ProtocolError` unless the value fits the schema of its message type. */
+/**
+ * Throw a `ProtocolError` unless the value fits the schema of its type. `isTextWhole`: its texts were checked
+ * before.
+ */
 export function checkMessage(value: unknown, isTextWhole = false): asserts value is Message {
   const kind = isObject(value) && typeof value.type === 'string' ? value.type : undefined;
   const check = kind === undefined ? undefined : KINDS.get(kind)?.check;
@@ -135,7 +140,7 @@ function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-// Level by level, so that no nesting can exhaust the stack. Ends at the first bound that is passed, before anything is made of the value.
+// Level by level, so that no nesting can exhaust the stack. Ends at the first bound that is passed.
 function checkTree(value: unknown, isTextWhole: boolean): void {
   let level: unknown[] = [value];
   let count = 0;

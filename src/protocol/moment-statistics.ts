@@ -30,7 +30,9 @@ type Read = (of: IMergedMoments, group: number) => number;
 interface IReading {
   /** The statistic; NaN where there is none. */
   readonly value: Read;
-  /** How far it may be off by the rounding of raw sums, in its own unit. Only asked where there is rounding. */
+  /**
+   * How far it may be off by the rounding of raw sums, in its own unit. Only asked where there is rounding.
+   */
   readonly error: Read;
   /** Highest power of the deviations that it is made of. */
   readonly power: 0 | 1 | 2 | 4;
@@ -55,10 +57,12 @@ const second: Read = (of, group) => {
 const momentVariance: Read = (of, group) =>
   Number.isNaN(at(of.mean, group)) ? Number.NaN : second(of, group);
 
-/** Standard deviation of the population. */
 const momentStd: Read = (of, group) => Math.sqrt(momentVariance(of, group));
 
-/** Mean square, variance + mean²; of moments about zero M2 / n. Infinite sums: the size is infinite though the spread is not known. */
+/**
+ * Mean square, variance + mean²; of moments about zero M2 / n. Infinite sums: the size is infinite though the
+ * spread is not known.
+ */
 const square: Read = (of, group) => {
   const mean = at(of.mean, group);
   return mean === Infinity || mean === -Infinity
@@ -69,7 +73,6 @@ const square: Read = (of, group) => {
 /** Root of the sum of the squares, √(M2 + n mean²). */
 const momentL2: Read = (of, group) => Math.sqrt(at(of.count, group) * square(of, group));
 
-/** Root of the mean square. */
 const momentRms: Read = (of, group) => Math.sqrt(square(of, group));
 
 /** Skewness, (M3 / n) / variance^1.5; none where all values are the same. */
@@ -114,8 +117,8 @@ const l2Error: Read = (of, group) =>
 const spread: Read = (of, group) => varianceError(of, group) / momentVariance(of, group);
 
 /**
- * Of the skewness: M3 of raw sums is off by at most 6 r n |mean|³ where the mean is large, and twice the geometric mean of the two errors
- * that are kept, 2 √14 r n |mean|³, is above it.
+ * Of the skewness: M3 of raw sums is off by at most 6 r n |mean|³ where the mean is large, and twice the
+ * geometric mean of the two errors that are kept, 2 √14 r n |mean|³, is above it.
  */
 const skewnessError: Read = (of, group) => {
   const m3 = 2 * Math.sqrt(squaresError(of, group) * at(of.m4Error, group));
@@ -148,12 +151,19 @@ const READINGS: Readonly<Record<MomentStatistic, IReading>> = {
 /** Every statistic by name, in the order in which they are offered. */
 export const MOMENT_STATISTICS = Object.keys(READINGS) as readonly MomentStatistic[];
 
-/** Highest power of the deviations that a statistic needs: 0 is none, 1 the mean alone; with rounding also those of its bounds. */
-export const powerOf = (statistic: MomentStatistic): number => READINGS[statistic].power;
+/**
+ * Highest power of the deviations that a statistic needs: 0 is none, 1 the mean alone; with rounding also
+ * those of its bounds.
+ */
+export function powerOf(statistic: MomentStatistic): number {
+  return READINGS[statistic].power;
+}
 
 /**
  * One statistic of every group, as the contract reads it (population statistics).
- * @returns NaN where there is no answer: no data, or skewness and kurtosis of values that are all the same. `nonfinite` is always a count, and the share near zero is of all values.
+ *
+ * @returns NaN where there is no answer: no data, or skewness and kurtosis of values that are all the same.
+ * `nonfinite` is always a count, and the share near zero is of all values.
  */
 export function readMoments(of: IMergedMoments, statistic: MomentStatistic): Float64Array {
   const read = READINGS[statistic].value;
@@ -165,7 +175,10 @@ export function readMoments(of: IMergedMoments, statistic: MomentStatistic): Flo
   return values;
 }
 
-/** How far that statistic may be off by the rounding of raw sums, in its own unit: 0 where it is exact, Infinity where nothing of it is left. */
+/**
+ * How far that statistic may be off by the rounding of raw sums, in its own unit: 0 where it is exact,
+ * Infinity where nothing of it is left.
+ */
 function errorOf(of: IMergedMoments, group: number, statistic: MomentStatistic): number {
   if (of.m2Error.length === 0 || !(at(of.m2Error, group) > 0 || at(of.m4Error, group) > 0)) {
     return 0;
@@ -174,7 +187,6 @@ function errorOf(of: IMergedMoments, group: number, statistic: MomentStatistic):
   return Number.isNaN(error) ? Infinity : error;
 }
 
-/** How far one statistic of every group may be off. */
 export function readMomentErrors(of: IMergedMoments, statistic: MomentStatistic): Float64Array {
   return of.count.map((_, group) => errorOf(of, group, statistic));
 }

@@ -1,6 +1,5 @@
 import type { ErrorCode, ErrorMessage } from './messages.generated';
 
-/** The parts of a `ProtocolError` that are not always there. */
 export interface IProtocolErrorDetails {
   /** Dotted path of the field at fault. */
   field?: string;
@@ -12,7 +11,8 @@ export interface IProtocolErrorDetails {
 }
 
 /**
- * Something on the wire, or meant for it, is not what the protocol says; also what an `error` message of the hub becomes.
+ * Something on the wire, or meant for it, is not what the protocol says; also what an `error` message of the
+ * hub becomes.
  *
  * `message` is one or two sentences for a person: what was expected, what came, what to try.
  */

@@ -2,8 +2,7 @@ import { ProtocolError } from './protocol-error';
 import type { ErrorCode } from './messages.generated';
 
 /**
- * What stands in place of a layer, counted from 0, for tensors that are no layer's: the embedding. The one number below 0 that a text may
- * name.
+ * Stands for a layer where there is none, as for the embedding; the one negative number that a text may name.
  */
 export const EMBEDDING = -1;
 
@@ -14,7 +13,9 @@ const MOST_CHARACTERS = 10_000;
 const EXPECTED = "'all' or ranges such as '0-3,7'";
 
 /**
- * Read a text of ranges: which numbers a person, a message or a filter names. The twin of `megalens/protocol/ranges.py`.
+ * Read a text of ranges: which numbers a person, a message or a filter names. The twin of
+ * `megalens/protocol/ranges.py`.
+ *
  * @returns The ranges as they are written; null for `all`, which leaves nothing out.
  * @throws ProtocolError naming the field.
  */
@@ -34,16 +35,14 @@ export function readRanges(text: string, field: string, code: ErrorCode = 'bad-p
   return ranges;
 }
 
-/** Whether a number is in one of the ranges: every one is in null, and null, which is not known, is in none. */
+/**
+ * Whether a number is in one of the ranges: every one is in null, and null, which is not known, is in none.
+ */
 export function isInRanges(value: number | null, ranges: Ranges | null): boolean {
   return ranges === null || (value !== null && ranges.some(([low, high]) => low <= value && value <= high));
 }
 
-/**
- * Return the numbers that a range text names, out of those there are.
- * @param known - Numbers that exist, ascending.
- * @returns Ascending; empty when none of them exists or the text is not a range text.
- */
+/** The numbers of `known` (ascending) that a range text names; none where the text is no range text. */
 export function inRanges(text: string, known: readonly number[]): number[] {
   const ranges = isAll(text) ? null : (rangesIn(text) ?? []);
   return known.filter(number => isInRanges(number, ranges));
@@ -65,7 +64,7 @@ export function rangesText(numbers: Iterable<number>, dash = '-', comma = ','): 
 
 /**
  * The layers that a range text names, in order.
- * @param text - `'all'`, or ranges such as `'0-3,7'`.
+ *
  * @throws ProtocolError `unknown-layer` when the text is no range, or either end of a range does not exist.
  */
 export function parseLayers(text: string, existing: Iterable<number>, field = 'layers'): number[] {
@@ -91,9 +90,13 @@ export function parseLayers(text: string, existing: Iterable<number>, field = 'l
 }
 
 /** Whether a text names numbers: 'all', or ranges such as '0-3,7'. */
-export const isRangeText = (text: string): boolean => isAll(text) || rangesIn(text) !== null;
+export function isRangeText(text: string): boolean {
+  return isAll(text) || rangesIn(text) !== null;
+}
 
-const isAll = (text: string): boolean => /^[ \t]*all[ \t]*$/.test(text);
+function isAll(text: string): boolean {
+  return /^[ \t]*all[ \t]*$/.test(text);
+}
 
 function rangesIn(text: string): Ranges | null {
   if (text.length > MOST_CHARACTERS) {

@@ -1,4 +1,3 @@
-/** Make something of each of some names. */
 export function byName<K extends string, T>(names: readonly K[], make: (name: K) => T): Record<K, T> {
   return Object.fromEntries(names.map(name => [name, make(name)])) as Record<K, T>;
 }
@@ -7,10 +6,11 @@ export function byName<K extends string, T>(names: readonly K[], make: (name: K)
 type Named<T> = Readonly<Record<string, T>>;
 
 /**
- * What an object has under a name that came from outside; undefined where it has nothing of its own by that name.
+ * What an object has under a name that came from outside; undefined where it has nothing of its own by that
+ * name.
  *
- * `object[name]` would answer `constructor`, `toString` or `__proto__` with what every object inherits. The linter's rule
- * `megalens/own-names` leads here; what is kept for longer by such names is a Map.
+ * `object[name]` would answer `constructor`, `toString` or `__proto__` with what every object inherits. The
+ * linter's rule `megalens/own-names` leads here; what is kept for longer by such names is a Map.
  */
 export function own<T>(object: Named<T> | null | undefined, name: string): T | undefined {
   // eslint-disable-next-line megalens/own-names -- the one place that looks
@@ -19,6 +19,7 @@ export function own<T>(object: Named<T> | null | undefined, name: string): T | u
 
 /**
  * A copy with another value under a name that came from outside.
+ *
  * @param value - undefined leaves the name out.
  */
 export function withOwn<T>(object: Named<T>, name: string, value: NoInfer<T> | undefined): Record<string, T> {
@@ -29,8 +30,8 @@ export function withOwn<T>(object: Named<T>, name: string, value: NoInfer<T> | u
   return Object.fromEntries(Object.entries(object).filter(([each]) => each !== name));
 }
 
-/** The first place at which a condition holds, of so many where it goes on holding from some place on; their number where it holds at none. */
-export function firstPlace(count: number, holds: (index: number) => boolean): number {
+/** The first index from which on a condition holds; `count` where it holds at none. */
+export function firstIndex(count: number, holds: (index: number) => boolean): number {
   let [low, high] = [0, count];
   while (low < high) {
     const middle = (low + high) >> 1;

@@ -14,7 +14,7 @@ export function schemaDefaults(schema: Readonly<Record<string, unknown>>): Recor
 
 /** Where a value does not fit its schema, and why. */
 export interface IMisfit {
-  /** Names and places from the value's root on. */
+  /** Names and indices from the value's root on. */
   readonly path: readonly string[];
   /** What was expected, after "it": `must be one of train, eval`. */
   readonly words: string;
@@ -37,16 +37,19 @@ const REMARKS: ReadonlySet<string> = new Set([
 
 const WORDS: ReadonlySet<string> = new Set(
   (
-    '$ref $defs type enum const anyOf oneOf allOf properties required additionalProperties propertyNames minProperties maxProperties ' +
-    'items minItems maxItems uniqueItems minLength maxLength pattern minimum maximum exclusiveMinimum exclusiveMaximum multipleOf'
+    '$ref $defs type enum const anyOf oneOf allOf properties required additionalProperties propertyNames ' +
+    'minProperties maxProperties items minItems maxItems uniqueItems minLength maxLength pattern minimum maximum ' +
+    'exclusiveMinimum exclusiveMaximum multipleOf'
   ).split(' ')
 );
 
 /**
  * Compile a JSON Schema to a check. Python's twin is `megalens/protocol/quick_check.py`.
  *
- * Time and memory are linear in the value, and the first misfit ends it: a message of millions of values costs no more than reading it.
- * Whole numbers are those that can be counted with, so none is larger than 2^53 - 1, whatever else the schema says.
+ * Time and memory are linear in the value, and the first misfit ends it: a message of millions of values
+ * costs no more than reading it. Whole numbers are those that can be counted with, so none is larger than
+ * 2^53 - 1, whatever else the schema says.
+ *
  * @param definitions - What `#/$defs/…` refers to; the schema's own where left out.
  * @throws {ProtocolError} `bad-parameter` when the schema has a word that is not understood.
  */
@@ -296,9 +299,13 @@ function first(checks: readonly SchemaCheck[], value: unknown): IMisfit | null {
   return null;
 }
 
-const misfit = (words: string): IMisfit => ({ path: [], words });
+function misfit(words: string): IMisfit {
+  return { path: [], words };
+}
 
-const within = (name: string, { path, words }: IMisfit): IMisfit => ({ path: [name, ...path], words });
+function within(name: string, { path, words }: IMisfit): IMisfit {
+  return { path: [name, ...path], words };
+}
 
 function range(least: number, most: number): string {
   return most === Infinity ? `at least ${least}` : least < 0 ? `at most ${most}` : `${least} to ${most}`;

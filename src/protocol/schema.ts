@@ -1,4 +1,7 @@
-/** A JSON Schema (2020-12), of the words that `schemaCheck` understands; others may stand there and are refused when it is compiled. */
+/**
+ * A JSON Schema (2020-12), of the words that `schemaCheck` understands; others may stand there and are
+ * refused when it is compiled.
+ */
 export interface ISchema {
   readonly $ref?: string;
   readonly $defs?: Definitions;

@@ -1,7 +1,10 @@
-// Called millions of times: where code runs in a context of its own, each look at a global takes longer than the number.
+// Called millions of times: in a vm context each look at a global takes longer than the number.
 const { imul } = Math;
 
-/** Numbers that look random and are the same for the same seed, on every machine: whole numbers and no functions whose last digit browsers may choose. */
+/**
+ * Numbers that look random and are the same for the same seed, on every machine: whole numbers and no
+ * functions whose last digit browsers may choose.
+ */
 export class SeededRandom {
   /** @param seed - Any whole number below 2³². */
   constructor(seed: number) {

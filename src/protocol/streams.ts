@@ -32,11 +32,11 @@ const TYPES: ReadonlySet<string> = new Set(
 const OWN = Object.entries(STREAMS);
 
 /**
- * The streams of a run that this side can read: those of this version, and what the hub or the recording declares beside them.
+ * The streams of a run that this side can read: those of this version, and those that the hub or the
+ * recording declares.
  *
- * A declaration that cannot be read, such as one with a column of a type of a later version, is left out: its frames are skipped and
- * counted, and everything else goes on.
- * @param told - The `streams` of `hello`.
+ * A declaration that cannot be read, such as one with a column of a type of a later version, is left out: its
+ * frames are skipped and counted, and everything else goes on.
  */
 export function readableStreams(declared: Hello['streams']): StreamMap {
   const streams = new Map<string, IStreamInfo>(OWN);

@@ -1,10 +1,16 @@
-/** What a tensor's name says. */
 export interface ITensorName {
-  /** Layer index as the name has it (canonical names count from 0); null for tensors outside of the layers. */
+  /**
+   * Layer index as the name has it (canonical names count from 0); null for tensors outside of the layers.
+   */
   readonly layer: number | null;
-  /** What comes before the index ('decoder.layers'); 'layer' where nothing does, '(global)' without a layer. */
+  /**
+   * What comes before the index ('decoder.layers'); 'layer' where nothing does, '(global)' without a layer.
+   */
   readonly stack: string;
-  /** What comes after it, without an expert's index: the same text in every layer and expert. '(layer)' where nothing does. */
+  /**
+   * What comes after it, without an expert's index: the same text in every layer and expert. '(layer)' where
+   * nothing does.
+   */
   readonly item_type: string;
   /** First component of `item_type` ('mlp'). */
   readonly family: string;
@@ -28,10 +34,11 @@ const INNER_WORDS = 'expert experts head heads rank ranks shard shards adapter a
 const ENOUGH = 6;
 
 /**
- * Return what a name says. Python's twin is `megalens/protocol/tensor_name.py`; both read `protocol/fixtures/moments/names.json`.
+ * Return what a name says. Python's twin is `megalens/protocol/tensor_name.py`; both read
+ * `protocol/fixtures/moments/names.json`.
  *
- * The layer is the number that most probably is one, by the word before it: `layers.3`, `h.3`, `multihead_layers.3`, `encoder.3`, never
- * `experts.3` or `head.3`. Of equals it is the first.
+ * The layer is the number that most probably is one, by the word before it: `layers.3`, `h.3`,
+ * `multihead_layers.3`, `encoder.3`, never `experts.3` or `head.3`. Of equals it is the first.
  */
 export function parseName(name: string): ITensorName {
   const { expert, tokens } = withoutExpert(name.split(/[./]/));
@@ -71,7 +78,7 @@ function withoutExpert(tokens: readonly string[]): { expert: number | null; toke
   return { expert: null, tokens };
 }
 
-/** Place of the layer's index, -1 where there is none. */
+/** Index of the layer's token, -1 where there is none. */
 function layerAt(tokens: readonly string[]): number {
   let best = -1;
   let bestScore = ENOUGH - 1;

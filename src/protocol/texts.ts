@@ -1,8 +1,8 @@
 const [ZERO, NINE] = [48, 57];
 
 /**
- * Compare two texts with numbers inside of them as numbers: `layers.2` before `layers.10`. The order is that of Python's `natural_key`.
- * @returns Negative, 0 or positive, as a sort takes it.
+ * Compare texts with the numbers in them as numbers: `layers.2` before `layers.10`. Python's twin is
+ * `natural_key`.
  */
 export function compareNatural(a: string, b: string): number {
   let [left, right] = [0, 0];
@@ -50,15 +50,17 @@ function pastDigits(text: string, from: number): number {
   return at;
 }
 
-const isDigit = (code: number): boolean => code >= ZERO && code <= NINE;
+function isDigit(code: number): boolean {
+  return code >= ZERO && code <= NINE;
+}
 
 /** Half of a surrogate pair alone: no character, and nothing that UTF-8 or an address can carry. */
 const HALF = /\p{Surrogate}/u;
 const MOST_DEPTH = 32;
 
 /**
- * Whether a JSON value holds whole texts only, names too, and nests no deeper than anything of ours does. Half a surrogate pair can neither be sent
- * nor saved, and makes an address of a checked value throw.
+ * Whether a JSON value nests within bounds and holds whole texts only. Half a surrogate pair can neither be
+ * sent nor saved, and makes an address of a checked value throw.
  */
 export function isWhole(value: unknown, depth = 0): boolean {
   if (typeof value === 'string') {
@@ -74,8 +76,7 @@ export function isWhole(value: unknown, depth = 0): boolean {
 }
 
 /**
- * A text from outside, made fit to be kept and shown: whole, and no longer than `most`.
- * @param value - Anything; what is no text is empty.
+ * A text from outside, made fit to be shown: whole, of at most `most` characters, empty for what is no text.
  */
 export function boundedText(value: unknown, most: number): string {
   const text = typeof value === 'string' ? value : '';

@@ -30,11 +30,13 @@ export interface IViewInfo {
   readonly first?: Readonly<Record<string, unknown>>;
   /** The same of a run whose steps are of another phase than training, by phase. */
   readonly phases?: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
-  /** Its place in a report that nobody chose the views of, once or for each of the first flags; absent is none. */
+  /**
+   * Its place in a report that nobody chose the views of, once or for each of the first flags; absent is
+   * none.
+   */
   readonly report?: { readonly order: number; readonly options?: Readonly<Record<string, unknown>> };
 }
 
-/** A view of another package. */
 export interface IViewDescriptor extends IViewInfo {
   /** JSON Schema of its options, an object without `view`; `default` of each property is filled in. */
   readonly options: ISchema;

@@ -18,22 +18,30 @@ export function viewInfos(): readonly IViewInfo[] {
   return [...Object.values(VIEWS).filter(({ name }) => here.has(name)), ...others.values()];
 }
 
-/** What is known of a view, also of one of ours whose code is not here; undefined where nobody brought one of that name. */
+/**
+ * What is known of a view, also of one of ours whose code is not here; undefined where nobody brought one of
+ * that name.
+ */
 export function viewInfo(name: string): IViewInfo | undefined {
   return Object.hasOwn(VIEWS, name) ? VIEWS[name as keyof typeof VIEWS] : others.get(name);
 }
 
-/** Whether the code of a view of this package is here: an instrument that was left out takes its views with it. */
-export const isHere = (name: string): boolean => here.has(name);
+/**
+ * Whether the code of a view of this package is here: an instrument that was left out takes its views with
+ * it.
+ */
+export function isHere(name: string): boolean {
+  return here.has(name);
+}
 
-/** Say that the code of views of this package is here. */
 export function bringViews(names: readonly string[]): void {
   names.forEach(name => here.add(name));
 }
 
-export const otherView = (name: string): IViewDescriptor | undefined => others.get(name);
+export function otherView(name: string): IViewDescriptor | undefined {
+  return others.get(name);
+}
 
-/** What a view is called, and what it is about. */
 export function viewTitle(
   options: { readonly view: string },
   translate: (text: string) => string = text => text,
@@ -46,7 +54,8 @@ export function viewTitle(
 }
 
 /**
- * The views of a report that nobody chose: one of each kind that has something to show, and for each flag those that show one flag.
+ * The views of a report that nobody chose: one of each kind that has something to show, and for each flag
+ * those that show one flag.
  */
 export function reportViews(
   has: (stream: string) => boolean,
@@ -66,8 +75,10 @@ export function reportViews(
 
 /**
  * Make a view of another package known.
+ *
  * @returns Takes it back; safe twice.
- * @throws {ProtocolError} When the name is no name, or is taken, or the schema of its options has a word that is not understood.
+ * @throws {ProtocolError} When the name is no name, or is taken, or the schema of its options has a word that
+ * is not understood.
  */
 export function addView(descriptor: IViewDescriptor): () => void {
   const { name } = descriptor;

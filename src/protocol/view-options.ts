@@ -35,7 +35,6 @@ function kindOf(view: string): IKind | undefined {
   return kind;
 }
 
-/** The default of every option of a view that has one. */
 export function viewDefaults(view: string): Readonly<Record<string, unknown>> {
   return Object.fromEntries(
     Object.entries(kindOf(view)?.definition.properties ?? {}).flatMap(([name, property]) =>
@@ -44,7 +43,10 @@ export function viewDefaults(view: string): Readonly<Record<string, unknown>> {
   );
 }
 
-/** Options as they are called now: of what compressors kept, a statistic was saved by its plain name before whole tensors had any. */
+/**
+ * Options as they are called now: of what compressors kept, a statistic was saved by its plain name before
+ * whole tensors had any.
+ */
 function renamed(value: unknown): unknown {
   return typeof value === 'object' && value !== null && 'statistic' in value && value.statistic === 'abs_mean'
     ? { ...value, statistic: 'kept_abs_mean' }
@@ -73,14 +75,16 @@ export function fullViewOptions(saved: unknown): FullViewOptions {
   if (otherView(String(view)) === undefined && !isHere(String(view))) {
     throw new ProtocolError(
       'bad-parameter',
-      `The ${viewInfo(String(view))?.title ?? view} view is not part of this installation of Megalens: the instrument that draws it was left out.`,
+      `The ${viewInfo(String(view))?.title ?? view} view is not part of this installation of Megalens: ` +
+        'the instrument that draws it was left out.',
       { field: 'view' }
     );
   }
   if (!isWhole(value)) {
     throw new ProtocolError(
       'bad-parameter',
-      `The options of the ${view} view must be whole texts, without halves of surrogate pairs, at most 32 levels deep.`
+      `The options of the ${view} view must be whole texts, ` +
+        'without halves of surrogate pairs, at most 32 levels deep.'
     );
   }
   const wrong = kind.check(value);

@@ -4,7 +4,10 @@ import type { Layout, Model, Status } from '../protocol/messages.generated';
 import { layerWords } from '../views/shared/layers';
 import { cleanPaths } from '../views/shared/clean-paths';
 
-/** What a report says of its run beside the views. No token, no local path, no name of a machine or a person. */
+/**
+ * What a report says of its run apart from the views. No token, no local path, no name of a machine or a
+ * person.
+ */
 export interface IFacts {
   readonly name: string;
   readonly id: string;
@@ -18,7 +21,6 @@ export interface IFacts {
   readonly events: string;
 }
 
-/** What was traced of one flag with one compressor. */
 export interface ITraced {
   readonly flag: string;
   readonly compressor: string;
@@ -47,7 +49,9 @@ export function dateText(seconds: number): string {
 
 /**
  * Say what there is to say of a run.
- * @param overheads - What the tracer measured of its own cost, per cent of step time; used where the status has no summary of it.
+ *
+ * @param overheads - What the tracer measured of its own cost, per cent of step time; used where the status
+ * has no summary of it.
  */
 export function factsOf(
   { hello, status, truncated }: IRunDetail,
@@ -189,7 +193,9 @@ function eventWords(audit: readonly IAuditRow[]): string {
     .join(', ');
 }
 
-/** Say what a patch changed. Its text came from a viewer, so it is read with care and never shown as it is. */
+/**
+ * Say what a patch changed. Its text came from a viewer, so it is read with care and never shown as it is.
+ */
 function changeText(detail: string, titleOf: TitleOf): string {
   let flags: unknown;
   try {

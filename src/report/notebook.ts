@@ -102,7 +102,10 @@ function table(head: readonly string[], rows: readonly (readonly string[])[]): s
   return [line(head), `|${head.map(() => '---').join('|')}|`, ...rows.map(row => line(row.map(plain)))];
 }
 
-/** Return text that Markdown shows as it is: no emphasis, no markup, no formula, and no link that nobody wrote as one. */
+/**
+ * Return text that Markdown shows as it is: no emphasis, no markup, no formula, and no link that nobody wrote
+ * as one.
+ */
 function plain(text: string): string {
   return text
     .replace(/[\\&$@~^]|:(?=\/)/g, letter => `&#${letter.charCodeAt(0)};`)

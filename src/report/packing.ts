@@ -8,20 +8,25 @@ import { cleanPaths } from '../views/shared/clean-paths';
 
 /** Bytes of the numbers that rows are made of: those of a float64. */
 const WIDTH = 8;
-/** Bits of a float32's fraction that are given up, and half of what they stand for: 11 significant bits stay, as in a half float. */
+/**
+ * Bits of a float32's fraction that are given up, and half of what they stand for: 11 significant bits stay,
+ * as in a half float.
+ */
 const LOST = 13;
 const MASK = 0xffffffff << LOST;
 /** Digits that 11 bits keep. */
 const DIGITS = 3;
-/** Bits of the lower half of a float64 that stay: with those of the upper half 32 of the fraction, nine digits. */
+/**
+ * Bits of the lower half of a float64 that stay: with those of the upper half 32 of the fraction, nine
+ * digits.
+ */
 const UPPER = 0xfff00000;
 /** Characters that are made at once: each is an argument of a call. */
 const PIECE = 8192;
 
 /**
- * Write bytes as text for a page: first every first byte of 8, then every second one and so on, deflated, base64. Numbers differ most in
- * their last bytes, so that what is alike lies together.
- * @param deflate - Packs bytes in the format `deflate`.
+ * Write bytes as text for a page: first every first byte of 8, then every second one and so on, deflated,
+ * base64. Numbers differ most in their last bytes, so that what is alike lies together.
  */
 export function pack(bytes: Uint8Array, deflate: (bytes: Uint8Array) => Uint8Array): string {
   const planes = new Uint8Array(bytes.length);
@@ -51,7 +56,10 @@ export async function unpack(text: string): Promise<Uint8Array> {
   return bytes;
 }
 
-/** Return values with as many bits as a half float has, over the whole range of float32. What is not finite stays as it is. */
+/**
+ * Return values with as many bits as a half float has, over the whole range of float32. What is not finite
+ * stays as it is.
+ */
 export function coarse(values: Float32Array): Float32Array {
   const result = values.slice();
   const bits = new Uint32Array(result.buffer);
@@ -80,8 +88,11 @@ export function shorten(values: Float64Array): void {
   }
 }
 
-/** What views asked of streams without a method of their own, and were answered: a report's file holds each row once, whoever asked for it. */
-export class HeldTables {
+/**
+ * What views asked of streams without a method of their own, and were answered: a report's file has each row
+ * once, whoever asked.
+ */
+export class StoredTables {
   /** Remember an answer. One to a whole stream stands for all others. */
   add(stream: string, query: IRowsQuery, rows: IStreamRows): void {
     const asked = JSON.stringify(query);
@@ -93,9 +104,9 @@ export class HeldTables {
     const frames = new Map<string, Uint8Array>();
     for (const [stream, answers] of this._answers) {
       const info = streams.get(stream);
-      const whole = answers.get('{}');
+      const everything = answers.get('{}');
       if (info !== undefined) {
-        const columns = joined(info, whole ? [whole] : [...answers.values()]);
+        const columns = joined(info, everything ? [everything] : [...answers.values()]);
         const frame = encodeFrame(stream, columns, { step: -1, timeUs: 0 }, streams);
         frames.set(stream, frame.slice(HEADER_BYTES));
       }

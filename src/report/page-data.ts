@@ -15,14 +15,13 @@ import type {
   IMomentsReader,
   IMomentsRows
 } from '../client/moments-api';
-import { type IHeldGroups, type IHeldMoments, type IPageRun, HeldRun } from './held-run';
+import { type IStoredGroups, type IStoredMoments, type IPageRun, StoredRun } from './stored-run';
 import { coarse, decimal, shorten, pack, unpack } from './packing';
 import { shortMoments, type Recorder } from './recorder';
 
 /** Answers questions about statistics from what a report's file holds. */
-export class HeldMoments implements IMomentsReader {
-  /** @param held - Null where the file holds none. */
-  constructor(private readonly held: IHeldMoments | null) {}
+export class StoredMoments implements IMomentsReader {
+  constructor(private readonly held: IStoredMoments | null) {}
 
   index(): Promise<IMomentsIndex> {
     const none: IMomentsIndex = {
@@ -61,22 +60,28 @@ export class HeldMoments implements IMomentsReader {
     if (best === undefined) {
       throw new ClientError(
         'refused',
-        'This file does not hold the rows for that. It holds the groups that its views drew when it was made: make another report with this view, or open the run.'
+        'This file does not hold the rows for that. It holds the groups that its views drew when it was made: ' +
+          'make another report with this view, or open the run.'
       );
     }
     return { kind: 'groups', bytes: best.bytes.slice(), groups: best.groups, steps: best.steps };
   }
 }
 
-/** Whether as many groups were answered as are asked for: those that were asked for then, or all that there are. */
+/**
+ * Whether as many groups were answered as are asked for: those that were asked for then, or all that there
+ * are.
+ */
 function hasAsMany(
-  { request: { series: held = Infinity }, groups }: IHeldGroups,
+  { request: { series: held = Infinity }, groups }: IStoredGroups,
   { series = Infinity }: IMomentsGroupsRequest
 ): boolean {
   return held === series || groups <= Math.min(held, series);
 }
 
-/** What is asked, apart from how many groups, and from the steps and how many points of them are drawn, which depends on the width of a window. */
+/**
+ * What is asked, apart from how many groups, steps and points of them: these depend on the width of a window.
+ */
 function keyOf({ first: _, last: __, points: ___, series: ____, ...rest }: IMomentsGroupsRequest): string {
   return JSON.stringify(Object.entries(rest).sort(([a], [b]) => (a < b ? -1 : 1)));
 }
@@ -92,16 +97,16 @@ interface IRowBytes {
   readonly shapes: readonly (readonly number[])[];
 }
 
-/** Columns before the sums: whether a row's values were given up, and the place of its shape. */
+/** Columns before the sums: whether a row's values were given up, and the index of its shape. */
 const BEFORE = 2;
 /** Columns of what is known of the whole tensor. */
 const WHOLE = ['count', 'mean', 'm2', 'm3', 'm4', 'min', 'max'] as const;
-/** Shape of a row without values. */
 const NO_VALUES = [0];
 
 /**
- * Write rows as an Arrow IPC stream with values of three digits, and beside it what a frame has no place for: of rows whose values were
- * given up the shape, and of rows whose sums are known these, taken of the values as they were.
+ * Write rows as an Arrow IPC stream with values of three digits, and next to it what a frame cannot carry: of
+ * rows whose values were given up the shape, and of rows whose sums are known these, taken of the values as
+ * they were.
  */
 function writeRows(rows: readonly ITensorRow[]): IRowBytes {
   const shapes: (readonly number[])[] = [];
@@ -191,7 +196,6 @@ export function fewScalars(columns: IScalarColumns | null): IScalarColumns | nul
   return store.columns();
 }
 
-/** Write scalars as an Arrow IPC stream. */
 export function scalarBytes({ step, time, value, name, units }: IScalarColumns): Uint8Array {
   const rank = new Int32Array(name.length);
   const unit = name.map(each => own(units, each) ?? '');
@@ -217,18 +221,18 @@ export function writePageRun(
     tensorShapes: shapes,
     asked: held.asked,
     shapes: held.shapes,
-    trends: recorder.heldTrends.map(each => ({ ...each, bytes: packed(each.bytes) })),
-    answers: recorder.heldAnswers.map(({ text, ...about }) => ({
+    trends: recorder.storedTrends.map(each => ({ ...each, bytes: packed(each.bytes) })),
+    answers: recorder.storedAnswers.map(({ text, ...about }) => ({
       ...about,
       bytes: packed(new TextEncoder().encode(text))
     })),
     scalars: scalars === null ? '' : packed(scalarBytes(scalars)),
     thinned: scalars?.thinned ?? 0,
-    events: recorder.heldEvents.map(each => ({
+    events: recorder.storedEvents.map(each => ({
       ...each,
       last: Number.isFinite(each.last) ? each.last : null
     })),
-    tables: Object.fromEntries([...recorder.heldTables].map(([name, bytes]) => [name, packed(bytes)])),
+    tables: Object.fromEntries([...recorder.storedTables].map(([name, bytes]) => [name, packed(bytes)])),
     moments: moments && {
       index: moments.index,
       rows: Object.fromEntries([...moments.rows].map(([stat, rows]) => [stat, packed(shortMoments(rows))])),
@@ -237,7 +241,7 @@ export function writePageRun(
   };
 }
 
-export async function readPageRun(page: IPageRun): Promise<HeldRun> {
+export async function readPageRun(page: IPageRun): Promise<StoredRun> {
   const [tensors, sums] = await Promise.all([unpack(page.tensors), unpack(page.sums)]);
   const rows = readRows({ tensors, sums, shapes: page.tensorShapes });
   const { moments } = page;
@@ -264,7 +268,7 @@ export async function readPageRun(page: IPageRun): Promise<HeldRun> {
   const tables = Object.entries(page.tables).map(
     async ([stream, text]) => [stream, await unpack(text)] as const
   );
-  return new HeldRun({
+  return new StoredRun({
     ...page,
     tables: new Map(await Promise.all(tables)),
     events: page.events.map(each => ({ ...each, last: each.last ?? Infinity })),
@@ -272,6 +276,6 @@ export async function readPageRun(page: IPageRun): Promise<HeldRun> {
     trends: await Promise.all(trends),
     answers: await Promise.all(answers),
     scalars: page.scalars === '' ? null : { ...store.columns(), thinned: page.thinned },
-    moments: new HeldMoments(held)
+    moments: new StoredMoments(held)
   });
 }

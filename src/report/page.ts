@@ -3,9 +3,12 @@ import type { ViewOptions } from '../protocol/views.generated';
 import { toCode } from '../views/code';
 import type { IStill } from '../views/still';
 import { dateText, type IFacts } from './facts';
-import type { IPageData } from './held-run';
+import type { IPageData } from './stored-run';
 
-/** What `npm run build:bundles` made for pages: the script that mounts the views, and the digests by which a page allows it. */
+/**
+ * What `npm run build:bundles` made for pages: the script that mounts the views, and the digests by which a
+ * page allows it.
+ */
 export interface IPageParts {
   readonly script: string;
   /** SHA-256 in base64: of the script, and of what it unpacks. */
@@ -37,7 +40,7 @@ export interface IPage {
   readonly made: number;
 }
 
-/** Write a page that is readable without its script, live with it, and asks for nothing from anywhere. */
+/** Write a page that is readable without its script, live with it, and sends no request. */
 export function pageText({ title, facts, figures, data, parts, version, made }: IPage): string {
   const digests = parts.digests.map(digest => `'sha256-${digest}'`).join(' ');
   const policy = [
@@ -91,7 +94,10 @@ export function jsonText(value: unknown): string {
     .replace(/\u2029/g, '\\u2029');
 }
 
-/** Write text as HTML, in elements and in attributes. Control characters, which a page may not hold, become visible ones. */
+/**
+ * Write text as HTML, in elements and in attributes. Control characters, which a page may not hold, become
+ * visible ones.
+ */
 export function escape(text: string): string {
   const names = new Map([
     ['&', '&amp;'],
@@ -103,12 +109,11 @@ export function escape(text: string): string {
   return visible(text).replace(/[&<>"']/g, letter => names.get(letter) ?? letter);
 }
 
-/** Say which steps of a view a file holds. */
-export function heldWords(held: readonly number[], all: number): string {
-  const steps = held.map(formatInteger);
+export function storedWords(stored: readonly number[], all: number): string {
+  const steps = stored.map(formatInteger);
   const last = steps.pop() ?? '';
   const words = steps.length === 0 ? `step ${last}` : `steps ${steps.join(', ')} and ${last}`;
-  return `This page holds ${words}, ${held.length} of ${formatInteger(all)} traced steps; the others were left out.`;
+  return `This page holds ${words}, ${stored.length} of ${formatInteger(all)} traced steps; the others were left out.`;
 }
 
 function figureText({ options, stills, notes }: IFigure, index: number): string {

@@ -16,8 +16,15 @@ import { ArrowColumns } from '../protocol/arrow-columns';
 import { ClientError } from '../client/client-error';
 import type { IMomentsIndex, IMomentsReader } from '../client/moments-api';
 import { cleaned } from './clean';
-import type { IHeldGroups, IHeldMoments, IAsked, IHeldAnswer, IHeldLines, IHeldRows } from './held-run';
-import { shorten, HeldTables } from './packing';
+import type {
+  IStoredGroups,
+  IStoredMoments,
+  IAsked,
+  IStoredAnswer,
+  IStoredLines,
+  IStoredRows
+} from './stored-run';
+import { shorten, StoredTables } from './packing';
 
 /** Bytes that one row takes in a page, about: six numbers of nine digits, the others nearly nothing. */
 const PAGE_ROW_BYTES = 52;
@@ -29,18 +36,19 @@ const COMPARED = 4000;
 const NUMBERS = ['mean', 'm2', 'm3', 'm4', 'min', 'max'];
 
 /**
- * Asks for the statistics of a run, and remembers what was answered. Rows are brought where those of a stat fit into the page, so that any
- * question about them can be answered there; else only groups are, and the page answers the questions that were asked here.
+ * Asks for the statistics of a run, and remembers the answers. Rows are brought where those of a stat fit
+ * into the page, so that any question about them can be answered there; else only groups are, and the page
+ * answers the questions that were asked here.
  */
 class MomentsRecorder implements IMomentsReader {
   /** @param room - Bytes of page for rows. */
   constructor(
     private readonly reader: IMomentsReader,
-    private room: number
+    private budget: number
   ) {}
 
   /** What was answered; null where nobody asked. */
-  get held(): IHeldMoments | null {
+  get held(): IStoredMoments | null {
     const { _index: index } = this;
     if (index === null) {
       return null;
@@ -68,12 +76,12 @@ class MomentsRecorder implements IMomentsReader {
     const [, { stats }] = asked;
     const rows = this._index?.stats.find(each => each.stat === stats[0])?.rows ?? 0;
     const known = this._rows.has(stats[0] ?? '');
-    if (stats.length > 1 || (!known && rows * PAGE_ROW_BYTES > this.room)) {
+    if (stats.length > 1 || (!known && rows * PAGE_ROW_BYTES > this.budget)) {
       throw new ClientError('refused', 'These rows are too many for a report.', { status: 413 });
     }
     const answer = await this.reader.rows(...asked);
     if (answer.kind === 'rows' && !known) {
-      this.room -= rows * PAGE_ROW_BYTES;
+      this.budget -= rows * PAGE_ROW_BYTES;
       this._rows.set(stats[0] ?? '', answer.bytes);
     }
     return answer;
@@ -94,7 +102,7 @@ class MomentsRecorder implements IMomentsReader {
 
   private _index: IMomentsIndex | null = null;
   private readonly _rows = new Map<string, Uint8Array>();
-  private readonly _groups: IHeldGroups[] = [];
+  private readonly _groups: IStoredGroups[] = [];
 }
 
 /** Return rows of statistics with numbers of nine digits. */
@@ -113,7 +121,10 @@ export function shortMoments(bytes: Uint8Array): Uint8Array {
 
 /** A line's rows are left as they are where those of all lines are not more than this. */
 const FEW_ROWS = 4000;
-/** Steps are asked for together where no more than so many times as many lie between the first and the last of them, and no more bytes. */
+/**
+ * Steps are asked for together where no more than so many times as many lie between the first and the last of
+ * them, and no more bytes.
+ */
 const MOST_BETWEEN = 8;
 const MOST_TOGETHER = 16 << 20;
 
@@ -143,15 +154,15 @@ export interface ISlide {
 }
 
 /**
- * A recorded run that remembers what views ask of it, and what it answered: that is what a report's file holds. Texts are cleaned of what
- * says something of the machine.
+ * A recorded run that remembers what views ask of it, and the answers: that is what a report's file carries.
+ * Texts are cleaned of what identifies the machine.
  */
 export class Recorder extends RecordedRun {
-  /** @param room - Bytes of page for rows of statistics. */
-  static of(id: string, detail: IRunDetail, reader: IRunReader, capacity: number): Recorder {
-    const moments = new MomentsRecorder(reader.moments, capacity);
-    const trends: IHeldLines[] = [];
-    const answers: IHeldAnswer[] = [];
+  /** @param budget - Bytes of page for rows of statistics. */
+  static of(id: string, detail: IRunDetail, reader: IRunReader, budget: number): Recorder {
+    const moments = new MomentsRecorder(reader.moments, budget);
+    const trends: IStoredLines[] = [];
+    const answers: IStoredAnswer[] = [];
     const lines: IRunReader['lines'] = async (run, kind, query, signal) => {
       const bytes = await reader.lines(run, kind, query, signal);
       trends.push({ query, bytes });
@@ -167,8 +178,8 @@ export class Recorder extends RecordedRun {
     reader: IRunReader,
     readonly recordedMoments: MomentsRecorder,
     /** Trends of more rows than a file holds. */
-    readonly heldTrends: readonly IHeldLines[],
-    readonly heldAnswers: readonly IHeldAnswer[]
+    readonly storedTrends: readonly IStoredLines[],
+    readonly storedAnswers: readonly IStoredAnswer[]
   ) {
     super(id, about, reader);
   }
@@ -196,8 +207,9 @@ export class Recorder extends RecordedRun {
   }
 
   /**
-   * Ask again for other steps what was asked for the one that is drawn: for all of them at once where that does not bring far more than is wanted,
-   * because every question takes some milliseconds.
+   * Ask for other steps what was asked for the one that is drawn: for all at once where that does not bring
+   * far more than is wanted, because every question takes some milliseconds.
+   *
    * @param steps - Some of the slide's, ascending; the one that is drawn may be among them.
    */
   async fetch(slide: ISlide, steps: readonly number[]): Promise<void> {
@@ -221,7 +233,7 @@ export class Recorder extends RecordedRun {
     }
   }
 
-  /** Hold of the steps of a slide only these. */
+  /** Keep of the steps of a slide only these. */
   keep(view: number, slide: ISlide, steps: ReadonlySet<number>): void {
     for (const { row, drawnBy } of this._entries.values()) {
       if (!steps.has(row.step) && slide.steps.includes(row.step)) {
@@ -231,21 +243,22 @@ export class Recorder extends RecordedRun {
   }
 
   /**
-   * Leave of what the view drew over steps as much as fits: of lines the extremes, of tensors of which a part enters every so many steps.
-   * @param room - Bytes of page for values.
+   * Leave of what the view drew over steps what fits into `budget` bytes: of lines the extremes, of tensors
+   * of which a part enters every so many steps.
+   *
    * @returns How many steps there were and are, of the longest line; null where nothing was left out.
    */
-  thin(statistic: Statistic, capacity: number): { of: number; kept: number } | null {
+  thin(statistic: Statistic, budget: number): { of: number; kept: number } | null {
     let result: { of: number; kept: number } | null = null;
     for (const { query, rows } of this._reading.spans) {
       if (this._needsValues) {
         const bytes = rows.reduce((sum, row) => sum + row.values.byteLength, 0);
-        const every = Math.max(1, Math.ceil(bytes / capacity));
+        const every = Math.max(1, Math.ceil(bytes / budget));
         const steps = [...new Set(rows.map(row => row.step))];
-        const retained = new Set(steps.filter((_, at) => at % every === 0));
+        const kept = new Set(steps.filter((_, at) => at % every === 0));
         this._asked.set(JSON.stringify(query), { query, sampledEvery: every });
         this._forget(
-          rows.filter(row => !retained.has(row.step)),
+          rows.filter(row => !kept.has(row.step)),
           true
         );
       } else if (rows.length > FEW_ROWS) {
@@ -273,8 +286,7 @@ export class Recorder extends RecordedRun {
     return result;
   }
 
-  /** What the file holds of tensors. */
-  get held(): IHeldRows {
+  get held(): IStoredRows {
     const rows = [...this._entries.values()].map(({ row, drawnBy, summed }): ITensorRow => {
       if (drawnBy.size > 0 || row.reduced) {
         return row;
@@ -289,23 +301,13 @@ export class Recorder extends RecordedRun {
     return { rows, asked: [...this._asked.values()], shapes: Object.fromEntries(this._shapes) };
   }
 
-  /** Scalars that were asked for; null where nobody asked. */
-  get heldScalars(): IScalarColumns | null {
-    return this._scalars;
-  }
-
-  /** What happened to the run, where a view marked it. */
-  get heldEvents(): readonly IRunEvent[] {
-    return this._events;
-  }
-
   override async events(): Promise<readonly IRunEvent[]> {
-    this._events = (await super.events()).map(each => ({ ...each, text: cleanPaths(each.text) }));
-    return this._events;
+    this.storedEvents = (await super.events()).map(each => ({ ...each, text: cleanPaths(each.text) }));
+    return this.storedEvents;
   }
 
   /** Frames of other streams that were asked for, without their headers, by name. */
-  get heldTables(): ReadonlyMap<string, Uint8Array> {
+  get storedTables(): ReadonlyMap<string, Uint8Array> {
     return this._tables.frames(readableStreams(this.hello.streams));
   }
 
@@ -345,7 +347,10 @@ export class Recorder extends RecordedRun {
     return { ...result, rows };
   }
 
-  /** A trend of the rows, which the file then holds; of more than are sent at once, as the server answers it. */
+  /**
+   * A trend of the rows, which the file then carries; of more than are sent at once, as the server answers
+   * it.
+   */
   override readonly trend = async (query: ITrendQuery): Promise<ITrendAnswer> => {
     const asked: ITensorQuery = { ...query, reduced: true };
     const result = await this.tensors(asked);
@@ -362,11 +367,12 @@ export class Recorder extends RecordedRun {
   override readonly scalarLines = undefined;
 
   override async scalars(names?: readonly string[] | null): Promise<IScalarColumns> {
-    this._scalars = await super.scalars();
+    this.storedScalars = await super.scalars();
     return super.scalars(names);
   }
 
-  private _events: readonly IRunEvent[] = [];
+  /** What happened to the run, where a view marked it. */
+  storedEvents: readonly IRunEvent[] = [];
 
   private _take(query: ITensorQuery, read: ITensorRow): ITensorRow {
     const { flag, part, phase, pass, rank, layer, step, microBatch } = read;
@@ -396,7 +402,7 @@ export class Recorder extends RecordedRun {
     this._asked.set(JSON.stringify(query), { query, sampledEvery });
   }
 
-  /** Hold rows no more for the view that is read, by its values or by their sums. */
+  /** Keep these rows no longer for the current view, by values or by sums. */
   private _forget(rows: readonly ITensorRow[], byValues: boolean): void {
     const gone = new Set(rows);
     for (const [key, entry] of this._entries) {
@@ -415,15 +421,16 @@ export class Recorder extends RecordedRun {
   private _view = 0;
   private _needsValues = false;
   private _reading: IReading = { singles: [], lists: [], spans: [] };
-  private _scalars: IScalarColumns | null = null;
+  /** Scalars that were asked for; null where nobody asked. */
+  storedScalars: IScalarColumns | null = null;
   private readonly _entries = new Map<string, IEntry>();
   private readonly _asked = new Map<string, IAsked>();
   private readonly _shapes = new Map<string, ITensorShape>();
-  private readonly _tables = new HeldTables();
+  private readonly _tables = new StoredTables();
 }
 
 /** Asks questions of instruments as a file is to hold them, and keeps what is answered. */
-const askerOf = (reader: IRunReader, answers: IHeldAnswer[]): IRunReader['asker'] =>
+const askerOf = (reader: IRunReader, answers: IStoredAnswer[]): IRunReader['asker'] =>
   function asker<R extends object, A>(question: IQuestion<R, A>): AskOf<R, A> | undefined {
     const { name, held } = question;
     const ask = held && reader.asker?.(question);

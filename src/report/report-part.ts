@@ -5,7 +5,7 @@ import type { IRunSource } from '../store/source';
 export interface IReportPart {
   /** Of its streams, whether the run has something to show; of those that are not named it is believed. */
   readonly has: Readonly<Record<string, boolean>>;
-  /** Views that are added, beside those that the table of views names. */
+  /** Views that are added to those that the table of views names. */
   readonly views?: readonly ViewOptions[];
 }
 

@@ -17,9 +17,9 @@ import { own } from '../protocol/records';
 import { reportViews } from '../protocol/view-info';
 import { cleaned } from './clean';
 import { type ITraced, factsOf, type IAuditRow, type IFacts } from './facts';
-import { type IPageData, HeldRun } from './held-run';
+import { type IPageData, StoredRun } from './stored-run';
 import { notebookText } from './notebook';
-import { heldWords, jsonText, pageText, type IDrawn, type IPageParts } from './page';
+import { storedWords, jsonText, pageText, type IDrawn, type IPageParts } from './page';
 import { fewScalars, writePageRun } from './page-data';
 import { Recorder, type ISlide } from './recorder';
 import { reportParts } from './report-part';
@@ -46,7 +46,10 @@ export function spread(steps: readonly number[], step: number, count: number): n
 /** A heatmap shows all layers where there are not more. */
 const MOST_LAYERS = 9;
 
-/** Return the views of a report that nobody chose: those that `report` of the table of views names, of the first traced flag. */
+/**
+ * Return the views of a report that nobody chose: those that `report` of the table of views names, of the
+ * first traced flag.
+ */
 async function defaultViews(run: IRunSource, traced: readonly ITraced[]): Promise<ViewOptions[]> {
   const index = await run.moments?.index();
   const logged = index?.stats.some(({ rows }) => rows > 0) ?? false;
@@ -82,7 +85,7 @@ const MOST_STEPS = 24;
 const PICTURES = 300_000;
 /** Bytes of page for each byte of values: half of them, deflated, as text. */
 const PACKED = 0.66;
-/** Part of the page's room that statistics may take. */
+/** Share of the page's bytes that statistics may take. */
 const MOMENTS_SHARE = 0.6;
 const OVERHEAD = 'megalens_overhead';
 
@@ -125,14 +128,13 @@ export async function buildReport(request: IReportJob, host: IReportHost): Promi
   const plain = new RecordedRun(request.run, detail, reader);
   const views = request.views ?? (await defaultViews(plain, request.traced));
   const total = 2 * views.length;
-  const capacity =
-    request.format === 'html' ? MOST_BYTES - request.parts.script.length - PICTURES : MOST_BYTES;
-  const recorder = Recorder.of(request.run, detail, reader, capacity * MOMENTS_SHARE);
-  const others = new OthersOf(host, capacity * MOMENTS_SHARE);
+  const budget = request.format === 'html' ? MOST_BYTES - request.parts.script.length - PICTURES : MOST_BYTES;
+  const recorder = Recorder.of(request.run, detail, reader, budget * MOMENTS_SHARE);
+  const others = new OthersOf(host, budget * MOMENTS_SHARE);
   const read: IRead[] = [];
   for (const [index, options] of views.entries()) {
     await tell(host, index, total, `Reading ${'flag' in options ? options.flag : options.view}`);
-    read.push(await readOne(recorder, others, options, index, request.format === 'html' ? capacity : 0));
+    read.push(await readOne(recorder, others, options, index, request.format === 'html' ? budget : 0));
   }
   const facts = factsOf(
     cleaned(detail),
@@ -149,7 +151,7 @@ export async function buildReport(request: IReportJob, host: IReportHost): Promi
   return text;
 }
 
-/** Say how far the report is, and let it be heard before the work goes on. */
+/** Report the progress, and let it be seen before the work goes on. */
 async function tell(host: IReportHost, done: number, total: number, words: string): Promise<void> {
   host.progress(done, total, words);
   await new Promise(resolve => setTimeout(resolve));
@@ -160,7 +162,7 @@ async function readOne(
   others: OthersOf,
   options: ViewOptions,
   index: number,
-  capacity: number
+  budget: number
 ): Promise<IRead> {
   const partly = needsValues(options);
   recorder.begin(index, partly);
@@ -168,12 +170,12 @@ async function readOne(
   const { slide } = recorder;
   let held: readonly number[] = [];
   if (slide !== null) {
-    const count = Math.floor(capacity / Math.max(1, slide.bytes * PACKED));
+    const count = Math.floor(budget / Math.max(1, slide.bytes * PACKED));
     held = spread(slide.steps, slide.step, Math.min(MOST_STEPS, count));
     await recorder.fetch(slide, held);
   }
   const thinned =
-    'statistic' in options && 'flag' in options ? thin(recorder, options.statistic, capacity) : null;
+    'statistic' in options && 'flag' in options ? thin(recorder, options.statistic, budget) : null;
   if (thinned === null) {
     return { options, stills, slide, held, notes: [] };
   }
@@ -182,8 +184,8 @@ async function readOne(
   return { options, stills: drawn, slide, held, notes: [thinned] };
 }
 
-function thin(recorder: Recorder, statistic: Statistic | undefined, capacity: number): string | null {
-  const left = recorder.thin(statistic ?? 'rms', capacity / PACKED);
+function thin(recorder: Recorder, statistic: Statistic | undefined, budget: number): string | null {
+  const left = recorder.thin(statistic ?? 'rms', budget / PACKED);
   return left === null
     ? null
     : `Drawn from ${left.of} points a line, keeping every minimum and maximum; the others were left out.`;
@@ -195,10 +197,10 @@ function needsValues(options: ViewOptions): boolean {
   return positions.trim() !== 'all' || interval !== 'none';
 }
 
-function heldRun(recorder: Recorder): HeldRun {
-  const { id, about, held, heldScalars, recordedMoments: moments } = recorder;
-  const { heldAnswers: answers } = recorder;
-  return new HeldRun({ id, detail: about, ...held, scalars: heldScalars, moments, answers });
+function heldRun(recorder: Recorder): StoredRun {
+  const { id, about, held, storedScalars, recordedMoments: moments } = recorder;
+  const { storedAnswers: answers } = recorder;
+  return new StoredRun({ id, detail: about, ...held, scalars: storedScalars, moments, answers });
 }
 
 interface IParts {
@@ -219,14 +221,14 @@ async function page(
     await tell(host, read.length + index, 2 * read.length, `Drawing ${each.stills[0]?.title ?? ''}`);
     drawn.push({ read: each, stills: await Promise.all(each.stills.map(drawStill)) });
   }
-  const scalars = fewScalars(recorder.heldScalars);
+  const scalars = fewScalars(recorder.storedScalars);
   for (;;) {
     const data: IPageData = {
       format: 2,
       views: read.map(each => each.options),
       runs: [
         writePageRun(recorder, scalars, host.deflate),
-        ...others.opened.map(each => writePageRun(each, fewScalars(each.heldScalars), host.deflate))
+        ...others.opened.map(each => writePageRun(each, fewScalars(each.storedScalars), host.deflate))
       ]
     };
     const figures = drawn.map(({ read: each, stills }) => ({
@@ -235,7 +237,7 @@ async function page(
       notes: [
         ...each.notes,
         ...(each.slide && each.held.length < each.slide.steps.length
-          ? [heldWords(each.held, each.slide.steps.length)]
+          ? [storedWords(each.held, each.slide.steps.length)]
           : [])
       ]
     }));
@@ -337,7 +339,7 @@ async function overheads(run: IRunSource): Promise<number[]> {
 class OthersOf {
   constructor(
     private readonly host: IReportHost,
-    private readonly room: number
+    private readonly budget: number
   ) {}
 
   readonly runs: IViewRuns = {
@@ -353,7 +355,7 @@ class OthersOf {
 
   private async _open(id: string): Promise<Recorder> {
     const { detail, reader } = await this.host.open(id);
-    const recorder = Recorder.of(id, detail, reader, this.room);
+    const recorder = Recorder.of(id, detail, reader, this.budget);
     this.opened.push(recorder);
     return recorder;
   }

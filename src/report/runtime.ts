@@ -3,12 +3,12 @@ import { registerSlices } from '../slice';
 import { element } from '../views/mount/dom';
 import { mountView } from '../views/registry';
 import type { IViewRuns } from '../views/view';
-import type { HeldRun, IPageData } from './held-run';
+import type { StoredRun, IPageData } from './stored-run';
 import { readPageRun } from './page-data';
 
 /**
- * Put the views of a report over their pictures. Runs in the page that `page.ts` writes, under a content security policy that allows this
- * script and nothing else: no request, no worker, no code from strings.
+ * Put the views of a report over their pictures. Runs in the page that `page.ts` writes, under a content
+ * security policy that allows this script and nothing else: no request, no worker, no code from strings.
  */
 async function start(): Promise<void> {
   const text = document.getElementById('megalens-data')?.textContent;
@@ -50,7 +50,7 @@ async function start(): Promise<void> {
   document.documentElement.dataset['live'] = String(live);
 }
 
-function runsOf(others: readonly HeldRun[]): IViewRuns {
+function runsOf(others: readonly StoredRun[]): IViewRuns {
   return {
     list: () => Promise.resolve(others.map(({ id, name }) => ({ id, name }))),
     acquire: id => {

@@ -16,8 +16,9 @@ interface IPage {
 }
 
 /**
- * Gathers changes of rows and passes them on at most every 16 ms, or every 50 ms where nobody looks. It asks for no animation frame: each would
- * have the browser go through the whole page, also where no view of the run is in sight.
+ * Gathers changes of rows and passes them on at most every 16 ms, or every 50 ms where nobody looks. It asks
+ * for no animation frame: each would have the browser go through the whole page, also where no view of the
+ * run is in sight.
  *
  * What waits is one span of steps per stream, however long a tab sleeps.
  */
@@ -94,7 +95,8 @@ export function keyColumns({ policy }: IStreamInfo): readonly string[] {
 }
 
 /**
- * Put the rows that came and that the recording has not beside those that it has, each once and by step. Of the newest step it may have a part only.
+ * Put the rows that came and that the recording has not beside those that it has, each once and by step. Of
+ * the newest step it may have a part only.
  * @param keys - Columns that tell rows apart; all that hold no lists where there are none.
  */
 export function joinTables(there: IStreamRows, here: IStreamRows, keys: readonly string[]): IStreamRows {

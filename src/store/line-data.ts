@@ -157,7 +157,7 @@ export interface ITrendQuery extends Omit<ITensorQuery, 'measured' | 'reduced'> 
   statistic: Required<TrendOptions>['statistic'];
   /** Of kept values only; all of them when absent. */
   selection?: ISelection;
-  /** About how many points of a line are wanted; every one when absent. First, last, least and greatest of every stretch stay. */
+  /** About how many points of a line to return, with the extremes of every stretch; every one when absent. */
   points?: number;
 }
 
@@ -169,11 +169,12 @@ export interface ILayerLine {
   readonly values: Float64Array;
   /** Values of the tensors that were not finite. */
   readonly nonFinite: Float64Array;
-  /** Half the width of the band about each value, NaN where there is too little; absent where none was asked for. */
+  /** Half the width of the band about each value, NaN where there is too little; absent if not asked for. */
   readonly half?: Float64Array;
   /**
-   * Places, ascending, at which the line begins anew: what lies before such a point is not joined with it, because steps are missing between them or
-   * because compressor, samples or sampling changed. The first point is none.
+   * Places, ascending, at which the line begins anew: what lies before such a point is not joined with it,
+   * because steps are missing between them or because compressor, samples or sampling changed. The first
+   * point is none.
    */
   readonly starts: readonly number[];
 }
@@ -188,7 +189,7 @@ export interface ITrendAnswer {
   readonly total: number;
   /** Steps that are known to be missing. */
   readonly missing: readonly IMissingSteps[];
-  /** Whether a statistic of the whole tensor was asked for and is of what the compressor kept, because nothing else is known. */
+  /** Whether a statistic of compressed values stands in for that of the whole tensor, which is unknown. */
   readonly kept: boolean;
   /** Compressors of the rows, in the order of their steps. */
   readonly compressors: readonly string[];

@@ -21,7 +21,8 @@ const MANY_ROWS = 150_000;
 const BRING_MS = 3000;
 
 /**
- * The statistics of a run that is going on: what its hub sends, behind what the recording has from before this page joined.
+ * The statistics of a run that is going on: what its hub sends, behind what the recording has from before
+ * this page joined.
  *
  * What is too much for the page's memory is left to the recording, from which the server answers.
  */
@@ -34,7 +35,7 @@ export class LiveMoments implements IMomentSource {
     this.recorded = recording !== null;
   }
 
-  /** Rows that are brought to a table at once: none while those of the recording are still on their way here. */
+  /** Rows that are brought to a table at once: none while those of the recording are still being loaded. */
   get limitRows(): number {
     return this.bringing === null ? Infinity : 0;
   }

@@ -10,7 +10,7 @@ type StepSpan = readonly [number, number];
 
 const MOST = 256;
 
-/** Ranges of steps, ascending and apart, in bounded memory: beyond 256 of them the two that are nearest to each other become one. */
+/** Ranges of steps, ascending and disjoint, in bounded memory: beyond 256 the two nearest are merged. */
 export class StepSpans {
   get all(): readonly StepSpan[] {
     return this.spans;
@@ -56,14 +56,15 @@ const INDEX_MS = 2000;
 const MOST_AT_ONCE = 4;
 
 /**
- * What a live run's page does not have of the steps that were: those before it was opened, those that memory no longer holds, and those of frames that
- * were lost. They are read from the recording; where nobody can read one they are named.
+ * What a live run's page does not have of the steps that were: those before it was opened, those that memory
+ * no longer holds, and those of frames that were lost. They are read from the recording; where nobody can
+ * read one they are named.
  */
 export class LivePast {
   /** @param recording - The recording as the server reads it; null where nobody can. */
   constructor(private recording: RecordingRows | null) {}
 
-  /** Newest step that may be here in part only, since the page was opened in its middle; 0 where everything came. */
+  /** Newest step that may be here in part only, since the page joined in its middle; 0 if all came. */
   joined = 0;
 
   newest: number | null = null;

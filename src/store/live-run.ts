@@ -46,7 +46,7 @@ export interface ILiveRunOptions extends IHubConnectionOptions {
   scalarBytes?: number;
   /** Rows of statistics to keep; 1.5 million when absent. */
   momentRows?: number;
-  /** Statistics as the server reads them from the recording; absent where nobody can. Disposed of with the run. */
+  /** Statistics as the server reads them from the recording; absent if nobody can. Disposed with the run. */
   recording?: ServerMoments;
   /** The other streams as the server reads them from the recording; as `recording`. */
   rows?: RecordingRows;
@@ -132,8 +132,8 @@ export class LiveRun implements IRunSource {
   }
 
   /**
-   * Tensors, of steps that memory does not hold those of the recording. A query for statistics (`reduced`) is answered from memory alone: `trendBefore`
-   * gives what lies before.
+   * Tensors, of steps that memory does not hold those of the recording. A query for statistics (`reduced`) is
+   * answered from memory alone: `trendBefore` gives what lies before.
    */
   async tensors(query: ITensorQuery, signal?: AbortSignal): Promise<ITensorResult> {
     signal?.throwIfAborted();
@@ -275,7 +275,7 @@ export class LiveRun implements IRunSource {
     if (fresh && this._hello !== null) {
       if (this._hello.run.id === hello.run.id) {
         // The hub was started again for the same run: what it sends may be here already.
-        this.again = true;
+        this.mayRepeat = true;
         this.anew = true;
       } else {
         this.tensorStore.clear();
@@ -304,7 +304,7 @@ export class LiveRun implements IRunSource {
     if (this.hub.streams.get(frame.stream)?.policy.marks_step !== false) {
       this.past.newest = Math.max(this.past.newest ?? 0, frame.step);
     }
-    const mayRepeat = this.again && (frame.bits & BIT_CAUGHT_UP) !== 0;
+    const mayRepeat = this.mayRepeat && (frame.bits & BIT_CAUGHT_UP) !== 0;
     try {
       span = (own(this.stores, frame.stream) ?? this.appendRows)(frame, mayRepeat);
     } catch (error) {
@@ -406,7 +406,7 @@ export class LiveRun implements IRunSource {
   private _name: string;
   private _hello: Hello | null = null;
   private _status: Status | null = null;
-  private again = false;
+  private mayRepeat = false;
   /** Whether the hub was started again and nothing came of it yet. */
   private anew = false;
   private _missedFrames = 0;

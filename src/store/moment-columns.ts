@@ -1,4 +1,4 @@
-import { byName, firstPlace } from '../protocol/records';
+import { byName, firstIndex } from '../protocol/records';
 import { giveBack } from '../protocol/frame';
 import { FLOAT, numbersOf, WHOLE, type MomentNumber } from './row-moments';
 import type { IMomentRows, MomentStat } from './moment-source';
@@ -45,7 +45,7 @@ export class MomentColumns {
     this._length += 1;
   }
 
-  /** Order the rows by step again, after rows from `from` on were put in; rows of one step stay as they came. */
+  /** Restore the order by step after rows from `from` on were added; rows of one step keep their order. */
   sort(from: number): void {
     const steps = this.column('step');
     const least = steps.subarray(from).reduce((low, step) => Math.min(low, step), Infinity);
@@ -109,7 +109,7 @@ export class MomentColumns {
 
 /** First place whose entry is not before `value`, or with `past` the first whose entry is beyond it. */
 export function lowerBound(sorted: ArrayLike<number>, value: number, past = false): number {
-  return firstPlace(sorted.length, at => {
+  return firstIndex(sorted.length, at => {
     const entry = sorted[at] ?? 0;
     return !(entry < value || (past && entry === value));
   });

@@ -28,7 +28,7 @@ export interface IMomentQuery extends Omit<IMomentsGroupsRequest, 'first' | 'las
 /** The key of a group: one value for each column of `by`, null where a name does not have it. */
 export type MomentKey = readonly (string | number | null)[];
 
-/** The answer: one row for each step of each group, ordered by group, then step. All arrays but `keys` have one length. */
+/** One row per step and group, ordered by group, then step. All arrays but `keys` have one length. */
 export interface IMomentGroups {
   /** Key of each group, in natural order. */
   readonly keys: readonly MomentKey[];
@@ -43,7 +43,7 @@ export interface IMomentGroups {
   readonly nonFinite: Float64Array;
   /** How far the value may be off by the rounding of raw sums, in its own unit; 0 where it is exact. */
   readonly error: Float64Array;
-  /** `SCALED` where gradients may hold a loss scale that is not known, and `CLIPPED` where clipping may be in them, added up. */
+  /** Sum of bits: `SCALED` if gradients may hold an unknown loss scale, `CLIPPED` if they may be clipped. */
   readonly scaled: Uint8Array;
   /** Groups and steps that there were before the largest were chosen and steps were left out. */
   readonly groupsTotal: number;
@@ -62,7 +62,7 @@ export type ReadingProgress = (done: number, total: number) => void;
 
 /** The stream `moments` of one run. Queries reject with a `StoreError` that says what to do. */
 export interface IMomentSource {
-  /** Of more rows than this in the stats that are asked for `rows` brings none; it may do so of fewer. Absent where nothing is known of it. */
+  /** With more rows than this in the stats asked for, `rows` brings none, or maybe with fewer. */
   readonly limitRows?: number;
   /**
    * What there is.
@@ -72,7 +72,8 @@ export interface IMomentSource {
   /**
    * The rows, or null where they are too many to be brought here; ask for groups then.
    *
-   * `where` says what is enough: rows that it does not match may be among the answer. The columns are the asker's own, to keep or to hand to a worker.
+   * `where` says what is enough: rows that it does not match may be among the answer. The columns are the
+   * asker's own, to keep or to hand to a worker.
    */
   rows(
     stats: readonly MeasuredTensors[],

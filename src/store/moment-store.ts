@@ -18,9 +18,10 @@ interface IStepSpan {
 /**
  * Choose the rows that stay when memory runs out.
  *
- * A step stays or goes as a whole, for a total over the tensors of a step must not lack some. Of the older half of the steps, the very first stays;
- * of each stretch of eight those of the greatest and of the least sum of squares, the one at which a single tensor stands out most from its
- * neighbours in time, and every one with values that are not finite or not known. Where nothing goes that way, the oldest steps go.
+ * A step stays or goes as a whole, for a total over the tensors of a step must not lack some. Of the older
+ * half of the steps, the very first stays; of each stretch of eight those of the greatest and of the least
+ * sum of squares, the one at which a single tensor stands out most from its neighbours in time, and every one
+ * with values that are not finite or not known. Where nothing goes that way, the oldest steps go.
  * @param columns - Rows of one stat, ordered by step.
  * @returns Places of the rows that stay, ascending; how many steps went, and the newest of them.
  */
@@ -168,7 +169,8 @@ export class MomentStore {
   }
 
   /**
-   * Put in rows from before those that are here, such as a recording has: of each tensor and rank what is older than its oldest row.
+   * Put in rows from before those that are here, such as a recording has: of each tensor and rank what is
+   * older than its oldest row.
    * @returns Whether there were any.
    */
   prepend(rows: IMomentRows): boolean {
@@ -223,7 +225,8 @@ export class MomentStore {
   }
 
   /**
-   * The rows of these stats at these steps, as `IMomentSource.rows` answers them: copies, ordered by step within a stat.
+   * The rows of these stats at these steps, as `IMomentSource.rows` answers them: copies, ordered by step
+   * within a stat.
    * @param steps - Inclusive first and last step.
    */
   rows(stats: readonly MomentStat[], steps?: readonly [number, number] | null): IMomentRows {
@@ -322,7 +325,7 @@ function reader(table: StreamTable): (name: string, row: number) => unknown {
   return (name, row) => columns.get(name)?.at(row);
 }
 
-/** Distinct numbers among ascending ones. A loop: of a long run there are hundreds of thousands, for every picture. */
+/** Distinct numbers among ascending ones. A loop: a long run has hundreds of thousands for every picture. */
 function distinctIn(steps: ArrayLike<number>): number {
   let distinct = 0;
   for (let row = 0; row < steps.length; row += 1) {

@@ -32,7 +32,7 @@ export interface IRecordedRunOptions extends IRecordingOptions {
 
 const MANY_POINTS = 20_000;
 
-/** A closed run, or a tree of raw-moment files: each query asks its reader for just the rows that it needs. */
+/** A closed run, or a tree of raw-moment files: each query asks its reader for just the rows it needs. */
 export class RecordedRun implements IRunSource {
   constructor(
     readonly id: string,

@@ -33,7 +33,7 @@ export interface IRecordingOptions {
 const MIB = 1 << 20;
 const LINE_BYTES = 16 * MIB;
 
-/** A run's recording, whole or still growing: each question asks its reader for just the rows that it needs. Rejects with a `StoreError`. */
+/** A run's recording, complete or growing: each question reads just its rows. Rejects with a `StoreError`. */
 export class RecordingRows {
   constructor(
     private readonly id: string,
@@ -109,7 +109,8 @@ export class RecordingRows {
       const { bytes, sampledEvery } = await this.api.stream(this.id, stream, asked, signal);
       const store = new RowStore(info);
       store.append(streamTable(stream, bytes, new Map([[stream, info]])), false);
-      // A reader may know of more rows than were asked for; what they are chosen by may not be among their columns.
+      // A reader may know of more rows than were asked for; what they are chosen by may not be among their
+      // columns.
       const there = Object.entries(where ?? {}).filter(([column]) =>
         info.fields.some(each => each.name === column)
       );

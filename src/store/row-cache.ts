@@ -6,7 +6,7 @@ interface IEntry<T> {
   bytes: number;
 }
 
-/** Answers kept by key, the least recently used going first beyond a bound; equal questions share one request. */
+/** An LRU cache of answers by key, bounded in bytes; equal questions share one request. */
 export class RowCache<T> {
   /** @param sizeOf - Bytes of one answer. */
   constructor(

@@ -8,7 +8,7 @@ export const SUMS = [
   'sum',
   'squares',
   'absolute',
-  /** Sum of the squared deviations from the mean: summed on its own, since the difference of the two sums would lose it. */
+  /** Sum of squared deviations from the mean, summed on its own: the difference of two sums would cancel. */
   'deviation',
   /** Infinity where no value is finite. */
   'min',
@@ -23,7 +23,8 @@ const KNOWN = new WeakMap<Float32Array, IMoments>();
 /**
  * The sums of one tensor's values, as float64, with the deviation about the mean in a second pass.
  *
- * A tensor never changes once it is kept, so its sums are remembered for as long as it is: a live trend passes over each tensor once.
+ * A tensor never changes once it is kept, so its sums are remembered for as long as it is: a live trend
+ * passes over each tensor once.
  */
 export function momentsOf(values: Float32Array): IMoments {
   const known = KNOWN.get(values);
@@ -75,7 +76,7 @@ export function rmsOf(values: Float32Array): number {
   return Math.sqrt(squares / count);
 }
 
-/** Columns of the stream `moments` that are whole numbers here, and those of float64. `nameId` is a name's place among the names. */
+/** Columns of the stream `moments` as integers, and those of float64. `nameId` indexes the names. */
 export const WHOLE = ['nameId', 'rank', 'stage', 'gradientStage'] as const;
 export const FLOAT = [
   'step',
@@ -110,8 +111,8 @@ type Float = (typeof FLOAT)[number];
 export type MomentNumber = Whole | Float;
 
 /**
- * The columns of numbers, all of one length. `samples` is -1 where nobody said how many were consumed; `lossScale` is divided out, and NaN where a scale may be in
- * the values and is not known.
+ * The columns of numbers, all of one length. `samples` is -1 where nobody said how many were consumed;
+ * `lossScale` is divided out, and NaN where a scale may be in the values and is not known.
  */
 export type MomentNumbers = Readonly<Record<Whole, Int32Array> & Record<Float, Float64Array>>;
 

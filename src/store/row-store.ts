@@ -114,7 +114,8 @@ export class RowStore {
       const key = names.map(cells => String(cells?.at(row))).join('\0');
       const [step, now] = [Number(steps?.at(row)), Number(rising?.at(row))];
       const known = this.newest.get(key);
-      // After a hub was started anew, what it sends from its buffer may be here: of each identity only what is newer counts.
+      // After a hub was started anew, what it sends from its buffer may be here: of each identity only what
+      // is newer counts.
       if (mayRepeat && known !== undefined && now <= known) {
         continue;
       }

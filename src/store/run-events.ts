@@ -19,7 +19,7 @@ const ACTIONS = 32;
 /** Rows that are kept: the oldest go. */
 const MOST_ROWS = 4096;
 
-/** The newest event of each action, since who came later still learns who paused the training; and the rows themselves. */
+/** The newest event of each action, so that late viewers learn who paused the training; and the rows. */
 export class AuditLog {
   /** In the order in which they came. */
   readonly rows: IRunAudit[] = [];
@@ -33,7 +33,8 @@ export class AuditLog {
    */
   append(table: StreamTable): [number, number] | null {
     const rows = auditRows(table);
-    // What producers and replays say has a clock of its own, so an earlier time alone makes no row a known one.
+    // What producers and replays say has a clock of its own, so an earlier time alone makes no row a known
+    // one.
     const known = rows.every(row => row.time > this.latest) ? null : new Set(this.rows.map(keyOf));
     const fresh = rows.filter(row => !known?.has(keyOf(row)));
     for (const { step, time, who, action } of fresh) {
@@ -150,7 +151,8 @@ export function runEvents(
       events.push({ kind: 'resume', ...at, text: 'Training went on.' });
     } else if (action === 'connect') {
       const rank = change['rank'] ?? 0;
-      // Older hubs recorded a second connection where a tracer had learned more of the model in its first step.
+      // Older hubs recorded a second connection where a tracer had learned more of the model in its first
+      // step.
       if (seen.has(rank) && step > 1) {
         events.push({ kind: 'restart', ...at, text: `Rank ${Number(rank)} attached again.` });
       }
@@ -170,7 +172,7 @@ export function runEvents(
   return events.filter(event => event.first >= 0).sort((a, b) => a.first - b.first);
 }
 
-/** Say what became of flags. The text came from a viewer, so only numbers, known words and what the run calls its flags are shown. */
+/** Say what became of flags. The text came from a viewer: only numbers and known words of it are shown. */
 function settingsText(flags: unknown, hello: Hello | null): string {
   const changes = Object.entries(objectOf(flags)).map(([flag, setting]) => {
     const name = objectOf(objectOf(setting)['compressor'])['name'];

@@ -35,8 +35,9 @@ interface IPage {
 }
 
 /**
- * What the views of one run tell one another: what is under the pointer, the steps that were chosen, the step that is pinned, and the position of a generated
- * text that is. It belongs to the run's source, which all viewers of a page share; nothing of it is saved or sent.
+ * What the views of one run tell one another: what is under the pointer, the steps that were chosen, the step
+ * that is pinned, and the position of a generated text that is. It belongs to the run's source, which all
+ * viewers of a page share; nothing of it is saved or sent.
  */
 export class RunLink implements IDisposable {
   /** Emitted after `pointed`, `filter`, `pinned` or `position` changed. */

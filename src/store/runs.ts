@@ -24,7 +24,7 @@ export interface ILease extends IDisposable {
   readonly source: IRunSource;
 }
 
-/** Bytes of the newest frames that a hub sends of what is recorded as well: the recording answers for the rest when somebody asks. */
+/** Bytes of newest frames that a hub sends of recorded runs: the recording answers for the rest. */
 const RECORDED_BACKLOG = 8 << 20;
 
 interface IShared {
@@ -33,8 +33,8 @@ interface IShared {
 }
 
 /**
- * The runs that a Jupyter server can reach, and one shared source for each that is looked at: panel, tabs and cells of a page
- * share one connection, which closes with the last share.
+ * The runs that a Jupyter server can reach, and one shared source for each that is looked at: panel, tabs and
+ * cells of a page share one connection, which closes with the last share.
  */
 export class Runs implements IDisposable {
   constructor(private readonly options: IRunsOptions) {}

@@ -20,7 +20,7 @@ interface ISeries {
 /** The scalars of one run by name, ordered by step, bounded by bytes. */
 export class ScalarStore {
   /**
-   * @param limitBytes - Beyond this, the older half of the longest series is thinned to its local minima and maxima.
+   * @param limitBytes - Beyond this, the longest series' older half is thinned to its local extremes.
    */
   constructor(private readonly limitBytes: number) {}
 
@@ -70,7 +70,7 @@ export class ScalarStore {
     return [first, last];
   }
 
-  /** Scalars as columns, in the order of `names`; all names when absent. Unchanged rows are answered with the same object. */
+  /** Scalars as columns, in the order of `names`; all when absent. The same object while unchanged. */
   columns(names?: readonly string[] | null): IScalarColumns {
     const key = JSON.stringify(names ?? null);
     const known = this.answers.get(key);

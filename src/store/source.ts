@@ -59,7 +59,7 @@ export function noStream(stream: string, known: Iterable<string>): StoreError {
 
 /**
  * What a source rejects with instead of an error of the rooms below it.
- * @param error - What was caught. An aborted signal's reason, and what is nobody's mistake to tell, stay as they are.
+ * @param error - What was caught; an aborted signal's reason and unexpected errors stay as they are.
  */
 export function storeError(error: unknown, run: string): unknown {
   if (error instanceof ClientError) {
@@ -100,7 +100,7 @@ export type ConnectionState =
   | { kind: 'reconnecting'; attempt: number; message: string }
   /** A closed run read from its folder. */
   | { kind: 'recorded' }
-  /** It will not come back by itself: the run ended, the hub is gone, the versions differ, access was refused. */
+  /** It does not reconnect: the run ended, the hub is gone, versions differ, or access was refused. */
   | { kind: 'closed'; reason: CloseReason; message: string };
 
 /** What changed in a source. `rows` comes at most every 16 ms. */
@@ -120,7 +120,7 @@ export interface IScalarColumns {
   readonly name: readonly string[];
   /** Unit by name. */
   readonly units: Readonly<Record<string, string>>;
-  /** Rows between local minima and maxima that were given up to stay within memory, over all names; absent is none. */
+  /** Rows between local extremes given up to stay within memory, over all names; absent is none. */
   readonly thinned?: number;
 }
 
@@ -134,8 +134,8 @@ export interface IGenerationStart {
 /**
  * A run as the views see it, live or recorded. Views, charts and panel know runs only through this.
  *
- * Queries answer from memory where they can; a recorded source asks the server for just the rows that it lacks.
- * They reject with a `StoreError` that says what to do.
+ * Queries answer from memory where they can; a recorded source asks the server for just the rows that it
+ * lacks. They reject with a `StoreError` that says what to do.
  */
 export interface IRunSource {
   readonly id: string;
@@ -146,7 +146,7 @@ export interface IRunSource {
   readonly changed: ISignal<IRunSource, SourceChange>;
   /** The newest event of each action of a live run's audit; absent where nobody can act. */
   readonly audit?: ReadonlyMap<string, IAuditEvent>;
-  /** The statistics of the run; absent where this kind of source has none. Changes are told as `rows` of the stream `moments`. */
+  /** The run's statistics; absent if it has none. Changes are reported as `rows` of the stream `moments`. */
   readonly moments?: IMomentSource;
   /** What the views of this run tell one another; absent where there is one view only. */
   readonly link?: RunLink;
@@ -156,30 +156,33 @@ export interface IRunSource {
   tensors(query: ITensorQuery, signal?: AbortSignal): Promise<ITensorResult>;
   scalars(names?: readonly string[] | null): Promise<IScalarColumns>;
   /**
-   * A statistic of tensors over steps, as lines. Absent where `tensors` has the rows at hand: `readTrend` in `aggregate/` makes the same answer of them.
+   * A statistic of tensors over steps, as lines. Absent where `tensors` has the rows at hand: `readTrend` in
+   * `aggregate/` makes the same answer of them.
    */
   trend?(query: ITrendQuery, signal?: AbortSignal): Promise<ITrendAnswer>;
-  /** Scalars as lines. Absent where `scalars` has all rows at hand: `readScalars` in `aggregate/` makes the same answer of them. */
+  /** Scalars as lines. Absent where `scalars` has all rows: `readScalars` then makes the same answer. */
   scalarLines?(query: IScalarQuery, signal?: AbortSignal): Promise<IScalarAnswer>;
   /**
-   * The part of a trend that the recording has and `tensors` has not; null where there is none. Of a run whose `tensors` has the rows at hand.
+   * The part of a trend that the recording has and `tensors` has not; null where there is none. Of a run
+   * whose `tensors` has the rows at hand.
    * @param upTo - Newest step of which `tensors` may lack something.
    */
   trendBefore?(query: ITrendQuery, upTo: number, signal?: AbortSignal): Promise<ITrendAnswer | null>;
-  /** What happened to the run, by step: changes, perturbations, pauses, what was lost. Absent where nobody knows. */
+  /** Events of the run by step: changes, perturbations, pauses, losses. Absent if nobody knows them. */
   events?(): Promise<readonly IRunEvent[]>;
-  /** Rows of a stream by its name in `hello.streams`; a live run gives those of streams without a method of their own. */
+  /** Rows of a stream by its name in `hello.streams`; of live runs only streams without their own method. */
   table(stream: string, query?: IRowsQuery, signal?: AbortSignal): Promise<IStreamRows>;
-  /** How the recording is asked a question of an instrument; absent, or undefined, where nobody answers it. */
+  /** How the recording is asked a question of an instrument; absent or undefined if nobody answers it. */
   asker?<R extends object, A>(question: IQuestion<R, A>): Ask<R, A> | undefined;
   /**
-   * Ask for a change. Resolves when it is applied; `accepted` is called with the step from which it can apply.
-   * Rejects with the hub's typed error.
+   * Ask for a change. Resolves when it is applied; `accepted` is called with the step from which it can
+   * apply. Rejects with the hub's typed error.
    */
   configure(patch: ConfigPatch, accepted?: (message: Configured) => void): Promise<Configured>;
   /**
-   * Have the model write text. Absent where nobody can be asked: of recorded runs, and of those whose `hello.controls` lacks `generate`.
-   * How it goes is told by rows of the stream `generations`. Rejects with the typed error of the hub or of the producer.
+   * Have the model write text. Absent where nobody can be asked: of recorded runs, and of those whose
+   * `hello.controls` lacks `generate`. How it goes is told by rows of the stream `generations`. Rejects with
+   * the typed error of the hub or of the producer.
    */
   generate?(request: GenerateRequest): Promise<IGenerationStart>;
   /** End a generation that waits or runs; as `generate`. */

@@ -14,7 +14,7 @@ export interface IMissingSteps {
   readonly why: string;
 }
 
-/** Count, mean, central moments and extremes of all finite values of a tensor. Mean and extremes are NaN where it has none. */
+/** Count, mean, central moments and extremes of the finite values; mean and extremes NaN without any. */
 export interface ITensorMoments {
   readonly count: number;
   readonly mean: number;
@@ -40,14 +40,14 @@ export interface ITensorRow {
   readonly sourceShape: readonly number[];
   /** Shape of `values`, row-major; the first axis is the samples kept. */
   readonly shape: readonly number[];
-  /** The compressed tensor, flat. Not to be changed by readers. Empty, with its sums remembered, in a reduced row. */
+  /** The compressed tensor, flat and read-only. Empty, with its sums remembered, in a reduced row. */
   readonly values: Float32Array;
   readonly labels: readonly string[];
   readonly nanCount: number;
   readonly infCount: number;
-  /** What the compressor lost, as a fraction of the tensor's root mean square; NaN where it was not measured. */
+  /** Compression error as a fraction of the tensor's root mean square; NaN where it was not measured. */
   readonly compressionError: number;
-  /** Of the whole tensor, before samples were chosen and anything was compressed; null where it is not known. */
+  /** Of the whole tensor, before sampling and compression; null where it is not known. */
   readonly whole: ITensorMoments | null;
   /** Set where the values were given up to stay within memory; their statistics are still known. */
   readonly reduced?: true;
@@ -66,7 +66,7 @@ export interface ITensorQuery {
   steps?: readonly [number, number];
   /** Of each layer only the newest row, up to the last step, whose compression error was measured. */
   measured?: boolean;
-  /** Blocks that rows of `Peaks` need at most along an axis: a recording answers no finer ones, whose `compressor` then says of what they are made. */
+  /** Most blocks along an axis of `Peaks` rows; the answer's `compressor` names the blocks it was made of. */
   peaks?: number;
   /** Also rows whose values were given up: for statistics, which are remembered. */
   reduced?: boolean;
@@ -85,7 +85,7 @@ export type StepsQuery = Pick<ITensorQuery, 'layers' | 'pass' | 'rank'>;
 
 /** What a bounded store still has of what a query names. */
 export interface IKept {
-  /** Newest step of which some tensor was thinned out: every later one is there in full. Null while everything is. */
+  /** Newest step with a thinned-out tensor: every later one is complete. Null while everything is. */
   readonly thinnedTo: number | null;
   /** Rows of which only the statistics are left. */
   readonly reducedRows: number;
@@ -114,7 +114,7 @@ export interface ITensorResult {
   readonly sampledEvery: number;
   /** Of sources that keep a bounded history. */
   readonly kept?: IKept;
-  /** Newest step of which rows may be lacking that nobody thinned out here: older ones were never here, or are gone. Absent where nothing is. */
+  /** Newest step whose rows may lack although not thinned out: never received, or gone. Absent if none. */
   readonly lackingTo?: number;
   /** Steps that are known to be missing, and that nobody has. */
   readonly missing?: readonly IMissingSteps[];

@@ -1,11 +1,12 @@
 import type { Pass, Phase } from '../protocol/messages.generated';
-import { firstPlace } from '../protocol/records';
+import { firstIndex } from '../protocol/records';
 import { momentsOf, remember, rmsOf } from './row-moments';
 import type { ITensorRow } from './tensor-data';
 import { compareRows } from './tensor-rows';
 
 /**
- * Places of the least and the greatest finite value, and of the first that stands for something not finite, ascending.
+ * Places of the least and the greatest finite value, and of the first that stands for something not finite,
+ * ascending.
  * @param isOdd - What is not finite beside the values that are not.
  */
 export function extremesOf(
@@ -25,7 +26,7 @@ export function extremesOf(
 
 const MAX_BLOCKS = 256;
 
-/** Counts the rows that were given up, by step, in bounded memory: at most 256 blocks of neighbouring steps. */
+/** Counts given-up rows by step in bounded memory: at most 256 blocks of neighbouring steps. */
 export class EvictedLog {
   get total(): number {
     return this._total;
@@ -55,7 +56,7 @@ export class EvictedLog {
     }
   }
 
-  /** Rows given up between two steps, both inclusive. A block that lies half inside counts by its share, rounded up. */
+  /** Rows given up between two steps, inclusive. A block partly inside counts by its share, rounded up. */
   count(first: number, last: number): number {
     let rows = 0;
     for (const block of this.blocks) {
@@ -78,7 +79,7 @@ const BLOCK = 4;
 const FEWEST = 2 * BLOCK;
 
 /** What a series has rows of. */
-export interface ISeriesPlace {
+export interface ISeriesKey {
   readonly part: string;
   readonly phase: Phase;
   readonly pass: Pass;
@@ -87,12 +88,13 @@ export interface ISeriesPlace {
 }
 
 /**
- * The rows of one (flag, part, phase, pass, rank, layer) in three tiers: the newest in full; of older ones the tensors with the least and
- * the greatest rms of every few, and of the others the statistics only; of the oldest, statistics thinned out the same way. Each thinning
- * takes the older half, so that what is left becomes sparser with age and never ends.
+ * The rows of one (flag, part, phase, pass, rank, layer) in three tiers: the newest in full; of older ones
+ * the tensors with the least and the greatest rms of every few, and of the others the statistics only; of the
+ * oldest, statistics thinned out the same way. Each thinning takes the older half, so that what is left
+ * becomes sparser with age and never ends.
  */
 export class TensorSeries {
-  constructor(readonly place: ISeriesPlace) {}
+  constructor(readonly key: ISeriesKey) {}
 
   /** Rows of which nothing is left. */
   readonly evicted = new EvictedLog();
@@ -142,7 +144,7 @@ export class TensorSeries {
     return null;
   }
 
-  /** Reduce the less telling tensors of the older half to their statistics. Returns the rows that were full before. */
+  /** Reduce the less telling tensors of the older half to their statistics. Returns the rows as they were. */
   thin(): ITensorRow[] {
     if (this.full.length < FEWEST) {
       return [];
@@ -160,7 +162,7 @@ export class TensorSeries {
     return lost;
   }
 
-  /** Give up the less telling statistics of the older half; all but the newest few where there are few. Returns how many went. */
+  /** Give up the less telling statistics of the older half, or all but the newest few. Returns how many. */
   thinReduced(): number {
     if (this.reduced.length < FEWEST) {
       return this.drop(this.reduced.splice(0, 1));
@@ -224,7 +226,7 @@ export class TensorSeries {
 
 const NO_LABELS: readonly string[] = [];
 
-/** Split rows into those that stay and those that go: of the older half, all but the extremes of each block. */
+/** Split rows into those that stay and those that go: of the older half all but each block's extremes. */
 function split(rows: readonly ITensorRow[]): [ITensorRow[], ITensorRow[]] {
   const half = Math.floor(rows.length / 2 / BLOCK) * BLOCK;
   const [retained, lost]: [ITensorRow[], ITensorRow[]] = [[], []];
@@ -236,7 +238,7 @@ function split(rows: readonly ITensorRow[]): [ITensorRow[], ITensorRow[]] {
   return [retained, lost];
 }
 
-/** Places of the rows with the least and the greatest rms, and of the first one that holds something that is not finite. */
+/** Indices of the rows with the least and greatest rms, and of the first with a non-finite value. */
 function extremes(rows: readonly ITensorRow[]): Set<number> {
   const odd = rows.map(({ nanCount, infCount }) => nanCount + infCount > 0);
   return new Set(
@@ -254,9 +256,9 @@ function within(rows: readonly ITensorRow[], first: number, last: number): ITens
   );
 }
 
-/** Return the place of the first row for which a condition holds, in rows for which it holds from some place on. */
+/** Index of the first row for which a monotonic condition holds. */
 function search(rows: readonly ITensorRow[], passed: (row: ITensorRow) => boolean): number {
-  return firstPlace(rows.length, at => {
+  return firstIndex(rows.length, at => {
     const row = rows[at];
     return row !== undefined && passed(row);
   });

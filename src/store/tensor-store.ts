@@ -50,11 +50,12 @@ interface IFlag {
 }
 
 /**
- * The tensors of one run: a series for each (flag, part, phase, pass, rank, layer), all together bounded by bytes.
+ * The tensors of one run: a series for each (flag, part, phase, pass, rank, layer), all together bounded by
+ * bytes.
  *
- * When memory runs out the older halves are thinned: first tensors become statistics, then the oldest statistics go, in both cases all but
- * the extremes of every few. The newest tensor of each series stays, so that a flag which is rarely traced does not vanish. What went is
- * counted.
+ * When memory runs out the older halves are thinned: first tensors become statistics, then the oldest
+ * statistics go, in both cases all but the extremes of every few. The newest tensor of each series stays, so
+ * that a flag which is rarely traced does not vanish. What went is counted.
  */
 export class TensorStore {
   /** @param limitBytes - Bytes of values, labels and their objects together. */
@@ -74,7 +75,8 @@ export class TensorStore {
   }
 
   /**
-   * Keep a row. Its values are copied: a view would hold the whole frame in memory for as long as its longest-lived row.
+   * Keep a row. Its values are copied: a view would hold the whole frame in memory for as long as its
+   * longest-lived row.
    */
   add(row: ITensorRow): void {
     const kept: ITensorRow = {
@@ -114,7 +116,8 @@ export class TensorStore {
     }
     const { layers } = of;
     const some =
-      layers !== undefined && [...entry.series.values()].some(({ place }) => !layers.includes(place.layer));
+      layers !== undefined &&
+      [...entry.series.values()].some(({ key: place }) => !layers.includes(place.layer));
     if (some || (entry.thinned && (layers !== undefined || of.rank !== undefined))) {
       // Layers have steps of their own: where they are thinned, and where another one was traced before.
       const chosen = this.chosen({ ...of, flag, ...(phase ? { phase } : {}) });
@@ -132,7 +135,7 @@ export class TensorStore {
 
   shapeOf(flag: string): ITensorShape {
     const entry = this.all.get(flag);
-    const places = [...(entry?.series.values() ?? [])].map(series => series.place);
+    const places = [...(entry?.series.values() ?? [])].map(series => series.key);
     return {
       parts: [...(entry?.parts ?? [])],
       layers: distinct([places.map(place => place.layer)]),
@@ -188,7 +191,7 @@ export class TensorStore {
   private chosen(query: ITensorQuery): TensorSeries[] {
     const { part, phase, pass, layers, rank } = query;
     const found = [...(this.all.get(query.flag)?.series.values() ?? [])].filter(
-      ({ place }) =>
+      ({ key: place }) =>
         (part === undefined || part === place.part) &&
         (phase === undefined || phase === place.phase) &&
         (pass === undefined || pass === place.pass) &&
@@ -199,10 +202,10 @@ export class TensorStore {
       return found;
     }
     const lowest = new Map<number, number>();
-    for (const { place } of found) {
+    for (const { key: place } of found) {
       lowest.set(place.layer, Math.min(lowest.get(place.layer) ?? Infinity, place.rank));
     }
-    return found.filter(({ place }) => lowest.get(place.layer) === place.rank);
+    return found.filter(({ key: place }) => lowest.get(place.layer) === place.rank);
   }
 
   private shrink(): void {
@@ -241,7 +244,7 @@ export class TensorStore {
     return this._bytes < before;
   }
 
-  /** Where every series is short: take the oldest tensors, and where only the newest are left, the oldest statistics. */
+  /** Where every series is short: reduce the oldest tensors, or else drop the oldest statistics. */
   private thinOldest(): boolean {
     const before = this._bytes;
     for (const flag of this.all.values()) {

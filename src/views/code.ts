@@ -3,16 +3,17 @@ import { viewDefaults } from '../protocol/view-options';
 import type { ViewOptions } from '../protocol/views.generated';
 import { own } from '../protocol/records';
 
-/** Words that Python keeps for itself, which name no argument. */
+/** Words that Python reserves, which name no argument. */
 const KEPT = new Set(
-  'False None True and as assert async await break class continue def del elif else except finally for from global if import in is lambda nonlocal not or pass raise return try while with yield'.split(
-    ' '
-  )
+  (
+    'False None True and as assert async await break class continue def del elif else except finally for ' +
+    'from global if import in is lambda nonlocal not or pass raise return try while with yield'
+  ).split(' ')
 );
 
 /**
- * Write a JSON value as a Python literal, whatever texts hold. Characters that are not seen, or that turn the text around them, are escaped: code shows
- * what it does.
+ * Write a JSON value as a Python literal, whatever texts hold. Characters that are not seen, or that reverse
+ * the text around them, are escaped: code shows what it does.
  */
 export function python(value: unknown): string {
   if (value === null || value === undefined) {
@@ -40,7 +41,9 @@ export function python(value: unknown): string {
 }
 
 /**
- * Write a Python call: the one writer of code with names from outside. What is no name of an argument in Python is passed as a literal.
+ * Write a Python call: the one writer of code with names from outside. What is no name of an argument in
+ * Python is passed as a literal.
+ *
  * @param callee - What is called; never a text from outside.
  */
 export function pythonCall(
@@ -80,16 +83,19 @@ export interface IOpened {
 }
 
 /**
- * The Python expression that opens a run as it is listed: by its id, live or recorded, where a kernel finds it by that wherever its notebook lies. Another folder is given
- * as seen from the server's root.
+ * The Python expression that opens a run as it is listed: by its id, by which a kernel finds it wherever its
+ * notebook lies. Another folder is given as seen from the server's root.
  */
 export function openingOf({ id, state, folder }: IOpened): string {
   return openingCode(id, state === 'live' || folder === `megalens-runs/${id}` ? null : folder);
 }
 
 /**
- * Write a view as the Python call that makes it, such as `run.heatmap("MLP1_mat_mul", layers="0-3", step=1240)`.
- * A view of another package is `run.view("name", …)`. Options at their default are left out; `pass` is `pass_`, since Python keeps the word for itself.
+ * Write a view as the Python call that makes it, such as `run.heatmap("MLP1_mat_mul", layers="0-3",
+ * step=1240)`. A view of another package is `run.view("name", …)`. Options at their default are left out;
+ * `pass` is `pass_`, a Python keyword.
+ *
+ * @param run Name of the variable that holds the run.
  */
 export function toCode(options: ViewOptions, run = 'run'): string {
   const defaults = viewDefaults(options.view);
@@ -109,7 +115,10 @@ export function toCode(options: ViewOptions, run = 'run'): string {
     : writtenCall(`${run}.${method}`, flag.map(python), named);
 }
 
-/** The value of an option of ours, as its Python argument is written: steps from one to another are a range, whose end Python leaves out. */
+/**
+ * The value of an option of ours, as its Python argument is written: steps from one to another are a range,
+ * whose end Python leaves out.
+ */
 function written(name: string, value: unknown): string {
   if (name !== 'steps' || !Array.isArray(value)) {
     return python(value);

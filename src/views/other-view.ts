@@ -8,7 +8,9 @@ import { untranslated } from './shared/translate';
 import type { IMountModule, IOtherMounted, OtherOptions, IViewHost } from './view';
 import { ViewError } from './shared/definition';
 
-/** A view of another package as hosts hold any view: title and menu around what it draws, its options checked. */
+/**
+ * A view of another package as hosts hold any view: title and menu around what it draws, its options checked.
+ */
 export class OtherView extends Mounted {
   private constructor(node: HTMLElement, options: Readonly<Required<ViewOptions>>, host: IViewHost) {
     super(node, options, host);

@@ -5,8 +5,8 @@ import type { IViewDefinition } from './shared/definition';
 import type { IMountModule, OtherOptions } from './view';
 
 /**
- * The code of a view of another package: `view` as the views of this package have it, with the same charts, toolbar, tooltips and keys; or
- * `mount`, which draws by itself.
+ * The code of a view of another package: `view` as the views of this package have it, with the same charts,
+ * toolbar, tooltips and keys; or `mount`, which draws by itself.
  */
 export type IViewModule<O extends object = OtherOptions> =
   { readonly view: IViewDefinition<O> } | IMountModule;
@@ -24,6 +24,7 @@ const loads = new Map<string, () => Promise<ViewCode>>();
 
 /**
  * Register a view of another package, whose code is loaded when it is first shown.
+ *
  * @returns Takes it back; safe twice.
  * @throws {ProtocolError} When the name is no name, or is taken.
  */
@@ -42,12 +43,16 @@ export function registerView<O extends object>(
   };
 }
 
-/** Register views of this package that are not the core's: the contract knows them, and an instrument has their code. */
+/**
+ * Register views of this package that are not the core's: the contract knows them, and an instrument has
+ * their code.
+ */
 export function registerOwnViews(views: OwnViews): void {
   // A view has options of its own kind, whose names the contract checks.
   Object.entries(views).forEach(([name, load]) => loads.set(name, load as () => Promise<ViewCode>));
   bringViews(Object.keys(views));
 }
 
-/** How the code of a view is loaded that is not the core's. */
-export const loadOther = (name: string): (() => Promise<ViewCode>) | undefined => loads.get(name);
+export function loadOther(name: string): (() => Promise<ViewCode>) | undefined {
+  return loads.get(name);
+}

@@ -13,6 +13,7 @@ const FIRST: Readonly<Record<string, (source: IRunSource) => Promise<unknown> | 
 
 /**
  * Begin to load what a view is made of and drawn with.
+ *
  * @throws {ProtocolError} When an option is not as the contract says; names the field.
  */
 export function preloadView(options: ViewOptions, source: Promise<IRunSource>): void {
@@ -29,8 +30,8 @@ export function preloadView(options: ViewOptions, source: Promise<IRunSource>): 
 }
 
 /**
- * Load what all views are made of and drawn with, and draw once unseen, so that the first view that is opened waits for its rows only. Piece by piece, while the page has nothing else to do.
- * @param idle Waits until then.
+ * Load what all views are made of and drawn with, and draw once unseen, so that the first view that is opened
+ * waits for its rows only. Each piece awaits `idle`, until the page has nothing else to do.
  */
 export async function preloadViews(idle: () => Promise<void>): Promise<void> {
   const ours = viewInfos().flatMap(({ name }) => (isHere(name) ? [name as ViewName] : []));
@@ -53,7 +54,9 @@ async function preloadRows(view: string, source: IRunSource): Promise<void> {
 }
 
 /**
- * Put the view that the options name into an empty node. The view's code, Vega and all, is loaded on first use.
+ * Put the view that the options name into an empty node. The view's code, Vega and all, is loaded on first
+ * use.
+ *
  * @param node An element without children; its width is the picture's.
  * @param source The run. The view does not dispose it.
  * @param options At least `view`, and `flag` where the view has one.

@@ -13,20 +13,25 @@ import type { IViewEnvironment } from './shared/view-model';
 import type { IViewRuns } from './view';
 import { loadView } from './view-code';
 
-/** One picture of a view, without a page. A view may give several (history: map and tensor; the explorer's overview). */
+/**
+ * One picture of a view, without a page. A view may give several (history: map and tensor; the explorer's
+ * overview).
+ */
 export interface IStill {
   readonly title: string;
   /** A sentence each; where there is nothing to draw it says why. */
   readonly caption: readonly string[];
   /** What the picture shows, in words; '' where there is nothing. */
   readonly summary: string;
-  /** Null where there is nothing to draw. Images are data URLs; `width` and `height` are those of one plot. */
+  /**
+   * Null where there is nothing to draw. Images are data URLs; `width` and `height` are those of one plot.
+   */
   readonly recipe: IRecipe | null;
   /** The same in the colours of a dark page; absent where these are no others. */
   readonly inDark?: () => IRecipe;
 }
 
-/** What may be told about where a still picture will be seen. */
+/** Where a still picture will be seen. */
 export interface IStillEnvironment {
   /** The user's language. */
   readonly translate?: Translate;
@@ -41,8 +46,9 @@ export interface IStillEnvironment {
 const WIDTH = 850;
 
 /**
- * Read what a view shows now, as pictures that any host can draw: the same rows give the same recipe as the mounted view.
- * @param source The run; it is not disposed.
+ * Read what a view shows now, as pictures that any host can draw: the same rows give the same recipe as the
+ * mounted view.
+ *
  * @param options At least `view`, and `flag` where the view has one.
  * @returns At least one picture, from top to bottom.
  * @throws {ProtocolError} When an option is not as the contract says; names the field.
@@ -63,17 +69,17 @@ export async function readView(
   if ('create' in view) {
     return [await readPart(source, full, view.create, environment, signal)];
   }
-  const whole = view.compose(source, compositionOf(full, environment));
+  const composition = view.compose(source, compositionOf(full, environment));
   try {
-    await whole.prepare?.();
+    await composition.prepare?.();
     const stills = new Map<string, IStill>();
-    for (const part of whole.layout().filter(each => !each.unpictured)) {
+    for (const part of composition.layout().filter(each => !each.unpictured)) {
       stills.set(part.key, await readPart(source, part.options, create(part), environment, signal));
     }
     const isDrawn = (key: string): boolean => (stills.get(key)?.recipe ?? null) !== null;
-    return [...stills].filter(([key]) => whole.shows(key, isDrawn)).map(([, still]) => still);
+    return [...stills].filter(([key]) => composition.shows(key, isDrawn)).map(([, still]) => still);
   } finally {
-    whole.dispose?.();
+    composition.dispose?.();
   }
 }
 
@@ -134,7 +140,10 @@ function stillOf(loaded: Loaded, subject: string, origin: readonly string[], wid
   };
 }
 
-/** A recipe in the size of the picture; where a unit must be as long across as down, with the extent that makes it so. */
+/**
+ * A recipe in the size of the picture; where a unit must be as long across as down, with the extent that
+ * makes it so.
+ */
 function fitted(recipe: IRecipe, loaded: Loaded, width: number): IRecipe {
   const fit = sized(recipe, width);
   if (!('content' in loaded && loaded.content.isSquare)) {
@@ -144,7 +153,10 @@ function fitted(recipe: IRecipe, loaded: Loaded, width: number): IRecipe {
   return { ...fit, params: { ...fit.params, x0: x[0], x1: x[1], y0: y[0], y1: y[1] } };
 }
 
-/** What a view knows where there is no page: its options and how wide it may be. Nothing can be pressed, zoomed or chosen. */
+/**
+ * What a view knows where there is no page: its options and how wide it may be. Nothing can be pressed,
+ * zoomed or chosen.
+ */
 function pageless(
   options: Required<ViewOptions>,
   { translate = untranslated, width = WIDTH, dark = false, runs }: IStillEnvironment,

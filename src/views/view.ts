@@ -49,7 +49,10 @@ export interface IViewHost {
   translate?: Translate;
   /** Opens the report dialogue for a view; the menu entry is there only with it. */
   exportReport?: (options: ViewOptions) => void;
-  /** Python that opens the run in copied code, which then stands alone; without it code names the variable `run`. */
+  /**
+   * Python that opens the run in copied code, which then stands alone; without it code names the variable
+   * `run`.
+   */
   opening?: string;
   /** Opens the recording of a run that is gone; the action is offered only with it. */
   openRecording?: () => void;

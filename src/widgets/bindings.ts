@@ -4,8 +4,10 @@ import { ProtocolError, keptViewOptions } from '../protocol';
 import type { ViewHost } from './view-host';
 
 /**
- * Keep a cell's view and the kernel's widget in step, for as long as the widget is there: what the person changes in the view goes to the
- * kernel, what the kernel changes is drawn. Without the widget the view goes on by itself.
+ * Keep a cell's view and the kernel's widget in step, for as long as the widget is there: what the person
+ * changes in the view goes to the kernel, what the kernel changes is drawn. Without the widget the view goes
+ * on by itself.
+ *
  * @param modelId The widget's id; null binds to nothing.
  */
 export function bind(host: ViewHost, modelId: string | null, models: Bindings): IDisposable {
@@ -45,9 +47,8 @@ export function bind(host: ViewHost, modelId: string | null, models: Bindings): 
 
 /** A kernel's widget, as a cell's view binds to it. */
 export interface IBoundModel {
-  /** The widget's options, as the kernel last said. */
+  /** The widget's options, as the kernel last sent them. */
   readOptions(): unknown;
-  /** Tell the kernel that the person changed the options. */
   writeOptions(options: unknown): void;
   /** Emitted when the kernel changed the options. */
   readonly optionsChanged: ISignal<IBoundModel, void>;
@@ -55,9 +56,6 @@ export interface IBoundModel {
 
 /** Every widget of a living kernel on this page, by its model id. */
 class Bindings {
-  /** Emitted with the model id when a widget comes or goes. */
-  readonly changed = new Signal<this, string>(this);
-
   get(id: string): IBoundModel | null {
     return this._models.get(id) ?? null;
   }
@@ -76,6 +74,8 @@ class Bindings {
   }
 
   private readonly _models = new Map<string, IBoundModel>();
+  /** Emitted with the model id when a widget comes or goes. */
+  readonly changed = new Signal<this, string>(this);
 }
 
 /** The page's widgets: filled by the widget models, read by the cells' views. */

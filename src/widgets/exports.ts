@@ -11,7 +11,10 @@ import { ViewHost, type MountView } from './view-host';
 
 type Initialize = Parameters<DOMWidgetModel['initialize']>;
 
-/** The browser's half of `megalens.pictures.widgets.View`: the run's name and the options, in step with the kernel. */
+/**
+ * The browser's half of `megalens.pictures.widgets.View`: the run's name and the options, in step with the
+ * kernel.
+ */
 export class MegalensViewModel extends DOMWidgetModel {
   override defaults(): ReturnType<DOMWidgetModel['defaults']> {
     return {
@@ -75,8 +78,9 @@ class BoundModel implements IBoundModel {
 /**
  * Make what `IJupyterWidgetRegistry.registerWidget` takes as `exports` for the module `megalens`.
  *
- * JupyterLab draws a lone view through the renderer of `createMimeFactory`; these classes draw it where a widget holds it (`VBox`, `Output`)
- * and keep the kernel's side in step in both cases.
+ * JupyterLab draws a lone view through the renderer of `createMimeFactory`; these classes draw it where a
+ * widget holds it (`VBox`, `Output`) and keep the kernel's side in step in both cases.
+ *
  * @param words The user's language; English when absent.
  * @param mount For tests and other hosts; the views of this package when absent.
  */

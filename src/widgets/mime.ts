@@ -99,7 +99,10 @@ export class ViewRenderer extends Widget implements IRenderMime.IRenderer {
     this._binding = bind(host, view.modelId, bindings);
   }
 
-  /** A view whose options cannot be read can still be drawn with the defaults; the picture is of those that were saved. */
+  /**
+   * A view whose options cannot be read can still be drawn with the defaults; the picture is of those that
+   * were saved.
+   */
   private _waysOn(data: unknown, model: IRenderMime.IMimeModel): IOutputNotice['actions'] {
     try {
       const kept = readKeptJson(data);
@@ -109,7 +112,10 @@ export class ViewRenderer extends Widget implements IRenderMime.IRenderer {
     }
   }
 
-  /** Save a picture where the cell was run before there was anything to draw; one that is there stays as the cell left it. */
+  /**
+   * Save a picture where the cell was run before there was anything to draw; one that is there stays as the
+   * cell left it.
+   */
   private _supply(host: ViewHost): void {
     const data = this._model?.data;
     if (data?.['text/html'] !== undefined && savedPicture(data) === null) {
@@ -120,7 +126,10 @@ export class ViewRenderer extends Widget implements IRenderMime.IRenderer {
     }
   }
 
-  /** Write the options that the person chose, and the picture of them, into the notebook, so that both are there after a reload. */
+  /**
+   * Write the options that the person chose, and the picture of them, into the notebook, so that both are
+   * there after a reload.
+   */
   private _keep(host: ViewHost): void {
     void this._write(host);
   }
@@ -171,7 +180,9 @@ export class ViewRenderer extends Widget implements IRenderMime.IRenderer {
 /**
  * Make the renderer factory of a view in a cell. Hand it to `rendermime.addFactory(factory, VIEW_RANK)`.
  *
- * It is safe: the JSON holds names and options only, both checked, and nothing of it is put into the page as HTML.
+ * It is safe: the JSON holds names and options only, both checked, and nothing of it is put into the page as
+ * HTML.
+ *
  * @param words The user's language; English when absent.
  * @param mount For tests and other hosts; the views of this package when absent.
  */

@@ -2,7 +2,7 @@ import { runLabel } from '../client/run-labels';
 import type { IRunSource } from '../store/source';
 import type { IViewRuns } from '../views/view';
 
-/** One sentence in the place of a view, and what can be done about it. */
+/** One sentence instead of a view, and what can be done about it. */
 export interface IOutputNotice {
   readonly sentence: string;
   /** What exactly went wrong, in smaller letters. */
@@ -14,7 +14,6 @@ export interface IOutputNotice {
   readonly alt: string;
 }
 
-/** Build the state that a cell shows while there is no view. */
 export function notice({ sentence, detail, actions = [], picture, alt }: IOutputNotice): HTMLElement {
   const node = document.createElement('div');
   node.className = 'jp-MegalensState jp-MegalensCellView-notice';
@@ -55,7 +54,6 @@ export function offered(runs: IWidgetRuns): IViewRuns {
 
 /** What the widgets need of the page's run service (`IMegalensRuns` fits as it is). */
 export interface IWidgetRuns {
-  /** Every run that the server knows. */
   list(): Promise<
     readonly {
       readonly id: string;
@@ -70,12 +68,14 @@ export interface IWidgetRuns {
   acquire(id: string): Promise<{ readonly source: IRunSource; dispose(): void }>;
 }
 
-/** Puts a text of the user interface into the user's language. JupyterLab's `TranslationBundle` fits as it is. */
+/**
+ * Puts a text of the user interface into the user's language. JupyterLab's `TranslationBundle` fits as it is.
+ */
 export interface IWords {
   __(text: string, ...values: string[]): string;
 }
 
 /** English, for hosts without a translator. */
 export const ENGLISH: IWords = {
-  __: (text, ...values) => text.replace(/%(\d)/g, (_, place: string) => values[Number(place) - 1] ?? '')
+  __: (text, ...values) => text.replace(/%(\d)/g, (_, index: string) => values[Number(index) - 1] ?? '')
 };

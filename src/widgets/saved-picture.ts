@@ -14,16 +14,16 @@ export function savedPicture(data: ReadonlyPartialJSONObject): string | null {
 }
 
 /**
- * Return the output with the picture put in the old one's place, or before the caption when there was nothing to draw yet. Without a new
- * picture, or without a place for it, it is returned as it is.
+ * Return the output with the picture in place of the old one, or before the caption when there was nothing to
+ * draw yet. Without a new picture, or without either, it is returned as it is.
  */
 export function withPicture(data: ReadonlyPartialJSONObject, svg: string | null): ReadonlyPartialJSONObject {
   const old = savedPicture(data);
   const html = data[HTML];
   const joined = Array.isArray(html) ? html.join('') : html;
-  const place = old ?? '<figcaption>';
-  if (svg === null || typeof joined !== 'string' || !joined.includes(place)) {
+  const slot = old ?? '<figcaption>';
+  if (svg === null || typeof joined !== 'string' || !joined.includes(slot)) {
     return data;
   }
-  return { ...data, [HTML]: joined.replace(place, () => (old === null ? svg + place : svg)) };
+  return { ...data, [HTML]: joined.replace(slot, () => (old === null ? svg + slot : svg)) };
 }

@@ -50,7 +50,8 @@ const RETRIES = 8;
 /**
  * One view of one run in a cell: takes a share in the run, mounts the view, and says so where it cannot.
  *
- * When a live run ends or its hub goes, the recorded run of the same id takes its place as soon as the server has it.
+ * When a live run ends or its hub goes, the recorded run of the same id takes its place as soon as the server
+ * has it.
  */
 export class ViewHost extends Widget {
   constructor(options: IViewHostOptions) {
@@ -71,23 +72,16 @@ export class ViewHost extends Widget {
     return this._setup.run.name;
   }
 
-  /** What its run says of itself, once it did. */
+  /** What its run announced, once it did. */
   get hello(): Hello | null {
     return this._lease?.source.hello ?? null;
   }
 
-  /** Emitted when the person changed the options in the view itself. */
-  readonly optionsChanged = new Signal<this, FullViewOptions>(this);
-
-  /** Emitted when the run has said of itself what it is. */
-  readonly introduced = new Signal<this, void>(this);
-
-  /** Emitted each time the view has been mounted on a source. */
-  readonly mounted = new Signal<this, void>(this);
-
   /**
    * Change the options from outside. The same options again change nothing.
-   * @throws {ProtocolError} When an option is not as the contract says; names the field, and nothing has changed.
+   *
+   * @throws {ProtocolError} When an option is not as the contract says; names the field, and nothing has
+   * changed.
    */
   setOptions(options: unknown): void {
     const full = fullViewOptions(options);
@@ -173,7 +167,7 @@ export class ViewHost extends Widget {
     }
   }
 
-  /** Share in the run. Files that a kernel opened are not known to the server: it is told where they are. */
+  /** Share in the run. Files that a kernel opened are not known to the server: it is given their path. */
   private async _acquire(): ReturnType<IWidgetRuns['acquire']> {
     const { runs, run, folder } = this._setup;
     try {
@@ -232,11 +226,13 @@ export class ViewHost extends Widget {
   }
 
   private _say(sentence: string, detail?: string): void {
-    const again = { label: this._words.__('Try again'), run: () => void this._start() };
-    this._notify({ sentence, detail, actions: detail === undefined ? [] : [again] });
+    const retry = { label: this._words.__('Try again'), run: () => void this._start() };
+    this._notify({ sentence, detail, actions: detail === undefined ? [] : [retry] });
   }
 
-  /** The run is there, and its view failed while it was made: say what, and offer it with its default options. */
+  /**
+   * The run is there, and its view failed while it was made: say what, and offer it with its default options.
+   */
   private _sayFault(error: unknown): void {
     const { view } = this._options;
     this._notify({
@@ -287,9 +283,9 @@ export class ViewHost extends Widget {
     return [node];
   }
 
-  private _notify(parts: Pick<IOutputNotice, 'sentence' | 'detail' | 'actions'>): void {
+  private _notify(said: Pick<IOutputNotice, 'sentence' | 'detail' | 'actions'>): void {
     this.node.replaceChildren(
-      notice({ ...parts, picture: this._setup.picture, alt: this._words.__('Saved picture') })
+      notice({ ...said, picture: this._setup.picture, alt: this._words.__('Saved picture') })
     );
   }
 
@@ -307,6 +303,12 @@ export class ViewHost extends Widget {
 
   private readonly _setup: IViewHostOptions;
   private readonly _words: IWords;
+  /** Emitted when the person changed the options in the view itself. */
+  readonly optionsChanged = new Signal<this, FullViewOptions>(this);
+  /** Emitted when the run has sent its hello. */
+  readonly introduced = new Signal<this, void>(this);
+  /** Emitted each time the view has been mounted on a source. */
+  readonly mounted = new Signal<this, void>(this);
   private _options: FullViewOptions;
   private _view: IMountedView | null = null;
   private _armed: ArmedChip | null = null;

@@ -30,7 +30,6 @@ export interface IViewJson {
 
 const text = (value: unknown): string | null => (typeof value === 'string' && value !== '' ? value : null);
 
-/** Read a run reference out of a widget's state or a cell's output. */
 export function readRunReference(value: unknown): IRunReference {
   const fields: Record<string, unknown> = typeof value === 'object' && value !== null ? { ...value } : {};
   const id = text(fields['id']);

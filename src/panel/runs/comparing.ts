@@ -2,7 +2,7 @@ import { viewInfos } from '../../protocol/view-info';
 import type { IViewInfo } from '../../protocol/view-descriptor';
 import { viewDefaults } from '../../protocol/view-options';
 
-/** How runs are compared: lines over one another, their difference from the first run's, or their ratio to them. */
+/** How runs are compared: as lines over one another, differences from the first run, or ratios to it. */
 export const COMPARE_AS = ['overlay', 'difference', 'ratio'] as const;
 export type CompareAs = (typeof COMPARE_AS)[number];
 

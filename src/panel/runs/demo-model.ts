@@ -6,8 +6,8 @@ import type { DemoState } from '../../client/runs-api';
 const LOOK_EVERY = 1000;
 
 /**
- * The demo training that an empty panel offers. It asks the server once when the panel is shown and then only while there is something to
- * follow, so that a panel without a demo costs nothing.
+ * The demo training that an empty panel offers. It asks the server once when the panel is shown and then only
+ * while there is something to follow, so that a panel without a demo costs nothing.
  */
 export class DemoModel {
   /** @param appeared - Called when the demo's run is live, so that the list shows it at once. */

@@ -5,7 +5,7 @@ import type { IForeignHub } from '../../client/runs-api';
 /** Stands for our own protocol where a dialect is chosen. */
 const OURS = 'megalens';
 
-/** Hubs of peers that can be reached by address, by the name that the server and `hello.origin` give their dialect. */
+/** Hubs of peers reachable by address, by the name that the server and `hello.origin` give the dialect. */
 export const DIALECTS: readonly { id: IForeignHub['dialect']; name: string }[] = [
   { id: '3606', name: 'Megatron-LM 3606' },
   { id: 'T1', name: 'MegatronApp training' },

@@ -1,6 +1,6 @@
 import type { IRunEntry } from '../../tokens';
 
-/** Whether a run's recording can be deleted: there is one, and no hub that still has it. The server looks again. */
+/** Whether a recording can be deleted: it exists, and no hub has it open. The server checks once more. */
 export function isDeletable({ state, bytes }: IRunEntry): boolean {
   return state !== 'live' && bytes !== undefined;
 }

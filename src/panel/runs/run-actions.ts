@@ -18,7 +18,7 @@ export class RunActions {
   async rename(entry: IRunEntry): Promise<void> {
     const name = await this.host.askName(entry.name);
     if (name !== null && name.trim() !== '' && name !== entry.name) {
-      await this._told(
+      await this._reporting(
         this.trans.__('The run could not be renamed'),
         this.runs.describe(entry.id, { name: name.trim() })
       );
@@ -28,7 +28,7 @@ export class RunActions {
   async annotate(entry: IRunEntry): Promise<void> {
     const written = await this.host.askNotes(entry);
     if (written !== null) {
-      await this._told(
+      await this._reporting(
         this.trans.__('Notes and tags could not be written'),
         this.runs.describe(entry.id, written)
       );
@@ -51,7 +51,7 @@ export class RunActions {
   async connect(): Promise<void> {
     const answer = await this.host.askHub();
     if (answer !== null) {
-      await this._told(
+      await this._reporting(
         this.trans.__('The hub could not be reached'),
         this.runs.connect(answer.address, answer.token, answer.foreign)
       );
@@ -63,7 +63,7 @@ export class RunActions {
     const path = await this.host.askStatistics();
     if (path !== null && path.trim() !== '') {
       const opened = this.runs.openStatistics(path.trim());
-      await this._told(this.trans.__('The statistics could not be opened'), opened);
+      await this._reporting(this.trans.__('The statistics could not be opened'), opened);
       const left = await opened.catch(() => []);
       if (left.length > 0) {
         await this.host.tell(this.trans.__('Some folders were left out'), left.join(' '));
@@ -89,7 +89,7 @@ export class RunActions {
     }
   }
 
-  /** Delete recordings, one after the other; those that cannot be deleted are told at the end, each with its reason. */
+  /** Delete recordings one after the other, and report at the end which could not be deleted and why. */
   private async _delete(entries: readonly IRunEntry[]): Promise<void> {
     const retained: string[] = [];
     const failed: { readonly run: string; readonly error: unknown }[] = [];
@@ -121,7 +121,7 @@ export class RunActions {
     }
   }
 
-  private async _told(title: string, work: Promise<unknown>): Promise<void> {
+  private async _reporting(title: string, work: Promise<unknown>): Promise<void> {
     try {
       await work;
     } catch (error) {

@@ -17,7 +17,7 @@ export interface IRunMark {
 
 /**
  * Mark a run.
- * @param open - its models, when it is the chosen run: of another run the list knows no more than whether it is live
+ * @param open - its models, if it is the chosen run: of others the list knows only whether they are live
  */
 export function runMark(entry: IRunEntry, open: IOpenRun | null, trans: TranslationBundle): IRunMark {
   const source = open?.source ?? null;

@@ -6,7 +6,7 @@ import type { PanelModel } from '../shell/panel-model';
 import { runCode } from '../shell/panel-code';
 import { isDeletable } from './keep-newest';
 
-/** Rows of runs: in the panel's list, and in the table. A context menu takes one selector only, without a comma. */
+/** Rows of runs, in the panel's list and in the table. A context menu takes one selector, without a comma. */
 const RUN = '[class*="jp-Megalens"] [data-run]';
 
 /** Add the context menu of a run in the list. */

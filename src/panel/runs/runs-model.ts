@@ -86,7 +86,7 @@ export class RunsModel {
     this._setChosen(id);
   }
 
-  /** Ids of the listed runs that are marked, to be compared or deleted; the chosen one first, then as they are listed. */
+  /** Ids of the marked runs, for comparing or deleting: the chosen one first, then in the list's order. */
   get marked(): readonly string[] {
     return this._entries
       .map(({ id }) => id)
@@ -162,7 +162,7 @@ export class RunsModel {
     this.choose(entry.id);
   }
 
-  /** Open a tree of raw-moment files, choose its first run, and return sentences on what was left out. Rejects with the server's answer. */
+  /** Open a tree of raw-moment files, choose its first run, and return sentences on what was left out. */
   async openStatistics(path: string): Promise<readonly string[]> {
     const {
       runs: [first],

@@ -11,8 +11,8 @@ import { HubForm, type IHubAddress } from '../runs/hub-form';
 /**
  * A button that asks back under itself before it does what others would notice.
  *
- * The answer that changes nothing has the focus, and a second click on the button itself takes the question back: neither a
- * double click nor a second Enter says yes.
+ * The answer that changes nothing has the focus, and a second click on the button itself takes the question
+ * back: neither a double click nor a second Enter says yes.
  */
 export function Confirm(props: {
   label: React.ReactNode;
@@ -27,7 +27,7 @@ export function Confirm(props: {
   title?: string;
   className?: string;
   /** What stands beside the button. */
-  beside?: React.ReactNode;
+  aside?: React.ReactNode;
   act: () => void;
 }): React.ReactElement {
   const { label, question, yes, no, plain = false, disabled = false, act } = props;
@@ -70,7 +70,7 @@ export function Confirm(props: {
         >
           {label}
         </button>
-        {props.beside}
+        {props.aside}
       </div>
       {open && (
         <div

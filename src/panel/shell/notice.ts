@@ -7,7 +7,7 @@ import type { ListState } from '../runs/runs-model';
 import type { IAuthor } from '../summary/control-model';
 import type { IOpenRun } from './open-run';
 
-/** Who and when, such as `by Ada at 14:03:20` or `by you at 14:03:20`; empty where it was not seen from here. */
+/** Who and when, such as `by Ada at 14:03:20` or `by you at 14:03:20`; empty if unknown on this page. */
 export function authorText(author: IAuthor | null, trans: TranslationBundle): string {
   if (author === null) {
     return '';
@@ -65,7 +65,7 @@ function notice(
   return { tone, sentence, ...more, action: action && { id: action[0], label: action[1] } };
 }
 
-/** What stands above the runs: the server does not answer, refuses, or knows no run yet. Null when there are runs. */
+/** What stands above the runs: no answer, a refusal, or no run yet. Null when there are runs. */
 export function listNotice(
   state: ListState,
   entries: readonly IRunEntry[],

@@ -86,7 +86,7 @@ export function alarmsOf(open: IOpenRun | null): number {
   return open?.instruments.reduce((sum, { alarms = 0 }) => sum + alarms, 0) ?? 0;
 }
 
-/** Whether a run has, or may soon have, rows of a stream. Those of other packages are declared by who sends them. */
+/** Whether a run has, or may soon have, rows of a stream; those of other packages are declared. */
 export function hasRows({ source, trace }: IOpenRun, stream: string): boolean {
   const { hello, status } = source;
   switch (stream) {

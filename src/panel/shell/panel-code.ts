@@ -9,7 +9,7 @@ import type { IRunEntry } from '../../tokens';
 import { openingOf, python, pythonCall, toCode, writtenCall } from '../../views/code';
 import { fullSetting, sameSetting } from '../trace/draft';
 
-/** Compressors that are classes of the package. A hub may have others: they are written as settings, since a name from a hub is no code. */
+/** Compressors that are classes of the package; others are written as settings: a hub's name is no code. */
 const CLASSES: ReadonlySet<string> = new Set(['Tile', 'NoOp', 'Empty', 'Projection', 'Peaks']);
 
 export const runCode = (entry: IRunEntry): string => `run = ${openingOf(entry)}`;
@@ -72,7 +72,7 @@ function compressorCode({ name, params = {} }: CompressorSetting): string {
     : python({ compressor: { name, params } });
 }
 
-/** What is in force beyond what is traced. A pause is not among it: code that is run again shall not stop a training. */
+/** Settings in force beyond what is traced, without a pause: code run twice must not stop a training. */
 function controlCode({ perturb, budget }: Config): string[] {
   const lines: string[] = [];
   if (perturb !== undefined) {

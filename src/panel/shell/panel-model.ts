@@ -30,7 +30,8 @@ import type { IPanelHost } from './panel-host';
 import type { IPanelPart, OpenPanelPart } from './panel-part';
 
 /**
- * What shows the first value that was not finite: of traced tensors its heatmap, of statistics the tensor over all steps.
+ * What shows the first value that was not finite: of traced tensors its heatmap, of statistics the tensor
+ * over all steps.
  * @returns Null where there was none.
  */
 function nonFiniteView(status: Status | null, of: 'tensors' | 'moments'): ViewOptions | null {
@@ -130,7 +131,7 @@ export class PanelModel {
     }
   }
 
-  /** Resolves when a run is chosen and has said what it is, or when there is none. For commands that come before the panel was seen. */
+  /** Resolves when the chosen run has sent its hello, or none is chosen. For commands in a hidden panel. */
   async ready(): Promise<void> {
     if (this._open === null) {
       await this.runs.refresh();
@@ -195,7 +196,8 @@ export class PanelModel {
   /** Open a view of the chosen run on what is traced now. */
   async openView(view: string, options: Partial<ViewOptions> = {}): Promise<void> {
     if (this._open === null) {
-      // While a run is opened anew, the buttons of before are still there: a click on one is for the run that comes.
+      // While a run is opened anew, the buttons of before are still there: a click on one is for the run that
+      // comes.
       await this.ready();
     }
     const found = this.viewOf(view, options);

@@ -29,7 +29,8 @@ interface IState {
 }
 
 /**
- * Holds back whatever a section throws while it is drawn: the section says so in its place, and all others stay as they are.
+ * Holds back whatever a section throws while it is drawn: the section says so in its place, and all others
+ * stay as they are.
  *
  * Without it React would take down the whole panel, at every drawing anew.
  */
@@ -87,10 +88,11 @@ interface IHeld {
 }
 
 /**
- * Keeps the keyboard's place when what had the focus goes away, such as the one button of a notice that was answered.
+ * Keeps the keyboard's place when what had the focus goes away, such as the one button of a notice that was
+ * answered.
  *
- * A browser would move the focus to the page itself, and with it the next key away from the panel. Here the heading of the same
- * section takes it, or the panel's first one.
+ * A browser would move the focus to the page itself, and with it the next key away from the panel. Here the
+ * heading of the same section takes it, or the panel's first one.
  */
 class KeepFocus extends React.Component<{ children: React.ReactNode; className?: string }> {
   override getSnapshotBeforeUpdate(): IHeld | null {
@@ -133,7 +135,7 @@ interface IPart {
   readonly ofRun: boolean;
 }
 
-/** Whether the panel's frame shows a perturbation. Where that cannot be told the banner says so; the frame must stand. */
+/** Whether the panel's frame shows a perturbation. On errors false; the banner reports them. */
 function isArmed(model: PanelModel): boolean {
   try {
     return (model.open?.perturb.armed ?? null) !== null;

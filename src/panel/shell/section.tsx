@@ -61,7 +61,7 @@ export function Term(props: {
   name: string;
   value: string;
   title?: string;
-  /** Characters that are kept free for the value: what comes after it stays where it is while the number changes. */
+  /** Characters reserved for the value, so that what follows does not move while the number changes. */
   room?: number;
   warn?: boolean;
 }): React.ReactElement {

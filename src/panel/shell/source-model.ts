@@ -11,7 +11,7 @@ export class Coalesced {
   /** Something changed that nobody is typing. */
   note(): void {
     if (this._timer !== undefined) {
-      this._again = true;
+      this._isPending = true;
       return;
     }
     this.tell();
@@ -21,7 +21,7 @@ export class Coalesced {
   /** Stop telling. Safe twice. */
   dispose(): void {
     clearTimeout(this._timer);
-    this._again = false;
+    this._isPending = false;
     this._disposed = true;
   }
 
@@ -31,15 +31,15 @@ export class Coalesced {
     }
     this._timer = setTimeout(() => {
       this._timer = undefined;
-      if (this._again) {
-        this._again = false;
+      if (this._isPending) {
+        this._isPending = false;
         this.note();
       }
     }, this.ms);
   }
 
   private _timer: ReturnType<typeof setTimeout> | undefined;
-  private _again = false;
+  private _isPending = false;
   private _disposed = false;
 }
 

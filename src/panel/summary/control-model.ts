@@ -27,7 +27,8 @@ const SUBJECTS: readonly Subject[] = ['mode', 'perturb', 'budget', 'instruments'
 /**
  * What may be done to a training beyond looking: whether it waits, what perturbs it, what tracing may cost.
  *
- * One subject is asked about at a time, so that a pause is never held up by a perturbation that waits for its step.
+ * One subject is asked about at a time, so that a pause is never held up by a perturbation that waits for its
+ * step.
  */
 export class ControlModel extends SourceModel {
   constructor(source: IRunSource) {

@@ -12,7 +12,7 @@ const NAMED = 10;
 /** Ranks of a stage that are drawn one by one; a larger stage is counted. */
 const DRAWN = 128;
 
-/** The processes of a job in one line that opens to a row for each pipeline stage; what is silent or lost stands first. */
+/** The processes of a job in a line that opens to a row per pipeline stage; silent and lost ones first. */
 export function RanksBox(props: { model: PanelModel; open: IOpenRun }): React.ReactElement | null {
   const { model, open } = props;
   const { trans } = model;

@@ -18,7 +18,7 @@ export interface ISpark {
 const SPARK_POINTS = 60;
 const READ_EVERY = 500;
 
-/** The chosen run's numbers: newest readings and the loss's sparkline. Names are those of `protocol/streams.json`. */
+/** The chosen run's newest readings and the sparkline of its loss. Names as in `protocol/streams.json`. */
 export class SummaryModel extends SourceModel {
   constructor(source: IRunSource) {
     super(source);
@@ -65,24 +65,24 @@ export class SummaryModel extends SourceModel {
 
   private async _read(): Promise<void> {
     if (this._reading) {
-      this._again = true;
+      this._isPending = true;
       return;
     }
     this._reading = true;
     try {
       do {
-        this._again = false;
+        this._isPending = false;
         const columns = await this.source.scalars(null);
         if (this.isDisposed) {
           return;
         }
         this._take(columns);
-        if (this._again) {
+        if (this._isPending) {
           this.emit();
           // People read at most twice a second; a long run's columns are not walked more often.
           await new Promise(resolve => setTimeout(resolve, READ_EVERY));
         }
-      } while (this._again && !this.isDisposed);
+      } while (this._isPending && !this.isDisposed);
       this._fault = null;
     } catch (error) {
       this._fault = error instanceof Error ? error.message : String(error);
@@ -114,10 +114,10 @@ export class SummaryModel extends SourceModel {
   private _spark: ISpark = { steps: [], values: [] };
   private _fault: string | null = null;
   private _reading = false;
-  private _again = false;
+  private _isPending = false;
 }
 
-/** Keep the newest value of each of equally many neighbouring points: a sparkline shows shape, the scalars view every point. */
+/** Retain the newest value of each block of neighbouring points: a sparkline needs only the shape. */
 function thinned(steps: readonly number[], values: readonly number[]): ISpark {
   const stride = Math.max(1, Math.ceil(steps.length / SPARK_POINTS));
   const keep = (_: number, i: number) => (steps.length - 1 - i) % stride === 0;

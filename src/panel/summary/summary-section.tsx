@@ -14,7 +14,7 @@ import { TrainingControls } from './training-controls';
 import { TrustLines } from './trust-lines';
 import type { ISpark } from './summary-model';
 
-/** What is logged and how often: `gradients every step; activations, residual stream every 100 steps`. Empty where nothing is. */
+/** What is logged and how often: `gradients every step; activations every 100 steps`. Empty for nothing. */
 export function statisticsText(logged: Statistics | undefined, trans: TranslationBundle): string {
   const names: Record<keyof Statistics, string> = {
     param: trans.__('parameters'),

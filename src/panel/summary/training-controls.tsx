@@ -10,7 +10,7 @@ import type { PanelModel } from '../shell/panel-model';
 import { NumberInput } from '../trace/schema-form';
 import { PanelButton } from '../shell/section';
 
-/** Make the training wait, go on, take single steps, or train only while somebody watches; what its script allows of it. */
+/** Pause, resume, step, or train only while watched: what the training script allows of these. */
 export function TrainingControls(props: { model: PanelModel; open: IOpenRun }): React.ReactElement | null {
   const { trans } = props.model;
   const { control, source } = props.open;
@@ -55,7 +55,7 @@ function Pause({ control, trans }: { control: ControlModel; trans: TranslationBu
       yes={trans.__('Pause the training')}
       no={trans.__('Keep training')}
       act={() => void control.setMode({ paused: !paused })}
-      beside={
+      aside={
         paused && (
           <>
             <PanelButton

@@ -10,7 +10,7 @@ import type { PanelModel } from '../shell/panel-model';
 import { PanelButton, Term } from '../shell/section';
 import { NumberInput } from '../trace/schema-form';
 
-/** Per cent of step time above which the overhead is shown as a warning where no budget is set: the tracer's own promise. */
+/** Overhead in % of step time shown as a warning where no budget is set: the tracer's own promise. */
 const PROMISE = 1;
 const BOX = 'jp-Megalens-cost';
 
@@ -177,7 +177,7 @@ function measuredOf(status: Status | null): IMeasured | null {
     : (status?.overhead ?? null);
 }
 
-/** What of the overhead other processes than the training's pay: it makes no step longer, so that it is no reason to warn. */
+/** Overhead paid by other processes than the training's; it makes no step longer, so it is no warning. */
 function elsewhere(status: Status | null): number {
   const { hub = 0, recorder = 0 } = (status?.budget?.percent === undefined && status?.overhead) || {};
   return hub + recorder;

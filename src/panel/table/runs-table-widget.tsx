@@ -303,7 +303,7 @@ function countText(rows: readonly ITableRow[], all: number, trans: TranslationBu
 /** How often the server is asked while the table can be seen, in milliseconds. */
 const ASK_EVERY = 5000;
 
-/** The table of runs in the main area. It shows what the panel's model knows, and asks the server only while it can be seen. */
+/** The table of runs in the main area. Shows the panel's model, and polls the server only while visible. */
 export class RunsTableWidget extends ReactWidget {
   constructor(
     private readonly _model: PanelModel,

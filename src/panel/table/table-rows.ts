@@ -63,7 +63,7 @@ export function tableRows(
   });
 }
 
-/** The rows in which every word of a text occurs: in the name, the state, a tag, the notes, or a setting such as `tp=2`. */
+/** The rows in which every word of a text occurs: name, state, tags, notes, or a setting such as `tp=2`. */
 export function filtered(rows: readonly ITableRow[], text: string): ITableRow[] {
   const words = text
     .toLowerCase()
@@ -98,8 +98,9 @@ export function ordered(rows: readonly ITableRow[], { by, descending }: IOrder):
 }
 
 /**
- * The settings in which runs differ, those of the model first and those of installed versions last. A run that does not have a setting differs from one that
- * has; of one of which no settings are known nothing is said.
+ * The settings in which runs differ, those of the model first and those of installed versions last. A run
+ * that does not have a setting differs from one that has; of one of which no settings are known nothing is
+ * said.
  */
 export function differing(rows: readonly ITableRow[]): string[] {
   const known = rows.map(({ settings }) => settings).filter(settings => settings.size > 0);

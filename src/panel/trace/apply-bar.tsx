@@ -13,7 +13,7 @@ function sizeText({ bytes, complete }: TraceModel['estimate'], trans: Translatio
   return bytes > 0 ? trans.__('≥ %1/step', formatBytes(bytes)) : trans.__('size not known yet');
 }
 
-/** What applying the edited settings costs, and the buttons that do it: at the foot of the panel, in sight wherever it is scrolled to. */
+/** What applying the edited settings costs, and its buttons: at the foot of the panel, always in sight. */
 export function ApplyBar({ model }: { model: PanelModel }): React.ReactElement | null {
   const { open, trans } = model;
   const trace = open?.trace;

@@ -79,7 +79,7 @@ export function fullSetting(setting: FlagSetting): IFullSetting {
   };
 }
 
-/** What a flag gets when it is switched on: what the run says suits it, else the first compressor that needs no further answer. */
+/** A flag's setting when switched on: what the run suggests, else the first complete compressor. */
 export function firstSetting(
   info: FlagInfo | undefined,
   compressors: readonly CompressorInfo[],

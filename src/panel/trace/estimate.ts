@@ -13,7 +13,7 @@ function countLayers(text: string, existing: readonly number[]): number {
 /** The layers that exist, in words: `1–4`, or `2, 4–6` where some lack it. */
 export const layerSpan = (existing: readonly number[]): string => rangesText(existing, '–', ', ') || '–';
 
-/** Arrow's cost of one row beside its values: names, shapes, offsets. Measured on frames of the demo model. */
+/** Arrow's cost of a row besides its values: names, shapes, offsets. Measured on the demo model's frames. */
 const FRAME_ROW_BYTES = 160;
 
 /** Positions of a sample, as any flag whose sizes are known has them; null before the first traced step. */
@@ -55,7 +55,7 @@ export function estimateBytes(
   return (copies * layers * (samples * whole * retained + parts * FRAME_ROW_BYTES)) / (setting.every ?? 1);
 }
 
-/** Into how many tiles so many features are cut where at most so many are asked for: all are of one size, but the last. */
+/** Into how many equal tiles (the last may be smaller) features are cut where so many are asked for. */
 export function tilesOf(features: number, asked: number): number {
   return features === 0 ? 0 : Math.ceil(features / Math.ceil(features / asked));
 }

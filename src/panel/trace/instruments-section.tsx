@@ -23,7 +23,7 @@ const SCALARS: ReadonlySet<unknown> = new Set(['boolean', 'integer', 'number', '
 const objectOf = (value: unknown): Json =>
   typeof value === 'object' && value !== null ? (value as Json) : {};
 
-/** The groups of a schema that a form can show: objects of nothing but scalars. What nests deeper has a view of its own. */
+/** The groups of a schema that a form can show: flat objects of scalars. Deeper nesting has its own view. */
 export function groupsOf({ schema }: Pick<InstrumentInfo, 'schema'>): IGroup[] {
   return Object.entries(objectOf(schema['properties'])).flatMap(([name, value]) => {
     const group = objectOf(value);
@@ -41,7 +41,7 @@ export function groupsOf({ schema }: Pick<InstrumentInfo, 'schema'>): IGroup[] {
   });
 }
 
-/** Settings of what watches the training beside the trace: a folded form of each instrument that announces a flat one. */
+/** Settings of instruments beside the trace: a folded form for each that announces a flat schema. */
 export function InstrumentsSection({ model }: { model: PanelModel }): React.ReactElement | null {
   const { open, trans } = model;
   const { configurable = {} } = open?.source.hello ?? {};

@@ -78,7 +78,7 @@ interface IChosen {
   readonly params?: Readonly<Record<string, unknown>>;
 }
 
-/** A choice among things that each have parameters of their own, such as compressors, and the form of those of the chosen one. */
+/** A choice among things with parameters, such as compressors, and the form of the chosen one. */
 export function SchemaChoice(props: {
   /** Prefix of the elements' ids. */
   id: string;

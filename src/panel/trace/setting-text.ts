@@ -42,7 +42,7 @@ function settingText(setting: FlagSetting, compressors: readonly CompressorInfo[
   return words.join(', ');
 }
 
-/** What a setting of tiles comes to: `64 tiles of 2 features`, and the last one's size where it is smaller; empty where it is not known. */
+/** What a setting of tiles comes to: `64 tiles of 2 features`, and the last size if smaller; or ''. */
 export function tilesText(
   { widths = [] }: FlagInfo,
   { name, params = {} }: CompressorSetting,

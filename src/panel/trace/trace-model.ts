@@ -53,8 +53,8 @@ export interface IFlagRow {
 /**
  * What a run traces, and the changes being written.
  *
- * Everything that can be picked comes from `hello`. Edits gather in a draft; `apply` sends only what differs from the
- * configuration in force, so that two viewers do not undo each other.
+ * Everything that can be picked comes from `hello`. Edits gather in a draft; `apply` sends only what differs
+ * from the configuration in force, so that two viewers do not undo each other.
  */
 export class TraceModel extends SourceModel {
   constructor(source: IRunSource) {
@@ -112,7 +112,7 @@ export class TraceModel extends SourceModel {
     return this.hello?.layout?.dp ?? 1;
   }
 
-  /** Bytes per step that the draft is expected to send; `complete` is false when a flag's size is not known yet. */
+  /** Bytes per step that the draft is expected to send; `complete` is false if a flag's size is unknown. */
   get estimate(): { bytes: number; complete: boolean } {
     let bytes = 0;
     let complete = true;
@@ -127,7 +127,7 @@ export class TraceModel extends SourceModel {
     return { bytes, complete };
   }
 
-  /** What is in force, with the bytes per step that it is expected to send, largest first; null where that is not known yet. */
+  /** What is in force with its expected bytes per step, largest first; null while that is unknown. */
   get costs(): readonly { name: string; title: string; bytes: number | null }[] {
     const flags = this.hello?.flags ?? [];
     const positions = positionsOf(flags);
@@ -166,7 +166,7 @@ export class TraceModel extends SourceModel {
     }
   }
 
-  /** Choose a flag's compressor, with the parameters that suit the flag, or else the defaults that hello names. */
+  /** Choose a flag's compressor, with parameters that suit the flag, or else hello's defaults. */
   chooseCompressor(flag: string, name: string): void {
     const suited = this._infoOf(flag)?.compressor;
     const info = this.hello?.compressors.find(candidate => candidate.name === name);

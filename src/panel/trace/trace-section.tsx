@@ -234,7 +234,7 @@ function Foreign(props: {
   );
 }
 
-/** Who changed something, as the subject of a sentence: by the program that it came from, and the person where that is known. */
+/** Who changed something, as the subject of a sentence: the program, and the person where known. */
 function authorOf(by: Peer | null, trans: TranslationBundle): string {
   switch (by?.name) {
     case 'kernel':

@@ -26,8 +26,8 @@ export function isNotebook(widget: Widget | null | undefined): widget is Widget 
 }
 
 /**
- * Sources of a notebook's code cells, in order. The notebook's package is not asked for: nothing but these few members is used, and a
- * notebook without them (or something else) has no sources.
+ * Sources of a notebook's code cells, in order. The notebook's package is not asked for: nothing but these
+ * few members is used, and a notebook without them (or something else) has no sources.
  */
 export function codeOf(notebook: Widget | null): string[] {
   const cells = member(notebook, 'content', 'model', 'sharedModel', 'cells');

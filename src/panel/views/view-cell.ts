@@ -1,13 +1,13 @@
 import type { ViewOptions } from '../../protocol/views.generated';
 import { openingOf, toCode, type IOpened } from '../../views/code';
-import type { HeldRun } from './held-run';
+import type { KernelRun } from './kernel-run';
 
 /**
- * Code of a cell that shows a view. It opens the view's own run, unless the kernel's `run` is known to be it; a `run` that is, or may be, something
- * else is left alone.
+ * Code of a cell that shows a view. It opens the view's own run, unless the kernel's `run` is known to be it;
+ * a `run` that is, or may be, something else is left alone.
  * @param held - What the notebook has as `run`.
  */
-export function viewCell(entry: IOpened, options: ViewOptions, held: HeldRun): string {
+export function viewCell(entry: IOpened, options: ViewOptions, held: KernelRun): string {
   if (held.kind === 'run' && held.id === entry.id) {
     return toCode(options);
   }

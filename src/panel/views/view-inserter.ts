@@ -6,7 +6,7 @@ import { followPointer } from '../../charts/follow-pointer';
 import { viewInfo, viewTitle } from '../../protocol/view-info';
 import type { IMegalensRuns, IMegalensViews, IRunEntry, IViewReference } from '../../tokens';
 import type { IMegalensPanel } from '../shell/panel-token';
-import { heldByCells, heldRun, type HeldRun } from './held-run';
+import { runInCells, kernelRun, type KernelRun } from './kernel-run';
 import { isNotebook } from './notebooks';
 import { viewCell } from './view-cell';
 
@@ -84,7 +84,7 @@ export interface IViewInserterOptions {
 export class ViewInserter {
   constructor(private readonly _page: IViewInserterOptions) {}
 
-  /** The view that an element of the page stands for: a button of the panel, or something in a view's tab; null for all else. */
+  /** The view that an element stands for: a button of the panel, or something in a view's tab; else null. */
   async subject(node: Element | null): Promise<IViewReference | null> {
     const name = node?.closest<HTMLElement>('.jp-MegalensViews [data-view]')?.dataset['view'];
     return name !== undefined && viewInfo(name) !== undefined
@@ -94,12 +94,13 @@ export class ViewInserter {
 
   /** Begin to drag a view by something that stands for it. */
   async press(event: PointerEvent, handle: Element): Promise<void> {
-    // What the drop needs is asked for while the hand still moves: what a notebook has not said by then is not known.
+    // What the drop needs is asked for while the hand still moves: what a notebook has not said by then is
+    // not known.
     void this._page.runs.list().then(
       entries => (this._entries = entries),
       () => undefined
     );
-    const held = new Map<Widget, HeldRun>();
+    const held = new Map<Widget, KernelRun>();
     const subject = await this.subject(handle);
     if (subject !== null) {
       dragView(event, {
@@ -107,13 +108,13 @@ export class ViewInserter {
         begun: () => {
           for (const notebook of this._page.notebooks()) {
             if (isNotebook(notebook) && !notebook.isHidden) {
-              void heldRun(notebook).then(answer => held.set(notebook, answer));
+              void kernelRun(notebook).then(answer => held.set(notebook, answer));
             }
           }
         },
         code: target => {
           const notebook = this._notebookAt(target);
-          return this._cell(subject, (notebook && held.get(notebook)) ?? heldByCells(notebook));
+          return this._cell(subject, (notebook && held.get(notebook)) ?? runInCells(notebook));
         }
       });
     }
@@ -133,11 +134,11 @@ export class ViewInserter {
     await execute('notebook:insert-cell-below');
     const notebook = current();
     if (isNotebook(notebook)) {
-      await execute('notebook:replace-selection', { text: this._cell(subject, await heldRun(notebook)) });
+      await execute('notebook:replace-selection', { text: this._cell(subject, await kernelRun(notebook)) });
     }
   }
 
-  private _cell({ run, options }: IViewReference, held: HeldRun): string {
+  private _cell({ run, options }: IViewReference, held: KernelRun): string {
     // One that is not listed was live a moment ago.
     const entry = this._entries.find(({ id }) => id === run) ?? { id: run, state: 'live', folder: null };
     return viewCell(entry, options, held);

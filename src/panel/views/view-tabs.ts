@@ -84,7 +84,7 @@ class ViewTab extends MainAreaWidget<LazyPanel<IViewWidget>> implements IViewRef
   /** Emitted when the options change, whoever changed them. */
   readonly optionsChanged = new Signal<this, ViewOptions>(this);
 
-  /** Change the options from outside. Rejects when they are not as the contract says, and nothing has changed then. */
+  /** Change the options from outside. Rejects, and changes nothing, when they do not fit the contract. */
   async setOptions(options: ViewOptions): Promise<void> {
     (await this.content.content()).setOptions(options);
     this._take(options);

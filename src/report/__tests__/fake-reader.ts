@@ -8,15 +8,15 @@ import { HEADER_BYTES } from '../../protocol/frame';
 import type { ITensorRow } from '../../store/tensor-data';
 import { TensorStore } from '../../store/tensor-store';
 import { HELLO, rowOf } from '../../store/__tests__/memory-run';
-import type { HeldRun } from '../held-run';
+import type { StoredRun } from '../stored-run';
 import { bytesOf, readPageRun, scalarBytes, writePageRun } from '../page-data';
 import type { Recorder } from '../recorder';
 
 export { rowOf };
 
 /** What was recorded, through a page and back. */
-export const opened = (recorder: Recorder): Promise<HeldRun> =>
-  readPageRun(writePageRun(recorder, recorder.heldScalars, bytes => zlibSync(bytes)));
+export const opened = (recorder: Recorder): Promise<StoredRun> =>
+  readPageRun(writePageRun(recorder, recorder.storedScalars, bytes => zlibSync(bytes)));
 
 /** A recorded run whose rows are in memory, read as from a server; who made a change, its detail and, of every second, what it was are one text. */
 export function fakeReader(

@@ -3,7 +3,7 @@
 import { groupMoments } from '../../aggregate';
 import type { IMomentsGroupsRequest } from '../../client/moments-api';
 import type { IMomentGroups, IMomentQuery, IMomentSource } from '../../store/moment-source';
-import { HeldMoments } from '../page-data';
+import { StoredMoments } from '../page-data';
 
 const ASKED: IMomentsGroupsRequest = {
   stat: 'grad',
@@ -17,7 +17,7 @@ const ASKED: IMomentsGroupsRequest = {
 async function answered(changes: Partial<IMomentsGroupsRequest>, asked = ASKED): Promise<number | string> {
   const index = { version: '1', stats: [], namesFrom: 0, names: [], samples: false, warnings: [] };
   const groups = [{ request: asked, groups: 40, steps: 9, bytes: Uint8Array.of(7) }];
-  const held = new HeldMoments({ index, rows: new Map(), groups });
+  const held = new StoredMoments({ index, rows: new Map(), groups });
   return held.groups('r1', { ...ASKED, ...changes }).then(
     ({ bytes }) => bytes[0] ?? NaN,
     (reason: Error) => reason.message

@@ -5,7 +5,7 @@ import type { ViewOptions } from '../../protocol/views.generated';
 import { drawSVG, LIGHT_THEME } from '../../charts';
 import { MemoryRun } from '../../store/__tests__/memory-run';
 import { readView } from '../../views/still';
-import type { IPageData } from '../held-run';
+import type { IPageData } from '../stored-run';
 import { readPageRun } from '../page-data';
 import { buildReport, MOST_BYTES, type IReportJob } from '../report';
 import { detailOf, fakeReader, rowOf } from './fake-reader';

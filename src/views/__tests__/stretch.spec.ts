@@ -1,4 +1,4 @@
-import { roomIn, stretch } from '../mount/picture';
+import { spaceIn, stretch } from '../mount/picture';
 
 describe('the height of a picture', () => {
   it.each([
@@ -24,10 +24,10 @@ describe('the room of a picture', () => {
     ['is the frame’s', 100, 800],
     ['is less where filters are unfolded above it', 250, 710]
   ])('%s', (_, top, room) => {
-    expect(roomIn(at(30), at(top))).toBe(room);
+    expect(spaceIn(at(30), at(top))).toBe(room);
   });
 
   it('is none without a frame', () => {
-    expect(roomIn(undefined, at(0))).toBe(0);
+    expect(spaceIn(undefined, at(0))).toBe(0);
   });
 });

@@ -9,7 +9,7 @@ import { type Control, selectControl } from '../shared/control';
 import { colorRangeControl, goControl, stepsControl, transformControl } from '../shared/controls';
 import { capital, flagWords } from '../shared/describe';
 import { chosenLayers, layerName, layerWords } from '../shared/layers';
-import { again, emptyState, nothingYet, type IState, type IStateActions } from '../shared/states';
+import { retryAction, emptyState, nothingYet, type IState, type IStateActions } from '../shared/states';
 import { numberField } from '../shared/table';
 import { tensorControls, type TensorOptions } from '../shared/tensor-controls';
 import type { Translate } from '../shared/translate';
@@ -132,7 +132,6 @@ export function noRow(
     : emptyState(sentence, t('Show %1', layerName(first, t)), () => choose({ layers: String(first) }));
 }
 
-/** That there is nothing of a generation. */
 export function noText(
   text: IOfferedText | undefined,
   { subject, options, actions, choose, t }: IHeatmapSubject
@@ -148,11 +147,10 @@ export function noText(
         ? t('Nothing of %1 in generation %2 has arrived yet.', subject, formatInteger(text.generation))
         : t('%1 was not traced in generation %2.', subject, formatInteger(text.generation));
   return text?.isUnderWay
-    ? { kind: 'empty', sentence, action: again(actions, t), more: [step] }
-    : { kind: 'empty', sentence, action: step, more: [again(actions, t)] };
+    ? { kind: 'empty', sentence, action: retryAction(actions, t), more: [step] }
+    : { kind: 'empty', sentence, action: step, more: [retryAction(actions, t)] };
 }
 
-/** That nothing here reads texts. */
 export function noTexts({ choose, t }: IHeatmapSubject): IState {
   return emptyState(
     t('This installation of Megalens was built without what reads generated texts.'),
@@ -206,6 +204,6 @@ export async function untraced(
             label: t('Show %1', flagWords(hello, other, null, t)),
             run: () => choose({ flag: other, part: null, layers: 'all', head: 0 })
           }
-        : again(actions, t);
+        : retryAction(actions, t);
   return [{ text, action }];
 }

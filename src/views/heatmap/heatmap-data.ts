@@ -2,7 +2,7 @@ import { type IMatrix, ColorScale, lowMagnitude, type IColorLook, type Transform
 import type { Hello } from '../../protocol/messages.generated';
 import type { ITensorRow, ITensorResult } from '../../store/tensor-data';
 import type { HeatmapOptions } from '../../protocol/views.generated';
-import { placeNear } from '../shared/scale';
+import { nearestIndex } from '../shared/scale';
 import { lastAxis, readCompressor, tokenText } from '../shared/describe';
 
 /** One sample (and head) of a traced tensor as a picture sees it. */
@@ -25,8 +25,11 @@ interface IAxes {
 }
 
 /**
- * Say how a row is laid out: positions run to the right; attention has queries downwards and keys to the right.
+ * Say how a row is laid out: positions run to the right; attention has queries downwards and keys to the
+ * right.
+ *
  * @param axes Axis names of one sample from hello, such as ['position', 'feature'].
+ * @param last Name of the last axis after compression.
  */
 function axesOf(row: ITensorRow, axes: readonly string[], last: string): IAxes {
   const dimensions = row.shape.slice(1);
@@ -42,7 +45,10 @@ function axesOf(row: ITensorRow, axes: readonly string[], last: string): IAxes {
     : { x: first, y: last, heads, samples, transposed: true };
 }
 
-/** A slice of which some cells are not there: they are drawn as nothing, and are not among those that are not finite. */
+/**
+ * A slice of which some cells are not there: they are drawn as nothing, and are not among those that are not
+ * finite.
+ */
 function maskedSlice(slice: ISlice, missing: Uint8Array | undefined): ISlice {
   if (missing === undefined) {
     return slice;
@@ -54,6 +60,7 @@ function maskedSlice(slice: ISlice, missing: Uint8Array | undefined): ISlice {
   return { ...slice, missing, nonFinite };
 }
 
+/** The value of a cell; null where there is none. */
 export function valueIn({ values, missing }: ISlice, cell: number): number | null {
   return missing?.[cell] === 1 ? null : (values[cell] ?? NaN);
 }
@@ -87,7 +94,7 @@ function sliceOf(row: ITensorRow, axes: IAxes, sample: number, head: number): IS
   };
 }
 
-/** Cells of a block that is turned at a time: small enough that both sides of it stay in the cache. */
+/** Cells of a block that is transposed at a time: small enough that both sides of it stay in the cache. */
 const BLOCK = 32;
 
 function transpose(values: Float32Array, down: number, across: number): Float32Array {
@@ -123,6 +130,7 @@ export interface ITextShown {
   maskOf(row: ITensorRow, slice: ISlice): Uint8Array | undefined;
 }
 
+/** What a heatmap draws, and how it came about. */
 export interface IHeatmapRead {
   /** One for each layer, layers ascending. */
   readonly rows: readonly [ITensorRow, ...ITensorRow[]];
@@ -139,7 +147,6 @@ export interface IHeatmapRead {
   readonly text?: ITextShown;
 }
 
-/** What is asked for of a flag. */
 export type HeatmapQuestion = Pick<
   Required<HeatmapOptions>,
   'flag' | 'head' | 'pass' | 'phase' | 'rank' | 'sample'
@@ -188,54 +195,53 @@ export interface IHeatmapRequest {
 
 /**
  * Cut and scale rows for drawing.
+ *
  * @param rows One row for each layer, layers ascending; at least one.
- * @param before What was shown last: slices of the same rows are taken from it. Only these are kept, so that what a view looked at does
- *   not stay in memory beside the store's own rows.
+ * @param before What was shown last: slices of the same rows are taken from it. Only these stay in memory
+ * with the store's rows.
  */
 export function shapeHeatmap(
   rows: readonly [ITensorRow, ...ITensorRow[]],
-  request: IHeatmapRequest,
+  wish: IHeatmapRequest,
   before: IShown | null = null
 ): IShown {
   const [first] = rows;
   const axes = axesOf(
     first,
-    request.axes,
-    lastAxis(first.compressor, request.axes[request.axes.length - 1] ?? 'feature')
+    wish.axes,
+    lastAxis(first.compressor, wish.axes[wish.axes.length - 1] ?? 'feature')
   );
-  const sample = Math.min(request.sample, axes.samples - 1);
-  const head = Math.min(request.head, axes.heads - 1);
+  const sample = Math.min(wish.sample, axes.samples - 1);
+  const head = Math.min(wish.head, axes.heads - 1);
   const same =
     before?.sample === sample && before.head === head && before.axes.transposed === axes.transposed;
   const known = new Map(same ? before.layers.map(({ row, slice }) => [row, slice]) : []);
   const cut = (row: ITensorRow): ISlice => {
     const slice = sliceOf(row, axes, sample, head);
-    return maskedSlice(slice, request.text?.maskOf(row, slice));
+    return maskedSlice(slice, wish.text?.maskOf(row, slice));
   };
   const slices = rows.map(row => ({ row, slice: known.get(row) ?? cut(row) }));
   const extent = union(slices.map(each => each.slice.extent));
   const low = (parts: readonly ISlice[]): number =>
-    request.transform === 'log' ? lowMagnitude(parts.map(slice => slice.values)) : NaN;
-  const shared = new ColorScale(extent, request.transform, low(slices.map(each => each.slice)), request.look);
-  const blocks = request.text ? request.text.block !== null : isInBlocks(first);
+    wish.transform === 'log' ? lowMagnitude(parts.map(slice => slice.values)) : NaN;
+  const shared = new ColorScale(extent, wish.transform, low(slices.map(each => each.slice)), wish.look);
+  const blocks = wish.text ? wish.text.block !== null : isInBlocks(first);
   return {
-    step: request.step,
+    step: wish.step,
     axes: blocks ? { ...axes, x: `${axes.x} block`, y: `${axes.y} block` } : axes,
     sample,
     head,
     extent,
     // A block is no one token.
-    tokens: blocks ? [] : request.tokens,
-    text: request.text,
+    tokens: blocks ? [] : wish.tokens,
+    text: wish.text,
     nonFinite: slices.reduce((sum, each) => sum + each.slice.nonFinite, 0),
     layers: slices.map(({ row, slice }) => ({
       layer: row.layer,
       row,
       slice,
       scale:
-        request.scale === 'own'
-          ? new ColorScale(slice.extent, request.transform, low([slice]), request.look)
-          : shared
+        wish.scale === 'own' ? new ColorScale(slice.extent, wish.transform, low([slice]), wish.look) : shared
     }))
   };
 }
@@ -262,13 +268,18 @@ export function firstOfEach(rows: readonly ITensorRow[]): ITensorRow[] {
   return [...first.values()].sort((a, b) => a.layer - b.layer);
 }
 
-/** Return the wanted step or the one nearest to it; the newest when null is wanted; null where there is none. */
+/**
+ * Return the wanted step or the one nearest to it; the newest when null is wanted; null where there is none.
+ */
 export function nearestStep(steps: readonly number[], wanted: number | null): number | null {
-  const at = wanted === null ? steps.length - 1 : placeNear(steps, wanted);
+  const at = wanted === null ? steps.length - 1 : nearestIndex(steps, wanted);
   return steps[at] ?? null;
 }
 
-/** Return the row of token texts that belongs to a rank's data: its own, or that of the same data-parallel replica. */
+/**
+ * Return the row of token texts that belongs to a rank's data: its own, or that of the same data-parallel
+ * replica.
+ */
 export function tokenRow(
   rows: readonly ITensorRow[],
   rank: number,
@@ -276,7 +287,7 @@ export function tokenRow(
 ): ITensorRow | undefined {
   const named = rows.filter(row => row.labels.length > 0);
   const replica = (of: number): number | undefined =>
-    hello?.layout?.ranks?.find(place => place.rank === of)?.dp;
+    hello?.layout?.ranks?.find(coordinate => coordinate.rank === of)?.dp;
   return (
     named.find(row => row.rank === rank) ??
     named.find(row => replica(row.rank) === replica(rank)) ??

@@ -30,7 +30,8 @@ function header({ layer, slice, scale }: ILayer, own: boolean, t: Translate): st
 
 /**
  * Return the chart of a heatmap.
- * @param width Pixels that the whole may take.
+ *
+ * @param pictures The view's pictures, which are painted over.
  */
 export function heatmapRecipe(
   shown: IShown,

@@ -14,7 +14,10 @@ export function unmeasured(rows: readonly ITensorRow[]): boolean {
 
 /**
  * Say what the compressor lost, as a part of the tensor's rms, and of which step that is known.
- * @param measured The newest measured row of each layer; used where the drawn one was not measured and the compressor was the same.
+ *
+ * @param rows What is drawn, one row a layer.
+ * @param measured The newest measured row of each layer; used where the drawn one was not measured and the
+ * compressor was the same.
  */
 export function errorWords(
   rows: readonly ITensorRow[],
@@ -57,6 +60,7 @@ export function positionWords(shown: IShown, column: number): string {
   return token === undefined ? formatInteger(column) : `${formatInteger(column)} “${token}”`;
 }
 
+/** Name the step, or the text. */
 const ofWords = ({ step, text }: Pick<IShown, 'step' | 'text'>, t: Translate): string =>
   text ? t('generation %1', formatInteger(text.generation)) : t('step %1', formatInteger(step));
 
@@ -171,9 +175,9 @@ export function heatmapSummary(shown: IShown, t: Translate): string {
     const peak = peakOf(shown);
     if (peak) {
       const { layer, column, row, value } = peak;
-      const place = `${t(axes.x)} ${positionWords(shown, column)}${axes.y ? `, ${t(axes.y)} ${row}` : ''}`;
+      const where = `${t(axes.x)} ${positionWords(shown, column)}${axes.y ? `, ${t(axes.y)} ${row}` : ''}`;
       parts.push(
-        t('The largest magnitude, %1, is in %2 at %3.', formatNumber(value), layerName(layer.layer, t), place)
+        t('The largest magnitude, %1, is in %2 at %3.', formatNumber(value), layerName(layer.layer, t), where)
       );
     }
   }

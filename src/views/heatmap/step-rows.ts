@@ -14,10 +14,10 @@ import {
 const BEHIND = 3;
 
 /**
- * Read the rows of one step. While the newest is followed and some layers' ranks are behind, of the newest step that more layers have:
- * pipeline stages send a step one after the other, and a picture must not lose half of its layers in between.
- * @param steps Steps to choose from, ascending.
- * @param wanted The step, or null to follow the newest.
+ * Read the rows of one step. While the newest is followed and some layers' ranks are behind, of the newest
+ * step that more layers have: pipeline stages send a step one after the other, and a picture must not lose
+ * half of its layers in between.
+ *
  * @returns Null where there is no step.
  */
 async function readStep(
@@ -48,7 +48,6 @@ async function readStep(
   return best;
 }
 
-/** Reads what a heatmap draws of one step. */
 export class StepRows {
   constructor(private readonly _source: IRunSource) {}
 

@@ -20,7 +20,6 @@ export interface ITextRows {
   /** Texts of the run by number, as they were read last. */
   readonly offered: readonly IOfferedText[];
   note(change: SourceChange): void;
-  /** Read which texts there are. */
   offer(): Promise<void>;
   /**
    * @param wished Number of the text; 0 is the newest.
@@ -34,12 +33,10 @@ export interface ITextRows {
   ): Promise<ITextFound>;
 }
 
-/** Opens the texts of a run. */
 export type OpenTextRows = (source: IRunSource) => ITextRows;
 
 let load: (() => Promise<OpenTextRows>) | null = null;
 
-/** Make known who reads texts. */
 export function addTextRows(loader: () => Promise<OpenTextRows>): void {
   load = loader;
 }

@@ -88,7 +88,10 @@ function same(one: IMapChoice | null, other: IMapChoice | null): boolean {
 const OF_MAP = ['run', 'flag', 'part', 'layers', 'statistic', 'phase', 'pass', 'rank'];
 const OF_TENSOR = ['head', 'sample', 'steps', 'go', 'transform', 'color_range'];
 
-/** A statistic as layer × step, and the tensor of the layer and step that are chosen there: a trend and a heatmap that move together. */
+/**
+ * A statistic as layer × step, and the tensor of the layer and step that are chosen there: a trend and a
+ * heatmap that move together.
+ */
 export class HistoryView implements IComposition {
   constructor(
     private readonly _source: IRunSource,
@@ -187,7 +190,7 @@ function pick<T extends object>(from: object, names: T): Partial<T> {
 
 function mapOptions(options: Required<HistoryOptions>): Required<TrendOptions> {
   const { flag, part, layers, statistic, steps, transform, phase, rank, pass, map_range } = options;
-  const whole = { positions: 'all', vector: 0, interval: 'none', smoothing: 0 } as const;
+  const all = { positions: 'all', vector: 0, interval: 'none', smoothing: 0 } as const;
   const alone = { compare: 'overlay', align: 'step' } as const;
   const lines = { runs: [] as string[], hidden: [] as string[] };
   return {
@@ -203,7 +206,7 @@ function mapOptions(options: Required<HistoryOptions>): Required<TrendOptions> {
     phase,
     rank,
     pass,
-    ...whole,
+    ...all,
     ...alone,
     ...lines
   };

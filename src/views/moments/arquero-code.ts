@@ -8,8 +8,10 @@ import type { MomentOptions } from './words';
 const OF_ROWS: readonly string[] = ['rank', 'stage', 'name', 'capture'];
 
 /**
- * Write what the explorer's table shows as code that makes it of the stream's rows with arquero: the same merging, filters, ratio, first values,
- * trailing mean, and lines that a person wrote. Steps that the explorer leaves out of a long table are there.
+ * Write what the explorer's table shows as code that makes it of the stream's rows with arquero: the same
+ * merging, filters, ratio, first values, trailing mean, and lines that a person wrote. Steps that the
+ * explorer leaves out of a long table are there.
+ *
  * @throws AggregateError where the lines below the table are refused.
  */
 export async function toArquero(options: MomentOptions): Promise<string> {

@@ -1,7 +1,7 @@
 import { formatInteger, formatNumber } from '../../charts';
 import { CLIPPED, SCALED, type IMomentGroups, type IMomentIndex } from '../../store/moment-source';
 import type { Translate } from '../shared/translate';
-import { placeNear } from '../shared/scale';
+import { nearestIndex } from '../shared/scale';
 import { spans } from './line';
 import { keyWords, statisticWords, type MomentOptions } from './words';
 
@@ -100,7 +100,12 @@ export function optionWords(options: MomentOptions, index: IMomentIndex | null, 
   return lines;
 }
 
-/** Say at how many steps values were not finite, and that they are marked. */
+/**
+ * Say at how many steps values were not finite, and that they are marked.
+ *
+ * @param marked Whether the picture marks them along its top.
+ * @param run Name of the run, where it is another than the view's own.
+ */
 export function nonFiniteWords(
   groups: IMomentGroups,
   t: Translate,
@@ -142,22 +147,24 @@ export interface IStretch {
 
 /**
  * Return the stretches with values that are not finite, over all groups.
+ *
  * @param steps - Every step that was logged, ascending: neighbours in it are one stretch.
+ * @param xOf - Where a step lies on the x axis.
  */
 export function badStretches(
   groups: IMomentGroups,
   steps: ArrayLike<number>,
   xOf: (step: number) => number
 ): IStretch[] {
-  const found: (IStretch & { place: number })[] = [];
+  const found: (IStretch & { index: number })[] = [];
   for (const [step, count] of [...badSteps(groups)].sort(([a], [b]) => a - b)) {
-    const index = placeNear(steps, step);
+    const index = nearestIndex(steps, step);
     const last = found[found.length - 1];
     const x = xOf(step);
-    if (last && index <= last.place + 1) {
-      found[found.length - 1] = { x: last.x, x2: x, count: last.count + count, place: index };
+    if (last && index <= last.index + 1) {
+      found[found.length - 1] = { x: last.x, x2: x, count: last.count + count, index };
     } else {
-      found.push({ x, x2: x, count, place: index });
+      found.push({ x, x2: x, count, index });
     }
   }
   return found.map(({ x, x2, count }) => ({ x, x2, count }));

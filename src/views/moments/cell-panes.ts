@@ -216,9 +216,9 @@ export class CellAcrossPane extends OverPane {
         ? [...new Set(read.flatMap(({ groups }) => groups.keys.map(([name]) => String(name))))]
         : null;
     this._names = names;
-    const places = new Map(names?.map((name, at) => [name, at]));
+    const indices = new Map(names?.map((name, at) => [name, at]));
     const placeOf: PlaceOf = value =>
-      names ? (places.get(String(value)) ?? null) : typeof value === 'number' ? value : null;
+      names ? (indices.get(String(value)) ?? null) : typeof value === 'number' ? value : null;
     this.all = read.flatMap(each => this._linesOf(each, placeOf));
     if (this.all.length === 0) {
       return { state: this.nothing() };
@@ -264,15 +264,15 @@ export class CellAcrossPane extends OverPane {
     signal: AbortSignal
   ): Promise<IRead> {
     const { columns, where = {} } = this.options;
-    const held = this.by;
+    const rows = this.by;
     const key = columns === 'step' ? cell.key : [...cell.key, cell.x];
     // What the map is of one of is what the line goes over.
     const others = Object.fromEntries(
       Object.entries(where ?? {}).filter(([column]) => column !== this._along)
     );
     const question = {
-      ...this.question([this._along as MomentColumn, ...held]),
-      where: narrowed(others, held, key),
+      ...this.question([this._along as MomentColumn, ...rows]),
+      where: narrowed(others, rows, key),
       smoothing: 0,
       steps: [step ?? -1, step ?? -1] as const
     };

@@ -23,7 +23,10 @@ export interface IMapWords {
   readonly t: Translate;
 }
 
-/** A place of a map, and the row of its groups that is drawn there; -1 where there is none. */
+/**
+ * A cell of a map: its row, its column, and the row of its groups that is drawn there; -1 where there is
+ * none.
+ */
 export interface IMapPlace {
   readonly row: number;
   readonly column: number;
@@ -55,12 +58,12 @@ export class DrawnMap {
     return { row, column, at: (isInside ? source[row * columns + column] : undefined) ?? -1 };
   }
 
-  /** The place of a mark; null where that is of no row. */
+  /** The cell of a mark; null where that is of no row. */
   placeOf({ x, y }: IMark): IMapPlace | null {
     return y && this.place(Math.round((y[0] + y[1]) / 2), this.columnAt((x[0] + x[1]) / 2));
   }
 
-  /** The number of the column at a place of the axis, also beside the map. */
+  /** The number of the column at a position of the axis, also outside the map. */
   columnAt(x: number): number {
     return Math.floor((x - this.cells.x) / this.cells.width);
   }
@@ -74,7 +77,7 @@ export class DrawnMap {
     return { facet: null, x: [x + column * width, x + (column + 1) * width], y: [row - 0.5, row + 0.5] };
   }
 
-  /** The place of the value of largest magnitude; null where none is finite. */
+  /** The cell of the value of largest magnitude; null where none is finite. */
   get peak(): IMapPlace | null {
     const { value, group } = this.groups;
     let best = -1;
@@ -89,7 +92,7 @@ export class DrawnMap {
       : { row: group[best] ?? 0, column, at: best };
   }
 
-  /** The cell that is chosen by a place; null where nothing is drawn. */
+  /** The cell as options name it; null where nothing is drawn. */
   cellOf({ row, column, at }: IMapPlace): IMapCell | null {
     const isOverSteps = this._words.columns === 'step';
     const x = isOverSteps ? (this.groups.step[at] ?? 0) : Math.round(this.xOf(column));
@@ -109,14 +112,14 @@ export class DrawnMap {
     return keyWords(this.groups.keys[row] ?? [], this._words.rows, this._words.t);
   }
 
-  /** What a row is called beside it: the axis says what it is. */
+  /** What a row's label reads: the axis says what it is. */
   rowLabel(row: number): string {
     const key: MomentKey = this.groups.keys[row] ?? [];
     const words = key.map(value => (value === null ? this._words.t('none') : String(value)));
     return key.length === 0 ? this._words.t('all') : shortName(words.join(' · '), MOST_LETTERS);
   }
 
-  /** Name the column of a place: `step 5`, `rank 3`. */
+  /** Name the column of a cell: `step 5`, `rank 3`. */
   columnName({ at, column }: IMapPlace): string {
     const { columns, axis, t } = this._words;
     const x = this.xOf(column);
@@ -165,7 +168,7 @@ function bandWords(scale: ColorScale, t: Translate): string[] {
       ];
 }
 
-/** Say how much has no place among the columns. */
+/** Say how much has no column. */
 export function leftWords(left: number, column: MomentColumn | 'step', t: Translate): string[] {
   return left === 0 || column === 'step'
     ? []
@@ -175,7 +178,7 @@ export function leftWords(left: number, column: MomentColumn | 'step', t: Transl
 interface IMapSubject {
   readonly map: DrawnMap;
   readonly scale: ColorScale;
-  /** Groups without a place among the columns. */
+  /** Groups without a column. */
   readonly left: number;
   readonly locked: readonly [number, number] | null;
   readonly by: readonly MomentColumn[];

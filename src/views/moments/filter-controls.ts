@@ -16,7 +16,7 @@ const SMOOTHINGS = [0, 5, 20, 50, 100, 500];
 const MOST_NAMES = 200;
 const SERIES = [5, 10, 20, 40, 100, 200, 500];
 
-/** The line that folds: which tensors take part, what their numbers are shown beside, and other runs. */
+/** The line that folds: which tensors take part, what their numbers are compared with, and other runs. */
 export function filterControls(facts: IControlFacts, t: Translate): Control[] {
   return [
     ...whichTensors(facts, t),

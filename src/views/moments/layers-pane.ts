@@ -7,7 +7,7 @@ import { compareLines, comparedTitle, missingWords, runWords } from '../shared/l
 import { allHidden, hiddenWords, shownLines } from '../shared/lines/legend';
 import type { ILine } from '../shared/lines/line';
 import type { ILinkedMarks } from '../shared/links';
-import { placeNear } from '../shared/scale';
+import { nearestIndex } from '../shared/scale';
 import type { Translate } from '../shared/translate';
 import { linesAcross, onlyAt } from './read-lines';
 import { nonFiniteWords, omittedWords, optionWords, trustWords } from './captions';
@@ -16,7 +16,6 @@ import type { IMomentRun, MomentReader } from './reader';
 import { keyWords, type MomentOptions, byWords, quantityWords } from './words';
 import { capital } from '../shared/describe';
 
-/** What a chart over layers is read from. */
 interface ILayersQuery {
   readonly options: MomentOptions;
   /** Columns that make a group, `layer` first. */
@@ -26,6 +25,7 @@ interface ILayersQuery {
   /** What tells which steps a run has. */
   readonly everything: IMomentQuery;
   readonly reader: MomentReader;
+  /** Name of the view's own run. */
   readonly name: string;
   readonly id: string;
   readonly others: readonly IMomentRun[];
@@ -45,7 +45,10 @@ interface ILayers {
   readonly steps: readonly (number | null)[];
 }
 
-/** Read each run at the chosen step, other runs at the one of theirs that lies nearest, in steps or in samples. */
+/**
+ * Read each run at the chosen step, other runs at the one of theirs that lies nearest, in steps or in
+ * samples.
+ */
 async function readLayers(query: ILayersQuery, signal: AbortSignal, t: Translate): Promise<ILayers> {
   const { options, by, question, reader, others } = query;
   const names = [query.name, ...others.map(each => each.name)];
@@ -95,7 +98,7 @@ async function stepOf(
 ): Promise<number | null> {
   const total = await reader.groups(everything, signal);
   const onSamples = options.x === 'samples' && samples >= 0 && total.samples.every(each => each >= 0);
-  const index = onSamples ? placeNear(total.samples, samples) : placeNear(total.step, step);
+  const index = onSamples ? nearestIndex(total.samples, samples) : nearestIndex(total.step, step);
   return total.step[index] ?? null;
 }
 
@@ -135,7 +138,7 @@ export class LayersPane extends OverPane {
         name: this.source.name,
         others: this.otherRuns,
         step,
-        samples: this.total?.samples[placeNear(this.steps, step)] ?? -1
+        samples: this.total?.samples[nearestIndex(this.steps, step)] ?? -1
       },
       signal,
       t
@@ -245,11 +248,11 @@ function largest(lines: readonly ILine[], most: number): { lines: readonly ILine
     );
     sizes.set(idOf(line), size);
   }
-  const retained = new Set(
+  const kept = new Set(
     [...sizes]
       .sort(([, a], [, b]) => b - a)
       .slice(0, most)
       .map(([id]) => id)
   );
-  return { lines: lines.filter(line => retained.has(idOf(line))), left: sizes.size - retained.size };
+  return { lines: lines.filter(line => kept.has(idOf(line))), left: sizes.size - kept.size };
 }

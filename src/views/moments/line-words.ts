@@ -43,7 +43,6 @@ export function titleWords(
     : t('%1, steps %2 to %3', what, formatInteger(first), formatInteger(last));
 }
 
-/** Say what is drawn, of which runs. */
 export function lineTitle({ options, by, lines, others }: ILineSubject, t: Translate): string {
   const title = titleWords(
     options,
@@ -78,7 +77,7 @@ export function lineCaption(
   ];
 }
 
-/** What lines did. They are numbered by their places, as layers are: a line need not be of a layer. */
+/** What lines did. They are numbered by their index, as layers are: a line need not be of a layer. */
 export function movesOfLines(lines: readonly ILine[]): IMoves | null {
   return movesOf(lines.map(({ step, value }, layer) => ({ layer, steps: step, values: value })));
 }

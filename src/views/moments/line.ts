@@ -21,17 +21,21 @@ export function spans(groups: IMomentGroups): [number, number][] {
   return found;
 }
 
-/** Name a group where lines are told apart, in saved options as well: by its one column, or by a list of several. */
+/**
+ * Name a group where lines are told apart, in saved options as well: by its one column, or by a list of
+ * several.
+ */
 export function groupId(key: MomentKey): string {
   return key.length === 1 && key[0] !== null ? String(key[0]) : JSON.stringify(key);
 }
 
-/** Steps at which lines begin anew, of all steps that were logged; none where only some of these are known. */
+/**
+ * Steps at which lines begin anew, of all steps that were logged; none where only some of these are known.
+ */
 export function startsOf(total: Pick<IMomentGroups, 'step' | 'stepsTotal'>): readonly number[] {
   return total.stepsTotal > total.step.length ? [] : gapStarts(total.step).map(at => total.step[at] ?? NaN);
 }
 
-/** How groups become lines. */
 export interface ILineRequest {
   readonly options: MomentOptions;
   readonly by: readonly MomentColumn[];
@@ -48,8 +52,8 @@ export interface ILineRequest {
 }
 
 /** Turn groups into lines, in the order of the groups. A group without data at a step has a gap there. */
-export function linesOf(groups: IMomentGroups, request: ILineRequest): ILine[] {
-  const { options, by, run, name, label, entry, starts = [], clock, isFaint } = request;
+export function linesOf(groups: IMomentGroups, wish: ILineRequest): ILine[] {
+  const { options, by, run, name, label, entry, starts = [], clock, isFaint } = wish;
   const index = by.indexOf('layer');
   const xs =
     options.align !== 'step' && clock

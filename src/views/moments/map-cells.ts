@@ -2,7 +2,7 @@ import { MOST_CHARACTERS } from '../../aggregate/moment-keys';
 import type { IMatrix } from '../../charts';
 import type { MomentFilter } from '../../protocol/views.generated';
 import type { IMomentGroups, MomentColumn, MomentKey } from '../../store/moment-source';
-import { placeNear } from '../shared/scale';
+import { nearestIndex } from '../shared/scale';
 import { spans } from './line';
 import { oneTensor } from './name-facts';
 import type { MomentOptions } from './words';
@@ -27,20 +27,25 @@ const MOST_CELLS = 4_000_000;
 interface ICellsRequest {
   /** Whether cells in which values are not finite are drawn as such. */
   readonly hatch: boolean;
-  /** Whether values were left out in favour of their extremes: a cell between two others then stands for them too. */
+  /**
+   * Whether values were left out in favour of their extremes: a cell between two others then stands for them
+   * too.
+   */
   readonly bridge: boolean;
 }
 
 /**
- * Put groups into cells, one row a group. Where several steps share a column the one that is not finite is shown, else the one farthest from the
- * middle of its group: a spike of one step is never under others.
- * @param xs - Every such place, ascending.
+ * Put groups into cells, one row a group. Where several steps share a column the one that is not finite is
+ * shown, else the one farthest from the middle of its group: a spike of one step is never under others.
+ *
+ * @param places - Where each row of the groups lies.
+ * @param xs - Every such position, ascending.
  */
 export function cellsOf(
   groups: IMomentGroups,
   places: Float64Array,
   xs: readonly number[],
-  request: ICellsRequest
+  wish: ICellsRequest
 ): IMapCells {
   const [first, last] = [xs[0] ?? 0, xs[xs.length - 1] ?? 0];
   const gap = xs.reduce(
@@ -71,7 +76,7 @@ export function cellsOf(
         source[cell] = at;
       }
     }
-    if (request.bridge) {
+    if (wish.bridge) {
       bridge(source, row * columns, columns, xs, first, width);
     }
   });
@@ -81,7 +86,7 @@ export function cellsOf(
     const finite = groups.nonFinite[at] === 0;
     missing[cell] = at < 0 || (groups.count[at] === 0 && finite) ? 1 : 0;
     // A cell in which something is not finite says so rather than what the rest of it is.
-    if (at >= 0 && (finite || !request.hatch)) {
+    if (at >= 0 && (finite || !wish.hatch)) {
       values[cell] = groups.value[at] ?? NaN;
     }
   });
@@ -97,7 +102,10 @@ export function cellsOf(
   };
 }
 
-/** Let a cell stand for a column beside it that has steps, but none of its row: those were left out in favour of their extremes. */
+/**
+ * Let a cell stand for a neighbouring column that has steps, but none of its row: those were left out in
+ * favour of their extremes.
+ */
 function bridge(
   source: Int32Array,
   from: number,
@@ -110,7 +118,7 @@ function bridge(
     const before = source[from + column - 1] ?? -1;
     const between = source[from + column] === -1 && before >= 0 && (source[from + column + 1] ?? -1) >= 0;
     const x = first + column * width;
-    if (between && Math.abs((xs[placeNear(xs, x)] ?? Infinity) - x) <= width / 2) {
+    if (between && Math.abs((xs[nearestIndex(xs, x)] ?? Infinity) - x) <= width / 2) {
       source[from + column] = before;
     }
   }
@@ -124,6 +132,7 @@ function medianOf(values: Float64Array): number {
 /** Options that say what a map is of. */
 type MapOptions = Pick<MomentOptions, 'along' | 'by' | 'cells' | 'columns' | 'kind' | 'where'>;
 
+/** What lines of cells go over. */
 export type Along = Exclude<MomentOptions['along'], 'auto'>;
 
 /** A cell: the key of its row, and the number of its column. */
@@ -135,14 +144,16 @@ export interface IMapCell {
 /** Whether a kind is a map. */
 export const isMap = (kind: MomentOptions['kind']): boolean => /(?:^|_)map$/.test(kind);
 
-/** Columns that make a row of a map. */
 export function mapRows({ kind, by, columns }: MapOptions): readonly MomentColumn[] {
   const rows: readonly MomentColumn[] =
     kind === 'layer_map' ? ['layer'] : kind === 'item_map' ? ['item_type'] : (by ?? []);
   return rows.filter(row => row !== columns);
 }
 
-/** Columns that make a group of a map: those of its rows, and the one that lies across where that is not the step. */
+/**
+ * Columns that make a group of a map: those of its rows, and the one that lies across where that is not the
+ * step.
+ */
 export function mapGrouping(options: MapOptions): readonly MomentColumn[] {
   return [...mapRows(options), ...(options.columns === 'step' ? [] : [options.columns])];
 }
@@ -155,8 +166,8 @@ export function alongOf(options: MapOptions): Along {
     // Along a row's or column's own there is one value only.
     return along === 'step' || ![...rows, columns].includes(along) ? along : 'step';
   }
-  const held = columns !== 'step' ? null : rows.includes('rank') ? 'name' : 'rank';
-  return held !== null && (where?.[held] ?? 'all') !== 'all' ? held : 'step';
+  const fixed = columns !== 'step' ? null : rows.includes('rank') ? 'name' : 'rank';
+  return fixed !== null && (where?.[fixed] ?? 'all') !== 'all' ? fixed : 'step';
 }
 
 /** Write a cell as the options hold it. */
@@ -196,7 +207,7 @@ export function toggled(options: MapOptions, cell: IMapCell, most: number): stri
   return (rest.length < before.length ? rest : [...rest, cell]).slice(-most).map(cellText);
 }
 
-/** A filter that lets as little as it can say through beside one group. */
+/** A filter that lets through one group and as little else as it can. */
 export function narrowed(
   where: MomentFilter | undefined,
   by: readonly MomentColumn[],

@@ -160,7 +160,7 @@ export class MapPane extends MomentPane {
     return { of: groups, ...gridAcross(groups, MOST_ROWS) };
   }
 
-  /** What to say where no group has a place among the columns. */
+  /** What to say where no group has a column. */
   private _nowhere(): IState {
     const words = columnWords(this.options.columns, this.t);
     return emptyState(this.t('Nothing here has a %1.', words), this.t('Draw steps'), () =>
@@ -312,7 +312,7 @@ export class MapPane extends MomentPane {
       : new ColorScale(extent, transform, low, look);
   }
 
-  /** Ask for what is shown, and as much again on either side, where not every step could be brought. */
+  /** Ask for what is shown, and as much on either side, where not every step could be brought. */
   private _zoomed(question: ReturnType<MomentPane['question']>): ReturnType<MomentPane['question']> {
     const { zoom } = this.env;
     if (!zoom?.isZoomed || !this._map) {
@@ -352,7 +352,6 @@ export class MapPane extends MomentPane {
   private _axis = new StepAxis([]);
   private _step: number | null = null;
   private _wanted: number | null = null;
-  /** What was read, and that as a map. */
   private _read: IMomentGroups | null = null;
   private _map: DrawnMap | null = null;
   private _drawn = '';
@@ -362,7 +361,6 @@ export class MapPane extends MomentPane {
   private readonly _pictures = new Pictures();
 }
 
-/** What a map is drawn of. */
 interface IRead extends IMapGrid {
   /** What came from the run: the same object while that is the same. */
   readonly of: IMomentGroups;

@@ -90,7 +90,7 @@ export interface IControlFacts {
   readonly choose: (options: Partial<MomentsOptions>) => void;
 }
 
-/** Groupings that are offered; any other that the options name is offered beside them. */
+/** Groupings that are offered; any other that the options name is offered too. */
 const GROUPINGS: readonly (readonly MomentColumn[])[] = [
   [],
   ['layer'],
@@ -110,7 +110,6 @@ const GROUPINGS: readonly (readonly MomentColumn[])[] = [
   ['name']
 ];
 
-/** The first line of controls: what is drawn. */
 export function mainControls(
   facts: IControlFacts,
   open: boolean,

@@ -112,7 +112,6 @@ export function wrongFilter(sentence: string, options: MomentOptions, choose: Ch
   return { kind: 'error', sentence, action: clear };
 }
 
-/** Say that nothing is left to draw. */
 export function nothingMatches(
   options: MomentOptions,
   actions: IStateActions,
@@ -144,7 +143,9 @@ function cleared(options: MomentOptions): Partial<MomentsOptions> {
   return { where: {}, pattern: null, by };
 }
 
-/** Why a question about groups was refused, wherever it was answered; null where that is not why it failed. */
+/**
+ * Why a question about groups was refused, wherever it was answered; null where that is not why it failed.
+ */
 export function refusalOf(reason: unknown): 'mixed' | 'invalid' | null {
   for (let error = reason; error instanceof Error; error = error.cause) {
     const code =
@@ -163,7 +164,6 @@ export function refusalOf(reason: unknown): 'mixed' | 'invalid' | null {
   return null;
 }
 
-/** Where values first were not finite. */
 interface IBadNote {
   readonly step: number;
   readonly name: string;
@@ -171,8 +171,8 @@ interface IBadNote {
 }
 
 /**
- * Find the first step and tensor with values that are not finite.
- * @returns Null where all are finite.
+ * Find the first step and tensor with values that are not finite; null where all are. `total` is that of all
+ * that matches the filter.
  */
 export async function noteOfBad(
   reader: MomentReader,
@@ -206,7 +206,7 @@ export async function noteOfBad(
   const more = tensors.nonFinite.reduce((sum, count) => sum + (count !== 0 ? 1 : 0), -1);
   const count = tensors.nonFinite[first] ?? NaN;
   const how = Number.isNaN(count) ? t('number not known') : formatInteger(count);
-  const place = t(
+  const sentence = t(
     'First non-finite %1: step %2, %3 (%4).',
     statsWords(measured, t),
     formatInteger(step),
@@ -216,6 +216,6 @@ export async function noteOfBad(
   return {
     step,
     name: String(name),
-    text: more > 0 ? `${place} ${t('At that step in %1 more tensors.', formatInteger(more))}` : place
+    text: more > 0 ? `${sentence} ${t('At that step in %1 more tensors.', formatInteger(more))}` : sentence
   };
 }

@@ -59,7 +59,10 @@ const MANY_NAMES = 2000;
 /** Time for a picture to be seen first, ms. */
 const AFTER_DRAWING = 50;
 
-/** The explorer of the stream `moments`: a toolbar, a line of filters that folds, and the panes of the chosen kind. */
+/**
+ * The explorer of the stream `moments`: a toolbar, a line of filters that folds, and the panes of the chosen
+ * kind.
+ */
 export class MomentsView implements IComposition {
   constructor(
     private readonly _source: IRunSource,

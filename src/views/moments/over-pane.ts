@@ -16,12 +16,12 @@ import type { ITip } from '../shared/table';
 import { MomentPane } from './pane';
 import { axisWords } from './words';
 
-/** Share of a place that its bars take. */
+/** Share of the unit of the axis that its bars take. */
 const BARS = 0.8;
 
 /** Groups at one step over something else, as lines or bars. */
 export abstract class OverPane extends MomentPane {
-  /** Name a place of the x axis: `layer 3`. */
+  /** Name a position on the x axis: `layer 3`. */
   protected abstract placeWords(x: number): string;
 
   override probe(point: IPlace): IMark | null {
@@ -165,5 +165,5 @@ export abstract class OverPane extends MomentPane {
   private _at: ICursor | null = null;
 }
 
-/** A place of the x axis. */
+/** The mark of a layer. */
 export const markOf = (layer: number): IMark => ({ facet: null, x: [layer - 0.5, layer + 0.5], y: null });

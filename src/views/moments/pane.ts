@@ -6,7 +6,7 @@ import type { INote, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';
 import { goControl, stepsControl } from '../shared/controls';
 import { StepShown } from '../shared/pinned-step';
-import { placeNear } from '../shared/scale';
+import { nearestIndex } from '../shared/scale';
 import { emptyState, type IState, type IStateActions } from '../shared/states';
 import { ViewModel, type IViewEnvironment } from '../shared/view-model';
 import {
@@ -26,7 +26,7 @@ import { MomentReader, type IMomentQuestion, type IMomentRun } from './reader';
 import { quantityWords } from './words';
 import { capital } from '../shared/describe';
 
-/** Most places on the step slider and in the search for the first bad step. */
+/** Most positions of the step slider, and steps searched for the first bad one. */
 const MOST_STEPS = 50_000;
 /** Of more rows than this the total takes a second: what can be drawn before it is. */
 const MANY_ROWS = 1_000_000;
@@ -45,14 +45,10 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
     return capital(quantityWords(this.options, this.t));
   }
 
+  /** One of the runs has more: read again. */
   renew(): void {
     this._isStale = true;
     this.env.refresh(false);
-  }
-
-  /** What the run has; null before it was asked. */
-  get index(): IMomentIndex | null {
-    return this._index;
   }
 
   /** Steps at which something that matches the filter was logged, ascending. */
@@ -112,13 +108,13 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
     }
     this._reader ??= new MomentReader(moments);
     const reader = this._reader;
-    const stale = this._isStale || this._index === null;
+    const stale = this._isStale || this.index === null;
     const index =
-      stale || this._index === null
+      stale || this.index === null
         ? await reader.index(signal, (done, total) => this._reading(done, total))
-        : this._index;
+        : this.index;
     this._isStale = false;
-    this._index = index;
+    this.index = index;
     const wanted = this.options.ratio === 'grad_to_param' ? 'grad' : this.options.stat;
     if (index.stats.every(each => each.rows === 0)) {
       return { state: emptyMoments(this.source, index, this.options, this.actions, this.t) };
@@ -166,7 +162,6 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
     return missing.length > 0 ? { ...state, sentence: missing.join(' ') } : state;
   }
 
-  /** What to say where what is to be the x axis is not known. */
   protected unknownPlaces(): Loaded {
     const { align } = this.options;
     const sentence =
@@ -183,7 +178,9 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
     return false;
   }
 
-  /** Steps and samples of everything that matches the filter; null where it is drawn before they are known. */
+  /**
+   * Steps and samples of everything that matches the filter; null where it is drawn before they are known.
+   */
   protected get total(): IMomentGroups | null {
     return this._total;
   }
@@ -203,12 +200,15 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
       : [];
   }
 
-  /** The step of a picture of one: the logged one that is nearest to what is chosen, which is null for the newest; undefined where there is none. */
+  /**
+   * The step of a picture of one: the logged one nearest to the chosen one, which is null for the newest;
+   * undefined where there is none.
+   */
   protected stepDrawn(): { readonly wanted: number | null; readonly step: number | undefined } {
     const within = this.env.within(this.options.steps);
     const steps = this.steps.filter(each => !within || (each >= within[0] && each <= within[1]));
     const wanted = this._stepShown.of(this.options.step);
-    return { wanted, step: steps[wanted === null ? steps.length - 1 : placeNear(steps, wanted)] };
+    return { wanted, step: steps[wanted === null ? steps.length - 1 : nearestIndex(steps, wanted)] };
   }
 
   protected stepControls(): Control[] {
@@ -249,17 +249,17 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
 
   protected otherRuns: readonly IMomentRun[] = [];
 
-  /** How steps lie on the x axis of lines and maps alike; null where nobody counted or clocked what that is. */
+  /** How steps lie on the x axis of lines and maps alike; null where the run does not have that unit. */
   protected async axisOf(
     { step, samples }: Pick<IMomentGroups, 'step' | 'samples'>,
     signal: AbortSignal
   ): Promise<{ readonly axis: StepAxis; readonly clock: RunClock } | null> {
     const { align, x } = this.options;
     const clock = await clockOf(this.source, align, signal);
-    const places = align !== 'step' && clock ? step.map(clock) : x === 'step' ? null : samples;
-    return clock === null || (align === 'step' && places?.some(each => each < 0))
+    const xs = align !== 'step' && clock ? step.map(clock) : x === 'step' ? null : samples;
+    return clock === null || (align === 'step' && xs?.some(each => each < 0))
       ? null
-      : { clock, axis: new StepAxis(step, places) };
+      : { clock, axis: new StepAxis(step, xs) };
   }
 
   /** The question for the steps of everything that matches the filter. */
@@ -287,7 +287,6 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
     return refusal === 'invalid' ? wrongFilter(sentence, this.options, choose, this.t) : null;
   }
 
-  /** Say how far the server is in reading a run's files. */
   private _reading(done: number, total: number): void {
     this.env.waits(
       this.t('Reading the files of %1: %2 of %3…', this.source.name, formatBytes(done), formatBytes(total))
@@ -296,7 +295,8 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
 
   private readonly _stepShown = new StepShown(this.env);
   private _reader: MomentReader | null = null;
-  private _index: IMomentIndex | null = null;
+  /** What the run has; null before it was asked. */
+  index: IMomentIndex | null = null;
   private _isStale = true;
   private _total: IMomentGroups | null = null;
   /** The question for the total that was drawn, or is drawn, before its answer. */
@@ -306,7 +306,10 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
 /** Most steps on either side of one that is shown among others. */
 const BESIDE = 50;
 
-/** Some steps on either side of one, so that it can be seen among others. */
+/**
+ * Some steps around one, so that it can be seen among others; `more`: steps still come, and what has space
+ * for them shows them.
+ */
 function around(steps: Float64Array, step: number, more: boolean): [number, number] {
   const at = steps.indexOf(step);
   const end = steps.length - 1;

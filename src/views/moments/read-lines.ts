@@ -18,8 +18,9 @@ import { keyWords, type MomentOptions } from './words';
 
 /** Rows of groups whose keys are the same but for one column. */
 interface IPart {
+  /** The rest of the key. */
   readonly key: MomentKey;
-  /** Places of the rows, ascending by where they lie. */
+  /** Indices of the rows, ascending by where they lie. */
   readonly rows: readonly number[];
 }
 
@@ -28,7 +29,10 @@ export type PlaceOf = (value: MomentKey[number]) => number | null;
 
 const numbers: PlaceOf = value => (typeof value === 'number' ? value : null);
 
-/** Take groups apart by all columns of their keys but one, which says where a row lies. What lies nowhere is left out. */
+/**
+ * Take groups apart by all columns of their keys but one, which says where a row lies. What lies nowhere is
+ * left out.
+ */
 function partsOf(
   groups: IMomentGroups,
   column: number,
@@ -37,10 +41,10 @@ function partsOf(
   const found = new Map<string, { key: MomentKey; rows: number[] }>();
   const xs = new Float64Array(groups.group.length).fill(NaN);
   groups.group.forEach((group, row) => {
-    const whole = groups.keys[group] ?? [];
-    const x = placeOf(whole[column] ?? null);
+    const fullKey = groups.keys[group] ?? [];
+    const x = placeOf(fullKey[column] ?? null);
     if (x !== null) {
-      const key = whole.filter((_, at) => at !== column);
+      const key = fullKey.filter((_, at) => at !== column);
       const id = JSON.stringify(key);
       const part = found.get(id) ?? { key, rows: [] };
       part.rows.push(row);
@@ -54,8 +58,9 @@ function partsOf(
 }
 
 /**
- * Turn groups at one step into a line for each of the rest of their keys, over the first column: over layers. What has no layer is left out.
- * @param placeOf - Where a value of the first column lies; a number there when absent.
+ * Turn groups at one step into a line for each of the rest of their keys, over the first column: over layers.
+ * What has no layer is left out. `placeOf`: where a value of the first column lies; a number there when
+ * absent.
  */
 export function linesAcross(
   groups: IMomentGroups,
@@ -87,7 +92,7 @@ export function linesAcross(
 export interface IMapGrid {
   readonly groups: IMomentGroups;
   readonly xs: Float64Array;
-  /** Groups without a place. */
+  /** Groups without a position. */
   readonly left: number;
 }
 
@@ -100,14 +105,14 @@ export function gridAcross(groups: IMomentGroups, most: number): IMapGrid {
       return Number.isNaN(value) ? size : Math.max(size, value);
     }, -1);
   const least = parts.map(sizeOf).sort((a, b) => b - a)[most - 1] ?? -Infinity;
-  const retained = parts.length <= most ? parts : parts.filter(part => sizeOf(part) >= least).slice(0, most);
-  const rows = retained.flatMap(part => part.rows);
+  const kept = parts.length <= most ? parts : parts.filter(part => sizeOf(part) >= least).slice(0, most);
+  const rows = kept.flatMap(part => part.rows);
   return {
     groups: {
       ...byName(GROUP_FLOATS, name => Float64Array.from(rows, row => groups[name][row] ?? NaN)),
       scaled: Uint8Array.from(rows, row => groups.scaled[row] ?? 0),
-      keys: retained.map(part => part.key),
-      group: Uint32Array.from(retained.flatMap((part, at) => part.rows.map(() => at))),
+      keys: kept.map(part => part.key),
+      group: Uint32Array.from(kept.flatMap((part, at) => part.rows.map(() => at))),
       groupsTotal: parts.length,
       stepsTotal: 1
     },
@@ -128,13 +133,13 @@ export interface ILinesQuery {
   readonly options: MomentOptions;
   readonly by: readonly MomentColumn[];
   readonly question: IMomentQuestion;
+  /** The question for every step of a run. */
   readonly everything: IMomentQuery;
   readonly name: string;
   readonly id: string;
   readonly reader: MomentReader;
   readonly others: readonly IMomentRun[];
   readonly axis: StepAxis;
-  /** Every step that was logged. */
   readonly logged: ILogged;
   /** Where the view's own steps lie on the axis by which runs are aligned. */
   readonly clock: RunClock;
@@ -170,7 +175,7 @@ export interface ILines {
 /** Most points of a line that is compared: then every one is needed. */
 const COMPARED = 20_000;
 
-/** The question for as many lines, and points of them, as are drawn beside those of other runs. */
+/** The question for as many lines, and points of them, as are drawn along with those of other runs. */
 export function linesQuestion(
   options: MomentOptions,
   question: IMomentQuestion,
@@ -187,7 +192,10 @@ function isCompared({ compare }: MomentOptions, others: readonly IMomentRun[]): 
   return compare !== 'overlay' && others.length > 0;
 }
 
-/** Read the lines that options ask for, of this run and of those it is compared with; null where there are none. */
+/**
+ * Read the lines that options ask for, of this run and of those it is compared with; null where there are
+ * none.
+ */
 export async function readLines(
   query: ILinesQuery,
   signal: AbortSignal,
@@ -254,7 +262,7 @@ function runOf(
   return async ({ points, ...question }, signal) => {
     const groups = await from.groups(points === undefined ? question : { ...question, points }, signal);
     const isAlone = others.length > 0 && groups.keys.length === 1;
-    const request = {
+    const wish = {
       options,
       by,
       run,
@@ -265,17 +273,17 @@ function runOf(
       ...(isAlone ? { entry: ids[run] ?? '' } : {})
     };
     if (options.smoothing < 2) {
-      return linesOf(groups, request);
+      return linesOf(groups, wish);
     }
     const raw = { ...question, smoothing: 0, ...(points === undefined ? {} : { points }) };
-    return [
-      ...linesOf(await from.groups(raw, signal), { ...request, isFaint: true }),
-      ...linesOf(groups, request)
-    ];
+    return [...linesOf(await from.groups(raw, signal), { ...wish, isFaint: true }), ...linesOf(groups, wish)];
   };
 }
 
-/** Find where another run has values that are not finite: neighbours among its own steps are one stretch. Null where it has none. */
+/**
+ * Find where another run has values that are not finite: neighbours among its own steps are one stretch. Null
+ * where it has none.
+ */
 async function badRun(
   { everything, question, options }: ILinesQuery,
   name: string,

@@ -24,30 +24,26 @@ export interface IMomentQuestion extends IMomentQuery {
   readonly keys?: readonly MomentKey[];
 }
 
-/** Answers that are kept: those of one picture and its last few places. */
+/** Answers that are kept: those of one picture and its last few zooms. */
 const MOST_KEPT = 24;
 
 /**
- * Asks one run for groups and keeps the last answers, so that zooming, hovering and a new theme ask nothing twice. What is kept is
- * forgotten when the run has more.
+ * Asks one run for groups and caches the last answers, so that zooming, hovering and a new theme ask nothing
+ * twice. The cache is emptied when the run has more.
  */
 export class MomentReader {
   constructor(readonly source: IMomentSource) {}
 
-  /** What the answers are of. */
   get version(): string {
     return this._version ?? '';
   }
 
-  /**
-   * What there is, as of now.
-   * @param told - Hears how far the source is where it reads files first.
-   */
-  async index(signal?: AbortSignal, onProgress?: ReadingProgress): Promise<IMomentIndex> {
-    const index = await this.source.index(signal, onProgress);
+  /** What there is, as of now; `progress` is called while the source reads files for the first time. */
+  async index(signal?: AbortSignal, progress?: ReadingProgress): Promise<IMomentIndex> {
+    const index = await this.source.index(signal, progress);
     if (index.version !== this._version) {
       this._version = index.version;
-      this._kept.clear();
+      this._answers.clear();
     }
     return index;
   }
@@ -55,18 +51,18 @@ export class MomentReader {
   /** Groups as of the last `index`. A question that fails is asked anew. */
   groups(query: IMomentQuestion, signal?: AbortSignal): Promise<IMomentGroups> {
     const key = JSON.stringify(query);
-    const kept = this._kept.get(key);
-    if (kept) {
-      return kept;
+    const known = this._answers.get(key);
+    if (known) {
+      return known;
     }
     const asked = this._ask(query, signal);
-    asked.catch(() => this._kept.get(key) === asked && this._kept.delete(key));
-    this._kept.set(key, asked);
-    for (const old of this._kept.keys()) {
-      if (this._kept.size <= MOST_KEPT) {
+    asked.catch(() => this._answers.get(key) === asked && this._answers.delete(key));
+    this._answers.set(key, asked);
+    for (const old of this._answers.keys()) {
+      if (this._answers.size <= MOST_KEPT) {
         break;
       }
-      this._kept.delete(old);
+      this._answers.delete(old);
     }
     return asked;
   }
@@ -105,7 +101,7 @@ export class MomentReader {
   }
 
   private _version: string | null = null;
-  private readonly _kept = new Map<string, Promise<IMomentGroups>>();
+  private readonly _answers = new Map<string, Promise<IMomentGroups>>();
 }
 
 /** Answers one after the other, as one. */

@@ -14,10 +14,7 @@ import { MomentPane } from './pane';
 import type { MomentReader } from './reader';
 import { axisWords, columnWords, type MomentOptions } from './words';
 
-/**
- * Say which rows a filter takes: a source may bring more than these.
- * @param steps - Inclusive first and last step; null takes all.
- */
+/** Which rows a filter takes, of all steps where they are null: a source may bring more than these. */
 export function rowFilter(
   rows: IMomentRows,
   where: MomentFilter,

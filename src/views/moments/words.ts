@@ -52,7 +52,6 @@ export function statisticWords(statistic: MomentStatistic, t: Translate): string
   return words[statistic];
 }
 
-/** Name a column by which tensors are grouped. */
 export function columnWords(column: MomentColumn | 'step', t: Translate): string {
   const words: Record<MomentColumn | 'step', string> = {
     step: t('step'),

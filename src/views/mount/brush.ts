@@ -24,8 +24,9 @@ export interface IBrushHost {
 export type IBrushed = Pick<IMark, 'loop' | 'x' | 'y'>;
 
 /**
- * Choosing a span of the x axis, a box or what lies in a loop, by dragging. It listens before the chart's own gestures do, so that zoom and pan never see the
- * drag, and before JupyterLab, for which Shift and the mouse mean a range of cells.
+ * Choosing a span of the x axis, a box or what lies in a loop, by dragging. It listens before the chart's own
+ * gestures do, so that zoom and pan never see the drag, and before JupyterLab, for which Shift and the mouse
+ * mean a range of cells.
  */
 export class Brush implements IDisposable {
   constructor(private readonly _host: IBrushHost) {
@@ -36,17 +37,13 @@ export class Brush implements IDisposable {
     return this._release !== null;
   }
 
-  get isDisposed(): boolean {
-    return this._isDisposed;
-  }
-
   /** Let go without choosing. */
   cancel(): void {
     this._release?.();
   }
 
   dispose(): void {
-    this._isDisposed = true;
+    this.isDisposed = true;
     this._release?.();
     this._host.stage.removeEventListener('pointerdown', this._onDown, true);
   }
@@ -97,7 +94,7 @@ export class Brush implements IDisposable {
   };
 
   private _release: (() => void) | null = null;
-  private _isDisposed = false;
+  isDisposed = false;
 }
 
 /** Where the hand is, within what is shown; `by` is a part of it. */

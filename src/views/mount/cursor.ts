@@ -74,7 +74,7 @@ const MOST_PIXELS = 640;
 /** Fewest and most characters of a name. */
 const [LEAST_LETTERS, MOST_LETTERS] = [10, 60];
 
-/** A small box beside the pointer that never covers what it speaks of and takes no pointer events. */
+/** A small box near the pointer that never covers what it describes and takes no pointer events. */
 class Tooltip {
   constructor(private readonly _stage: HTMLElement) {
     this.node = element('div', { class: 'jp-MegalensTooltip', 'aria-hidden': 'true', hidden: '' });
@@ -83,7 +83,7 @@ class Tooltip {
 
   readonly node: HTMLElement;
 
-  /** Show beside a point given in pixels from the stage's upper left corner. */
+  /** Show it near a point given in pixels from the stage's upper left corner. */
   show(tip: ITip, left: number, top: number): void {
     const { columns } = tip;
     const letters = lettersOf(tip, this._stage.clientWidth);
@@ -99,8 +99,8 @@ class Tooltip {
         swatch.style.background = line.color;
         name.prepend(swatch);
       }
-      const comparison = columns ? (line.beside ?? ['', '']) : [];
-      return [name, ...[line.value, ...comparison].map(text => element('span', {}, text))];
+      const beside = columns ? (line.beside ?? ['', '']) : [];
+      return [name, ...[line.value, ...beside].map(text => element('span', {}, text))];
     });
     const heads = columns ? ['', '', ...columns].map(text => element('span', {}, text)) : [];
     this.node.replaceChildren(
@@ -126,7 +126,7 @@ class Tooltip {
   }
 }
 
-/** How many characters of a name fit beside the values into a box of some pixels. */
+/** How many characters of a name fit before the values into a box of some pixels. */
 function lettersOf({ columns, lines }: ITip, width: number): number {
   const widest = (of: readonly (string | undefined)[]): number =>
     Math.max(0, ...of.map(text => text?.length ?? 0)) + 2;
@@ -134,13 +134,17 @@ function lettersOf({ columns, lines }: ITip, width: number): number {
     lines.map(({ value }) => value),
     ...(columns ?? []).map((head, at) => [head, ...lines.map(({ beside }) => beside?.[at])])
   ].reduce((sum, column) => sum + widest(column), 0);
-  const space = Math.floor(((width || MOST_PIXELS) - MARGINS) / LETTER) - wide;
-  return Math.min(MOST_LETTERS, Math.max(LEAST_LETTERS, space));
+  const letters = Math.floor(((width || MOST_PIXELS) - MARGINS) / LETTER) - wide;
+  return Math.min(MOST_LETTERS, Math.max(LEAST_LETTERS, letters));
 }
 
-/** The mark over a picture with its tooltip. It keeps its place in the data while they change, scroll and zoom. */
+/** The mark over a picture with its tooltip. It stays with its data while they change, scroll and zoom. */
 export class Cursor {
-  /** @param tipOf What to say of a mark as the data are now; null when it is gone. */
+  /**
+   * @param shell The view's elements.
+   * @param tipOf What to say of a mark as the data are now; null when it is gone.
+   * @param bandOf What belongs to it and is outlined with it.
+   */
   constructor(
     private readonly _shell: Shell,
     private readonly _tipOf: (mark: IMark) => ITip | null,
@@ -190,7 +194,10 @@ function bandNode(box: IBox): HTMLElement {
   return node;
 }
 
-/** Says over a view that the training is perturbed now, until it is not: what is drawn then is not the model's own doing. */
+/**
+ * Says over a view that the training is perturbed now, until it is not: what is drawn then is not the model's
+ * own doing.
+ */
 export class ArmedChip implements IDisposable {
   constructor(
     private readonly _source: IRunSource,
@@ -202,12 +209,8 @@ export class ArmedChip implements IDisposable {
 
   readonly node = element('p', { class: 'jp-MegalensArmedChip', role: 'status', hidden: '' });
 
-  get isDisposed(): boolean {
-    return this._isDisposed;
-  }
-
   dispose(): void {
-    this._isDisposed = true;
+    this.isDisposed = true;
     this._source.changed.disconnect(this._tell, this);
     this.node.remove();
   }
@@ -221,7 +224,7 @@ export class ArmedChip implements IDisposable {
     }
   }
 
-  private _isDisposed = false;
+  isDisposed = false;
 }
 
 /** What is armed now and how long, or nothing: it also ends by itself, and with the training. */
@@ -237,12 +240,15 @@ function armedWords(source: IRunSource, t: Translate): string {
     : t('Perturbed until step %1: %2', formatInteger(armed.until), what);
 }
 
-/** Pixels of a mark's place under the axis that answer to the pointer. */
+/** Pixels under the axis, around a mark, that answer to the pointer. */
 const SIZE = 12;
 
-/** The places of a chart's event marks: each says what happened, and tells where. The marks themselves the chart draws. */
+/**
+ * The event marks of a chart, which the chart draws: each has the words of its event, and tells other views
+ * its step.
+ */
 export class EventMarks {
-  /** @param point Tells the run's other views of a step; null that nothing is pointed at. */
+  /** @param point Points the run's other views to a step; null when nothing is pointed at. */
   constructor(
     private readonly _stage: HTMLElement,
     private readonly _point: (step: number | null) => void
@@ -282,14 +288,14 @@ export class EventMarks {
 
   private _markOf(row: Row): HTMLElement {
     const text = String(row['text']);
-    const kept = this._kept.get(row);
-    if (kept) {
-      return kept;
+    const known = this._marks.get(row);
+    if (known) {
+      return known;
     }
     const mark = element('span', { class: 'jp-MegalensEvent', role: 'img', title: text, 'aria-label': text });
     mark.addEventListener('pointerenter', () => this._point(Number(row['step'])));
     mark.addEventListener('pointerleave', () => this._point(null));
-    this._kept.set(row, mark);
+    this._marks.set(row, mark);
     return mark;
   }
 
@@ -302,5 +308,5 @@ export class EventMarks {
     }
   }
 
-  private readonly _kept = new WeakMap<Row, HTMLElement>();
+  private readonly _marks = new WeakMap<Row, HTMLElement>();
 }

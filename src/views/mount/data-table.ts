@@ -3,7 +3,10 @@ import type { ITableField, ITable, ITableColumn } from '../shared/table';
 import type { Translate } from '../shared/translate';
 import { element } from './dom';
 
-/** The element of a field in a cell; `now` gives the field as it was told last, which what is pressed or typed goes to. */
+/**
+ * The element of a field in a cell; `now` gives the field as it was last updated, which a press or typing
+ * goes to.
+ */
 function fieldOf(field: ITableField, now: () => ITableField | undefined): HTMLElement {
   const { id, label, title = '' } = field;
   const shared = { 'data-field': id, title };
@@ -12,9 +15,9 @@ function fieldOf(field: ITableField, now: () => ITableField | undefined): HTMLEl
       const button = element('button', { ...shared, type: 'button', class: 'jp-MegalensButton' }, label);
       button.disabled = field.isDisabled;
       button.addEventListener('click', () => {
-        const latest = now();
-        if (latest?.kind === 'button') {
-          latest.press();
+        const current = now();
+        if (current?.kind === 'button') {
+          current.press();
         }
       });
       return button;
@@ -23,9 +26,9 @@ function fieldOf(field: ITableField, now: () => ITableField | undefined): HTMLEl
       const input = element('input', { ...shared, type: 'checkbox', 'aria-label': label });
       input.checked = field.value;
       input.addEventListener('change', () => {
-        const latest = now();
-        if (latest?.kind === 'switch') {
-          latest.change(input.checked);
+        const current = now();
+        if (current?.kind === 'switch') {
+          current.change(input.checked);
         }
       });
       return input;
@@ -43,15 +46,15 @@ function fieldOf(field: ITableField, now: () => ITableField | undefined): HTMLEl
       });
       input.addEventListener('change', () => {
         const typed = Number(input.value);
-        const latest = now();
+        const current = now();
         if (
-          latest?.kind === 'number' &&
+          current?.kind === 'number' &&
           input.value !== '' &&
           input.validity.valid &&
           Number.isFinite(typed)
         ) {
           input.defaultValue = input.value;
-          latest.change(typed);
+          current.change(typed);
         } else {
           input.reportValidity();
         }
@@ -72,7 +75,7 @@ function areAlike(one: HTMLElement, other: HTMLElement): boolean {
   );
 }
 
-/** Whether a number in a table is being typed: it is not what it was when it was drawn, or told last. */
+/** Whether a number in a table is being typed: it is not what it was when it was drawn, or last updated. */
 function isTyping(table: HTMLElement): boolean {
   const active = document.activeElement;
   return active instanceof HTMLInputElement && table.contains(active) && active.value !== active.defaultValue;
@@ -188,11 +191,11 @@ export class DataTable {
             turn(1, t('Next rows'))
           ]
         : [];
-    const focused = heldField(this.node);
+    const refocus = heldField(this.node);
     update(this._head, [element('tr', {}, ...head)]);
     update(this._body, body);
     update(this._pager, pager);
-    focused?.(this.node);
+    refocus?.(this.node);
   }
 
   private _sortBy(column: number): void {
@@ -242,7 +245,10 @@ export class DataTable {
   private _sort: { column: number; descends: boolean } | null = null;
 }
 
-/** Give an element other children. One that stays as it is keeps its elements, so that a click, the focus or selected text in it is not lost. */
+/**
+ * Give an element other children. One that stays as it is keeps its elements, so that a click, the focus or
+ * selected text in it is not lost.
+ */
 function update(parent: HTMLElement, children: readonly HTMLElement[]): void {
   const before = [...parent.children] as HTMLElement[];
   children.forEach((child, at) => {
@@ -256,22 +262,22 @@ function update(parent: HTMLElement, children: readonly HTMLElement[]): void {
   before.slice(children.length).forEach(old => old.remove());
 }
 
-/** A cell. What is pressed in it goes to the column as it was told last. */
-function cellOf(latest: () => ITableColumn | undefined, row: number): HTMLElement {
-  const { fields, isNumber, press, text, wraps } = latest() as ITableColumn;
+/** A cell. A press goes to the column as it was last updated. */
+function cellOf(column: () => ITableColumn | undefined, row: number): HTMLElement {
+  const { fields, isNumber, press, text, wraps } = column() as ITableColumn;
   const name = isNumber ? 'jp-mod-number' : wraps ? 'jp-mod-wraps' : '';
   const attributes: Record<string, string> = name ? { class: name } : {};
   if (fields) {
     return element(
       'td',
       attributes,
-      ...fields(row).map((field, at) => fieldOf(field, () => latest()?.fields?.(row)[at]))
+      ...fields(row).map((field, at) => fieldOf(field, () => column()?.fields?.(row)[at]))
     );
   }
   if (!press) {
     return element('td', attributes, text(row));
   }
   const button = element('button', { type: 'button' }, text(row));
-  button.addEventListener('click', () => latest()?.press?.(row));
+  button.addEventListener('click', () => column()?.press?.(row));
   return element('td', attributes, button);
 }

@@ -1,6 +1,6 @@
 /**
- * Call back when an element becomes wider or narrower, or a frame around it higher or lower. Does nothing where the page has no layout.
- * @returns What ends it.
+ * Call back when an element becomes wider or narrower, or a frame around it higher or lower; never where the
+ * page has no layout. Returns what ends it.
  */
 export function watchSize(element: Element, frame: Element | undefined, changed: () => void): () => void {
   if (typeof ResizeObserver !== 'function') {
@@ -24,9 +24,8 @@ export function watchSize(element: Element, frame: Element | undefined, changed:
 }
 
 /**
- * Call back when an element comes into sight or goes out of it: behind another tab, scrolled away, in a folded cell. Where the page cannot tell,
- * everything counts as seen.
- * @returns What ends it.
+ * Call back when an element comes into sight or goes out of it: behind another tab, scrolled away, in a
+ * folded cell. Where the page cannot tell, everything counts as seen. Returns what ends it.
  */
 export function watchSeen(element: Element, changed: (isSeen: boolean) => void): () => void {
   if (typeof IntersectionObserver !== 'function') {
@@ -55,7 +54,10 @@ export function element<K extends keyof HTMLElementTagNameMap>(
   return node;
 }
 
-/** Give an element another text. One that it has already is left: written again, the browser would lay it out again. */
+/**
+ * Give an element another text. One that it has already is left: written again, the browser would lay it out
+ * again.
+ */
 export function writeText(node: HTMLElement, text: string): void {
   if (node.textContent !== text) {
     node.textContent = text;

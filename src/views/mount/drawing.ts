@@ -40,8 +40,9 @@ function actionButton(action: IState['action'], failed: (reason: unknown) => voi
 }
 
 /**
- * A drawing that was asked for and others wait for. One promise serves every request until all is drawn: an export, a test or the kernel that
- * waits meanwhile sees the newest picture and not the one that happened to be under way.
+ * A drawing that was asked for and others wait for. One promise serves every request until all is drawn: an
+ * export, a test or the kernel that waits meanwhile sees the newest picture and not the one that happened to
+ * be under way.
  */
 export class Drawing {
   /** Resolves when everything asked for is drawn. */

@@ -20,12 +20,13 @@ function zoomKey(key: string, zoom: Zoom | null): (() => void) | undefined {
   }
 }
 
+/** What pointer and keys act on. */
 export interface IHandled {
   /** Null while nothing is drawn. */
   chart(): Chart | null;
   zoom(): Zoom | null;
   isDrawn(): boolean;
-  probe(point: IPlace): IMark | null;
+  probe(place: IPlace): IMark | null;
   /** Answer a key; null when it means nothing here. */
   move(key: string): IMoved | null;
   clicked(mark: IMark): void;
@@ -41,8 +42,8 @@ const CLICK_PIXELS = 4;
 export function followHand(view: IHandled, shell: Shell, cursor: Cursor, linked: Linked): void {
   const { stage } = shell;
   stage.addEventListener('pointermove', event => {
-    const point = view.zoom()?.isDragging ? null : view.chart()?.locate(event);
-    cursor.mark = point ? view.probe(point) : null;
+    const place = view.zoom()?.isDragging ? null : view.chart()?.locate(event);
+    cursor.mark = place ? view.probe(place) : null;
     linked.tell(cursor.mark);
     view.place();
   });
@@ -50,9 +51,9 @@ export function followHand(view: IHandled, shell: Shell, cursor: Cursor, linked:
   let from: readonly [number, number] = [0, 0];
   stage.addEventListener('pointerdown', event => (from = [event.clientX, event.clientY]), true);
   stage.addEventListener('click', event => {
-    const point = view.chart()?.locate(event);
+    const place = view.chart()?.locate(event);
     const stayed = Math.hypot(event.clientX - from[0], event.clientY - from[1]) < CLICK_PIXELS;
-    const mark = point && !event.shiftKey && stayed ? view.probe(point) : null;
+    const mark = place && !event.shiftKey && stayed ? view.probe(place) : null;
     if (mark) {
       view.clicked(mark);
     }
@@ -81,10 +82,10 @@ export function followHand(view: IHandled, shell: Shell, cursor: Cursor, linked:
     }
     zoom?.();
     if (moved) {
-      const sentence = event.shiftKey ? linked.extend(cursor.mark, moved.mark) : linked.settle();
+      const selection = event.shiftKey ? linked.extend(cursor.mark, moved.mark) : linked.settle();
       cursor.mark = moved.mark;
       linked.tell(moved.mark);
-      shell.say(sentence ? `${moved.said}. ${sentence}` : moved.said);
+      shell.say(selection ? `${moved.said}. ${selection}` : moved.said);
       void moved.later?.then(text => cursor.mark === moved.mark && shell.say(text));
       if (moved.copy !== undefined) {
         void copyText(moved.copy).catch(reason => view.fail(reason));

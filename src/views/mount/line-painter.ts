@@ -1,6 +1,6 @@
 import type { Chart, Zoom, IPlotFrame, Row } from '../../charts';
 import { type IPaintedLine, type IPainting, type ITrace, heightOf } from '../shared/painting';
-import { placeBefore } from '../shared/scale';
+import { indexBefore } from '../shared/scale';
 import type { ILinePainter } from '../shared/view-model';
 import { frameBox } from './cursor';
 
@@ -43,7 +43,6 @@ export function drawTrace(trace: ITrace, chart: Chart, zoom: Zoom, stage: HTMLEl
   return [svg];
 }
 
-/** Where lines are painted. */
 interface ICanvasArea {
   /** What the area covers of the axes. */
   readonly x: readonly [number, number];
@@ -62,7 +61,8 @@ interface IStroke {
 }
 
 /**
- * Paint lines on a canvas. Of the points that share a column of pixels the least and the greatest are drawn: what that paints is what all of them would.
+ * Paint lines on a canvas. Of the points that share a column of pixels the least and the greatest are drawn,
+ * which looks the same.
  */
 function paintLines(
   canvas: HTMLCanvasElement,
@@ -106,8 +106,8 @@ function paintLine(
   const heightAt = (each: number): number =>
     linear ? height - ((each - low) / span) * height : heightOf(each, y, scale) * height;
   // One point more on either side, so that a line runs on to the edge.
-  const start = Math.max(0, placeBefore(x, from));
-  const end = Math.min(x.length - 1, placeBefore(x, to) + 1);
+  const start = Math.max(0, indexBefore(x, from));
+  const end = Math.min(x.length - 1, indexBefore(x, to) + 1);
   const pen = new Pen(context);
   for (let at = start; at <= end; at += 1) {
     const each = value[at] as number;
@@ -123,8 +123,8 @@ function paintLine(
 }
 
 /**
- * Points of a line that are stroked at once. A canvas without a graphics card takes eight times as long for a path of hundreds of steep segments as
- * for the same in short ones.
+ * Points of a line that are stroked at once. A canvas without a graphics card takes eight times as long for a
+ * path of hundreds of steep segments as for the same in short ones.
  */
 const AT_ONCE = 8;
 
@@ -180,7 +180,7 @@ class Pen {
       this._points += 1;
     }
     if (bar) {
-      // A path of many strokes up and down takes a canvas ten times as long as the columns of pixels that it covers.
+      // A path of many strokes up and down takes a canvas ten times as long as the pixel columns it covers.
       context.fillRect(this._column, bar[0] - 0.5, 1, bar[1] - bar[0] + 1);
       context.moveTo(this._x, this._last);
     } else if (this._points >= this._most) {
@@ -208,18 +208,17 @@ class Pen {
   private _bar: readonly [number, number] | null = null;
 }
 
-/** How much wider than the plot the painting is on either side, in widths of the plot: so far a hand pans without a new painting. */
+/**
+ * How much wider than the plot the painting is on either side, in widths of the plot: so far a hand pans
+ * without a new painting.
+ */
 const MARGIN = 1;
 
 /**
- * The lines of one view, painted once for each look: as a picture of the chart they move with its axes, so that panning costs the same for
- * one line and for hundreds.
+ * The lines of one view, painted once for each look: as a picture of the chart they move with its axes, so
+ * that panning costs the same for one line and for hundreds.
  */
 export class LinePainter implements ILinePainter {
-  get painted(): number {
-    return this._painted;
-  }
-
   /** Whether what was painted last is of another size than a plot: it would be blurred. */
   isStretchedIn({ width, height }: IPlotFrame): boolean {
     const { painting } = this._last ?? {};
@@ -250,7 +249,7 @@ export class LinePainter implements ILinePainter {
           dash: painting.dashes[at] ?? []
         }))
       );
-      this._painted += 1;
+      this.painted += 1;
       this._last = { painting, x };
     }
     const [x, x2] = this._last?.x ?? full;
@@ -264,7 +263,7 @@ export class LinePainter implements ILinePainter {
       return false;
     }
     const [before, now] = [painting.shown[1] - painting.shown[0], next.shown[1] - next.shown[0]];
-    // By identity, not by value: lines that were read again are other ones, and comparing their points would cost as much as painting.
+    // By identity: comparing the points of lines that were read anew would cost as much as painting.
     const same =
       painting.lines === next.lines &&
       painting.colors === next.colors &&
@@ -277,5 +276,5 @@ export class LinePainter implements ILinePainter {
 
   private _canvas: HTMLCanvasElement | null = null;
   private _last: { readonly painting: IPainting; readonly x: readonly [number, number] } | null = null;
-  private _painted = 0;
+  painted = 0;
 }

@@ -24,8 +24,8 @@ const wordsOf = ([first, last]: StepRange): { first: string; last: string } => (
 });
 
 /**
- * A view's share in its run's link: it tells what is pointed at here, marks what is pointed at elsewhere, lets steps be chosen and says which
- * are. While nobody points and nothing is chosen it does nothing.
+ * A view's share in its run's link: it publishes what is pointed at here, marks what is pointed at elsewhere,
+ * lets steps be chosen and marks them. While nobody points and nothing is chosen it does nothing.
  */
 export class Linked implements IDisposable {
   constructor(
@@ -67,6 +67,7 @@ export class Linked implements IDisposable {
     });
   }
 
+  /** Whether steps can be chosen in this view. */
   get canChoose(): boolean {
     return this._link !== undefined && this._axis !== undefined;
   }
@@ -74,7 +75,7 @@ export class Linked implements IDisposable {
   /** Steps that this view must keep to: those chosen in another view. */
   get filter(): StepRange | null {
     const filter = this._link?.filter;
-    // Who chose goes on to show all: the band that marks the chosen steps would otherwise fill it, and could not be moved.
+    // Who chose goes on to show all: the band of the chosen steps would fill it, and could not be moved.
     return filter && filter.by !== this ? filter.steps : null;
   }
 
@@ -110,8 +111,8 @@ export class Linked implements IDisposable {
   }
 
   /**
-   * Choose from where the cursor was to where it is, as text is selected with Shift and the arrows.
-   * @returns What to say, or null where steps cannot be chosen.
+   * Choose from where the cursor was to where it is, as text is selected with Shift and the arrows; null
+   * where steps cannot be chosen.
    */
   extend(from: IMark | null, to: IMark): string | null {
     const [start, end] = [from && this._view.pointedBy(from).step, this._view.pointedBy(to).step];
@@ -125,10 +126,12 @@ export class Linked implements IDisposable {
     return this._t('Steps %1 to %2 chosen.', formatInteger(steps[0]), formatInteger(steps[1]));
   }
 
+  /** The step that is pinned; null while none is. */
   get pinned(): number | null {
     return this._link?.pinned ?? null;
   }
 
+  /** The position of a generated text that is pinned; null while none is. */
   get position(): ITextPosition | null {
     return this._link?.position ?? null;
   }
@@ -140,13 +143,15 @@ export class Linked implements IDisposable {
 
   /**
    * Pin the step of a mark, or unpin where it is pinned already or there is no mark.
-   * @returns What to say, or null where there is nothing to pin.
+   *
+   * @param keeps Whether what is pinned already stays.
+   * @returns The words for it, or null where there is nothing to pin.
    */
   pin(mark: IMark | null, keeps = false): string | null {
     const at = mark && this._view.pointedBy(mark);
-    const sentence = this._view.followsPosition && this._link ? this._pinText(this._link, at, keeps) : null;
-    if (sentence !== null) {
-      return sentence;
+    const words = this._view.followsPosition && this._link ? this._pinText(this._link, at, keeps) : null;
+    if (words !== null) {
+      return words;
     }
     const step = at && at.step;
     if (!this._link || (step === null && this.pinned === null)) {
@@ -159,9 +164,9 @@ export class Linked implements IDisposable {
 
   /** Pin what was clicked at: a position of a text, or the step where the axis has steps. */
   clicked(mark: IMark, keeps: boolean): void {
-    const sentence = this.canChoose || this._view.followsPosition ? this.pin(mark, keeps) : null;
-    if (sentence !== null) {
-      this._shell.say(sentence);
+    const words = this.canChoose || this._view.followsPosition ? this.pin(mark, keeps) : null;
+    if (words !== null) {
+      this._shell.say(words);
     }
   }
 
@@ -269,15 +274,11 @@ export class Linked implements IDisposable {
     this._draw();
   }
 
-  get isDisposed(): boolean {
-    return this._isDisposed;
-  }
-
   dispose(): void {
-    if (this._isDisposed) {
+    if (this.isDisposed) {
       return;
     }
-    this._isDisposed = true;
+    this.isDisposed = true;
     this._brush?.dispose();
     this._box.dispose();
     this._magnifier.dispose();
@@ -297,7 +298,7 @@ export class Linked implements IDisposable {
 
   private _onLink(_: RunLink, change: LinkChange): void {
     if (change === 'position' ? this._view.followsPosition : change !== 'pointed') {
-      // Who chose shows where; everybody else shows less, and again more when it is taken back. Pictures of one step go to the pinned one.
+      // Who chose shows the band; others show less until it is gone. Pictures of one step go to the pin.
       this._refresh();
     }
     this._draw();
@@ -345,7 +346,7 @@ export class Linked implements IDisposable {
     if (!pointed || pointed.by === this || !chart || !zoom) {
       return [];
     }
-    // Drawn over the chart, not in it: the pointer moves up to 60 times a second, and a chart takes longer than a frame.
+    // Over the chart, not in it: the pointer moves 60 times a second, and a chart takes longer than a frame.
     const { marks, traces = [] } = this._view.marksOf(pointed.at);
     return [
       ...traces.flatMap(trace => drawTrace(trace, chart, zoom, this._shell.stage)),
@@ -379,7 +380,7 @@ export class Linked implements IDisposable {
   private _zoom: Zoom | null = null;
   private _draft: IBrushed | null = null;
   private _anchor: number | null = null;
-  private _isDisposed = false;
+  isDisposed = false;
 }
 
 /** Least time between two updates that a run asks for, ms: at most 10 a second. */
@@ -391,22 +392,22 @@ export const CALM_INTERVAL = 500;
 
 /** A single slow answer is no reason to wait long for the next picture, ms. */
 const MOST_TAKEN = 150;
-/** Of its time a picture that follows a run takes at most this part: several stand on one page, which must stay quick. */
+/**
+ * Of its time a picture that follows a run takes at most this part: several stand on one page, which must
+ * stay quick.
+ */
 const MOST_SHARE = 0.1;
 /** The same of one that a person waits for. */
 const AWAITED_SHARE = 0.3;
 
 /**
- * Runs a task when asked, at most 10 times a second (20 where a person waits) and no more than a part of the time, never twice at once, on an animation frame. Requests
- * that come meanwhile are one more run. What is out of sight waits until it is seen, unless a person waits for it; a hidden page gets no
- * frames, so it costs nothing either.
+ * Runs a task when asked, at most 10 times a second (20 where a person waits) and no more than a part of the
+ * time, never twice at once, on an animation frame. Requests that come meanwhile are one more run. What is
+ * out of sight waits until it is seen, unless a person waits for it; a hidden page gets no frames, so it
+ * costs nothing either.
  */
 export class Pace implements IDisposable {
   constructor(private readonly _task: () => Promise<void>) {}
-
-  get isDisposed(): boolean {
-    return this._isDisposed;
-  }
 
   /** Whether what the task draws can be seen. What was asked for meanwhile is run when it is. */
   set isSeen(isSeen: boolean) {
@@ -417,17 +418,17 @@ export class Pace implements IDisposable {
   }
 
   /**
-   * Ask for a run.
-   * @param least - Least time since the last run; of several requests the shortest counts, ms.
+   * Ask for a run; `now`: a person waits for it. Of several requests the shortest `least` ms since the last
+   * run counts.
    */
   request(now = false, least = LEAST_INTERVAL): void {
-    if (this._isDisposed) {
+    if (this.isDisposed) {
       return;
     }
     this._least = this._wanted ? Math.min(this._least, least) : least;
     this._wanted = true;
-    // While a run goes on nothing is queued: whatever comes is one more run when it ends. A source that is faster than the drawing so
-    // costs no memory, and what is drawn next is always the newest.
+    // While a run goes on nothing is queued: whatever comes is one more run when it ends. A source that is
+    // faster than the drawing so costs no memory, and what is drawn next is always the newest.
     if (this._running || (!now && !this._isSeen)) {
       return;
     }
@@ -451,13 +452,13 @@ export class Pace implements IDisposable {
   }
 
   dispose(): void {
-    this._isDisposed = true;
+    this.isDisposed = true;
     this._wanted = false;
     clearTimeout(this._timer ?? undefined);
   }
 
   private _frame(): void {
-    // First the timer, then the frame: the frame alone would come 60 times a second, the timer alone also where nobody looks.
+    // First the timer, then the frame: frames alone come 60 times a second, timers also on a hidden page.
     const run = (): void => void this._run();
     if (typeof requestAnimationFrame === 'function') {
       requestAnimationFrame(run);
@@ -468,7 +469,7 @@ export class Pace implements IDisposable {
 
   private async _run(): Promise<void> {
     this._timer = null;
-    if (this._isDisposed || this._running) {
+    if (this.isDisposed || this._running) {
       return;
     }
     // Before the task, not after it: what is asked for while it reads may not be in what it read.
@@ -489,7 +490,6 @@ export class Pace implements IDisposable {
   }
 
   private _timer: ReturnType<typeof setTimeout> | null = null;
-  /** When it runs. */
   private _due = 0;
   private _wanted = false;
   private _least = LEAST_INTERVAL;
@@ -498,5 +498,5 @@ export class Pace implements IDisposable {
   private _took = 0;
   private _isFirst = true;
   private _isSeen = true;
-  private _isDisposed = false;
+  isDisposed = false;
 }

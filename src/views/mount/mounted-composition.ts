@@ -71,7 +71,10 @@ interface IMounted {
   readonly view: MountedView<ViewOptions>;
 }
 
-/** The part of a composition that touches the page: a toolbar, a second line that folds, and its parts below one another. */
+/**
+ * The part of a composition that touches the page: a toolbar, a second line that folds, and its parts below
+ * one another.
+ */
 export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
   constructor(
     node: HTMLElement,
@@ -85,20 +88,20 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
     const menu = new Menu(
       t('More actions'),
       () => {
-        const zoomed = this._parts.find(({ part }) => part.key === this._whole.zoomed);
+        const zoomed = this._parts.find(({ part }) => part.key === this._composition.zoomed);
         const actions = zoomed?.view.menu ?? { exportReport: host.exportReport };
-        const arquero = this._whole.arquero?.bind(this._whole);
+        const arquero = this._composition.arquero?.bind(this._composition);
         return viewMenu(this, `${_source.name}-${options.view}`, this.plain, { ...actions, arquero }, t);
       },
       reason => this._fail(reason)
     );
     this._toolbar = new Toolbar(t('View settings'), menu.node, t);
-    this._whole = compose(_source, this._environment());
-    this._folded = new Toolbar(this._whole.controls(() => []).folded?.label ?? '', null, t);
+    this._composition = compose(_source, this._environment());
+    this._folded = new Toolbar(this._composition.controls(() => []).folded?.label ?? '', null, t);
     this._folded.node.hidden = true;
     this._root = element(
       'div',
-      { class: this._whole.className },
+      { class: this._composition.className },
       this._toolbar.node,
       this._folded.node,
       this._failure
@@ -109,7 +112,7 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
   }
 
   protected async chosen(): Promise<void> {
-    if (this._whole.prepare) {
+    if (this._composition.prepare) {
       await this._prepare();
     } else {
       this._layOut();
@@ -131,7 +134,6 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
     return stackSVG(await Promise.all(pictured.map(view => view.toSVG())));
   }
 
-  /** The pictures with titles and captions as a PNG data URL. */
   async toPNG(): Promise<string> {
     const pictured = await this._pictured();
     return stackPNG(await Promise.all(pictured.map(view => view.toPNG())));
@@ -143,7 +145,7 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
 
   protected end(): void {
     this._unmount(() => true);
-    this._whole.dispose?.();
+    this._composition.dispose?.();
     this._toolbar.dispose();
     this._root.remove();
   }
@@ -166,7 +168,7 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
   /** Learn the layout and lay out; calls of one moment end with the last one's. */
   private _prepare(): Promise<void> {
     this._preparing = (async () => {
-      await this._whole.prepare?.();
+      await this._composition.prepare?.();
       if (!this.isDisposed) {
         this._layOut();
       }
@@ -174,18 +176,21 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
     return this._preparing;
   }
 
-  /** Give the parts what the layout says now; those whose key stays are kept as they are on the page, with what is typed into them. */
+  /**
+   * Give the parts what the layout says now; those whose key stays are kept as they are on the page, with
+   * what is typed into them.
+   */
   private _layOut(): void {
-    const layout = this._whole.layout();
+    const layout = this._composition.layout();
     const known = new Map(this._parts.map(each => [each.part.key, each]));
     this._isAlone = layout.length === 1;
     this._unmount(({ part }) => !layout.some(({ key }) => key === part.key));
     let before: Element = this._failure;
     this._parts = layout.map(part => {
-      const kept = known.get(part.key);
+      const existing = known.get(part.key);
       // What a view was told already it does not do again.
-      void kept?.view.update(part.options);
-      const mounted = kept ?? this._mount(part);
+      void existing?.view.update(part.options);
+      const mounted = existing ?? this._mount(part);
       if (before.nextElementSibling !== mounted.node) {
         before.after(mounted.node);
       }
@@ -212,14 +217,13 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
       },
       part.create.bind(part),
       {
-        choose: options => this._choose(this._whole.heard(part.key, options) as Partial<O>),
+        choose: options => this._choose(this._composition.heard(part.key, options) as Partial<O>),
         toolbar: controls => this._show(part.key, controls)
       }
     );
     return { part, node, view };
   }
 
-  /** Take parts off the page. */
   private _unmount(isGone: (mounted: IMounted) => boolean): void {
     this._parts.filter(isGone).forEach(({ part, view, node }) => {
       view.dispose();
@@ -234,9 +238,9 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
     const drawn = (of: string): boolean =>
       this._parts.find(({ part }) => part.key === of)?.view.isDrawn ?? false;
     this._controls.set(key, controls);
-    this._whole.drawn?.(key, drawn(key));
+    this._composition.drawn?.(key, drawn(key));
     this._parts.forEach(({ part, node }) => {
-      node.hidden = !this._whole.shows(part.key, drawn);
+      node.hidden = !this._composition.shows(part.key, drawn);
     });
     this._arrange();
   }
@@ -245,18 +249,21 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
     if (this.isDisposed) {
       return;
     }
-    const { main, folded } = this._whole.controls(key => this._controls.get(key) ?? []);
+    const { main, folded } = this._composition.controls(key => this._controls.get(key) ?? []);
     this._toolbar.update(main);
     this._folded.node.hidden = !folded?.controls;
     this._folded.update(folded?.controls ?? []);
   }
 
-  /** The parts that an exported picture is made of: those that are none, or have nothing to show, are left out. */
+  /**
+   * The parts that an exported picture is made of: those that are none, or have nothing to show, are left
+   * out.
+   */
   private async _pictured(): Promise<MountedView<ViewOptions>[]> {
     await this.settled();
     const pictured = this._parts.filter(({ part, node }) => !part.unpictured && !node.hidden);
     if (pictured.length === 0) {
-      throw new ViewError(this._whole.unpictured);
+      throw new ViewError(this._composition.unpictured);
     }
     return pictured.map(({ view }) => view);
   }
@@ -277,7 +284,7 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
   private _parts: readonly IMounted[] = [];
   private _isAlone = true;
   private _preparing: Promise<void> = Promise.resolve();
-  private readonly _whole: IComposition;
+  private readonly _composition: IComposition;
   private readonly _root: HTMLElement;
   private readonly _toolbar: Toolbar;
   private readonly _folded: Toolbar;

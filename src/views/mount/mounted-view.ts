@@ -34,10 +34,15 @@ export interface IMountedPart<O extends ViewOptions> {
 }
 
 /**
- * The part of a view that touches the page, whichever view it is: loading at a bounded pace, the chart, states, keyboard, pointer, themes,
- * disposal. What is loaded and what a place of the picture means it asks the view's pure part, which in turn knows it as its environment.
+ * The part of a view that touches the page, whichever view it is: loading at a bounded pace, the chart,
+ * states, keyboard, pointer, themes, disposal. What is loaded and what a position in the picture means it
+ * asks the view's pure part, which in turn knows it as its environment.
  */
 export class MountedView<O extends ViewOptions> extends Mounted<O> {
+  /**
+   * @param create Makes the pure part.
+   * @param part Set where the view is one of several under one toolbar.
+   */
   constructor(
     node: HTMLElement,
     private readonly _source: IRunSource,
@@ -83,6 +88,7 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
     this._pace.request(true);
   }
 
+  /** What is shown, without the page. */
   readonly model: IViewModel;
 
   protected chosen(): void {
@@ -104,7 +110,6 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
     return chart.toSVG(content, this._printed(content));
   }
 
-  /** The picture with title and caption as a PNG data URL. */
   async toPNG(): Promise<string> {
     const [chart, content] = await this._exported();
     return chart.toPNG(content, this._printed(content));
@@ -122,10 +127,7 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
     this._drawing.end();
   }
 
-  /**
-   * Read and draw again, now or with the next picture.
-   * @param least - Least time since the last picture, ms.
-   */
+  /** Read and draw again, now or with the next picture, at least `least` ms after the last one. */
   refresh(now = true, least = LEAST_INTERVAL): void {
     this._drawing.begin();
     this._pace.request(now, least);
@@ -174,7 +176,10 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
     return { ...printed, params: { ...printed.params, ...domain } };
   }
 
-  /** What the pure part knows of this page. Everything is asked for when it is needed: nothing of it is there from the beginning. */
+  /**
+   * What the pure part knows of this page. Everything is asked for when it is needed: nothing of it is there
+   * from the beginning.
+   */
   private _environment(): IViewEnvironment<O> {
     const picture = this._picture;
     const read = (): Readonly<Required<O>> => this.options;
@@ -251,7 +256,7 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
         chart: () => this._picture.chart,
         zoom: () => this._picture.zoom,
         isDrawn: () => this._content !== null,
-        probe: point => this.model.probe(point),
+        probe: place => this.model.probe(place),
         move: key => this.model.move(key),
         clicked: mark => {
           this.model.clicked?.(mark);
@@ -267,7 +272,10 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
     );
   }
 
-  /** Whether what came can be seen: where there are more steps than pixels, one more moves the picture by less than one of them. */
+  /**
+   * Whether what came can be seen: where there are more steps than pixels, one more moves the picture by less
+   * than one of them.
+   */
   private _isMovedBy(change: SourceChange): boolean {
     const { x0, x1 } = this._picture.zoom?.domain ?? {};
     const shown = x0 === undefined || x1 === undefined ? null : this.model.stepAxis?.()?.stepsIn([x0, x1]);
@@ -334,7 +342,6 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
     });
   }
 
-  /** Say that something went wrong, with the way to try it again. */
   private _fail(reason: unknown): void {
     if (!this.isDisposed) {
       this._show(errorState(reason, this._actions, this.t));
@@ -376,7 +383,6 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
     return connectionState(this._source, this._actions, this.t);
   }
 
-  /** Show a state instead of a picture. */
   private _show(state: IState): void {
     // That a training has ended does not say why there is no picture.
     const waits = (state.kind === 'empty' || state.kind === 'loading') && !isOver(this._source);

@@ -19,15 +19,9 @@ export abstract class Mounted<O extends ViewOptions = ViewOptions> implements IV
     return this._options;
   }
 
-  readonly changed = new Signal<this, Readonly<Required<O>>>(this);
-
-  get isDisposed(): boolean {
-    return this._isDisposed;
-  }
-
   async update(options: Partial<O>): Promise<void> {
     const next = { ...this._options, ...options };
-    if (!this._isDisposed && JSON.stringify(next) !== JSON.stringify(this._options)) {
+    if (!this.isDisposed && JSON.stringify(next) !== JSON.stringify(this._options)) {
       fullViewOptions(next);
       this._options = next;
       this.changed.emit(next);
@@ -36,15 +30,14 @@ export abstract class Mounted<O extends ViewOptions = ViewOptions> implements IV
     await this.settled();
   }
 
-  /** The Python call that makes this view. */
   code(): string {
     const { opening } = this.host;
     return opening === undefined ? toCode(this.plain) : `import megalens\n\n${toCode(this.plain, opening)}`;
   }
 
   dispose(): void {
-    if (!this._isDisposed) {
-      this._isDisposed = true;
+    if (!this.isDisposed) {
+      this.isDisposed = true;
       this.end();
       Signal.clearData(this);
     }
@@ -54,6 +47,7 @@ export abstract class Mounted<O extends ViewOptions = ViewOptions> implements IV
   abstract summary(): string;
   abstract toSVG(): Promise<string>;
 
+  /** Draw what the options are now. */
   protected abstract chosen(): void | Promise<void>;
 
   protected abstract end(): void;
@@ -64,5 +58,6 @@ export abstract class Mounted<O extends ViewOptions = ViewOptions> implements IV
   }
 
   protected readonly t: Translate;
-  private _isDisposed = false;
+  isDisposed = false;
+  readonly changed = new Signal<this, Readonly<Required<O>>>(this);
 }

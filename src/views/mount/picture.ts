@@ -15,12 +15,10 @@ import type { Shell } from './shell';
 const ABOVE = 130;
 
 /**
- * Pixels that a view may take of its frame.
- *
- * What stands above the plot beyond the usual, such as unfolded filters, is taken off.
- * @returns 0 where there is no frame.
+ * Pixels that a view may take of its frame; 0 where there is none. What stands above the plot beyond the
+ * usual, such as unfolded filters, is taken off.
  */
-export function roomIn(frame: Element | undefined, plot: Element): number {
+export function spaceIn(frame: Element | undefined, plot: Element): number {
   if (frame === undefined) {
     return 0;
   }
@@ -39,7 +37,9 @@ const MOST = 2.2;
 
 /**
  * The height of each row of plots that fills a frame.
+ *
  * @param usual - Pixels of a row where there is no frame; never less than this.
+ * @param rows - Plots above one another.
  * @param frame - Pixels that the whole view may take; 0 where it has no frame.
  */
 export function stretch(usual: number, rows: number, frame: number): number {
@@ -51,9 +51,8 @@ export function stretch(usual: number, rows: number, frame: number): number {
 const TABLE = 220;
 
 /**
- * Return what to draw: the part of a picture that is zoomed into, as high as its frame asks.
- * @returns Null where the view shows no picture.
- * @param frame Pixels that the whole view may take; 0 where it has no frame.
+ * Return what to draw: the part of a picture that is zoomed into, as high as its frame (pixels, 0 without
+ * one) asks; null where the view shows no picture.
  */
 function fitRecipe(content: IContent, zoom: Zoom | null, frame: number): IRecipe | null {
   const { recipe, body, extent, home, legend, rows = 1 } = content;
@@ -72,7 +71,7 @@ function fitRecipe(content: IContent, zoom: Zoom | null, frame: number): IRecipe
 }
 
 export interface IPictureEvents {
-  /** Another place of it is shown, by zooming or moving. */
+  /** Another part of it is shown, by zooming or moving. */
   zoomed(): void;
   /** Axes and marks are where they will stay. */
   placed(): void;
@@ -86,17 +85,9 @@ export class Picture {
     private readonly _events: IPictureEvents
   ) {}
 
-  get chart(): Chart | null {
-    return this._chart;
-  }
-
-  get zoom(): Zoom | null {
-    return this._zoom;
-  }
-
   /** Pixels of the first plot; null while nothing is drawn. */
   get frame(): IPlotFrame | null {
-    return this._chart?.frames()[0] ?? null;
+    return this.chart?.frames()[0] ?? null;
   }
 
   /** Width in pixels that the picture may take; 640 where the page has no layout. */
@@ -108,9 +99,8 @@ export class Picture {
     return readTheme(this._shell.root).dark;
   }
 
-  /** What lies under the pointer, as the axes have it. */
   locate(event: MouseEvent): IPlace | null {
-    return this._chart?.locate(event) ?? null;
+    return this.chart?.locate(event) ?? null;
   }
 
   /** Draw what a view has; the first time the chart is made. */
@@ -119,7 +109,7 @@ export class Picture {
     if (recipe === null) {
       return;
     }
-    if (this._chart === null) {
+    if (this.chart === null) {
       const chart = await Chart.mount(this._shell.plot, recipe, {
         theme: readTheme(this._shell.root),
         renderer: this._host.renderer ?? 'canvas'
@@ -128,43 +118,43 @@ export class Picture {
         chart.dispose();
         return;
       }
-      this._chart = chart;
-      this._zoom = new Zoom(chart, zooms);
-      this._zoom.extent(content.extent.x, content.extent.y, content.home);
-      this._zoom.changed.connect(() => {
+      this.chart = chart;
+      this.zoom = new Zoom(chart, zooms);
+      this.zoom.extent(content.extent.x, content.extent.y, content.home);
+      this.zoom.changed.connect(() => {
         void chart.settled().then(() => this._events.placed());
         this._events.zoomed();
       });
     } else {
-      await this._chart.apply(recipe);
+      await this.chart.apply(recipe);
     }
-    await this._chart.resize(this.width);
+    await this.chart.resize(this.width);
     const fitting = (this.frame && content.refit?.(this.frame)) ?? (content.isSquare ? content.recipe : null);
-    const again = fitting && this._fit({ ...content, recipe: fitting });
-    if (again) {
-      await this._chart.apply(again);
+    const refit = fitting && this._fit({ ...content, recipe: fitting });
+    if (refit) {
+      await this.chart.apply(refit);
     }
     this._events.placed();
   }
 
   /** Draw again in the colours of the page as they are now. */
   restyle(): void {
-    void this._chart?.restyle(readTheme(this._shell.root)).then(() => this._events.placed());
+    void this.chart?.restyle(readTheme(this._shell.root)).then(() => this._events.placed());
   }
 
   dispose(): void {
     this._isDisposed = true;
-    this._zoom?.dispose();
-    this._chart?.dispose();
+    this.zoom?.dispose();
+    this.chart?.dispose();
   }
 
   private _fit(content: IContent): IRecipe | null {
     const { frame } = this;
     const extent = content.isSquare && frame ? squareExtent(content.extent, frame) : content.extent;
-    return fitRecipe({ ...content, extent }, this._zoom, roomIn(this._host.frame, this._shell.plot));
+    return fitRecipe({ ...content, extent }, this.zoom, spaceIn(this._host.frame, this._shell.plot));
   }
 
-  private _chart: Chart | null = null;
-  private _zoom: Zoom | null = null;
+  chart: Chart | null = null;
+  zoom: Zoom | null = null;
   private _isDisposed = false;
 }

@@ -11,8 +11,8 @@ import { element, writeText } from './dom';
 const MOST_LETTERS = 40;
 
 /**
- * The names of a picture's lines as buttons: pressed once a line is hidden or shown, pressed twice or with Alt it is shown alone. One of them is a stop of the
- * Tab key; arrows go to the others.
+ * The names of a picture's lines as buttons: pressed once a line is hidden or shown, pressed twice or with
+ * Alt it is shown alone. One of them is a stop of the Tab key; arrows go to the others.
  */
 class Legend {
   constructor(private readonly _t: Translate) {
@@ -32,7 +32,10 @@ class Legend {
 
   readonly node: HTMLElement;
 
-  /** Write the names of lines; null where there are none. Buttons of lines that stay are kept, with their focus. */
+  /**
+   * Write the names of lines; null where there are none. Buttons of lines that stay are kept, with their
+   * focus.
+   */
   show(legend: ILegend | null): void {
     this.node.hidden = legend === null;
     const key = JSON.stringify(legend);
@@ -42,7 +45,7 @@ class Legend {
     }
     this._key = key;
     this.node.setAttribute('aria-label', legend.title);
-    const retained = new Map(this._buttons);
+    const before = new Map(this._buttons);
     this._buttons.clear();
     const names = shortNames(
       legend.entries.map(({ name }) => name),
@@ -50,7 +53,7 @@ class Legend {
       shortName
     );
     for (const [at, entry] of legend.entries.entries()) {
-      const button = retained.get(entry.id) ?? this._buttonOf(entry.id);
+      const button = before.get(entry.id) ?? this._buttonOf(entry.id);
       this._buttons.set(entry.id, button);
       write(button, entry, names[at] ?? '', this._t);
       button.disabled = legend.entries.length < 2;
@@ -144,7 +147,7 @@ export class Shell {
     this._table = new DataTable(t);
     this._legend = new Legend(t);
     this._insight.addEventListener('click', () => this.onInsight());
-    this._stage = element(
+    this.stage = element(
       'div',
       { class: 'jp-MegalensStage', tabindex: '0', role: 'application', 'aria-roledescription': t('chart') },
       this.plot,
@@ -160,7 +163,7 @@ export class Shell {
       this._insight,
       this._notes,
       this._legend.node,
-      this._stage,
+      this.stage,
       this._body,
       this.state,
       this._caption,
@@ -177,15 +180,13 @@ export class Shell {
   readonly banner = element('div', { class: 'jp-MegalensBanner', hidden: '' });
   readonly state = element('div', { class: 'jp-MegalensState', hidden: '' });
 
-  /** Holds plot, cursor and tooltip; takes the focus and the keys. */
-  get stage(): HTMLElement {
-    return this._stage;
-  }
-
   /** Calls back when the sentence above the picture is pressed. */
   onInsight: () => void = () => undefined;
 
-  /** Write title, summary and caption of a picture; null where there is none. */
+  /**
+   * Write title, summary and caption of a picture; null where there is none. `goes`: the summary points into
+   * the picture.
+   */
   present(content: IContent | null, goes = false): void {
     this.root.dataset['state'] = content === null ? 'none' : 'drawn';
     this._writeNotes(content?.notes ?? []);
@@ -195,7 +196,7 @@ export class Shell {
     if (content === null) {
       return;
     }
-    this._stage.hidden = content.recipe === null;
+    this.stage.hidden = content.recipe === null;
     this._title.textContent = content.title;
     if (content.swatch) {
       const swatch = element('span', { class: 'jp-MegalensSwatch' });
@@ -207,10 +208,9 @@ export class Shell {
     this._insight.title = content.summary;
     this._insight.disabled = !goes;
     writeText(this._caption, content.caption.join(' '));
-    this._stage.setAttribute('aria-label', `${content.title}. ${content.summary}`);
+    this.stage.setAttribute('aria-label', `${content.title}. ${content.summary}`);
   }
 
-  /** Have a screen reader say something. */
   say(text: string): void {
     this._live.textContent = text;
   }
@@ -244,7 +244,8 @@ export class Shell {
   });
   private readonly _caption = element('p', { class: 'jp-MegalensView-caption' });
   private readonly _live = element('div', { class: 'jp-MegalensHidden', 'aria-live': 'polite' });
-  private readonly _stage: HTMLElement;
+  /** Holds plot, cursor and tooltip; takes the focus and the keys. */
+  readonly stage: HTMLElement;
   private readonly _table: DataTable;
   private readonly _legend: Legend;
 }

@@ -2,22 +2,22 @@ import type { Control } from '../shared/control';
 import type { Translate } from '../shared/translate';
 import { element, writeText } from './dom';
 
-/** Places of a slider whose numbers go by ratios; the first is 0. */
+/** Positions of a slider whose numbers go by ratios; the first is 0. */
 export const SLIDER_PLACES = 240;
 
 type Scale = Pick<Extract<Control, { kind: 'slider' }>, 'least' | 'most' | 'scale'>;
 
-/** The number at a place of a slider. */
-export function sliderValue({ least, most, scale }: Scale, place: number): number {
+/** The number at a position of a slider. */
+export function sliderValue({ least, most, scale }: Scale, position: number): number {
   if (scale === 'whole') {
-    return least + place;
+    return least + position;
   }
-  return place <= 0
+  return position <= 0
     ? 0
-    : Number((least * (most / least) ** ((place - 1) / (SLIDER_PLACES - 1))).toPrecision(3));
+    : Number((least * (most / least) ** ((position - 1) / (SLIDER_PLACES - 1))).toPrecision(3));
 }
 
-/** The place of a number on a slider: the nearest where it has none of its own. */
+/** The position of a number on a slider: the nearest where it has none of its own. */
 export function sliderPlace({ least, most, scale, value }: Scale & { readonly value: number }): number {
   const clamped = Math.min(most, Math.max(least, value));
   if (scale === 'whole') {
@@ -30,9 +30,12 @@ export function sliderPlace({ least, most, scale, value }: Scale & { readonly va
 
 let unique = 0;
 
-/** What of a toolbar has no room in its one line: a button beside the line, and below it what it unfolds. */
+/**
+ * The controls of a toolbar that do not fit into its one line: a button at its end, and below it what it
+ * unfolds.
+ */
 export class ToolbarFold {
-  /** @param _closed - Told when somebody has done with what was unfolded. */
+  /** @param _closed - Called when what was unfolded is left. */
   constructor(
     private readonly _t: Translate,
     private readonly _closed: () => void
@@ -70,14 +73,13 @@ export class ToolbarFold {
   }
 
   readonly node: HTMLElement;
-  /** Holds what is folded. */
   readonly content: HTMLElement;
 
   get isOpen(): boolean {
     return !this.content.hidden;
   }
 
-  /** Say how many controls are folded; none hides the button. */
+  /** Label the button with how many controls are folded; none hides it. */
   count(folded: number): void {
     this.node.hidden = folded === 0;
     if (folded === 0) {

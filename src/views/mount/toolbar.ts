@@ -1,4 +1,4 @@
-import { Room } from '../../charts';
+import { TextSpace } from '../../charts';
 import type { Control } from '../shared/control';
 import type { Translate } from '../shared/translate';
 import { element, writeText, watchSize } from './dom';
@@ -285,8 +285,8 @@ function mounted<K extends Control['kind']>(first: Of<K>): IMounted<K> {
 const STAYS: ReadonlySet<Control['kind']> = new Set(['name', 'steps', 'chip', 'toggle']);
 
 /**
- * One line of controls. Updating it keeps the elements, so that focus and half-typed text stay. With a menu beside it, it is one line however narrow it is: what has
- * no room is folded, the last first. Without one it wraps.
+ * One line of controls. Updating it keeps the elements, so that focus and half-typed text stay. With a menu
+ * it is one line however narrow it is: what does not fit is folded, the last first. Without one it wraps.
  */
 export class Toolbar {
   constructor(
@@ -325,9 +325,9 @@ export class Toolbar {
     this._controls = controls;
     this._place();
     const ids = controls.map(({ id }) => id).join();
-    if (ids !== this._ids || !controls.every(each => this._room.holds(each.id, textsOf(each)))) {
+    if (ids !== this._ids || !controls.every(each => this._space.holds(each.id, textsOf(each)))) {
       this._ids = ids;
-      controls.forEach(each => this._room.take(each.id, textsOf(each)));
+      controls.forEach(each => this._space.take(each.id, textsOf(each)));
       this._fit();
     }
   }
@@ -370,7 +370,7 @@ export class Toolbar {
 
   private _controls: readonly Control[] = [];
   private _ids = '';
-  private readonly _room = new Room();
+  private readonly _space = new TextSpace();
   private readonly _fold: ToolbarFold;
   private readonly _end: () => void;
   private readonly _folded = new Set<string>();
@@ -386,7 +386,6 @@ function order(parent: HTMLElement, nodes: readonly HTMLElement[], before: Node 
   });
 }
 
-/** What a control's width depends on. */
 function textsOf(control: Control): readonly string[] {
   switch (control.kind) {
     case 'select':

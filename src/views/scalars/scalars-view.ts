@@ -150,7 +150,6 @@ export class ScalarsView extends LinesView<Required<ScalarsOptions>> {
     }));
   }
 
-  /** Title, caption and summary of lines. */
   private _words(found: IComparedLines): LineContent {
     const { t, options } = this;
     const lines = found.shown.filter(line => !line.isFaint);

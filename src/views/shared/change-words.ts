@@ -14,10 +14,8 @@ export interface IMove {
   layer: number;
   rises: boolean;
   first: number;
-  /** The value at step `first`. */
   from: number;
   last: number;
-  /** The value at step `last`. */
   to: number;
   /** Smallest and largest value of the whole series. */
   low: number;
@@ -32,7 +30,10 @@ const STEADY = 0.1;
 /** Share of a change that must be over at its ends: the tails of a slow approach are left out. */
 const TAIL = 0.05;
 
-/** Return the largest rise or fall of a series, cut to where most of it happens; null when fewer than two values are finite. */
+/**
+ * Return the largest rise or fall of a series, cut to where most of it happens; null when fewer than two
+ * values are finite.
+ */
 function largestMove({ layer, steps, values }: ISeries): IMove | null {
   let [low, high]: [number, number] = [-1, -1];
   let best: { at: number; to: number; size: number } | null = null;
@@ -114,8 +115,9 @@ export function movesOf(series: readonly ISeries[]): IMoves | null {
 }
 
 /**
- * Say what a statistic did: `rms rose from 0.31 to 0.98 between step 900 and 1 100 in layer 3, likewise in layer 4`.
- * The numbers are those of the very steps, in the layer that moved most; layers that moved the same way at the same time are named after it.
+ * Say what a statistic did: `rms rose from 0.31 to 0.98 between step 900 and 1 100 in layer 3, likewise in
+ * layer 4`. The numbers are those of the very steps, in the layer that moved most; layers that moved the same
+ * way at the same time are named after it.
  */
 export function changeWords(name: string, series: readonly ISeries[], t: Translate): string {
   const found = movesOf(series);
@@ -148,6 +150,8 @@ export function changeWords(name: string, series: readonly ISeries[], t: Transla
 
 /**
  * Say what one series did, and which others did likewise.
+ *
+ * @param where The series in words.
  * @param others The others in words; null where there are none.
  */
 export function moveWords(

@@ -24,7 +24,9 @@ export function squareExtent({ x, y }: IContent['extent'], { width, height }: IP
 /** Corners of a loop in the order in which they were drawn; the last is joined to the first. */
 export type Loop = readonly (readonly [x: number, y: number])[];
 
-/** Whether a place lies within a loop: one that is surrounded twice, where the loop crosses itself, does not. */
+/**
+ * Whether a point lies within a loop: one that is surrounded twice, where the loop crosses itself, does not.
+ */
 export function isInLoop(loop: Loop, x: number, y: number): boolean {
   let isInside = false;
   let before = loop[loop.length - 1];
@@ -44,9 +46,15 @@ export function isInLoop(loop: Loop, x: number, y: number): boolean {
 export interface IContent {
   /** Null where `body` is all that is shown. */
   recipe: IRecipe | null;
-  /** The same for the plot that came out, where it was made for one of another size; null where it fits. Asked once after each drawing. */
+  /**
+   * The same for the plot that came out, where it was made for one of another size; null where it fits. Asked
+   * once after each drawing.
+   */
   refit?: (frame: IPlotFrame) => IRecipe | null;
-  /** The same for an exported picture, where the page draws it in a way of its own; in the colours of a dark page if asked. */
+  /**
+   * The same for an exported picture, where the page draws it in a way of its own; in the colours of a dark
+   * page if asked.
+   */
   printed?: (dark?: boolean) => IRecipe;
   /** The names of the lines, where the page writes them: an exported picture has its own. */
   legend?: ILegend;
@@ -66,14 +74,14 @@ export interface IContent {
   /** Everything that is not literal, a sentence each. */
   caption: readonly string[];
   summary: string;
-  /** Hue beside the title. */
+  /** Hue of the mark before the title. */
   swatch?: string;
 }
 
 /** A sentence with an action. */
 export interface INote {
   text: string;
-  /** Said in still pictures too: in the colour of non-finite values, or plain. */
+  /** Also in still pictures: in the colour of non-finite values, or plain. */
   tone?: 'finding' | 'nonfinite';
   action: { label: string; run: () => void; isDisabled?: boolean };
 }

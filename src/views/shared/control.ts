@@ -42,7 +42,7 @@ export function selectControl<V extends string | number>(
 
 const isList = <T>(choices: readonly T[] | object): choices is readonly T[] => Array.isArray(choices);
 
-/** What stands in a toolbar whose controls could not be made: that it is so, and the way out. */
+/** The toolbar of a view whose controls could not be made: a sentence, and the way out. */
 export function faultControls(reason: unknown, actions: IStateActions, t: Translate): Control[] {
   const title = faultSentence(reason);
   const button = (id: string, text: string, change: () => void): Control => ({
@@ -81,7 +81,10 @@ export type Control =
       /** Spaces are part of the text; otherwise they are dropped. */
       spaced?: boolean;
       title?: string | undefined;
-      /** What was said against the value, where something was. */
+      /**
+       * A control that chooses one of several values: a list, or the word of each value. `choose` gets only
+       * values that were offered.
+       */
       fault?: string | undefined;
       change: (value: string) => void;
     }
@@ -92,7 +95,7 @@ export type Control =
       label: string;
       value: string;
       fault?: string | undefined;
-      /** Told of every letter. */
+      /** Called with every letter. */
       change: (value: string) => void;
       /** Ctrl and Enter were pressed. */
       enter: () => void;
@@ -126,7 +129,7 @@ export type Control =
       change: (value: number) => void;
     }
   | {
-      /** A number that is dragged, and said beside its slider. */
+      /** A number that is dragged, and written next to its slider. */
       kind: 'slider';
       id: string;
       label: string;

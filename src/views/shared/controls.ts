@@ -2,7 +2,7 @@ import { formatInteger, formatNumber } from '../../charts';
 import type { ConnectionState } from '../../store/source';
 import { type Control, selectControl } from './control';
 import { chip } from './table';
-import { placeNear } from './scale';
+import { nearestIndex } from './scale';
 import type { Translate } from './translate';
 
 /** The step slider with following: null as step follows the newest. */
@@ -13,7 +13,7 @@ export function stepsControl(
   change: (step: number | null) => void,
   t: Translate
 ): Control {
-  const index = step === null ? Math.max(0, steps.length - 1) : Math.max(0, placeNear(steps, step));
+  const index = step === null ? Math.max(0, steps.length - 1) : Math.max(0, nearestIndex(steps, step));
   const live = connection.kind !== 'recorded' && connection.kind !== 'closed';
   const following = step === null && live;
   return {
@@ -136,7 +136,10 @@ export function positionChip(
       ];
 }
 
-/** Choose over how many points a trailing mean goes; a number that is not offered is offered as well while it is chosen. */
+/**
+ * Choose over how many points a trailing mean goes; a number that is not offered is offered as well while it
+ * is chosen.
+ */
 export function smoothingControl(
   offered: readonly number[],
   value: number,

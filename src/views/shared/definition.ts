@@ -19,8 +19,8 @@ export type Create<O extends object = ViewOptions> = (
 ) => IViewModel;
 
 /**
- * What the folder of a view gives, as `view` of its `index.ts`: how its picture is made, or how it is composed of several. None of it
- * touches the page: `mount/` shows it there, `still.ts` reads it without.
+ * What the folder of a view gives, as `view` of its `index.ts`: how its picture is made, or how it is
+ * composed of several. None of it touches the page: `mount/` shows it there, `still.ts` reads it without.
  */
 export type IViewDefinition<O extends object = ViewOptions> =
   | { readonly create: Create<O> }
@@ -33,15 +33,15 @@ export interface ICompositionEnvironment<O extends object = ViewOptions> {
   /** Other runs; null where there is one only. */
   readonly runs: IViewRuns | null;
   choose(options: Partial<O>): void;
-  /** The layout is another one: lay out again. */
   relayout(): void;
-  /** Show the controls as things are now. */
   rearrange(): void;
-  /** Draw the parts again: they have more or less room, or there is more to read. `now`: a person waits for it, also where it is out of sight. */
+  /**
+   * Draw the parts again: their size changed, or there is more to read. `now`: a person waits for it, also
+   * where it is out of sight.
+   */
   refresh(now?: boolean): void;
 }
 
-/** One picture, or table, of a composition. */
 export interface IViewPart {
   /** Tells parts apart; where the keys of a layout stay, its parts are kept and given their new options. */
   readonly key: string;
@@ -68,7 +68,6 @@ export interface IComposition {
   shows(key: string, isDrawn: (key: string) => boolean): boolean;
   /** A part chose options of its own; return what that means for the whole. */
   heard(key: string, options: Partial<ViewOptions>): Partial<ViewOptions>;
-  /** A part was drawn. */
   drawn?(key: string, isDrawn: boolean): void;
   /**
    * The controls of the toolbar, made of those of the parts, and of a second line that folds.

@@ -4,18 +4,19 @@ import type { ITensorShape, IKept } from '../../store/tensor-data';
 import { listWords } from './layers';
 import type { Translate } from './translate';
 
-/** Name a rank with its place in the parallel layout: `rank 2 (dp 1)`. */
+/** Name a rank with its coordinate in the parallel layout: `rank 2 (dp 1)`. */
 export function rankName(rank: number, hello: Hello | null, t: Translate): string {
   const layout = hello?.layout;
-  const place = layout?.ranks?.find(each => each.rank === rank);
+  const coordinate = layout?.ranks?.find(each => each.rank === rank);
   const where = (['tp', 'pp', 'dp'] as const)
-    .filter(axis => place && (layout?.[axis] ?? 1) > 1)
-    .map(axis => `${axis} ${place?.[axis]}`);
+    .filter(axis => coordinate && (layout?.[axis] ?? 1) > 1)
+    .map(axis => `${axis} ${coordinate?.[axis]}`);
   return where.length > 0 ? t('rank %1 (%2)', rank, where.join(', ')) : t('rank %1', rank);
 }
 
 /**
  * Say whose rows are drawn where a run has several ranks.
+ *
  * @param drawn - Ranks of the rows, ascending.
  */
 export function rankWords(
@@ -41,12 +42,15 @@ export function rankWords(
   ];
 }
 
+/** A compressor's canonical text in parts, such as `Tile(tiles=96, reduction='mean')`. */
 export interface ICompressorText {
   name: string;
   params: Readonly<Record<string, string>>;
 }
 
-/** Read the canonical text of a compressor, in one pass. Commas inside quotes and brackets belong to a value. */
+/**
+ * Read the canonical text of a compressor, in one pass. Commas inside quotes and brackets belong to a value.
+ */
 export function readCompressor(text: string): ICompressorText {
   const trimmed = text.trim();
   const opening = trimmed.indexOf('(');
@@ -94,7 +98,9 @@ function partsOf(text: string): string[] {
 
 /**
  * Say in words what the compressed numbers are: `mean of 96 tiles`.
- * @param tiles How many there are in fact: an axis that cannot be cut into as many as were asked for has fewer.
+ *
+ * @param tiles How many there are in fact: an axis that cannot be cut into as many as were asked for has
+ * fewer.
  */
 export function compressorWords(text: string, t: Translate, tiles?: number): string {
   const { name, params } = readCompressor(text);
@@ -143,14 +149,14 @@ export function flagWords(
 }
 
 /** Say what a bounded store has thinned out of what is drawn, where only whole tensors can enter. */
-export function thinnedWords(kept: IKept, t: Translate): string[] {
-  return kept.thinnedTo !== null && kept.reducedRows > 0
+export function thinnedWords(memory: IKept, t: Translate): string[] {
+  return memory.thinnedTo !== null && memory.reducedRows > 0
     ? [
         t(
           'Up to step %1 tensors are thinned out to stay within memory: of every few the ones with the least and the greatest rms are kept (%2 of %3).',
-          formatInteger(kept.thinnedTo),
-          formatBytes(kept.bytes),
-          formatBytes(kept.limitBytes)
+          formatInteger(memory.thinnedTo),
+          formatBytes(memory.bytes),
+          formatBytes(memory.limitBytes)
         )
       ]
     : [];
@@ -158,22 +164,23 @@ export function thinnedWords(kept: IKept, t: Translate): string[] {
 
 /**
  * Say in which tiers a bounded store keeps what a history shows, and what they take.
+ *
  * @param kept - What it still has, from which step on, and how many rows are gone.
  */
 export function tierWords(
-  { first, evictedRows, ...kept }: IKept & { readonly first: number; readonly evictedRows: number },
+  { first, evictedRows, ...memory }: IKept & { readonly first: number; readonly evictedRows: number },
   t: Translate
 ): string[] {
-  const bytes = t('%1 of %2', formatBytes(kept.bytes), formatBytes(kept.limitBytes));
-  if (kept.thinnedTo === null) {
+  const bytes = t('%1 of %2', formatBytes(memory.bytes), formatBytes(memory.limitBytes));
+  if (memory.thinnedTo === null) {
     return [t('Every tensor since step %1 is kept in this page (%2).', formatInteger(first), bytes)];
   }
   return [
     t(
       'Kept in this page (%1): every tensor after step %2; of earlier ones those with the least and the greatest rms of every few, and of %3 more their statistics.',
       bytes,
-      formatInteger(kept.thinnedTo),
-      formatInteger(kept.reducedRows)
+      formatInteger(memory.thinnedTo),
+      formatInteger(memory.reducedRows)
     ),
     ...(evictedRows > 0
       ? [t('The oldest are statistics of the extremes only: %1 rows are gone.', formatInteger(evictedRows))]
@@ -214,5 +221,4 @@ export function tokenText(label: string): string {
   return label.replace(/ /g, '␣').replace(/\n/g, '⏎').replace(/\t/g, '⇥').replace(/\r/g, '␍');
 }
 
-/** A text as it begins a sentence. */
 export const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);

@@ -83,7 +83,10 @@ export function fewEvents(events: readonly IRunEvent[], t: Translate): readonly 
   });
 }
 
-/** A content whose pictures have a strip of events under the step axis; as it is where there is no such axis, or nothing happened. */
+/**
+ * A content whose pictures have a strip of events under the step axis; as it is where there is no such axis,
+ * or nothing happened.
+ */
 export function withEvents(
   content: IContent,
   events: readonly IRunEvent[],

@@ -3,14 +3,13 @@ import { version } from '../../version';
 const MOST = 8000;
 
 /**
- * What went wrong as text for a report of a fault: what failed, the error, where it was thrown. Values of the run are in it only as far as
- * the error's own sentence names them.
- * @param what What could not be shown, such as `section trace`.
+ * What went wrong as text for a report of a fault: what failed, the error, where it was thrown. Values of the
+ * run are in it only as far as the error's own sentence names them. `where` adds more, such as React's stack
+ * of components.
  */
 export function faultText(what: string, error: unknown, where = ''): string {
-  const sentence =
-    error instanceof Error ? (error.stack ?? `${error.name}: ${error.message}`) : String(error);
-  return `Megalens ${version}: ${what}\n${sentence}\n${where}`.trim().slice(0, MOST);
+  const stack = error instanceof Error ? (error.stack ?? `${error.name}: ${error.message}`) : String(error);
+  return `Megalens ${version}: ${what}\n${stack}\n${where}`.trim().slice(0, MOST);
 }
 
 export function faultSentence(error: unknown): string {

@@ -1,7 +1,10 @@
 import { EMBEDDING, inRanges } from '../../protocol/ranges';
 import type { Translate } from './translate';
 
-/** Return the layers that a range text chooses of those there are; what is at the embedding has no layer to choose, and is always drawn. */
+/**
+ * The layers that a range text chooses of those there are. The embedding has no layer to choose, and is
+ * always drawn.
+ */
 export function chosenLayers(text: string, known: readonly number[]): number[] {
   return known.every(layer => layer === EMBEDDING) ? [...known] : inRanges(text, known);
 }

@@ -3,12 +3,15 @@ import type { Hello } from '../../protocol/messages.generated';
 import type { IContent } from './content';
 import type { Translate } from './translate';
 
-/** A picture with what is to be said of where its rows come from. */
+/** Adds to a picture where its rows come from. */
 export function withOrigin(content: IContent, hello: Hello | null, t: Translate): IContent {
   return { ...content, caption: [...originWords(hello, t), ...content.caption] };
 }
 
-/** Say where the rows come from when no tracer of ours sends them, and whether their steps are the training's own. */
+/**
+ * Say where the rows come from when no tracer of ours sends them, and whether their steps are the training's
+ * own.
+ */
 export function originWords(hello: Hello | null, t: Translate): string[] {
   const origin = hello?.origin;
   if (!origin) {

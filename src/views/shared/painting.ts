@@ -9,6 +9,7 @@ export interface IPaintedLine {
 
 export interface IPainting {
   readonly lines: readonly IPaintedLine[];
+  /** Of each line. */
   readonly colors: readonly string[];
   /** Of each line: pixels drawn and left out, in turn. */
   readonly dashes: readonly (readonly number[])[];
@@ -18,6 +19,7 @@ export interface IPainting {
   /** What is shown of the x axis now, and all there is of it. */
   readonly shown: readonly [number, number];
   readonly full: readonly [number, number];
+  /** Pixels of the plot. */
   readonly width: number;
   readonly height: number;
 }
@@ -25,14 +27,13 @@ export interface IPainting {
 /** A line to draw over one plot. */
 export interface ITrace {
   readonly color: string;
-  /** Place on the x axis, and part of the plot's height from its top; NaN breaks the line. */
+  /** Position on the x axis, and part of the plot's height from its top; NaN breaks the line. */
   readonly points: readonly (readonly [number, number])[];
 }
 
 /**
- * Return where a value lies in a plot, as part of its height from the top.
- * @param domain Values at the bottom and at the top.
- * @param scale As the template's `yScale`: Vega's `symlog` has a constant of 1.
+ * Where a value lies in a plot, as part of its height from the top. `domain` is bottom and top; `scale` the
+ * template's `yScale`, of which Vega's `symlog` has a constant of 1.
  */
 export function heightOf(value: number, domain: readonly [number, number], scale: string): number {
   const spread = (each: number): number =>

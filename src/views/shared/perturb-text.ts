@@ -1,7 +1,9 @@
 import type { Perturb, SiteInfo } from '../../protocol/messages.generated';
 import { own } from '../../protocol/records';
 
-/** What is done where, one part a site: `MLP output: Additive Gaussian noise, coefficient 0.01, layers 2-3`. */
+/**
+ * What is done where, one part a site: `MLP output: Additive Gaussian noise, coefficient 0.01, layers 2-3`.
+ */
 export function perturbText(perturb: Perturb, infos: readonly SiteInfo[]): string {
   return Object.entries(perturb.sites)
     .map(([name, { kind, layers = 'all', phases = ['train'] }]) => {

@@ -7,8 +7,8 @@ import type { Translate } from './translate';
 import type { IViewEnvironment } from './view-model';
 
 /**
- * The position of a generated text that a view shows: the pinned one, else the one that is chosen; null follows the newest.
- * @param text - What the view shows: a position that is pinned in another text means nothing here.
+ * The position of a generated text that a view shows: the pinned one, else the chosen one; null follows the
+ * newest. A position that is pinned in another text than the view's means nothing here.
  */
 export function positionShown(
   { pinnedPosition: pinned }: Pick<IViewEnvironment, 'pinnedPosition'>,
@@ -30,7 +30,7 @@ export const columnOf = (position: number): IMark => ({
 export class StepShown {
   constructor(private readonly _env: Pick<IViewEnvironment, 'pinned'>) {}
 
-  /** Return the step to show; null follows the newest. */
+  /** The step to show, of the one that the options ask for; null follows the newest. */
   of(chosen: number | null): number | null {
     const { pinned } = this._env;
     this._left = pinned === null ? null : this._left;
@@ -51,7 +51,10 @@ export const pinnedColumns = (step: number, t: Translate): NonNullable<ITip['col
   t('difference')
 ];
 
-/** Say a value at the pinned step, and how far the one under the cursor is from it; `last` is where it was measured, if before. */
+/**
+ * Say a value at the pinned step, and how far the one under the cursor is from it; `last` is where it was
+ * measured, if before.
+ */
 export function besideWords(
   now: number,
   then: number,

@@ -8,7 +8,7 @@ export interface IRowHeights {
   readonly most: number;
 }
 
-/** How high rows are together, and which of them have room for a label. */
+/** How high rows are together, and which of them are high enough for a label. */
 export function rowPlaces(
   count: number,
   { each, least, most }: IRowHeights

@@ -1,5 +1,5 @@
 import { ColorScale, legend, lowMagnitude, type IColorLegend, type IColorLook } from '../../charts';
-import { own, firstPlace } from '../../protocol/records';
+import { own, firstIndex } from '../../protocol/records';
 import type { Translate } from './translate';
 
 /** Leave a little air above and below; an axis without finite values shows 0 to 1. */
@@ -60,22 +60,24 @@ export function lockedRange([low, high]: readonly number[] = []): readonly [numb
 }
 
 /**
- * Return the strip beside a picture that says what its colours mean.
+ * The strip next to a picture that says what its colours mean.
+ *
  * @param unfinished Whether the picture holds cells that are not finite.
+ * @param own Whether each plot has a scale of its own.
  */
 export function colorStrip(scale: ColorScale, unfinished: boolean, t: Translate, own = false): IColorLegend {
   const words = { lowest: t('lowest'), highest: t('highest'), notFinite: t('not finite') };
   return legend(scale, unfinished, words, own);
 }
 
-/** Place of the last number that is not above `x` in ascending ones; -1 where all are. */
-export function placeBefore(sorted: ArrayLike<number>, x: number): number {
-  return firstPlace(sorted.length, at => !((sorted[at] as number) <= x)) - 1;
+/** Index of the last number that is not above `x` in ascending ones; -1 where all are. */
+export function indexBefore(sorted: ArrayLike<number>, x: number): number {
+  return firstIndex(sorted.length, at => !((sorted[at] as number) <= x)) - 1;
 }
 
-/** Place of the number nearest to `x` in ascending ones; -1 where there is none. */
-export function placeNear(sorted: ArrayLike<number>, x: number): number {
-  const before = placeBefore(sorted, x);
+/** Index of the number nearest to `x` in ascending ones; -1 where there is none. */
+export function nearestIndex(sorted: ArrayLike<number>, x: number): number {
+  const before = indexBefore(sorted, x);
   const [left, right] = [sorted[before], sorted[before + 1]];
   return right !== undefined && (left === undefined || right - x < x - left) ? before + 1 : before;
 }
@@ -83,9 +85,14 @@ export function placeNear(sorted: ArrayLike<number>, x: number): number {
 /** A whole number between 0 and `count - 1`. */
 export const hold = (value: number, count: number): number => Math.min(count - 1, Math.max(0, value));
 
-/** What a key moves a cursor by, across and down; undefined where it means nothing. `copy` stays where it is. */
-export const moveOf = (key: string): readonly [number, number] | undefined => own(MOVES, key);
+/**
+ * What a key moves a cursor by, across and down; undefined where it means nothing. `copy` stays where it is.
+ */
+export function moveOf(key: string): readonly [number, number] | undefined {
+  return own(MOVES, key);
+}
 
+/** The edges of a cell one wide. */
 export const around = (center: number): readonly [number, number] => [center - 0.5, center + 0.5];
 
 export interface IGridCell {
@@ -94,8 +101,8 @@ export interface IGridCell {
 }
 
 /**
- * Where a key leads among the cells of a grid; null where it means nothing, or there are none. The first key shows where the cursor is.
- * @param first - Column at which it begins, in the first row; of those beyond the last the last one.
+ * Where a key leads among the cells of a grid; null where it means nothing, or there are none. The first key
+ * shows where the cursor is. `first` is the column at which it begins, in the first row.
  */
 export function moveAmongCells(
   key: string,
@@ -112,7 +119,10 @@ export function moveAmongCells(
   return { column: hold(column + across, columns), row: hold(row + down, rows) };
 }
 
-/** What a key moves a cursor by among pictures: across and down within one, and from one to another; undefined where it means nothing. */
+/**
+ * What a key moves a cursor by among pictures: across and down within one, and from one to another; undefined
+ * where it means nothing.
+ */
 export function moveAmongPictures(key: string): readonly [number, number, number] | undefined {
   const turn = Number(key === 'PageDown') - Number(key === 'PageUp');
   const by = moveOf(key);

@@ -1,7 +1,10 @@
 import { COLORS } from '../../charts';
 import { own } from '../../protocol/records';
 
-/** Kinds in the order of the legend, each with the place of its colour in the palette. Greys are left for those who wait. */
+/**
+ * Kinds in the order of the legend, each with the index of its colour in the palette. Greys are left for
+ * those who wait.
+ */
 const PLACES: Readonly<Record<string, number>> = {
   forward: 0,
   backward: 1,

@@ -10,7 +10,7 @@ import type { Translate } from './translate';
 const MOST_FLAGS = 24;
 const MOST_LETTERS = 100;
 
-/** Why there is no picture, or what to know beside it: one sentence and one action. */
+/** Why there is no picture, or what to know about it: one sentence and one action. */
 export interface IState {
   kind: 'loading' | 'empty' | 'finished' | 'stale' | 'disconnected' | 'error';
   sentence: string;
@@ -26,8 +26,8 @@ export function emptyState(sentence: string, label: string, run: () => void | Pr
   return { kind: 'empty', sentence, action: { label, run } };
 }
 
-/** Look again whether there is something. */
-export const again = ({ retry }: Pick<IStateActions, 'retry'>, t: Translate): IState['action'] => ({
+/** The action that looks once more whether there is something. */
+export const retryAction = ({ retry }: Pick<IStateActions, 'retry'>, t: Translate): IState['action'] => ({
   label: t('Check again'),
   run: () => retry()
 });
@@ -40,7 +40,7 @@ export const nothingYet = (
 ): IState => ({
   kind: 'empty',
   sentence,
-  action: again(actions, t)
+  action: retryAction(actions, t)
 });
 
 /** Say why there is nothing to draw, and which lines in a cell or a script change that. */
@@ -53,7 +53,7 @@ export function snippetState(
 ): IState {
   const label = code.includes('\n') ? t('Copy these lines') : t('Copy this line');
   const copy = { label, run: () => actions.copy(code) };
-  const [action = copy, ...more] = [...first, copy, again(actions, t)];
+  const [action = copy, ...more] = [...first, copy, retryAction(actions, t)];
   return { kind: 'empty', sentence, code, action, more };
 }
 
@@ -70,7 +70,10 @@ export interface IStateActions {
   openRecording?: (() => void) | undefined;
 }
 
-/** Whether an error is none of those that rooms throw with a sentence for a person, but a mistake that a value brought to light. */
+/**
+ * Whether an error is none of those that rooms throw with a sentence for a person, but a mistake that a value
+ * brought to light.
+ */
 function isSurprise(reason: unknown): boolean {
   return [TypeError, RangeError, ReferenceError, SyntaxError, URIError].some(kind => reason instanceof kind);
 }
@@ -84,14 +87,14 @@ export function readingState(name: string, actions: IStateActions, t: Translate)
   };
 }
 
-/** Say how a run and the connection to it stand when that is worth a word. */
+/** Describe a run and the connection to it when that is worth a word. */
 export function connectionState(
   source: Pick<IRunSource, 'connection' | 'hello' | 'name' | 'status'>,
   actions: IStateActions,
   t: Translate
 ): IState | null {
   const { connection, name, status } = source;
-  const retry = again(actions, t);
+  const retry = retryAction(actions, t);
   const keep = actions.openRecording
     ? { label: t('Open the recording'), run: actions.openRecording }
     : { label: t('Copy as code'), run: () => actions.copyCode() };
@@ -177,7 +180,7 @@ export async function emptyFlag(
   const { hello } = source;
   const info = flagInfo(hello, flag);
   const title = flagWords(hello, flag, null, t, pass);
-  const retry = again(actions, t);
+  const retry = retryAction(actions, t);
   const other = hello?.flags.find(
     each => each.layers.length > 0 && own(hello.config.flags, each.name) !== undefined
   );
@@ -232,7 +235,6 @@ function unknownFlag({ flags }: Hello, flag: string, t: Translate): string {
   return listed ? `${none} ${has}` : none;
 }
 
-/** Turn a failure into a state. */
 export function errorState(reason: unknown, actions: IStateActions, t: Translate): IState {
   const action = { label: t('Try again'), run: () => actions.retry() };
   if (!isSurprise(reason)) {

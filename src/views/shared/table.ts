@@ -86,7 +86,10 @@ export function numberColumn(
   return { title, isNumber: true, text: row => text(read(row), row), sortBy: read };
 }
 
-/** What a tooltip says: a heading and lines of name and value, perhaps with the value at the pinned step and the difference from it. */
+/**
+ * What a tooltip says: a heading and lines of name and value, perhaps with the value at the pinned step and
+ * the difference from it.
+ */
 export interface ITip {
   heading: string;
   /** What stands over the columns behind the values, where lines have such. */

@@ -15,8 +15,9 @@ export type TensorOptions = Required<
 >;
 
 /**
- * The controls by which a person says of which tensors a view is. Those with nothing to choose are left out: parts of a flag that has one, phases while only
- * training is traced, passes while only forward ones are, ranks while there is one.
+ * The controls by which a person says of which tensors a view is. Those with nothing to choose are left out:
+ * parts of a flag that has one, phases while only training is traced, passes while only forward ones are,
+ * ranks while there is one.
  */
 export function tensorControls(
   { hello, name }: Pick<IRunSource, 'hello' | 'name'>,
@@ -70,7 +71,8 @@ export function tensorControls(
 }
 
 /**
- * Choose a flag, and a part of it where it has several. A flag that is not known is offered while it is chosen.
+ * Choose a flag, and a part of it where it has several. A flag that is not known is offered while it is
+ * chosen.
  */
 export function flagControls(
   infos: readonly FlagInfo[],

@@ -2,4 +2,4 @@
 export type Translate = (text: string, ...args: (string | number)[]) => string;
 
 export const untranslated: Translate = (text, ...args) =>
-  text.replace(/%(\d)/g, (whole, place: string) => String(args[Number(place) - 1] ?? whole));
+  text.replace(/%(\d)/g, (match, index: string) => String(args[Number(index) - 1] ?? match));

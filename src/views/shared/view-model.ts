@@ -11,7 +11,7 @@ import type { IStateActions } from './states';
 import type { ITip } from './table';
 import type { Translate } from './translate';
 
-/** What a picture's places mean; see `Pictured`. */
+/** What positions in a picture mean; see `Pictured`. */
 export interface IPictured {
   probe(point: IPlace): IMark | null;
   tipOf(mark: IMark): ITip | null;
@@ -20,9 +20,11 @@ export interface IPictured {
   marksOf?(at: IPointed): ILinkedMarks;
 }
 
-/** What answers for the places of a picture. Unless it says otherwise it has its picture do so. */
+/** What answers for the positions of a picture. By default its picture does. */
 export abstract class Pictured implements IPictured {
-  /** The picture that answers for its places; null where the view does, or there is nothing to point at. */
+  /**
+   * The picture that answers for its positions; null where the view does, or there is nothing to point at.
+   */
   protected get drawn(): IPictured | null {
     return null;
   }
@@ -63,8 +65,8 @@ export interface ILinePainter {
 }
 
 /**
- * What a view knows of where it is shown: the mounted part of a page, or a still picture without any page. Everything that needs a
- * page is behind it.
+ * What a view knows of where it is shown: the mounted part of a page, or a still picture without any page.
+ * Everything that needs a page is behind it.
  */
 export interface IViewEnvironment<O extends object = ViewOptions> {
   readonly t: Translate;
@@ -77,7 +79,7 @@ export interface IViewEnvironment<O extends object = ViewOptions> {
   /** What is shown of the picture; null while nothing is drawn. */
   readonly zoom: Pick<Zoom, 'domain' | 'isDragging' | 'isHome' | 'isZoomed' | 'reveal'> | null;
   readonly isDark: boolean;
-  /** Whether times are told in UTC: a picture that is passed on says the same to everybody. */
+  /** Whether times are written in UTC: a picture that is passed on reads the same to everybody. */
   readonly isUtc: boolean;
   /** Null where lines are rows of the chart. */
   readonly painter: ILinePainter | null;
@@ -89,8 +91,8 @@ export interface IViewEnvironment<O extends object = ViewOptions> {
   /** The step that is pinned in the views of the run; null while none is. */
   readonly pinned: number | null;
   /**
-   * The position of a generated text that is pinned in the views of the run; null while none is. A view that reads it says so with `followsPosition`;
-   * `positionShown` weighs it against the view's own option.
+   * The position of a generated text that is pinned in the views of the run; null while none is. A view that
+   * reads it sets `followsPosition`; `positionShown` weighs it against the view's own option.
    */
   readonly pinnedPosition: ITextPosition | null;
   /** Pin a position in all views of the run; null unpins. */
@@ -111,8 +113,9 @@ export interface IViewEnvironment<O extends object = ViewOptions> {
 }
 
 /**
- * One picture of a run without the page around it: what it reads, draws, says and answers. It runs in the page, in Node and in a bare
- * JavaScript engine alike. Unless a view says otherwise there is nothing to set and nothing to point at.
+ * One picture of a run without the page around it: what it reads, draws, says and answers. It runs in the
+ * page, in Node and in a bare JavaScript engine alike. Unless a view says otherwise there is nothing to set
+ * and nothing to point at.
  */
 export abstract class ViewModel<O extends object = ViewOptions> extends Pictured {
   constructor(
@@ -125,7 +128,10 @@ export abstract class ViewModel<O extends object = ViewOptions> extends Pictured
   /** Which axes zoom. */
   readonly zooms: IZoomOptions = { axes: 'x', least: 4 };
 
-  /** Whether the picture depends on the position of a generated text that is pinned: it is then drawn again when another is, and a click pins what `pointedBy` says. */
+  /**
+   * Whether the picture depends on the pinned position of a generated text: it is then drawn again when
+   * another is, and a click pins what `pointedBy` returns.
+   */
   get followsPosition(): boolean {
     return false;
   }
@@ -133,18 +139,20 @@ export abstract class ViewModel<O extends object = ViewOptions> extends Pictured
   /** What is looked at, in words, whether or not there is something of it to draw. */
   abstract readonly subject: string;
 
-  /** Ask the source and shape what it answers. */
   abstract load(signal: AbortSignal): Promise<Loaded>;
 
   /** Whether news from the run changes the picture. */
   abstract concerns(change: SourceChange): boolean;
 
-  /** Whether a person waits for what the run sends, such as a text that was asked for: then it is drawn twice as often. */
+  /**
+   * Whether a person waits for what the run sends, such as a text that was asked for: then it is drawn twice
+   * as often.
+   */
   get isAwaited(): boolean {
     return false;
   }
 
-  /** Whether a picture drawn anew shows the same place, so that it may be drawn under a hand that drags. */
+  /** Whether a picture drawn anew shows the same axes, so that it may be drawn under a hand that drags. */
   get drawsWhileDragged(): boolean {
     return false;
   }
@@ -160,13 +168,21 @@ export abstract class ViewModel<O extends object = ViewOptions> extends Pictured
   bandOf?(mark: IMark): IMark | null;
   /** A mark was clicked at; absent where that means nothing. */
   clicked?(mark: IMark): void;
-  /** A loop, or a box, was drawn with Shift held, to choose what lies in it; absent where that means nothing. */
+  /**
+   * A loop, or a box, was drawn with Shift held, to choose what lies in it; absent where that means nothing.
+   */
   boxed?(box: IMark): void;
-  /** Where the summary's sentence points, for a cursor that goes there; null where it points at nothing, absent where it never does. */
+  /**
+   * Where the summary's sentence points, for a cursor that goes there; null where it points at nothing,
+   * absent where it never does.
+   */
   insight?(): IMark | null;
   /** How steps lie on the x axis; absent where it has none. */
   stepAxis?(): IStepAxis | undefined;
-  /** What is shown was changed by zooming or moving; for pictures that do not hold all that can be zoomed into. */
+  /**
+   * What is shown was changed by zooming or moving; for pictures that do not hold all that can be zoomed
+   * into.
+   */
   zoomed?(): void;
   /** The view is shown no more: lets go of what it shares. */
   dispose?(): void;

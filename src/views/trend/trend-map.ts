@@ -16,7 +16,7 @@ import type { IContent, IMark, IMoved } from '../shared/content';
 import { lockedWords } from '../shared/controls';
 import { rangeOf, type ILinkedMarks, type IStepAxis } from '../shared/links';
 import { besideWords, pinnedColumns } from '../shared/pinned-step';
-import { hold, moveOf, placeNear, colorStrip, extentOf } from '../shared/scale';
+import { hold, moveOf, nearestIndex, colorStrip, extentOf } from '../shared/scale';
 import type { ITip } from '../shared/table';
 import type { Translate } from '../shared/translate';
 import { layerName } from '../shared/layers';
@@ -27,8 +27,8 @@ const MOST_COLUMNS = 4096;
 export interface ITrendRequest {
   readonly series: readonly ILayerLine[];
   readonly transform: 'linear' | 'log';
+  /** Of the colours. */
   readonly look: IColorLook;
-  /** The statistic in words. */
   readonly statistic: string;
   /** Newest step of which rows are gone: up to there a layer's row stands for those that followed it. */
   readonly filledTo: number | null;
@@ -53,6 +53,7 @@ export class TrendMap {
 
   series: readonly ILayerLine[] = [];
 
+  /** What the colours span; null before anything was drawn. */
   domain: readonly [number, number] | null = null;
 
   /** Every step that some layer has, ascending. */
@@ -61,19 +62,19 @@ export class TrendMap {
   /** The keyboard's cursor, by layer and step. */
   at: { readonly step: number; readonly layer: number } | null = null;
 
-  take(request: ITrendRequest): ITrendPicture {
-    const picture = trendHeatmap(request, this._t);
-    this.series = request.series;
-    this.steps = stepsOf(request.series);
+  take(wish: ITrendRequest): ITrendPicture {
+    const picture = trendHeatmap(wish, this._t);
+    this.series = wish.series;
+    this.steps = stepsOf(wish.series);
     this._spacing = picture.spacing;
-    this._statistic = request.statistic;
+    this._statistic = wish.statistic;
     this.domain = picture.domain;
     return picture;
   }
 
   /** The chart of a trend, without taking it. */
-  recipe(request: ITrendRequest): IRecipe {
-    return trendHeatmap(request, this._t).recipe;
+  recipe(wish: ITrendRequest): IRecipe {
+    return trendHeatmap(wish, this._t).recipe;
   }
 
   markOf(step: number, layer: number): IMark {
@@ -82,7 +83,7 @@ export class TrendMap {
   }
 
   probe(point: IPlace): IMark | null {
-    const step = this.steps[placeNear(this.steps, point.x)];
+    const step = this.steps[nearestIndex(this.steps, point.x)];
     return step === undefined ? null : this.markOf(step, Math.round(point.y));
   }
 
@@ -115,26 +116,20 @@ export class TrendMap {
       return null;
     }
     const { at: before, steps, series, _t: t } = this;
-    const from = before ? placeNear(steps, before.step) : steps.length - 1;
+    const from = before ? nearestIndex(steps, before.step) : steps.length - 1;
     const row = series.findIndex(each => each.layer === before?.layer);
     const step = steps[hold(from + (before ? by[0] : 0), steps.length)] ?? 0;
     const layer = series[hold((row < 0 ? 0 : row) + (before ? by[1] : 0), series.length)]?.layer ?? 0;
     this.at = { step, layer };
     const value = this._valueAt(layer, step)[1] ?? t('no value');
-    const sentence = t(
-      'step %1, %2: %3 %4',
-      formatInteger(step),
-      layerName(layer, t),
-      this._statistic,
-      value
-    );
+    const said = t('step %1, %2: %3 %4', formatInteger(step), layerName(layer, t), this._statistic, value);
     const mark = this.markOf(step, layer);
-    return key === 'copy' ? { said: sentence, mark, copy: value } : { said: sentence, mark };
+    return key === 'copy' ? { said, mark, copy: value } : { said, mark };
   }
 
-  /** Put the cursor at the step nearest to one, and return that place; null where there is none. */
+  /** Put the cursor at the step nearest to one, and return its mark; null where there is none. */
   goTo(wanted: number): IMark | null {
-    const step = this.steps[placeNear(this.steps, wanted)];
+    const step = this.steps[nearestIndex(this.steps, wanted)];
     const layer = this.at?.layer ?? this.series[0]?.layer;
     if (step === undefined || layer === undefined) {
       return null;
@@ -143,7 +138,7 @@ export class TrendMap {
     return this.markOf(step, layer);
   }
 
-  /** Put the cursor where a layer moved most, and return that place; null where none moved. */
+  /** Put the cursor where a layer moved most, and return its mark; null where none moved. */
   insight(): IMark | null {
     const found = movesOf(this.series)?.strongest;
     if (!found) {
@@ -213,8 +208,8 @@ function fill(values: Float64Array, missing: Uint8Array, columns: number, upTo: 
 }
 
 /** Return the chart as layer × step, drawn as one picture. Steps and layers without a row stay blank. */
-function trendHeatmap(request: ITrendRequest, t: Translate): ITrendPicture {
-  const { series, transform, statistic, filledTo = null } = request;
+function trendHeatmap(wish: ITrendRequest, t: Translate): ITrendPicture {
+  const { series, transform, statistic, filledTo = null } = wish;
   const steps = stepsOf(series);
   const [first, last] = ends(steps);
   const [top, bottom] = ends(series.map(each => each.layer));
@@ -258,8 +253,8 @@ function trendHeatmap(request: ITrendRequest, t: Translate): ITrendPicture {
   }
   const low = transform === 'log' ? lowMagnitude(series.map(each => each.values)) : NaN;
   const drawn = series.map(each => each.values);
-  const scale = new ColorScale(extentOf(drawn), transform, low, request.look);
-  caption.push(...lockedWords(request.look.range ?? null, drawn, t));
+  const scale = new ColorScale(extentOf(drawn), transform, low, wish.look);
+  caption.push(...lockedWords(wish.look.range ?? null, drawn, t));
   const unfinished = series.some(each => each.values.some(value => !Number.isFinite(value)));
   const strip = colorStrip(scale, unfinished, t);
   const [x0, x1, y0, y1] = [first - spacing / 2, last + spacing / 2, top - 0.5, bottom + 0.5];

@@ -23,7 +23,8 @@ import type { IStateActions } from '../shared/states';
 import type { Translate } from '../shared/translate';
 
 /**
- * The picker of a statistic: of whole tensors and of what the compressor kept. Parts of tensors, and bands, are known of the latter only.
+ * The picker of a statistic: of whole tensors and of what the compressor kept. Parts of tensors, and bands,
+ * are known of the latter only.
  */
 export function statisticControl(
   { statistic, positions, interval }: Pick<Required<TrendOptions>, 'interval' | 'positions' | 'statistic'>,
@@ -147,7 +148,6 @@ export interface ITrendSubject {
   readonly t: Translate;
 }
 
-/** Title, caption and summary of a trend. */
 export function trendWords(
   { source, options, shape, selection, flag, memory, t }: ITrendSubject,
   answer: ITrendAnswer,

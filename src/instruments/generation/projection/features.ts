@@ -7,17 +7,18 @@ export interface IVectors {
 
 /** Points about their mean. */
 export interface IFeatures extends IVectors {
-  /** Number of each row among the points that came: those that hold a value that is not finite are left out. Ascending. */
+  /** Number of each retained row among the points that came, ascending; non-finite rows are left out. */
   readonly kept: Int32Array;
   /** Features that are the same in every point: they add nothing. */
   readonly constant: number;
-  /** Sum of the variances of all features (n - 1 in the denominator), after standardising where that was asked for. */
+  /** Sum of the variances of all features (n - 1 in the denominator), after standardising if asked for. */
   readonly variance: number;
 }
 
 /**
- * Put points about their mean, and divide each feature by its deviation where that is asked for: scikit-learn's `StandardScaler`, which takes n, not n - 1, as the
- * denominator, and leaves features that do not vary undivided.
+ * Put points about their mean, and divide each feature by its deviation where that is asked for:
+ * scikit-learn's `StandardScaler`, which takes n, not n - 1, as the denominator, and leaves features that do
+ * not vary undivided.
  * @returns In float32; sums are in float64.
  */
 export function featuresOf(points: IVectors, standardise: boolean): IFeatures {

@@ -4,11 +4,11 @@ import { featuresOf, type IFeatures, type IVectors } from './features';
 
 /** Vectors that one pass over the data multiplies. */
 const BLOCK = 4;
-/** Directions that are held before the search goes on from the better half of them; more where more are wanted. */
+/** Directions retained before the search restarts from the better half of them; more if more are wanted. */
 const MOST_DIRECTIONS = 96;
 /** Directions after which it is looked whether they are enough. */
 const LOOKS = [8, 12, 16, 20, 24, 28, 32, 40, 48, 64];
-/** Passes over the data after which the search is given up; data with directions of their own need 4 to 20. */
+/** Passes over the data after which the search is given up; distinct directions need 4 to 20. */
 const MOST_PASSES = 120;
 
 /** Multiply a symmetric matrix with `BLOCK` vectors, `[size, BLOCK]` row-major. */
@@ -25,8 +25,9 @@ interface ILeading {
 }
 
 /**
- * Find the greatest eigenvalues of a symmetric matrix without negative ones, which is known by its products only: block Lanczos with full orthogonalisation and thick
- * restarts (Golub and Van Loan, Matrix Computations, 10.3; Wu and Simon, SIAM J. Matrix Anal. Appl. 22, 2000).
+ * Find the greatest eigenvalues of a symmetric matrix without negative ones, which is known by its products
+ * only: block Lanczos with full orthogonalisation and thick restarts (Golub and Van Loan, Matrix
+ * Computations, 10.3; Wu and Simon, SIAM J. Matrix Anal. Appl. 22, 2000).
  * @param count - How many are wanted; fewer come back where the matrix has a lower rank.
  */
 export function leadingEigenvectors(
@@ -125,7 +126,7 @@ function leadingOf({ values, vectors, images }: IRitz, count: number): ILeading 
   };
 }
 
-/** What vectors have beside a basis, as vectors of length 1 at right angles to it and to one another; those that have no more than `least` are left out. */
+/** Orthonormal vectors of what lies outside a basis; remainders no longer than `least` are left out. */
 function orthonormal(
   vectors: readonly Float64Array[],
   basis: readonly Float64Array[],
@@ -175,13 +176,14 @@ export interface IPrincipal {
   readonly ratios: Float64Array;
   /** Each component's direction among the features, `[components, columns]`, length 1. */
   readonly directions: Float64Array;
-  /** How far the search ended from the exact answer; see `leadingEigenvectors`. Above the tolerance it was given up. */
+  /** How far the search ended from the exact answer; above the tolerance it was given up. */
   readonly residual: number;
 }
 
 /**
- * Principal components of points, as scikit-learn's `PCA` gives them after `StandardScaler` where standardising is asked for. Only the first ones are looked for: the whole
- * variance, which the ratios need, is known without the others.
+ * Principal components of points, as scikit-learn's `PCA` gives them after `StandardScaler` where
+ * standardising is asked for. Only the first ones are looked for: the whole variance, which the ratios need,
+ * is known without the others.
  * @param components - How many. Those that points of a lower rank lack are 0.
  * @param tolerance - See `leadingEigenvectors`.
  */
@@ -240,8 +242,8 @@ function scoresOf(
 }
 
 /**
- * Multiply the covariance matrix with a block of vectors in one pass over the points, two at a time: what a row is needed for is done while it lies in the
- * processor's first cache.
+ * Multiply the covariance matrix with a block of vectors in one pass over the points, two at a time: what a
+ * row is needed for is done while it lies in the processor's first cache.
  */
 function multiplyCovariance(
   { rows, columns, values }: IFeatures,

@@ -1,26 +1,26 @@
 /** How points of a plane are turned so that they lie as near as can be to others. */
-export interface ITurn {
+export interface IRotation {
   /** Row-major 2 × 2, orthogonal: a point as a row times it is turned. */
   readonly matrix: readonly [number, number, number, number];
   /** Degrees from -180 to 180, of the turn that is left when it is mirrored first. */
   readonly degrees: number;
   readonly mirrored: boolean;
   /**
-   * What is left: the sum of squared distances after both were put about their mean and scaled to a size of 1, as `scipy.spatial.procrustes` has it. 0 is the same
-   * shape, 1 has nothing in common.
+   * What is left: the sum of squared distances after both were put about their mean and scaled to a size of
+   * 1, as `scipy.spatial.procrustes` has it. 0 is the same shape, 1 has nothing in common.
    */
   readonly residual: number;
 }
 
-const STAYS: ITurn = { matrix: [1, 0, 0, 1], degrees: 0, mirrored: false, residual: 0 };
+const STAYS: IRotation = { matrix: [1, 0, 0, 1], degrees: 0, mirrored: false, residual: 0 };
 
 /**
- * Turn, and mirror where that is better, points onto others: the orthogonal Procrustes problem (Schönemann, Psychometrika 31, 1966), which in a plane is solved by an
- * angle. Sizes are left as they are.
+ * Turn, and mirror where that is better, points onto others: the orthogonal Procrustes problem (Schönemann,
+ * Psychometrika 31, 1966), which in a plane is solved by an angle. Sizes are left as they are.
  * @param points - `[n, 2]`, row-major.
  * @param onto - The same points elsewhere. Pairs of which one is NaN do not count.
  */
-export function turnOnto(points: Float64Array, onto: Float64Array): ITurn {
+export function rotateOnto(points: Float64Array, onto: Float64Array): IRotation {
   const [from, to] = [aboutMean(points, onto), aboutMean(onto, points)];
   let [xx, xy, yx, yy, sizeFrom, sizeTo] = [0, 0, 0, 0, 0, 0];
   for (let at = 0; at < from.length; at += 2) {
@@ -56,7 +56,7 @@ export function turnOnto(points: Float64Array, onto: Float64Array): ITurn {
 }
 
 /** Turn points about the origin. */
-export function rotated(points: Float64Array, { matrix: [a, b, c, d] }: ITurn): Float64Array {
+export function rotated(points: Float64Array, { matrix: [a, b, c, d] }: IRotation): Float64Array {
   const found = new Float64Array(points.length);
   for (let at = 0; at < points.length; at += 2) {
     const [x, y] = [points[at]!, points[at + 1]!];
@@ -86,7 +86,8 @@ function aboutMean(points: Float64Array, other: Float64Array): Float64Array {
 const MOST_SWEEPS = 60;
 
 /**
- * Eigenvalues and eigenvectors of a symmetric matrix by Jacobi's rotations (Golub and Van Loan, Matrix Computations, 8.5). For matrices of up to about a hundred rows.
+ * Eigenvalues and eigenvectors of a symmetric matrix by Jacobi's rotations (Golub and Van Loan, Matrix
+ * Computations, 8.5). For matrices of up to about a hundred rows.
  * @param matrix - `[size, size]`, row-major. It is written over.
  * @returns Eigenvalues, descending, and the eigenvector of each as a row of `[size, size]`.
  */
@@ -126,7 +127,7 @@ function isCoupled(matrix: Float64Array, size: number): boolean {
   return offDiagonal > 1e-28 * along;
 }
 
-/** Rotate so that the entry of a row and a column becomes 0. Only rows are walked along: the matrix is symmetric. */
+/** Rotate so that the entry of a row and a column becomes 0. Walks rows only: the matrix is symmetric. */
 function annihilate(matrix: Float64Array, rotated: Float64Array, size: number, p: number, q: number): void {
   const offDiagonal = matrix[p * size + q]!;
   const [first, second] = [matrix[p * size + p]!, matrix[q * size + q]!];

@@ -24,7 +24,7 @@ export type ProjectionAnswer =
   | { readonly kind: 'umap'; readonly state: IUmapState }
   | { readonly kind: 'dropped' };
 
-/** Projects points onto planes. It keeps what is being laid out between questions, so that each is answered soon. */
+/** Projects points onto planes, and retains unfinished layouts between questions to answer each soon. */
 export class Projections {
   /** @throws AggregateError `lost` for a job that is not here. */
   ask(question: ProjectionQuestion): ProjectionAnswer {
@@ -60,5 +60,5 @@ export function answerBuffers(answer: ProjectionAnswer): ArrayBufferLike[] {
     const { features, scores, directions } = answer.principal;
     return [features.values.buffer, scores.buffer, directions.buffer];
   }
-  return answer.kind === 'umap' ? [answer.state.places.buffer] : [];
+  return answer.kind === 'umap' ? [answer.state.coordinates.buffer] : [];
 }

@@ -64,7 +64,7 @@ export class Projector {
 
   /**
    * Principal components; see `principalComponents`.
-   * @param gather - Gives the points. Their memory may be handed to the worker, and they are gathered again should it break.
+   * @param gather - Gives the points, whose memory may go to the worker; called a second time if it breaks.
    */
   async components(gather: () => IVectors, components: number, standardise: boolean): Promise<IPrincipal> {
     const ask = async (): Promise<ProjectionAnswer> => {
@@ -137,8 +137,8 @@ export class UmapRun {
       while (!this.isDone && !this._isStopped) {
         await this.advance();
         const { done = 0, total = 1 } = this.state ?? {};
-        if (this.isDone || done - this.told >= total / MARKS) {
-          this.told = done;
+        if (this.isDone || done - this.reported >= total / MARKS) {
+          this.reported = done;
           this.tell();
         }
         // Whoever else waits in this thread has a turn.
@@ -191,7 +191,7 @@ export class UmapRun {
   private readonly job: number;
   private place: TablePlace | null = null;
   private isAgain = false;
-  private told = 0;
+  private reported = 0;
   private failure: Error | null = null;
   private _isStopped = false;
   private readonly waiting: (() => void)[] = [];

@@ -11,7 +11,7 @@ interface INearest {
   readonly distances: Float64Array;
 }
 
-/** Looks for the nearest points of every point, exactly, a stretch at a time: each is compared with every other. */
+/** Finds the exact nearest neighbours of every point by comparing all pairs, a stretch at a time. */
 export class NearestPoints {
   /** @param count - Neighbours of each point; fewer where there are not so many others. */
   constructor(
@@ -130,8 +130,9 @@ export class NearestPoints {
 const LN2 = 0.6931471805599453;
 
 /**
- * `Math.exp`, `Math.log` and powers out of nothing but the four operations, which have one answer everywhere. Those of the language may differ in their last digit from browser
- * to browser, and a layout that is found by many small moves would end somewhere else.
+ * `Math.exp`, `Math.log` and powers out of nothing but the four operations, which have one answer everywhere.
+ * Those of the language may differ in their last digit from browser to browser, and a layout that is found by
+ * many small moves would end somewhere else.
  */
 export function exactExp(x: number): number {
   if (!(x > -745)) {
@@ -197,8 +198,8 @@ export interface IUmapGraph {
 }
 
 /**
- * The fuzzy graph of UMAP (McInnes, Healy and Melville, arXiv:1802.03426, section 3): each point's neighbours are weighted by distance in a measure of its own, and two points
- * belong together where either says so.
+ * The fuzzy graph of UMAP (McInnes, Healy and Melville, arXiv:1802.03426, section 3): each point's neighbours
+ * are weighted by distance in a measure of its own, and two points belong together where either says so.
  */
 export function umapGraph(nearest: INearest, points: number): IUmapGraph {
   const { count, rows } = nearest;
@@ -237,7 +238,7 @@ export function umapGraph(nearest: INearest, points: number): IUmapGraph {
   };
 }
 
-/** How surely each neighbour belongs to its point: 1 for the nearest, and as much over all of them as log2 of their number says. */
+/** Membership of each neighbour: 1 for the nearest; all of them sum to log2 of their number. */
 function membership({ count, distances }: INearest, points: number): Float64Array {
   const target = exactLog(count + 1) / exactLog(2);
   const mean = distances.reduce((sum, distance) => sum + distance, 0) / Math.max(1, distances.length);

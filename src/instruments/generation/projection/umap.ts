@@ -3,7 +3,7 @@ import type { IVectors } from './features';
 import { principalComponents } from './principal-components';
 import { NearestPoints, exactPower, type IUmapGraph, umapGraph } from './umap-graph';
 
-/** Coefficients of the curve 1 / (1 + A d^2B) that fits a least distance of 0.1 and a spread of 1, as `umap-learn` finds them. */
+/** Coefficients of 1 / (1 + A d^2B) for a least distance of 0.1 and a spread of 1, as `umap-learn` fits. */
 const A = 1.5769434603113077;
 const B = 0.8950608779109733;
 /** Points that a point is pushed away from, for each that it is drawn to. */
@@ -17,7 +17,7 @@ const PER_DOUBLING = 64;
 const LEAST_EXPONENT = -40;
 const MOST_EXPONENT = 40;
 
-/** Moves points until those that belong together are near one another: the stochastic gradient descent of UMAP, an epoch at a time. */
+/** Moves connected points together: the stochastic gradient descent of UMAP, an epoch at a time. */
 class UmapLayout {
   /** @param start - `[points, 2]`, where the points are at the beginning. */
   constructor(
@@ -30,7 +30,7 @@ class UmapLayout {
     const widest = start.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
     const scale = widest > 0 ? HALF_WIDTH / widest : 0;
     // Equal points must part.
-    this.places = start.map(value => value * scale + 1e-3 * this.random.centred());
+    this.coordinates = start.map(value => value * scale + 1e-3 * this.random.centred());
     const greatest = graph.weights.reduce((most, weight) => Math.max(most, weight), 0);
     this.every = graph.weights.map(weight => greatest / weight);
     this.next = this.every.slice();
@@ -38,12 +38,12 @@ class UmapLayout {
   }
 
   /** `[points, 2]`, as it is now. */
-  readonly places: Float64Array;
+  readonly coordinates: Float64Array;
 
   epoch = 0;
 
   advance(): void {
-    const { every, graph, next, nextPush, places } = this;
+    const { every, graph, next, nextPush, coordinates: places } = this;
     const { heads, tails } = graph;
     const points = places.length / 2;
     const rate = 1 - this.epoch / this.epochs;
@@ -78,7 +78,7 @@ class UmapLayout {
   }
 
   private push(head: number, other: number, rate: number): void {
-    const { places } = this;
+    const { coordinates: places } = this;
     const x = places[head]! - places[other]!;
     const y = places[head + 1]! - places[other + 1]!;
     const square = x * x + y * y;
@@ -132,13 +132,13 @@ function powerOf(square: number): number {
 /** With more features than this neighbours are looked for among the first components. */
 const MOST_COLUMNS = 128;
 const COMPONENTS = 64;
-/** How far the components of that search may be from the exact ones: they need not be these, only hold as much. */
+/** Tolerance of the components of that search: they need not be exact, only hold as much variance. */
 const LOOSE = 0.01;
 /** Numbers that one stretch multiplies: some 50 ms. */
 const WORK = 40e6;
 /** Pairs that one stretch of the layout looks at. */
 const PAIRS = 1e6;
-/** Epochs by the most points that have so many. From components on 500, as `umap-learn` has, keep half a percent more neighbours than 300. */
+/** Epochs by the most points that take so many. 500, as in `umap-learn`, beat 300 by 0.5 % of neighbours. */
 const EPOCHS: readonly (readonly [points: number, epochs: number])[] = [
   [2500, 400],
   [10_000, 300],
@@ -157,14 +157,15 @@ export interface IUmapState {
   readonly done: number;
   readonly total: number;
   /** `[points, 2]`, as it is now. */
-  readonly places: Float64Array;
+  readonly coordinates: Float64Array;
   /** Part of the variance among which neighbours are looked for: 1 where it is all features. */
   readonly seen: number;
 }
 
 /**
- * UMAP (McInnes, Healy and Melville, arXiv:1802.03426) into a plane, a stretch at a time, so that others have their turn and nobody who waits no more is waited for. It begins from a
- * given layout, such as principal components. The same points, layout and seed give the same picture, to the last bit.
+ * UMAP (McInnes, Healy and Melville, arXiv:1802.03426) into a plane, a stretch at a time, so that others have
+ * their turn and nobody who waits no more is waited for. It begins from a given layout, such as principal
+ * components. The same points, layout and seed give the same picture, to the last bit.
  */
 export class Umap {
   /**
@@ -205,7 +206,7 @@ export class Umap {
     return {
       done: Math.floor((epochs / 2) * looked) + (layout?.epoch ?? 0),
       total: Math.floor(epochs / 2) + epochs,
-      places: (layout?.places ?? this.start).slice(),
+      coordinates: (layout?.coordinates ?? this.start).slice(),
       seen: this.seen
     };
   }

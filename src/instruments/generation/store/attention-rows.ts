@@ -1,7 +1,10 @@
-import type { IGenerationPass, IGenerationRead, ITokenPlace } from './generation-rows';
+import type { IGenerationPass, IGenerationRead, ITokenLocation } from './generation-rows';
 import type { ITensorRow } from '../../../store/tensor-data';
 
-/** Attention probabilities of one sequence in one forward pass, as the compressor left them: `[heads, queryBlocks, keyBlocks]` from `start` on in `row.values`. */
+/**
+ * Attention probabilities of one sequence in one forward pass, as the compressor left them: `[heads,
+ * queryBlocks, keyBlocks]` from `start` on in `row.values`.
+ */
 export interface IAttentionPiece {
   readonly row: ITensorRow;
   /** Of the sequence: place of its first value. */
@@ -45,7 +48,7 @@ export interface IMapAxis {
 
 /** Attention of one layer over a text, put together from all its passes. */
 export interface IAttentionMap {
-  /** `[1, heads, queries.count, keys.count]`: the largest probability within each cell, NaN where one is not finite or none is there. */
+  /** `[1, heads, queries.count, keys.count]`: each cell's largest probability, NaN if not finite or absent */
   readonly row: ITensorRow;
   readonly queries: IMapAxis;
   readonly keys: IMapAxis;
@@ -76,7 +79,7 @@ export function peaksWithin(bytes: number, maps: number, prompt: number, written
 const [LEAST_PEAKS, MOST_PEAKS] = [16, 1024];
 
 /** The positions of a row of attention in a text without padding: its queries are the last of its keys. */
-export function placesInRow(row: ITensorRow): ITokenPlace[] {
+export function locationsInRow(row: ITensorRow): ITokenLocation[] {
   const { step, microBatch } = row;
   const [queries, keys] = lengthsOf(row);
   return Array.from({ length: queries }, (_, offset) => ({
@@ -97,8 +100,9 @@ export function attentionPieces(read: IGenerationRead, layer: number, sequence: 
 }
 
 /**
- * Put the attention of one layer together. Queries and keys are counted in positions of the sequence, padding is cut off. Where passes were kept in blocks of
- * different sides, cells are as large as the largest block, and hold the largest probability within them.
+ * Put the attention of one layer together. Queries and keys are counted in positions of the sequence, padding
+ * is cut off. Where passes were kept in blocks of different sides, cells are as large as the largest block,
+ * and hold the largest probability within them.
  * @returns Null where there is nothing of it.
  */
 export function joinAttention(
@@ -272,13 +276,13 @@ function pieceOf(
   };
 }
 
-/** Queries and keys of the pass. Where all were kept they are counted: hubs of others tell of shapes what they like. */
+/** Queries and keys of the pass; counted where all were retained, since foreign hubs may misstate shapes. */
 function lengthsOf({ compressor, shape, sourceShape }: ITensorRow): [number, number] {
   const [queries = 0, keys = 0] = (compressor.startsWith('Peaks') ? sourceShape : shape).slice(-2);
   return [queries, keys];
 }
 
-/** The side of equal blocks, the last one perhaps shorter, into which a compressor cut an axis: a power of two. */
+/** Side, a power of two, of the blocks that a compressor cut an axis into; the last may be shorter. */
 function sideOf(length: number, blocks: number): number {
   let side = 1;
   while (blocks > 0 && Math.ceil(length / side) > blocks) {
@@ -302,7 +306,7 @@ function axisOf(axes: readonly IPieceAxis[], [from, to]: readonly [number, numbe
   return { first: begin(), side, count: count() };
 }
 
-/** First and last cell that holds some of the positions from one to another; none where the last is the smaller. */
+/** First and last cell that holds some of a range of positions; none where the last is the smaller. */
 function cellsOf({ first, side, count }: IMapAxis, from: number, to: number): [number, number] {
   const cell = (position: number): number => Math.floor((position - first) / side);
   return from > to ? [0, -1] : [Math.max(0, cell(from)), Math.min(count - 1, cell(to))];

@@ -3,7 +3,7 @@ import type { IStreamRows, RowColumn } from '../../../store/row-store';
 import type { IRunSource } from '../../../store/source';
 import { numberColumn, RowCells } from './generation-rows';
 
-/** What one layer's hidden state at one position would predict: a row of the stream `lens`, see `protocol/streams.json`. */
+/** What one layer's hidden state at a position would predict: a row of the stream `lens`. */
 export interface ILensCell {
   readonly layer: number;
   /** Of the token that was read. */
@@ -127,7 +127,7 @@ const ascending = (numbers: Iterable<number>): number[] => [...numbers].sort((a,
 const isWithin = (value: number, most: number): boolean =>
   Number.isInteger(value) && value >= 0 && value < most;
 
-/** What a perturbation changed against its clean control: a row of the stream `effects`, see `protocol/streams.json`. */
+/** What a perturbation changed against its clean control: a row of the stream `effects`. */
 export interface IEffect {
   readonly sequence: number;
   /** Of the token that was read; -1 over all of them. */

@@ -3,7 +3,7 @@ import { STREAMS } from '../../../protocol/streams';
 import { boundedText } from '../../../protocol/texts';
 import type { IRowsQuery, IStreamRows } from '../../../store/row-store';
 import type { IRunSource, SourceChange } from '../../../store/source';
-import { type ITokenPlace, RowCells } from './generation-rows';
+import { type ITokenLocation, RowCells } from './generation-rows';
 
 export interface ICandidate {
   readonly id: number;
@@ -38,7 +38,7 @@ export interface IToken {
   /** The most probable first; empty where they were not asked for. */
   readonly candidates: readonly ICandidate[];
   /** Where the tensors of the token as input of the model lie. */
-  readonly place: ITokenPlace;
+  readonly location: ITokenLocation;
 }
 
 /** Characters that one token, or one of its candidates, is shown with at most. */
@@ -53,7 +53,14 @@ const TOKEN_COLUMNS = STREAMS.tokens.fields
   .filter(name => !name.startsWith('candidate_'));
 
 /** What says where a token stands, where its tensors lie, and what it is called. */
-export const PLACE_COLUMNS = ['sequence', 'position', 'piece', 'tensor_step', 'tensor_pass', 'tensor_offset'];
+export const LOCATION_COLUMNS = [
+  'sequence',
+  'position',
+  'piece',
+  'tensor_step',
+  'tensor_pass',
+  'tensor_offset'
+];
 
 type Tables = Pick<IRunSource, 'hello' | 'table'>;
 
@@ -154,7 +161,7 @@ class TokenRow implements IToken {
     return this._cells.number('entropy', this._at);
   }
 
-  get place(): ITokenPlace {
+  get location(): ITokenLocation {
     const [cells, at] = [this._cells, this._at];
     return {
       position: this.position,
@@ -187,14 +194,14 @@ function candidatesAt(cells: RowCells, at: number): ICandidate[] {
 const share = (value: number): number => (value >= 0 && value <= 1.0001 ? Math.min(1, value) : NaN);
 
 /** Where the tensors of a text lie, and what its tokens are. */
-interface ITextPlaces {
-  readonly places: readonly ITokenPlace[];
+interface ITextLocations {
+  readonly locations: readonly ITokenLocation[];
   /** Each token by itself, by position; empty where it is not known. */
   readonly tokens: readonly string[];
 }
 
 /** Reads the places of one text at a time, and again when there are more tokens. */
-export class TextPlaces {
+export class TextLocations {
   constructor(private readonly _source: Pick<IRunSource, 'hello' | 'table'>) {}
 
   /** Take note of news of the run. */
@@ -204,12 +211,12 @@ export class TextPlaces {
     }
   }
 
-  read(generation: number, sequence: number): Promise<ITextPlaces> {
+  read(generation: number, sequence: number): Promise<ITextLocations> {
     const key = `${generation} ${sequence}`;
     if (this._read !== null && this._key === key) {
       return this._read;
     }
-    const read = readTokens(this._source, generation, sequence, undefined, PLACE_COLUMNS).then(placesOf);
+    const read = readTokens(this._source, generation, sequence, undefined, LOCATION_COLUMNS).then(placesOf);
     [this._key, this._read] = [key, read];
     read.catch(() => {
       this._read = this._read === read ? null : this._read;
@@ -218,14 +225,14 @@ export class TextPlaces {
   }
 
   private _key = '';
-  private _read: Promise<ITextPlaces> | null = null;
+  private _read: Promise<ITextLocations> | null = null;
 }
 
-function placesOf(read: readonly IToken[]): ITextPlaces {
+function placesOf(read: readonly IToken[]): ITextLocations {
   const end = read.reduce((most, { position }) => Math.max(most, position + 1), 0);
   const tokens = new Array<string>(end).fill('');
   for (const { position, piece } of read) {
     tokens[position] = piece;
   }
-  return { tokens, places: read.map(({ place }) => place) };
+  return { tokens, locations: read.map(({ location: place }) => place) };
 }

@@ -130,7 +130,7 @@ function fits(row: ITensorRow, other: ITensorRow, axis: number): boolean {
 }
 
 /** Where the tensors of a position of a generated text lie, as the stream `tokens` says. */
-export interface ITokenPlace {
+export interface ITokenLocation {
   /** Counted from 0 at the first token of the prompt. */
   readonly position: number;
   /** Step of the rows; -1 where the token was never read. */
@@ -146,7 +146,7 @@ export type GenerationQuery = Pick<ITensorQuery, 'flag' | 'part' | 'layers' | 'p
   readonly rank?: number | undefined;
 };
 
-/** One forward pass of a generation: the positions of a sequence that it read, and a row of each layer that is here. */
+/** One forward pass of a generation: the positions of a sequence that it read, and a row of each layer. */
 export interface IGenerationPass {
   /** First and last position. */
   readonly positions: readonly [number, number];
@@ -165,7 +165,7 @@ export interface IGenerationRead {
   readonly count: number;
   /** Positions that the model never read, such as the last token. */
   readonly unread: number;
-  /** Positions that it read and that some layer has no row of: not traced, dropped on the way, or given up. */
+  /** Positions it read of which some layer has no row: not traced, dropped on the way, or given up. */
   readonly missing: number;
   /** Another number when there are other rows than before. */
   readonly version: number;
@@ -179,8 +179,8 @@ const MOST_BETWEEN = 4;
 const NOTHING: IGenerationRead['kept'] = { evictedRows: 0 };
 
 /**
- * Reads the tensors of a generation, whose positions lie in many forward passes. What it has it does not ask for again: while a text is written only its new
- * positions are read.
+ * Reads the tensors of a generation, whose positions lie in many forward passes. What it has it does not ask
+ * for again: while a text is written only its new positions are read.
  */
 export class GenerationRows {
   constructor(private readonly source: Pick<IRunSource, 'tensors'>) {}
@@ -203,7 +203,7 @@ export class GenerationRows {
   async read(
     generation: number,
     query: GenerationQuery,
-    places: readonly ITokenPlace[],
+    places: readonly ITokenLocation[],
     signal?: AbortSignal
   ): Promise<IGenerationRead> {
     this.begin(generation, query);
@@ -226,13 +226,14 @@ export class GenerationRows {
   }
 
   /**
-   * Read every pass of some steps, without the tokens of the text: where what is asked for says itself which positions it is of.
+   * Read every pass of some steps, without the tokens of the text: where what is asked for says itself which
+   * positions it is of.
    */
   async readSteps(
     generation: number,
     query: GenerationQuery,
     steps: readonly [number, number],
-    placesOf: (row: ITensorRow) => readonly ITokenPlace[],
+    placesOf: (row: ITensorRow) => readonly ITokenLocation[],
     signal?: AbortSignal
   ): Promise<IGenerationRead> {
     this.begin(generation, query);
@@ -251,7 +252,7 @@ export class GenerationRows {
     }
   }
 
-  private lacks({ key }: IPassPlace, layers: readonly number[] | undefined): boolean {
+  private lacks({ key }: IPassPosition, layers: readonly number[] | undefined): boolean {
     const rows = this.rows.get(key);
     return rows === undefined || layers === undefined || layers.some(layer => !rows.has(layer));
   }
@@ -286,7 +287,7 @@ export class GenerationRows {
     }
   }
 
-  private found(places: readonly IPassPlace[], all: readonly ITokenPlace[]): IGenerationRead {
+  private found(places: readonly IPassPosition[], all: readonly ITokenLocation[]): IGenerationRead {
     const passes = places.map(({ key, positions, shift }) => ({
       positions,
       shift,
@@ -315,7 +316,7 @@ export class GenerationRows {
   private readonly news = new Set<[number, number][]>();
 }
 
-interface IPassPlace extends Omit<IGenerationPass, 'rows'> {
+interface IPassPosition extends Omit<IGenerationPass, 'rows'> {
   readonly key: string;
   readonly step: number;
 }
@@ -324,9 +325,9 @@ const NO_ROWS: ReadonlyMap<number, ITensorRow> = new Map();
 
 const keyOf = (step: number, pass: number): string => `${step} ${pass}`;
 
-/** The forward passes in which positions were read, by first position. Neighbours of one pass lie side by side in it. */
-function passesOf(places: readonly ITokenPlace[]): IPassPlace[] {
-  const passes: IPassPlace[] = [];
+/** The forward passes in which positions were read, by first position; neighbours in a pass are adjacent. */
+function passesOf(places: readonly ITokenLocation[]): IPassPosition[] {
+  const passes: IPassPosition[] = [];
   for (const { position, step, pass, offset } of [...places].sort((a, b) => a.position - b.position)) {
     const [key, last] = [keyOf(step, pass), passes[passes.length - 1]];
     const shift = offset - position;

@@ -8,7 +8,7 @@ import type { IStreamRows } from '../../../store/row-store';
 import type { IRunSource } from '../../../store/source';
 
 export {
-  PLACE_COLUMNS,
+  LOCATION_COLUMNS as PLACE_COLUMNS,
   readToken,
   readTokens,
   tokensOf,
@@ -44,7 +44,7 @@ export interface IGeneration {
   readonly tokens: number;
   /** Seconds that it ran so far. */
   readonly seconds: number;
-  /** What was asked for; null where that is not known or cannot be read. Parsed when it is first asked for. */
+  /** What was asked for; null where unknown or unreadable. Parsed on first use. */
   readonly request: GenerateRequest | null;
   /** Why it failed, or what was done otherwise than asked; may be empty. */
   readonly message: string;
@@ -106,7 +106,7 @@ export function generationsOf(rows: IStreamRows): IGeneration[] {
     });
 }
 
-/** The generation of this number, or the newest; undefined where it is not there. Of a pair the perturbed one is the newest. */
+/** The generation of this number, or the newest (of a pair the perturbed one); undefined if absent. */
 export function generationOf(
   generations: readonly IGeneration[],
   requested: number | null
@@ -118,7 +118,7 @@ export function generationOf(
   return generations.find(({ control }) => newest && control === newest.generation) ?? newest;
 }
 
-/** What a generation under a perturbation is compared with: the one without it; undefined where there is none. */
+/** The clean control of a generation under a perturbation; undefined where there is none. */
 export function controlOf(
   generations: readonly IGeneration[],
   { control }: Pick<IGeneration, 'control'>
@@ -129,7 +129,7 @@ export function controlOf(
 export const isUnderWay = ({ state }: Pick<IGeneration, 'state'>): boolean =>
   state === 'queued' || state === 'running';
 
-/** The prompt of each sequence of a generation; samples of one prompt are neighbours. Empty where the request is not known. */
+/** The prompt of each sequence; samples of one prompt are neighbours. Empty if the request is unknown. */
 export function sequencesOf({
   request,
   sequences

@@ -64,7 +64,7 @@ class AlarmNews {
   /** Take what is known of a live run's alarms now. */
   note(run: string, name: string, alarms: readonly IAlarm[]): void {
     const { trans } = this;
-    const notified = this._told.get(run);
+    const notified = this._notified.get(run);
     const [first] = alarms;
     if (first === undefined || (notified !== undefined && alarms.length <= notified.count)) {
       return;
@@ -75,7 +75,7 @@ class AlarmNews {
       this._timer = setTimeout(() => this.note(run, name, alarms), wait);
       return;
     }
-    this._told.set(run, { count: alarms.length, at: Date.now() });
+    this._notified.set(run, { count: alarms.length, at: Date.now() });
     if (!this.isOn()) {
       return;
     }
@@ -99,7 +99,7 @@ class AlarmNews {
     clearTimeout(this._timer);
   }
 
-  private readonly _told = new Map<string, { readonly count: number; readonly at: number }>();
+  private readonly _notified = new Map<string, { readonly count: number; readonly at: number }>();
   private _timer: ReturnType<typeof setTimeout> | undefined;
 }
 

@@ -102,7 +102,7 @@ export function moduleOf({ name }: Pick<IAlarm, 'name'>): string {
   return name.endsWith(kind) && rest !== '' ? rest : name;
 }
 
-/** What an anomaly reached after it: the first alarm of each other part of the step, module and rank, in their order. */
+/** What an anomaly reached later: each other part's, module's and rank's first alarm, in order. */
 export function reachedFrom(alarms: readonly IAlarm[], first: IAlarm): IAlarm[] {
   const key = (each: IAlarm): string => `${each.direction}\n${moduleOf(each)}\n${each.rank}`;
   const seen = new Set([key(first)]);

@@ -71,7 +71,7 @@ type Pane = new (
   settings: RuleSettings
 ) => HealthPane;
 
-/** Whether a training is healthy: the first anomaly, marks over step × layer, the tensor's line around it, and all alarms. */
+/** Whether a training is healthy: first anomaly, marks over step × layer, the tensor's line, all alarms. */
 class HealthView implements IComposition {
   constructor(
     private readonly _source: IRunSource,

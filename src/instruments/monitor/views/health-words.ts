@@ -20,7 +20,7 @@ export function appliedWords(change: Change, t: Translate): string {
   }
 }
 
-/** How many alarms of a rule there were in the recording, and how many there would have been: `3 → 7`. Empty for a rule that nobody edited. */
+/** Alarms of an edited rule in the recording, and as they would have been: `3 → 7`. Empty if not edited. */
 export function countedWords({ counts, edited }: RuleSettings, rule: string, t: Translate): string {
   if (!edited.includes(rule)) {
     return '';

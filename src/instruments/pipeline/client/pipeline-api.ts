@@ -9,10 +9,10 @@ export interface IPipelineRequest {
   readonly replica?: number;
 }
 
-/** Forward; backward; the gradients of inputs, and those of weights, where they are computed apart; optimizer. */
+/** Forward; backward; gradients of inputs and of weights, where computed apart; optimizer. */
 export type PipelineKind = 'F' | 'B' | 'I' | 'W' | 'O';
 
-/** How chunks lie on stages: each begins at the first stage again, or every second one runs back from the last. */
+/** How chunks lie on stages: each starts at the first stage, or every second one runs back from the last. */
 export type Placement = 'loop' | 'v';
 
 /** Operations as columns of one length, ordered by step, stage and beginning. */
@@ -76,7 +76,7 @@ export const PIPELINE: IQuestion<IPipelineRequest, IPipelineSteps> = {
   read: pipelineOf,
   held: {
     key: ({ first, last, replica }) => JSON.stringify({ first, last, replica }),
-    cut: heldPipeline
+    cut: embeddedPipeline
   }
 };
 
@@ -84,7 +84,7 @@ export const PIPELINE: IQuestion<IPipelineRequest, IPipelineSteps> = {
 const PIPELINE_OPERATIONS = 20_000;
 
 /** Cut measured steps to the newest ones that a file has room for. */
-function heldPipeline(answer: IPipelineSteps): IPipelineSteps {
+function embeddedPipeline(answer: IPipelineSteps): IPipelineSteps {
   const { operations, steps } = answer;
   const at = operations.step.length - PIPELINE_OPERATIONS;
   // The first step whose operations are all behind the cut, or the newest.
@@ -114,7 +114,7 @@ function heldPipeline(answer: IPipelineSteps): IPipelineSteps {
 
 /**
  * Take an answer; null where there are no spans.
- * @throws ClientError `bad-answer` for one whose columns do not fit each other, or hold what is no such number.
+ * @throws ClientError `bad-answer` where columns do not fit each other, or hold invalid numbers.
  */
 export function pipelineOf(value: unknown): IPipelineSteps | null {
   const answer = asObject(value);

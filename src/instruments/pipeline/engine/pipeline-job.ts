@@ -27,7 +27,7 @@ export function planAnswer(outcomes: readonly Outcome[]) {
   };
 }
 
-/** The outcome with the shortest step of those within the memory limit; of equal ones that which holds least, then the first. */
+/** The outcome with the shortest step within the memory limit; of equals the least memory, then the first. */
 export function bestOf(outcomes: readonly Outcome[]): IPlanned | null {
   let best: IPlanned | null = null;
   for (const outcome of outcomes) {
@@ -72,7 +72,7 @@ function answer(planned: IPlanned) {
   };
 }
 
-/** The operations of a simulated step as columns of one length, stage after stage in their order; times are ms from the step's begin. */
+/** The operations of a simulated step as columns, stage after stage; times are ms from the step's begin. */
 function operationColumns({ table, plan, begin, end }: IPlanned) {
   return {
     stage: Array.from({ length: table.count }, (_, at) => table.stage(at)),
@@ -86,8 +86,8 @@ function operationColumns({ table, plan, begin, end }: IPlanned) {
 }
 
 /**
- * Plan and simulate the schedules of a `PlanRequest`, which Python asks for: a `PlanAnswer`. With `run`, and `first` and `last` of its steps, what the request leaves out is
- * that run's own.
+ * Plan and simulate the schedules of a `PlanRequest`, which Python asks for: a `PlanAnswer`. With `run`, and
+ * `first` and `last` of its steps, what the request leaves out is that run's own.
  */
 export async function planPipeline(args: unknown, host: IEngineHost): Promise<IJobResult> {
   const { run, first, last, ...request } = asObject(args);

@@ -13,9 +13,11 @@ import { PlanError, checkShape, copyOf, passes, stageOf, virtualStages } from '.
 /**
  * Look for operations that wait for one another in a circle.
  *
- * Kahn's algorithm over two kinds of edges: the operation before on the same stage, and the one whose message is waited for.
- * @param proof - Filled with an order in which each operation comes after all that it waits for, where there is one.
- * @returns null where every operation can run; otherwise one circle, from the lowest stage on: each operation waits for the one after it, or stands behind it on its stage, and the last so for the first.
+ * Kahn's algorithm over two kinds of edges: the operation before on the same stage, and the one whose message
+ * is waited for.
+ * @param proof - Filled with an order of operations in which each comes after all that it waits for.
+ * @returns null where every operation can run; otherwise one circle, from the lowest stage on: each operation
+ *   waits for the one after it, or stands behind it on its stage, and the last so for the first.
  */
 export function findCycle(table: OperationTable, proof: number[] = []): number[] | null {
   const { starts, waits, feeds, shape } = table;
@@ -66,8 +68,10 @@ export function findCycle(table: OperationTable, proof: number[] = []): number[]
 /**
  * Check a plan, and return its operations as columns with what each waits for.
  *
- * A plan that comes back can be run to its end: `proof` of the table holds an order in which every operation comes after those that it waits for.
- * @throws PlanError with the first thing that is wrong: `shape`; then, in the order of the stages, `unknown`, `misplaced` and `doubled`; then `missing`, `order` and `cycle`.
+ * A plan that comes back can be run to its end: `proof` of the table holds an order in which every operation
+ * comes after those that it waits for.
+ * @throws PlanError with the first thing that is wrong: `shape`; then, in the order of the stages, `unknown`,
+ *   `misplaced` and `doubled`; then `missing`, `order` and `cycle`.
  */
 export function checkPlan(plan: Plan): OperationTable {
   const { stages, order, micro_batches } = plan;

@@ -6,7 +6,7 @@ import { PlanError } from './plan-shape';
 interface IVerdict {
   readonly change: 'switch' | 'keep';
   readonly schedule: string;
-  /** By how much the other one's step is longer than the current one's, in per cent: negative where it is shorter. */
+  /** By how much the other one's step is longer than the current one's, %; negative where it is shorter. */
   readonly percent: number;
   /** Half of the 95 % interval of `percent`, from the jitter of both. */
   readonly plusMinus: number;
@@ -17,7 +17,8 @@ interface IVerdict {
 /**
  * Compare the best schedule with the one that runs.
  *
- * It says `switch` where the step is shorter by more than chance: by more than the half interval of the difference, and by at least 0.5 %.
+ * It says `switch` where the step is shorter by more than chance: by more than the half interval of the
+ * difference, and by at least 0.5 %.
  */
 export function verdict(best: IPlanned, current: IPlanned): IVerdict {
   const share = 100 / current.stepMs;
@@ -38,7 +39,7 @@ export function verdict(best: IPlanned, current: IPlanned): IVerdict {
   };
 }
 
-/** Why a stage ended later, or sooner (negative), than planned. All in ms; `laterMs` is the sum of the three. */
+/** Why a stage ended later, or sooner (negative), than planned. ms; `laterMs` is the sum of the three. */
 export interface IStageDelay {
   readonly stage: number;
   /** End of its last operation, from the step's first begin on. */
@@ -49,7 +50,7 @@ export interface IStageDelay {
   readonly computeMs: number;
   /** It waited longer for operations of other stages to end. */
   readonly waitMs: number;
-  /** It waited longer although what it waited for had ended: messages, and what the host does between operations. */
+  /** Extra wait after what it waited for had ended: messages, and host work between operations. */
   readonly messageMs: number;
   /** What weighs most; none within 1 % of the step. */
   readonly reason: 'compute' | 'wait' | 'message' | 'none';
@@ -69,14 +70,15 @@ export interface IComparison {
   /** Length of the two, without optimizers. */
   readonly plannedMs: number;
   readonly measuredMs: number;
-  /** Of two stages that are late at all, the one whose own compute is: where to look first. Null where none is. */
+  /** Of two stages that are late, the one whose own compute is: where to look first. Null where none is. */
   readonly cause: number | null;
 }
 
 /**
  * Say where a measured step went another way than the plan.
  *
- * A stage's end is the sum of its operations and of what it was idle before each; each idle stretch up to the end of the operation that was waited for is a wait, the rest a message.
+ * A stage's end is the sum of its operations and of what it was idle before each; each idle stretch up to the
+ * end of the operation that was waited for is a wait, the rest a message.
  * @throws PlanError `missing` where nothing of the plan was measured.
  */
 export function compare(predicted: IPlanned, measured: IMeasured): IComparison {
@@ -169,7 +171,7 @@ export function compare(predicted: IPlanned, measured: IMeasured): IComparison {
   }
 }
 
-/** What the formulas are of: times of one micro-batch on one stage, all its chunks together, the same on all stages, and nothing lost between stages. */
+/** Uniform times of one micro-batch on one stage, all its chunks together; nothing is lost between stages. */
 interface IUniformTimes {
   readonly stages: number;
   readonly chunks: number;
@@ -180,18 +182,25 @@ interface IUniformTimes {
 }
 
 /**
- * The time (ms) that a stage is idle between its begin of a step and the time when it can begin the next one, as the authors of a schedule give it; null where they do not.
+ * The time (ms) that a stage is idle between its begin of a step and the time when it can begin the next one,
+ * as the authors of a schedule give it; null where they do not.
  *
- * All assume messages that take no time, and as many micro-batches as the schedule needs to fill the pipeline; null as well where an author's assumption about F, I and W does not hold.
+ * All assume messages that take no time, and as many micro-batches as the schedule needs to fill the
+ * pipeline; null as well where an author's assumption about F, I and W does not hold.
  *
- * - GPipe, 1F1B: (P-1)(F+B). Huang et al. 2019; Narayanan et al. 2021, "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", section 2.2.1.
+ * - GPipe, 1F1B: (P-1)(F+B). Huang et al. 2019; Narayanan et al. 2021, "Efficient Large-Scale Language Model
+ *   Training on GPU Clusters Using Megatron-LM", section 2.2.1.
  * - Interleaved 1F1B, depth-first: (P-1)(F+B)/V. Narayanan et al. 2021, section 2.2.2.
- * - Breadth-first, and MegaDPP, which prefers the same order: (P-1)(F+B)/V. Lamy-Poirier 2022, "Breadth-First Pipeline Parallelism", section 4.1.
- * - ZB-H1: (P-1)(F+I-W), ZB-H2: (P-1)(F+I-2W), where W is at most F and I. Qi et al. 2023, "Zero Bubble Pipeline Parallelism", table 1.
+ * - Breadth-first, and MegaDPP, which prefers the same order: (P-1)(F+B)/V. Lamy-Poirier 2022, "Breadth-First
+ *   Pipeline Parallelism", section 4.1.
+ * - ZB-H1: (P-1)(F+I-W), ZB-H2: (P-1)(F+I-2W), where W is at most F and I. Qi et al. 2023, "Zero Bubble
+ *   Pipeline Parallelism", table 1.
  * - ZB-V: 0 where F = I = W. Qi et al. 2024, "Pipeline Parallelism with Controllable Memory", section 4.
- * - DualPipe: (P/2-1)(F&B + B - 3W), F&B being a forward and a backward pass that overlap and give on what they have when both are done. DeepSeek-AI 2024, "DeepSeek-V3 Technical Report", table 2. It holds
- *   where F = I and W is at most I. One after the other, as plans run them, the bubble is smaller.
- * - DualPipeV: the same of 2P virtual stages on P stages: (P-1)(F&B + B - 3W)/2. README of the DualPipe repository.
+ * - DualPipe: (P/2-1)(F&B + B - 3W), F&B being a forward and a backward pass that overlap and give on what
+ *   they have when both are done. DeepSeek-AI 2024, "DeepSeek-V3 Technical Report", table 2. It holds where F
+ *   = I and W is at most I. One after the other, as plans run them, the bubble is smaller.
+ * - DualPipeV: the same of 2P virtual stages on P stages: (P-1)(F&B + B - 3W)/2. README of the DualPipe
+ *   repository.
  */
 export function closedFormBubble(
   schedule: ScheduleName,

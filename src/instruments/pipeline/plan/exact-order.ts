@@ -6,14 +6,16 @@ import type { IStageTimes } from './stage-times';
 /** With more operations the state is too large, and the search hopeless. */
 const MOST_OPERATIONS = 48;
 
-/** How far a step has come: when stages and links are free, when messages arrive, and when the last operation began. */
+/** Progress of a step: when stages and links are free, messages arrive, and the last operation began. */
 type State = Float64Array;
 
 /**
- * Finds the best order of a small plan for certain: branch and bound over operations in the order of their begins.
+ * Finds the best order of a small plan for certain: branch and bound over operations in the order of their
+ * begins.
  *
- * A branch ends where its bound is no shorter than what is known: a stage's time with all that it still has to do, or an operation's begin with all that must follow it. Of two
- * branches that did the same operations one that is nowhere later is enough: what a stage holds depends on what it did alone.
+ * A branch ends where its bound is no shorter than what is known: a stage's time with all that it still has
+ * to do, or an operation's begin with all that must follow it. Of two branches that did the same operations
+ * one that is nowhere later is enough: what a stage holds depends on what it did alone.
  */
 export class ExactOrder {
   /**
@@ -43,8 +45,8 @@ export class ExactOrder {
           )
     );
     this.links = links.map(link => times.link(link));
-    this.room = times.weights.map(weights => memoryBytes * (1 + 1e-9) - weights);
-    this.held = new Float64Array(shape.stages);
+    this.capacity = times.weights.map(weights => memoryBytes * (1 + 1e-9) - weights);
+    this.used = new Float64Array(shape.stages);
     this.rest = times.optimizer.slice();
     this.duration.forEach((duration, at) => (this.rest[this.stage[at]!]! += duration));
     this.tail = new Array<number>(count).fill(0);
@@ -56,7 +58,8 @@ export class ExactOrder {
 
   /**
    * @param known - ms of the shortest step that is known.
-   * @returns The best order, by place; null where none is shorter, the plan is too large, or the states did not suffice and nothing shorter was found.
+   * @returns The best order, by place; null where none is shorter, the plan is too large, or the states did
+   *   not suffice and nothing shorter was found.
    */
   find(known: number, states: number): Int32Array | null {
     if (this.table.count > MOST_OPERATIONS) {
@@ -98,7 +101,7 @@ export class ExactOrder {
         if (begin + this.tail[at]! >= best - 1e-9) {
           return;
         }
-        if (table.kind[at] !== FORWARD || this.held[stage]! + this.change[at]! <= this.room[stage]!) {
+        if (table.kind[at] !== FORWARD || this.used[stage]! + this.change[at]! <= this.capacity[stage]!) {
           ready.push([begin, at]);
         }
       }
@@ -110,13 +113,13 @@ export class ExactOrder {
       if (begin >= state[state.length - 1]! && this.left > 0) {
         const stage = this.stage[at]!;
         this.done[at] = true;
-        this.held[stage]! += this.change[at]!;
+        this.used[stage]! += this.change[at]!;
         this.rest[stage]! -= this.duration[at]!;
         path.push(at);
         this.visit(this.after(state, at, begin));
         path.pop();
         this.rest[stage]! += this.duration[at]!;
-        this.held[stage]! -= this.change[at]!;
+        this.used[stage]! -= this.change[at]!;
         this.done[at] = false;
       }
     }
@@ -187,10 +190,10 @@ export class ExactOrder {
   private readonly local: number[];
   private readonly tail: number[];
   private readonly links: readonly { readonly send: number; readonly latency: number }[];
-  private readonly room: Float64Array;
+  private readonly capacity: Float64Array;
   /** By stage: ms that it still has to do; bytes beside its weights. */
   private readonly rest: Float64Array;
-  private readonly held: Float64Array;
+  private readonly used: Float64Array;
   private readonly done: boolean[] = [];
   private readonly path: number[] = [];
   private readonly seen = new Map<string, State[]>();

@@ -79,23 +79,25 @@ class Heap {
 export interface IGreedyRule {
   /** Place of a forward or backward pass in the list of preference of its kind; the lowest is taken. */
   rank(virtual: number, microBatch: number, backward: boolean): number;
-  /** After a backward pass a forward pass comes first: turns of at most one of each, as MegaDPP takes them. Backward passes always come first when false. */
+  /** Forward and backward passes alternate, one each, as in MegaDPP; if false, backward passes come first. */
   readonly turns: boolean;
-  /** Backward passes in two parts; weight gradients fill what would be idle, and what memory needs. Whole when absent. */
+  /** Splits backward passes in two; weight gradients fill idle time and free memory. Whole if absent. */
   readonly split?: boolean;
   /** Forward passes come first; backward passes when absent. */
   readonly forwardFirst?: boolean;
-  /** Micro-batches that each stage has begun and not ended, at most; all when absent. One at least, so that each can be ended. */
+  /** Most micro-batches in flight on each stage, at least one so that each can end; all when absent. */
   readonly most?: readonly number[];
   /**
-   * Bytes of activations that each stage may hold, one whole micro-batch at least; no limit when absent. Micro-batches are then begun in the order of their numbers, and room is kept for what the
-   * oldest that is begun still has to do: it can always go on, on every stage, and so no stage waits for ever.
+   * Bytes of activations that each stage may hold, one whole micro-batch at least; no limit when absent.
+   * Micro-batches are then begun in the order of their numbers, and room is kept for what the oldest that is
+   * begun still has to do: it can always go on, on every stage, and so no stage waits for ever.
    */
-  readonly room?: ArrayLike<number>;
+  readonly capacity?: ArrayLike<number>;
 }
 
 /**
- * Let the order of a step result from its times: each stage that is free takes the first operation that is ready.
+ * Let the order of a step result from its times: each stage that is free takes the first operation that is
+ * ready.
  *
  * Events are worked off in the order of time; all that arrive at one time are there before a stage chooses.
  * @returns Operations of each stage, in the notation of plans.
@@ -115,7 +117,7 @@ class Ready {
   paid = 0;
   begun = 0;
   /** Bytes of activations; the lowest micro-batch that is not ended. */
-  held = 0;
+  used = 0;
   oldest = 0;
   free = true;
   /** In turns: whether the last was a backward pass. */
@@ -182,7 +184,7 @@ class Greedy {
     const code = this.code(kind, virtual, microBatch);
     const isFresh = this.chunksBegun[stage * this.shape.micro_batches + microBatch] === 0;
     const rank =
-      isFresh && this.rule.room !== undefined
+      isFresh && this.rule.capacity !== undefined
         ? microBatch
         : this.rule.rank(virtual, microBatch, kind !== FORWARD);
     (kind !== FORWARD ? ready.backward : isFresh ? ready.fresh : ready.forward).push(rank, code);
@@ -225,12 +227,12 @@ class Greedy {
   }
 
   private hasRoom(stage: number, code: number): boolean {
-    const { room } = this.rule;
+    const { capacity: room } = this.rule;
     if (room === undefined || code < 0) {
       return code >= 0;
     }
     const { micro_batches } = this.shape;
-    const { held, oldest } = this.stages[stage]!;
+    const { used: held, oldest } = this.stages[stage]!;
     const rest = this.rests[stage]!;
     const keep =
       code % micro_batches === oldest ? 0 : rest[this.chunksBegun[stage * micro_batches + oldest]!]!;
@@ -256,7 +258,7 @@ class Greedy {
     }
     const { activation, kept } = times;
     const [whole, left] = [activation[virtual]!, kept[virtual]!];
-    ready.held += [whole, -whole, left - whole, -left][kind]!;
+    ready.used += [whole, -whole, left - whole, -left][kind]!;
     for (
       let own = stage * micro_batches + ready.oldest;
       this.chunksBegun[own]! > 0 && this.parts[own] === 0;
@@ -304,7 +306,7 @@ class Greedy {
   private readonly events = new Heap();
   /** By stage and micro-batch: chunks that are begun and not ended. */
   private readonly parts: Uint8Array;
-  /** By stage and micro-batch: chunks that were ever begun. By stage and chunks: bytes of the forward passes of the chunks from there on. */
+  /** Chunks ever begun by stage and micro-batch; forward bytes of chunks from one on by stage and chunk. */
   private readonly chunksBegun: Uint8Array;
   private readonly rests: number[][];
   private readonly linkFree: Map<number, { free: number; send: number; latency: number }>;

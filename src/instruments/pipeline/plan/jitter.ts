@@ -14,10 +14,13 @@ export const SLICE = 200_000;
 const ROOT = Math.sqrt(3);
 
 /**
- * Run the same plan many times with durations that vary independently: a duration times 1 + jitter times a number of mean 0 and variance 1, at least 0.
+ * Run the same plan many times with durations that vary independently: a duration times 1 + jitter times a
+ * number of mean 0 and variance 1, at least 0.
  *
- * The number is a sum of four uniform ones, nearly normal and never beyond 3.5, so that durations stay unbiased up to a jitter of 0.28; messages take what they take.
- * 50 to 400 steps, fewer of large plans. Yields between slices; the same seed gives the same steps everywhere. The simulation is left as it was, not run.
+ * The number is a sum of four uniform ones, nearly normal and never beyond 3.5, so that durations stay
+ * unbiased up to a jitter of 0.28; messages take what they take. 50 to 400 steps, fewer of large plans.
+ * Yields between slices; the same seed gives the same steps everywhere. The simulation is left as it was, not
+ * run.
  */
 export function* spreadOf(simulation: Simulation, seed: number): Generator<void, ISpread> {
   const { durations, optimizer, table, times } = simulation;

@@ -9,7 +9,7 @@ export interface IMeasured {
   readonly stage: ArrayLike<number>;
   /** Model chunk of the stage, counted from 0; with two copies of the model, 0 is the first. */
   readonly chunk: ArrayLike<number>;
-  /** F, B (whole, or the gradient of the input where a W follows), I, W; O is the optimizer's step, whose chunk and micro-batch say nothing. */
+  /** F, B (or input gradient where a W follows), I, W; O is the optimizer, without chunk and micro-batch. */
   readonly kind: ArrayLike<string>;
   readonly micro_batch: ArrayLike<number>;
   readonly begin: ArrayLike<number>;
@@ -118,8 +118,9 @@ export function measuredRun(steps: IPipelineSteps | null): IMeasuredRun | null {
 }
 
 /**
- * Fill up a partial request with what was measured: the times, and of a pipeline its stages, its micro-batches, and its own order as plan where these are its own. The model of a run
- * that is no pipeline is cut into equal stages. Without either a forward pass takes 1 ms.
+ * Fill up a partial request with what was measured: the times, and of a pipeline its stages, its
+ * micro-batches, and its own order as plan where these are its own. The model of a run that is no pipeline is
+ * cut into equal stages. Without either a forward pass takes 1 ms.
  */
 export function requestOf(request: PartialPlanRequest, measured: IMeasuredRun | null): PlanRequest {
   const pipeline = measured !== null && measured.shape.stages > 1 ? measured : null;
@@ -154,12 +155,16 @@ interface IMeasuredTimes {
 }
 
 /**
- * Read a plan's times off measured steps: medians of F, I and W of each virtual stage, of the optimizer of each stage, and the spread around them.
+ * Read a plan's times off measured steps: medians of F, I and W of each virtual stage, of the optimizer of
+ * each stage, and the spread around them.
  *
- * - `latency` is the lower quartile of the time from the end of an operation on one stage to the begin of the one that waits for it on another, where that stage was idle by then:
- *   whatever else delays a begin makes it longer, nothing makes it shorter. It holds what a message takes at its size, so bandwidth and bytes are left to whoever knows them.
+ * - `latency` is the lower quartile of the time from the end of an operation on one stage to the begin of the
+ *   one that waits for it on another, where that stage was idle by then: whatever else delays a begin makes
+ *   it longer, nothing makes it shorter. It holds what a message takes at its size, so bandwidth and bytes
+ *   are left to whoever knows them.
  * - A stage's optimizer is shared out evenly to its virtual stages.
- * - `jitter` is 1.4826 times the median of the deviations from the medians, as shares: the standard deviation where durations are normal, and blind to a few that are far off.
+ * - `jitter` is 1.4826 times the median of the deviations from the medians, as shares: the standard deviation
+ *   where durations are normal, and blind to a few that are far off.
  * @param rows - Several steps, best without the first. The times of all stages by one clock.
  * @throws PlanError `missing` where a virtual stage has no forward or no backward pass.
  */
@@ -258,7 +263,8 @@ function lastEnds(rows: IMeasured, indices: readonly number[]): Map<number, numb
 }
 
 /**
- * The order in which the operations of the last measured step began: a plan, which is right only where nothing of the step is missing.
+ * The order in which the operations of the last measured step began: a plan, which is right only where
+ * nothing of the step is missing.
  * @param rows - Times of all stages by one clock.
  */
 function planFromMeasured(rows: IMeasured, shape: IPlanShape): Plan {

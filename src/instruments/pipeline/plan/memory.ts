@@ -8,7 +8,7 @@ export function byteWords(bytes: number): string {
   return `${Number((bytes / 1000 ** power).toPrecision(3))} ${units[power]}`;
 }
 
-/** What an operation adds to its stage's memory when it begins (a forward pass), or frees when it ends (negative), in bytes. */
+/** Bytes that a forward pass adds to its stage at its begin, or a backward pass frees at its end (< 0). */
 export function memoryChange(table: OperationTable, { activation, kept }: IStageTimes, at: number): number {
   const virtual = table.virtual[at]!;
   const kind = table.kind[at];
@@ -26,7 +26,7 @@ export function overLimit(bytes: number, limit: number): number {
   return bytes > limit * (1 + 1e-9) ? bytes - limit : 0;
 }
 
-/** The most that each stage holds, weights and activations, in bytes. It depends on the order alone, not on times. */
+/** Peak bytes of each stage, weights and activations. Depends on the order alone, not on times. */
 export function peakMemory(table: OperationTable, times: IStageTimes): Float64Array {
   return times.weights.map((weights, stage) => {
     let held = weights;
@@ -46,7 +46,8 @@ export interface IMemoryLine {
 }
 
 /**
- * A stage's memory over a simulated step: its weights from 0 on, more where a forward pass begins, less where a backward pass or a part of one ends.
+ * A stage's memory over a simulated step: its weights from 0 on, more where a forward pass begins, less where
+ * a backward pass or a part of one ends.
  * @param begin - ms of each operation of the table.
  * @param end - ms of each operation of the table.
  */

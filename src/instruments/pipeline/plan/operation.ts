@@ -33,7 +33,7 @@ export interface ILink {
   readonly to: number;
 }
 
-/** The operations of a plan as columns, stage after stage in the order in which they run, and what each waits for. */
+/** The operations of a plan as columns, stage after stage in running order, and what each waits for. */
 export class OperationTable {
   constructor(
     readonly shape: IPlanShape,
@@ -58,7 +58,7 @@ export class OperationTable {
   readonly kind: Uint8Array;
   readonly virtual: Int32Array;
   readonly microBatch: Int32Array;
-  /** The operation on another virtual stage whose end it waits for; -1 where there is none. What it waits for on its own stands before it. */
+  /** Operation of another virtual stage that it waits for; -1 if none. Its own stage's precede it anyway. */
   readonly waits: Int32Array;
   /** The operation that waits for this one: `waits` the other way round. */
   readonly feeds: Int32Array;

@@ -9,7 +9,7 @@ import { timesFor } from './stage-times';
 
 const check = schemaCheck({ $ref: '#/$defs/PlanRequest' }, PIPELINE_SCHEMA.$defs);
 
-/** A request with no member left out but the plan, and with a limit of memory that is Infinity where there is none. */
+/** A request with all members but the plan filled in; the memory limit is Infinity where there is none. */
 interface IFullRequest
   extends Required<Omit<PlanRequest, 'plan' | 'memory_bytes'>>, Pick<PlanRequest, 'plan'>, ISetting {
   readonly times: PipelineTimes;
@@ -82,7 +82,8 @@ export interface IPlanOptions {
 /**
  * Plan and simulate all schedules of a request, its own plan first.
  *
- * The answer depends on the request alone, not on the machine: seed and effort count orders, not time. Schedules that do not fit come back with the reason.
+ * The answer depends on the request alone, not on the machine: seed and effort count orders, not time.
+ * Schedules that do not fit come back with the reason.
  * @param request - A `PlanRequest`, checked here.
  * @throws PlanError `request` where it is none; the signal's reason.
  */

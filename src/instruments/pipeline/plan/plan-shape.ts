@@ -1,6 +1,6 @@
 import type { Placement } from '../protocol/pipeline.generated';
 
-/** Why there is no plan, or why one is wrong. Those from `missing` to `shape` are the codes of `protocol/fixtures/plans.json`. */
+/** Why a plan is absent or wrong. `missing` to `shape` are codes of `protocol/fixtures/plans.json`. */
 type PlanErrorCode =
   /** An operation stands nowhere. */
   | 'missing'
@@ -29,7 +29,7 @@ export interface IPlanErrorDetails {
   readonly microBatch?: number;
   /** Dotted path of the request's member at fault. */
   readonly field?: string;
-  /** Of a cycle: its operations, each of which waits for the one after it, or stands behind it on its stage; the last so for the first. */
+  /** Of a cycle: operations that each wait for the next (the last for the first), or follow it on a stage. */
   readonly cycle?: readonly string[];
 }
 
@@ -64,7 +64,7 @@ export interface IPlanShape {
   readonly placement: Placement;
 }
 
-/** More forward passes than this, or virtual stages times micro-batches, are not planned: a page has to hold them all. */
+/** Most forward passes, or virtual stages times micro-batches, that are planned: a page has to hold them. */
 export const MOST_PASSES = 1 << 19;
 
 /** Virtual stages of a plan. */
@@ -90,7 +90,7 @@ export function copyOf(virtual: number, shape: IPlanShape): [first: number, end:
   return virtual < shape.stages ? [0, shape.stages] : [shape.stages, 2 * shape.stages];
 }
 
-/** Whether a micro-batch passes a virtual stage: with two copies of the model, the first half passes the first. */
+/** Whether a micro-batch passes a virtual stage: with two copies of the model, half passes each. */
 export function passes(virtual: number, microBatch: number, shape: IPlanShape): boolean {
   return shape.placement !== 'two_way' || virtual < shape.stages === microBatch < shape.micro_batches / 2;
 }

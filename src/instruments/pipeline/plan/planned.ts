@@ -27,10 +27,12 @@ type PathPart =
   | { readonly what: 'optimizer'; readonly stage: number; readonly begin: number; readonly end: number };
 
 /**
- * What the step waits for, from its begin to its end without a gap: shortening anything else does not shorten the step.
+ * What the step waits for, from its begin to its end without a gap: shortening anything else does not shorten
+ * the step.
  *
- * Walks back from the stage that is done last: from each operation to the one before it on its stage, where the stage was busy until then, otherwise along the message
- * that it waited for. Where both ended at the same time it stays on the stage. A message's `operation` is the one that sends it.
+ * Walks back from the stage that is done last: from each operation to the one before it on its stage, where
+ * the stage was busy until then, otherwise along the message that it waited for. Where both ended at the same
+ * time it stays on the stage. A message's `operation` is the one that sends it.
  * @param simulation - After `run`, with its order unchanged since the plan was checked.
  */
 function criticalPath({ table, begin, end, arrival, free, optimizer }: Simulation): PathPart[] {
@@ -88,11 +90,11 @@ export interface IPlanned {
   readonly done: Float64Array;
   /** Length of that step: without jitter. */
   readonly nominalMs: number;
-  /** Mean length of a step with its jitter, and what 95 % of the steps lie between; all three are the nominal one where there is no jitter. */
+  /** Mean length of a step with its jitter, and what 95 % lie between; all nominal without jitter. */
   readonly stepMs: number;
   readonly lowMs: number;
   readonly highMs: number;
-  /** The longest that a stage takes from its first operation until it is done: steps follow each other at this distance where stages do not wait for each other at a step's end. */
+  /** The longest that a stage is busy: the period of steps if stages do not wait at a step's end. */
   readonly periodMs: number;
   /** Of each stage: ms of operations and optimizer, and the share of the nominal step in which it is idle. */
   readonly busyMs: Float64Array;
@@ -104,7 +106,7 @@ export interface IPlanned {
   readonly links: readonly ISent[];
   readonly sentBytes: number;
   readonly criticalPath: readonly PathPart[];
-  /** The proof that the plan does not deadlock: its operations, by their place in the table, each after all that it waits for. */
+  /** Proof that the plan does not deadlock: its operations, each after all that it waits for. */
   readonly proof: Int32Array;
 }
 

@@ -3,9 +3,11 @@ import { BACKWARD, FORWARD, INPUT_GRADIENT, operationName, WEIGHT_GRADIENT } fro
 import type { IPlanShape } from './plan-shape';
 
 /**
- * Interleaved 1F1B: groups of P micro-batches go through all chunks of a stage; stage r runs 2(P - 1 - r) + (V - 1)P forward passes ahead.
+ * Interleaved 1F1B: groups of P micro-batches go through all chunks of a stage; stage r runs 2(P - 1 - r) +
+ * (V - 1)P forward passes ahead.
  *
- * Narayanan et al. 2021, "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", section 2.2.2; the number of forward passes is that of Megatron-LM.
+ * Narayanan et al. 2021, "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM",
+ * section 2.2.2; the number of forward passes is that of Megatron-LM.
  * @param microBatches - A multiple of the stages.
  */
 export function interleaved(stage: number, stages: number, chunks: number, microBatches: number): StageOrder {
@@ -25,7 +27,7 @@ export function interleaved(stage: number, stages: number, chunks: number, micro
   return order;
 }
 
-/** Chunk and micro-batch of a stage's pass, counted in groups of P micro-batches that go through all chunks; of a backward pass the chunk counts from the last. */
+/** Chunk and micro-batch of a stage's pass, in groups of P micro-batches; backward, chunks are reversed. */
 function passOf(at: number, stages: number, chunks: number): { chunk: number; microBatch: number } {
   const group = Math.floor(at / (stages * chunks));
   const rest = at % (stages * chunks);
@@ -35,7 +37,8 @@ function passOf(at: number, stages: number, chunks: number): { chunk: number; mi
 /**
  * GPipe: all forward passes, then all backward passes.
  *
- * Huang et al. 2019, "GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism". Keeps the activations of all micro-batches.
+ * Huang et al. 2019, "GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism". Keeps
+ * the activations of all micro-batches.
  */
 export function gpipe(stage: number, _stages: number, microBatches: number): StageOrder {
   const order = new StageOrder();
@@ -51,7 +54,8 @@ export function gpipe(stage: number, _stages: number, microBatches: number): Sta
 /**
  * 1F1B: as many forward passes as there are stages behind, then one forward and one backward pass in turn.
  *
- * Narayanan et al. 2021, "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", section 2.2.1. Stage r keeps at most P - r micro-batches.
+ * Narayanan et al. 2021, "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM",
+ * section 2.2.1. Stage r keeps at most P - r micro-batches.
  */
 export function oneForwardOneBackward(stage: number, stages: number, microBatches: number): StageOrder {
   const order = new StageOrder();
@@ -68,18 +72,22 @@ export function oneForwardOneBackward(stage: number, stages: number, microBatche
 }
 
 /**
- * ZB-H1 (ZB1P): 1F1B with backward passes in two parts, of which stage r lets r weight gradients wait until the step's end.
+ * ZB-H1 (ZB1P): 1F1B with backward passes in two parts, of which stage r lets r weight gradients wait until
+ * the step's end.
  *
- * Qi et al. 2023, "Zero Bubble Pipeline Parallelism", section 2.3. A stage keeps at most P micro-batches, whole or in part.
+ * Qi et al. 2023, "Zero Bubble Pipeline Parallelism", section 2.3. A stage keeps at most P micro-batches,
+ * whole or in part.
  */
 export function zeroBubbleH1(stage: number, stages: number, microBatches: number): StageOrder {
   return zeroBubble(stage, stages - 1 - stage, stage, microBatches);
 }
 
 /**
- * ZB-H2 (ZB2P): as ZB-H1, with so many more forward passes first that no stage waits for its first gradient, and twice as many weight gradients that wait.
+ * ZB-H2 (ZB2P): as ZB-H1, with so many more forward passes first that no stage waits for its first gradient,
+ * and twice as many weight gradients that wait.
  *
- * Qi et al. 2023, "Zero Bubble Pipeline Parallelism", section 2.3. A stage keeps at most 2P - 1 micro-batches, whole or in part.
+ * Qi et al. 2023, "Zero Bubble Pipeline Parallelism", section 2.3. A stage keeps at most 2P - 1
+ * micro-batches, whole or in part.
  */
 export function zeroBubbleH2(stage: number, stages: number, microBatches: number): StageOrder {
   return zeroBubble(stage, 2 * (stages - 1 - stage), 2 * stage, microBatches);
@@ -104,10 +112,12 @@ function zeroBubble(stage: number, ahead: number, owed: number, microBatches: nu
 }
 
 /**
- * ZB-V: two chunks of a stage in a V, so that the loss is on the first stage, and backward passes in two parts.
+ * ZB-V: two chunks of a stage in a V, so that the loss is on the first stage, and backward passes in two
+ * parts.
  *
- * Qi et al. 2024, "Pipeline Parallelism with Controllable Memory", section 4: no bubble where F, I and W take the same time, with the memory of 1F1B.
- * A stage first lets the first chunk run ahead until the second one's first input is there, then alternates; what fewer than 2P - 1 micro-batches lack is left out of that order.
+ * Qi et al. 2024, "Pipeline Parallelism with Controllable Memory", section 4: no bubble where F, I and W take
+ * the same time, with the memory of 1F1B. A stage first lets the first chunk run ahead until the second one's
+ * first input is there, then alternates; what fewer than 2P - 1 micro-batches lack is left out of that order.
  */
 export function zeroBubbleV(stage: number, stages: number, microBatches: number): StageOrder {
   const order = new StageOrder();
@@ -158,17 +168,19 @@ export function zeroBubbleV(stage: number, stages: number, microBatches: number)
   return order;
 }
 
-/** One of the two ways that micro-batches take: its virtual stage on this stage, and its first micro-batch. */
+/** One of the two directions of micro-batches: its virtual stage on this stage, and its first micro-batch. */
 interface IWay {
   readonly virtual: number;
   readonly first: number;
 }
 
 /**
- * DualPipe: two copies of the model, whose micro-batches start at both ends of the pipeline and pass each other.
+ * DualPipe: two copies of the model, whose micro-batches start at both ends of the pipeline and pass each
+ * other.
  *
- * DeepSeek-AI 2024, "DeepSeek-V3 Technical Report", section 3.2.1, in the eight phases that the DualPipe repository documents. Where it overlaps a forward with a backward pass, this
- * is the one followed by the other.
+ * DeepSeek-AI 2024, "DeepSeek-V3 Technical Report", section 3.2.1, in the eight phases that the DualPipe
+ * repository documents. Where it overlaps a forward with a backward pass, this is the one followed by the
+ * other.
  * @param stages - Even.
  * @param microBatches - Even, at least twice the stages.
  */
@@ -236,7 +248,8 @@ function dual(index: number, depth: number, count: number, near: IWay, far: IWay
     forward(far);
     backward(near);
   });
-  // Of the last backward passes the second half is split, so that the stages behind get their gradients sooner.
+  // Of the last backward passes the second half is split, so that the stages behind get their gradients
+  // sooner.
   repeat(2 * (index + 1), at => backward(at % 2 === 0 ? far : near, at >= index + 1));
   repeat(behind, () => {
     order.weightGradient();
@@ -253,10 +266,11 @@ function repeat(times: number, what: (at: number) => void): void {
 }
 
 /**
- * Depth-first: of what is ready, backward passes first, and the pass that comes first where groups of P micro-batches go through all chunks of a stage, one group after the other.
+ * Depth-first: of what is ready, backward passes first, and the pass that comes first where groups of P
+ * micro-batches go through all chunks of a stage, one group after the other.
  *
- * Lamy-Poirier 2022, "Breadth-First Pipeline Parallelism", section 3, calls the order of interleaved 1F1B depth-first. Here it is a preference: who has nothing ready of the
- * group takes the next.
+ * Lamy-Poirier 2022, "Breadth-First Pipeline Parallelism", section 3, calls the order of interleaved 1F1B
+ * depth-first. Here it is a preference: who has nothing ready of the group takes the next.
  */
 export function depthFirst({ stages, chunks }: IPlanShape): IGreedyRule {
   return {
@@ -270,10 +284,11 @@ export function depthFirst({ stages, chunks }: IPlanShape): IGreedyRule {
 }
 
 /**
- * Breadth-first: of what is ready, backward passes first, and the pass that comes first where all micro-batches go through one chunk before the next.
+ * Breadth-first: of what is ready, backward passes first, and the pass that comes first where all
+ * micro-batches go through one chunk before the next.
  *
- * Lamy-Poirier 2022, "Breadth-First Pipeline Parallelism", section 4. There all forward passes come before all backward passes; taking backward passes as
- * soon as they are ready is as long and keeps less.
+ * Lamy-Poirier 2022, "Breadth-First Pipeline Parallelism", section 4. There all forward passes come before
+ * all backward passes; taking backward passes as soon as they are ready is as long and keeps less.
  */
 export function breadthFirst({ stages, chunks, micro_batches }: IPlanShape): IGreedyRule {
   return {
@@ -287,8 +302,9 @@ export function breadthFirst({ stages, chunks, micro_batches }: IPlanShape): IGr
 /**
  * MegaDPP: the preference of breadth-first, in turns of at most one backward and one forward pass.
  *
- * MegatronApp's scheduler of dynamic pipeline planning, the function `forward_backward_pipelining_with_interleaving_dpp`: a turn looks for a backward pass, then for a forward pass, each the first of its
- * list that is ready.
+ * MegatronApp's scheduler of dynamic pipeline planning, the function
+ * `forward_backward_pipelining_with_interleaving_dpp`: a turn looks for a backward pass, then for a forward
+ * pass, each the first of its list that is ready.
  */
 export const megaDpp = (shape: IPlanShape): IGreedyRule => ({ ...breadthFirst(shape), turns: true });
 

@@ -24,7 +24,7 @@ export interface ISearchRequest {
   readonly effort: number;
 }
 
-/** Operations that a search simulates at most, however many orders it may try: of 100,000 operations it tries some hundred. */
+/** Most operations that a search simulates, whatever its effort: some 400 orders of 100,000 operations. */
 const MOST_OPERATIONS = 4e7;
 
 /** Forward passes of all list schedules of a shape, at most: of a large plan there are a few only. */
@@ -55,10 +55,12 @@ interface IStarts {
 /**
  * Look for the order with the shortest step under a memory limit.
  *
- * First orders are all other schedules with one copy of the model, their backward passes in two parts, and list schedules of several rules for one chunk, for as many as are asked for, and for two in a V, all as
- * far as they are within the limit. The best of them are improved by moves along their critical paths; small plans are then searched for certain. So the result is no longer than any of those schedules that is within the
- * limit, and the same for the same request.
- * @throws PlanError `memory` where the weights and one micro-batch exceed the limit on a stage, whatever the order.
+ * First orders are all other schedules with one copy of the model, their backward passes in two parts, and
+ * list schedules of several rules for one chunk, for as many as are asked for, and for two in a V, all as far
+ * as they are within the limit. The best of them are improved by moves along their critical paths; small
+ * plans are then searched for certain. So the result is no longer than any of those schedules that is within
+ * the limit, and the same for the same request.
+ * @throws PlanError `memory` where weights and one micro-batch exceed the limit on a stage in any order.
  */
 export function* searchPlan(request: ISearchRequest): Generator<void, Plan> {
   const { stages, micro_batches, chunks } = request;
@@ -196,7 +198,7 @@ function inTwoParts(word: string): string {
   return word.includes('B') ? `${word.replace('B', 'I')} ${word.replace('B', 'W')}` : word;
 }
 
-/** Orders of one shape by several rules: which kind of pass comes first, in which order micro-batches go through chunks, how many are begun at once. */
+/** Orders of one shape by rules: kind of pass first, order through chunks, micro-batches in flight. */
 function* listSchedules(starts: IStarts, shape: IPlanShape, request: ISearchRequest): Generator<void> {
   checkShape(shape);
   const times = timesFor(request.times, shape);
@@ -220,7 +222,7 @@ function* listSchedules(starts: IStarts, shape: IPlanShape, request: ISearchRequ
   const enter = (rule: IGreedyRule): void => {
     const order = greedyOrder(shape, times, {
       ...rule,
-      ...(Number.isFinite(request.memoryBytes) ? { room } : {}),
+      ...(Number.isFinite(request.memoryBytes) ? { capacity: room } : {}),
       split: true
     });
     keep(starts, { schedule: 'search', ...shape, order: order.map(words => words.join(' ')) }, request);
@@ -277,8 +279,10 @@ function microBatchesThatFit(shape: IPlanShape, times: IStageTimes, memoryBytes:
 const REACH = 12;
 
 /**
- * Improves the order of a simulation: moves operations, mostly of the critical path, within their stage, keeps what is no longer, and at first also what is longer by up to half an operation, less and less so
- * (threshold accepting, Dueck and Scheuer 1990). What would exceed the memory limit or deadlock is never kept.
+ * Improves the order of a simulation: moves operations, mostly of the critical path, within their stage,
+ * keeps what is no longer, and at first also what is longer by up to half an operation, less and less so
+ * (threshold accepting, Dueck and Scheuer 1990). What would exceed the memory limit or deadlock is never
+ * kept.
  */
 class OrderSearch {
   /** @param simulation - Of a checked plan that is within the limit; its order is changed. */
@@ -289,10 +293,10 @@ class OrderSearch {
     const { table, times } = simulation;
     this.change = Float64Array.from({ length: table.count }, (_, at) => memoryChange(table, times, at));
     // A limit is meant to be reached: rounding must not stand in the way.
-    this.room = times.weights.map(weights => memoryBytes * (1 + 1e-9) - weights);
+    this.capacity = times.weights.map(weights => memoryBytes * (1 + 1e-9) - weights);
     this.stageOf = Int32Array.from({ length: table.count }, (_, at) => table.stage(at));
-    this.place = new Int32Array(table.count);
-    this.held = new Float64Array(table.count);
+    this.orderIndex = new Int32Array(table.count);
+    this.used = new Float64Array(table.count);
     this.bestOrder = simulation.order.slice();
     this.best = this.backToBest();
     this.step = this.best;
@@ -351,7 +355,7 @@ class OrderSearch {
   private backToBest(): number {
     const { order, table } = this.simulation;
     order.set(this.bestOrder);
-    order.forEach((at, index) => (this.place[at] = index));
+    order.forEach((at, index) => (this.orderIndex[at] = index));
     for (let stage = 0; stage < table.shape.stages; stage += 1) {
       this.hold(table.starts[stage]!, table.starts[stage + 1]!, stage);
     }
@@ -370,7 +374,7 @@ class OrderSearch {
       const isFirst = index === table.starts[this.stageOf[at]!]!;
       const sender = table.waits[at]!;
       if (sender >= 0 && (isFirst || begin[at]! > end[order[index - 1]!]!)) {
-        index = this.place[sender]!;
+        index = this.orderIndex[sender]!;
       } else if (isFirst) {
         return indices;
       } else {
@@ -408,21 +412,21 @@ class OrderSearch {
     }
     order[to] = moved;
     for (let index = Math.min(from, to); index <= Math.max(from, to); index += 1) {
-      this.place[order[index]!] = index;
+      this.orderIndex[order[index]!] = index;
     }
   }
 
   /** Note what a stage holds before each place; false where one of them exceeds the limit. */
   private hold(first: number, end: number, stage: number): boolean {
     const { order, table } = this.simulation;
-    const { change, held } = this;
+    const { change, used: held } = this;
     let holds = first === table.starts[stage]! ? 0 : held[first - 1]! + change[order[first - 1]!]!;
     let fits = true;
     for (let index = first; index < end; index += 1) {
       const at = order[index]!;
       held[index] = holds;
       holds += change[at]!;
-      fits &&= table.kind[at] !== FORWARD || holds <= this.room[stage]!;
+      fits &&= table.kind[at] !== FORWARD || holds <= this.capacity[stage]!;
     }
     return fits;
   }
@@ -430,11 +434,11 @@ class OrderSearch {
   private step: number;
   private readonly bestOrder: Int32Array;
   /** By operation: its place, its stage, what it adds to the memory. */
-  private readonly place: Int32Array;
+  private readonly orderIndex: Int32Array;
   private readonly stageOf: Int32Array;
   private readonly change: Float64Array;
   /** By place: what the stage holds before it. */
-  private readonly held: Float64Array;
+  private readonly used: Float64Array;
   /** By stage: bytes beside the weights. */
-  private readonly room: Float64Array;
+  private readonly capacity: Float64Array;
 }

@@ -5,14 +5,17 @@ import type { IStageTimes } from './stage-times';
 /**
  * Runs a plan's operations with given durations.
  *
- * Each stage runs its operations in their order, each as soon as the stage is free and the message that it waits for is there. Sending costs a stage nothing: messages
- * of one direction follow one another as they were given to the link, and arrive the link's latency after their last byte left. A message to the own stage is there at once.
- * The optimizer runs on each stage after its last operation. One pass over the operations, and no object for any of them.
+ * Each stage runs its operations in their order, each as soon as the stage is free and the message that it
+ * waits for is there. Sending costs a stage nothing: messages of one direction follow one another as they
+ * were given to the link, and arrive the link's latency after their last byte left. A message to the own
+ * stage is there at once. The optimizer runs on each stage after its last operation. One pass over the
+ * operations, and no object for any of them.
  */
 export class Simulation {
   /**
    * @param times - Of the same shape.
-   * @param overlapped - Forward passes that run as one with the operation after them: both begin when what both wait for is there, and give on what they have when both are done.
+   * @param overlapped - Forward passes that run as one with the operation after them: both begin when what
+   *   both wait for is there, and give on what they have when both are done.
    */
   constructor(
     readonly table: OperationTable,
@@ -51,14 +54,14 @@ export class Simulation {
     }
   }
 
-  /** ms of each operation, of the optimizer of each stage, and of the messages of each link. May be changed between runs. */
+  /** ms of each operation, each stage's optimizer, and each link's messages. May be changed between runs. */
   readonly durations: Float64Array;
   readonly optimizer: Float64Array;
   readonly send: Float64Array;
   readonly latency: Float64Array;
   /** Which operation stands at each place; may be changed between runs, within a stage. */
   readonly order: Int32Array;
-  /** ms from the step's begin, of each operation; and when the message was there that it waits for, where it waits for one. */
+  /** ms from the step's begin, of each operation and of the arrival of the message it waits for. */
   readonly begin: Float64Array;
   readonly end: Float64Array;
   readonly arrival: Float64Array;
@@ -67,7 +70,8 @@ export class Simulation {
 
   /**
    * Run the step.
-   * @returns ms until the last stage is done; Infinity where operations wait for one another in a circle, which a checked plan's do not.
+   * @returns ms until the last stage is done; Infinity where operations wait for one another in a circle,
+   *   which a checked plan's do not.
    */
   run(): number {
     const { begin, end, arrival, durations, order, send, latency, target, linkFree, next, free, work, also } =

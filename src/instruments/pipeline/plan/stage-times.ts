@@ -30,7 +30,8 @@ export function shareOut(value: number | readonly number[], stages: number, part
     shares.set(list);
     return shares;
   }
-  // In units of which the whole depth has length times parts: a share covers `parts` of them, a part `list.length`.
+  // In units of which the whole depth has length times parts: a share covers `parts` of them, a part
+  // `list.length`.
   for (let part = 0; part < parts; part += 1) {
     const begin = part * list.length;
     const end = begin + list.length;
@@ -43,7 +44,8 @@ export function shareOut(value: number | readonly number[], stages: number, part
 }
 
 /**
- * Times as one plan needs them. A stage with two copies of the model holds two parts, each as large as a stage of one: with `two_way` a number is that of each part.
+ * Times as one plan needs them. A stage with two copies of the model holds two parts, each as large as a
+ * stage of one: with `two_way` a number is that of each part.
  */
 export function timesFor(times: PipelineTimes, shape: IPlanShape): IStageTimes {
   const { stages, placement } = shape;

@@ -20,7 +20,7 @@ export interface IPipelineRead {
   /** Null where the run has recorded no passes. */
   readonly measured: IMeasuredRun | null;
   readonly what: IWhatIf;
-  /** What came of each schedule; that of the measured order first, where it is a pipeline's and nothing of it is missing. */
+  /** The outcome of each schedule; the measured order first, where it is a pipeline's and complete. */
   readonly planned: readonly Outcome[];
   /** The fastest within the memory limit. */
   readonly best: IPlanned | null;
@@ -28,13 +28,13 @@ export interface IPipelineRead {
   readonly alike: string | null;
   /** Whether the search was left out: it takes long of a plan as large as this one. */
   readonly isUnsearched: boolean;
-  /** Ends with the search, which takes longer than all others: what is read after it holds that too. Null where it has ended. */
+  /** Resolves with the slow search: reads after it include its result. Null once it has ended. */
   readonly rest: Promise<unknown> | null;
   /** Why nothing was read of what was measured; empty where that is no problem. */
   readonly problem: string;
 }
 
-/** Passes of micro-batches through virtual stages up to which the search is made unasked: about a second of it. */
+/** Passes (micro-batches × virtual stages) up to which the search runs unasked: about a second. */
 const MOST_SEARCHED = 4096;
 
 /** Options that change what is planned, not only what of it is drawn. */

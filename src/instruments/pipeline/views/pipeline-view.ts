@@ -16,7 +16,7 @@ import { lineColors } from '../../../views/shared/lines/legend';
 import { lineRecipe } from '../../../views/shared/lines/line-recipe';
 import type { ILine } from '../../../views/shared/lines/line';
 import { nothingYet } from '../../../views/shared/states';
-import { hold, moveOf, placeBefore, padded } from '../../../views/shared/scale';
+import { hold, moveOf, indexBefore, padded } from '../../../views/shared/scale';
 import type { ITip } from '../../../views/shared/table';
 import { memoryLine, type IPlanned, type Outcome } from '../plan';
 import { type IPipelineRead, PipelineReader } from './pipeline-reader';
@@ -29,7 +29,7 @@ import { PipelinePane } from './pipeline-pane';
 /** Most stages whose lines are told in a tip. */
 const MOST_LISTED = 12;
 
-/** What each stage holds over the planned step: weights, and activations from their forward pass until they are used. */
+/** What each stage holds over the planned step: weights, and activations until they are used. */
 class MemoryPane extends PipelinePane {
   override readonly subject = this.t('Memory of stages');
 
@@ -132,7 +132,7 @@ class MemoryPane extends PipelinePane {
 
   private _at(stage: number, x: number): number {
     const { time, bytes } = this._held[stage] ?? { time: [], bytes: [] };
-    return bytes[Math.max(0, placeBefore(time, x))] ?? 0;
+    return bytes[Math.max(0, indexBefore(time, x))] ?? 0;
   }
 
   private _held: ReturnType<typeof memoryLine>[] = [];
@@ -178,7 +178,7 @@ const PANES: PlanPanes<PipelineOptions, PipelineReader> = [
   ['schedules', SchedulesPane]
 ];
 
-/** A plan of pipeline stages with what was measured laid over it, its memory, and other schedules beside it. */
+/** A plan of pipeline stages under what was measured, its memory, and other schedules next to it. */
 class PipelineView extends PlanView<PipelineOptions, PipelineReader> {
   constructor(source: IRunSource, env: ICompositionEnvironment<PipelineOptions>) {
     super(env, new PipelineReader(source), PANES);

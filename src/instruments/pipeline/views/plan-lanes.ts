@@ -164,7 +164,10 @@ const signed = (ms: number, words: (ms: number) => string): string =>
 /** Chunk of a virtual stage: its place among those of its stage. */
 const chunkOf = (virtual: number, stages: number): number => Math.floor(virtual / stages);
 
-/** What an operation is: a forward pass, one that is done again for a backward pass, a whole backward pass, its gradient of the input, its gradients of the weights, the optimizer, new weights that come. */
+/**
+ * What an operation is: a forward pass, one that is done again for a backward pass, a whole backward pass,
+ * its gradient of the input, its gradients of the weights, the optimizer, new weights that come.
+ */
 export type OperationKind = 'B' | 'F' | 'I' | 'O' | 'R' | 'S' | 'W';
 
 /** One operation as it is drawn, times in ms since the step began. */
@@ -204,7 +207,8 @@ export interface IGanttBar extends IOperation {
 }
 
 /**
- * Put the operations of a lane together that are shorter than a pixel: a piece a pixel, of the kind that fills most of it.
+ * Put the operations of a lane together that are shorter than a pixel: a piece a pixel, of the kind that
+ * fills most of it.
  * @param window - What is seen, ms. What lies outside is left out.
  * @param pixel - ms of a pixel.
  */

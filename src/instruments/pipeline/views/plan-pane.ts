@@ -16,7 +16,7 @@ import {
 } from './plan-lanes';
 import type { IPipelineRead } from './pipeline-reader';
 
-/** All schedules under one another on one axis of time, the fastest first, each with its step time, bubble and memory. */
+/** All schedules on one axis of time, the fastest first, each with step time, bubble and memory. */
 export class SchedulesPane extends PipelinePane {
   override readonly subject = this.t('Schedules');
 
@@ -98,7 +98,7 @@ interface IVerdictActions {
   readonly apply: ((planned: IPlanned) => void) | null;
 }
 
-/** Whether another schedule is worth it, and what this run can switch to: a training keeps its stages, chunks and where they lie. */
+/** Whether another schedule is worth it, and what this run can switch to without moving stages or chunks. */
 function verdictNotes(read: IPipelineRead, shown: IPlanned, actions: IVerdictActions): INote[] {
   const { apply, nameOf, show, t } = actions;
   const { best, measured } = read;
@@ -370,7 +370,7 @@ export class PlanPane extends PipelinePane {
   }
 }
 
-/** A plan as settings of the instrument: whole, or where it is too large for a message by its name, which is planned where the training runs. */
+/** A plan as settings of the instrument: complete, or if too large by name, to be planned by the training. */
 function orderOf({ plan, schedule }: IPlanned): { order: string; plan?: Plan } {
   return JSON.stringify(plan).length < MOST_SENT ? { order: 'plan', plan } : { order: schedule };
 }

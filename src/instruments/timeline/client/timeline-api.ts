@@ -109,7 +109,7 @@ export interface ITimelineAnswer {
   /** ms; NaN where there is no whole step. */
   readonly stepMs: number;
   readonly problems: readonly string[];
-  /** By rank and step how much longer it computes than the ranks of its stage; NaN where it has no such step. */
+  /** By rank and step, how much longer it computes than the ranks of its stage; NaN without such a step. */
   readonly slow: {
     readonly ranks: readonly number[];
     readonly steps: readonly number[];

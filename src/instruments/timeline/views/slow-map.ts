@@ -17,7 +17,7 @@ import { laneWords } from './lanes';
 const MOST_COLUMNS = 1000;
 const ROW = { height: 16, least: 60, most: 900, label: 13 };
 
-/** By how much each rank computes longer than the ranks of its stage, rank × step. Of steps that share a column the slowest counts. */
+/** How much longer each rank computes than the ranks of its stage, rank × step; columns show the slowest. */
 export class SlowMap {
   constructor(private readonly _t: Translate) {}
 

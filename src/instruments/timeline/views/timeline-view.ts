@@ -7,7 +7,7 @@ import { type Control, selectControl } from '../../../views/shared/control';
 import { goControl } from '../../../views/shared/controls';
 import { chip, rangesField, type ITip } from '../../../views/shared/table';
 import type { ILegend } from '../../../views/shared/lines/legend';
-import { again, nothingYet, snippetState, type IState } from '../../../views/shared/states';
+import { retryAction, nothingYet, snippetState, type IState } from '../../../views/shared/states';
 import { ViewModel, type IViewEnvironment } from '../../../views/shared/view-model';
 import { hold, moveOf, axisParams } from '../../../views/shared/scale';
 import { KINDS, kindColor } from '../../../views/shared/span-kinds';
@@ -407,7 +407,7 @@ class TimelineView extends ViewModel<TimelineOptions> {
         kind: 'empty',
         sentence: t('This run has no recorded spans yet.'),
         action: { label: t('Record phases'), run },
-        more: [again(actions, t)]
+        more: [retryAction(actions, t)]
       };
     }
     return snippetState(t('No spans are recorded. In the training script:'), SNIPPET, actions, t);

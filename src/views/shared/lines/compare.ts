@@ -3,7 +3,7 @@ import type { TrendOptions } from '../../../protocol/views.generated';
 import type { IRunSource } from '../../../store/source';
 import type { IViewRuns } from '../../view';
 import { type Control, selectControl } from '../control';
-import { placeBefore } from '../scale';
+import { indexBefore } from '../scale';
 import { chip } from '../table';
 import type { Translate } from '../translate';
 import { dashWords } from './legend';
@@ -11,9 +11,11 @@ import type { ILine } from './line';
 import type { IOtherRun } from './other-runs';
 
 /**
- * What other runs' lines are minus, or over, this run's line of the same key. Where this run has no point at a place of the other's, what lies between its
- * neighbours is taken; in its gaps, before its first and after its last one there is nothing.
- * @returns Lines of the other runs, and how many of their points lay between two of this run's.
+ * What other runs' lines are minus, or over, this run's line of the same key. Where this run has no point at
+ * a position of the other's, it is interpolated between its neighbours; in its gaps, before its first and
+ * after its last one there is nothing.
+ *
+ * @returns Lines of the other runs, and how many of their points were interpolated.
  */
 export function compareLines(
   own: readonly ILine[],
@@ -28,9 +30,9 @@ export function compareLines(
       return [];
     }
     const value = line.value.map((each, at) => {
-      const [neighbour, exact] = valueAt(base, line.x[at] ?? NaN);
-      between += exact || Number.isNaN(neighbour) ? 0 : 1;
-      return how === 'difference' ? each - neighbour : neighbour === 0 ? NaN : each / neighbour;
+      const [reference, exact] = valueAt(base, line.x[at] ?? NaN);
+      between += exact || Number.isNaN(reference) ? 0 : 1;
+      return how === 'difference' ? each - reference : reference === 0 ? NaN : each / reference;
     });
     const { error: _error, half: _half, ...rest } = line;
     return [{ ...rest, value }];
@@ -38,23 +40,24 @@ export function compareLines(
   return { lines, between };
 }
 
-/** The value of a line at a place, between two of its points where it has none there. */
-function valueAt({ x, value, step, starts }: ILine, place: number): [number, boolean] {
-  const at = placeBefore(x, place);
+/** The value of a line at `x`, and whether it lies between two of its points. */
+function valueAt({ x, value, step, starts }: ILine, position: number): [number, boolean] {
+  const at = indexBefore(x, position);
   if (at < 0) {
     return [NaN, false];
   }
   const [left, right] = [x[at] ?? NaN, x[at + 1]];
-  if (left === place) {
+  if (left === position) {
     return [value[at] ?? NaN, true];
   }
   if (right === undefined || starts.includes(step[at + 1] ?? NaN)) {
     return [NaN, false];
   }
-  const share = (place - left) / (right - left);
+  const share = (position - left) / (right - left);
   return [(value[at] ?? NaN) * (1 - share) + (value[at + 1] ?? NaN) * share, false];
 }
 
+/** What of the options compares runs. */
 export type RunsOptions = Pick<Required<TrendOptions>, 'align' | 'compare' | 'runs'>;
 
 interface IRunsFacts {
@@ -129,7 +132,11 @@ export function comparedTitle(
       : t('Ratio, %1 over this run: %2', names, title);
 }
 
-/** Say which runs are drawn, and how they are told apart. */
+/**
+ * Say which runs are drawn, and how they are told apart.
+ *
+ * @param there - Those of the others that have something to draw.
+ */
 export function runWords(
   { compare }: IComparison,
   name: string,
@@ -165,7 +172,6 @@ export function missingWords(without: readonly IOtherRun[], t: Translate): strin
   ];
 }
 
-/** Say how often a run was read between two of its points. */
 export function betweenWords(between: number, t: Translate): string[] {
   return between > 0
     ? [

@@ -1,4 +1,4 @@
-import { placeBefore } from '../scale';
+import { indexBefore } from '../scale';
 import { idOf, type ILine, mapColumns } from './line';
 
 type ExactSteps = readonly [number, number];
@@ -11,10 +11,13 @@ interface IWanted {
   readonly steps: ExactSteps;
 }
 
-/** Answers that are kept: those of a few places of many lines. */
+/** Answers that are kept: those of a few positions of many lines. */
 const MOST_KEPT = 4096;
 
-/** What lines that are drawn with some of their points are between these. Each place is asked for once, and only the newest is waited for. */
+/**
+ * The points of thinned lines between those that are drawn. Each position is asked for once, and only the
+ * newest is waited for.
+ */
 export class ExactValues {
   /** @param _came - Called when something that was asked for is here. */
   constructor(
@@ -23,7 +26,8 @@ export class ExactValues {
   ) {}
 
   /**
-   * Return the points of a line about a place: `null` while they are asked for, `undefined` where they cannot be had.
+   * The points of a line about a position: `null` while they are asked for, `undefined` where they cannot be
+   * had. `at` is the index of the last drawn point before it.
    */
   about(line: ILine, at: number, x: number): ILine | null | undefined {
     const first = line.step[at] ?? NaN;
@@ -89,7 +93,11 @@ type Steps = readonly [number, number];
 
 /** Lines of one stretch of steps with every point, where the whole is drawn thinned out. */
 export class Detail {
-  /** Whether what is here suffices to draw some steps. */
+  /**
+   * Whether what is here suffices to draw some steps.
+   *
+   * @param whole - Lines that are drawn of everything.
+   */
   covers(whole: readonly ILine[], [first, last]: Steps): boolean {
     const [from, to] = this._steps;
     return this.holds(whole, [first, last]) && to - from <= 8 * (last - first + 1);
@@ -108,7 +116,10 @@ export class Detail {
     this._refined = whole.map(line => merged(line, parts.get(idOf(line))));
   }
 
-  /** The lines of the whole, with the stretch that is here in full detail: the same object until something is taken in. */
+  /**
+   * The lines of the whole, with the stretch that is here in full detail: the same object until something is
+   * taken in.
+   */
   refine(whole: readonly ILine[]): readonly ILine[] {
     return whole === this._whole ? this._refined : whole;
   }
@@ -125,8 +136,8 @@ function merged(whole: ILine, part: ILine | undefined): ILine {
   }
   // At the ends of the part it is not known how far the points beyond are.
   const inner = new Set(part.step.subarray(2, -1));
-  const before = placeBefore(whole.step, first - 0.5) + 1;
-  const after = placeBefore(whole.step, last) + 1;
+  const before = indexBefore(whole.step, first - 0.5) + 1;
+  const after = indexBefore(whole.step, last) + 1;
   const join = (a: Float64Array, b: Float64Array): Float64Array => {
     const all = new Float64Array(before + b.length + a.length - after);
     all.set(a.subarray(0, before));

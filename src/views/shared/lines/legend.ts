@@ -23,14 +23,15 @@ export function dashWords(run: number, t: Translate): string {
 export const dashOf = (run: number): readonly number[] => DASHES[run % DASHES.length] ?? [1, 0];
 
 /**
- * Return the colour of each line. Groups keep their colour over all runs; one group in several runs takes a colour a run. Few groups that have no
- * order are told apart by the palette that is safe for colour-blind people; layers, and many groups, by an ordered scale.
+ * The colour of each line. Groups keep their colour over all runs; one group in several runs takes a colour a
+ * run. Few groups that have no order are told apart by the palette that is safe for colour-blind people;
+ * layers, and many groups, by an ordered scale.
  */
 export function lineColors(lines: readonly ILine[], dark: boolean): string[] {
   const tone = dark ? 'dark' : 'light';
   const [palette, ramp] = [COLORS.categorical[tone], COLORS.layers[tone]];
   const keys = [...new Set(lines.map(line => line.key))];
-  const places = new Map(keys.map((key, at) => [key, at]));
+  const order = new Map(keys.map((key, at) => [key, at]));
   if (keys.length === 1) {
     return lines.map(line => palette[line.run % palette.length] ?? palette[0]);
   }
@@ -48,7 +49,7 @@ export function lineColors(lines: readonly ILine[], dark: boolean): string[] {
         ? (palette[palette.length - 1] ?? palette[0])
         : stop(last === first ? 0 : (line.layer - first) / (last - first));
     }
-    const at = places.get(line.key) ?? 0;
+    const at = order.get(line.key) ?? 0;
     return keys.length <= palette.length ? (palette[at] ?? palette[0]) : stop(at / (keys.length - 1));
   });
 }
@@ -67,7 +68,6 @@ export interface ILegend {
   readonly entries: readonly ILegendEntry[];
   /** Everything that the options hide, also what is not among the entries. */
   readonly hidden: readonly string[];
-  /** Change what the options hide. */
   readonly hide: (hidden: string[]) => void;
 }
 
@@ -99,7 +99,9 @@ export function legendOf(
   return { ...legend, hidden, entries: [...entries.values()] };
 }
 
-/** What is hidden once an entry is pressed: it is shown or hidden, and where nothing is left all are shown. */
+/**
+ * What is hidden once an entry is pressed: it is shown or hidden, and where nothing is left all are shown.
+ */
 export function toggled({ entries, hidden }: ILegend, id: string): string[] {
   const next = hidden.includes(id) ? hidden.filter(each => each !== id) : [...hidden, id];
   return entries.every(each => next.includes(each.id)) ? without(hidden, entries) : next;

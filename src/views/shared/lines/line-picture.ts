@@ -1,5 +1,5 @@
 import { formatInteger, type IPlace, type IPlotFrame, type IRecipe } from '../../../charts';
-import { placeAt } from '../../../aggregate';
+import { indexAt } from '../../../aggregate';
 import type { IPointed } from '../../../store/run-link';
 import { movesOf } from '../change-words';
 import type { IContent, IMark, IMoved } from '../content';
@@ -41,11 +41,10 @@ export interface ILinesRead {
   readonly axis: StepAxis;
   readonly transform: 'linear' | 'log';
   readonly texts: Omit<ILinesRequest['texts'], 'yScale'>;
-  /** What stands over each panel. */
   readonly headers?: readonly string[];
   /** Name of the quantity, as the keyboard's cursor says it. */
   readonly quantity: string;
-  /** What tips say of a place beside its step. */
+  /** What tips say of a position apart from its step. */
   readonly placeWords?: (x: number) => string;
   /** Points that a trailing mean goes over. */
   readonly smoothing?: number;
@@ -53,7 +52,10 @@ export interface ILinesRead {
   readonly readSteps?: ReadSteps;
 }
 
-/** Picture of lines over steps, time or tokens: what is drawn, what is under the pointer, and where a key goes. Used by every view that draws lines. */
+/**
+ * Picture of lines over steps, time or tokens: what is drawn, what is under the pointer, and where a key
+ * goes. Every view of lines uses it.
+ */
 export class LinePicture {
   constructor(
     private readonly _env: Pick<
@@ -63,20 +65,19 @@ export class LinePicture {
     private readonly _t: Translate
   ) {}
 
-  /** Whether a hand drags what is drawn: nothing may jump under it, so that what came meanwhile is drawn when it lets go. */
+  /**
+   * Whether a hand drags what is drawn: nothing may jump under it, so that what came meanwhile is drawn when
+   * it lets go.
+   */
   get isHeld(): boolean {
     return this._env.zoom?.isDragging === true && this._read !== null;
-  }
-
-  get lines(): readonly ILine[] {
-    return this._lines;
   }
 
   take(read: ILinesRead): void {
     const { readSteps, lines: all } = read;
     const lines = shownLines(all, read.legend.hidden);
     this._read = { ...read, lines };
-    this._lines = lines;
+    this.lines = lines;
     this._all = all;
     this._colors = this._colorsIn(this._env.isDark);
     this._legend = legendOf(all, lineColors(all, this._env.isDark), {
@@ -117,23 +118,23 @@ export class LinePicture {
         }
       }
     }
-    this._lines = this._detail.refine(read.lines);
+    this.lines = this._detail.refine(read.lines);
     if (!this.isHeld) {
       const { x0, x1 } = zoom?.domain ?? {};
       const span = zoom?.isZoomed && x0 !== undefined && x1 !== undefined ? ([x0, x1] as const) : undefined;
-      this._ys = this._rangesIn(this._lines, span);
+      this._ys = this._rangesIn(this.lines, span);
     }
   }
 
   /** What is drawn, without its words. */
   get drawing(): Pick<IContent, 'extent' | 'legend' | 'printed' | 'recipe' | 'refit' | 'rows'> {
-    const { _read: read, _lines: lines, _x: x, _ys: ys, _scale: scale, _env: env } = this;
+    const { _read: read, lines, _x: x, _ys: ys, _scale: scale, _env: env } = this;
     if (read === null) {
       throw new Error('Expected lines that were read and found none.');
     }
     const colors = this._colors;
     const { bad, headers = [], texts } = read;
-    const request: ILinesRequest = { lines, colors, bad, x, ys, headers, texts: { ...texts, yScale: scale } };
+    const wish: ILinesRequest = { lines, colors, bad, x, ys, headers, texts: { ...texts, yScale: scale } };
     const { painter, zoom } = env;
     const [y = [0, 1] as const] = ys;
     const shown = zoom?.isZoomed ? ([zoom.domain.x0, zoom.domain.x1] as const) : x;
@@ -147,12 +148,12 @@ export class LinePicture {
               lines: paintedLines(lines),
               dashes: lines.map(({ run }) => dashOf(run))
             }) ?? null);
-      return { ...lineRecipe(request, pictures), painted: painter?.painted ?? 0 };
+      return { ...lineRecipe(wish, pictures), painted: painter?.painted ?? 0 };
     };
     return {
       recipe: recipeIn(env.frame ?? { width: Math.max(200, env.width - 200), height: HEIGHT }),
       refit: frame => (headers.length < 2 && painter?.isStretchedIn(frame) ? recipeIn(frame) : null),
-      printed: (dark = env.isDark) => lineRecipe({ ...request, colors: this._colorsIn(dark) }, null),
+      printed: (dark = env.isDark) => lineRecipe({ ...wish, colors: this._colorsIn(dark) }, null),
       rows: Math.max(1, headers.length),
       extent: { x, y },
       ...(this._legend && { legend: this._legend })
@@ -161,7 +162,7 @@ export class LinePicture {
 
   probe(point: IPlace): IMark | null {
     const panel = this._panelOf(point.frame);
-    const lines = this._lines.filter(line => !line.isFaint && (line.panel ?? 0) === panel);
+    const lines = this.lines.filter(line => !line.isFaint && (line.panel ?? 0) === panel);
     const [low, high] = this._ys[panel] ?? [0, 1];
     const part = Number.isFinite(point.y) ? (point.y - low) / (high - low) : point.down;
     let [best, least]: [ILine | null, number] = [null, NEAR_PIXELS / point.frame.height];
@@ -189,10 +190,10 @@ export class LinePicture {
     const { pinned } = this._env;
     const there = pinned === null ? x : this._axis.xOf(pinned);
     const lines = tipLines(
-      this._lines.filter(line => (line.panel ?? 0) === panel),
+      this.lines.filter(line => (line.panel ?? 0) === panel),
       line => this._readAt(line, x),
       this._near,
-      line => this._colors[this._lines.indexOf(line)] ?? '#000',
+      line => this._colors[this.lines.indexOf(line)] ?? '#000',
       this._t,
       this._read?.smoothing,
       there === x ? null : line => this._readAt(line, there)
@@ -203,7 +204,7 @@ export class LinePicture {
 
   move(key: string): IMoved | null {
     const { _t: t, _read: read } = this;
-    const lines = this._lines.filter(line => !line.isFaint);
+    const lines = this.lines.filter(line => !line.isFaint);
     const at = moveAmong(key, this._at, lines);
     const line = at && lines[at.line];
     if (at === null || !line || !read) {
@@ -223,15 +224,15 @@ export class LinePicture {
       const what = [line.name, read.quantity].filter(Boolean).join(': ');
       return [t('%1, %2 %3', this._heading(at.x), what, value), value];
     };
-    const [sentence, value] = words();
+    const [said, value] = words();
     const mark = this.markAt(at.x, line.panel ?? 0);
     const later = value === '…' ? this._exact?.settled.then(() => words()[0]) : undefined;
-    return { said: sentence, mark, ...(key === 'copy' ? { copy: value } : {}), ...(later ? { later } : {}) };
+    return { said, mark, ...(key === 'copy' ? { copy: value } : {}), ...(later ? { later } : {}) };
   }
 
   /** Put the cursor at a step; null where there are no lines. */
   goTo(step: number): IMark | null {
-    const lines = this._lines.filter(line => !line.isFaint);
+    const lines = this.lines.filter(line => !line.isFaint);
     const index = Math.max(0, this._near ? lines.indexOf(this._near) : 0);
     const line = lines[index];
     if (!line) {
@@ -242,12 +243,12 @@ export class LinePicture {
     return this.markAt(x, line.panel ?? 0);
   }
 
-  /** Put the cursor where lines moved most, and return that place; null where none moved. */
+  /** Put the cursor where lines moved most, and return its mark; null where none moved. */
   insight(): IMark | null {
-    const lines = this._lines.filter(line => !line.isFaint);
+    const lines = this.lines.filter(line => !line.isFaint);
     const found = movesOf(lines.map(({ step, value }, layer) => ({ layer, steps: step, values: value })));
     const line = found && lines[found.strongest.layer];
-    const x = line?.x[placeAt(line.step, found?.strongest.last ?? NaN)];
+    const x = line?.x[indexAt(line.step, found?.strongest.last ?? NaN)];
     if (!found || !line || x === undefined) {
       return null;
     }
@@ -262,14 +263,14 @@ export class LinePicture {
 
   marksOf({ layer, step }: IPointed): ILinkedMarks {
     const x = step === null ? null : this._axis.xOf(step);
-    const found = layer === null ? [] : this._lines.filter(line => line.layer === layer && !line.isFaint);
+    const found = layer === null ? [] : this.lines.filter(line => line.layer === layer && !line.isFaint);
     return {
       marks: x === null ? [] : [{ facet: null, x: [x, x], y: null }],
       traces: found.slice(0, MOST_TRACES).map(line => {
         const { x: xs, value } = brokenPoints(line);
         const domain = this._ys[line.panel ?? 0] ?? [0, 1];
         return {
-          color: this._colors[this._lines.indexOf(line)] ?? '#000',
+          color: this._colors[this.lines.indexOf(line)] ?? '#000',
           points: Array.from(
             xs,
             (at, index) => [at, heightOf(value[index] ?? NaN, domain, this._scale)] as const
@@ -293,8 +294,8 @@ export class LinePicture {
   /** Colours of the lines that are drawn: a line has the same one whichever others are hidden. */
   private _colorsIn(dark: boolean): readonly string[] {
     const colors = lineColors(this._all, dark);
-    const places = new Map(this._all.map((line, at) => [line, at]));
-    return (this._read?.lines ?? []).map(line => colors[places.get(line) ?? 0] ?? '#000');
+    const indices = new Map(this._all.map((line, at) => [line, at]));
+    return (this._read?.lines ?? []).map(line => colors[indices.get(line) ?? 0] ?? '#000');
   }
 
   private _readDetail(read: ILinesRead, steps: readonly [number, number]): Promise<void> {
@@ -303,19 +304,18 @@ export class LinePicture {
     return Promise.all(asked).then(lines => this._detail.take(read.lines, steps, lines.flat()));
   }
 
-  /** What a line says at a place. */
   private _readAt(line: ILine, x: number): ILinePoint | 'asked' | null {
     const reading = this._pointAt(line, x);
     if (reading === null || reading === 'asked' || !reading.isExact) {
       return reading;
     }
-    const faint = this._lines.find(each => each.isFaint && each.key === line.key && each.run === line.run);
-    const paired = faint ? this._pointAt(faint, x) : null;
-    return paired === null || paired === 'asked'
-      ? paired === null
+    const faint = this.lines.find(each => each.isFaint && each.key === line.key && each.run === line.run);
+    const behind = faint ? this._pointAt(faint, x) : null;
+    return behind === null || behind === 'asked'
+      ? behind === null
         ? reading
-        : paired
-      : { ...reading, raw: paired.from.value[paired.at] ?? NaN };
+        : behind
+      : { ...reading, raw: behind.from.value[behind.at] ?? NaN };
   }
 
   private _pointAt(line: ILine, x: number): ILinePoint | 'asked' | null {
@@ -334,8 +334,8 @@ export class LinePicture {
 
   private _heading(x: number): string {
     const step = this._t('step %1', formatInteger(this._axis.stepAt(x)));
-    const place = this._read?.placeWords?.(x);
-    return place ? `${step}, ${place}` : step;
+    const xText = this._read?.placeWords?.(x);
+    return xText ? `${step}, ${xText}` : step;
   }
 
   private _rangesIn(
@@ -359,7 +359,7 @@ export class LinePicture {
   }
 
   private _read: ILinesRead | null = null;
-  private _lines: readonly ILine[] = [];
+  lines: readonly ILine[] = [];
   private _all: readonly ILine[] = [];
   private _legend: ILegend | null = null;
   private _colors: readonly string[] = [];
@@ -374,16 +374,19 @@ export class LinePicture {
 
 const NO_STEPS = new StepAxis([]);
 
-/** Place of the point of a line that lies nearest to a place; -1 where it has none. */
+/** Index of the point of a line that lies nearest to a position; -1 where it has none. */
 function nearIn({ x: xs }: ILine, x: number): number {
-  const at = placeAt(xs, x);
+  const at = indexAt(xs, x);
   const [left, right] = [xs[at], xs[at + 1]];
   return right !== undefined && (left === undefined || right - x < x - left) ? at + 1 : at;
 }
 
 const PAINTED = new WeakMap<readonly ILine[], readonly IPaintedLine[]>();
 
-/** Lines as the page paints them; the same object for the same lines, by which it knows what is painted already. */
+/**
+ * Lines as the page paints them; the same object for the same lines, by which it knows what is painted
+ * already.
+ */
 function paintedLines(lines: readonly ILine[]): readonly IPaintedLine[] {
   const known = PAINTED.get(lines);
   const painted =

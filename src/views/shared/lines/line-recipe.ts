@@ -1,4 +1,4 @@
-import { placeAt } from '../../../aggregate';
+import { indexAt } from '../../../aggregate';
 import { formatFull, formatInteger, formatNumber, COLORS, type IRecipe, type Row } from '../../../charts';
 import { besideWords } from '../pinned-step';
 import { hold, moveOf } from '../scale';
@@ -11,12 +11,15 @@ import { type ILine, brokenPoints } from './line';
 /** Most lines that the tooltip lists. */
 const MOST_LINES = 12;
 
-/** What a line says at a place: one of its points, there or the last one before; null while it is asked for. */
+/**
+ * The reading of a line at a position: one of its points, there or the last one before; null while it is
+ * asked for.
+ */
 export interface ILinePoint {
   /** What the point is a point of: the line itself, or more of it than is drawn. */
   readonly from: ILine;
   readonly at: number;
-  /** Whether the point lies at the very place. */
+  /** Whether the point lies exactly there. */
   readonly isExact: boolean;
   /** The number that the trailing mean goes over there; absent where nothing is smoothed. */
   readonly raw?: number;
@@ -36,8 +39,8 @@ export function valueWords(
   }
   const error = line.error?.[at] ?? 0;
   const bad = line.nonFinite[at] ?? 0;
-  const stated = raw ?? value;
-  const full = formatFull(line.digits ? Number(stated.toPrecision(line.digits)) : stated);
+  const number = raw ?? value;
+  const full = formatFull(line.digits ? Number(number.toPrecision(line.digits)) : number);
   return [
     full,
     ...(raw === undefined
@@ -49,22 +52,23 @@ export function valueWords(
   ].join(' ');
 }
 
-/** Say what a line says at a place: its value there, or when it was measured last. */
+/** Say a reading: the value there, or when it was measured last. */
 export function readingWords({ from, at, isExact, raw }: ILinePoint, t: Translate, smoothing = 0): string {
   const words = valueWords(from, at, t, raw, smoothing);
   return isExact ? words : t('measured last at step %1: %2', formatInteger(from.step[at] ?? NaN), words);
 }
 
-/** What a line that is drawn with all of its points says at a place; null where it has not begun. */
+/** The reading of a line that is drawn with all of its points; null where it has not begun. */
 export function readLine(line: ILine, x: number, from = line): ILinePoint | null {
-  const at = placeAt(from.x, x);
+  const at = indexAt(from.x, x);
   return at < 0 ? null : { from, at, isExact: from.x[at] === x };
 }
 
 /**
- * List what lines say at a place: the one that is pointed at first, then those nearest to it.
- * @param read - What a line says there; `null` where it has not begun.
- * @param there - The same of the pinned step; null where there is none beside.
+ * List what lines say at a position: the one that is pointed at first, then those nearest to it.
+ *
+ * @param read - The reading of a line there; `null` where it has not begun.
+ * @param there - The same of the pinned step; null where there is none.
  */
 export function tipLines(
   lines: readonly ILine[],
@@ -89,16 +93,16 @@ export function tipLines(
     found.sort((a, b) => (away(a) || 0) - (away(b) || 0));
   }
   // Of many lines only those that have a value there are told.
-  const stated =
+  const tips =
     found.length > MOST_LINES ? found.filter(({ reading }) => reading === 'asked' || reading.isExact) : found;
-  const listed = stated.slice(0, MOST_LINES).map(({ line, reading }) => ({
+  const listed = tips.slice(0, MOST_LINES).map(({ line, reading }) => ({
     name: line === near && found.length > 1 ? `▸ ${line.name}` : line.name,
     value: reading === 'asked' ? '…' : readingWords(reading, t, smoothing),
     color: color(line),
     ...(there && { beside: thereWords(reading, there(line), t) })
   }));
-  return stated.length > MOST_LINES
-    ? [...listed, { name: t('%1 more', formatInteger(stated.length - MOST_LINES)), value: '' }]
+  return tips.length > MOST_LINES
+    ? [...listed, { name: t('%1 more', formatInteger(tips.length - MOST_LINES)), value: '' }]
     : listed;
 }
 
@@ -111,18 +115,21 @@ function thereWords(
   if (there === null || there === 'asked') {
     return [there === null ? '–' : '…', ''];
   }
-  const stated = ({ raw, from, at }: ILinePoint): number => raw ?? from.value[at] ?? NaN;
-  const now = reading === 'asked' || !reading.isExact ? NaN : stated(reading);
-  return besideWords(now, stated(there), t, there.isExact ? null : (there.from.step[there.at] ?? NaN));
+  const shown = ({ raw, from, at }: ILinePoint): number => raw ?? from.value[at] ?? NaN;
+  const now = reading === 'asked' || !reading.isExact ? NaN : shown(reading);
+  return besideWords(now, shown(there), t, there.isExact ? null : (there.from.step[there.at] ?? NaN));
 }
 
-/** A place on a line: a number of a line, and where on the x axis. It stays when the line is thinned out in another way. */
+/**
+ * A position on a line: a number of a line, and where on the x axis. It stays when the line is thinned out in
+ * another way.
+ */
 export interface ICursor {
   readonly line: number;
   readonly x: number;
 }
 
-/** Move a cursor by a key: along its line, or to the same place of another one. */
+/** Move a cursor by a key: along its line, or to the same position of another one. */
 export function moveAmong(key: string, before: ICursor | null, lines: readonly ILine[]): ICursor | null {
   const by = moveOf(key);
   if (by === undefined || lines.length === 0) {
@@ -133,8 +140,8 @@ export function moveAmong(key: string, before: ICursor | null, lines: readonly I
   if (before === null || by[0] === 0) {
     return { line, x: before?.x ?? xs[xs.length - 1] ?? NaN };
   }
-  const at = placeAt(xs, before.x);
-  // Where the line has no point at the cursor, the first one before it and the first one after it are a step away.
+  const at = indexAt(xs, before.x);
+  // Without a point at the cursor the first ones before and after it are a step away.
   const from = xs[at] !== before.x && by[0] < 0 ? at + 1 : at;
   return { line, x: xs[hold(from + by[0], xs.length)] ?? before.x };
 }
@@ -157,6 +164,7 @@ export function badOf(lines: readonly ILine[]): IBadStretch[] {
   });
 }
 
+/** A stretch of the x axis in which values are not finite. */
 export interface IBadStretch {
   readonly x: number;
   readonly x2: number;
@@ -188,7 +196,7 @@ export interface ILinesRequest {
 
 /** Most entries of the legend; of more lines that many are named, spread over all. */
 const MOST_ENTRIES = 14;
-/** Most characters of a legend's entry: the template has room for no more. */
+/** Most characters of a legend's entry: the template has no space for more. */
 const MOST_LETTERS = 28;
 /** Most colours of panels; then they begin again. */
 const MOST_COLORS = 24;
@@ -203,9 +211,9 @@ export const scaleWords = (scale: string, t: Translate): string[] =>
   scale === 'symlog' ? [t('The axis is logarithmic on both sides of zero.')] : [];
 
 /** Return the chart of lines. `pictures` instead of rows where the page paints them itself. */
-export function lineRecipe(request: ILinesRequest, pictures: readonly Row[] | null): IRecipe {
-  const { lines, colors, bad, x, ys, headers = [] } = request;
-  const texts = { xLabel: WHOLE_NUMBERS, xTicks: 'null', ...request.texts };
+export function lineRecipe(wish: ILinesRequest, pictures: readonly Row[] | null): IRecipe {
+  const { lines, colors, bad, x, ys, headers = [] } = wish;
+  const texts = { xLabel: WHOLE_NUMBERS, xTicks: 'null', ...wish.texts };
   const nonfinite = bad.map(each => ({ ...each, color: COLORS.nonfinite[0] }));
   const key = legendOf(lines, colors);
   const rows = pictures ? [] : lines.flatMap((line, at) => rowsOf(line, at, colors[at] ?? '#000'));
@@ -234,7 +242,7 @@ export function lineRecipe(request: ILinesRequest, pictures: readonly Row[] | nu
       pictures: pictures ?? [],
       rows,
       nonfinite,
-      key: key.map(({ color }, index) => ({ place: index, color }))
+      key: key.map(({ color }, place) => ({ place, color }))
     },
     height: HEIGHTS[0]
   };
@@ -287,8 +295,8 @@ function legendOf(lines: readonly ILine[], colors: readonly string[]): { name: s
   if (each.length <= MOST_ENTRIES) {
     return each;
   }
-  const places = new Set(
+  const indices = new Set(
     Array.from({ length: MOST_ENTRIES }, (_, at) => Math.round((at * (each.length - 1)) / (MOST_ENTRIES - 1)))
   );
-  return each.filter((_, at) => places.has(at));
+  return each.filter((_, at) => indices.has(at));
 }

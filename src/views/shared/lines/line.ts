@@ -1,8 +1,8 @@
 import { byName } from '../../../protocol/records';
-import { placeAt } from '../../../aggregate';
+import { indexAt } from '../../../aggregate';
 import { extentOf } from '../scale';
 
-/** Numbers along a line: places on the x axis, ascending, and values. NaN is a gap. */
+/** Numbers along a line: positions on the x axis, ascending, and values. NaN is a gap. */
 export interface IPoints {
   readonly x: Float64Array;
   readonly value: Float64Array;
@@ -12,20 +12,25 @@ export interface IPoints {
 export interface ILine extends IPoints {
   /** Tells the lines of a run apart; the same in every run. */
   readonly key: string;
+  /** What tips call it. */
   readonly name: string;
   /** What the legend says: the line, or its run where one line is drawn of several runs. */
   readonly label: string;
-  /** What tells its entry of the legend from others, where that is not its key: its run where one line is drawn of several runs. */
+  /**
+   * What tells its entry of the legend from others, where that is not its key: its run where one line is
+   * drawn of several runs.
+   */
   readonly entry?: string;
   /** Number of its run: 0 is the view's own. */
   readonly run: number;
   /** Null where it is not of one layer. */
   readonly layer: number | null;
+  /** Number of its panel; 0 when absent. */
   readonly panel?: number;
-  /** The numbers that the trailing mean of the same key goes over: drawn faintly, and told beside it. */
+  /** The numbers that the trailing mean of the same key goes over: drawn faintly, and written with it. */
   readonly isFaint?: true;
   readonly unit?: string;
-  /** Significant digits that are told of a value; all when absent. */
+  /** Significant digits that are written of a value; all when absent. */
   readonly digits?: number;
   readonly step: Float64Array;
   /** Steps, ascending, at which it begins anew: what lies before is not joined with them. */
@@ -46,13 +51,13 @@ export interface ILine extends IPoints {
 const NEEDED = ['step', 'x', 'value', 'nonFinite'] as const;
 const OPTIONAL = ['error', 'count', 'half'] as const;
 
+/** Name of a column that goes over the points of a line. */
 export type LineColumn = (typeof NEEDED)[number] | (typeof OPTIONAL)[number];
 
 /** Tell a line from all others of a picture. */
 export const idOf = ({ run, key, isFaint }: Pick<ILine, 'isFaint' | 'key' | 'run'>): string =>
   `${run} ${isFaint ? 'faint' : 'line'} ${key}`;
 
-/** Make another line of a line's columns. */
 export function mapColumns(
   line: ILine,
   change: (column: Float64Array, name: LineColumn) => Float64Array
@@ -65,7 +70,10 @@ export function mapColumns(
   };
 }
 
-/** Least and greatest finite value that is drawn, bands among it, of a span of the x axis or of all; null where there is none. */
+/**
+ * Least and greatest finite value that is drawn, bands among it, of a span of the x axis or of all; null
+ * where there is none.
+ */
 export function finiteRange(
   lines: readonly ILine[],
   span: readonly [number, number] = [-Infinity, Infinity]
@@ -82,8 +90,8 @@ export function finiteRange(
 }
 
 function placesIn(x: Float64Array, [from, to]: readonly [number, number]): [number, number] {
-  const before = placeAt(x, from);
-  return [x[before] === from ? before : before + 1, placeAt(x, to) + 1];
+  const before = indexAt(x, from);
+  return [x[before] === from ? before : before + 1, indexAt(x, to) + 1];
 }
 
 const BROKEN = new WeakMap<ILine, IPoints>();
@@ -95,13 +103,13 @@ export function brokenPoints(line: ILine): IPoints {
     return known;
   }
   const begins = new Set(line.starts);
-  const indices = Array.from(line.step.keys()).filter(at => at > 0 && begins.has(line.step[at] ?? NaN));
+  const breaks = Array.from(line.step.keys()).filter(at => at > 0 && begins.has(line.step[at] ?? NaN));
   let points: IPoints = line;
-  if (indices.length > 0) {
-    const x = new Float64Array(line.x.length + indices.length);
+  if (breaks.length > 0) {
+    const x = new Float64Array(line.x.length + breaks.length);
     const value = new Float64Array(x.length).fill(NaN);
-    [...indices, line.x.length].forEach((end, gaps) => {
-      const from = gaps === 0 ? 0 : (indices[gaps - 1] ?? 0);
+    [...breaks, line.x.length].forEach((end, gaps) => {
+      const from = gaps === 0 ? 0 : (breaks[gaps - 1] ?? 0);
       x.set(line.x.subarray(from, end), from + gaps);
       value.set(line.value.subarray(from, end), from + gaps);
       x[end + gaps] = line.x[end] ?? NaN;

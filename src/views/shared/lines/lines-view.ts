@@ -17,7 +17,6 @@ import { OtherRuns, type IOtherRun } from './other-runs';
 import { pointsOf, readRunLines, type ILineAsk, type IRunLines } from './shape-lines';
 import { clockOf, unknownClock, type RunClock, StepAxis } from './step-axis';
 
-/** Options that every view of lines has. */
 export type LineOptions = Pick<
   Required<ScalarsOptions>,
   'align' | 'compare' | 'hidden' | 'runs' | 'smoothing' | 'transform'
@@ -41,7 +40,10 @@ export interface IComparedLines extends IRunLines {
   readonly axis: StepAxis;
 }
 
-/** A view that draws lines of its run, and of others, over steps: reading what is drawn once, and again when there is more. */
+/**
+ * A view that draws lines of its run, and of others, over steps: reading what is drawn once, and again when
+ * there is more.
+ */
 export abstract class LinesView<O extends LineOptions> extends ViewModel<O> {
   /** @param _stream - Stream that is drawn. */
   constructor(
@@ -54,7 +56,10 @@ export abstract class LinesView<O extends LineOptions> extends ViewModel<O> {
     this._runs = new RunList(source, env.runs, () => env.refresh(false));
   }
 
-  /** Read what is drawn, and hand lines to the picture. Without a recipe, what is drawn are the picture's lines. */
+  /**
+   * Read what is drawn, and hand lines to the picture. Without a recipe, what is drawn are the picture's
+   * lines.
+   */
   protected abstract read(signal: AbortSignal): Promise<LinesLoaded>;
 
   concerns(change: SourceChange): boolean {
@@ -191,7 +196,6 @@ export abstract class LinesView<O extends LineOptions> extends ViewModel<O> {
     return { hidden, hide: next => this.choose({ hidden: next } as Partial<O>) };
   }
 
-  /** Say what of lines is not literal. */
   protected lineWords({ lines, shown, others, between }: IComparedLines): string[] {
     const { options, source, t } = this;
     const there = others.filter((_, at) => lines.some(line => line.run === at + 1));
@@ -233,7 +237,7 @@ export type LineContent = Pick<IContent, 'caption' | 'summary' | 'swatch' | 'tit
 
 /** A picture of steps along its x axis. */
 export interface ILinesDrawn extends IPictured {
-  /** Put the cursor where something moved most, and return that place; null where nothing did. */
+  /** Put the cursor where something moved most, and return its mark; null where nothing did. */
   insight(): IMark | null;
   stepAxis(): IStepAxis;
 }
@@ -244,11 +248,11 @@ export type LinesLoaded = { readonly content: IContent | LineContent } | { reado
 /** How the steps of lines lie on their x axis; those of the view's own run, where there are some. */
 function axisOf(lines: readonly ILine[]): StepAxis {
   const own = lines.filter(line => line.run === 0);
-  const places = new Map<number, number>();
+  const xOfStep = new Map<number, number>();
   for (const { step, x } of own.length > 0 ? own : lines) {
-    step.forEach((each, at) => places.set(each, x[at] ?? each));
+    step.forEach((each, at) => xOfStep.set(each, x[at] ?? each));
   }
-  const sorted = [...places].sort(([a], [b]) => a - b);
+  const sorted = [...xOfStep].sort(([a], [b]) => a - b);
   const steps = sorted.map(([step]) => step);
   return sorted.every(([step, x]) => step === x)
     ? new StepAxis(steps)

@@ -2,7 +2,6 @@ import type { IDisposable } from '@lumino/disposable';
 import type { IRunSource, SourceChange } from '../../../store/source';
 import type { IViewRuns } from '../../view';
 
-/** Another run that is compared with. */
 export interface IOtherRun {
   readonly id: string;
   readonly name: string;
@@ -15,7 +14,7 @@ interface IShare {
   dispose(): void;
 }
 
-/** Shares in the other runs of a comparison: taken when one is named, given back when it is not any more. */
+/** Shares in the other runs of a comparison: taken when one is named, released when it is not any more. */
 export class OtherRuns implements IDisposable {
   /** @param _runs Where runs come from; null where there is one only. */
   constructor(
@@ -24,7 +23,10 @@ export class OtherRuns implements IDisposable {
     private readonly _changed: () => void
   ) {}
 
-  /** Return the runs named by their ids, those that cannot be opened among them: they are tried again the next time. */
+  /**
+   * Return the runs named by their ids, those that cannot be opened among them: they are tried again the next
+   * time.
+   */
   async open(ids: readonly string[]): Promise<IOtherRun[]> {
     for (const id of [...this._shares.keys()].filter(each => !ids.includes(each))) {
       this._release(id);
@@ -37,12 +39,8 @@ export class OtherRuns implements IDisposable {
     );
   }
 
-  get isDisposed(): boolean {
-    return this._isDisposed;
-  }
-
   dispose(): void {
-    this._isDisposed = true;
+    this.isDisposed = true;
     [...this._shares.keys()].forEach(id => this._release(id));
   }
 
@@ -78,5 +76,5 @@ export class OtherRuns implements IDisposable {
   }
 
   private readonly _shares = new Map<string, Promise<IShare>>();
-  private _isDisposed = false;
+  isDisposed = false;
 }

@@ -1,10 +1,9 @@
-import { placeAt, thinLine, trailingMean } from '../../../aggregate';
+import { indexAt, thinLine, trailingMean } from '../../../aggregate';
 import { compareLines } from './compare';
 import { mapColumns, type ILine } from './line';
 
 type Steps = readonly [number, number];
 
-/** How lines that hold every point are drawn. */
 export interface ILineShape {
   readonly smoothing: number;
   readonly steps: Steps | null;
@@ -14,13 +13,16 @@ export interface ILineShape {
 
 /** The points of a line in some steps; null where it has none there. */
 export function cutLine(line: ILine, [first, last]: Steps): ILine | null {
-  const before = placeAt(line.step, first);
+  const before = indexAt(line.step, first);
   const from = line.step[before] === first ? before : before + 1;
-  const to = placeAt(line.step, last) + 1;
+  const to = indexAt(line.step, last) + 1;
   return to <= from ? null : mapColumns(line, column => column.subarray(from, to));
 }
 
-/** Smooth lines: each trailing mean is told with the numbers that it goes over, which stay as a faint line. Every point must be there. */
+/**
+ * Smooth lines: each trailing mean comes with the numbers that it goes over, which stay as a faint line.
+ * Every point must be there.
+ */
 export function smoothLines(lines: readonly ILine[], smoothing: number): readonly ILine[] {
   if (smoothing < 2) {
     return lines;
@@ -32,7 +34,10 @@ export function smoothLines(lines: readonly ILine[], smoothing: number): readonl
   return [...lines.map(({ half: _half, ...line }) => ({ ...line, isFaint: true as const })), ...smoothed];
 }
 
-/** Leave of a line as many points as fit: first, last, least and greatest of every stretch, and every value that is not finite. */
+/**
+ * Leave of a line as many points as fit: first, last, least and greatest of every stretch, and every value
+ * that is not finite.
+ */
 export function thinOut(line: ILine, points: number): ILine {
   if (line.x.length <= points) {
     return line;
@@ -62,9 +67,10 @@ export interface IRunLines {
 }
 
 /**
- * Read the lines of runs. Where every point is needed, for a trailing mean or a comparison, all are read and shaped here; else the run is asked for as many as
- * are drawn.
- * @param runs - Number of runs, the view's own first.
+ * Read the lines of runs. Where every point is needed, for a trailing mean or a comparison, all are read and
+ * shaped here; else the run is asked for as many as are drawn.
+ *
+ * @param read - Asks a run, by its number, for its lines; 0 is the view's own.
  */
 export async function readRunLines(
   runs: number,

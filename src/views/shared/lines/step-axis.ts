@@ -1,7 +1,7 @@
-import { placeAt, readScalars } from '../../../aggregate';
+import { indexAt, readScalars } from '../../../aggregate';
 import { formatInteger } from '../../../charts';
 import type { IRunSource } from '../../../store/source';
-import { placeBefore, placeNear } from '../scale';
+import { indexBefore, nearestIndex } from '../scale';
 import type { Translate } from '../translate';
 import type { ILinesRequest } from './line-recipe';
 
@@ -36,7 +36,6 @@ const pad = (part: number): string => String(Math.floor(part)).padStart(2, '0');
 const elapsed = (seconds: number): string =>
   `${formatInteger(Math.floor(seconds / 3600))}:${pad((seconds / 60) % 60)}:${pad(seconds % 60)}`;
 
-/** Title and labels of the x axis. */
 export function axisTexts(
   align: Align,
   x: Place,
@@ -62,15 +61,15 @@ export function axisTexts(
   }
 }
 
-/** What tips say of a place on the x axis beside its step. */
-export function placeWords(align: Align, x: Place, t: Translate): (place: number) => string {
+/** What tips say of a position on the x axis apart from its step. */
+export function placeWords(align: Align, x: Place, t: Translate): (position: number) => string {
   if (align === 'time') {
-    return place => t('%1 after the start', elapsed(place));
+    return position => t('%1 after the start', elapsed(position));
   }
   if (align === 'tokens') {
-    return place => t('%1 tokens', formatInteger(place));
+    return position => t('%1 tokens', formatInteger(position));
   }
-  return place => (x === 'samples' ? t('%1 samples', formatInteger(place)) : '');
+  return position => (x === 'samples' ? t('%1 samples', formatInteger(position)) : '');
 }
 
 /** How steps lie on the x axis: as themselves, or as what was consumed or had passed by then. */
@@ -85,16 +84,17 @@ export class StepAxis {
   ) {}
 
   xOf(step: number): number {
-    return this._xs === null ? step : (this._xs[placeNear(this.steps, step)] ?? step);
+    return this._xs === null ? step : (this._xs[nearestIndex(this.steps, step)] ?? step);
   }
 
-  /** The step of a point that lies at a place, also of one that is not among the steps here. */
+  /** The step of a point that lies at a position, also of one that is not among the steps here. */
   stepAt(x: number): number {
     return this._xs === null ? x : this.stepNear(x);
   }
 
+  /** The step that lies nearest to a position. */
   stepNear(x: number): number {
-    return this.steps[placeNear(this._xs ?? this.steps, x)] ?? Math.round(x);
+    return this.steps[nearestIndex(this._xs ?? this.steps, x)] ?? Math.round(x);
   }
 
   /** Steps that a span lies between: the last one at or before it, and the first one at or after it. */
@@ -102,8 +102,8 @@ export class StepAxis {
     if (this._xs === null) {
       return [Math.floor(from), Math.ceil(to)];
     }
-    const before = Math.max(0, placeBefore(this._xs, from));
-    const last = placeBefore(this._xs, to);
+    const before = Math.max(0, indexBefore(this._xs, from));
+    const last = indexBefore(this._xs, to);
     const after = this._xs[last] === to ? last : last + 1;
     const end = this.steps.length - 1;
     return [this.steps[before] ?? from, this.steps[Math.min(end, after)] ?? to];
@@ -112,8 +112,8 @@ export class StepAxis {
   /** First and last step that lie within a span; null where none does. */
   stepsIn([from, to]: readonly [number, number]): [number, number] | null {
     const xs = this._xs ?? this.steps;
-    const last = placeBefore(xs, to);
-    const before = placeBefore(xs, from);
+    const last = indexBefore(xs, to);
+    const before = indexBefore(xs, from);
     const first = xs[before] === from ? before : before + 1;
     const [start, end] = [this.steps[first], this.steps[last]];
     return start === undefined || end === undefined || first > last ? null : [start, end];
@@ -128,9 +128,9 @@ const TOKENS =
   /(?:^|[/._ ])(?:(?:consumed|seen|total|num_input|train)_?)?tokens(?:_?(?:seen|consumed|total))?$/i;
 
 /**
- * Return how the steps of a run lie on an axis by which runs are aligned: as themselves, as tokens consumed, or as seconds since its first scalar. Between
- * scalars what lies between is taken.
- * @returns Null where the run has no scalar that says it.
+ * How the steps of a run lie on an axis by which runs are aligned: as themselves, as tokens consumed, or as
+ * seconds since its first scalar, interpolated between scalars. Null where the run has no scalar that says
+ * it.
  */
 export async function clockOf(
   source: IRunSource,
@@ -162,7 +162,6 @@ export async function clockOf(
       );
 }
 
-/** Say that a run cannot be put on an axis. */
 export function unknownClock(align: 'step' | 'time' | 'tokens', t: Translate): string {
   return align === 'tokens'
     ? t('This run does not say how many tokens were consumed: that is read from a scalar called tokens.')
@@ -172,7 +171,7 @@ export function unknownClock(align: 'step' | 'time' | 'tokens', t: Translate): s
 /** What lies between known numbers; before the first and after the last one the nearest distance goes on. */
 function between(steps: ArrayLike<number>, xs: ArrayLike<number>): RunClock {
   return step => {
-    const at = Math.min(Math.max(0, placeAt(steps, step)), Math.max(0, steps.length - 2));
+    const at = Math.min(Math.max(0, indexAt(steps, step)), Math.max(0, steps.length - 2));
     const [first = NaN, next = first] = [steps[at], steps[at + 1]];
     const [from = NaN, to = from] = [xs[at], xs[at + 1]];
     return first === next ? from : from + ((step - first) / (next - first)) * (to - from);

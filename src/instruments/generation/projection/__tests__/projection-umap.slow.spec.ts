@@ -78,7 +78,7 @@ it('finds the nearest points of every point, the earlier one of equals first, wh
 
 it('keeps neighbours together as umap-js does, and clouds apart', () => {
   const points = clouds(150, 12);
-  const { places, seen } = laidOut(points);
+  const { coordinates: places, seen } = laidOut(points);
   expect(seen).toBe(1);
   const random = new SeededRandom(1);
   const rows = Array.from({ length: points.rows }, (_, row) => [
@@ -96,11 +96,11 @@ it('keeps neighbours together as umap-js does, and clouds apart', () => {
 it('is the same picture for the same seed, and another one for another', () => {
   const points = clouds(80, 6);
   expect(laidOut(points)).toEqual(laidOut(points));
-  expect(laidOut(points, 1).places).not.toEqual(laidOut(points).places);
+  expect(laidOut(points, 1).coordinates).not.toEqual(laidOut(points).coordinates);
 });
 
 it('looks for neighbours among the first components where there are many features, and says how much they hold', () => {
-  const { seen, places } = laidOut(clouds(150, 200));
+  const { seen, coordinates: places } = laidOut(clouds(150, 200));
   expect(seen).toBeGreaterThan(0.8);
   expect(seen).toBeLessThan(1);
   expect(places.every(Number.isFinite)).toBe(true);
@@ -110,12 +110,12 @@ it.each([
   ['three points', 3],
   ['fewer points than neighbours', 9]
 ])('lays %s out', (_, rows) => {
-  const { places } = laidOut(clouds(rows, 4));
+  const { coordinates: places } = laidOut(clouds(rows, 4));
   expect(places.every(Number.isFinite)).toBe(true);
 });
 
 it('parts equal points', () => {
-  const { places } = laidOut({ rows: 30, columns: 3, values: new Float32Array(90).fill(2) });
+  const { coordinates: places } = laidOut({ rows: 30, columns: 3, values: new Float32Array(90).fill(2) });
   expect(places.every(Number.isFinite)).toBe(true);
   expect(new Set(places).size).toBe(60);
 });
@@ -172,7 +172,7 @@ describe('what a page asks', () => {
     run.stop();
     await run.next();
     expect(run.isDone).toBe(false);
-    expect(run.state?.places).toHaveLength(2200);
+    expect(run.state?.coordinates).toHaveLength(2200);
     const { done } = run.state ?? {};
     // The worker has a turn for others again, and nothing of the run is left there.
     await expect(queue.ask('worker', { kind: 'advance', job: -1 }, [])).rejects.toMatchObject({

@@ -2,7 +2,7 @@
 import GOLDEN from '../../../../../protocol/fixtures/projection.json';
 import { featuresOf, type IVectors } from '../../projection/features';
 import { leadingEigenvectors, principalComponents } from '../../projection/principal-components';
-import { rotated, turnOnto, symmetricEigen } from '../../projection/procrustes';
+import { rotated, rotateOnto, symmetricEigen } from '../../projection/procrustes';
 import { SeededRandom } from '../../../../protocol/seeded-random';
 
 const DIGITS = 4;
@@ -121,7 +121,7 @@ describe.each(GOLDEN.turns)('the turn of a layout onto one that is “$name”',
   const flat = (rows: readonly (readonly number[])[]): Float64Array => Float64Array.from(rows.flat());
 
   it('is the orthogonal one that numpy finds', () => {
-    const turn = turnOnto(flat(golden.points), flat(golden.onto));
+    const turn = rotateOnto(flat(golden.points), flat(golden.onto));
     expectClose(turn.matrix, golden.matrix.flat());
     expect(turn.mirrored).toBe(golden.mirrored);
     expect(turn.residual).toBeCloseTo(golden.residual, DIGITS);
@@ -129,19 +129,19 @@ describe.each(GOLDEN.turns)('the turn of a layout onto one that is “$name”',
 
   it('leaves points out that one of the layouts lacks', () => {
     const [points, onto] = [flat(golden.points), flat(golden.onto)];
-    const more = turnOnto(
+    const more = rotateOnto(
       Float64Array.of(...points, NaN, NaN, 9, 9),
       Float64Array.of(...onto, 1, 1, NaN, NaN)
     );
-    expect(more).toEqual(turnOnto(points, onto));
+    expect(more).toEqual(rotateOnto(points, onto));
   });
 });
 
 it('turns points as it says', () => {
   const points = Float64Array.of(1, 0, 0, 1, -1, 0.5);
   const onto = Float64Array.of(0, 1, -1, 0, -0.5, -1);
-  const turn = turnOnto(points, onto);
+  const turn = rotateOnto(points, onto);
   expect(turn.degrees).toBeCloseTo(90, 10);
   expectClose(rotated(points, turn), [...onto]);
-  expect(turnOnto(points, new Float64Array(6))).toMatchObject({ degrees: 0, residual: 0 });
+  expect(rotateOnto(points, new Float64Array(6))).toMatchObject({ degrees: 0, residual: 0 });
 });

@@ -1,7 +1,7 @@
 /** @jest-environment ./jest.environment.node.js */
 
 import { attentionPieces, joinAttention } from '../attention-rows';
-import { GenerationRows, joinPositions, type ITokenPlace } from '../generation-rows';
+import { GenerationRows, joinPositions, type ITokenLocation } from '../generation-rows';
 import type { ITensorQuery, ITensorRow } from '../../../../store/tensor-data';
 import { MemoryRun } from '../../../../store/__tests__/memory-run';
 import { attentionRow, placesOf } from './written-text';
@@ -112,7 +112,7 @@ it('reads passes that share a step by their numbers, as in a training', async ()
     microBatch
   });
   run.add(pass(4, [0, 1, 2]), pass(5, [3]), pass(6, [4]));
-  const places = placesOf(3, 2).map((each): ITokenPlace => ({
+  const places = placesOf(3, 2).map((each): ITokenLocation => ({
     ...each,
     step: each.step < 0 ? -1 : 7,
     pass: each.step + 3

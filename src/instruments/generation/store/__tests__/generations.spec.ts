@@ -148,7 +148,7 @@ describe('tokens', () => {
       sampledProbability: 0.5,
       rank: 1,
       entropy: 1.5,
-      place: { position: 1, step: 7, pass: 2, offset: 3 }
+      location: { position: 1, step: 7, pass: 2, offset: 3 }
     });
     expect(second?.candidates).toEqual([
       { id: 3, text: ' d', logit: 2, probability: 0.5, sampled: 0.5 },
@@ -191,7 +191,7 @@ describe('tokens', () => {
     expect(token?.piece.length).toBeLessThanOrEqual(1000);
     expect(token?.candidates).toHaveLength(100);
     expect(token?.candidates[1]).toEqual({ id: 1, text: '', logit: NaN, probability: NaN, sampled: NaN });
-    expect(token?.place).toEqual({ position: 3, step: -1, pass: 0, offset: 0 });
+    expect(token?.location).toEqual({ position: 3, step: -1, pass: 0, offset: 0 });
     expect(tokensOf(rowsOf({}, 2))).toEqual([]);
   });
 

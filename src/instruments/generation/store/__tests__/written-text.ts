@@ -1,4 +1,4 @@
-import type { ITokenPlace } from '../generation-rows';
+import type { ITokenLocation } from '../generation-rows';
 import type { ITensorRow } from '../../../../store/tensor-data';
 
 /**
@@ -10,7 +10,7 @@ export function placesOf(
   prompt: number,
   written: number,
   { padding = 0, step = 1 }: { padding?: number; step?: number } = {}
-): ITokenPlace[] {
+): ITokenLocation[] {
   return [
     ...Array.from({ length: prompt }, (_, position) => ({
       position,

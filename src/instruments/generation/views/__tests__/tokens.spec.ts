@@ -9,7 +9,7 @@ import { WrittenRun } from '../../../../store/__tests__/written-run';
 import { mountView } from '../../../../views/registry';
 import { readView } from '../../../../views/still';
 import type { IView, IViewRuns } from '../../../../views/view';
-import { layOut, shownText, tokenBeside } from '../tokens/token-layout';
+import { layOut, shownText, adjacentToken } from '../tokens/token-layout';
 import { textRows, textRun, tokenRow } from './generated-text';
 
 // The first test also loads and transforms Vega.
@@ -698,8 +698,8 @@ describe('the layout', () => {
       ['aaaa', 'bbbb', 'cccc', 'dddd'].map(each => token(each)),
       8
     );
-    expect(tokenBeside(layout, 1, 1)).toBe(3);
-    expect(tokenBeside(layout, 2, -1)).toBe(0);
-    expect(tokenBeside(layout, 0, -1)).toBe(0);
+    expect(adjacentToken(layout, 1, 1)).toBe(3);
+    expect(adjacentToken(layout, 2, -1)).toBe(0);
+    expect(adjacentToken(layout, 0, -1)).toBe(0);
   });
 });

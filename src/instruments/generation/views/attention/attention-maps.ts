@@ -29,7 +29,7 @@ export interface IHeadMaps {
   readonly maps: readonly IHeadMap[];
   /** Maps that were asked for and are not drawn, because they would be too many. */
   readonly left: number;
-  /** Values of the whole maps, of which this may be a part: colours are theirs, and stay where a part is looked at. */
+  /** Values of the complete maps, of which this may be a part: the colours are scaled by these. */
   readonly whole: readonly Float32Array[];
   /** Cells that are not finite. */
   readonly nonFinite: number;
@@ -150,7 +150,7 @@ export interface IAttentionCell {
   readonly key: number;
 }
 
-/** Where the cells of maps lie. Maps are the pictures of a grid by their place; x counts keys, y queries, both in positions of the text. */
+/** Where the cells of maps lie, by index of the map in the grid; x counts keys, y queries, in positions. */
 export class MapCells {
   constructor(
     readonly maps: readonly IHeadMap[],

@@ -1,10 +1,10 @@
 import { PHASES, TOKENS, type ITensorRow } from '../../../../store/tensor-data';
 import type { AttentionOptions } from '../../../../protocol/views.generated';
-import { isAttentionRow, isCoarser, peaksWithin, placesInRow } from '../../store/attention-rows';
+import { isAttentionRow, isCoarser, peaksWithin, locationsInRow } from '../../store/attention-rows';
 import { generationOf, GenerationReader, isUnderWay, type IGeneration } from '../../store/generations';
 import { GenerationRows, type GenerationQuery, type IGenerationRead } from '../../store/generation-rows';
 import type { IRunSource, SourceChange } from '../../../../store/source';
-import { TextPlaces } from '../../store/generated-tokens';
+import { TextLocations } from '../../store/generated-tokens';
 import { firstOfEach, nearestStep, tokenRow, tokensOf } from '../../../../views/heatmap/heatmap-data';
 import { chosenLayers } from '../../../../views/shared/layers';
 import type { IAttentionText } from './attention-text';
@@ -12,10 +12,10 @@ import type { IAttentionText } from './attention-text';
 /** Trace points that carry attention probabilities, and the texts of a training's positions. */
 export const ATTENTION = 'RawAttentionScore_mat_mul';
 
-/** Positions of a prompt from which on its tokens are read after the first picture, and how long that takes, ms. */
+/** Prompt positions from which on tokens are read after the first picture, and how long that takes, ms. */
 const LONG = 2048;
 const PAINT_MS = 500;
-/** Bytes of attention that the first picture waits for, and those that are read after it: one answer of the server may have 32 MiB. */
+/** Bytes of attention read before and after the first picture; one answer of the server has up to 32 MiB. */
 const [FIRST_BYTES, MOST_BYTES] = [1.8e6, 24 << 20];
 
 export type AttentionQuestion = Pick<Required<AttentionOptions>, 'generation' | 'layers' | 'sequence'> & {
@@ -36,15 +36,15 @@ export interface IAttentionFound {
   readonly steps: readonly number[];
   /** Null where there is nothing of it. */
   readonly text: IAttentionText | null;
-  /** The compressor of rows from which it cannot be put together, because it mixes keys; null where there are none. */
+  /** The compressor of rows that cannot be joined because it mixes keys; null where there are none. */
   readonly mixed: string | null;
 }
 
-/** Finds the attention of a text: of a generation put together from its passes, or of a sample of a training step. */
+/** Finds the attention of a generated text, joined from its passes, or of a sample of a training step. */
 export class AttentionReader {
   constructor(private readonly _source: IRunSource) {
     this._rows = new GenerationRows(_source);
-    this._places = new TextPlaces(_source);
+    this._locations = new TextLocations(_source);
   }
 
   /** Whether news of the run change what is found; they are taken note of. */
@@ -52,7 +52,7 @@ export class AttentionReader {
     if (change.kind !== 'rows') {
       return false;
     }
-    this._places.note(change);
+    this._locations.note(change);
     if (change.stream === 'generations') {
       this._generations.renew();
     } else if (change.stream === 'tensors') {
@@ -112,17 +112,17 @@ export class AttentionReader {
     if (isLate) {
       this._begun = key;
       const steps = [firstStep, lastStep] as const;
-      const read = await this._rows.readSteps(number, query, steps, placesInRow, signal);
+      const read = await this._rows.readSteps(number, query, steps, locationsInRow, signal);
       text = this._textOf(read, { ...facts, tokens: [] });
     } else {
-      const { places, tokens } = await this._places.read(number, sequence);
+      const { locations: places, tokens } = await this._locations.read(number, sequence);
       text = this._textOf(await this._rows.read(number, query, places, signal), { ...facts, tokens });
     }
     // Once: what cannot be read finer stays coarse, as its caption says.
     const isCoarse = text !== null && this._tried !== level && rowsOf(text.read).some(isCoarser);
     const rest = async (): Promise<void> => {
       await new Promise<void>(drawn => setTimeout(drawn, PAINT_MS));
-      const { places } = await this._places.read(number, sequence);
+      const { locations: places } = await this._locations.read(number, sequence);
       if (isCoarse) {
         this._tried = level;
         const finer = this._queryOf(generation, layers, MOST_BYTES);
@@ -210,7 +210,7 @@ export class AttentionReader {
   /** The text and layers that were to be read finer, and those that were. */
   private _tried = '';
   private _fine = '';
-  private readonly _places: TextPlaces;
+  private readonly _locations: TextLocations;
   /** The long text of which something was drawn already. */
   private _begun = '';
   private readonly _generations = new GenerationReader();
@@ -219,8 +219,8 @@ export class AttentionReader {
 const rowsOf = ({ passes }: IGenerationRead): ITensorRow[] => passes.flatMap(pass => [...pass.rows.values()]);
 
 /**
- * Whether a text is drawn before its tokens have come: they are many megabytes, and attention itself says which positions it is of. Not where prompts are
- * padded, which only tokens tell.
+ * Whether a text is drawn before its tokens have come: they are many megabytes, and attention itself says
+ * which positions it is of. Not where prompts are padded, which only tokens tell.
  */
 const isLong = ({ padded, firstStep, request }: IGeneration): boolean =>
   padded >= LONG && firstStep >= 0 && request?.prompts.length === 1;
@@ -229,7 +229,7 @@ const asksForAttention = ({ request }: IGeneration): boolean => request?.attenti
 
 /** A forward pass that read a whole text. */
 function readOf(rows: readonly ITensorRow[]): Omit<IGenerationRead, 'kept'> {
-  const count = Math.max(0, ...rows.map(row => placesInRow(row).length));
+  const count = Math.max(0, ...rows.map(row => locationsInRow(row).length));
   const byLayer = new Map(rows.map(row => [row.layer, row]));
   return {
     layers: rows.map(row => row.layer),

@@ -9,7 +9,7 @@ import type { IViewDefinition } from '../../../../views/shared/definition';
 import { chosenLayers, layerName, layerWords } from '../../../../views/shared/layers';
 import { positionShown, StepShown } from '../../../../views/shared/pinned-step';
 import {
-  again,
+  retryAction,
   emptyFlag,
   emptyState,
   nothingYet,
@@ -70,7 +70,7 @@ async function noAttention(
       kind: 'empty',
       sentence: t('No attention was traced of this training.'),
       action: back,
-      more: [again(actions, t)]
+      more: [retryAction(actions, t)]
     };
   }
   if (generation === undefined) {
@@ -111,7 +111,7 @@ function noKeys(mixed: string, source: IRunSource, actions: IStateActions, t: Tr
     kind: 'empty',
     sentence,
     action: { label: t('Keep the largest of blocks'), run: change },
-    more: [again(actions, t)]
+    more: [retryAction(actions, t)]
   };
 }
 

@@ -2,14 +2,14 @@ import type { IAttentionPiece } from '../../store/attention-rows';
 import type { ITensorRow } from '../../../../store/tensor-data';
 
 /**
- * What distinguishes a head: mean entropy of a query's probabilities (nats), mean of how many tokens its keys lie from it, mean probability of the first token,
- * mean probability of the token before the query.
+ * What distinguishes a head: mean entropy of a query's probabilities (nats), mean of how many tokens its keys
+ * lie from it, mean probability of the first token, mean probability of the token before the query.
  */
 export type HeadMeasure = 'before' | 'distance' | 'entropy' | 'first';
 
 /** A measure of one head over the queries that are here. */
 export interface IHeadMeasure {
-  /** NaN where there is no query. Entropy and distance are at least as large where `isBound`, the share on the first token at most. */
+  /** NaN without queries. If `isBound`, a lower bound of entropy and distance, an upper one of `first`. */
   readonly value: number;
   /** Queries that it is of. */
   readonly queries: number;
@@ -115,7 +115,7 @@ const EXACT: Readonly<Record<HeadMeasure, (row: IQueryRow) => number>> = {
   before: row => shareAt(row, row.queries[0] - 1)
 };
 
-/** A block of keys: how many there are, how many tokens the nearest one lies from a query, and the largest probability. */
+/** A block of keys: their number, the distance in tokens of the nearest, and the largest probability. */
 interface IKeyBlock {
   readonly size: number;
   readonly near: number;
@@ -123,8 +123,9 @@ interface IKeyBlock {
 }
 
 /**
- * What a measure is at least, and the share on the first token at most, where only the largest probability of a block is known. No key of a block has more: the
- * entropy is least where as few keys as possible share the whole, the distance where the nearest ones do.
+ * What a measure is at least, and the share on the first token at most, where only the largest probability of
+ * a block is known. No key of a block has more: the entropy is least where as few keys as possible share the
+ * whole, the distance where the nearest ones do.
  */
 const BOUNDS: Readonly<Record<HeadMeasure, (row: IQueryRow) => number>> = {
   entropy(row) {

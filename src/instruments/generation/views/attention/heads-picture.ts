@@ -81,7 +81,7 @@ function headsRecipe(
   };
 }
 
-/** The place of the head that the summary names: of the least entropy, or of the greatest of the other measures; -1 where none is finite. */
+/** Index of the head that the summary names: least entropy, or greatest measure; -1 if none is finite. */
 function tellingHead({ measures }: IMeasuredHeads, measure: HeadsRecipeMeasure): number {
   let best = -1;
   measures.forEach(({ value }, at) => {

@@ -34,7 +34,7 @@ import {
 import { headMeasures } from './head-measures';
 import type { IAttentionPicture, IAttentionDrawing } from './picture';
 
-/** Least and greatest width in pixels of a picture, and what axes and legend take beside the grid and beside each picture. */
+/** Least and greatest width of a picture, and widths of axes and legend around grid and pictures, pixels. */
 const [LEAST_WIDTH, MOST_HEIGHT] = [118, 520];
 const [MARGINS, GAP] = [90, 52];
 /** A picture that is narrower has numbers on its axes, not tokens. */

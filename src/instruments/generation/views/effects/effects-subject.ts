@@ -126,11 +126,11 @@ export interface ISequenceEffects {
   readonly positions: readonly IPositionEffect[];
   /** Layers whose hidden states were compared, ascending. */
   readonly layers: readonly number[];
-  /** First position at which the written texts differ; null where they do not, undefined where that is not known. */
+  /** First position at which the written texts differ; null if they do not, undefined if unknown. */
   readonly divergence: number | null | undefined;
 }
 
-/** Put the effects on a sequence together, those of a sweep's points left out; of rows of the same place the last one counts. */
+/** Join the effects on a sequence, without those of a sweep's points; of duplicate rows the last counts. */
 export function sequenceEffects({ rows }: IEffects, sequence: number): ISequenceEffects {
   const own = rows.filter(row => row.sequence === sequence && row.point < 0);
   const positions = new Map<number, { kl: number; changed: number; distances: Map<number, number> }>();

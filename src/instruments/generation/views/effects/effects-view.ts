@@ -14,7 +14,7 @@ import { measureOf, MEASURES, measureWords } from './positions-picture';
 import { SequencePane } from './sequence-pane';
 import { SweepPane } from './sweep-pane';
 
-/** What a perturbation changed against a clean control: of each next token, of each layer, and over a sweep of settings. */
+/** What a perturbation changed against its control: by next token, by layer, and over a sweep of settings. */
 class EffectsView extends GenerationView<Required<EffectsOptions>> {
   constructor(source: IRunSource, env: IViewEnvironment<EffectsOptions>) {
     super(source, env);

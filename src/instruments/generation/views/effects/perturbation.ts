@@ -10,7 +10,7 @@ import { pythonCall } from '../../../../views/code';
 import { perturbText } from '../../../../views/shared/perturb-text';
 import type { Translate } from '../../../../views/shared/translate';
 
-/** Say what was perturbed: `MLP output: Additive Gaussian noise, coefficient 0.01, layers 2-3; seed 7`. Empty where that is not known. */
+/** Say what was perturbed: `MLP output: Additive Gaussian noise, layers 2-3; seed 7`. Empty if unknown. */
 export function perturbationWords(
   request: GenerateRequest | null,
   sites: readonly SiteInfo[],
@@ -64,7 +64,7 @@ export function requestCode(request: GenerateRequest): string {
 /** The sites alone where nothing else is said, as a person writes it. */
 const bySite = ({ sites, seed }: Perturb): unknown => (seed ? { sites, seed } : sites);
 
-/** The request of one point of a sweep: its perturbation as it was set there. Null where that cannot be told. */
+/** The request of one point of a sweep, with its perturbation as set there. Null if that is unknown. */
 export function pointRequest(
   request: GenerateRequest | null,
   setting: string,

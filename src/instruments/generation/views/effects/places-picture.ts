@@ -8,7 +8,7 @@ import {
   moveAmong,
   type ICursor
 } from '../../../../views/shared/lines/line-recipe';
-import { placeNear, extentOf, padded, scaleOf } from '../../../../views/shared/scale';
+import { nearestIndex, extentOf, padded, scaleOf } from '../../../../views/shared/scale';
 import type { ITip } from '../../../../views/shared/table';
 
 /** Most bars, and points of a line, that are shown at once. */
@@ -25,7 +25,7 @@ export interface IPlacesRequest {
   readonly lines: readonly ILine[];
   /** Of each line; absent where there are none. */
   readonly ranges?: readonly IRange[];
-  /** The first line as bars, each of the kind that the place at its index says, and the names of the kinds. */
+  /** The first line as bars, each of the kind at its index, and the names of the kinds. */
   readonly bars?: { readonly kinds: readonly number[]; readonly names: readonly string[] };
   readonly transform: 'linear' | 'log';
   readonly texts: Omit<ILinesRequest['texts'], 'yScale'>;
@@ -61,7 +61,7 @@ export class PlacesPicture {
   }
 
   probe({ x }: IPlace): IMark | null {
-    const place = this._xs[placeNear(this._xs, x)];
+    const place = this._xs[nearestIndex(this._xs, x)];
     return place === undefined ? null : this.markOf(place);
   }
 

@@ -35,7 +35,7 @@ export function measureOf({ kind, measure }: Pick<Required<EffectsOptions>, 'kin
 /** A mark on the pictures that both themes and all colours leave to be seen. */
 export const RULE_COLOR = '#c94f9b';
 
-/** A measure of each next token of a sequence, over positions: KL divergence and change of the best as bars, distances as a line a layer. */
+/** A measure of each next token over positions: KL divergence and changes as bars, distances as lines. */
 export class PositionsPicture extends PlacesPicture {
   constructor(private readonly _t: Translate) {
     super();
@@ -141,7 +141,7 @@ export function valueOf({ kl, isChanged }: IPositionEffect, measure: Measure): n
   return measure === 'changed' ? (isChanged === null ? NaN : Number(isChanged)) : kl;
 }
 
-/** Say where the KL divergence is largest, and where the best next token changes; empty where nothing is known. */
+/** Say where the KL divergence is largest and where the best next token changes; empty if unknown. */
 export function positionsSummary(
   { positions }: ISequenceEffects,
   texts: IComparedTexts,

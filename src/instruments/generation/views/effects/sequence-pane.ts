@@ -9,7 +9,7 @@ import { extentOf } from '../../../../views/shared/scale';
 import type { ITip } from '../../../../views/shared/table';
 import { readTokens } from '../../store/generations';
 import { type ITokenWindow, firstDrawn, tokenSpan, windowWords, type TokenTexts } from '../shared/token-axis';
-import { LayerMap, type ILayerPlace } from '../shared/layer-map';
+import { LayerMap, type ILayerCell } from '../shared/layer-map';
 import { noDistances, otherEffects, type IEffectsAsked } from './effects-states';
 import {
   comparedName,
@@ -82,7 +82,7 @@ class LayersMap extends LayerMap {
 
   /** The largest distance: where, and how large; null where none is finite. */
   get peak(): { readonly mark: IMark; readonly words: string } | null {
-    let best: (ILayerPlace & { readonly value: number }) | null = null;
+    let best: (ILayerCell & { readonly value: number }) | null = null;
     for (const { distances, position } of this._effects?.positions ?? []) {
       for (const layer of this.rows) {
         const value = distances.get(layer) ?? NaN;
@@ -104,12 +104,12 @@ class LayersMap extends LayerMap {
     return { mark: this.markOf(best), words };
   }
 
-  protected words(place: ILayerPlace): { readonly where: string; readonly value: string } {
+  protected words(place: ILayerCell): { readonly where: string; readonly value: string } {
     const where = this._texts ? comparedName(this._texts, place.position, this.t) : '';
     return { where, value: this._distance(place) };
   }
 
-  private _distance({ layer, position }: ILayerPlace): string {
+  private _distance({ layer, position }: ILayerCell): string {
     const effect = this._effects?.positions.find(each => each.position === position);
     return formatNumber(effect?.distances.get(layer) ?? NaN, 3);
   }
@@ -118,7 +118,7 @@ class LayersMap extends LayerMap {
   private _texts: IComparedTexts | null = null;
 }
 
-/** What a perturbation changed of one text, over its positions: a measure of each next token, or the hidden states of each layer. */
+/** What a perturbation changed of one text by position: next tokens, or the hidden states of each layer. */
 export class SequencePane extends Pictured implements IEffectsPane {
   constructor(
     private readonly _of: IEffectsSubject,

@@ -11,7 +11,7 @@ export interface ISweepPoint {
   readonly value: number;
 }
 
-/** A measure over the points of a sweep, of the logits or of one layer: over sequences the mean and the range. */
+/** A measure over the points of a sweep, of the logits or of one layer: mean and range over sequences. */
 export interface ISweepSeries extends IRange {
   /** Null where it is of the logits. */
   readonly layer: number | null;

@@ -2,7 +2,7 @@ import { capital } from '../../../../views/shared/describe';
 import { formatInteger, formatNumber } from '../../../../charts';
 import type { IContent, IMark, IMoved, INote, Loaded } from '../../../../views/shared/content';
 import { Pictured } from '../../../../views/shared/view-model';
-import { again } from '../../../../views/shared/states';
+import { retryAction } from '../../../../views/shared/states';
 import type { EffectsOptions } from '../../../../protocol/views.generated';
 import { layerName } from '../../../../views/shared/layers';
 import type { ILine } from '../../../../views/shared/lines/line';
@@ -37,7 +37,7 @@ const LABEL = 90;
 /** Layers whose values a tip lists. */
 const MOST_LISTED = 12;
 
-/** A measure over the points of a sweep: the mean over sequences and their range, of distances a line a layer. */
+/** A measure over the points of a sweep: mean and range over sequences; of distances a line per layer. */
 class SweepPicture extends PlacesPicture {
   constructor(private readonly _t: Translate) {
     super();
@@ -338,7 +338,7 @@ export class SweepPane extends Pictured implements IEffectsPane {
     };
     return {
       text: this._doneWords(sweep, total),
-      action: source.cancelGeneration ? { label: t('Cancel'), run: cancel } : again(actions, t)
+      action: source.cancelGeneration ? { label: t('Cancel'), run: cancel } : retryAction(actions, t)
     };
   }
 

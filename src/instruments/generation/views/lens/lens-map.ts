@@ -14,7 +14,7 @@ import { omissionWords } from '../../../../views/shared/describe';
 import { layerWords } from '../../../../views/shared/layers';
 import type { ILensCell, Lens } from '../../store/effects';
 import type { IGeneration } from '../../store/generations';
-import { LayerMap, type ILayerPlace } from '../shared/layer-map';
+import { LayerMap, type ILayerCell } from '../shared/layer-map';
 import { positionName, type ITokenWindow, type TokenTexts } from '../shared/token-axis';
 import { promptWords, surenessScale } from '../shared/generation-view';
 import { quoted, fittedToken, tokenWords } from '../shared/token-text';
@@ -138,7 +138,7 @@ function overallWords(leads: readonly ILead[], t: Translate): string[] {
 interface ILead {
   /** Of the token that was read. */
   readonly position: number;
-  /** The first layer from which on it leads in every layer up to the deepest; null where it does not lead there. */
+  /** The first layer from which on it leads up to the deepest; null where it does not lead there. */
   readonly layer: number | null;
 }
 
@@ -157,7 +157,7 @@ export function leadsOf(lens: Lens): ILead[] {
   });
 }
 
-/** The layer in the middle of where tokens first lead; of an even number the lower one. NaN where none leads. */
+/** The median of the layers where tokens first lead, the lower of two; NaN where none leads. */
 export function medianLayer(leads: readonly ILead[]): number {
   const layers = leads.flatMap(({ layer }) => (layer === null ? [] : [layer])).sort((a, b) => a - b);
   return layers[(layers.length - 1) >> 1] ?? NaN;
@@ -176,7 +176,7 @@ export function colorWords(color: LensColor, t: Translate): string {
   return words[color];
 }
 
-/** The number that colours the cell of a row; null where there is none, because it was not read or no token came after it. */
+/** The number that colours the cell of a row; null if it was not read, or no token came after it. */
 function colorValue(lens: Lens, row: number, color: LensColor): number | null {
   if (row < 0) {
     return null;
@@ -301,7 +301,7 @@ export class LensMap extends LayerMap {
     );
   }
 
-  /** Where the final token leads, as far as that is about to be seen: from its first layer up to the deepest one, of those that are drawn. */
+  /** Where the final token leads, within about what is visible: from its first drawn layer to the deepest. */
   private _outline({ layer, position }: ILead, { shown }: ITokenWindow): Row[] {
     const around = shown[1] - shown[0];
     const rows = this.rows.flatMap((each, row) => (layer !== null && each >= layer ? [row] : []));
@@ -311,7 +311,7 @@ export class LensMap extends LayerMap {
       : [{ x: position - 0.46, x2: position + 0.46, y: -0.46, y2: last + 0.46 }];
   }
 
-  protected words({ layer, position }: ILayerPlace): { readonly where: string; readonly value: string } {
+  protected words({ layer, position }: ILayerCell): { readonly where: string; readonly value: string } {
     const cell = this._lens?.at(layer, position);
     return { where: this._position(position), value: cell ? this._cellWords(cell) : this.t('not read') };
   }

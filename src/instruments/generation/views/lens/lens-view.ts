@@ -230,7 +230,7 @@ class LensView extends GenerationView<Required<LensOptions>> {
     return this._map.markOf(this._map.at);
   }
 
-  /** What the deepest layer says at the position that is looked at, else at the last one after which a token came. */
+  /** What the deepest layer predicts at the chosen position, else at the last one that a token follows. */
   private _lookedAt(lens: Lens): ILensCell | null {
     const deepest = lens.layers.at(-1) ?? 0;
     const known = this._shown?.leads.at(-1)?.position;

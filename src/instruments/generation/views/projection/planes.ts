@@ -1,5 +1,5 @@
 import type { IFeatures } from '../../projection/features';
-import { rotated, turnOnto, type ITurn } from '../../projection/procrustes';
+import { rotated, rotateOnto, type IRotation } from '../../projection/procrustes';
 import type { Projector } from '../../projection/projector';
 import type { ILayerVectors } from './text-vectors';
 
@@ -79,12 +79,12 @@ export interface IPlaneRequest {
 export interface IPlane {
   readonly layer: number;
   /** `[tokens, 2]`; NaN for those that are left out. */
-  readonly places: Float64Array;
+  readonly coordinates: Float64Array;
   /** Part of the variance along each axis as it is drawn, 0 to 1. */
   readonly ratios: readonly [number, number];
   readonly features: IFeatures;
   /** How it was turned onto the layer before, and which one that is; null where it was not. */
-  readonly turn: (ITurn & { readonly onto: number }) | null;
+  readonly turn: (IRotation & { readonly onto: number }) | null;
   /** Tokens with values that are not finite. */
   readonly notFinite: number;
   readonly residual: number;
@@ -92,7 +92,7 @@ export interface IPlane {
 }
 
 /** Where each token lies on the plane of a layer. */
-type Places = Pick<IPlane, 'layer' | 'places'>;
+type Coordinates = Pick<IPlane, 'layer' | 'coordinates'>;
 
 /** Makes planes and remembers where they lie, so that only the layers that are new to it are read again. */
 export class Planes {
@@ -100,7 +100,7 @@ export class Planes {
 
   /**
    * Return the plane of a layer; null where nothing of it is here.
-   * @param chain - Layers, ascending, of which each is turned onto the one before; the last is the one that is wanted.
+   * @param chain - Layers, ascending, each rotated onto the one before; the last is the wanted one.
    */
   async of(
     key: string,
@@ -112,18 +112,18 @@ export class Planes {
       this.forget();
       this._key = key;
     }
-    let before: Places | null = null;
+    let before: Coordinates | null = null;
     let plane: IPlane | null = null;
     for (const layer of chain) {
       const isLast = layer === chain[chain.length - 1];
-      const known: Places | undefined = isLast ? undefined : this._places.get(layer);
+      const known: Coordinates | undefined = isLast ? undefined : this._coordinates.get(layer);
       if (known === undefined) {
         plane = this._last?.layer === layer ? this._last : await this._make(layer, request, before, read);
         if (key !== this._key) {
           return plane;
         }
         if (plane) {
-          this._places.set(layer, { layer, places: plane.places });
+          this._coordinates.set(layer, { layer, coordinates: plane.coordinates });
         }
       }
       before = known ?? plane ?? before;
@@ -137,13 +137,13 @@ export class Planes {
   forget(): void {
     this._key = '';
     this._last = null;
-    this._places.clear();
+    this._coordinates.clear();
   }
 
   private async _make(
     layer: number,
     { across, up, standardise }: IPlaneRequest,
-    before: Places | null,
+    before: Coordinates | null,
     read: (layer: number) => Promise<ILayerVectors | null>
   ): Promise<IPlane | null> {
     const found = await read(layer);
@@ -161,11 +161,11 @@ export class Planes {
       places[2 * token] = scores[row * components + across - 1] ?? 0;
       places[2 * token + 1] = scores[row * components + up - 1] ?? 0;
     });
-    const turn = before && turnOnto(places, before.places);
+    const turn = before && rotateOnto(places, before.coordinates);
     const drawn = turn ? rotated(places, turn) : places;
     return {
       layer,
-      places: drawn,
+      coordinates: drawn,
       ratios: [ratioOf(drawn, 0, features), ratioOf(drawn, 1, features)],
       features,
       turn: turn && before ? { ...turn, onto: before.layer } : null,
@@ -177,7 +177,7 @@ export class Planes {
 
   private _key = '';
   private _last: IPlane | null = null;
-  private readonly _places = new Map<number, Places>();
+  private readonly _coordinates = new Map<number, Coordinates>();
 }
 
 /** Part of the variance along an axis. */

@@ -1,6 +1,6 @@
 import type { UmapRun } from '../../projection/projector';
 import { flagColor, formatFull, formatInteger, formatNumber, type IPlace } from '../../../../charts';
-import { firstPlace } from '../../../../protocol/records';
+import { firstIndex } from '../../../../protocol/records';
 import type { IPointed, ITextPosition } from '../../../../store/run-link';
 import { type IMark, type IMoved, type INote, type Loaded, isInLoop } from '../../../../views/shared/content';
 import type { Control } from '../../../../views/shared/control';
@@ -157,7 +157,9 @@ export class PointsPane extends ProjectionPane {
     );
     return {
       marks:
-        shown && at !== undefined && at >= 0 && !Number.isNaN(shown.places[2 * at]) ? [this._markOf(at)] : []
+        shown && at !== undefined && at >= 0 && !Number.isNaN(shown.coordinates[2 * at])
+          ? [this._markOf(at)]
+          : []
     };
   }
 
@@ -241,7 +243,7 @@ export class PointsPane extends ProjectionPane {
       };
     }
     const again = (): void => {
-      this.reader.again();
+      this.reader.restart();
       this.env.refresh(true);
     };
     return {
@@ -277,7 +279,7 @@ export class PointsPane extends ProjectionPane {
   private _moved(shown: IProjected, [across, down]: readonly [number, number]): number | null {
     const drawn = drawnOf(shown);
     const before = this._cursor;
-    const near = before === null ? 0 : firstPlace(drawn.length, place => (drawn[place] ?? 0) >= before);
+    const near = before === null ? 0 : firstIndex(drawn.length, place => (drawn[place] ?? 0) >= before);
     const now = drawn[hold(near, drawn.length)];
     const token = now === undefined ? undefined : shown.text.tokens[now];
     if (before === null || !token) {
@@ -293,7 +295,7 @@ export class PointsPane extends ProjectionPane {
 
   private _neighbours(shown: IProjected, at: number): { words: string; similarity: number }[] {
     const { features } = shown.plane;
-    const row = firstPlace(features.kept.length, place => (features.kept[place] ?? 0) >= at);
+    const row = firstIndex(features.kept.length, place => (features.kept[place] ?? 0) >= at);
     if (features.kept[row] !== at) {
       return [];
     }

@@ -31,12 +31,15 @@ export interface IPointsRequest {
   readonly textOf: (token: number) => string;
 }
 
-export function drawnOf({ places, text }: Pick<IProjected, 'places' | 'text'>): number[] {
+export function drawnOf({ coordinates: places, text }: Pick<IProjected, 'coordinates' | 'text'>): number[] {
   return Array.from(text.tokens.keys()).filter(at => !Number.isNaN(places[2 * at] ?? NaN));
 }
 
-/** Where a token is drawn. y counts downwards, as in every picture; the axis writes it with the other sign. */
-export function placeOf({ places }: Pick<IProjected, 'places'>, at: number): { x: number; y: number } {
+/** Where a token is drawn. y counts downwards, as in every picture; the axis writes the other sign. */
+export function placeOf(
+  { coordinates: places }: Pick<IProjected, 'coordinates'>,
+  at: number
+): { x: number; y: number } {
   return { x: places[2 * at] ?? NaN, y: -(places[2 * at + 1] ?? NaN) };
 }
 

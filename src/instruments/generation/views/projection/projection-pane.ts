@@ -10,7 +10,7 @@ import type { Loaded } from '../../../../views/shared/content';
 import { flagInfo, flagWords } from '../../../../views/shared/describe';
 import { layerName } from '../../../../views/shared/layers';
 import {
-  again,
+  retryAction,
   emptyFlag,
   emptyState,
   nothingYet,
@@ -64,7 +64,7 @@ async function projectionState(found: Unprojected, facts: IStateFacts): Promise<
       return {
         kind: 'empty',
         sentence: t('%1 is no vector of a token: it has no axis of positions.', subject),
-        action: otherFlag(facts) ?? again(actions, t)
+        action: otherFlag(facts) ?? retryAction(actions, t)
       };
     case 'no-row':
       return untraced(
@@ -124,7 +124,7 @@ async function untraced(
     return {
       kind: 'empty',
       sentence: t('%1 has no %2.', subject, layerName(layer, t)),
-      action: show[0] ?? again(actions, t)
+      action: show[0] ?? retryAction(actions, t)
     };
   }
   const traced = source.hello === null ? undefined : own(source.hello.config.flags, flag);
@@ -154,7 +154,7 @@ async function untraced(
       rangesText(generations)
     ),
     code,
-    action: show[0] ?? again(actions, t),
+    action: show[0] ?? retryAction(actions, t),
     more: [{ label: t('Copy this line'), run: () => actions.copy(code) }]
   };
 }

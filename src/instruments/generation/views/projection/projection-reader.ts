@@ -1,4 +1,4 @@
-import { rotated, turnOnto } from '../../projection/procrustes';
+import { rotated, rotateOnto } from '../../projection/procrustes';
 import { Projector, type UmapRun } from '../../projection/projector';
 import type { ProjectionOptions } from '../../../../protocol/views.generated';
 import { inRanges } from '../../../../protocol/ranges';
@@ -20,7 +20,7 @@ export interface IProjected {
   readonly text: TextVectors;
   readonly plane: IPlane;
   /** Where the tokens are drawn, `[tokens, 2]`; NaN for those that are left out. */
-  readonly places: Float64Array;
+  readonly coordinates: Float64Array;
   /** UMAP under way, or done; null for principal components, and while a text is being written. */
   readonly umap: UmapRun | null;
   readonly similarity: () => Similarity;
@@ -80,7 +80,7 @@ export class ProjectionReader {
   }
 
   /** Begin UMAP anew after it was stopped. */
-  again(): void {
+  restart(): void {
     this._dropUmap();
   }
 
@@ -137,7 +137,7 @@ export class ProjectionReader {
       generations,
       text,
       plane,
-      places: plane.places,
+      coordinates: plane.coordinates,
       umap: null,
       similarity: () => (similarity ??= new Similarity(plane.features))
     };
@@ -153,7 +153,7 @@ export class ProjectionReader {
       this._dropUmap();
       return projection;
     }
-    const { features, places } = projection.plane;
+    const { features, coordinates: places } = projection.plane;
     const start = Float64Array.from({ length: 2 * features.rows }, (_, at) => {
       const token = features.kept[at >> 1] ?? 0;
       return places[2 * token + (at & 1)] ?? 0;
@@ -169,7 +169,7 @@ export class ProjectionReader {
       };
     }
     const { run } = this._umap;
-    return { ...projection, umap: run, places: laidOut(projection, start, run) };
+    return { ...projection, umap: run, coordinates: laidOut(projection, start, run) };
   }
 
   private _dropUmap(): void {
@@ -208,10 +208,10 @@ function chosenOf(all: readonly IGeneration[], requested: string): IGeneration[]
 /** What UMAP has by now, turned onto where it began: that is where the layer before is, too. */
 function laidOut({ plane, text }: IProjected, start: Float64Array, { state }: UmapRun): Float64Array {
   if (state === null) {
-    return plane.places;
+    return plane.coordinates;
   }
   const places = new Float64Array(2 * text.tokens.length).fill(NaN);
-  const laid = rotated(state.places, turnOnto(state.places, start));
+  const laid = rotated(state.coordinates, rotateOnto(state.coordinates, start));
   plane.features.kept.forEach((token, row) => {
     places[2 * token] = laid[2 * row] ?? NaN;
     places[2 * token + 1] = laid[2 * row + 1] ?? NaN;

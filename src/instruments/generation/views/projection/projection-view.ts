@@ -157,7 +157,7 @@ class GroupPane extends ProjectionPane {
     };
   }
 
-  /** Lines that have the kernel compute the direction from the run and save it as `Projection` and `AddVector` read it. */
+  /** Code that computes the direction from the run and saves it for `Projection` and `AddVector`. */
   private _code({ generations, plane }: IProjected, group: TokenGroup): string {
     const { flag, part } = this.requested;
     const numbers = generations.map(({ generation }) => generation);

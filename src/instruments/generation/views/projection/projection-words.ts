@@ -4,7 +4,7 @@ import type { ITensorShape } from '../../../../store/tensor-data';
 import { type Control, selectControl } from '../../../../views/shared/control';
 import { compressorWords, readCompressor, tokenText } from '../../../../views/shared/describe';
 import { layerName } from '../../../../views/shared/layers';
-import { placeNear } from '../../../../views/shared/scale';
+import { nearestIndex } from '../../../../views/shared/scale';
 import { chip, numberField } from '../../../../views/shared/table';
 import { flagControls } from '../../../../views/shared/tensor-controls';
 import type { Translate } from '../../../../views/shared/translate';
@@ -87,7 +87,7 @@ function tensorControls({ choose, options, shape, source, t }: IProjectionFacts)
             label: t('Layer'),
             followLabel: '',
             count: layers.length,
-            index: Math.max(0, placeNear(layers, layer)),
+            index: Math.max(0, nearestIndex(layers, layer)),
             text: layerName(layer, t),
             following: false,
             canFollow: false,
@@ -242,7 +242,7 @@ export function projectionCaption(projected: IProjected, options: ProjectionChoi
   ];
 }
 
-/** Whether the axes are no longer the components themselves, but for their signs: they were turned by more than a degree. */
+/** Whether the axes were rotated by more than a degree, so that they are not the components up to sign. */
 const isRotated = ({ turn }: IPlane): boolean =>
   turn !== null && Math.abs(turn.matrix[0]) < Math.cos(Math.PI / 180);
 
@@ -261,7 +261,7 @@ function turnWords(turn: NonNullable<IPlane['turn']>, t: Translate): string {
 
 /** The token that is drawn farthest from the middle, and how many times as far as the median one. */
 export function farthestOf(projected: IProjected): { readonly token: number; readonly times: number } | null {
-  const { places } = projected;
+  const { coordinates: places } = projected;
   const drawn = drawnOf(projected);
   const far = drawn.map(at => Math.sqrt((places[2 * at] ?? 0) ** 2 + (places[2 * at + 1] ?? 0) ** 2));
   const sorted = [...far].sort((a, b) => a - b);

@@ -7,7 +7,7 @@ import {
   product,
   RowCells,
   type GenerationQuery,
-  type ITokenPlace
+  type ITokenLocation
 } from '../../store/generation-rows';
 import { MOST_POSITIONS } from '../../store/generated-tokens';
 import { PLACE_COLUMNS, type IGeneration } from '../../store/generations';
@@ -42,7 +42,7 @@ export interface ILayerVectors {
 interface ISequence {
   readonly generation: number;
   readonly sequence: number;
-  readonly places: readonly ITokenPlace[];
+  readonly locations: readonly ITokenLocation[];
 }
 
 /** The tokens of some generations, and what was traced of them. */
@@ -71,7 +71,7 @@ export class TextVectors {
       const samples = Math.max(1, request?.samples ?? 1);
       for (const [sequence, found] of await readSequences(source, generation, signal)) {
         const places = found.map(({ place }) => place);
-        sequences.push({ generation, sequence, places });
+        sequences.push({ generation, sequence, locations: places });
         const prompt = Math.floor(sequence / samples);
         for (const { place, piece } of found) {
           const { position, step } = place;
@@ -112,7 +112,7 @@ export class TextVectors {
     signal: AbortSignal
   ): Promise<ILayerVectors | null> {
     const joined = new Map<string, { row: ITensorRow; missing: Uint8Array }>();
-    for (const { generation, sequence, places } of this._sequences) {
+    for (const { generation, sequence, locations: places } of this._sequences) {
       const reader = this._rows.of(generation);
       const read = await reader.read(generation, { ...query, layers: [layer] }, places, signal);
       const found = joinPositions(read, layer, sequence, axis);
@@ -179,12 +179,12 @@ function gathered(
   return { vectors: { rows: tokens.length, columns, values }, missing, unfitting, row: newest };
 }
 
-/** The tokens of each sequence of a generation, by sequence and position; where a row came twice the newer one. */
+/** The tokens of each sequence of a generation, by sequence and position; of duplicates the newer one. */
 async function readSequences(
   source: IRunSource,
   generation: number,
   signal: AbortSignal
-): Promise<[number, { place: ITokenPlace; piece: string }[]][]> {
+): Promise<[number, { place: ITokenLocation; piece: string }[]][]> {
   if (!readableStreams(source.hello?.streams).has('tokens')) {
     return [];
   }

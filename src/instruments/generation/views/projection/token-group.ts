@@ -88,7 +88,7 @@ export interface IPointColors {
   readonly title: string;
 }
 
-/** Shapes of points: with the colours they tell more texts apart than colours can, also for who sees few colours. */
+/** Shapes of points: with colours they tell more texts apart, also for people who see few colours. */
 const SHAPES = ['circle', 'square', 'triangle-up'] as const;
 /** Colours that tell texts apart; the last of the palette, a grey, is left for all others. */
 const HUES = COLORS.categorical.light.length - 1;
@@ -171,7 +171,7 @@ interface ISeriesWords {
   readonly isDark: boolean;
 }
 
-/** A look for each value; for the most frequent ones where that is asked for, else in the order in which they come. */
+/** A look for each value: for the most frequent ones if asked for, else in order of appearance. */
 function series(
   tokens: readonly IVectorToken[],
   valueOf: (token: IVectorToken) => string,

@@ -90,7 +90,7 @@ export abstract class GenerationView<O extends TextOptions> extends ViewModel<O>
     this.env.refresh();
   }
 
-  /** Read which generations there are; `asked` is the one of the options, else the newest that has what is drawn. */
+  /** Read which generations exist; `asked` is that of the options, else the newest that has what is drawn. */
   protected async readGenerations(): Promise<{
     all: readonly IGeneration[];
     asked: IGeneration | undefined;

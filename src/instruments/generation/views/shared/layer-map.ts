@@ -8,7 +8,7 @@ import type { ITip } from '../../../../views/shared/table';
 import { tokenLabels, tokenTicks, type ITokenWindow, type TokenTexts } from './token-axis';
 import type { Translate } from '../../../../views/shared/translate';
 
-export interface ILayerPlace {
+export interface ILayerCell {
   readonly layer: number;
   readonly position: number;
 }
@@ -31,11 +31,11 @@ export interface ILayerMapRequest {
   readonly marks: (scale: ColorScale) => IRecipe['datasets'];
 }
 
-/** A picture of layer × position of a text, the deepest layer on top: what is drawn, what is under the pointer, and where a key goes. */
+/** A picture of layer × position of a text, the deepest layer on top, with its pointer and keys. */
 export abstract class LayerMap implements IPictured {
   constructor(protected readonly t: Translate) {}
 
-  at: ILayerPlace | null = null;
+  at: ILayerCell | null = null;
 
   /** Column at which that begins; of those beyond the last the last one. */
   protected readonly firstColumn: number = 0;
@@ -43,7 +43,7 @@ export abstract class LayerMap implements IPictured {
   abstract tipOf(mark: IMark): ITip | null;
 
   /** Name a position, and say what a cell of it holds. */
-  protected abstract words(place: ILayerPlace): { readonly where: string; readonly value: string };
+  protected abstract words(place: ILayerCell): { readonly where: string; readonly value: string };
 
   /** Layers from top to bottom. */
   protected rows: readonly number[] = [];
@@ -126,7 +126,7 @@ export abstract class LayerMap implements IPictured {
   }
 
   /** The cell of a layer and position. */
-  markOf({ position, layer }: ILayerPlace): IMark {
+  markOf({ position, layer }: ILayerCell): IMark {
     return { facet: null, x: around(position), y: around(this.rows.indexOf(layer)) };
   }
 

@@ -3,7 +3,7 @@ import { generationOf, GenerationReader, isUnderWay, type IGeneration } from '..
 import { GenerationRows, joinPositions, type IGenerationRead } from '../../store/generation-rows';
 import type { IRunSource, SourceChange } from '../../../../store/source';
 import type { ITensorRow } from '../../../../store/tensor-data';
-import { TextPlaces } from '../../store/generated-tokens';
+import { TextLocations } from '../../store/generated-tokens';
 import { tokenText } from '../../../../views/shared/describe';
 import { promptWords } from './generation-view';
 import { tokenWords } from './token-text';
@@ -32,7 +32,7 @@ export const openTextRows: OpenTextRows = source => new TextRows(source);
 class TextRows implements ITextRows {
   constructor(private readonly _source: IRunSource) {
     this._rows = new GenerationRows(_source);
-    this._places = new TextPlaces(_source);
+    this._locations = new TextLocations(_source);
   }
 
   get offered(): readonly IOfferedText[] {
@@ -40,7 +40,7 @@ class TextRows implements ITextRows {
   }
 
   note(change: SourceChange): void {
-    this._places.note(change);
+    this._locations.note(change);
     if (change.kind === 'rows' && change.stream === 'generations') {
       this._generations.renew();
     } else if (change.kind === 'rows' && change.stream === 'tensors') {
@@ -65,7 +65,7 @@ class TextRows implements ITextRows {
     const { flag, layers, part, rank } = question;
     const { generation, sequences } = found;
     const sequence = Math.max(0, Math.min(question.sample, sequences - 1));
-    const { places, tokens } = await this._places.read(generation, sequence);
+    const { locations: places, tokens } = await this._locations.read(generation, sequence);
     const query = { flag, layers, ...(part ? { part } : {}), ...(rank === null ? {} : { rank }) };
     const read = await this._rows.read(generation, query, places, signal);
     const joined = this._join(read, { ...question, sample: sequence }, axes);
@@ -123,7 +123,7 @@ class TextRows implements ITextRows {
   }
 
   private readonly _rows: GenerationRows;
-  private readonly _places: TextPlaces;
+  private readonly _locations: TextLocations;
   private _offered: readonly IGeneration[] = [];
   private readonly _generations = new GenerationReader();
   private _key = '';
@@ -150,7 +150,7 @@ function headsOf(read: IGenerationRead, axes: readonly string[]): number {
   return axes[0] === 'head' ? (row?.shape[1] ?? 1) : 1;
 }
 
-/** Whether rows hold queries × keys: not where a compressor mixed keys, whose queries are put together like positions. */
+/** Whether rows hold queries × keys; if a compressor mixed keys, queries are joined like positions. */
 function hasKeys(read: IGenerationRead, axes: readonly string[]): boolean {
   return axes.includes('query') && read.passes.some(({ rows }) => [...rows.values()].some(isAttentionRow));
 }

@@ -8,7 +8,7 @@ export type TokenTexts = ReadonlyMap<number, string>;
 
 /** Pixels that axes and legend take beside a plot, where it was not drawn yet. */
 const BESIDE = 150;
-/** Pixels of a position: the least with which all are shown, those in a window of some, and the most that its label takes. */
+/** Pixels of a position: the least at which all are shown, in a window of some, and the most of a label. */
 const LABEL = { least: 40, cell: 52, most: 76 };
 
 const MOST_CELLS = 4_000_000;
@@ -20,7 +20,8 @@ const TOKEN_LABEL =
   "[labels[datum.value] != null ? labels[datum.value] : '', join(split(format(datum.value, ',d'), ','), '\u2009')]";
 
 /**
- * Where and how the labels of an axis of positions stand: at as many as have room for one, round numbers apart.
+ * Where and how the labels of an axis of positions stand: at as many as have room for one, round numbers
+ * apart.
  */
 export function tokenTicks(width: 'cell_width' | 'width'): {
   readonly xTicks: string;
@@ -60,7 +61,8 @@ export function tokenWindow(first: number, last: number, at: number | null, env:
 }
 
 /**
- * The first position of a picture of layer × position: of more cells than a picture can have the last ones are drawn.
+ * The first position of a picture of layer × position: of more cells than a picture can have the last ones
+ * are drawn.
  * @param positions - Ascending.
  */
 export function firstDrawn(positions: readonly number[], layers: number): number {
@@ -83,7 +85,7 @@ type Shown = Pick<IViewEnvironment, 'frame' | 'width' | 'zoom'>;
 
 const plotOf = ({ frame, width }: Shown): number => frame?.width ?? Math.max(LABEL.cell, width - BESIDE);
 
-/** Labels of the positions that are shown, and of as many on either side, by position: the param `labels` of the charts. */
+/** Labels, by position, of shown positions and as many on either side: the param `labels` of the charts. */
 export function tokenLabels(texts: TokenTexts, { shown, pixels }: ITokenWindow): Record<number, string> {
   const around = shown[1] - shown[0];
   const space = Math.min(LABEL.most, Math.max(pixels, LABEL.least) - 4);

@@ -7,7 +7,7 @@ const MOST = 200;
 const STACKED = /(\p{M}{3})\p{M}+/gu;
 /** What has no shape, or turns the text around it. Joiners of letters and of pictures stay. */
 const UNSEEN = /(?![\u200c\u200d])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
-/** What a person takes for one character: a letter with its marks, pictures that are joined, the two letters of a flag. */
+/** What a person takes for one character: a letter with marks, joined pictures, both letters of a flag. */
 const CHARACTERS = /\p{RI}\p{RI}|[^][\p{M}\u{1f3fb}-\u{1f3ff}]*(?:\u200d[^][\p{M}\u{1f3fb}-\u{1f3ff}]*)*/gu;
 
 /** The characters of a text, as a person counts them. */
@@ -35,7 +35,8 @@ export interface IFitted {
 }
 
 /**
- * A token as it stands in a cell or under an axis, spaces visible, cut between two characters where it has no room.
+ * A token as it stands in a cell or under an axis, spaces visible, cut between two characters where it has no
+ * room.
  */
 export function fittedToken(text: string, pixels: number): IFitted {
   const characters = tokenText(tokenWords(text)).match(CHARACTERS) ?? ['∅'];

@@ -68,7 +68,7 @@ const barsExtent = (
   y: [-0.5, bars.length - 0.5]
 });
 
-/** Draw candidates as bars, most probable first: the probability at temperature 1, and under it that after the filters. */
+/** Draw candidates as bars, most probable first: at temperature 1, and under it after the filters. */
 function barsRecipe(bars: readonly IBar[], columns: number, dark: boolean, t: Translate): IRecipe {
   const theme = dark ? DARK_THEME : LIGHT_THEME;
   const [before, after] = COLORS.categorical[dark ? 'dark' : 'light'];

@@ -162,8 +162,8 @@ async function textOf(
 type Text = Pick<IWrittenText, 'generation' | 'tokens'>;
 
 /**
- * The first position at which two texts differ: another token, or the end of one. Null where they are the same as far as both are written: of one that is
- * written now nobody knows how it goes on.
+ * The first position at which two texts differ: another token, or the end of one. Null where they are the
+ * same as far as both are written: of one that is written now nobody knows how it goes on.
  */
 function firstDifference(one: Text, other: Text): number | null {
   const others = new Map(other.tokens.map(token => [token.position, token]));

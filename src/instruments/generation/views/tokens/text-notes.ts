@@ -3,7 +3,7 @@ import type { ConnectionState } from '../../../../store/source';
 import type { INote } from '../../../../views/shared/content';
 import { type Control, selectControl } from '../../../../views/shared/control';
 import { omissionWords } from '../../../../views/shared/describe';
-import { placeNear } from '../../../../views/shared/scale';
+import { nearestIndex } from '../../../../views/shared/scale';
 import type { Translate } from '../../../../views/shared/translate';
 import { generationControls, generationName } from '../shared/generation-view';
 import { type ITextFacts, type TokensChoice, lengthOf, type IWrittenText } from './text-facts';
@@ -27,7 +27,7 @@ interface ITextToolbar {
   readonly t: Translate;
 }
 
-/** The controls of a text: which one, its colours, what stands beside it, and up to which position it is shown. */
+/** The controls of a text: which one, its colours, its comparison, and up to which position it is shown. */
 export function textControls(
   run: string,
   facts: ITextFacts,
@@ -36,7 +36,7 @@ export function textControls(
 ): Control[] {
   const { generations, text } = facts;
   const positions = (text?.tokens ?? []).map(({ position }) => position);
-  const at = looked === null ? -1 : placeNear(positions, looked);
+  const at = looked === null ? -1 : nearestIndex(positions, looked);
   const token = text?.tokens[at];
   const live = connection.kind !== 'recorded' && connection.kind !== 'closed';
   const colors = COLORS.map(each => ({ value: each, text: colorWords(each, t) }));
@@ -65,7 +65,7 @@ export function textControls(
       t
     ),
     selectControl('color', t('Colours'), options.color, colors, color => choose({ color })),
-    ...besideControl(facts, options, choose, t),
+    ...comparisonControl(facts, options, choose, t),
     {
       kind: 'button',
       id: 'copy',
@@ -78,7 +78,7 @@ export function textControls(
 }
 
 /** Chooses what stands beside the text, where there is anything. */
-function besideControl(
+function comparisonControl(
   { generations, runs, text }: ITextFacts,
   { other, other_run: run }: TokensChoice,
   choose: (options: Partial<TokensChoice>) => void,
@@ -142,7 +142,7 @@ export function textNotes(
 }
 
 /** How a text differs from the one beside it, or that there is none. */
-export function besideNotes(
+export function comparisonNotes(
   { difference, missing, other, text }: ITextFacts,
   { choose, goTo }: Pick<INoteActions, 'choose' | 'goTo'>,
   t: Translate
@@ -197,7 +197,7 @@ export function textCaption(
 /** Lines of a text that are drawn at once. */
 const MOST_LINES = 40;
 
-/** Which lines of a long text are in sight: the last ones, those about the one that is looked at, or those that were turned to by hand. */
+/** Which lines of a long text are in sight: the last, those about the chosen one, or those paged to. */
 export class LinesInSight {
   /**
    * Return the first line, and the one after the last.

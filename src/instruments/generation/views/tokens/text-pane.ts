@@ -11,7 +11,7 @@ import { hold, moveOf } from '../../../../views/shared/scale';
 import { tipSaid, type ITip } from '../../../../views/shared/table';
 import { ViewModel, type IViewEnvironment } from '../../../../views/shared/view-model';
 import {
-  again,
+  retryAction,
   emptyState,
   snippetState,
   type IState,
@@ -23,14 +23,14 @@ import { tokenWords } from '../shared/token-text';
 import type { ITextFacts, TokensChoice, IWrittenText, TextReader } from './text-facts';
 import {
   textControls,
-  besideNotes,
+  comparisonNotes,
   textCaption,
   textNotes,
   type INoteActions,
   LinesInSight
 } from './text-notes';
 import { boxSpan, CELL, textExtent, textRecipe, type ITextRequest } from './text-recipe';
-import { colorValue, layOut, tokenBeside } from './token-layout';
+import { colorValue, layOut, adjacentToken } from './token-layout';
 import { stateWords, mostSurprising, surpriseWords, textTitle, tokenTip } from './token-words';
 
 /** What makes a model write text. */
@@ -50,7 +50,7 @@ function noText(
   { choose, copy, end, retry }: ITextActions,
   t: Translate
 ): IState {
-  const retried = again({ retry }, t);
+  const retried = retryAction({ retry }, t);
   const newest = {
     label: t('Show the newest'),
     run: () => choose({ generation: null, sequence: 0, position: null })
@@ -169,7 +169,7 @@ export class TextPane extends ViewModel {
         extent: textExtent(request),
         title: textTitle(text, this.source.hello?.sites ?? [], t),
         notes: [
-          ...(this._which === 'text' ? besideNotes(facts, actions, t) : []),
+          ...(this._which === 'text' ? comparisonNotes(facts, actions, t) : []),
           ...textNotes(text, request, actions, t)
         ],
         caption: textCaption(text, request, t),
@@ -217,7 +217,7 @@ export class TextPane extends ViewModel {
     // The first key shows where the cursor is: at the token that is looked at.
     const from =
       this._cursor ?? hold(this._placeOf(request.looked) - (Number.isFinite(across) ? across : 0), last);
-    this._cursor = down === 0 ? hold(from + across, last) : tokenBeside(request.layout, from, down);
+    this._cursor = down === 0 ? hold(from + across, last) : adjacentToken(request.layout, from, down);
     const token = text.tokens[this._cursor];
     const mark = token && this._show(token.position);
     if (!token || !mark) {

@@ -28,7 +28,7 @@ const HALF = 0.43;
 const GAP = 0.16;
 /** Lines that a picture has at least: of fewer it would be a stripe. */
 const LEAST_LINES = 3;
-/** Lines by which the picture of a text grows that is being written: another height takes longer to draw than another text. */
+/** Lines by which the picture of a growing text grows: a new height takes longer to draw than new text. */
 const GROWTH = 4;
 
 export interface ITextRequest {
@@ -143,7 +143,7 @@ function boxRows(
   };
 }
 
-/** Whether the model gave something that is no number. The surprise at what it held for impossible is infinite, and still says something. */
+/** Whether the model gave NaN or -infinity; an infinite surprise, of a token held impossible, is valid. */
 const isLost = (value: number | null): boolean => value !== null && Number.isNaN(value);
 
 /** A value beyond all others has the colour of the highest. */

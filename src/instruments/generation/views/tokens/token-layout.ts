@@ -103,8 +103,8 @@ const SPACE = '\u00a0';
 const BYTES = /^(?:<0x[0-9a-fA-F]{2}>)+$/;
 
 /**
- * What a token is drawn as, visible and harmless whatever it holds: what it adds to the text; of a special token, which adds nothing, its name; and a
- * sign where its bytes are no whole character yet.
+ * What a token is drawn as, visible and harmless whatever it holds: what it adds to the text; of a special
+ * token, which adds nothing, its name; and a sign where its bytes are no whole character yet.
  */
 export function shownText({ text, piece }: Pick<IToken, 'piece' | 'text'>): string {
   return text !== '' ? text : piece === '' ? NOTHING : BYTES.test(piece) ? UNFINISHED : piece;
@@ -113,8 +113,8 @@ export function shownText({ text, piece }: Pick<IToken, 'piece' | 'text'>): stri
 const columnsOf = (character: string): number => (WIDE.test(character) ? 2 : 1);
 
 /**
- * Lay tokens out in lines, as a typewriter would: a token that has no room on a line begins the next one, and one that is longer than a line is divided. After
- * a line break of the text a new line begins.
+ * Lay tokens out in lines, as a typewriter would: a token that has no room on a line begins the next one, and
+ * one that is longer than a line is divided. After a line break of the text a new line begins.
  * @param columns - Columns of a line, at least 2.
  */
 export function layOut(tokens: readonly Pick<IToken, 'piece' | 'text'>[], columns: number): ITokenLayout {
@@ -159,8 +159,8 @@ export function layOut(tokens: readonly Pick<IToken, 'piece' | 'text'>[], column
   return { boxes, firstOf, lines: last ? last.line + 1 : 0 };
 }
 
-/** The token of a box above or below another one: that which stands nearest to its column; the same token where there is no such line. */
-export function tokenBeside({ boxes, firstOf, lines }: ITokenLayout, at: number, by: number): number {
+/** The token of the box nearest in column on the line above or below; the same token without such a line. */
+export function adjacentToken({ boxes, firstOf, lines }: ITokenLayout, at: number, by: number): number {
   const from = boxes[firstOf[at] ?? -1];
   if (!from) {
     return at;

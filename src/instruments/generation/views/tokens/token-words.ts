@@ -47,7 +47,7 @@ export function textTitle(
   return `${name}: ${words.join(' · ')}`;
 }
 
-/** The token whose probability is the least of those that the model wrote; of the prompt where it wrote none. */
+/** The least probable token that the model wrote; of the prompt where it wrote none. */
 export function mostSurprising(tokens: readonly IToken[]): IToken | null {
   const written = tokens.filter(({ isPrompt }) => !isPrompt);
   const able = (written.length > 0 ? written : tokens).filter(each => !Number.isNaN(surpriseOf(each)));

@@ -254,7 +254,8 @@ function statusWords(
 }
 
 /**
- * What a model writes: a form that asks it to, the text token by token, what the token that is looked at could have been, and perhaps another text beside it.
+ * What a model writes: a form that asks it to, the text token by token, what the token that is looked at
+ * could have been, and perhaps another text beside it.
  */
 class TokensView implements IComposition {
   constructor(

@@ -51,7 +51,7 @@ function answer(planned: Exclude<SplitOutcome, { readonly refused: unknown }>) {
 
 const finite = (value: number): number | null => (Number.isFinite(value) ? value : null);
 
-/** Say which process does what, for a `RankMapRequest`; `protocol/README.md` says what the answer's members are. */
+/** Say which process does what, for a `RankMapRequest`; see `protocol/README.md` for the answer. */
 export async function mapRanks(args: unknown): Promise<IJobResult> {
   const map = rankMap(args);
   const { layout, tensor, forwardTensor, stages, replicas, lastForward, ranks, processes } = map;
@@ -71,7 +71,8 @@ export async function mapRanks(args: unknown): Promise<IJobResult> {
 }
 
 /**
- * Plan the layouts of a `SplitRequest`, which Python asks for: a `SplitAnswer`. With `run`, and `first` and `last` of its steps, what the request leaves out is that run's own.
+ * Plan the layouts of a `SplitRequest`, which Python asks for: a `SplitAnswer`. With `run`, and `first` and
+ * `last` of its steps, what the request leaves out is that run's own.
  */
 export async function planSplits(args: unknown, host: IEngineHost): Promise<IJobResult> {
   const { run, first, last, ...request } = asObject(args);

@@ -6,10 +6,10 @@ export interface ICostedLayout {
   readonly stepMs: number;
 }
 
-/** The few best of the layouts that were tried and fit in memory, each once. Of equal ones the first stays in front. */
+/** The few best of the layouts tried that fit in memory, each once; of equals the first stays in front. */
 export class BestLayouts {
   /**
-   * @param isLenient - Whether those that do not fit in memory are kept, too, behind all others: a few changes may make them fit.
+   * @param isLenient - Whether layouts over the memory limit are retained, too, behind all others.
    */
   constructor(
     private readonly simulation: SplitSimulation,
@@ -24,7 +24,7 @@ export class BestLayouts {
   tried = 0;
   leastOver = Infinity;
 
-  /** Try a layout; it may be changed afterwards. Returns ms of its step; where it does not fit in memory a number far above, which grows with what is lacking. */
+  /** Try a layout, which may then change. Returns ms of its step; if over memory, a huge penalty. */
   offer(layout: SplitLayout): number {
     const { stepMs, overBytes } = this.simulation.cost(layout);
     this.work += 3 * layout.stages.length * this.simulation.microBatches;

@@ -15,7 +15,7 @@ export interface ISeating {
 interface IWholeStage {
   /** What each micro-batch takes of the slower of its processes. */
   readonly each: number;
-  /** What one micro-batch takes forth and back; what is done again is done while its gradient is on the way. */
+  /** A micro-batch's time forth and back; recomputation overlaps with the wait for its gradient. */
   readonly chain: number;
   /** The largest share that fits in memory. */
   readonly most: number;
@@ -28,8 +28,9 @@ export interface ICut {
 }
 
 /**
- * Cut the layers so that the slowest stage is as fast as can be with these devices, within their memory; and with some slack, where stages that come first, or last, take as much
- * as they may. Infinite slack in nothing: each has at least one layer.
+ * Cut the layers so that the slowest stage is as fast as can be with these devices, within their memory; and
+ * with some slack, where stages that come first, or last, take as much as they may. Infinite slack in
+ * nothing: each has at least one layer.
  *
  * Where no cut fits in memory, it is not heeded.
  */
@@ -78,7 +79,8 @@ export function cutLayers(
     return from === (backwards ? 0 : layers);
   };
   isBound = fill(Infinity, false);
-  // From the time of a perfect balance upwards, until each layer has a place; then down again, as near as matters.
+  // From the time of a perfect balance upwards, until each layer has a place; then down again, as near as
+  // matters.
   let low = 1 / wholes.reduce((sum, { each }) => sum + 1 / each, 0);
   let high = low;
   for (let step = low / 16; !fill(high, false) && high < Infinity; step *= 2) {

@@ -17,7 +17,8 @@ export function forwardTensorOf({ family, tensor, forward_tensor }: SplitLayout)
 }
 
 /**
- * Devices of each kind that a layout takes; of MegaFBD with a coordinator, of the kind that has most to spare.
+ * Devices of each kind that a layout takes; of MegaFBD with a coordinator, of the kind that has most to
+ * spare.
  * @returns null where there are not so many.
  */
 export function devicesOf(

@@ -19,7 +19,8 @@ interface IStepGuess {
 }
 
 /**
- * Guess how long the steps of a shape's layouts are, were each stage on the fastest devices that there are: at least, and likely. Infinity where these cannot hold the model.
+ * Guess how long the steps of a shape's layouts are, were each stage on the fastest devices that there are:
+ * at least, and likely. Infinity where these cannot hold the model.
  *
  * Without a look at single stages, so that it costs little for shapes of many.
  */
@@ -97,7 +98,7 @@ function pairs(backs: readonly IGroups[], aheads: readonly IGroups[]): IGroups[]
   return found;
 }
 
-/** ms of the slowest stage, at least: were layers as fine as can be, and where each stage has whole layers of which none costs less than the cheapest. */
+/** Least ms of the slowest stage, with layers cut freely, and with integer layers none below the cheapest. */
 function bottleneck(groups: readonly IGroups[], cheapest: number, layers: number): number {
   let low = 1 / total(groups);
   const fits = (ms: number): boolean => {
@@ -129,12 +130,15 @@ function bottleneck(groups: readonly IGroups[], cheapest: number, layers: number
 const total = (groups: readonly IGroups[]): number =>
   groups.reduce((sum, each) => sum + each.groups * each.speed, 0);
 
-/** What a process of a measured replica did; ms, medians over steps of the mean over a step's operations: some passes of each step may be slower than others, as where processes share a core. NaN where there are none. */
+/**
+ * What a process of a measured replica did; ms, medians over steps of the mean over a step's operations: some
+ * passes of each step may be slower than others, as where processes share a core. NaN where there are none.
+ */
 export interface IMeasuredLane {
   readonly role: 'backward' | 'both' | 'forward';
   readonly stage: number;
   readonly rank: number;
-  /** A forward pass without autograd, one for a backward pass (of `both`: its only one), a backward pass, and the optimizer. */
+  /** Forward pass without autograd; one for backward (of `both`: the only one); backward pass; optimizer. */
   readonly forwardMs: number;
   readonly againMs: number;
   readonly backwardMs: number;
@@ -157,7 +161,7 @@ export interface IMeasuredSplit {
   readonly replicas: number;
   /** Forward processes by stage, then backward processes by stage; or those that do both. */
   readonly lanes: readonly IMeasuredLane[];
-  /** ms before a message begins to arrive: the lower quartile of what an idle process waited after its sender was done. 0 where none was idle. */
+  /** Latency, ms: lower quartile of idle processes' waits after their senders were done. 0 if none. */
   readonly latencyMs: number;
   /** Median ms of the steps, and how many there are. */
   readonly stepMs: number;
@@ -170,8 +174,9 @@ export interface IMeasuredSplit {
 /**
  * Read the measured steps of a run; null where there are no passes.
  *
- * A split's lanes come as stages do: its forward processes, which do forward passes only, then its backward processes, whose forward passes are those that are done again. Where each
- * lane has backward passes, or the numbers do not go together, it is an ordinary run.
+ * A split's lanes come as stages do: its forward processes, which do forward passes only, then its backward
+ * processes, whose forward passes are those that are done again. Where each lane has backward passes, or the
+ * numbers do not go together, it is an ordinary run.
  */
 export function measuredSplit(steps: IPipelineSteps | null): IMeasuredSplit | null {
   if (steps === null || !steps.operations.kind.includes('B')) {

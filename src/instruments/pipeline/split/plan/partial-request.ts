@@ -11,10 +11,13 @@ const USUAL: SplitRequest = {
 };
 
 /**
- * Fill up a partial request with what was measured of a run: kinds of devices with the times of the whole model, what its stages cost as layers, its micro-batches, its latency, and its layout as
- * one of one's own. What a forward process was never seen to do (recompute, go back) takes as many times longer as its forward passes take compared with those of backward processes.
+ * Fill up a partial request with what was measured of a run: kinds of devices with the times of the whole
+ * model, what its stages cost as layers, its micro-batches, its latency, and its layout as one of one's own.
+ * What a forward process was never seen to do (recompute, go back) takes as many times longer as its forward
+ * passes take compared with those of backward processes.
  *
- * A layout is only taken over where the request changes none of what it belongs to. Whether all go together the planner checks.
+ * A layout is only taken over where the request changes none of what it belongs to. Whether all go together
+ * the planner checks.
  */
 export function splitRequestOf(
   request: Partial<SplitRequest>,

@@ -29,8 +29,9 @@ interface ICamp {
 /**
  * Say whether a split is worth it: by how much its step is shorter, and whether that may be chance.
  *
- * Each time of each kind of device, the latency and the bandwidth are drawn anew 200 times; each draw takes the best layout of each camp for it. The same seed draws the same
- * numbers everywhere. Yields after each draw.
+ * Each time of each kind of device, the latency and the bandwidth are drawn anew 200 times; each draw takes
+ * the best layout of each camp for it. The same seed draws the same numbers everywhere. Yields after each
+ * draw.
  */
 function* splitVerdict(
   split: ICamp,
@@ -73,7 +74,7 @@ function* splitVerdict(
 const percentOf = (step: number, other: number): number => (other > 0 ? ((step - other) / other) * 100 : 0);
 
 function drawn(request: IFullSplitRequest, random: SeededRandom): IFullSplitRequest {
-  /** Above 0, and as often twice as half as much: nearly log-normal, without a function whose last digit browsers may choose. */
+  /** Above 0, twice as often as half: nearly log-normal, without functions that differ between browsers. */
   const vary = (value: number): number => {
     const sum = random.centred() + random.centred() + random.centred() + random.centred();
     const change = request.uncertainty * ROOT * sum;
@@ -107,7 +108,8 @@ export const familyTitle = (family: SplitFamily): string => TITLES[family];
 /**
  * Find the best layout of each family, and say whether a split is worth it.
  *
- * The answer depends on the request alone, not on the machine: the search counts passes, not time. A family that does not fit comes back with the reason.
+ * The answer depends on the request alone, not on the machine: the search counts passes, not time. A family
+ * that does not fit comes back with the reason.
  * @param request - A `SplitRequest`, checked here.
  * @throws PlanError `request` or `fit` where it is none; the signal's reason.
  */

@@ -10,10 +10,17 @@ export interface ISplitLane {
   readonly device: number;
 }
 
-/** F: forward pass; R: forward pass that is done again, or in a backward process, for its backward pass; B: backward pass; O: gradients are summed over replicas and the optimizer takes its step; W: new weights come to a forward process. */
+/**
+ * F: forward pass; R: forward pass that is done again, or in a backward process, for its backward pass; B:
+ * backward pass; O: gradients are summed over replicas and the optimizer takes its step; W: new weights come
+ * to a forward process.
+ */
 export type SplitKind = 'B' | 'F' | 'O' | 'R' | 'W';
 
-/** The operations of one replica's step as columns of one length, lane after lane in their order; empty where there are more than 200,000, which nobody can draw. Times are ms from the step's begin. */
+/**
+ * The operations of one replica's step as columns of one length, lane after lane in their order; empty where
+ * there are more than 200,000, which nobody can draw. Times are ms from the step's begin.
+ */
 export interface ISplitOperations {
   readonly lane: readonly number[];
   readonly kind: readonly SplitKind[];
@@ -52,11 +59,14 @@ export interface ISplitVerdict {
   /** The best split, and the best of all others; null where there is none that fits in memory. */
   readonly split: ISplitPlanned | null;
   readonly other: ISplitPlanned | null;
-  /** By how much the split's step is longer, %: negative where it is shorter. 95 % of what the times may be by their uncertainty lies between low and high. NaN where one of the two is lacking. */
+  /**
+   * By how much the split's step is longer, %: negative where it is shorter. 95 % of what the times may be by
+   * their uncertainty lies between low and high. NaN where one of the two is lacking.
+   */
   readonly percent: number;
   readonly lowPercent: number;
   readonly highPercent: number;
-  /** What following the verdict costs on average where it is wrong, times how often it is, % of the step that would have been better. */
+  /** Average cost of following a wrong verdict times its probability, % of the better step. */
   readonly regretPercent: number;
 }
 
@@ -111,11 +121,14 @@ interface IProofPass extends ISplitPass {
 }
 
 /**
- * All passes of a replica in an order in which none waits for a later one: neither for one before it in its process, nor for a message. That there is one is why a step cannot
- * deadlock, however slow its processes and links are.
+ * All passes of a replica in an order in which none waits for a later one: neither for one before it in its
+ * process, nor for a message. That there is one is why a step cannot deadlock, however slow its processes and
+ * links are.
  *
- * Forward and backward apart: rounds of the forward passes, in both processes, of one micro-batch by rising stage, and of the backward passes of the micro-batch `ahead` - 1 before
- * it by falling stage. Together, which is 1F1B: rounds of a diagonal of forward passes, and of the backward passes of the micro-batch that has just passed the last stage.
+ * Forward and backward apart: rounds of the forward passes, in both processes, of one micro-batch by rising
+ * stage, and of the backward passes of the micro-batch `ahead` - 1 before it by falling stage. Together,
+ * which is 1F1B: rounds of a diagonal of forward passes, and of the backward passes of the micro-batch that
+ * has just passed the last stage.
  */
 export function orderProof({ family, stages, microBatches, ahead }: IOrderShape): IProofPass[] {
   const proof: IProofPass[] = [];
@@ -209,7 +222,7 @@ function operationsOf(
     if (!isListed) {
       break;
     }
-    const takes = { F: simulation.forward, R: simulation.again, B: simulation.backward };
+    const takes = { F: simulation.forward, R: simulation.recompute, B: simulation.backward };
     const ends = { F: simulation.forwardEnd, R: simulation.againEnd, B: simulation.backwardEnd };
     for (const pass of laneOrder({ role, stage }, shape)) {
       const what = pass.kind;
@@ -228,7 +241,7 @@ function operationsOf(
   return { lane, kind, microBatch, begin, end };
 }
 
-/** Messages, sums of gradients over replicas and new weights; not what devices that share a stage say to each other. */
+/** Messages, gradient sums over replicas and new weights; not traffic between devices of one stage. */
 function sentBytes(
   layout: SplitLayout,
   microBatches: number,
@@ -237,7 +250,8 @@ function sentBytes(
   const { family, data, stages } = layout;
   const forwards = stages.filter(({ forward_device }) => typeof forward_device === 'number').length;
   const between = stages.length - 1;
-  // Activations to forward and to backward processes, and gradients; of MegaFBD also those within a stage instead of the second.
+  // Activations to forward and to backward processes, and gradients; of MegaFBD also those within a stage
+  // instead of the second.
   const messages =
     family === 'split'
       ? forwards - 1 + 2 * between

@@ -64,7 +64,8 @@ function hostsOf(text: string): IHost[] {
 }
 
 /**
- * Give each process a slot: of hosts for its role first, then of those for any, in the order of the file. A coordinator takes one for any, or for forward processes.
+ * Give each process a slot: of hosts for its role first, then of those for any, in the order of the file. A
+ * coordinator takes one for any, or for forward processes.
  * @throws PlanError `fit` where slots are lacking, with how many.
  */
 function seatsOf(hosts: readonly IHost[], processes: readonly IMappedProcess[]): ISeat[] {
@@ -105,7 +106,7 @@ function* seats(hosts: readonly IHost[], role: IHost['role']): Generator<ISeat, 
   }
 }
 
-/** What a process does. coordinator: MegaFBD's rank 0, which holds no model and takes a place all the same. */
+/** What a process does. coordinator: MegaFBD's rank 0, which holds no model but takes a slot. */
 export type ProcessRole = 'backward' | 'coordinator' | 'forward';
 
 /** A rank as Megatron counts it, tensor before data before pipeline, and the process that stands for it. */
@@ -113,7 +114,7 @@ export interface IVirtualRank {
   readonly virtual: number;
   readonly real: number;
   readonly role: 'backward' | 'forward';
-  /** Place in the tensor-parallel group, stage, place in Megatron's data-parallel group: all counted from 0. */
+  /** Index in the tensor-parallel group, stage, index in Megatron's data-parallel group; all from 0. */
   readonly tensor: number;
   readonly pipeline: number;
   readonly data: number;
@@ -155,9 +156,11 @@ const check = schemaCheck({ $ref: '#/$defs/RankMapRequest' }, SPLIT_SCHEMA.$defs
 /**
  * Say which process does what.
  *
- * Megatron's data-parallel indices count forward and backward apart: the even one of a pair is the forward, the odd one the backward part, and both see the same samples. Blocks
- * of a pair of tensor-parallel groups follow one another by stage, within a stage by replica; each has its forward processes first.
- * @throws PlanError `request` for what is no such request; `fit` with the field where numbers do not go together, or hosts have too few slots.
+ * Megatron's data-parallel indices count forward and backward apart: the even one of a pair is the forward,
+ * the odd one the backward part, and both see the same samples. Blocks of a pair of tensor-parallel groups
+ * follow one another by stage, within a stage by replica; each has its forward processes first.
+ * @throws PlanError `request` for what is no such request; `fit` with the field where numbers do not go
+ *   together, or hosts have too few slots.
  */
 export function rankMap(value: unknown): IRankMap {
   const wrong = check(value);
@@ -183,7 +186,7 @@ export function rankMap(value: unknown): IRankMap {
   };
 }
 
-/** Table by virtual rank as MegaFBD keeps it: the tensor index of a forward rank; of a backward rank minus one and that index below it. */
+/** MegaFBD's table by virtual rank: a forward rank's tensor index; of a backward rank -1 minus that. */
 export function deletedRanks({ ranks }: IRankMap): number[] {
   return ranks.map(({ role, tensor }) => (role === 'forward' ? tensor : -tensor - 1));
 }

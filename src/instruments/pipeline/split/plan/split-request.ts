@@ -9,12 +9,12 @@ const check = schemaCheck({ $ref: '#/$defs/SplitRequest' }, SPLIT_SCHEMA.$defs);
 /** Stages times micro-batches that one simulation takes at most. */
 export const MOST_PASSES = 1 << 20;
 
-/** A kind of device with nothing left out: ms of one micro-batch through the whole model, bytes that one may hold (Infinity where there is no limit). */
+/** A complete kind of device: ms of a micro-batch through the model; memory in bytes, or Infinity. */
 export interface IFullKind extends Required<Omit<DeviceKind, 'memory_bytes'>> {
   readonly memory: number;
 }
 
-/** A `SplitRequest` with nothing left out but the layout. ms, bytes, and bytes a ms (Infinity where there is no limit). */
+/** A `SplitRequest` complete but for the layout. ms, bytes, and bytes a ms (Infinity where unlimited). */
 export interface IFullSplitRequest extends Required<
   Omit<SplitRequest, 'bandwidth' | 'devices' | 'layers' | 'layout' | 'most_tensor'>
 > {
@@ -29,7 +29,8 @@ export interface IFullSplitRequest extends Required<
 
 /**
  * Check a request that came from Python, a file or a form, and fill in what it leaves out.
- * @throws PlanError `request` with the member that is no such value; `fit` with that of a layout of one's own that does not go together with the rest.
+ * @throws PlanError `request` with the member that is no such value; `fit` with that of a layout of one's own
+ *   that does not go together with the rest.
  */
 export function fullSplitRequest(value: unknown): IFullSplitRequest {
   const wrong = check(value);

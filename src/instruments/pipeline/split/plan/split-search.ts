@@ -7,7 +7,7 @@ import type { SplitSimulation } from './split-simulation';
 import { devicesOf } from './layout-shape';
 import type { IFullKind, IFullSplitRequest } from './split-request';
 
-/** Kinds of devices from the fastest to the slowest and back, by memory, and by how well they do forward passes compared with others; each order once. */
+/** Orders of kinds of devices: by speed, both ways, by memory, by relative forward speed; each once. */
 function kindOrders(devices: readonly IFullKind[]): number[][] {
   const by = (rank: (kind: IFullKind) => number): number[] =>
     devices.map((_, at) => at).sort((a, b) => rank(devices[a]!) - rank(devices[b]!) || a - b);
@@ -38,7 +38,7 @@ function seatings(shape: ILayoutShape, orders: readonly (readonly number[])[]): 
   });
 }
 
-/** Groups of each kind: as many as there are of the first of an order, then of the second, until there are enough. */
+/** Groups of each kind: all of the first kind of an order, then of the second, until there are enough. */
 function choices(
   orders: readonly (readonly number[])[],
   counts: readonly number[],
@@ -75,7 +75,8 @@ type Stages = SplitLayout['stages'];
 type Place = { readonly stage: number; readonly name: 'device' | 'forward_device' };
 
 /**
- * Change a layout little by little as long as its step gets shorter: move a layer from one stage to another, let two stages change places, give a stage another kind of device, let two swap theirs.
+ * Change a layout little by little as long as its step gets shorter: move a layer from one stage to another,
+ * let two stages change places, give a stage another kind of device, let two swap theirs.
  *
  * Yields after each change that was tried.
  */
@@ -193,9 +194,10 @@ const SLICE = 2e6;
 /**
  * Look for the layouts of a family with the shortest steps that fit in memory.
  *
- * A small space is tried whole. Of a large one the shapes (replicas, degrees, stages) are taken by a guess from the fastest devices, those that cannot be better are left out; each
- * gets kinds of devices in a few orders, layers so that the slowest stage is as fast as can be, and the best of these are improved step by step. What is found depends on the
- * request alone: work is counted, not time. Yields between slices of work.
+ * A small space is tried whole. Of a large one the shapes (replicas, degrees, stages) are taken by a guess
+ * from the fastest devices, those that cannot be better are left out; each gets kinds of devices in a few
+ * orders, layers so that the slowest stage is as fast as can be, and the best of these are improved step by
+ * step. What is found depends on the request alone: work is counted, not time. Yields between slices of work.
  */
 export function* searchFamily(
   simulation: SplitSimulation,

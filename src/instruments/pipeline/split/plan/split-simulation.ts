@@ -2,7 +2,8 @@ import type { SplitLayout } from '../protocol/split.generated';
 import { forwardTensorOf, isApart } from './layout-shape';
 import type { IFullSplitRequest } from './split-request';
 
-// Called millions of times: where code runs in a context of its own, each look at a global takes longer than the number.
+// Called millions of times: where code runs in a context of its own, each look at a global takes longer than
+// the number.
 const { max, min } = Math;
 
 /** Stages times micro-batches above which a cost is worked out from fewer micro-batches. */
@@ -18,8 +19,9 @@ export interface ISplitCost {
 /**
  * Runs the step of one replica of a layout; replicas are alike. Members are those of the last run.
  *
- * A step ends when each process has its new weights (and none begins the next before): simple, and a little longer than a run whose first stages begin while the last still end.
- * Times are ms from the step's begin, by stage times micro-batches, plus micro-batch.
+ * A step ends when each process has its new weights (and none begins the next before): simple, and a little
+ * longer than a run whose first stages begin while the last still end. Times are ms from the step's begin, by
+ * stage times micro-batches, plus micro-batch.
  */
 export class SplitSimulation implements ISplitCost {
   constructor(readonly request: IFullSplitRequest) {
@@ -36,9 +38,12 @@ export class SplitSimulation implements ISplitCost {
   backwardEnd = new Float64Array(0);
   /** By stage: ms of a pass; of forwards below 0 where there is no such process. */
   readonly forward = new Float64Array(1024);
-  readonly again = new Float64Array(1024);
+  readonly recompute = new Float64Array(1024);
   readonly backward = new Float64Array(1024);
-  /** By stage: when gradients are summed, when the optimizer is done, and the same of forward processes: of MegaFBD their optimizer, else their new weights. */
+  /**
+   * By stage: when gradients are summed, when the optimizer is done, and the same of forward processes: of
+   * MegaFBD their optimizer, else their new weights.
+   */
   readonly sumBegin = new Float64Array(1024);
   readonly trained = new Float64Array(1024);
   readonly newBegin = new Float64Array(1024);
@@ -47,7 +52,7 @@ export class SplitSimulation implements ISplitCost {
   readonly bytes = new Float64Array(1024);
   readonly forwardBytes = new Float64Array(1024);
 
-  /** What a layout costs: of large ones worked out from fewer micro-batches, and what each further one takes. */
+  /** Cost of a layout; of large ones extrapolated from fewer micro-batches by what each further one takes. */
   cost(layout: SplitLayout): ISplitCost {
     const count = this.request.micro_batches / layout.data;
     const stages = layout.stages.length;
@@ -102,7 +107,7 @@ export class SplitSimulation implements ISplitCost {
       const extra = tensor > 1 ? tensor_ms * share : 0;
       const own = (ms: number): number => (ms * share) / tensor + extra;
       this.backward[stage] = own(kind.backward);
-      this.again[stage] = isAgain ? own(kind.recompute) : 0;
+      this.recompute[stage] = isAgain ? own(kind.recompute) : 0;
       if (!apart) {
         this.forward[stage] = own(isAgain ? kind.forward : kind.recompute);
       } else if (typeof forward_device === 'number') {
@@ -112,7 +117,7 @@ export class SplitSimulation implements ISplitCost {
       } else {
         this.forward[stage] = -1;
       }
-      const back = this.again[stage]! + this.backward[stage]!;
+      const back = this.recompute[stage]! + this.backward[stage]!;
       const ahead = this.forward[stage]!;
       this.slowest = max(this.slowest, apart ? max(ahead, back) : ahead + back);
       this.free[stage] = 0;
@@ -163,7 +168,7 @@ export class SplitSimulation implements ISplitCost {
     const ahead = min(this.request.ahead, count);
     for (let stage = 0; stage < stages; stage += 1) {
       for (let at = stage * count; at < stage * count + ahead; at += 1) {
-        free[stage] = againEnd[at] = max(free[stage]!, given[at]!) + this.again[stage]!;
+        free[stage] = againEnd[at] = max(free[stage]!, given[at]!) + this.recompute[stage]!;
       }
     }
     for (let microBatch = 0; microBatch < count; microBatch += 1) {
@@ -171,7 +176,7 @@ export class SplitSimulation implements ISplitCost {
         this.passBack(stage, stages, microBatch);
         if (microBatch + ahead < count) {
           const at = stage * count + microBatch + ahead;
-          free[stage] = againEnd[at] = max(free[stage]!, given[at]!) + this.again[stage]!;
+          free[stage] = againEnd[at] = max(free[stage]!, given[at]!) + this.recompute[stage]!;
         }
       }
     }
@@ -196,7 +201,7 @@ export class SplitSimulation implements ISplitCost {
       }
       const microBatch = round - stages + 1;
       for (let stage = stages - 1; stage >= 0 && microBatch >= 0; stage -= 1) {
-        free[stage] = againEnd[stage * count + microBatch] = free[stage]! + this.again[stage]!;
+        free[stage] = againEnd[stage * count + microBatch] = free[stage]! + this.recompute[stage]!;
         this.passBack(stage, stages, microBatch);
       }
     }
@@ -252,7 +257,7 @@ export class SplitSimulation implements ISplitCost {
     this.stepMs = end + (all > count ? (all - count) * this.pace(stages.length) : 0);
   }
 
-  /** ms that each further micro-batch takes: those of the slowest process, or where the few that are under way at once do not keep it busy, those between two at the last stage. */
+  /** ms of each further micro-batch: of the slowest process, or with too few in flight, the last stage. */
   private pace(stages: number): number {
     const { microBatches: count, backwardEnd, slowest } = this;
     const last = stages * count - 1;
@@ -260,11 +265,11 @@ export class SplitSimulation implements ISplitCost {
     return max(slowest, (backwardEnd[last]! - backwardEnd[last - some]!) / some);
   }
 
-  /** Inputs that each further micro-batch adds to those that wait at a backward process: as it, and those that it waits for, are slower than what brings them. */
+  /** Inputs that a further micro-batch adds to a backward process's queue, if it is slower than its feed. */
   private growth(stage: number, stages: number, arrives: number): number {
     let takes = arrives;
     for (let at = stage; at < stages; at += 1) {
-      takes = max(takes, this.again[at]! + this.backward[at]!);
+      takes = max(takes, this.recompute[at]! + this.backward[at]!);
     }
     return takes > 0 ? 1 - arrives / takes : 0;
   }
@@ -305,7 +310,7 @@ export class SplitSimulation implements ISplitCost {
     for (let at = 0; at < count; at += 1) {
       while (
         begun <= at &&
-        againEnd[stage * count + begun]! - this.again[stage]! < given[stage * count + at]!
+        againEnd[stage * count + begun]! - this.recompute[stage]! < given[stage * count + at]!
       ) {
         begun += 1;
       }
@@ -321,7 +326,7 @@ export class SplitSimulation implements ISplitCost {
   private readonly until: Float64Array;
   /** ms that the slowest process takes for a micro-batch. */
   private slowest = 0;
-  /** When activations arrive at the next process that does forward passes, and at that which does backward passes. */
+  /** When activations arrive at the next forward process, and at the next backward process. */
   private input = new Float64Array(0);
   private given = new Float64Array(0);
   /** By stage: its share of the model, when its processes are free, when the link to the stage before is. */

@@ -256,7 +256,7 @@ export class RolesPane extends SplitPane {
   private readonly _picture = new RolesPicture(this.t);
 }
 
-/** The map that options ask for: numbers that they leave out are those of the layout that is drawn, of the best split where that is none. */
+/** The map that options ask for; missing numbers are those of the drawn layout, or of the best split. */
 function mapRequest(options: Required<SplitOptions>, read: ISplitRead, drawn: ISplitPlanned | null): object {
   const family = drawn?.layout.family;
   const layout = family === 'split' || family === 'megafbd' ? drawn?.layout : read.plan.verdict.split?.layout;

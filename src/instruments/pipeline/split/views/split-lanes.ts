@@ -8,7 +8,8 @@ import { roleWords } from './split-pane';
 type Process = Pick<ISplitLane, 'role' | 'stage'>;
 
 /**
- * The lanes of a layout, for each stage its forward above its backward process, each with that of what was measured under it.
+ * The lanes of a layout, for each stage its forward above its backward process, each with that of what was
+ * measured under it.
  * @param measured - A step of the same processes; null where none is to be drawn.
  */
 export function splitLanes(

@@ -99,7 +99,7 @@ const LAYOUTS: readonly Options['layout'][] = [
   ...(['ordinary', 'recompute', 'pipeline', 'pipeline_recompute'] as const)
 ];
 
-/** Forward and backward passes in different processes: the step of each, who does what, and other ways to train on the same devices. */
+/** Split training: the step of each process, who does what, and alternatives on the same devices. */
 class SplitView extends PlanView<SplitOptions, SplitReader> {
   constructor(source: IRunSource, env: ICompositionEnvironment<SplitOptions>) {
     super(env, new SplitReader(source), PANES);

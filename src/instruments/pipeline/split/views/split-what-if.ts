@@ -149,7 +149,10 @@ export function splitWhatIf(options: Options, measured: IMeasuredSplit | null): 
   };
 }
 
-/** Kinds of devices as they are changed: what is said of the first holds for it alone, and what the second takes follows it only where somebody says how many times as long. */
+/**
+ * Kinds of devices as they are changed: what is said of the first holds for it alone, and what the second
+ * takes follows it only where somebody says how many times as long.
+ */
 function devicesOf(options: Options, [first, second]: readonly DeviceKind[]): DeviceKind[] {
   const of = (kind: DeviceKind, memory: number | null): DeviceKind =>
     memory === null ? kind : { ...kind, memory_bytes: memory * GB };

@@ -28,20 +28,19 @@ import type { ViewOptions } from '../protocol/views.generated';
 /** A question for tensors that the views of a report asked. */
 export interface IAsked {
   readonly query: ITensorQuery;
-  /** Every how-manieth step the answer holds. */
   readonly sampledEvery: number;
   /** Set where of long lines only the extremes are held. */
   readonly thinned?: IThinnedLines;
 }
 
 /** Lines that were asked for, and the answer as it came. */
-export interface IHeldLines {
+export interface IStoredLines {
   readonly query: ILinesQuery;
   readonly bytes: Uint8Array;
 }
 
 /** A question of an instrument that was asked, and the answer as JSON text. */
-export interface IHeldAnswer {
+export interface IStoredAnswer {
   readonly question: string;
   /** As `key` of the question's held form. */
   readonly key: string;
@@ -57,7 +56,8 @@ function lineKey(query: ILinesQuery): string {
 /** An event as a page carries it: JSON has no infinite number, so what goes on has no last step. */
 type PageEvent = Omit<IRunEvent, 'last'> & { readonly last: number | null };
 
-export interface IHeldRows {
+/** Rows of a run that a report's file holds. */
+export interface IStoredRows {
   readonly rows: readonly ITensorRow[];
   readonly asked: readonly IAsked[];
   /** What the run had of each flag that was asked for. */
@@ -65,7 +65,7 @@ export interface IHeldRows {
 }
 
 /** What was answered to a question for groups. */
-export interface IHeldGroups {
+export interface IStoredGroups {
   readonly request: IMomentsGroupsRequest;
   readonly groups: number;
   readonly steps: number;
@@ -73,11 +73,11 @@ export interface IHeldGroups {
 }
 
 /** Statistics of a run that a report's file holds. */
-export interface IHeldMoments {
+export interface IStoredMoments {
   readonly index: IMomentsIndex;
   /** Every row of a stat, as an Arrow IPC stream. */
   readonly rows: ReadonlyMap<string, Uint8Array>;
-  readonly groups: readonly IHeldGroups[];
+  readonly groups: readonly IStoredGroups[];
 }
 
 /** A run as the page carries it: what is text here is packed. */
@@ -92,9 +92,8 @@ export interface IPageRun {
   readonly asked: readonly IAsked[];
   readonly shapes: Readonly<Record<string, ITensorShape>>;
   /** Trends of more rows than are held. */
-  readonly trends: readonly (Omit<IHeldLines, 'bytes'> & { readonly bytes: string })[];
-  /** What instruments asked of the recording. */
-  readonly answers: readonly (Omit<IHeldAnswer, 'text'> & { readonly bytes: string })[];
+  readonly trends: readonly (Omit<IStoredLines, 'bytes'> & { readonly bytes: string })[];
+  readonly answers: readonly (Omit<IStoredAnswer, 'text'> & { readonly bytes: string })[];
   /** Rows of the stream `scalars`, as an Arrow IPC stream. */
   readonly scalars: string;
   readonly events: readonly PageEvent[];
@@ -105,7 +104,7 @@ export interface IPageRun {
   readonly moments: {
     readonly index: IMomentsIndex;
     readonly rows: Readonly<Record<string, string>>;
-    readonly groups: readonly (Omit<IHeldGroups, 'bytes'> & { readonly bytes: string })[];
+    readonly groups: readonly (Omit<IStoredGroups, 'bytes'> & { readonly bytes: string })[];
   } | null;
 }
 
@@ -118,22 +117,26 @@ export interface IPageData {
 }
 
 /** What the file holds of a run. */
-export interface IHeldRun extends IHeldRows {
+export interface IStoredRun extends IStoredRows {
   readonly id: string;
   readonly detail: IRunDetail;
   readonly scalars: IScalarColumns | null;
   readonly events?: readonly IRunEvent[];
+  /** Rows of other streams, as Arrow IPC streams. */
   readonly tables?: ReadonlyMap<string, Uint8Array>;
   readonly moments: IMomentsReader;
   /** Trends of more rows than are held, as they were answered. */
-  readonly trends?: readonly IHeldLines[];
+  readonly trends?: readonly IStoredLines[];
   /** What instruments asked of the recording. */
-  readonly answers?: readonly IHeldAnswer[];
+  readonly answers?: readonly IStoredAnswer[];
 }
 
-/** A run of which a report's file holds the rows that its views asked for. Any other question rejects and says so. */
-export class HeldRun extends RecordedRun {
-  constructor(private readonly held: IHeldRun) {
+/**
+ * A run of which a report's file holds the rows that its views asked for. Any other question rejects and says
+ * so.
+ */
+export class StoredRun extends RecordedRun {
+  constructor(private readonly held: IStoredRun) {
     const { id, detail, moments } = held;
     const trends = held.trends ?? [];
     const lines: IRunReader['lines'] = (_, __, query) => {
@@ -212,14 +215,14 @@ export class HeldRun extends RecordedRun {
       return Promise.reject(new StoreError('unavailable', `This file holds no scalars of ${this.name}.`));
     }
     const wanted = names ?? Object.keys(scalars.units);
-    const retained = scalars.name.flatMap((name, at) => (wanted.includes(name) ? [at] : []));
-    const pick = (column: Float64Array): Float64Array => Float64Array.from(retained, at => column[at] ?? NaN);
+    const kept = scalars.name.flatMap((name, at) => (wanted.includes(name) ? [at] : []));
+    const pick = (column: Float64Array): Float64Array => Float64Array.from(kept, at => column[at] ?? NaN);
     return Promise.resolve({
       ...scalars,
       step: pick(scalars.step),
       time: pick(scalars.time),
       value: pick(scalars.value),
-      name: retained.map(at => scalars.name[at] ?? ''),
+      name: kept.map(at => scalars.name[at] ?? ''),
       units: Object.fromEntries(Object.entries(scalars.units).filter(([name]) => wanted.includes(name)))
     });
   }
@@ -268,13 +271,14 @@ export class HeldRun extends RecordedRun {
     const which = layers === undefined || layers.length === 0 ? '' : ` for ${layerWords(layers)}`;
     return new StoreError(
       'unavailable',
-      `This file does not hold these rows of ${title}${which}. It holds what its views drew when it was made: choose that again, or open the run.`
+      `This file does not hold these rows of ${title}${which}. ` +
+        'It holds what its views drew when it was made: choose that again, or open the run.'
     );
   }
 }
 
 /** Answers questions of instruments as they were answered when the file was made. */
-const askerOf = ({ answers = [] }: IHeldRun): IRunReader['asker'] =>
+const askerOf = ({ answers = [] }: IStoredRun): IRunReader['asker'] =>
   function asker<R extends object, A>({ name, held }: IQuestion<R, A>): AskOf<R, A> | undefined {
     return (
       held &&
