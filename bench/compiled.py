@@ -155,7 +155,7 @@ def _copied(module: ModuleType, name: str) -> Any:
 
 
 def _hook_states(model: nn.Module) -> None:
-    """RankCoordinates probes at the modules where the tracer has them, forward only, as an operator that changes a state."""
+    """Place probes at the modules where the tracer has them, forward only, as an operator that changes a state."""
     library: Any = torch.library.Library("megalens_bench", "FRAGMENT")  # type: ignore[no-untyped-call]
     library.define("seen(Tensor tensor, Tensor(a!) state, int number) -> ()")
     library.impl("seen", lambda tensor, state, number: None, "CompositeExplicitAutograd")

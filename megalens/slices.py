@@ -33,7 +33,7 @@ class Slice:
         The instrument's name.
     traced : str
         Called by ``megalens.trace`` with the model, :class:`~megalens.tracer.settings.TraceSettings` and the
-        process's :class:`~megalens.tracer.RankCoordinates`; gives an :class:`~megalens.tracer.Instrument`, or None
+        process's :class:`~megalens.tracer.Place`; gives an :class:`~megalens.tracer.Instrument`, or None
         where the settings want none.
     run : mapping
         Attributes of a run by name: functions whose first argument is the run, or properties.

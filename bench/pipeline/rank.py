@@ -21,7 +21,7 @@ from megalens.demo.model import Block, GPTConfig
 from megalens.instruments.pipeline import DynamicSchedule
 from megalens.instruments.pipeline.plan_type import Placement
 from megalens.instruments.pipeline.stages.link import Link
-from megalens.tracer import RankCoordinates
+from megalens.tracer import Place
 
 WIDTH = 8
 _SIZES = GPTConfig(hidden=256, sequence=128)
@@ -83,7 +83,7 @@ class _Way:
                 timeline="phases",
                 record=case["record"],
                 adapter=megalens.adapters.Adapter(layer="{i}"),
-                place=RankCoordinates(rank, pp=rank, tp_ranks=(rank,), world_size=world, pp_size=world),
+                place=Place(rank, pp=rank, tp_ranks=(rank,), world_size=world, pp_size=world),
             )
         self.schedule = DynamicSchedule(
             modules,

@@ -18,7 +18,7 @@ from bench.pipeline.modules import TimedStage
 from megalens.demo.model import Block, GPTConfig
 from megalens.instruments.pipeline import DynamicSchedule
 from megalens.instruments.pipeline.split import SplitLayout, SplitTraining
-from megalens.tracer import RankCoordinates
+from megalens.tracer import Place
 
 WIDTH = 8
 _SIZES = GPTConfig(hidden=256, sequence=128)
@@ -95,7 +95,7 @@ def _sgd(weights: Any) -> torch.optim.Optimizer:
     return torch.optim.SGD(weights, lr=1e-6)
 
 
-def _trace(case: dict[str, Any], module: nn.Module, place: RankCoordinates) -> Any:
+def _trace(case: dict[str, Any], module: nn.Module, place: Place) -> Any:
     if not case.get("record"):
         return None
     adapter = megalens.adapters.Adapter(layer="{i}")
@@ -129,7 +129,7 @@ def _split(case: dict[str, Any], rank: int, world: int) -> Any:
 def _pipeline(case: dict[str, Any], rank: int, world: int) -> Any:
     module = _module(case, rank, "backward")
     stage = _Recomputed(module) if case["recompute"] else module
-    place = RankCoordinates(rank, pp=rank, tp_ranks=(rank,), world_size=world, pp_size=world)
+    place = Place(rank, pp=rank, tp_ranks=(rank,), world_size=world, pp_size=world)
     tracer = _trace(case, stage, place)
     schedule = DynamicSchedule(stage, case["micro_batches"], "1f1b", _loss, tracer=tracer, timeout=60)
     optimizer = _sgd(stage.parameters())

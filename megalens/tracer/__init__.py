@@ -9,8 +9,8 @@ from .steps import StepHandle
 from .tensors.reductions import parse_reduction
 from .tracer import Tracer
 
-RankCoordinates = RankCoordinates
-"""The name under which scripts give a process's coordinates: ``megalens.trace(model, place=RankCoordinates(…))``."""
+Place = RankCoordinates
+"""The name under which scripts give a process's coordinates: ``megalens.trace(model, place=Place(…))``."""
 
 __all__ = [
     "FLAGS",
@@ -20,6 +20,7 @@ __all__ = [
     "IAdapter",
     "Instrument",
     "ModelPoints",
+    "Place",
     "RankCoordinates",
     "Shards",
     "SitePoints",

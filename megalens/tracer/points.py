@@ -23,7 +23,7 @@ class FlagKind:
     title : str
         In words, for a picker.
     parts : tuple of str
-        Named parts that it usually has; an empty name is the whole tensor.
+        Named parts that it usually has; an empty name is the complete tensor.
     axes : tuple of str
         Axes of one sample after the batch axis.
     exact : bool
@@ -106,7 +106,7 @@ class Source:
         Whether it is usual that there is nothing to see in a step, such as for an expert to which no token
         was routed. A tensor of two axes then has its tokens in the first.
     shards : Shards or callable
-        How the tensor is cut over the tensor-parallel ranks, the pieces being in the order of ``RankCoordinates.tp``;
+        How the tensor is cut over the tensor-parallel ranks, the pieces being in the order of ``Place.tp``;
         or a function of this rank's tensor ``[B, S, *]`` (before ``split``) where only the tensor itself
         tells. ``features`` and ``uneven`` hold of each part by itself, after ``split``; ``uneven`` are
         features of which ranks hold pieces of other sizes, or nothing.

@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from megalens.adapters import find_adapter
 from megalens.demo.model import GPT, GPTConfig
-from megalens.tracer import RankCoordinates
+from megalens.tracer import Place
 
 __all__ = ["all_ways"]
 
@@ -75,7 +75,7 @@ def _grads(model: nn.Module) -> dict[str, Tensor]:
     }
 
 
-def _run(model: nn.Module, ids: Tensor, sites: dict, place: RankCoordinates | None = None) -> tuple[dict, dict]:
+def _run(model: nn.Module, ids: Tensor, sites: dict, place: Place | None = None) -> tuple[dict, dict]:
     points = find_adapter(model).points(model)
     points = points if place is None else replace(points, place=place)
     before = {key: _plain(value) for key, value in model.state_dict().items()}
@@ -115,7 +115,7 @@ def replicated(rank: int, way: str) -> Found:
 
 def whole(sites: dict) -> Found:
     """Train one step as one process does."""
-    return _sent(*_run(_model().double(), _ids(0), sites, place=RankCoordinates()))
+    return _sent(*_run(_model().double(), _ids(0), sites, place=Place()))
 
 
 def cut(sites: dict) -> Found:

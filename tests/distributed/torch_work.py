@@ -31,7 +31,7 @@ from transformers import (
 import megalens
 from megalens.adapters import mesh_place
 from megalens.demo.model import GPT, GPTConfig
-from megalens.tracer import RankCoordinates
+from megalens.tracer import Place
 
 __all__ = ["STEPS", "alone", "in_mesh", "traced"]
 
@@ -164,7 +164,7 @@ def alone(rank: int, kind: str, folder: Path, flags: dict[str, Any]) -> list[flo
     return traced(rank, kind, "none", folder, flags)[0]
 
 
-def in_mesh(rank: int) -> RankCoordinates:
+def in_mesh(rank: int) -> Place:
     """Where a process stands in a mesh with pipeline stages, of which a model knows nothing."""
     return mesh_place(init_device_mesh("cpu", (2, 2), mesh_dim_names=("pp", "tp")))
 

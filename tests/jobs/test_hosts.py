@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import megalens
-from megalens.tracer import RankCoordinates
+from megalens.tracer import Place
 from megalens.tracer.sending.peers import Peers, Schedule
 from megalens.tracer.tensors.plan import TracingPlan
 
@@ -123,7 +123,7 @@ def make_peers():
     made = []
 
     def make(rank: int, values: dict[str, str], came: list | None = None) -> Peers:
-        place = RankCoordinates(rank=rank, dp=rank, tp_ranks=(rank,), world_size=2, dp_size=2)
+        place = Place(rank=rank, dp=rank, tp_ranks=(rank,), world_size=2, dp_size=2)
         made.append(
             Peers(
                 place,

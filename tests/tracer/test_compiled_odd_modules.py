@@ -124,7 +124,7 @@ def run(model: nn.Module, call) -> tuple[float, list[Tensor | None]]:
 
 
 def probed(model: Outer) -> tuple[GraphProbes, list[Tensor], list[Tensor], list]:
-    """RankCoordinates probes at the module; whatever is called tells the same."""
+    """Place probes at the module; whatever is called tells the same."""
     warnings: list[str] = []
     probes = GraphProbes(ModelPoints((model,), {"name": "x", "layers": 0}, {}), warnings.append)
     for side in ("input", "output"):

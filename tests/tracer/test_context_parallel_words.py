@@ -3,9 +3,9 @@
 import pytest
 
 from megalens import Tile
-from megalens.tracer import RankCoordinates
+from megalens.tracer import Place
 
-PARTS = RankCoordinates(world_size=2, dp_size=2, cp_size=2)
+PARTS = Place(world_size=2, dp_size=2, cp_size=2)
 FLAGS = {"MLP1_mat_mul": Tile(4)}
 
 
@@ -35,8 +35,8 @@ def test_it_is_said_once_tensors_are_traced_and_once_only(gpt, ids, traced, smal
 @pytest.mark.parametrize(
     "place",
     [
-        RankCoordinates(world_size=2, dp_size=2),
-        RankCoordinates(rank=1, dp=1, tp_ranks=(1,), world_size=2, dp_size=2, cp_size=2),
+        Place(world_size=2, dp_size=2),
+        Place(rank=1, dp=1, tp_ranks=(1,), world_size=2, dp_size=2, cp_size=2),
     ],
     ids=["data parallel", "another rank than the first"],
 )

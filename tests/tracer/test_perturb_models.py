@@ -11,7 +11,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
 from megalens.adapters import find_adapter, sites_of
-from megalens.tracer import FlagPoints, ModelPoints, RankCoordinates, Source
+from megalens.tracer import FlagPoints, ModelPoints, Place, Source
 from megalens.tracer.perturb import install_perturbations, perturb_plan
 
 SITES = {
@@ -91,7 +91,7 @@ def test_a_hugging_face_model_generates_perturbed_and_the_same_each_time() -> No
     assert len({tuple(text(seed)) for seed in range(5)} | {tuple(clean)}) > 2
 
 
-def drawn(gpt, ids, site_name: str, place: RankCoordinates, sources: Source | None = None) -> torch.Tensor:
+def drawn(gpt, ids, site_name: str, place: Place, sources: Source | None = None) -> torch.Tensor:
     """What a process at ``place`` adds to zeros."""
     points = replace(find_adapter(gpt).points(gpt), place=place)
     flag = {"calculation": "MLP2_mat_mul", "system": "HiddenStates"}.get(site_name)
@@ -111,9 +111,9 @@ def drawn(gpt, ids, site_name: str, place: RankCoordinates, sources: Source | No
     return seen[0].detach()
 
 
-def places(**of_second) -> tuple[RankCoordinates, RankCoordinates]:
+def places(**of_second) -> tuple[Place, Place]:
     sizes = {f"{axis}_size": 2 for axis in of_second}
-    first = RankCoordinates(world_size=2, tp_ranks=(0, 1), **sizes)
+    first = Place(world_size=2, tp_ranks=(0, 1), **sizes)
     return first, replace(first, rank=1, **of_second)
 
 
@@ -145,7 +145,7 @@ def test_replicas_draw_alike_for_weights_only(gpt, ids, at: str) -> None:
 def test_the_marks_of_megatron_core_tell_which_weights_are_pieces(gpt, ids) -> None:
     weight = gpt.blocks[0].mlp.fc1.weight
 
-    def alike(first: RankCoordinates, second: RankCoordinates) -> bool:
+    def alike(first: Place, second: Place) -> bool:
         return torch.equal(drawn(gpt, ids, "weight", first), drawn(gpt, ids, "weight", second))
 
     assert alike(*places(tp=1))

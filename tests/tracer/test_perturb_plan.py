@@ -12,7 +12,7 @@ from torch.nn.utils import parametrizations
 
 from megalens.adapters import find_adapter, sites_of
 from megalens.protocol import ProtocolError, check_message
-from megalens.tracer import RankCoordinates
+from megalens.tracer import Place
 from megalens.tracer.perturb import perturb_plan, site_infos
 
 
@@ -20,13 +20,13 @@ def points_of(model: nn.Module):
     return find_adapter(model).points(model)
 
 
-def weight_only(module: nn.Module, place: RankCoordinates | None = None, layers: int = 1, **options):
+def weight_only(module: nn.Module, place: Place | None = None, layers: int = 1, **options):
     """A model that is one module, with its weight as the only site."""
     from megalens.tracer import ModelPoints
 
     root = nn.Sequential(module)
     points = ModelPoints((root,), {"layers": layers, "dtype": "float32"}, {}, sites_of(weight={0: [module]}))
-    return replace(points, place=place or RankCoordinates(), **options)
+    return replace(points, place=place or Place(), **options)
 
 
 def test_every_site_is_announced_with_its_layers_and_kinds(gpt) -> None:
@@ -211,7 +211,7 @@ def test_one_layer_that_cannot_be_perturbed_leaves_the_others(gpt) -> None:
 
 
 def test_a_pipeline_stage_takes_its_own_layers_of_what_is_asked() -> None:
-    stage = RankCoordinates(rank=1, pp=1, tp_ranks=(1,), world_size=2, pp_size=2)
+    stage = Place(rank=1, pp=1, tp_ranks=(1,), world_size=2, pp_size=2)
     points = weight_only(nn.Linear(2, 2), stage, layers=4)
     assert perturb_plan({"sites": {"weight": site("noise1", "0-2")}}, points).sites[0].layers == (0,)
     assert perturb_plan({"sites": {"weight": site("noise1", "1-3")}}, points).sites[0].layers == ()

@@ -16,7 +16,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard
 
 from megalens.adapters import find_adapter, sites_of
 from megalens.protocol import AddVector, NoOp, ProtocolError
-from megalens.tracer import FlagPoints, ModelPoints, RankCoordinates, Source
+from megalens.tracer import FlagPoints, ModelPoints, Place, Source
 from megalens.tracer.perturb import install_perturbations, perturb_plan, site_infos
 from megalens.tracer.perturb.arithmetic import FLOATS, perturbed
 
@@ -218,7 +218,7 @@ def test_a_tensor_parallel_process_adds_what_belongs_to_its_features(
     module = nn.Identity()
     flag = FlagPoints({1: (Source(module, features=(HIDDEN,), shards=shards),)})
     for tp in (0, 1):
-        place = RankCoordinates(rank=tp, tp=tp, world_size=2, tp_size=2, tp_ranks=(0, 1))
+        place = Place(rank=tp, tp=tp, world_size=2, tp_size=2, tp_ranks=(0, 1))
         points = ModelPoints(
             (module,),
             {"layers": 2, "dtype": "float32"},

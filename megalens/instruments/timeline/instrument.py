@@ -122,7 +122,7 @@ class TimelineInstrument(Instrument):
             ]
 
     def place(self, graph: GraphProbes, roots: Iterable[nn.Module]) -> None:
-        """RankCoordinates probes in compiled code: layers always, operations where they are asked for by now."""
+        """Place probes in compiled code: layers always, operations where they are asked for by now."""
         for root in roots:
             timed = [
                 *layers_of(root),

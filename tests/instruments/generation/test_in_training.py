@@ -6,7 +6,7 @@ import torch
 
 import megalens
 from megalens.demo.model import GPT, ByteTokenizer, GPTConfig
-from megalens.tracer import RankCoordinates
+from megalens.tracer import Place
 
 pytestmark = pytest.mark.slow
 SMALL = GPTConfig(layers=2, hidden=32, heads=2, sequence=48)
@@ -138,7 +138,7 @@ def test_without_leave_the_answer_says_what_the_script_has_to_say():
 def test_a_model_that_is_split_over_processes_is_refused_at_the_start():
     with pytest.raises(megalens.TracerError, match="this job has 4"):
         megalens.trace(
-            GPT(SMALL), allow=["generate"], tokenizer=ByteTokenizer(), place=RankCoordinates(rank=1, world_size=4)
+            GPT(SMALL), allow=["generate"], tokenizer=ByteTokenizer(), place=Place(rank=1, world_size=4)
         )
 
 

@@ -20,7 +20,7 @@ from megalens.instruments.generation.of_model import as_language_model
 from megalens.instruments.generation.token_rows import LocatedPass, PassCoordinates
 from megalens.protocol.arrow_columns import arrow_batch
 from megalens.protocol.streams import stream_schema
-from megalens.tracer import RankCoordinates
+from megalens.tracer import Place
 
 PROMPTS = [[5, 9, 3, 7, 11], [8, 2]]
 TOKENS = 4
@@ -150,7 +150,7 @@ def test_what_cannot_be_read_says_why() -> None:
     model = demo()
     points = find_adapter(model).points(model)
     with pytest.raises(GenerationError, match="spread over several processes"):
-        Readout(model, replace(points, place=RankCoordinates(world_size=2, tp_size=2, tp_ranks=(0, 1))))
+        Readout(model, replace(points, place=Place(world_size=2, tp_size=2, tp_ranks=(0, 1))))
     del model.head
     with pytest.raises(GenerationError, match="The output layer of GPT was not found"):
         Readout(model, points)

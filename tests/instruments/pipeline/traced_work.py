@@ -19,13 +19,13 @@ import megalens
 from megalens.instruments.pipeline import DynamicSchedule
 from megalens.instruments.pipeline.instrument import PipelineInstrument
 from megalens.runs import open_run
-from megalens.tracer import RankCoordinates
+from megalens.tracer import Place
 
 STEPS, MICRO_BATCHES, STAGES = 3, 4, 2
 
 
-def _place(rank: int) -> RankCoordinates:
-    return RankCoordinates(rank, pp=rank, tp_ranks=(rank,), world_size=STAGES, pp_size=STAGES)
+def _place(rank: int) -> Place:
+    return Place(rank, pp=rank, tp_ranks=(rank,), world_size=STAGES, pp_size=STAGES)
 
 
 def _trace(rank: int, model: Any, folder: str, **options: Any) -> Any:

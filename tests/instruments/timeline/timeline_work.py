@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 import megalens
 from megalens.demo.model import GPT, GPTConfig
 from megalens.runs import open_run
-from megalens.tracer import RankCoordinates
+from megalens.tracer import Place
 
 __all__ = ["STEPS", "timed"]
 
@@ -41,7 +41,7 @@ class Stage(nn.Module):
         return x
 
 
-def _replicas(rank: int) -> tuple[nn.Module, Step, RankCoordinates | None]:
+def _replicas(rank: int) -> tuple[nn.Module, Step, Place | None]:
     model = GPT(GPTConfig(vocabulary=32, layers=2, hidden=WIDTH, heads=2, sequence=8))
     replica = DistributedDataParallel(model)
     ids = torch.randint(0, 32, (2, 8))
@@ -56,7 +56,7 @@ def _replicas(rank: int) -> tuple[nn.Module, Step, RankCoordinates | None]:
     return model, step, None
 
 
-def _shards(rank: int) -> tuple[nn.Module, Step, RankCoordinates | None]:
+def _shards(rank: int) -> tuple[nn.Module, Step, Place | None]:
     model = GPT(GPTConfig(vocabulary=32, layers=2, hidden=WIDTH, heads=2, sequence=8))
     for block in model.blocks:
         fully_shard(block)
@@ -71,7 +71,7 @@ def _shards(rank: int) -> tuple[nn.Module, Step, RankCoordinates | None]:
     return model, step, None
 
 
-def _tensors(rank: int) -> tuple[nn.Module, Step, RankCoordinates | None]:
+def _tensors(rank: int) -> tuple[nn.Module, Step, Place | None]:
     world = distributed.get_world_size()
     model = nn.Module()
     model.layers = nn.ModuleList(
@@ -89,10 +89,10 @@ def _tensors(rank: int) -> tuple[nn.Module, Step, RankCoordinates | None]:
         return loss.item()
 
     ranks = tuple(range(world))
-    return model, step, RankCoordinates(rank, tp=rank, tp_ranks=ranks, world_size=world, tp_size=world)
+    return model, step, Place(rank, tp=rank, tp_ranks=ranks, world_size=world, tp_size=world)
 
 
-def _pipeline(rank: int) -> tuple[nn.Module, Step, RankCoordinates | None]:
+def _pipeline(rank: int) -> tuple[nn.Module, Step, Place | None]:
     world = distributed.get_world_size()
     model = Stage()
     x = torch.randn(2 * MICRO_BATCHES, WIDTH)
@@ -111,10 +111,10 @@ def _pipeline(rank: int) -> tuple[nn.Module, Step, RankCoordinates | None]:
             schedule.step()
         return sum(loss.item() for loss in losses)
 
-    return model, step, RankCoordinates(rank, pp=rank, tp_ranks=(rank,), world_size=world, pp_size=world)
+    return model, step, Place(rank, pp=rank, tp_ranks=(rank,), world_size=world, pp_size=world)
 
 
-def _by_hand(rank: int) -> tuple[nn.Module, Step, RankCoordinates | None]:
+def _by_hand(rank: int) -> tuple[nn.Module, Step, Place | None]:
     """Calls of every kind, with times that are known: the last rank is late."""
     model = Stage()
     world = distributed.get_world_size()
@@ -145,7 +145,7 @@ def _by_hand(rank: int) -> tuple[nn.Module, Step, RankCoordinates | None]:
     return model, step, None
 
 
-def _even(rank: int, slow: int = -1) -> tuple[nn.Module, Step, RankCoordinates | None]:
+def _even(rank: int, slow: int = -1) -> tuple[nn.Module, Step, Place | None]:
     """Replicas that do the same, or one of which does more in its passes."""
     model = GPT(GPTConfig(vocabulary=32, layers=2, hidden=64, heads=2, sequence=32))
     replica = DistributedDataParallel(model)
