@@ -23,7 +23,7 @@ class FlagKind:
     title : str
         In words, for a picker.
     parts : tuple of str
-        Named parts that it usually has; an empty name is the whole tensor.
+        Named parts that it usually has; an empty name is the complete tensor.
     axes : tuple of str
         Axes of one sample after the batch axis.
     exact : bool

@@ -40,7 +40,7 @@ class TraceSettings:
     resume : str or Path, optional
         Run folder, or the id of a run in ``record`` (in ``megalens-runs`` when absent), whose recording goes
         on: of a training that restarts from a checkpoint, with ``first_step``. What was recorded of that step
-        and later ones is kept as an earlier attempt: ``run.attempts``.
+        and later ones becomes an earlier attempt: ``run.attempts``.
     hub : {'spawn'}, None, (address, token) or path
         Start a hub process (rank 0 does, and tells the other ranks of the job where it is); or none, and
         trace nothing; or use one that runs, by its WebSocket address and token or by its runtime file (again
@@ -67,7 +67,7 @@ class TraceSettings:
     timeline : str or mapping, optional
         How finely each rank's steps are timed: ``"steps"``, ``"phases"``, ``"layers"`` or ``"operations"``,
         or ``{"granularity": "phases", "every": 10}``. Off when absent: viewers can switch it on at any time.
-    place : RankCoordinates, optional
+    place : Place, optional
         Where this process stands in its job, where the adapter cannot find out.
     first_step : int, optional
         Number of the first step; 1 when absent. A training that goes on from a checkpoint of step n says n +
