@@ -61,7 +61,7 @@ class CollectiveHooks:
     ) -> None:
         self._called, self._operations, self._clock = called, operations, clock
         self._outermost, self._inside = outermost, threading.local()
-        # Functions that somebody kept from an ended session only call torch's.
+        # Functions that a script stored in an ended session only call torch's.
         self._session: object | None = None
         self._before: list[tuple[Any, str, Any, Any]] = []
         self._pending: WeakKeyDictionary[Any, list[Done]] = WeakKeyDictionary()

@@ -270,7 +270,7 @@ class PassHooks:
         """
         self.phases = 0
         """Phases other than training that are going on. Without one, a pass without gradients is no training
-        and is not told of.
+        and is not reported.
         """
 
     def set(self, wanted: bool) -> None:

@@ -37,7 +37,7 @@ class Tracer:
     """Traces one model. Made by :func:`megalens.trace`.
 
     Nothing that is called during training raises, waits or synchronises a device: what goes wrong is counted
-    and said in :meth:`status`.
+    and reported by :meth:`status`.
 
     Parameters
     ----------
@@ -222,12 +222,12 @@ class Tracer:
         Parameters
         ----------
         *several : mapping
-            Numbers by names that are no words of Python. Anything else is not logged, and said.
+            Numbers by names that are no words of Python. Anything else is left out with a warning.
         unit : str
             Unit of all of them.
         **values : float or torch.Tensor
             Numbers or tensors of one element. A tensor is copied now and read later, in another thread. Of
-            data-parallel replicas the first one's are kept. Of the losses of all of them the monitor's rules
+            data-parallel replicas the first one's are recorded. Of the losses of all of them the monitor's rules
             take note, where they are logged inside of the step.
         """
         if self._steps.closed or self._coordinator.worker is None:
@@ -248,12 +248,12 @@ class Tracer:
         """Mark that the training was saved: ``tracer.checkpoint("runs/step-500.pt")``. Views show it under
         their axes of steps, live and recorded.
 
-        Never raises and never waits. Of a job of several processes what rank 0 says is kept.
+        Never raises and never waits. Of a job of several processes only rank 0 counts.
 
         Parameters
         ----------
         path : str or os.PathLike, optional
-            Where it was saved, or what it is called. Only the last part of a path is kept, at most 80
+            Where it was saved, or what it is called. Only the last part of a path is recorded, at most 80
             characters of it.
         step : int, optional
             The step after which it was saved; the one that began last when absent.

@@ -113,7 +113,7 @@ class HubLink:
     def _read(self) -> None:
         try:
             for data in self._ws:
-                # Nothing is read on while the thread that answers is kept: what waits is as little as the
+                # Nothing is read while the thread that answers is busy: what waits is as little as the
                 # socket takes.
                 while not self._slots.acquire(timeout=0.5):
                     if self._ws.left.is_set():
