@@ -23,7 +23,7 @@ for _library in ("OMP", "OPENBLAS"):
 warm.install()
 
 # How long one example takes says something of the machine, not of the code.
-hypothesis.settings.register_profile("megalens", deadline=None)
+hypothesis.settings.register_profile("megalens", deadline=None, max_examples=50)
 # make test-fast asks for this one.
 hypothesis.settings.register_profile("fast", deadline=None, max_examples=20)
 hypothesis.settings.load_profile("megalens")

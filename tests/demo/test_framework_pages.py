@@ -36,7 +36,7 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize(
     ("page", "command", "layers", "evaluated"), SCRIPTS, ids=[each[0] for each in SCRIPTS]
 )

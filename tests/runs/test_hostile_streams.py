@@ -44,7 +44,7 @@ def test_small_files_take_little_memory_and_time(template, tmp_path):
         [sys.executable, "-m", "hostile_streams", *folders],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=280,
         check=False,
         env={**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'tests' / 'kit'}"},
     )

@@ -353,7 +353,7 @@ print("duckdb" in sys.modules)
         [sys.executable, "-c", program, str(small_groups[1][1])],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=280,
         check=True,
     )
     assert done.stdout.split() == ["False"]

@@ -125,7 +125,7 @@ def test_a_training_that_ignores_the_signal_is_killed(training, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_the_real_demo_becomes_a_live_run_and_ends_with_its_server(runtime, tmp_path):
     """A server that is killed closes nothing by itself: only the pipe tells its child."""
     code = (

@@ -44,7 +44,7 @@ async def test_a_run_that_has_finished_is_recorded_at_once_though_its_hub_is_sti
     run.step(3)
     assert (await ask("runs"))[1]["runs"][0]["state"] == "live"
     run.finish()
-    for _ in range(200):
+    for _ in range(1200):
         entry = (await ask("runs"))[1]["runs"][0]
         if entry["state"] != "live":
             break
@@ -85,7 +85,7 @@ async def test_a_run_that_nobody_chose_has_ended_once_its_hub_says_so_in_its_run
     run.step(3)
     assert (await ask("runs"))[1]["runs"][0]["ended"] is None
     run.finish()
-    for _ in range(200):
+    for _ in range(1200):
         entry = (await ask("runs"))[1]["runs"][0]
         if entry["ended"] is not None:
             break
@@ -98,7 +98,7 @@ async def test_a_lost_run_is_recorded_though_its_hub_is_still_there(ask, live, o
     run = live("--record", outside, "--linger", "600")
     run.step(3)
     run._socket.socket.shutdown(2)
-    for _ in range(200):
+    for _ in range(1200):
         entry = (await ask("runs"))[1]["runs"][0]
         if entry["state"] != "live":
             break

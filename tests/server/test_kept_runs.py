@@ -104,7 +104,7 @@ async def test_notes_need_a_recording(ask, live, outside):
     status, answer, _ = await ask("runs", bare.id, method="PATCH", body={"notes": "x"})
     assert (status, answer["code"]) == (409, "refused")
     kept.step(1)
-    for _ in range(100):
+    for _ in range(1200):
         status, answer, _ = await ask("runs", kept.id, method="PATCH", body={"tags": ["x"]})
         if status == 200:
             break
@@ -181,7 +181,7 @@ async def test_a_live_run_that_is_recorded_says_so_wherever_its_folder_lies(ask,
     bare, kept = live(), live("--record", tmp_path / "not-known")
     kept.step(1)
     assert "bytes" not in await entry(ask, bare.id)
-    for _ in range(100):
+    for _ in range(1200):
         told = await entry(ask, kept.id)
         if told.get("bytes"):
             break

@@ -321,5 +321,5 @@ source.groups(MomentQuery.of_members({"stat": "grad", "by": ["layer"], "points":
 print(*sorted(libraries() - before))
 """
     run = [sys.executable, "-c", program, str(tmp_path / RUN)]
-    done = subprocess.run(run, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(run, capture_output=True, text=True, timeout=280, check=True)
     assert done.stdout.split() == []

@@ -41,7 +41,7 @@ def test_a_traced_training_imports_neither_pandas_nor_what_viewers_need(tmp_path
         [sys.executable, "-c", textwrap.dedent(SCRIPT), str(tmp_path)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=280,
         check=False,
     )
     assert (done.returncode, done.stdout.strip()) == (0, "[]"), done.stderr[-2000:]

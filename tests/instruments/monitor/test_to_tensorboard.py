@@ -105,7 +105,7 @@ def test_a_script_without_a_main_block_is_not_run_again(folder, tmp_path):
         "print('begun')\n"
         f"csv2tensorboard_by_step({str(folder)!r}, process_num=2, output_dirpath={str(tmp_path / 'e')!r}, tell=lambda _: None)\n"
     )
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=280)
     assert (done.returncode, done.stdout) == (0, "begun\n"), done.stderr
     assert events_of(tmp_path / "e" / "rank12" / "actv")[0]["vp1:a.input:micro0/norm", 1] == 3.0
 

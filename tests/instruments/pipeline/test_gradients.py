@@ -4,7 +4,7 @@ import pytest
 from own_plans import ALL
 from processes import run_job
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 
 @pytest.mark.parametrize(("stages", "planned"), [(1, False), (2, True), (3, False), (4, True)])

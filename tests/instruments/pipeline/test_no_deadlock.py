@@ -5,7 +5,7 @@ import json
 import pytest
 from processes import run_job
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 
 @pytest.mark.parametrize(("stages", "count", "delay"), [(2, 100, 0.0), (3, 100, 0.004)])

@@ -3,7 +3,7 @@
 import pytest
 from processes import run_job
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 
 @pytest.mark.parametrize("kind", ["ddp", "fsdp", "tp"])

@@ -12,7 +12,7 @@ import pytest
 import megalens
 from megalens.instruments.pipeline import plan
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 ROOT = Path(__file__).parents[3]
 

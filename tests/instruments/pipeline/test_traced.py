@@ -8,7 +8,7 @@ import pandas
 import pytest
 from processes import run_job
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 STEPS, MICRO_BATCHES = 3, 4
 KINDS = {"F": "forward", "B": "backward", "I": "backward", "W": "wgrad"}

@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pandas
 import pytest
 import torch
@@ -108,11 +109,14 @@ def test_phases_of_each_step_are_where_a_clock_beside_them_saw_them(gpt, ids, tm
         assert list(mine.loc["forward", "micro_batch"]) == [0, 1]
         assert list(mine.loc["backward", "micro_batch"]) == [0, 1]
     forward = rows[rows["kind"] == "forward"].sort_values("start")
+    further = []
     for (_, start, end), span in zip(model.seen, forward.itertuples(), strict=True):
-        # The model's own clock is inside of the pass, and not far.
+        # The model's own clock is inside of the pass.
         assert span.start <= start
         assert end <= span.end
-        assert span.end - span.start - (end - start) < 50e6
+        further.append(span.end - span.start - (end - start))
+    # And not far, but where the system takes the processor between the two.
+    assert np.median(further) < 50e6
 
 
 @pytest.mark.parametrize("granularity", ["layers", "operations"])

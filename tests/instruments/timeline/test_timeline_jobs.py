@@ -145,7 +145,7 @@ def test_the_rank_that_does_more_is_named_while_it_trains_and_afterwards_with_wh
     analysis = analyse(pyarrow.Table.from_pandas(pandas.DataFrame(rows)))
     culprits = [each for each in analysis.verdict().culprits if each.kind == "device"]
     assert [each.ranks for each in culprits] == [(2,)]
-    # It sleeps 20 ms in each step, while the others have the processor.
+    # It works 20 ms more in each step.
     assert 8e6 < culprits[0].price_ns < 30e6
 
 

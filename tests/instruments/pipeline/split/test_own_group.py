@@ -10,7 +10,7 @@ import pytest
 
 from megalens.instruments.pipeline.split import launch
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).parent
 

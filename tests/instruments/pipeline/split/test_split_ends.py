@@ -7,7 +7,7 @@ import torch
 from processes import run_job
 from split_models import Case
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(

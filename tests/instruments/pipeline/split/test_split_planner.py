@@ -74,7 +74,7 @@ def test_what_is_no_request_is_refused_by_its_field(wish, field) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(400)
 def test_the_example_trains_and_its_run_can_be_planned(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3"]
     asked = ["--no-last-forward", "--layers=2", "--steps=6", f"--record={tmp_path / 'runs'}"]

@@ -5,7 +5,7 @@ import torch
 from processes import run_job
 from split_models import Case
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 DOUBLE = torch.float64
 CASES = {

@@ -5,7 +5,7 @@ from processes import run_job
 from split_models import HIDDEN, WIDTH
 from weights_work import TRAINED
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.slow
 
 
 def test_only_what_changed_is_sent() -> None:

@@ -6,7 +6,7 @@ from processes import run_job
 from split_models import HIDDEN, SAMPLES, WIDTH, Case
 from traced_split_work import STEPS
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("last", [True, False])
