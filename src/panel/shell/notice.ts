@@ -171,7 +171,7 @@ export function runNotice(
   if (isLab && (status?.state === 'idle' || connection.kind === 'stale')) {
     return notice('plain', trans.__('The model writes when it is asked, in the view Tokens.'), null);
   }
-  // One that takes long is told like any other pause.
+  // One that takes long is reported like any other pause.
   if (status?.state === 'idle' && status.step === 0 && connection.kind === 'live') {
     return notice(
       'busy',

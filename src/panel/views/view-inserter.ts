@@ -18,7 +18,7 @@ const START_PIXELS = 5;
 interface IDraggable {
   /** What the image under the pointer says. */
   readonly label: string;
-  /** Told when it is no click any more. */
+  /** Notified when it is no click any more. */
   begun(): void;
   /** Code of the cell, once it is known what it is dropped on. */
   code(target: Element | null): string;

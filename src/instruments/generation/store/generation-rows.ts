@@ -11,7 +11,7 @@ export class RowCells {
     return Number(this._cell(name, row) ?? NaN);
   }
 
-  /** A whole number; -1 where there is none. */
+  /** An integer; -1 where there is none. */
   count(name: string, row: number): number {
     const value = this.number(name, row);
     return Number.isSafeInteger(value) ? value : -1;
@@ -53,7 +53,7 @@ export interface IJoinedRow {
 
 /**
  * Put the rows of one layer together, position after position.
- * @param axis - Place of the position axis among the axes of one sample, 0 for `[positions, features]`.
+ * @param axis - Index of the position axis among the axes of one sample, 0 for `[positions, features]`.
  * @returns Null where the layer has no row of the sequence with that axis.
  */
 export function joinPositions(

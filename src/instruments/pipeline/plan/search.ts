@@ -362,7 +362,7 @@ class OrderSearch {
     return this.simulation.run();
   }
 
-  /** Places of the operations that the step's length consists of. */
+  /** Indices of the operations that the step's length consists of. */
   private criticalPlaces(): number[] {
     const { table, order, begin, end, free } = this.simulation;
     const indices: number[] = [];

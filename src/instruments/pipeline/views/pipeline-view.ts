@@ -26,7 +26,7 @@ import { SCHEDULES, scheduleWords } from './operation-words';
 import { GB, changedSettings, whatIfControls } from './what-if';
 import { PipelinePane } from './pipeline-pane';
 
-/** Most stages whose lines are told in a tip. */
+/** Most stages whose lines are reported in a tip. */
 const MOST_LISTED = 12;
 
 /** What each stage holds over the planned step: weights, and activations until they are used. */

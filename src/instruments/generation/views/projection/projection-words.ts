@@ -124,7 +124,7 @@ function groupChip({ choose, grouped, options, t }: IProjectionFacts): Control[]
       ];
 }
 
-/** A residual above this is told: the search for components was given up. */
+/** A residual above this is reported: the search for components was given up. */
 const EXACT = 1e-5;
 
 /** Name a token by its text and where it stands. */
