@@ -181,8 +181,8 @@ export interface IRunSource {
   configure(patch: ConfigPatch, accepted?: (message: Configured) => void): Promise<Configured>;
   /**
    * Have the model write text. Absent where nobody can be asked: of recorded runs, and of those whose
-   * `hello.controls` lacks `generate`. How it goes is reported by rows of the stream `generations`. Rejects with
-   * the typed error of the hub or of the producer.
+   * `hello.controls` lacks `generate`. How it goes is reported by rows of the stream `generations`. Rejects
+   * with the typed error of the hub or of the producer.
    */
   generate?(request: GenerateRequest): Promise<IGenerationStart>;
   /** End a generation that waits or runs; as `generate`. */

@@ -208,10 +208,10 @@ function ranksNotice({ source }: Pick<IOpenRun, 'source'>, trans: TranslationBun
   }
   const { layout = null } = source.hello ?? {};
   const alone = (layout?.world_size ?? 1) === 1;
-  const place = layout?.ranks?.find(({ rank }) => rank === first.rank) ?? null;
+  const coordinates = layout?.ranks?.find(({ rank }) => rank === first.rank) ?? null;
   const name = alone
     ? trans.__('The training process')
-    : rankName(first.rank, first, place).replace(/^./, letter => letter.toUpperCase());
+    : rankName(first.rank, first, coordinates).replace(/^./, letter => letter.toUpperCase());
   const others =
     more.length === 0
       ? ''

@@ -98,7 +98,7 @@ export function laneOrder(
   { family, stages, microBatches, ahead }: IOrderShape
 ): ISplitPass[] {
   const passes: ISplitPass[] = [];
-  const isAgain = family === 'recompute' || family === 'pipeline_recompute';
+  const isRecomputing = family === 'recompute' || family === 'pipeline_recompute';
   // By how many micro-batches backward passes follow.
   const lag = role === 'forward' ? microBatches : role === 'backward' ? ahead : stages - 1 - stage;
   for (let at = 0; at < microBatches + lag; at += 1) {
@@ -109,7 +109,7 @@ export function laneOrder(
       passes.push({ kind: role === 'backward' ? 'R' : 'F', microBatch: at });
     }
     if (role === 'both' && at >= lag) {
-      const kinds: SplitKind[] = isAgain ? ['R', 'B'] : ['B'];
+      const kinds: SplitKind[] = isRecomputing ? ['R', 'B'] : ['B'];
       passes.push(...kinds.map(kind => ({ kind, microBatch: at - lag })));
     }
   }
@@ -174,7 +174,7 @@ function operationsOf(
       break;
     }
     const takes = { F: simulation.forward, R: simulation.recompute, B: simulation.backward };
-    const ends = { F: simulation.forwardEnd, R: simulation.againEnd, B: simulation.backwardEnd };
+    const ends = { F: simulation.forwardEnd, R: simulation.recomputeEnd, B: simulation.backwardEnd };
     for (const pass of laneOrder({ role, stage }, shape)) {
       const what = pass.kind;
       if (what === 'F' || what === 'R' || what === 'B') {
