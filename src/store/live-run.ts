@@ -184,7 +184,7 @@ export class LiveRun implements IRunSource {
       throw noStream(stream, this.hub.streams.keys());
     }
     const keys = keyColumns(info);
-    // What is here and what is recorded are told apart by columns that nobody may have asked for.
+    // Rows here and in the recording are distinguished by columns that nobody may have asked for.
     const asked = query?.columns ? { ...query, columns: [...query.columns, ...keys] } : (query ?? {});
     const here = (this.rowStores.get(stream) ?? new RowStore(info)).rows(asked);
     if (this.past.joined <= 1 && here.evictedRows === 0) {

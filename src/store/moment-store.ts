@@ -23,7 +23,7 @@ interface IStepSpan {
  * sum of squares, the one at which a single tensor stands out most from its neighbours in time, and every one
  * with values that are not finite or not known. Where nothing goes that way, the oldest steps go.
  * @param columns - Rows of one stat, ordered by step.
- * @returns Places of the rows that stay, ascending; how many steps went, and the newest of them.
+ * @returns Indices of the rows that stay, ascending; how many steps went, and the newest of them.
  */
 function thinSteps(columns: MomentColumns): { rows: Uint32Array; steps: number; newest: number } {
   const spans = spansOf(columns.column('step'));
@@ -99,7 +99,7 @@ function spansOf(steps: Float64Array): IStepSpan[] {
   return spans;
 }
 
-/** Rows that are kept when nobody says otherwise. */
+/** Rows that are kept by default. */
 export const MOMENT_ROWS = Math.floor(pageBytes(STREAMS.moments) / MOMENT_ROW_BYTES);
 
 interface IStat {

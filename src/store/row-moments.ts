@@ -111,7 +111,7 @@ type Float = (typeof FLOAT)[number];
 export type MomentNumber = Whole | Float;
 
 /**
- * The columns of numbers, all of one length. `samples` is -1 where nobody said how many were consumed;
+ * The columns of numbers, all of one length. `samples` is -1 where it is unknown how many were consumed;
  * `lossScale` is divided out, and NaN where a scale may be in the values and is not known.
  */
 export type MomentNumbers = Readonly<Record<Whole, Int32Array> & Record<Float, Float64Array>>;

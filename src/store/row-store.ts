@@ -52,7 +52,7 @@ export type RowColumn = Float64Array | readonly string[] | readonly (readonly (n
 export interface IRowsQuery {
   /** Inclusive first and last step. */
   readonly steps?: readonly [number, number];
-  /** Columns of text or whole numbers, and what they must equal. */
+  /** Columns of text or integers, and what they must equal. */
   readonly where?: Readonly<Record<string, string | number>>;
   /** Only these columns, and the step: who needs few of them need not wait for megabytes. All when absent. */
   readonly columns?: readonly string[];

@@ -88,7 +88,7 @@ export function isOver({ connection, status }: Pick<IRunSource, 'connection' | '
   );
 }
 
-/** How a source stands to its run, as the user is told. */
+/** State of the connection of a source to its run, as shown to the user. */
 export type ConnectionState =
   /** The first hello has not come yet. */
   | { kind: 'connecting' }
@@ -181,8 +181,8 @@ export interface IRunSource {
   configure(patch: ConfigPatch, accepted?: (message: Configured) => void): Promise<Configured>;
   /**
    * Have the model write text. Absent where nobody can be asked: of recorded runs, and of those whose
-   * `hello.controls` lacks `generate`. How it goes is told by rows of the stream `generations`. Rejects with
-   * the typed error of the hub or of the producer.
+   * `hello.controls` lacks `generate`. How it goes is reported by rows of the stream `generations`. Rejects
+   * with the typed error of the hub or of the producer.
    */
   generate?(request: GenerateRequest): Promise<IGenerationStart>;
   /** End a generation that waits or runs; as `generate`. */

@@ -5,7 +5,7 @@ import type { ITensorRow } from './tensor-data';
 import { compareRows } from './tensor-rows';
 
 /**
- * Places of the least and the greatest finite value, and of the first that stands for something not finite,
+ * Indices of the least and the greatest finite value, and of the first that stands for something not finite,
  * ascending.
  * @param isOdd - What is not finite beside the values that are not.
  */

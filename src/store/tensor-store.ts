@@ -116,8 +116,7 @@ export class TensorStore {
     }
     const { layers } = of;
     const some =
-      layers !== undefined &&
-      [...entry.series.values()].some(({ key: place }) => !layers.includes(place.layer));
+      layers !== undefined && [...entry.series.values()].some(({ key }) => !layers.includes(key.layer));
     if (some || (entry.thinned && (layers !== undefined || of.rank !== undefined))) {
       // Layers have steps of their own: where they are thinned, and where another one was traced before.
       const chosen = this.chosen({ ...of, flag, ...(phase ? { phase } : {}) });
@@ -135,12 +134,12 @@ export class TensorStore {
 
   shapeOf(flag: string): ITensorShape {
     const entry = this.all.get(flag);
-    const places = [...(entry?.series.values() ?? [])].map(series => series.key);
+    const keys = [...(entry?.series.values() ?? [])].map(series => series.key);
     return {
       parts: [...(entry?.parts ?? [])],
-      layers: distinct([places.map(place => place.layer)]),
-      ranks: distinct([places.map(place => place.rank)]),
-      passes: [...new Set(places.map(place => place.pass))]
+      layers: distinct([keys.map(key => key.layer)]),
+      ranks: distinct([keys.map(key => key.rank)]),
+      passes: [...new Set(keys.map(key => key.pass))]
     };
   }
 
@@ -191,21 +190,21 @@ export class TensorStore {
   private chosen(query: ITensorQuery): TensorSeries[] {
     const { part, phase, pass, layers, rank } = query;
     const found = [...(this.all.get(query.flag)?.series.values() ?? [])].filter(
-      ({ key: place }) =>
-        (part === undefined || part === place.part) &&
-        (phase === undefined || phase === place.phase) &&
-        (pass === undefined || pass === place.pass) &&
-        (layers === undefined || layers.includes(place.layer)) &&
-        (rank === undefined || rank === 'lowest' || rank === place.rank)
+      ({ key }) =>
+        (part === undefined || part === key.part) &&
+        (phase === undefined || phase === key.phase) &&
+        (pass === undefined || pass === key.pass) &&
+        (layers === undefined || layers.includes(key.layer)) &&
+        (rank === undefined || rank === 'lowest' || rank === key.rank)
     );
     if (rank !== 'lowest') {
       return found;
     }
     const lowest = new Map<number, number>();
-    for (const { key: place } of found) {
-      lowest.set(place.layer, Math.min(lowest.get(place.layer) ?? Infinity, place.rank));
+    for (const { key } of found) {
+      lowest.set(key.layer, Math.min(lowest.get(key.layer) ?? Infinity, key.rank));
     }
-    return found.filter(({ key: place }) => lowest.get(place.layer) === place.rank);
+    return found.filter(({ key }) => lowest.get(key.layer) === key.rank);
   }
 
   private shrink(): void {

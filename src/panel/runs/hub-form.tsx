@@ -24,7 +24,7 @@ export interface IHubAddress {
 /** Fields for a hub's address; what its dialect needs and no more. */
 export function HubForm(props: {
   trans: TranslationBundle;
-  /** Told at every key, and first of all as it is. */
+  /** Notified at every key, and first of all as it is. */
   change: (answer: IHubAddress) => void;
 }): React.ReactElement {
   const { trans, change } = props;

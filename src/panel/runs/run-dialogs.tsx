@@ -7,7 +7,7 @@ import type { IRunEntry, RunChanges } from '../../tokens';
 import { Body } from '../shell/dialogs';
 import { beyondNewest, bytesOf, isAnnotated } from './keep-newest';
 
-/** How many recordings are kept unless somebody says otherwise. */
+/** How many recordings are kept by default. */
 const KEPT = 5;
 
 /** How many of the newest recordings to keep, and by name what is deleted then. */

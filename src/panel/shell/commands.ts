@@ -103,7 +103,7 @@ export function addPanelCommands(
   });
 }
 
-/** Add the command that opens a view, of the panel's run unless it is told another. */
+/** Add the command that opens a view, of the panel's run unless another is given. */
 export function addViewCommand(
   commands: CommandRegistry,
   { name, label, summary, command, icon, needs }: IViewInfo,

@@ -171,7 +171,7 @@ export function runNotice(
   if (isLab && (status?.state === 'idle' || connection.kind === 'stale')) {
     return notice('plain', trans.__('The model writes when it is asked, in the view Tokens.'), null);
   }
-  // One that takes long is told like any other pause.
+  // One that takes long is reported like any other pause.
   if (status?.state === 'idle' && status.step === 0 && connection.kind === 'live') {
     return notice(
       'busy',
@@ -208,10 +208,10 @@ function ranksNotice({ source }: Pick<IOpenRun, 'source'>, trans: TranslationBun
   }
   const { layout = null } = source.hello ?? {};
   const alone = (layout?.world_size ?? 1) === 1;
-  const place = layout?.ranks?.find(({ rank }) => rank === first.rank) ?? null;
+  const coordinates = layout?.ranks?.find(({ rank }) => rank === first.rank) ?? null;
   const name = alone
     ? trans.__('The training process')
-    : rankName(first.rank, first, place).replace(/^./, letter => letter.toUpperCase());
+    : rankName(first.rank, first, coordinates).replace(/^./, letter => letter.toUpperCase());
   const others =
     more.length === 0
       ? ''

@@ -86,7 +86,7 @@ function Stage({ stage, trans }: { stage: IStage; trans: TranslationBundle }): R
 }
 
 function Cell({ rank, trans }: { rank: IRank; trans: TranslationBundle }): React.ReactElement {
-  const { state, place } = rank;
+  const { state, coordinates: place } = rank;
   const text = `${rankName(rank.rank, state, place)} ${rankText(state, trans)}`;
   return (
     <li className={`jp-MegalensRanks-cell jp-mod-${state?.state ?? 'unknown'}`} title={text}>

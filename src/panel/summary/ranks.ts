@@ -5,7 +5,7 @@ import type { Layout, RankPlace, RankState, Status } from '../../protocol/messag
 export interface IRank {
   readonly rank: number;
   /** Where it stands, null where nobody told. */
-  readonly place: RankPlace | null;
+  readonly coordinates: RankPlace | null;
   /** How it is, null while nothing was heard of it. */
   readonly state: RankState | null;
 }
@@ -48,30 +48,34 @@ export function troubledRanks(status: Status | null): readonly RankState[] {
 /** Every process of the job by its stage. */
 export function stagesOf(layout: Layout | null, status: Status | null): readonly IStage[] {
   const states = new Map((status?.ranks ?? []).map(state => [state.rank, state]));
-  const places = new Map((layout?.ranks ?? []).map(place => [place.rank, place]));
+  const byRank = new Map((layout?.ranks ?? []).map(each => [each.rank, each]));
   const stages = new Map<number | null, IRank[]>();
-  for (const rank of [...new Set([...places.keys(), ...states.keys()])].sort((a, b) => a - b)) {
-    const place = places.get(rank) ?? null;
-    const stage = place?.pp ?? null;
-    stages.set(stage, [...(stages.get(stage) ?? []), { rank, place, state: states.get(rank) ?? null }]);
+  for (const rank of [...new Set([...byRank.keys(), ...states.keys()])].sort((a, b) => a - b)) {
+    const coordinates = byRank.get(rank) ?? null;
+    const stage = coordinates?.pp ?? null;
+    stages.set(stage, [...(stages.get(stage) ?? []), { rank, coordinates, state: states.get(rank) ?? null }]);
   }
   return [...stages]
     .sort(([a], [b]) => (a ?? Infinity) - (b ?? Infinity))
     .map(([stage, ranks]) => ({
       stage,
       ranks: ranks.sort(
-        (a, b) => order(a.place, b.place, 'dp') || order(a.place, b.place, 'tp') || a.rank - b.rank
+        (a, b) =>
+          order(a.coordinates, b.coordinates, 'dp') ||
+          order(a.coordinates, b.coordinates, 'tp') ||
+          a.rank - b.rank
       )
     }));
 }
 
 /** A process by its name, such as `rank 3 (tp 1, pp 1) on node-1`. */
-export function rankName(rank: number, state: RankState | null, place: RankPlace | null): string {
+export function rankName(rank: number, state: RankState | null, coordinates: RankPlace | null): string {
   if (state?.name !== undefined) {
     return state.name;
   }
-  const where = place === null ? '' : ` (tp ${place.tp}, pp ${place.pp}, dp ${place.dp})`;
-  return `rank ${rank}${where}${place?.host === undefined ? '' : ` on ${place.host}`}`;
+  const where =
+    coordinates === null ? '' : ` (tp ${coordinates.tp}, pp ${coordinates.pp}, dp ${coordinates.dp})`;
+  return `rank ${rank}${where}${coordinates?.host === undefined ? '' : ` on ${coordinates.host}`}`;
 }
 
 /** How a process is, in a sentence part: `has been silent for 2.5 s`. */

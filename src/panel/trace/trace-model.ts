@@ -211,7 +211,7 @@ export class TraceModel extends SourceModel {
       });
       this._config = applied.config;
       if (this._before !== null) {
-        // What others changed is told without what was changed here.
+        // What others changed is reported without what was changed here.
         this._before = merged(this._before, patch);
       }
       // Edits made while it was under way stay.
@@ -282,7 +282,7 @@ export class TraceModel extends SourceModel {
   private _draft: Draft = new Map();
   private _apply: ApplyState = { kind: 'idle' };
   private _foreign: IForeignChange | null = null;
-  // What was in force when the first change that is told was made.
+  // What was in force when the first change that is reported was made.
   private _before: Config | null = null;
 }
 

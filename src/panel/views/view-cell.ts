@@ -7,12 +7,12 @@ import type { KernelRun } from './kernel-run';
  * a `run` that is, or may be, something else is left alone.
  * @param held - What the notebook has as `run`.
  */
-export function viewCell(entry: IOpened, options: ViewOptions, held: KernelRun): string {
-  if (held.kind === 'run' && held.id === entry.id) {
+export function viewCell(entry: IOpened, options: ViewOptions, kernelRun: KernelRun): string {
+  if (kernelRun.kind === 'run' && kernelRun.id === entry.id) {
     return toCode(options);
   }
   const opening = openingOf(entry);
-  return held.kind === 'free'
+  return kernelRun.kind === 'free'
     ? `import megalens\n\nrun = ${opening}\n${toCode(options)}`
     : `import megalens\n\n${toCode(options, opening)}`;
 }

@@ -18,7 +18,7 @@ const START_PIXELS = 5;
 interface IDraggable {
   /** What the image under the pointer says. */
   readonly label: string;
-  /** Told when it is no click any more. */
+  /** Notified when it is no click any more. */
   begun(): void;
   /** Code of the cell, once it is known what it is dropped on. */
   code(target: Element | null): string;
@@ -100,7 +100,7 @@ export class ViewInserter {
       entries => (this._entries = entries),
       () => undefined
     );
-    const held = new Map<Widget, KernelRun>();
+    const answers = new Map<Widget, KernelRun>();
     const subject = await this.subject(handle);
     if (subject !== null) {
       dragView(event, {
@@ -108,13 +108,13 @@ export class ViewInserter {
         begun: () => {
           for (const notebook of this._page.notebooks()) {
             if (isNotebook(notebook) && !notebook.isHidden) {
-              void kernelRun(notebook).then(answer => held.set(notebook, answer));
+              void kernelRun(notebook).then(answer => answers.set(notebook, answer));
             }
           }
         },
         code: target => {
           const notebook = this._notebookAt(target);
-          return this._cell(subject, (notebook && held.get(notebook)) ?? runInCells(notebook));
+          return this._cell(subject, (notebook && answers.get(notebook)) ?? runInCells(notebook));
         }
       });
     }
@@ -138,10 +138,10 @@ export class ViewInserter {
     }
   }
 
-  private _cell({ run, options }: IViewReference, held: KernelRun): string {
+  private _cell({ run, options }: IViewReference, bound: KernelRun): string {
     // One that is not listed was live a moment ago.
     const entry = this._entries.find(({ id }) => id === run) ?? { id: run, state: 'live', folder: null };
-    return viewCell(entry, options, held);
+    return viewCell(entry, options, bound);
   }
 
   private _notebookAt(target: Element | null): Widget | null {

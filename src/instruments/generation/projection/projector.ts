@@ -53,7 +53,7 @@ async function browserWorker(): Promise<IAggregateWorker | null> {
 
 const pageProjections = new ProjectionQueue();
 
-/** How often it is told how far UMAP is. */
+/** How many times the progress of UMAP is reported. */
 const MARKS = 20;
 
 let jobs = 0;

@@ -43,9 +43,9 @@ class UmapLayout {
   epoch = 0;
 
   advance(): void {
-    const { every, graph, next, nextPush, coordinates: places } = this;
+    const { every, graph, next, nextPush, coordinates } = this;
     const { heads, tails } = graph;
-    const points = places.length / 2;
+    const points = coordinates.length / 2;
     const rate = 1 - this.epoch / this.epochs;
     for (let pair = 0; pair < heads.length; pair += 1) {
       const often = every[pair]!;
@@ -55,18 +55,18 @@ class UmapLayout {
       next[pair]! += often;
       const head = 2 * heads[pair]!;
       const tail = 2 * tails[pair]!;
-      const x = places[head]! - places[tail]!;
-      const y = places[head + 1]! - places[tail + 1]!;
+      const x = coordinates[head]! - coordinates[tail]!;
+      const y = coordinates[head + 1]! - coordinates[tail + 1]!;
       const square = x * x + y * y;
       if (square > 0) {
         const power = powerOf(square);
         const pull = (-2 * A * B * power) / (square * (1 + A * power));
         const across = rate * clamped(pull * x);
         const up = rate * clamped(pull * y);
-        places[head]! += across;
-        places[head + 1]! += up;
-        places[tail]! -= across;
-        places[tail + 1]! -= up;
+        coordinates[head]! += across;
+        coordinates[head + 1]! += up;
+        coordinates[tail]! -= across;
+        coordinates[tail + 1]! -= up;
       }
       const pushEvery = often / PUSHES;
       for (let due = nextPush[pair]! + pushEvery; due <= this.epoch; due += pushEvery) {
@@ -78,14 +78,14 @@ class UmapLayout {
   }
 
   private push(head: number, other: number, rate: number): void {
-    const { coordinates: places } = this;
-    const x = places[head]! - places[other]!;
-    const y = places[head + 1]! - places[other + 1]!;
+    const { coordinates } = this;
+    const x = coordinates[head]! - coordinates[other]!;
+    const y = coordinates[head + 1]! - coordinates[other + 1]!;
     const square = x * x + y * y;
     if (square > 0) {
       const away = (2 * B) / ((0.001 + square) * (1 + A * powerOf(square)));
-      places[head]! += rate * clamped(away * x);
-      places[head + 1]! += rate * clamped(away * y);
+      coordinates[head]! += rate * clamped(away * x);
+      coordinates[head + 1]! += rate * clamped(away * y);
     }
   }
 

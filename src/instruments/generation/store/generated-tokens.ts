@@ -234,5 +234,5 @@ function placesOf(read: readonly IToken[]): ITextLocations {
   for (const { position, piece } of read) {
     tokens[position] = piece;
   }
-  return { tokens, locations: read.map(({ location: place }) => place) };
+  return { tokens, locations: read.map(({ location }) => location) };
 }

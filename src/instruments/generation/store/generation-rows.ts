@@ -11,7 +11,7 @@ export class RowCells {
     return Number(this._cell(name, row) ?? NaN);
   }
 
-  /** A whole number; -1 where there is none. */
+  /** An integer; -1 where there is none. */
   count(name: string, row: number): number {
     const value = this.number(name, row);
     return Number.isSafeInteger(value) ? value : -1;
@@ -53,7 +53,7 @@ export interface IJoinedRow {
 
 /**
  * Put the rows of one layer together, position after position.
- * @param axis - Place of the position axis among the axes of one sample, 0 for `[positions, features]`.
+ * @param axis - Index of the position axis among the axes of one sample, 0 for `[positions, features]`.
  * @returns Null where the layer has no row of the sequence with that axis.
  */
 export function joinPositions(
@@ -203,11 +203,11 @@ export class GenerationRows {
   async read(
     generation: number,
     query: GenerationQuery,
-    places: readonly ITokenLocation[],
+    locations: readonly ITokenLocation[],
     signal?: AbortSignal
   ): Promise<IGenerationRead> {
     this.begin(generation, query);
-    const passes = passesOf(places);
+    const passes = passesOf(locations);
     const wanted = passes.filter(each => this.lacks(each, query.layers) && !this.asked.has(each.key));
     const news: [number, number][] = [];
     this.news.add(news);
@@ -222,7 +222,7 @@ export class GenerationRows {
     wanted
       .filter(({ step }) => !news.some(([first, last]) => step >= first && step <= last))
       .forEach(each => this.asked.set(each.key, each.step));
-    return this.found(passes, places);
+    return this.found(passes, locations);
   }
 
   /**
@@ -238,8 +238,8 @@ export class GenerationRows {
   ): Promise<IGenerationRead> {
     this.begin(generation, query);
     await this.ask(query, ...steps, signal);
-    const places = [...this.rows.values()].flatMap(rows => placesOf([...rows.values()][0] as ITensorRow));
-    return this.found(passesOf(places), places);
+    const locations = [...this.rows.values()].flatMap(rows => placesOf([...rows.values()][0] as ITensorRow));
+    return this.found(passesOf(locations), locations);
   }
 
   private begin(generation: number, query: GenerationQuery): void {
@@ -326,9 +326,9 @@ const NO_ROWS: ReadonlyMap<number, ITensorRow> = new Map();
 const keyOf = (step: number, pass: number): string => `${step} ${pass}`;
 
 /** The forward passes in which positions were read, by first position; neighbours in a pass are adjacent. */
-function passesOf(places: readonly ITokenLocation[]): IPassPosition[] {
+function passesOf(locations: readonly ITokenLocation[]): IPassPosition[] {
   const passes: IPassPosition[] = [];
-  for (const { position, step, pass, offset } of [...places].sort((a, b) => a.position - b.position)) {
+  for (const { position, step, pass, offset } of [...locations].sort((a, b) => a.position - b.position)) {
     const [key, last] = [keyOf(step, pass), passes[passes.length - 1]];
     const shift = offset - position;
     if (step < 0) {

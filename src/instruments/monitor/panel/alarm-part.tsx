@@ -54,7 +54,7 @@ const MINUTE = 60_000;
 
 /** Tells of the alarms of live runs: of the first at once, of later ones together, once a minute at most. */
 class AlarmNews {
-  /** @param isOn - Whether anything is told; what comes meanwhile is not told later. */
+  /** @param isOn - Whether anything is reported; what comes meanwhile is not reported later. */
   constructor(
     private readonly tell: (run: string, sentence: string) => void,
     private readonly isOn: () => boolean,

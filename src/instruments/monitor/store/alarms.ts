@@ -30,7 +30,7 @@ export interface IAlarm {
   readonly sentence: string;
   /** Place in the order of the step's computation. */
   readonly place: number;
-  /** Ids of the step's training samples as JSON; empty where nobody said them. */
+  /** Ids of the step's training samples as JSON; empty where unknown. */
   readonly samples: string;
 }
 

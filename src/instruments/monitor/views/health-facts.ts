@@ -48,7 +48,7 @@ export function groupAlarms(alarms: readonly IAlarm[]): IAlarmGroup[] {
   );
 }
 
-/** Place of a severity, the gravest 0. */
+/** Index of a severity, the gravest 0. */
 export const weight = (severity: Severity): number => SEVERITIES.indexOf(severity);
 
 /** What all parts of the view share: one reading of the alarms. */
@@ -64,7 +64,7 @@ export abstract class HealthPane extends ViewModel {
   readonly subject = this.t('Health');
 
   concerns(change: SourceChange): boolean {
-    // How long a run has been healthy is told as well.
+    // How long a run has been healthy is reported as well.
     return this.reader.concerns(change) || (change.kind === 'rows' && change.stream === 'scalars');
   }
 
@@ -88,7 +88,7 @@ export type HealthChoice = Readonly<Required<HealthOptions>>;
 export interface IHealthFacts {
   /** Whether something judges the run, or did. */
   readonly isJudged: boolean;
-  /** How many steps were judged; null where nobody said. */
+  /** How many steps were judged; null where it is unknown. */
   readonly judged: number | null;
   readonly alarms: readonly IAlarm[];
   /** Those that are muted. */

@@ -83,7 +83,7 @@ export const PIPELINE: IQuestion<IPipelineRequest, IPipelineSteps> = {
 /** Most operations of measured steps that a file holds, but for those of one step. */
 const PIPELINE_OPERATIONS = 20_000;
 
-/** Cut measured steps to the newest ones that a file has room for. */
+/** Cut measured steps to the newest ones that a file has space for. */
 function embeddedPipeline(answer: IPipelineSteps): IPipelineSteps {
   const { operations, steps } = answer;
   const at = operations.step.length - PIPELINE_OPERATIONS;

@@ -2,7 +2,7 @@ import { BACKWARD, FORWARD, INPUT_GRADIENT, operationName, WEIGHT_GRADIENT } fro
 import { stageOf, virtualOf, virtualStages, type IPlanShape } from './plan-shape';
 import type { IStageTimes } from './stage-times';
 
-/** Whole numbers, of which the one with the least key comes out first; of equal keys the least number. */
+/** Integers, of which the one with the least key comes out first; of equal keys the least number. */
 class Heap {
   get size(): number {
     return this.values.length;
@@ -77,7 +77,7 @@ class Heap {
 
 /** How a stage that is free chooses among what is ready. */
 export interface IGreedyRule {
-  /** Place of a forward or backward pass in the list of preference of its kind; the lowest is taken. */
+  /** Index of a forward or backward pass in the list of preference of its kind; the lowest is taken. */
   rank(virtual: number, microBatch: number, backward: boolean): number;
   /** Forward and backward passes alternate, one each, as in MegaDPP; if false, backward passes come first. */
   readonly turns: boolean;
@@ -207,7 +207,7 @@ class Greedy {
     }
   }
 
-  /** Take the forward pass out that comes first of those that there is room for; -1 where there is none. */
+  /** Take the forward pass out that comes first of those that there is space for; -1 where there is none. */
   private nextForward(stage: number): number {
     const { forward, fresh, begun } = this.stages[stage]!;
     const begins = begun < (this.rule.most?.[stage] ?? Infinity) && this.hasRoom(stage, fresh.first);

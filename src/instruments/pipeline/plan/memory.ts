@@ -29,11 +29,11 @@ export function overLimit(bytes: number, limit: number): number {
 /** Peak bytes of each stage, weights and activations. Depends on the order alone, not on times. */
 export function peakMemory(table: OperationTable, times: IStageTimes): Float64Array {
   return times.weights.map((weights, stage) => {
-    let held = weights;
+    let used = weights;
     let peak = weights;
     for (let at = table.starts[stage]!; at < table.starts[stage + 1]!; at += 1) {
-      held += memoryChange(table, times, at);
-      peak = Math.max(peak, held);
+      used += memoryChange(table, times, at);
+      peak = Math.max(peak, used);
     }
     return peak;
   });
@@ -61,13 +61,13 @@ export function memoryLine(
   const count = table.starts[stage + 1]! - first;
   const time = new Float64Array(count + 1);
   const bytes = new Float64Array(count + 1);
-  let held = times.weights[stage]!;
-  bytes[0] = held;
+  let used = times.weights[stage]!;
+  bytes[0] = used;
   for (let index = 0; index < count; index += 1) {
     const at = first + index;
-    held += memoryChange(table, times, at);
+    used += memoryChange(table, times, at);
     time[index + 1] = table.kind[at] === FORWARD ? begin[at]! : end[at]!;
-    bytes[index + 1] = held;
+    bytes[index + 1] = used;
   }
   return { time, bytes };
 }

@@ -73,7 +73,7 @@ export type Outcome = IPlanned | IRefused;
 export interface IPlanOptions {
   /** Ends the work: it rejects with the signal's reason. */
   readonly signal?: AbortSignal;
-  /** Told how much of all is done, and what is being done. */
+  /** Notified how much of all is done, and what is being done. */
   progress?(done: number, total: number, words: string): void;
   /** Waited for after each slice of work; when absent, a turn of the timers whenever 10 ms have passed. */
   breathe?(): Promise<void>;

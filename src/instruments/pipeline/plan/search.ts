@@ -309,7 +309,7 @@ class OrderSearch {
   *improve(tries: number, random: SeededRandom): Generator<void, void> {
     const { simulation } = this;
     const { table } = simulation;
-    let path = this.criticalPlaces();
+    let path = this.criticalIndices();
     let worked = 0;
     const mean = simulation.durations.reduce((a, b) => a + b, 0) / table.count;
     // Moves that cannot be made cost little, but must not go on for ever.
@@ -338,7 +338,7 @@ class OrderSearch {
           this.best = step;
           this.bestOrder.set(simulation.order);
         }
-        path = this.criticalPlaces();
+        path = this.criticalIndices();
       } else {
         this.move(to, from);
         this.hold(low, high, stage);
@@ -362,8 +362,8 @@ class OrderSearch {
     return this.simulation.run();
   }
 
-  /** Places of the operations that the step's length consists of. */
-  private criticalPlaces(): number[] {
+  /** Indices of the operations that the step's length consists of. */
+  private criticalIndices(): number[] {
     const { table, order, begin, end, free } = this.simulation;
     const indices: number[] = [];
     const last = free.reduce((latest, time, stage) => (time > free[latest]! ? stage : latest), 0);

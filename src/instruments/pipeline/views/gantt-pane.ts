@@ -37,7 +37,7 @@ interface IGanttRequest {
   /** What is seen of the axis; null where all is. */
   readonly seen: readonly [number, number] | null;
   readonly hide: (names: string[]) => void;
-  /** What lanes are; stages unless told. */
+  /** What lanes are; stages by default. */
   readonly lanes?: string;
 }
 
@@ -201,7 +201,7 @@ class GanttPicture {
     };
   }
 
-  /** The numbers of micro-batches in bars that have room for them. */
+  /** The numbers of micro-batches in bars that have space for them. */
   private _numbers(across: number, width: number, isDark: boolean): Row[] {
     const scale = width / across;
     const rows = this._pieces.flatMap(piece => {

@@ -26,7 +26,7 @@ import { SCHEDULES, scheduleWords } from './operation-words';
 import { GB, changedSettings, whatIfControls } from './what-if';
 import { PipelinePane } from './pipeline-pane';
 
-/** Most stages whose lines are told in a tip. */
+/** Most stages whose lines are reported in a tip. */
 const MOST_LISTED = 12;
 
 /** What each stage holds over the planned step: weights, and activations until they are used. */
@@ -46,10 +46,10 @@ class MemoryPane extends PipelinePane {
         )
       };
     }
-    this._held = Array.from({ length: plan.stages }, (_, stage) =>
+    this._memory = Array.from({ length: plan.stages }, (_, stage) =>
       memoryLine(shown.table, shown.times, stage, shown)
     );
-    const lines = this._held.map(({ time, bytes }, stage) => stepped(time, bytes, nominalMs, stage, t));
+    const lines = this._memory.map(({ time, bytes }, stage) => stepped(time, bytes, nominalMs, stage, t));
     const limit = read.what.request.memory_bytes ?? null;
     const top = Math.max(peak, limit ?? 0) / GB;
     const x = [0, nominalMs * 1.01] as const;
@@ -97,14 +97,14 @@ class MemoryPane extends PipelinePane {
   }
 
   override probe({ x }: IPlace): IMark | null {
-    return this._held.length === 0 ? null : { facet: null, x: [x, x], y: null };
+    return this._memory.length === 0 ? null : { facet: null, x: [x, x], y: null };
   }
 
   override tipOf({ x }: IMark): ITip | null {
     const { t } = this;
     return {
       heading: t('after %1', timeWords(x[0])),
-      lines: this._held.slice(0, MOST_LISTED).map((_, stage) => ({
+      lines: this._memory.slice(0, MOST_LISTED).map((_, stage) => ({
         name: t('stage %1', formatInteger(stage)),
         value: formatBytes(this._at(stage, x[0]))
       }))
@@ -113,13 +113,13 @@ class MemoryPane extends PipelinePane {
 
   override move(key: string): IMoved | null {
     const by = moveOf(key);
-    const times = this._held[0]?.time ?? [];
+    const times = this._memory[0]?.time ?? [];
     if (by === undefined || times.length === 0) {
       return null;
     }
-    this._place = hold(this._place + by[0], times.length);
-    const x = times[this._place] ?? 0;
-    const values = this._held
+    this._timeIndex = hold(this._timeIndex + by[0], times.length);
+    const x = times[this._timeIndex] ?? 0;
+    const values = this._memory
       .slice(0, MOST_LISTED)
       .map((_, stage) => this.t('stage %1 %2', formatInteger(stage), formatBytes(this._at(stage, x))));
     const sentence = `${timeWords(x)}: ${values.join(', ')}`;
@@ -131,12 +131,12 @@ class MemoryPane extends PipelinePane {
   }
 
   private _at(stage: number, x: number): number {
-    const { time, bytes } = this._held[stage] ?? { time: [], bytes: [] };
+    const { time, bytes } = this._memory[stage] ?? { time: [], bytes: [] };
     return bytes[Math.max(0, indexBefore(time, x))] ?? 0;
   }
 
-  private _held: ReturnType<typeof memoryLine>[] = [];
-  private _place = 0;
+  private _memory: ReturnType<typeof memoryLine>[] = [];
+  private _timeIndex = 0;
 }
 
 /** A line of steps: what is held from one change to the next. */

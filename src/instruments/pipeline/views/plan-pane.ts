@@ -304,7 +304,7 @@ export class PlanPane extends PipelinePane {
     ];
   }
 
-  /** Where the model is; empty where nobody said. */
+  /** Device of the model; empty if unknown. */
   private get _device(): string {
     return (this.source.hello?.model?.device ?? '').split(':')[0] ?? '';
   }

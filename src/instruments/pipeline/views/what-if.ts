@@ -73,7 +73,7 @@ export interface ISlider {
   readonly most: number;
   readonly scale: 'log' | 'whole';
   readonly say: (value: number) => string;
-  /** What the option is at the left end of a logarithmic slider; 0 unless told. */
+  /** What the option is at the left end of a logarithmic slider; 0 by default. */
   readonly none?: null;
 }
 

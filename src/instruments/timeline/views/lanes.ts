@@ -12,7 +12,7 @@ export const HALF = 0.42;
 /** Pixels that the name of a lane takes. */
 const LABEL = 14;
 
-/** Lanes that are named: as many as there is room for, and those of who makes others wait. */
+/** Lanes that are named: as many as there is space for, and those of who makes others wait. */
 export function namedLanes({ lanes, culprits }: ITimelineAnswer): number[] {
   const every = Math.ceil(LABEL / laneHeight(lanes.length));
   const named = new Set(culprits.flatMap(({ ranks }) => (ranks.length > 4 ? [] : ranks)));

@@ -12,7 +12,7 @@ import type { IAttentionText } from './attention-text';
 /** One head's attention as a picture sees it. */
 export interface IHeadMap {
   /** Its place among the pictures, from 0. */
-  readonly place: number;
+  readonly index: number;
   readonly layer: number;
   readonly head: number;
   readonly map: IAttentionMap;
@@ -93,7 +93,7 @@ function mapsOf(
     const map = joinAttention(read, layer, { ...request, sequence, heads: shown });
     shown.forEach((head, at) => {
       if (map) {
-        maps.push({ place: maps.length, layer, head, map, cells: matrixOf(map, at) });
+        maps.push({ index: maps.length, layer, head, map, cells: matrixOf(map, at) });
       }
     });
   }
@@ -172,7 +172,7 @@ export class MapCells {
   /** Where a key leads, from where the cursor was; null where it means nothing. */
   moved(from: IAttentionCell | null, pressed: string): IAttentionCell | null {
     const by = moveAmongPictures(pressed === 'Enter' ? 'copy' : pressed);
-    const map = this.maps[hold((from?.map.place ?? 0) + (by?.[2] ?? 0), this.maps.length)];
+    const map = this.maps[hold((from?.map.index ?? 0) + (by?.[2] ?? 0), this.maps.length)];
     if (!by || !map) {
       return null;
     }
@@ -198,12 +198,12 @@ export class MapCells {
 
   markOf({ map, query, key }: IAttentionCell): IMark {
     const { queries, keys } = map.map;
-    return { facet: ['layer', map.place], x: edgesOf(keys, key), y: edgesOf(queries, query) };
+    return { facet: ['layer', map.index], x: edgesOf(keys, key), y: edgesOf(queries, query) };
   }
 
   /** The row of a cell's queries. */
   bandOf({ map, query }: IAttentionCell): IMark {
-    return { facet: ['layer', map.place], x: this._whole, y: edgesOf(map.map.queries, query) };
+    return { facet: ['layer', map.index], x: this._whole, y: edgesOf(map.map.queries, query) };
   }
 
   /** The row of a query, in every map. */
@@ -221,7 +221,7 @@ export class MapCells {
   layer(layer: number | null): IMark[] {
     return this.maps
       .filter(each => each.layer === layer)
-      .map(({ place }) => ({ facet: ['layer', place], x: this._whole, y: this._whole }));
+      .map(({ index: place }) => ({ facet: ['layer', place], x: this._whole, y: this._whole }));
   }
 
   private _cell(map: IHeadMap, query: number, key: number): IAttentionCell {

@@ -115,18 +115,18 @@ export class AttentionReader {
       const read = await this._rows.readSteps(number, query, steps, locationsInRow, signal);
       text = this._textOf(read, { ...facts, tokens: [] });
     } else {
-      const { locations: places, tokens } = await this._locations.read(number, sequence);
-      text = this._textOf(await this._rows.read(number, query, places, signal), { ...facts, tokens });
+      const { locations, tokens } = await this._locations.read(number, sequence);
+      text = this._textOf(await this._rows.read(number, query, locations, signal), { ...facts, tokens });
     }
     // Once: what cannot be read finer stays coarse, as its caption says.
     const isCoarse = text !== null && this._tried !== level && rowsOf(text.read).some(isCoarser);
     const rest = async (): Promise<void> => {
       await new Promise<void>(drawn => setTimeout(drawn, PAINT_MS));
-      const { locations: places } = await this._locations.read(number, sequence);
+      const { locations } = await this._locations.read(number, sequence);
       if (isCoarse) {
         this._tried = level;
         const finer = this._queryOf(generation, layers, MOST_BYTES);
-        const read = await this._rows.read(number, finer, places).catch(() => null);
+        const read = await this._rows.read(number, finer, locations).catch(() => null);
         this._fine = read ? level : this._fine;
       }
     };

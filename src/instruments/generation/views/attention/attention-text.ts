@@ -4,7 +4,7 @@ import { fittedToken, quoted } from '../shared/token-text';
 
 /** Positions of which about every second one has a label. */
 const MOST_LABELS = 48;
-/** Room for a token beside the axis, pixels. */
+/** Space for a token beside the axis, pixels. */
 const LABEL_PIXELS = 76;
 
 /** A text whose attention is drawn, and what is here of it. */

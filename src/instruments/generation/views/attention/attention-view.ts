@@ -87,7 +87,7 @@ async function noAttention(
       : t('No attention of generation %1 is here. %2', number, generation.message).trim();
     return nothingYet(sentence, actions, t);
   }
-  const write = writeAgain(source, generation, choose, t);
+  const write = regenerate(source, generation, choose, t);
   const sentence = t('No attention was traced in generation %1. In a cell:', number);
   return snippetState(sentence, SNIPPET, actions, t, write ? [write] : []);
 }
@@ -137,7 +137,7 @@ function noHead(requested: string, heads: number, choose: IAttentionActions['cho
 }
 
 /** Have the same text written with its attention; null where nobody can be asked. */
-function writeAgain(
+function regenerate(
   source: IRunSource,
   { request }: IGeneration,
   choose: IAttentionActions['choose'],

@@ -76,8 +76,8 @@ function mapsRecipe(
   const isSingle = maps.length === 1;
   const end = text.read.count - 0.5;
   const isBlock = maps.some(({ map }) => map.queries.side > 1 || map.keys.side > 1);
-  pictures.keep(maps.map(each => each.place));
-  const rows = maps.map(({ place, map, cells }): Row => {
+  pictures.keep(maps.map(each => each.index));
+  const rows = maps.map(({ index: place, map, cells }): Row => {
     const [x, y] = [edgesOf(map.keys, 0)[0], edgesOf(map.queries, 0)[0]];
     const [x2, y2] = [
       edgesOf(map.keys, map.keys.count - 1)[1],
@@ -99,7 +99,7 @@ function mapsRecipe(
       y1: end,
       tokens: isWide ? axisLabels(text, part.keys) : [],
       rowTokens: isWide ? axisLabels(text, part.queries) : [],
-      headers: Object.fromEntries(maps.map(map => [map.place, isSingle ? '' : mapName(map, t)])),
+      headers: Object.fromEntries(maps.map(map => [map.index, isSingle ? '' : mapName(map, t)])),
       ...strip.params
     },
     datasets: { pictures: rows, legend: strip.rows },

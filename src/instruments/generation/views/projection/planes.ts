@@ -156,13 +156,13 @@ export class Planes {
       Math.max(across, up),
       standardise
     );
-    const places = new Float64Array(2 * vectors.rows).fill(NaN);
+    const coordinates = new Float64Array(2 * vectors.rows).fill(NaN);
     features.kept.forEach((token, row) => {
-      places[2 * token] = scores[row * components + across - 1] ?? 0;
-      places[2 * token + 1] = scores[row * components + up - 1] ?? 0;
+      coordinates[2 * token] = scores[row * components + across - 1] ?? 0;
+      coordinates[2 * token + 1] = scores[row * components + up - 1] ?? 0;
     });
-    const turn = before && rotateOnto(places, before.coordinates);
-    const drawn = turn ? rotated(places, turn) : places;
+    const turn = before && rotateOnto(coordinates, before.coordinates);
+    const drawn = turn ? rotated(coordinates, turn) : coordinates;
     return {
       layer,
       coordinates: drawn,
@@ -181,10 +181,10 @@ export class Planes {
 }
 
 /** Part of the variance along an axis. */
-function ratioOf(places: Float64Array, axis: 0 | 1, { rows, variance }: IFeatures): number {
+function ratioOf(coordinates: Float64Array, axis: 0 | 1, { rows, variance }: IFeatures): number {
   let sum = 0;
-  for (let at = axis; at < places.length; at += 2) {
-    const place = places[at] ?? NaN;
+  for (let at = axis; at < coordinates.length; at += 2) {
+    const place = coordinates[at] ?? NaN;
     sum += Number.isNaN(place) ? 0 : place * place;
   }
   return variance > 0 ? sum / Math.max(1, rows - 1) / variance : 0;

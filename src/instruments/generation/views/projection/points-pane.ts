@@ -7,7 +7,7 @@ import type { Control } from '../../../../views/shared/control';
 import type { ILinkedMarks } from '../../../../views/shared/links';
 import { hold, moveOf } from '../../../../views/shared/scale';
 import type { ITip } from '../../../../views/shared/table';
-import { drawnOf, placeOf, pointsRecipe } from './points-recipe';
+import { drawnOf, pointOf, pointsRecipe } from './points-recipe';
 import { ProjectionPane } from './projection-pane';
 import type { IProjected } from './projection-reader';
 import {
@@ -74,7 +74,7 @@ export class PointsPane extends ProjectionPane {
     }
     const { t } = this;
     const neighbours = this._neighbours(shown, at);
-    const { x, y } = placeOf(shown, at);
+    const { x, y } = pointOf(shown, at);
     return {
       heading: tokenWords(token, t),
       lines: [
@@ -101,7 +101,7 @@ export class PointsPane extends ProjectionPane {
       return null;
     }
     this._cursor = at;
-    const { x, y } = placeOf(shown, at);
+    const { x, y } = pointOf(shown, at);
     this.env.zoom?.reveal(x, y);
     const { t } = this;
     const mark = this._markOf(at);
@@ -126,7 +126,7 @@ export class PointsPane extends ProjectionPane {
       return;
     }
     const inside = drawnOf(shown).filter(at => {
-      const place = placeOf(shown, at);
+      const place = pointOf(shown, at);
       return loop
         ? isInLoop(loop, place.x, place.y)
         : place.x >= x[0] && place.x <= x[1] && place.y >= y[0] && place.y <= y[1];
@@ -312,7 +312,7 @@ export class PointsPane extends ProjectionPane {
     const shown = this._shown;
     let best: { at: number; apart: number } | null = null;
     for (const at of shown ? drawnOf(shown) : []) {
-      const place = placeOf(shown as IProjected, at);
+      const place = pointOf(shown as IProjected, at);
       const apart = Math.hypot(place.x - x, place.y - y);
       if (best === null || apart < best.apart) {
         best = { at, apart };
@@ -327,7 +327,7 @@ export class PointsPane extends ProjectionPane {
   }
 
   private _markOf(at: number): IMark {
-    const { x, y } = placeOf(this._shown as IProjected, at);
+    const { x, y } = pointOf(this._shown as IProjected, at);
     const half = HALF * this._unit(this.env.frame?.width ?? USUAL);
     return { facet: null, x: [x - half, x + half], y: [y - half, y + half] };
   }

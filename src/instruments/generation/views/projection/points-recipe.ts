@@ -31,16 +31,16 @@ export interface IPointsRequest {
   readonly textOf: (token: number) => string;
 }
 
-export function drawnOf({ coordinates: places, text }: Pick<IProjected, 'coordinates' | 'text'>): number[] {
-  return Array.from(text.tokens.keys()).filter(at => !Number.isNaN(places[2 * at] ?? NaN));
+export function drawnOf({ coordinates, text }: Pick<IProjected, 'coordinates' | 'text'>): number[] {
+  return Array.from(text.tokens.keys()).filter(at => !Number.isNaN(coordinates[2 * at] ?? NaN));
 }
 
 /** Where a token is drawn. y counts downwards, as in every picture; the axis writes the other sign. */
-export function placeOf(
-  { coordinates: places }: Pick<IProjected, 'coordinates'>,
+export function pointOf(
+  { coordinates }: Pick<IProjected, 'coordinates'>,
   at: number
 ): { x: number; y: number } {
-  return { x: places[2 * at] ?? NaN, y: -(places[2 * at + 1] ?? NaN) };
+  return { x: coordinates[2 * at] ?? NaN, y: -(coordinates[2 * at + 1] ?? NaN) };
 }
 
 export function pointsRecipe(
@@ -52,7 +52,7 @@ export function pointsRecipe(
   const drawn = drawnOf(projected);
   const [, size, opacity] = SIZES.find(([most]) => drawn.length <= most) ?? [0, 12, 0.6];
   const ink = isDark ? '#ffffff' : '#000000';
-  const row = (at: number): Row => ({ ...placeOf(projected, at), text: textOf(at) });
+  const row = (at: number): Row => ({ ...pointOf(projected, at), text: textOf(at) });
   const token = (at: number): ITextPosition | undefined => text.tokens[at];
   const isIn = (at: number): boolean => group.has(token(at) as ITextPosition);
   const marked = drawn.filter(at => isMarked(token(at) as ITextPosition));
@@ -62,7 +62,7 @@ export function pointsRecipe(
   // Those of the group, and those that are looked at, lie above the others.
   const rank = (at: number): number => (isIn(at) ? 1 : 0);
   const order = group.size === 0 ? drawn : [...drawn].sort((a, b) => rank(a) - rank(b) || a - b);
-  const extent = extentOf(drawn.map(at => placeOf(projected, at)));
+  const extent = extentOf(drawn.map(at => pointOf(projected, at)));
   return {
     extent,
     isSquare: true,
@@ -83,11 +83,11 @@ export function pointsRecipe(
           size,
           opacity: group.size === 0 || isIn(at) ? opacity : FAINT
         })),
-        rings: marked.map(at => ({ ...placeOf(projected, at), color: ink, size: RING, width: 2 })),
+        rings: marked.map(at => ({ ...pointOf(projected, at), color: ink, size: RING, width: 2 })),
         names: [...names]
           .filter(at => drawn.includes(at))
           .map(at => ({
-            ...placeOf(projected, at),
+            ...pointOf(projected, at),
             text: tokenText(text.tokens[at]?.piece ?? ''),
             color: isDark ? '#e6e6e6' : '#333333'
           })),

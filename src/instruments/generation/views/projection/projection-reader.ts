@@ -153,10 +153,10 @@ export class ProjectionReader {
       this._dropUmap();
       return projection;
     }
-    const { features, coordinates: places } = projection.plane;
+    const { features, coordinates } = projection.plane;
     const start = Float64Array.from({ length: 2 * features.rows }, (_, at) => {
       const token = features.kept[at >> 1] ?? 0;
-      return places[2 * token + (at & 1)] ?? 0;
+      return coordinates[2 * token + (at & 1)] ?? 0;
     });
     const { neighbors, seed } = options;
     const key = `${neighbors} ${seed}`;
@@ -210,11 +210,11 @@ function laidOut({ plane, text }: IProjected, start: Float64Array, { state }: Um
   if (state === null) {
     return plane.coordinates;
   }
-  const places = new Float64Array(2 * text.tokens.length).fill(NaN);
+  const coordinates = new Float64Array(2 * text.tokens.length).fill(NaN);
   const laid = rotated(state.coordinates, rotateOnto(state.coordinates, start));
   plane.features.kept.forEach((token, row) => {
-    places[2 * token] = laid[2 * row] ?? NaN;
-    places[2 * token + 1] = laid[2 * row + 1] ?? NaN;
+    coordinates[2 * token] = laid[2 * row] ?? NaN;
+    coordinates[2 * token + 1] = laid[2 * row + 1] ?? NaN;
   });
-  return places;
+  return coordinates;
 }

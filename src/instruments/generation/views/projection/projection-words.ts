@@ -124,7 +124,7 @@ function groupChip({ choose, grouped, options, t }: IProjectionFacts): Control[]
       ];
 }
 
-/** A residual above this is told: the search for components was given up. */
+/** A residual above this is reported: the search for components was given up. */
 const EXACT = 1e-5;
 
 /** Name a token by its text and where it stands. */
@@ -261,9 +261,11 @@ function turnWords(turn: NonNullable<IPlane['turn']>, t: Translate): string {
 
 /** The token that is drawn farthest from the middle, and how many times as far as the median one. */
 export function farthestOf(projected: IProjected): { readonly token: number; readonly times: number } | null {
-  const { coordinates: places } = projected;
+  const { coordinates } = projected;
   const drawn = drawnOf(projected);
-  const far = drawn.map(at => Math.sqrt((places[2 * at] ?? 0) ** 2 + (places[2 * at + 1] ?? 0) ** 2));
+  const far = drawn.map(at =>
+    Math.sqrt((coordinates[2 * at] ?? 0) ** 2 + (coordinates[2 * at + 1] ?? 0) ** 2)
+  );
   const sorted = [...far].sort((a, b) => a - b);
   const [most, median] = [sorted[sorted.length - 1] ?? 0, sorted[sorted.length >> 1] ?? 0];
   const token = drawn[far.indexOf(most)];

@@ -70,8 +70,8 @@ export class TextVectors {
     for (const { generation, request } of generations) {
       const samples = Math.max(1, request?.samples ?? 1);
       for (const [sequence, found] of await readSequences(source, generation, signal)) {
-        const places = found.map(({ place }) => place);
-        sequences.push({ generation, sequence, locations: places });
+        const locations = found.map(({ place }) => place);
+        sequences.push({ generation, sequence, locations });
         const prompt = Math.floor(sequence / samples);
         for (const { place, piece } of found) {
           const { position, step } = place;
@@ -112,9 +112,9 @@ export class TextVectors {
     signal: AbortSignal
   ): Promise<ILayerVectors | null> {
     const joined = new Map<string, { row: ITensorRow; missing: Uint8Array }>();
-    for (const { generation, sequence, locations: places } of this._sequences) {
+    for (const { generation, sequence, locations } of this._sequences) {
       const reader = this._rows.of(generation);
-      const read = await reader.read(generation, { ...query, layers: [layer] }, places, signal);
+      const read = await reader.read(generation, { ...query, layers: [layer] }, locations, signal);
       const found = joinPositions(read, layer, sequence, axis);
       if (found) {
         joined.set(`${generation}:${sequence}`, found);

@@ -65,9 +65,9 @@ class TextRows implements ITextRows {
     const { flag, layers, part, rank } = question;
     const { generation, sequences } = found;
     const sequence = Math.max(0, Math.min(question.sample, sequences - 1));
-    const { locations: places, tokens } = await this._locations.read(generation, sequence);
+    const { locations, tokens } = await this._locations.read(generation, sequence);
     const query = { flag, layers, ...(part ? { part } : {}), ...(rank === null ? {} : { rank }) };
-    const read = await this._rows.read(generation, query, places, signal);
+    const read = await this._rows.read(generation, query, locations, signal);
     const joined = this._join(read, { ...question, sample: sequence }, axes);
     const keys = hasKeys(read, axes);
     const isTiled = axes.includes('query') && !keys;

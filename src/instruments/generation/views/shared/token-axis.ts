@@ -20,7 +20,7 @@ const TOKEN_LABEL =
   "[labels[datum.value] != null ? labels[datum.value] : '', join(split(format(datum.value, ',d'), ','), '\u2009')]";
 
 /**
- * Where and how the labels of an axis of positions stand: at as many as have room for one, round numbers
+ * Where and how the labels of an axis of positions stand: at as many as have space for one, round numbers
  * apart.
  */
 export function tokenTicks(width: 'cell_width' | 'width'): {

@@ -207,14 +207,14 @@ export class LinesInSight {
     const last = Math.max(0, lines - MOST_LINES);
     if (looked !== this._looked) {
       this._looked = looked;
-      this._held = null;
+      this._pagedTop = null;
       if (looked !== null && (looked < this._top || looked >= this._top + MOST_LINES)) {
         this._top = looked - (MOST_LINES >> 1);
       }
     }
     // Who turned to the end again follows it.
-    this._held = this._held !== null && this._held < last ? this._held : null;
-    this._top = Math.max(0, Math.min(this._held ?? (looked === null ? last : this._top), last));
+    this._pagedTop = this._pagedTop !== null && this._pagedTop < last ? this._pagedTop : null;
+    this._top = Math.max(0, Math.min(this._pagedTop ?? (looked === null ? last : this._top), last));
     return [this._top, Math.min(lines, this._top + MOST_LINES)];
   }
 
@@ -235,10 +235,10 @@ export class LinesInSight {
 
   private _hold(top: number): void {
     this._top = Math.max(0, top);
-    this._held = this._top;
+    this._pagedTop = this._top;
   }
 
   private _top = 0;
   private _looked: number | null = null;
-  private _held: number | null = null;
+  private _pagedTop: number | null = null;
 }

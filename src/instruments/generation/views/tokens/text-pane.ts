@@ -297,7 +297,7 @@ export class TextPane extends ViewModel {
     const index = text.tokens.findIndex(({ position }) => position === looked);
     const line = layout.boxes[layout.firstOf[index] ?? -1]?.line ?? null;
     const isFollowing = upTo === null && looked === newestOf(facts.text);
-    // Both texts are told by the same colours.
+    // The same colours mean the same in both texts.
     const values = [facts.text, facts.other].flatMap(each =>
       (each?.tokens ?? []).flatMap(token => colorValue(token, color) ?? [])
     );
@@ -361,7 +361,7 @@ export class TextPane extends ViewModel {
 
   private readonly _lines = new LinesInSight();
   private _drawn: { readonly text: IWrittenText; readonly request: ITextRequest } | null = null;
-  /** Place of the token under the keyboard's cursor. */
+  /** Index of the token under the keyboard's cursor. */
   private _cursor: number | null = null;
 }
 

@@ -70,7 +70,7 @@ export function stripOf(
 
 /** A token, or the part of a long one that stands on one line. */
 export interface ITokenBox {
-  /** Place of the token among those that are laid out. */
+  /** Index of the token among those that are laid out. */
   readonly at: number;
   readonly line: number;
   /** First and last column, the last one excluded. */
@@ -113,8 +113,8 @@ export function shownText({ text, piece }: Pick<IToken, 'piece' | 'text'>): stri
 const columnsOf = (character: string): number => (WIDE.test(character) ? 2 : 1);
 
 /**
- * Lay tokens out in lines, as a typewriter would: a token that has no room on a line begins the next one, and
- * one that is longer than a line is divided. After a line break of the text a new line begins.
+ * Lay tokens out in lines, as a typewriter would: a token that does not fit on a line begins the next one,
+ * and one that is longer than a line is divided. After a line break of the text a new line begins.
  * @param columns - Columns of a line, at least 2.
  */
 export function layOut(tokens: readonly Pick<IToken, 'piece' | 'text'>[], columns: number): ITokenLayout {

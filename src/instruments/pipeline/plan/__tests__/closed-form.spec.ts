@@ -1,7 +1,7 @@
 /** @jest-environment ./jest.environment.node.js */
 import type { ScheduleName } from '../../protocol/pipeline.generated';
 import { checkPlan } from '../check-plan';
-import { closedFormBubble } from '../compare';
+import { closedFormBubble } from './closed-form';
 import { MADE_SCHEDULES, makePlan, shapeOf, type MadeSchedule } from '../make-plan';
 import { BACKWARD, FORWARD, type OperationTable } from '../operation';
 import { virtualStages } from '../plan-shape';

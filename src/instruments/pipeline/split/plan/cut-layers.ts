@@ -130,15 +130,15 @@ export function wholeStage(
   const { forward, recompute, backward, memory } = devices[kind]!;
   const apart = isApart(family);
   const own = (ms: number): number => ms / tensor + (tensor > 1 ? tensor_ms : 0);
-  const isAgain = apart || family === 'recompute' || family === 'pipeline_recompute';
+  const isRecomputing = apart || family === 'recompute' || family === 'pipeline_recompute';
   const inFlight = min(microBatches, stages - stage);
-  const back = own(backward) + (isAgain ? own(recompute) : 0);
+  const back = own(backward) + (isRecomputing ? own(recompute) : 0);
   const inputs = stage > 0 ? message_bytes : 0;
-  const kept = apart ? min(ahead, microBatches) : isAgain ? 1 : inFlight;
-  const capacity = memory - (apart ? inputs : isAgain ? inFlight * inputs : 0);
+  const kept = apart ? min(ahead, microBatches) : isRecomputing ? 1 : inFlight;
+  const capacity = memory - (apart ? inputs : isRecomputing ? inFlight * inputs : 0);
   const most = shareWithin(capacity, (state_bytes + kept * activation_bytes) / tensor);
   if (!apart) {
-    const first = own(isAgain ? forward : recompute);
+    const first = own(isRecomputing ? forward : recompute);
     return { each: back + first, chain: first + own(backward), most };
   }
   const seat = devices[forwardKind];

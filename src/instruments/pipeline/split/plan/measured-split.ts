@@ -140,7 +140,7 @@ export interface IMeasuredLane {
   readonly rank: number;
   /** Forward pass without autograd; one for backward (of `both`: the only one); backward pass; optimizer. */
   readonly forwardMs: number;
-  readonly againMs: number;
+  readonly recomputeMs: number;
   readonly backwardMs: number;
   readonly optimizerMs: number;
   /** Time in operations of the last step. */
@@ -230,7 +230,7 @@ export function measuredSplit(steps: IPipelineSteps | null): IMeasuredSplit | nu
       stage: stageOf(at),
       rank: steps.ranks[at]!,
       forwardMs: role === 'forward' ? forwardMs : NaN,
-      againMs: role === 'forward' ? NaN : forwardMs,
+      recomputeMs: role === 'forward' ? NaN : forwardMs,
       backwardMs: lane.B.median(),
       optimizerMs: lane.O.median(),
       busyMs: lane.busy
@@ -327,8 +327,8 @@ function lastStep({ operations: rows }: IPipelineSteps, step: number, forwards: 
     lane: indices.map(at => rows.stage[at]!),
     kind: indices.map((at): SplitKind => {
       const kind = rows.kind[at]!;
-      const isAgain = kind === 'F' && forwards > 0 && rows.stage[at]! >= forwards;
-      return isAgain ? 'R' : kind === 'I' || kind === 'W' ? 'B' : kind;
+      const isRecomputing = kind === 'F' && forwards > 0 && rows.stage[at]! >= forwards;
+      return isRecomputing ? 'R' : kind === 'I' || kind === 'W' ? 'B' : kind;
     }),
     microBatch: indices.map(at => rows.microBatch[at]!),
     begin: indices.map(at => rows.begin[at]! - from),

@@ -29,7 +29,7 @@ export function splitRequestOf(
   const { ahead, lanes, microBatches, replicas, latencyMs, isSplit } = measured;
   const trained = lanes.filter(({ role }) => role !== 'forward');
   const forwards = lanes.filter(({ role }) => role === 'forward');
-  const costs = trained.map(({ againMs, backwardMs }) => (againMs || 0) + (backwardMs || 0));
+  const costs = trained.map(({ recomputeMs, backwardMs }) => (recomputeMs || 0) + (backwardMs || 0));
   const isOwn = [request.devices, request.layers, request.micro_batches].every(each => each === undefined);
   const own = {
     devices: isSplit ? kindsOf(forwards, trained, measured) : [kindOf('devices', trained, replicas)],
@@ -42,7 +42,7 @@ export function splitRequestOf(
 }
 
 function kindOf(name: string, lanes: readonly IMeasuredLane[], replicas: number): DeviceKind {
-  const recompute = total(lanes, 'againMs');
+  const recompute = total(lanes, 'recomputeMs');
   return {
     name,
     count: lanes.length * replicas,
@@ -60,7 +60,7 @@ function kindsOf(
 ): DeviceKind[] {
   const kind = kindOf('backward processes', backwards, replicas);
   // The last stage may have none: compare the stages that have both, and take the rest to be alike.
-  const both = total(backwards.slice(0, forwards.length), 'againMs');
+  const both = total(backwards.slice(0, forwards.length), 'recomputeMs');
   const slower = both > 0 ? total(forwards, 'forwardMs') / both : 1;
   const scaled = (ms: number | undefined): number => (ms ?? 0) * slower;
   return [
@@ -79,7 +79,7 @@ function kindsOf(
 /** Sum of what was measured. */
 function total(
   lanes: readonly IMeasuredLane[],
-  name: 'againMs' | 'backwardMs' | 'forwardMs' | 'optimizerMs'
+  name: 'recomputeMs' | 'backwardMs' | 'forwardMs' | 'optimizerMs'
 ): number {
   return lanes.reduce((sum, lane) => sum + (lane[name] || 0), 0);
 }

@@ -8,7 +8,7 @@ interface IHost {
   readonly slots: number;
   /** What its slots may hold. */
   readonly role: 'any' | 'backward' | 'forward';
-  /** What the launcher is told, such as cuda; empty where the file does not say. */
+  /** Device for the launcher, such as cuda; empty where the file does not say. */
   readonly device: string;
 }
 

@@ -34,7 +34,7 @@ export class SplitSimulation implements ISplitCost {
   microBatches = 0;
   /** When passes end. */
   forwardEnd = new Float64Array(0);
-  againEnd = new Float64Array(0);
+  recomputeEnd = new Float64Array(0);
   backwardEnd = new Float64Array(0);
   /** By stage: ms of a pass; of forwards below 0 where there is no such process. */
   readonly forward = new Float64Array(1024);
@@ -75,7 +75,7 @@ export class SplitSimulation implements ISplitCost {
     const capacity = stages.length * microBatches;
     if (this.forwardEnd.length < capacity) {
       this.forwardEnd = new Float64Array(capacity);
-      this.againEnd = new Float64Array(capacity);
+      this.recomputeEnd = new Float64Array(capacity);
       this.backwardEnd = new Float64Array(capacity);
       this.input = new Float64Array(capacity);
       this.given = new Float64Array(capacity);
@@ -95,7 +95,7 @@ export class SplitSimulation implements ISplitCost {
     const { devices, tensor_ms } = this.request;
     const apart = isApart(family);
     const forwardTensor = forwardTensorOf(layout);
-    const isAgain = apart || family === 'recompute' || family === 'pipeline_recompute';
+    const isRecomputing = apart || family === 'recompute' || family === 'pipeline_recompute';
     let layer = 0;
     this.slowest = stages.length > 1 ? this.send() : 0;
     for (let stage = 0; stage < stages.length; stage += 1) {
@@ -107,9 +107,9 @@ export class SplitSimulation implements ISplitCost {
       const extra = tensor > 1 ? tensor_ms * share : 0;
       const own = (ms: number): number => (ms * share) / tensor + extra;
       this.backward[stage] = own(kind.backward);
-      this.recompute[stage] = isAgain ? own(kind.recompute) : 0;
+      this.recompute[stage] = isRecomputing ? own(kind.recompute) : 0;
       if (!apart) {
-        this.forward[stage] = own(isAgain ? kind.forward : kind.recompute);
+        this.forward[stage] = own(isRecomputing ? kind.forward : kind.recompute);
       } else if (typeof forward_device === 'number') {
         this.forward[stage] =
           (devices[forward_device]!.forward * share) / forwardTensor +
@@ -164,7 +164,7 @@ export class SplitSimulation implements ISplitCost {
   }
 
   private runBackward(stages: number): void {
-    const { microBatches: count, given, againEnd, free } = this;
+    const { microBatches: count, given, recomputeEnd: againEnd, free } = this;
     const ahead = min(this.request.ahead, count);
     for (let stage = 0; stage < stages; stage += 1) {
       for (let at = stage * count; at < stage * count + ahead; at += 1) {
@@ -184,7 +184,7 @@ export class SplitSimulation implements ISplitCost {
 
   /** 1F1B: each round takes a diagonal of forward passes, then the backward passes of one micro-batch. */
   private runTogether(stages: number): void {
-    const { microBatches: count, input, free, forwardEnd, againEnd } = this;
+    const { microBatches: count, input, free, forwardEnd, recomputeEnd: againEnd } = this;
     const { latency } = this.request;
     const send = this.send();
     const links = this.forwardFree.fill(0, 0, stages);
@@ -304,7 +304,7 @@ export class SplitSimulation implements ISplitCost {
 
   /** The most inputs that have arrived at a backward process and wait for their pass. */
   private queued(stage: number): number {
-    const { microBatches: count, given, againEnd } = this;
+    const { microBatches: count, given, recomputeEnd: againEnd } = this;
     let most = 1;
     let begun = 0;
     for (let at = 0; at < count; at += 1) {
