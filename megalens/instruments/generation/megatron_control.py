@@ -155,7 +155,9 @@ class JobControl:
         try:
             yield
         except Exception as error:
-            raise self._lose(f"A process of the job is gone, or does not answer: {describe_error(error)}") from error
+            raise self._lose(
+                f"A process of the job is gone, or does not answer: {describe_error(error)}"
+            ) from error
 
     def _lose(self, text: str) -> LostJobError:
         self.lost = LostJobError(text)

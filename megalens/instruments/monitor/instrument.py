@@ -233,7 +233,9 @@ class MonitorInstrument(Instrument):
                 try:
                     self._act(action, what, alarms, at)
                 except Exception as error:  # The training goes on without it.
-                    self._tracer.warn(f"The action {what} after an alarm of step {at} failed: {describe_error(error)}")
+                    self._tracer.warn(
+                        f"The action {what} after an alarm of step {at} failed: {describe_error(error)}"
+                    )
 
     def _act(self, action: Action, what: str, alarms: list[Any], step: int) -> None:
         if what == "checkpoint" and action.checkpoint is not None:

@@ -462,7 +462,9 @@ class TrainerMon:
             if config.format == "tensorboard":
                 need_tensorboard()
         except Exception as error:
-            self._warn_once(f"The configuration was not followed, what was in force stays. {describe_error(error)}")
+            self._warn_once(
+                f"The configuration was not followed, what was in force stays. {describe_error(error)}"
+            )
             return
         if config.dynamic_on:
             self._end()
