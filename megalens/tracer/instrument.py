@@ -10,7 +10,7 @@
 An instrument's methods are called at a step's parts, in the training thread; it hands rows of its stream to
 ``send``. What sends, joins ranks, keeps to a budget or counts overhead does not know what is watched.
 
-The tensor tracer (``tensors/``) and the statistics logger (``moments/``) are the first two; others are attached
+The tensor tracer (``tensors/``) and the statistics logger (``moments/``) are two; others are attached
 with ``megalens.trace(model, instruments=[…])``, by object or by the name of an entry point of the group
 ``megalens.instruments``.
 

@@ -227,7 +227,7 @@ class Tracer:
             Unit of all of them.
         **values : float or torch.Tensor
             Numbers or tensors of one element. A tensor is copied now and read later, in another thread. Of
-            data-parallel replicas the first one's are recorded. Of the losses of all of them the monitor's rules
+            data-parallel replicas those of the first are recorded. Of the losses of all the monitor's rules
             take note, where they are logged inside of the step.
         """
         if self._steps.closed or self._coordinator.worker is None:

@@ -124,7 +124,7 @@ class CostBudget:
 
     Sampling is given up first, by factors up to 16, then compression in four stages, and sampling up to 64 at
     last. Something is given up when the cost is above the limit beyond doubt, or after 1,536 steps more
-    likely than not, and taken back, the newest first, when the entire 95 % interval stays below the limit with it.
+    likely than not, and taken back, the newest first, when the 95 % interval stays below the limit with it.
     Compression that is taken back in vain is tried half as often each time.
 
     Parameters
