@@ -1,7 +1,7 @@
 import type { Job } from './engine/jobs';
 import type { OpenPanelPart } from './panel/shell/panel-part';
 import type { LookForReport } from './report/report-part';
-import { addEventSource, type IEventSource } from './store/event-sources';
+import { addEventSource, type IEventSource } from './store/stream-events';
 import { registerOwnViews, type OwnViews } from './views/other-views';
 import { addTextRows, type OpenTextRows } from './views/heatmap/text-source';
 

@@ -15,7 +15,6 @@ import type { ILayerLine, ITrendAnswer, ITrendQuery } from '../store/line-data';
 import { ArrowColumns } from '../protocol/arrow-columns';
 import { ClientError } from '../client/client-error';
 import type { IMomentsIndex, IMomentsReader } from '../client/moments-api';
-import { cleaned } from './clean';
 import type {
   IStoredGroups,
   IStoredMoments,
@@ -452,4 +451,11 @@ function methodsOf(reader: IRunReader): Pick<IRunReader, 'index' | 'stream'> {
     index: (...asked) => reader.index(...asked),
     stream: (...asked) => reader.stream(...asked)
   };
+}
+
+/** A copy of a JSON value without paths of this machine in its texts. */
+export function cleaned<T>(value: T): T {
+  return JSON.parse(JSON.stringify(value), (_, each: unknown) =>
+    typeof each === 'string' ? cleanPaths(each) : each
+  ) as T;
 }

@@ -15,13 +15,12 @@ import { readView, type IStill } from '../views/still';
 import type { IViewRuns } from '../views/view';
 import { own } from '../protocol/records';
 import { reportViews } from '../protocol/view-info';
-import { cleaned } from './clean';
 import { type ITraced, factsOf, type IAuditRow, type IFacts } from './facts';
 import { type IPageData, StoredRun } from './stored-run';
 import { notebookText } from './notebook';
 import { storedWords, jsonText, pageText, type IDrawn, type IPageParts } from './page';
 import { fewScalars, writePageRun } from './page-data';
-import { Recorder, type ISlide } from './recorder';
+import { Recorder, type ISlide, cleaned } from './recorder';
 import { reportParts } from './report-part';
 
 /** Return at most so many of some steps, spread evenly, in order, with one of them surely among them. */

@@ -1,7 +1,24 @@
 import { readableStreams } from '../protocol/streams';
-import { eventSources, type IEventSource } from './event-sources';
+import type { IStreamRows } from './row-store';
 import type { IRunEvent } from './run-events';
 import type { IRunSource } from './source';
+
+/** What an instrument marks over the steps of a run: the rows of its stream, read as events. */
+export interface IEventSource {
+  readonly stream: string;
+  /** Loads what reads them. */
+  load(): Promise<(rows: IStreamRows) => readonly IRunEvent[]>;
+}
+
+const sources = new Map<string, IEventSource>();
+
+/** Have the pictures of every run marked with the rows of a stream. */
+export function addEventSource(source: IEventSource): void {
+  sources.set(source.stream, source);
+}
+
+/** Every one of them. */
+export const eventSources = (): readonly IEventSource[] => [...sources.values()];
 
 /** The events that instruments see in the rows of a run, read once, and again when there are more. */
 export class StreamEvents {

@@ -2,6 +2,8 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { ReactWidget, UseSignal } from '@jupyterlab/ui-components';
 import type { Message } from '@lumino/messaging';
 import * as React from 'react';
+import { viewInfos } from '../../protocol/view-info';
+import type { IViewInfo } from '../../protocol/view-descriptor';
 import { faultSentence, faultText } from '../../views/shared/fault-text';
 import { PerturbBanner, PerturbSection } from '../perturb/perturb-section';
 import { RunsSection } from '../runs/runs-section';
@@ -9,8 +11,8 @@ import { SummarySection } from '../summary/summary-section';
 import { ApplyBar } from '../trace/apply-bar';
 import { InstrumentsSection } from '../trace/instruments-section';
 import { TraceSection } from '../trace/trace-section';
-import { ViewsSection } from '../views/views-section';
-import { PanelButton } from './section';
+import { hasRows } from './open-run';
+import { PanelButton, Section } from './section';
 import type { PanelModel } from './panel-model';
 
 interface IProps {
@@ -249,4 +251,50 @@ export class MegalensPanel extends ReactWidget {
     super.onAfterHide(message);
     this.model.visible = false;
   }
+}
+
+/** Opens views as tabs, and takes what they show elsewhere. */
+function ViewsSection({ model }: { model: PanelModel }): React.ReactElement | null {
+  const { open, trans } = model;
+  if (open === null || open.source.hello === null) {
+    return null;
+  }
+  const views = viewInfos().filter(({ offer }) => offer.includes('panel'));
+  // Why a view would be empty now, or null.
+  const lacking = ({ needs: { streams, absent } }: IViewInfo): string | null => {
+    if (model.runs.chosen?.kind === 'statistics') {
+      return streams.includes('moments') ? null : trans.__('These files hold statistics only');
+    }
+    return streams.every(stream => hasRows(open, stream))
+      ? null
+      : trans.__(absent ?? 'This run has no rows of it');
+  };
+  return (
+    <Section name="views" title={trans.__('Views')}>
+      <div className="jp-MegalensViews">
+        {views.map(info => (
+          <PanelButton
+            key={info.name}
+            data-view={info.name}
+            title={
+              lacking(info) ??
+              trans.__('%1. Click for a tab, or drag into a notebook', trans.__(info.summary))
+            }
+            act={() => void model.openView(info.name)}
+          >
+            {trans.__(info.title)}
+          </PanelButton>
+        ))}
+      </div>
+      <div className="jp-MegalensViews">
+        <PanelButton act={() => void model.exportReport()}>{trans.__('Export report…')}</PanelButton>
+        <PanelButton
+          title={trans.__('Python that does in a cell what is shown here')}
+          act={() => model.copyCode()}
+        >
+          {trans.__('Copy as code')}
+        </PanelButton>
+      </div>
+    </Section>
+  );
 }

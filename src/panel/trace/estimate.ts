@@ -1,4 +1,12 @@
-import type { FlagInfo, FlagSetting } from '../../protocol/messages.generated';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type {
+  CompressorInfo,
+  CompressorSetting,
+  ConfigPatch,
+  FlagInfo,
+  FlagSetting,
+  Hello
+} from '../../protocol/messages.generated';
 import { parseLayers, rangesText } from '../../protocol/ranges';
 
 /** How many layers a range text names; 0 when it names none or is no range. */
@@ -98,3 +106,59 @@ function keptShare(
       return null;
   }
 }
+
+/** A compressor in one short line: `Tile 96 mean`. */
+export function compressorText(setting: CompressorSetting, compressors: readonly CompressorInfo[]): string {
+  const title = compressors.find(({ name }) => name === setting.name)?.title ?? setting.name;
+  return [title, ...Object.values(setting.params ?? {}).map(value => lastPathPart(String(value)))].join(' ');
+}
+
+/** A patch in one line, for "who changed what": `MLP1 output Tile 96 mean; Hidden states off`. */
+export function patchText(patch: ConfigPatch, off: string, hello: Hello | null): string {
+  const { flags = [], compressors = [] } = hello ?? {};
+  const title = (flag: string): string => flags.find(({ name }) => name === flag)?.title ?? flag;
+  return Object.entries(patch.flags)
+    .map(([flag, setting]) => `${title(flag)} ${setting === null ? off : settingText(setting, compressors)}`)
+    .join('; ');
+}
+
+/** A setting in one line; defaults are left out. */
+function settingText(setting: FlagSetting, compressors: readonly CompressorInfo[]): string {
+  const words = [compressorText(setting.compressor, compressors)];
+  if (setting.layers !== undefined && setting.layers !== 'all') {
+    words.push(`layers ${setting.layers}`);
+  }
+  if ((setting.every ?? 1) > 1) {
+    words.push(`every ${setting.every} steps`);
+  }
+  if (setting.passes?.includes('backward')) {
+    words.push(setting.passes.length > 1 ? 'forward and backward' : 'backward');
+  }
+  if (setting.replicas === 'all') {
+    words.push('all replicas');
+  }
+  return words.join(', ');
+}
+
+/** What a setting of tiles comes to: `64 tiles of 2 features`, and the last size if smaller; or ''. */
+export function tilesText(
+  { widths = [] }: FlagInfo,
+  { name, params = {} }: CompressorSetting,
+  trans: TranslationBundle
+): string {
+  const asked = Number(params['tiles'] ?? NaN);
+  if (name !== 'Tile' || !(asked >= 1)) {
+    return '';
+  }
+  return [...new Set(widths)]
+    .map(width => {
+      const [tiles, size] = [tilesOf(width, asked), Math.ceil(width / asked)];
+      const rest = width - size * (tiles - 1);
+      return rest === size
+        ? trans.__('%1 tiles of %2 features', tiles, size)
+        : trans.__('%1 tiles of %2 features, the last of %3', tiles, size, rest);
+    })
+    .join('; ');
+}
+
+const lastPathPart = (text: string): string => text.split('/').pop() ?? text;

@@ -10,7 +10,7 @@ import { Section, PanelButton } from '../shell/section';
 import type { IFault, IFullSetting } from './draft';
 import { Choices, LayersField, SchemaChoice } from './schema-choice';
 import { Field, NumberInput } from './schema-form';
-import { compressorText, tilesText, patchText } from './setting-text';
+import { compressorText, tilesText, patchText } from './estimate';
 import type { IFlagRow, TraceModel, IForeignChange } from './trace-model';
 
 /** One flag: a line that opens to its setting. */

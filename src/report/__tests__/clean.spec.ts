@@ -1,6 +1,6 @@
 /** @jest-environment ./jest.environment.node.js */
 import { cleanPaths } from '../../views/shared/clean-paths';
-import { cleaned } from '../clean';
+import { cleaned } from '../recorder';
 
 describe('a text that is passed on', () => {
   it.each([

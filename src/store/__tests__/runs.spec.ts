@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { RealHub, RealProducer, until } from '../../client/__tests__/real-hub';
 import { ClientError, RunsApi } from '../../client';
 import { LiveRun, RecordedRun, Runs, StoreError } from '..';
-import { addEventSource } from '../event-sources';
+import { addEventSource } from '../stream-events';
 import type { IHubSocket } from '../../client/hub-state';
 import { SUBPROTOCOL } from '../../protocol';
 import { RealJupyter } from './real-jupyter';

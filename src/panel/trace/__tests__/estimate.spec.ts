@@ -2,8 +2,7 @@
 import { nullTranslator } from '@jupyterlab/translation';
 import type { CompressorSetting, FlagInfo } from '../../../protocol/messages.generated';
 import { firstSetting } from '../draft';
-import { blocksOf, estimateBytes } from '../estimate';
-import { tilesText } from '../setting-text';
+import { blocksOf, estimateBytes, tilesText } from '../estimate';
 
 const trans = nullTranslator.load('megalens');
 const POSITIONS = 256;
