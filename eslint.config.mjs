@@ -45,7 +45,14 @@ export default tseslint.config(
     ignores: ['src/**/__tests__/**'],
     languageOptions: { parserOptions: { project: './tsconfig.json', tsconfigRootDir: import.meta.dirname } },
     plugins: { megalens: { rules: { 'own-names': ownNames } } },
-    rules: { 'megalens/own-names': 'error' }
+    rules: {
+      'megalens/own-names': 'error',
+      // A translated sentence stands in one piece.
+      'max-len': [
+        'error',
+        { code: 110, ignoreStrings: true, ignoreTemplateLiterals: true, ignoreRegExpLiterals: true }
+      ]
+    }
   },
   {
     files: ['src/{plugins,panel,widgets}/**/*.{ts,tsx}', 'src/instruments/*/panel/**/*.{ts,tsx}'],

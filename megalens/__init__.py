@@ -1,6 +1,7 @@
 """See inside a transformer's training run from JupyterLab.
 
-Importing this package pulls in neither torch nor jupyter_server nor ipywidgets: every public name is loaded on first use.
+Importing this package pulls in neither torch nor jupyter_server nor ipywidgets: every public name is loaded
+on first use.
 """
 
 from __future__ import annotations

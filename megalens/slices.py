@@ -101,7 +101,7 @@ def load(path: str) -> Any:
 
 
 def named(part: str) -> dict[str, str]:
-    """Return what all slices name in one of their mappings: ``run``, ``notebook``, ``answers`` or ``exports``."""
+    """Return what all slices name in a mapping: ``run``, ``notebook``, ``answers`` or ``exports``."""
     return {name: path for each in find_slices() for name, path in getattr(each, part).items()}
 
 

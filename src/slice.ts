@@ -6,8 +6,8 @@ import { registerOwnViews, type OwnViews } from './views/other-views';
 import { addTextRows, type OpenTextRows } from './views/heatmap/text-source';
 
 /**
- * All of an instrument that the core can reach. Everything is loaded when it is first needed: naming a slice costs a start of JupyterLab
- * nothing but these few lines.
+ * All of an instrument that the core can reach. Everything is loaded on first use, so that naming a
+ * slice costs a start of JupyterLab only these few lines.
  */
 export interface IInstrumentSlice {
   /** The name of its folder. */

@@ -40,7 +40,7 @@ export interface IMegalensRuns {
   listAll(): Promise<IRunList>;
   /** Rename a run, or write notes and tags to it. */
   describe(id: string, changes: RunChanges): Promise<void>;
-  /** Delete a recording; resolves with whether its folder is gone. Rejects for a run whose hub is still there. */
+  /** Delete a recording; gives whether its folder is gone. Rejects for a run whose hub still runs. */
   remove(id: string): Promise<boolean>;
   /** What the table of runs says of every recording, by id. */
   summaries(): Promise<ReadonlyMap<string, IRunSummary>>;
@@ -73,7 +73,10 @@ export interface IViewReference {
 export interface IMegalensViews {
   /** Open a view as a tab, or show the tab that has it. */
   open(run: string, options: ViewOptions): Promise<void>;
-  /** Load ahead what views are made of, while the page has nothing else to do, so that the first one is there at once. Safe twice; what fails is told when a view needs it. */
+  /**
+   * Load what views are made of while the page is idle, so that the first one is there at once. Safe twice;
+   * a failure is reported when a view needs it.
+   */
   preload(): void;
   /** The view that was last in focus, or null. */
   readonly current: IViewReference | null;
@@ -94,13 +97,14 @@ export const IMegalensViews = new Token<IMegalensViews>(
 /** Every view, our own and those of other packages. */
 export interface IMegalensViewRegistry {
   /**
-   * Register a view of another package. It has a tab, a button, an entry of the palette and a line of code from then on.
+   * Register a view of another package. From then on it has a tab, a button, an entry of the palette and a
+   * line of code.
    *
    * @param load Loads its code when it is first shown.
    * @throws {ProtocolError} When its name is no name, or is taken.
    */
   register<O extends object>(descriptor: IViewDescriptor, load: () => Promise<IViewModule<O>>): IDisposable;
-  /** Do something for every view, those that are still to come too. What it returns is disposed of when the view goes. */
+  /** Run something for every view, now and later. What it returns is disposed of with the view. */
   follow(act: (info: IViewInfo) => IDisposable): void;
 }
 
@@ -110,7 +114,10 @@ export const IMegalensViewRegistry = new Token<IMegalensViewRegistry>(
   'Every Megalens view; other packages register theirs here.'
 );
 
-/** Commands that the extension registers, beside one for each view (`command` of its descriptor; args: `run`, the panel's when absent, and any of its options). */
+/**
+ * Commands of the extension. Each view has one more (`command` of its descriptor), with `run` (the panel's if
+ * absent) and any of the view's options as arguments.
+ */
 export const CommandIDs = {
   openPanel: 'megalens:open-panel',
   /** Args: `run`, `options`, and `id` when a layout is restored. */

@@ -304,7 +304,7 @@ def frame_pieces(
 
 
 def decode_frame(data: bytes | bytearray | memoryview, streams: Streams = STREAMS) -> Frame:
-    """Read the header of a complete frame. The body is viewed, not copied, and decoded by :meth:`Frame.table`.
+    """Read the header of a complete frame. :meth:`Frame.table` decodes the body, which is viewed, not copied.
 
     ``streams`` are those of its run, where they are more than those of ``streams.json``.
 

@@ -176,7 +176,7 @@ class CheckedBody:
         return self._frame.rows
 
     def table(self, *, keep: bool = True) -> pa.Table:
-        """Return the rows, viewing the frame; ``keep`` caches them: of a small frame they are larger than it."""
+        """Return the rows, viewing the frame. ``keep`` caches them: a small frame's are larger than it."""
         table = self._table
         if table is None:
             schema, buffer = self._frame.schema, pa.py_buffer(self._data)

@@ -79,8 +79,8 @@ class BitFlip(Perturbation):
         "rate": number("Rate", "Share of the elements in which a bit is flipped.", 0, 1, 0.0001),
         "bit": {
             "title": "Bit",
-            "description": "Which one, counted from 0, the lowest of the mantissa (float32 has 0 to 31, 31 is "
-            "the sign; bfloat16 and float16 have 0 to 15); any is one at random.",
+            "description": "Which one, counted from 0, the lowest of the mantissa (float32 has 0 to 31, 31 "
+            "is the sign; bfloat16 and float16 have 0 to 15); any is one at random.",
             "enum": ["any", *range(64)],
             "default": "any",
         },
@@ -114,8 +114,8 @@ class AddVector(Perturbation):
         "vectors": {
             "type": "string",
             "title": "Vectors",
-            "description": "File in an allowed folder with one vector per layer, [layers, hidden], or one for "
-            "all, [hidden]: .safetensors, .npy or weights-only .pt.",
+            "description": "File in an allowed folder with one vector per layer, [layers, hidden], or one "
+            "for all, [hidden]: .safetensors, .npy or weights-only .pt.",
             "minLength": 1,
             "maxLength": 1000,
         },

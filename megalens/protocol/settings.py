@@ -119,8 +119,8 @@ class Projection(Compressor):
         "vectors": {
             "type": "string",
             "title": "Vectors",
-            "description": "File with one vector per layer, [layers, features] or [layers, vectors, features]: "
-            ".safetensors, .npy or weights-only .pt.",
+            "description": "File with one vector per layer, [layers, features] or [layers, vectors, "
+            "features]: .safetensors, .npy or weights-only .pt.",
             "minLength": 1,
             "maxLength": 1000,
         }

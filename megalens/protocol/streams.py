@@ -52,7 +52,7 @@ class StreamPolicy:
     """How every room treats a stream; ``protocol/README.md`` says what each member means.
 
     What a declaration leaves out is as here. None means for ``hub_bytes`` the hub's own bound, for
-    ``drop_order`` never dropped, for ``dictionary`` every column. ``row_bytes`` leaves out ``shape``'s values.
+    ``drop_order`` never dropped, for ``dictionary`` every column. ``row_bytes`` lacks ``shape``'s values.
     """
 
     keep: str = "newest"

@@ -86,7 +86,7 @@ function register(): void {
     gather,
     {
       create: () => {
-        // One for all groups of a rollup, merged at once like the explorer's. A window's frame is merged alone.
+        // One for all groups of a rollup, merged at once. A window's frame is merged alone.
         const all = new GatheredMoments();
         return {
           init: (of: object) => {

@@ -1,4 +1,4 @@
-// The JSON of protocol/ as it is imported here. Read by TypeScript itself, its types would be neither unions nor tuples.
+// The JSON of protocol/ as it is imported here. TypeScript itself would read neither unions nor tuples.
 
 declare module '#protocol/streams.json' {
   const contract: {

@@ -263,7 +263,8 @@ class SpanSender:
         except Exception as error:  # Tracing goes on without these.
             first, last = steps[0].number, steps[-1].number
             self._host.warn(
-                f"The spans of steps {first} to {last} were lost to an error of their own: {describe_error(error)}"
+                f"The spans of steps {first} to {last} were lost to an error of their own: "
+                f"{describe_error(error)}"
             )
 
     def _pass_on(self, steps: Sequence[_TimedStep]) -> None:

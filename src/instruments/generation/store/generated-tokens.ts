@@ -16,7 +16,7 @@ export interface ICandidate {
   readonly sampled: number;
 }
 
-/** One position of a sequence: see the stream `tokens` in `protocol/streams.json`. Numbers that are not known are NaN. */
+/** One position of a sequence, as the stream `tokens` has it. Unknown numbers are NaN. */
 export interface IToken {
   readonly sequence: number;
   readonly position: number;
@@ -65,7 +65,8 @@ export const LOCATION_COLUMNS = [
 type Tables = Pick<IRunSource, 'hello' | 'table'>;
 
 /**
- * Read the tokens of a generation without their candidates, by sequence and then position; where a row came twice the newer one.
+ * Read the tokens of a generation without their candidates, by sequence and then position. Of a row that
+ * came twice the newer one counts.
  * @param sequence - This one only; all when absent.
  */
 export function readTokens(
