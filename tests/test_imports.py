@@ -261,6 +261,22 @@ def test_benchmarks_load_files_of_the_page_that_exist() -> None:
     assert [name for name in sorted(there) if not (ROOT / name).is_file()] == []
 
 
+def test_readmes_and_docs_name_files_that_exist() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True).stdout.split("\n")
+    there = {Path(each).name for each in listed if (ROOT / each).is_file()}
+    pages = [each for each in listed if each.startswith(("megalens/", "src/")) and each.endswith("README.md")]
+    pages += ["docs/architecture.md", "docs/internals.md", "CONTRIBUTING.md"]
+    missing = [
+        f"{page}: {name}"
+        for page in pages
+        if (ROOT / page).is_file()
+        for name in re.findall(r"`([\w/.-]+\.(?:py|tsx?|mjs))`", (ROOT / page).read_text(encoding="utf-8"))
+        if Path(name).name not in there
+    ]
+    assert len(there) > 100
+    assert missing == []
+
+
 def test_every_file_is_in_a_room() -> None:
     outside = {str(path.relative_to(ROOT)) for path in FILES if room_of(path) is None}
     assert outside == {f"megalens/{name}.py" for name in ("__init__", "__main__", "_moved", "_version")} | {
