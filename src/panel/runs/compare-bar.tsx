@@ -1,18 +1,7 @@
 import * as React from 'react';
-import { viewInfos } from '../../protocol/view-info';
-import type { IViewInfo } from '../../protocol/view-descriptor';
-import { viewDefaults } from '../../protocol/view-options';
 import type { PanelModel } from '../shell/panel-model';
 import { PanelButton } from '../shell/section';
-
-/** How runs are compared: as lines over one another, differences from the first run, or ratios to it. */
-export const COMPARE_AS = ['overlay', 'difference', 'ratio'] as const;
-export type CompareAs = (typeof COMPARE_AS)[number];
-
-/** The views that can show several runs. */
-export function comparingViews(): readonly IViewInfo[] {
-  return viewInfos().filter(({ name, offer }) => offer.includes('panel') && 'runs' in viewDefaults(name));
-}
+import { COMPARE_AS, comparingViews, type CompareAs } from './runs-model';
 
 /** Opens views that compare the marked runs; nothing while none, or one, is marked. */
 export function CompareBar({ model }: { model: PanelModel }): React.ReactElement | null {

@@ -1,7 +1,19 @@
 import { Signal } from '@lumino/signaling';
 import { ClientError } from '../../client/client-error';
 import type { IForeignHub, IRunList } from '../../client/runs-api';
+import { viewInfos } from '../../protocol/view-info';
+import type { IViewInfo } from '../../protocol/view-descriptor';
+import { viewDefaults } from '../../protocol/view-options';
 import type { IMegalensRuns, IRunEntry, RunChanges } from '../../tokens';
+
+/** How runs are compared: as lines over one another, differences from the first run, or ratios to it. */
+export const COMPARE_AS = ['overlay', 'difference', 'ratio'] as const;
+export type CompareAs = (typeof COMPARE_AS)[number];
+
+/** The views that can show several runs. */
+export function comparingViews(): readonly IViewInfo[] {
+  return viewInfos().filter(({ name, offer }) => offer.includes('panel') && 'runs' in viewDefaults(name));
+}
 
 /** How the list of runs stands. */
 export type ListState =

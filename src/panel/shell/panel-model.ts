@@ -8,10 +8,9 @@ import type { IRunSource, SourceChange } from '../../store/source';
 import type { IMegalensRuns, IRunLease, IViewReference } from '../../tokens';
 import { oneTensor } from '../../views/moments/name-facts';
 import { STATS } from '../../views/moments/words';
-import type { CompareAs } from '../runs/compare-bar';
 import { DemoModel } from '../runs/demo-model';
 import { RunActions } from '../runs/run-actions';
-import { RunsModel, type IRunsModelOptions } from '../runs/runs-model';
+import { RunsModel, type CompareAs, type IRunsModelOptions } from '../runs/runs-model';
 import { isAvailable } from '../trace/draft';
 import { Coalesced } from './source-model';
 import {
