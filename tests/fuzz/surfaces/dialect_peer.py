@@ -120,7 +120,7 @@ async def _translate(translator: Translator, given: Any) -> None:
         _no_controls(error.message)
     translator._end_generation("cancelled")
     await translator._flush()
-    await translator._tell()
+    await translator._send_status()
     await translator._leave_note()
     for said in (*translator.sentences(), *translator.text):
         _no_controls(said)
