@@ -29,7 +29,7 @@ def test_every_change_takes_effect_at_one_step_on_every_rank(start_job) -> None:
         steps.append((run.configure(HiddenStates=Tile(tiles), replicas="all"), tiles))
     with pytest.raises(ProtocolError, match="meen"):
         run.configure(HiddenStates=Tile(2, "meen"))
-    run.wait(step=run.step + 5, timeout=60)
+    run.wait(step=max(run.step, steps[-1][0]) + 5, timeout=60)
     run.close()
     said = job.stop()
     rows = finished(job.folder / "runs").tensors("HiddenStates").to_pandas()
