@@ -40,6 +40,14 @@ def bad_argument(argument: str, expected: str, got: object) -> ClientError:
     )
 
 
+def no_memory(what: str) -> ClientError:
+    """Return the error of a file that needs more memory than this process may take."""
+    return ClientError(
+        f"{what} needs more memory than this process may take. Ask for fewer steps or layers.",
+        code="too-large",
+    )
+
+
 class ClientError(MegalensError, RuntimeError):
     """A run cannot be reached, read or asked that. The text says what was expected, what came and what to
     try.
@@ -51,7 +59,7 @@ class ClientError(MegalensError, RuntimeError):
     code : str
         Stable machine-readable reason: ``not-found``, ``unreadable``, ``version-mismatch``,
         ``bad-parameter``, ``unauthorized``, ``timeout``, ``disconnected``, ``recorded``, ``closed``,
-        ``not-installed`` or ``unwritable``.
+        ``not-installed``, ``too-large`` or ``unwritable``.
     field : str, optional
         The argument at fault.
     """

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..protocol import Segment, Stream, Streams, file_name, stream_segments
-from .errors import ClientError
+from .errors import ClientError, no_memory
 from .file_checks import check_shapes
 from .query import Query
 from .recorded_arrow import ArrowStream, arrows_identity
@@ -266,6 +266,8 @@ def _file_of(segment: Segment) -> SegmentFile:
 
 
 def unreadable_file(path: Path, error: Exception) -> ClientError:
+    if isinstance(error, MemoryError):
+        return no_memory(file_name(path))
     if isinstance(error, PermissionError):
         return unreadable(
             f"{file_name(path)}: {os.strerror(errno.EACCES)}. You need the permission to read it."

@@ -1,135 +1,31 @@
-"""The common base of Megalens's REST endpoints: JSON errors, body and worker threads."""
+"""The common base of the endpoints that the Jupyter server itself answers."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import math
-import threading
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any, TypeVar
 
 from jupyter_server.base.handlers import APIHandler
-from tornado.web import HTTPError
 
-from ..protocol import ProtocolError, parse_json
-from ..runs import ClientError
-from .errors import ServerError
+from .json_requests import JsonRequests
 from .registry import RunRegistry
 
 _T = TypeVar("_T")
-_CODES = {
-    400: "bad-parameter",
-    401: "unauthorized",
-    403: "forbidden",
-    404: "not-found",
-    405: "refused",
-    413: "too-large",
-}
-_TEXTS = {
-    401: "Log in to Jupyter again.",
-    403: "Jupyter did not accept this request: log in again, and send the XSRF token with writes.",
-    404: "There is nothing here.",
-    405: "This address does not take that method.",
-}
-_CLIENT_STATUS = {
-    "not-found": 404,
-    "bad-parameter": 400,
-    "version-mismatch": 409,
-    "unreadable": 409,
-    "unauthorized": 502,
-    "too-large": 413,
-    "mixed": 400,
-    "closed": 409,
-    "cancelled": 499,
-}
 
 
-class MegalensHandler(APIHandler):
+class MegalensHandler(JsonRequests, APIHandler):
     """Base of the REST endpoints. Refuses without login as every Jupyter endpoint does."""
 
     auth_resource = "megalens"
-
-    def initialize(self) -> None:
-        """Prepare to stop the request's worker when the browser disconnects."""
-        self.cancelled = threading.Event()
 
     @property
     def registry(self) -> RunRegistry:
         registry: RunRegistry = self.settings["megalens_registry"]
         return registry
 
-    def on_connection_close(self) -> None:
-        """Stop the worker: nobody reads its answer."""
-        self.cancelled.set()
-        super().on_connection_close()
-
     async def in_thread(self, work: Callable[..., _T], *arguments: Any) -> _T:
         """Run file work in a worker thread."""
         executor: Executor = self.settings["megalens_executor"]
         return await asyncio.get_running_loop().run_in_executor(executor, work, *arguments)
-
-    def query_texts(self) -> dict[str, str]:
-        """Return the query of the address, without Jupyter's own parameters."""
-        return {
-            name: self.get_query_argument(name, "", strip=name != "part")
-            for name in self.request.query_arguments
-            if name not in ("no_track_activity", "t", "token")
-        }
-
-    def json_body(self) -> dict[str, Any]:
-        """Return the body, a JSON object; raises ``ServerError`` 400 for anything else."""
-        try:
-            body = parse_json(self.request.body)
-        except ValueError as error:
-            raise ServerError(
-                400,
-                "bad-message",
-                f"The body of this request must be a JSON object: {error}.",
-                _odd_member(self.request.body),
-            ) from error
-        if not isinstance(body, dict):
-            raise ServerError(400, "bad-message", "The body of this request must be a JSON object.")
-        return body
-
-    def answer(self, body: dict[str, Any]) -> None:
-        self.finish(json.dumps(body, ensure_ascii=False, allow_nan=False))
-
-    def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """Answer any error as ``{code, message, field?}``, with nothing that this server did not write."""
-        error = (kwargs.get("exc_info") or (None, None))[1]
-        refusal = _refusal(error, status_code)
-        self.set_status(refusal.status if refusal.status != 499 else 400)
-        self.set_header("Content-Type", "application/json")
-        self.finish(json.dumps(refusal.to_json(), ensure_ascii=False))
-
-    def log_exception(self, kind: Any, error: Any, trace: Any) -> None:
-        """Log unexpected errors only; a refusal needs no traceback."""
-        if not isinstance(error, (ServerError, ClientError, ProtocolError)):
-            super().log_exception(kind, error, trace)
-
-
-def _odd_member(text: bytes) -> str | None:
-    """Return the member of a refused body that is no finite number, if that is the reason."""
-    try:
-        members = json.loads(text).items()
-    except (ValueError, RecursionError, AttributeError):
-        return None
-    return next(
-        (name for name, value in members if isinstance(value, float) and not math.isfinite(value)), None
-    )
-
-
-def _refusal(error: BaseException | None, status: int) -> ServerError:
-    if isinstance(error, ServerError):
-        return error
-    if isinstance(error, ClientError):
-        return ServerError(_CLIENT_STATUS.get(error.code, 502), error.code, error.message, error.field)
-    if isinstance(error, ProtocolError):
-        return ServerError(400, error.code, error.message, error.field)
-    if isinstance(error, HTTPError) or error is None:
-        return ServerError(
-            status, _CODES.get(status, "internal"), _TEXTS.get(status, f"Jupyter answered {status}.")
-        )
-    return ServerError(500, "internal", "The Jupyter server met an error of its own. Its log says more.")

@@ -48,3 +48,8 @@ class ServerError(MegalensError):
         if self.field is not None:
             body["field"] = self.field
         return body
+
+
+def no_run(run_id: str) -> ServerError:
+    """Return the refusal of a run that is not there."""
+    return ServerError(404, "not-found", f"There is no run {run_id!r:.120}. Ask for the list of runs again.")

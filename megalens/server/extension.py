@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,50 +12,29 @@ from traitlets import Bool, Int, List, Unicode
 
 from ..hub.minute_log import MinuteLog
 from ..protocol import RUNS_FOLDER
-from ..slices import find_slices, load
-from .child_process import take_small_pages
 from .demo_training import DemoHandler, DemoTraining
+from .forward import ForwardHandler
 from .hubs_handler import HubsHandler
-from .moment_pool import MomentPool
-from .moments_handlers import MomentGroupsHandler, MomentRowsHandler, MomentsHandler, StatisticsHandler
+from .reader.process import Reader
 from .registry import RunRegistry
 from .relay import RelayHandler
-from .runs_handlers import (
-    IndexHandler,
-    LinesHandler,
-    ReportHandler,
-    RunHandler,
-    RunsHandler,
-    StreamHandler,
-    SummariesHandler,
-)
+from .runs_handlers import RunHandler, RunsHandler, StatisticsHandler, SummariesHandler
 from .translations import Translations
 
 # Seconds after the start in which Jupyter itself has enough to do.
 _QUIET_SECONDS = 2.0
 _RUN = r"megalens/api/runs/([^/]+)"
-_HANDLERS: tuple[tuple[str, type[Any]], ...] = (
+HANDLERS: tuple[tuple[str, type[Any]], ...] = (
     (r"megalens/api/runs", RunsHandler),
     (_RUN, RunHandler),
-    (rf"{_RUN}/index", IndexHandler),
-    (rf"{_RUN}/lines/(tensors|scalars)", LinesHandler),
-    (rf"{_RUN}/streams/([^/]+)", StreamHandler),
-    (rf"{_RUN}/moments", MomentsHandler),
-    (rf"{_RUN}/moments/rows", MomentRowsHandler),
-    (rf"{_RUN}/moments/groups", MomentGroupsHandler),
-    (rf"{_RUN}/report", ReportHandler),
+    # All that is read of a run's files, those of slices too.
+    (rf"{_RUN}/(.+)", ForwardHandler),
     (r"megalens/api/summaries", SummariesHandler),
     (r"megalens/api/statistics", StatisticsHandler),
     (r"megalens/api/hubs", HubsHandler),
     (r"megalens/api/demo", DemoHandler),
     (r"megalens/ws/runs/([^/]+)", RelayHandler),
 )
-
-
-def handlers() -> list[tuple[str, type[Any]]]:
-    """Return every endpoint, those of slices too."""
-    others = [load(each.endpoints) for each in find_slices() if each.endpoints]
-    return [*_HANDLERS, *((f"{_RUN}/{path}", handler) for pairs in others for path, handler in pairs)]
 
 
 class MegalensExtension(ExtensionApp):
@@ -90,6 +69,11 @@ class MegalensExtension(ExtensionApp):
         ),
     ).tag(config=True)
 
+    reader_memory = Int(
+        4 << 30,
+        help="Most bytes that the process which reads recordings and other files may hold, on Linux.",
+    ).tag(config=True)
+
     allow_demo = Bool(
         True, help="Whether a user may start the demo training from the panel: one process of this server."
     ).tag(config=True)
@@ -99,40 +83,44 @@ class MegalensExtension(ExtensionApp):
     def initialize_settings(self) -> None:
         serverapp = self.serverapp
         assert serverapp is not None
-        take_small_pages()
         root = Path(serverapp.root_dir)
         registry = RunRegistry(root, self.run_folders, self.allowed_hubs, self.log, self._hides)
         # The demo's run is listed after its end where the first of the folders is.
         records = root / Path(self.run_folders[0] if self.run_folders else RUNS_FOLDER).expanduser()
+        executor = ThreadPoolExecutor(4, "megalens-files")
+        reader = Reader(
+            max(256 << 20, self.reader_memory),
+            max(64 * 1024, self.limit_bytes),
+            max(1, self.limit_rows),
+            executor,
+            self.log,
+        )
         self.settings.update(
             {
                 "megalens_registry": registry,
                 "megalens_demo": DemoTraining(records, self.allow_demo),
                 "megalens_translations": Translations(),
-                "megalens_executor": ThreadPoolExecutor(4, "megalens-files"),
-                # Judging takes long: it waits for itself only.
-                "megalens_counting": ThreadPoolExecutor(1, "megalens-counting"),
+                "megalens_executor": executor,
+                "megalens_reader": reader,
                 "megalens_relays": set(),
                 "megalens_broken": MinuteLog(lambda line: self.log.warning("Megalens: %s", line)),
-                "megalens_limit_bytes": max(64 * 1024, self.limit_bytes),
-                "megalens_moments": MomentPool(registry.moments),
-                "megalens_limit_rows": max(1, self.limit_rows),
             }
         )
 
     def initialize_handlers(self) -> None:
-        self.handlers.extend(handlers())
+        self.handlers.extend(HANDLERS)
 
     async def _start_jupyter_server_extension(self, serverapp: Any) -> None:
         """Prepare for questions while nobody asks any, where there are recordings; Jupyter's start hook."""
 
-        def get_ready() -> None:
-            if self.settings["megalens_registry"].has_recordings():
-                self.settings["megalens_moments"].warm_up()
+        async def get_ready() -> None:
+            loop = asyncio.get_running_loop()
+            has = self.settings["megalens_registry"].has_recordings
+            if await loop.run_in_executor(self.settings["megalens_executor"], has):
+                self.settings["megalens_reader"].warm_up()
 
-        executor: Executor = self.settings["megalens_executor"]
         self._getting_ready = asyncio.get_running_loop().call_later(
-            _QUIET_SECONDS, executor.submit, get_ready
+            _QUIET_SECONDS, lambda: asyncio.ensure_future(get_ready())
         )
 
     def _hides(self, path: str) -> bool:
@@ -156,6 +144,5 @@ class MegalensExtension(ExtensionApp):
         relays: set[RelayHandler] = self.settings["megalens_relays"]
         await asyncio.gather(*(relay.shut_down() for relay in list(relays)), return_exceptions=True)
         await ending
-        await self.settings["megalens_moments"].close()
-        for name in ("megalens_executor", "megalens_counting"):
-            self.settings[name].shutdown(wait=False, cancel_futures=True)
+        await self.settings["megalens_reader"].close()
+        self.settings["megalens_executor"].shutdown(wait=False, cancel_futures=True)

@@ -16,12 +16,10 @@ from typing import Any
 from ..hub.discovery import id_at_address, live_hubs
 from ..protocol import attempt_folders, shown_text
 from ..runs import ClientError, RunFolder
-from ..runs.answers import NoRows, StreamRows
-from ..runs.foreign_files import foreign_recording
-from ..runs.moments import MomentSource, RecordedRows, rows_of
-from .errors import ServerError, some_of
+from .errors import ServerError, no_run, some_of
 from .hub_target import AllowedHubs, HubTarget
-from .recorded_runs import RecordedRuns, RunSummaries, RunSummary
+from .reader.between import RunPlace
+from .recorded_runs import RecordedRuns
 from .run_notes import NotesFiles, checked_name, recording_bytes, remove_recording, write_name
 from .statistics_runs import ServedStatistics, StatisticsRuns
 
@@ -44,7 +42,7 @@ class RunRegistry:
         log: logging.Logger,
         hidden: Callable[[str], bool] = lambda path: False,
     ) -> None:
-        self._root = root = root.resolve()
+        self.root = root = root.resolve()
         self.statistics = StatisticsRuns(root, hidden)
         self._recordings = RecordedRuns(root, run_folders, log)
         self.allowed = AllowedHubs(allowed_hubs)
@@ -59,7 +57,6 @@ class RunRegistry:
         self._records: dict[str, Path] = {}
         self._ended: dict[str, float] = {}
         self._notes = NotesFiles()
-        self._summaries = RunSummaries()
 
     def listing(self) -> dict[str, Any]:
         """Return the list of runs, newest first, and sentences on what is left out of it."""
@@ -92,7 +89,7 @@ class RunRegistry:
             with self._lock:
                 target = self._seen.get(run_id)
             if target is None:
-                raise _no_run(run_id)
+                raise no_run(run_id)
             found = {**self._live_entry(target, None), "state": "gone"}
         return found
 
@@ -104,7 +101,7 @@ class RunRegistry:
     def folder(self, run_id: str) -> RunFolder:
         """Return a recorded run; raises ``ServerError`` 404."""
         if not _RUN_ID.fullmatch(run_id):
-            raise _no_run(run_id)
+            raise no_run(run_id)
         with self._lock:
             self._live()
             found = self._recorded().get(run_id)
@@ -115,13 +112,36 @@ class RunRegistry:
                     "not-found",
                     "This run is live and not recorded: connect to it instead of reading its folder.",
                 )
-            raise _no_run(run_id)
+            raise no_run(run_id)
         # Two requests may read at once.
         return _opened(found)
 
-    def rows(self, run_id: str) -> StreamRows:
-        """Return a recorded run's source of rows, none of a tree of statistics; raises as :meth:`folder`."""
-        return NoRows() if self.statistics.get(run_id) is not None else self.folder(run_id)
+    def place(self, run_id: str) -> RunPlace:
+        """Return where a run's files or its hub are; raises ``ServerError`` 404."""
+        with self._lock:
+            target = self._live().get(run_id)
+            folder = self._recorded().get(run_id)
+        tree = self.statistics.get(run_id)
+        place: RunPlace = {}
+        if folder is not None:
+            place["folder"] = str(folder.path)
+            place["name"] = self._names.get(run_id) or folder.name
+        if target is not None:
+            place["hub"] = (target.address, target.token)
+        if tree is not None:
+            place["tree"] = tree.place()
+        if not place:
+            raise no_run(run_id)
+        return place
+
+    def places(self) -> dict[str, RunPlace]:
+        """Return where each recorded run is, by id."""
+        with self._lock:
+            return {run_id: {"folder": str(each.path)} for run_id, each in self._recorded().items()}
+
+    def run_ids(self) -> set[str]:
+        with self._lock:
+            return {*self._live(), *self._recorded(), *(each.id for each in self.statistics.all())}
 
     def describe(self, run_id: str, changes: dict[str, Any]) -> dict[str, Any]:
         """Write ``name``, ``notes`` or ``tags`` to a run, and return its entry.
@@ -161,7 +181,7 @@ class RunRegistry:
                     "and nobody looks at it live.",
                 )
             if folder is None:
-                raise _no_run(run_id)
+                raise no_run(run_id)
             if "superseded_from" in folder.header:
                 raise ServerError(
                     409,
@@ -187,38 +207,20 @@ class RunRegistry:
             self._notes.forget(folder.path)
         return gone
 
-    def summaries(self) -> dict[str, RunSummary]:
-        """Return each recorded run's last loss and settings, by id."""
+    def add_converted(self, folder: Path) -> dict[str, Any]:
+        """Add the recording that files of another tool were converted to, and return its entry."""
+        run_id = RunFolder(folder).id
         with self._lock:
-            folders = self._recorded()
-        return {run_id: self._summaries.of(folder) for run_id, folder in folders.items()}
+            self._records[run_id] = folder
+        return self.entry(run_id)
 
     def open_statistics(self, path: Any) -> tuple[list[dict[str, Any]], list[str]]:
-        """Open a tree of raw-moment files, or traces of other tools.
+        """Open a tree of raw-moment files.
 
         Returns the entries, and sentences about what was left out; raises ``ServerError``.
         """
-        target, _ = self.statistics.resolve(path)
-        try:
-            folder = foreign_recording(target, within=self._root)
-        except ClientError as error:
-            raise ServerError(409, error.code, error.message, "path") from error
-        if folder is not None:
-            with self._lock:
-                self._records[folder.id] = folder.path
-            return [self.entry(folder.id)], []
         runs, warnings = self.statistics.open(path)
         return [self._statistics_entry(run) for run in runs], warnings
-
-    def moments(self, run_id: str) -> MomentSource:
-        """Return the unread statistics of a run, which the caller closes; raises ``ServerError`` 404."""
-        found = self.statistics.get(run_id)
-        return MomentSource(rows_of(found.tree) if found else RecordedRows(self.folder(run_id).path))
-
-    def statistics_path(self, run_id: str) -> Path:
-        """Return the path of a run's statistics; raises as :meth:`moments`."""
-        found = self.statistics.get(run_id)
-        return found.tree.root if found else self.folder(run_id).path
 
     def connect(self, target: HubTarget) -> dict[str, Any]:
         """Add a hub that was connected by hand, and return its entry."""
@@ -367,7 +369,3 @@ def _opened(folder: RunFolder) -> RunFolder:
 def _is_written(folder: Path) -> bool:
     """Whether a running hub records there, under any run."""
     return any(hub.record and Path(hub.record).resolve() == folder.resolve() for hub in live_hubs())
-
-
-def _no_run(run_id: str) -> ServerError:
-    return ServerError(404, "not-found", f"There is no run {run_id!r:.120}. Ask for the list of runs again.")

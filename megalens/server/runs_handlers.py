@@ -1,86 +1,18 @@
-"""The list of runs, one run, its index and its streams."""
+"""The list of runs, what a person writes about one, and opening what is not in it."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from jupyter_server.auth.decorator import authorized
 from tornado.web import authenticated
 
-from ..protocol import STREAMS, Streams
-from ..runs import ClientError, Run, RunFolder, connect, open_run
-from ..runs.answers import (
-    SelectedRows,
-    StreamQuery,
-    read_lines,
-    read_selection,
-    tensor_index,
-)
-from ..runs.statistics_run import StatisticsRun
-from ..runs.tensor_index import FlagEntry
+from ..runs.answers import only_members
 from .base_handler import MegalensHandler
 from .errors import ServerError
-from .moment_pool import MomentPool
-
-ARROW = "application/vnd.apache.arrow.stream"
-
-_TYPES = {"html": "text/html; charset=utf-8", "ipynb": "application/x-ipynb+json"}
-
-
-# Freezing views of a run into a file.
-class ReportHandler(MegalensHandler):
-    """``megalens/api/runs/{id}/report``."""
-
-    @authenticated
-    @authorized
-    async def post(self, run_id: str) -> None:
-        body = self.json_body()
-        kind = body.get("format", "html")
-        views, title = body.get("views"), body.get("title")
-        if not isinstance(kind, str) or kind not in _TYPES:
-            raise ServerError(400, "bad-parameter", "format must be html or ipynb.", "format")
-        if not isinstance(views, list) or not 1 <= len(views) <= 100:
-            raise ServerError(400, "bad-parameter", "views must be a list of 1 to 100 views.", "views")
-        if title is not None and (not isinstance(title, str) or len(title) > 500):
-            raise ServerError(400, "bad-parameter", "title must be text of at most 500 characters.", "title")
-        unknown = set(body) - {"format", "views", "title"}
-        if unknown:
-            raise ServerError(
-                400, "bad-parameter", f"A report has no {min(unknown)!r:.100}.", min(unknown)[:100]
-            )
-        name, content = await self.in_thread(self._build, run_id, kind, views, title)
-        self.set_attachment_header(name)
-        self.finish(content, set_content_type=_TYPES[kind])
-
-    def _build(self, run_id: str, kind: str, views: list[Any], title: str | None) -> tuple[str, bytes]:
-        from ..pictures.report import ReportError, build_report
-
-        with self._run(run_id) as run:
-            name = re.sub(r"[^A-Za-z0-9._-]+", "-", run.name).strip("-.") or run_id
-            try:
-                content = build_report(run, views, title=title, format=kind, others=self._other)
-            except ReportError as error:
-                field = getattr(error, "field", None)
-                raise ServerError(400, "bad-parameter", str(error), field) from error
-        return f"{name}.{kind}", content
-
-    def _other(self, run_id: str) -> Run | None:
-        try:
-            return self._run(run_id)
-        except (ServerError, ClientError):
-            # The report says that it is missing.
-            return None
-
-    def _run(self, run_id: str) -> Run:
-        target = self.registry.hub(run_id)
-        if target is not None:
-            return connect(target.address, token=target.token)
-        statistics = self.registry.statistics.get(run_id)
-        if statistics is not None:
-            return StatisticsRun(statistics.tree)
-        return open_run(self.registry.folder(run_id).path)
+from .forward import ForwardHandler
+from .reader.process import Reader
 
 
 class RunsHandler(MegalensHandler):
@@ -92,8 +24,8 @@ class RunsHandler(MegalensHandler):
         self.answer(await self.in_thread(self.registry.listing))
         if self.registry.records():
             # Who sees the list may choose that run next.
-            pool: MomentPool = self.settings["megalens_moments"]
-            pool.warm_up()
+            reader: Reader = self.settings["megalens_reader"]
+            reader.warm_up()
 
 
 class SummariesHandler(MegalensHandler):
@@ -103,17 +35,22 @@ class SummariesHandler(MegalensHandler):
     @authorized
     async def get(self) -> None:
         """Answer the further columns of the table of runs."""
-        self.answer({"runs": await self.in_thread(self.registry.summaries)})
+        reader: Reader = self.settings["megalens_reader"]
+        self.answer(await reader.ask("/summaries", {"runs": await self.in_thread(self.registry.places)}))
 
 
-class RunHandler(MegalensHandler):
+class RunHandler(ForwardHandler):
     """``megalens/api/runs/{id}``."""
 
     @authenticated
     @authorized
-    async def get(self, run_id: str) -> None:
+    async def get(self, run_id: str, rest: str = "") -> None:
         """Answer a recorded run's description, or the entry of a live run or one without a recording."""
-        self.answer(await self.in_thread(self._describe, run_id))
+        known = await self.in_thread(self._known, run_id)
+        if known is None:
+            await self.forward(run_id, "")
+        else:
+            self.answer(known)
 
     @authenticated
     @authorized
@@ -134,7 +71,8 @@ class RunHandler(MegalensHandler):
     async def delete(self, run_id: str) -> None:
         self.answer({"gone": await self.in_thread(self.registry.delete, run_id)})
 
-    def _describe(self, run_id: str) -> dict[str, Any]:
+    def _known(self, run_id: str) -> dict[str, Any] | None:
+        """Return the answer about a run without files of ours; None where its recording must be read."""
         entry = self.registry.entry(run_id)
         if entry["state"] == "live":
             return entry
@@ -143,62 +81,28 @@ class RunHandler(MegalensHandler):
             status = statistics.status(entry["step"] or 0)
             hello = statistics.hello(entry["name"])
             return {"hello": hello, "status": status, "truncated": [], "kind": "statistics"}
-        try:
-            folder = self.registry.folder(run_id)
-        except ServerError as error:
+        if run_id not in self.registry.places():
             # It was live a moment ago and has no folder that could be read (yet).
-            if error.status == 404:
-                return {**entry, "state": "gone"}
-            raise
-        hello = folder.hello()
-        hello["run"] = {**hello["run"], "name": entry["name"]}
-        return {"hello": hello, "status": folder.status(), "truncated": folder.truncated()}
+            return {**entry, "state": "gone"}
+        return None
 
 
-class IndexHandler(MegalensHandler):
-    """``megalens/api/runs/{id}/index``."""
+class StatisticsHandler(MegalensHandler):
+    """``megalens/api/statistics``."""
 
     @authenticated
     @authorized
-    async def get(self, run_id: str) -> None:
-        self.answer({"tensors": await self.in_thread(self._index, run_id)})
-
-    def _index(self, run_id: str) -> list[FlagEntry]:
-        return tensor_index(self.registry.rows(run_id), self.cancelled)
-
-
-class LinesHandler(MegalensHandler):
-    """``megalens/api/runs/{id}/lines/tensors`` and ``…/lines/scalars``: thinned lines."""
-
-    @authenticated
-    @authorized
-    async def get(self, run_id: str, stream: str) -> None:
-        body = await self.in_thread(self._read, run_id, stream, self.query_texts())
-        self.finish(body, set_content_type=ARROW)
-
-    def _read(self, run_id: str, stream: str, texts: dict[str, str]) -> bytes:
-        rows = self.registry.rows(run_id)
-        hello: Mapping[str, Any] = rows.hello() if isinstance(rows, RunFolder) else {}
-        return bytes(read_lines(rows, stream, texts, hello, self.cancelled))
-
-
-class StreamHandler(MegalensHandler):
-    """``megalens/api/runs/{id}/streams/{stream}``."""
-
-    @authenticated
-    @authorized
-    async def get(self, run_id: str, stream: str) -> None:
-        texts = self.query_texts()
-        # Whatever every run may have needs no look at this one.
-        streams = STREAMS if stream in STREAMS else await self.in_thread(self._streams, run_id)
-        asked = StreamQuery.of_texts(streams, stream, texts, self.settings["megalens_limit_bytes"])
-        selection = await self.in_thread(self._read, run_id, asked)
-        if selection.every > 1:
-            self.set_header("X-Megalens-Sampled-Every", str(selection.every))
-        self.finish(selection.body.to_pybytes(), set_content_type=ARROW)
-
-    def _streams(self, run_id: str) -> Streams:
-        return self.registry.rows(run_id).streams
-
-    def _read(self, run_id: str, asked: StreamQuery) -> SelectedRows:
-        return read_selection(self.registry.rows(run_id), asked, self.cancelled)
+    async def post(self) -> None:
+        """Open files of other tools, or a tree of raw-moment files, and answer the entries of its runs."""
+        body = self.json_body()
+        only_members(body, ("path",))
+        reader: Reader = self.settings["megalens_reader"]
+        registry = self.registry
+        target, _ = await self.in_thread(registry.statistics.resolve, body.get("path"))
+        found = await reader.ask("/foreign", {"path": str(target), "within": str(registry.root)})
+        if found["folder"] is not None:
+            entry = await self.in_thread(registry.add_converted, Path(found["folder"]))
+            self.answer({"runs": [entry], "warnings": []})
+            return
+        runs, warnings = await self.in_thread(registry.open_statistics, body.get("path"))
+        self.answer({"runs": runs, "warnings": warnings})

@@ -8,7 +8,12 @@ from live_run import LiveRun
 # The plugin's fixtures belong to this folder alone: one of them makes a server for every test.
 from pytest_jupyter.jupyter_server import *  # noqa: F403
 from recorded_run import write_run
-from tornado.httpclient import HTTPClientError
+from tornado.httpclient import AsyncHTTPClient, HTTPClientError
+from tornado.httpserver import HTTPServer
+from tornado.netutil import bind_sockets
+
+from megalens.server.reader.__main__ import application
+from megalens.server.reader.between import RUNS_HEADER
 
 
 @pytest.fixture
@@ -67,6 +72,43 @@ def live(runtime, outside):
     yield start
     for run in runs:
         run.close()
+
+
+@pytest.fixture
+def ask_reader(jp_root_dir, jp_asyncio_loop):
+    """Ask the application of the reading process, here in this process, where a test can change it.
+
+    Runs are those right below ``megalens-runs``. Returns status and JSON.
+    """
+    token = "of-the-test"
+    made = application({"token": token, "memory": 0, "limit_bytes": 1 << 26, "limit_rows": 1_000_000})
+    (listening,) = bind_sockets(0, "127.0.0.1")
+    server = HTTPServer(made)
+
+    async def listen():
+        server.add_socket(listening)
+
+    jp_asyncio_loop.run_until_complete(listen())
+
+    async def fetch(*path, body=None, token=token):
+        places = {
+            each.name: {"name": each.name, "folder": str(each)}
+            for each in (jp_root_dir / "megalens-runs").glob("*")
+        }
+        answer = await AsyncHTTPClient().fetch(
+            f"http://127.0.0.1:{listening.getsockname()[1]}/{'/'.join(path)}",
+            method="GET" if body is None else "POST",
+            body=None if body is None else json.dumps(body),
+            headers={"Authorization": f"token {token}", RUNS_HEADER: json.dumps(places)},
+            raise_error=False,
+        )
+        return answer.code, json.loads(answer.body)
+
+    yield fetch
+    server.stop()
+    jp_asyncio_loop.run_until_complete(made.settings["moments"].close())
+    for name in ("files", "heavy"):
+        made.settings[name].shutdown()
 
 
 @pytest.fixture

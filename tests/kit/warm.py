@@ -29,6 +29,9 @@ _SUBREAPER = 36
 _LARGEST = 1 << 20
 _HUB = (
     *("megalens.cli.main", "megalens.hub.server"),
+    # The process in which a Jupyter server has files read.
+    *("megalens.server.reader.moments_handlers", "megalens.server.reader.runs_handlers"),
+    *("tornado.httpserver", "tornado.netutil", "duckdb"),
     # pyarrow, and what it looks for once it reads values, or a file.
     *("pyarrow.compute", "pyarrow.pandas_compat", "pandas", "pyarrow.parquet", "pyarrow.dataset"),
 )
@@ -102,6 +105,8 @@ def _imported(command: list[str]) -> tuple[str, ...]:
     """What the process of a command that follows ``python`` finds imported; nothing when it starts cold."""
     match command[1:] if command[:1] == ["-u"] else command:
         case ["-m", "megalens", "hub" | "replay", *_]:
+            return _HUB
+        case ["-m", "megalens.server.reader", *_]:
             return _HUB
         case ["-m", "megalens", "serve", *_]:
             return _TORCH

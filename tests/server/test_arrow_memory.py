@@ -1,5 +1,6 @@
 """Where Arrow takes the memory of what the server reads; in processes of their own, because it holds for a whole process."""
 
+import json
 import os
 import subprocess
 import sys
@@ -9,10 +10,16 @@ import pytest
 
 CODE = """
 import pyarrow as pa
-from megalens.server.child_process import take_small_pages
-take_small_pages()
-print(pa.default_memory_pool().backend_name)
+from megalens.server.reader import __main__ as reader
+
+async def serve(settings):
+    print(pa.default_memory_pool().backend_name, flush=True)
+    input()
+
+reader.serve = serve
+reader.main()
 """
+SETTINGS = json.dumps({"token": "", "memory": 1 << 32, "limit_bytes": 1, "limit_rows": 1}) + "\n"
 PREFERRED = next(
     name for name in ("jemalloc", "mimalloc", "system") if name in pa.supported_memory_backends()
 )
@@ -22,13 +29,13 @@ PREFERRED = next(
 @pytest.mark.parametrize(("chosen", "taken"), [("", PREFERRED), ("system", "system")])
 def test_the_server_reads_into_small_pages_unless_its_user_chose_otherwise(chosen, taken):
     environment = os.environ | {"ARROW_DEFAULT_MEMORY_POOL": chosen}
-    done = subprocess.run(
-        [sys.executable, "-c", CODE], env=environment, capture_output=True, text=True, check=True, timeout=60
-    )
-    assert done.stdout.strip() == taken
-
-
-async def test_a_running_server_has_chosen(jp_fetch):
-    await jp_fetch("megalens", "api", "runs")
-    expected = os.environ.get("ARROW_DEFAULT_MEMORY_POOL") or PREFERRED
-    assert pa.default_memory_pool().backend_name == expected
+    with subprocess.Popen(
+        [sys.executable, "-c", CODE],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        process.stdin.write(SETTINGS)
+        process.stdin.flush()
+        assert process.stdout.readline().strip() == taken

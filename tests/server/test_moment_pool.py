@@ -9,7 +9,7 @@ from recorded_moments import NAMES, moment_table
 from megalens.runs import ClientError
 from megalens.runs.moments import MomentQuery, MomentSource, TableRows
 from megalens.server.errors import ServerError
-from megalens.server.moment_pool import MomentPool
+from megalens.server.reader.moment_pool import MomentPool
 
 
 class SlowRows(TableRows):

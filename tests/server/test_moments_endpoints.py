@@ -262,8 +262,7 @@ async def test_many_rows_come_in_pieces(moments, folder):
 async def test_a_server_with_recordings_gets_ready_for_questions_while_nobody_asks(
     jp_serverapp, folder, monkeypatch
 ):
-    loaded = []
-    monkeypatch.setattr("megalens.server.moment_pool.load_libraries", lambda: loaded.append(1))
+    reader = jp_serverapp.web_app.settings["megalens_reader"]
     monkeypatch.setattr("megalens.server.extension._QUIET_SECONDS", 0.0)
     [extension] = jp_serverapp.extension_manager.extension_apps["megalens.server"]
     kept = folder.parent.with_name("kept")
@@ -274,28 +273,29 @@ async def test_a_server_with_recordings_gets_ready_for_questions_while_nobody_as
 
     shutil.move(folder, kept)
     await start()
-    assert loaded == []
+    assert reader.pid is None
     shutil.move(kept, folder)
+    async with asyncio.timeout(20):
+        while (first := reader.pid) is None:
+            await start()
     await start()
-    await start()
-    assert loaded == [1]
+    assert reader.pid == first
 
 
 async def test_a_server_that_lists_a_live_run_with_a_recording_gets_ready_for_questions(
-    ask, live, outside, monkeypatch
+    ask, live, outside, jp_serverapp
 ):
-    loaded = []
-    monkeypatch.setattr("megalens.server.moment_pool.load_libraries", lambda: loaded.append(1))
+    reader = jp_serverapp.web_app.settings["megalens_reader"]
     other = live()
     other.step(1)
     await ask("runs")
-    assert loaded == []
+    assert reader.pid is None
     live("--record", outside).step(1)
     async with asyncio.timeout(20):
-        while not loaded:
+        while (first := reader.pid) is None:
             await ask("runs")
     await ask("runs")
-    assert loaded == [1]
+    assert reader.pid == first
 
 
 @pytest.mark.slow

@@ -155,12 +155,11 @@ async def test_a_file_that_shrinks_is_read_anew_and_said(opened, moments, tree):
     assert any("rank0.jsonl" in warning for warning in body["warnings"])
 
 
-async def test_two_who_ask_share_one_source(opened, moments, tree, jp_serverapp):
+async def test_two_who_ask_share_one_source(opened, moments, tree):
     (entry,) = await opened("logs")
     answers = await asyncio.gather(*(moments(entry["id"]) for _ in range(6)))
+    # Each opening gives versions of its own.
     assert len({body["version"] for _, body, _ in answers}) == 1
-    pool = jp_serverapp.web_app.settings["megalens_moments"]
-    assert len(pool) == 1
 
 
 BAD_PATHS = [

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Mapping
-from concurrent.futures import Executor
 from typing import Any
-
-from jupyter_server.auth.decorator import authorized
-from tornado.web import authenticated
 
 from ...protocol import check_settings_size
 from ...runs import open_run
 from ...runs.answers import only_members
-from ...server.base_handler import MegalensHandler
 from ...server.errors import ServerError
+from ...server.reader.read_handler import ReadHandler
 from .recorded import count_alarms
 from .rules import RULES
 from .settings import installed_rules
@@ -23,11 +18,9 @@ from .settings import installed_rules
 _MOST_SECONDS = 30.0
 
 
-class AlarmCountsHandler(MegalensHandler):
-    """``megalens/api/runs/{id}/alarms/count``."""
+class AlarmCountsHandler(ReadHandler):
+    """``runs/{id}/alarms/count``."""
 
-    @authenticated
-    @authorized
     async def post(self, run_id: str) -> None:
         """Judge the recorded steps by the settings of the body, for a bounded time."""
         body = self.json_body()
@@ -36,12 +29,11 @@ class AlarmCountsHandler(MegalensHandler):
         if not isinstance(settings, Mapping):
             raise ServerError(400, "bad-parameter", "settings must be an object.", "settings")
         check_settings_size({"monitor": settings})
-        executor: Executor = self.settings["megalens_counting"]
-        self.answer(await asyncio.get_running_loop().run_in_executor(executor, self._count, run_id, settings))
+        self.answer(await self.alone(self._count, run_id, settings))
 
     def _count(self, run_id: str, settings: Mapping[str, Any]) -> dict[str, Any]:
         self._check()
-        path = self.registry.statistics_path(run_id)
+        path = self.runs.statistics_path(run_id)
         rules = settings.get("rules")
         if isinstance(rules, Mapping):
             # Rules of a training's own script are not here.

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...protocol import MOMENT_STATS
-from ..errors import ClientError
+from ..errors import ClientError, no_memory
 from ..recorded_parquet import DAMAGE
 from .grouping.answer import MomentGroups, answer_groups, until_stopped
 from .grouping.name_filter import NameFilter, NameTable, Where
@@ -192,6 +192,8 @@ class MomentSource:
         self._stop.clear()
         try:
             yield
+        except MemoryError as error:
+            raise no_memory("What you ask of these statistics") from error
         except DAMAGE as error:
             raise _changed() from error
 

@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -203,6 +204,7 @@ def _application() -> Any:
 
     import megalens.pictures.report.build as build
     from megalens.server.base_handler import MegalensHandler
+    from megalens.server.reader.read_handler import ReadHandler
 
     def no_engine(*_: Any, **__: Any) -> Any:
         raise EngineError("There is no engine here.")
@@ -213,6 +215,7 @@ def _application() -> Any:
     # A report's pictures are the engine's; up to there everything is real.
     build.run_job = no_engine
     MegalensHandler.log_exception = raised
+    ReadHandler.log_exception = raised
     config = Config(
         {
             "ServerApp": {"jpserver_extensions": {"megalens.server": True}},
@@ -234,7 +237,26 @@ def _application() -> Any:
         app.initialize(argv=[], new_httpserver=False)
 
     _loop().run_until_complete(begin())
+    app.web_app.settings["megalens_reader"] = _loop().run_until_complete(_reader())
     return app.web_app
+
+
+async def _reader() -> Any:
+    """Return the reading process, but in this process: its time and memory are measured, and its errors seen."""
+    from tornado.httpserver import HTTPServer
+    from tornado.netutil import bind_sockets
+
+    from megalens.server.reader import process
+    from megalens.server.reader.__main__ import application
+
+    class Here(process.Reader):
+        async def _started(self) -> int:
+            return int(listening.getsockname()[1])
+
+    reader = Here(0, 1 << 26, 1_000_000, ThreadPoolExecutor(1), logging.getLogger("reader"))
+    (listening,) = bind_sockets(0, "127.0.0.1")
+    HTTPServer(application(reader._settings), max_header_size=1 << 20).add_socket(listening)
+    return reader
 
 
 _raised: list[BaseException] = []

@@ -31,16 +31,16 @@ async def test_lanes_and_a_verdict_are_answered(ask, folder):
     assert len(body["pieces"]["row"]) > 20
 
 
-async def test_lanes_alone_are_answered_where_they_will_do(ask, folder, monkeypatch):
+async def test_lanes_alone_are_answered_where_they_will_do(ask_reader, folder, monkeypatch):
     monkeypatch.setattr(timeline_answer, "_DRAFT_ROWS", 10)
     wanted = {"ranks": "0", "first": 2, "draft": True}
-    _, body, _ = await ask("runs", RUN_ID, "timeline", body=wanted)
+    _, body = await ask_reader("runs", RUN_ID, "timeline", body=wanted)
     assert (body["draft"], body["verdict"]["culprits"]) == (True, [])
     assert [each["rank"] for each in body["lanes"]] == [0]
-    _, body, _ = await ask("runs", RUN_ID, "timeline", body={"ranks": "0", "first": 2})
+    _, body = await ask_reader("runs", RUN_ID, "timeline", body={"ranks": "0", "first": 2})
     assert [each["ranks"] for each in body["verdict"]["culprits"]] == [[1]]
     # Now it is known.
-    _, body, _ = await ask("runs", RUN_ID, "timeline", body=wanted)
+    _, body = await ask_reader("runs", RUN_ID, "timeline", body=wanted)
     assert [each["ranks"] for each in body["verdict"]["culprits"]] == [[1]]
 
 

@@ -7,15 +7,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pyarrow as pa
-from jupyter_server.auth.decorator import authorized
-from tornado.web import authenticated
 
-from ..runs.answers import moment_groups, moment_rows, only_members
-from .base_handler import MegalensHandler
-from .child_process import give_back_memory
-from .errors import ServerError
+from ...runs.answers import moment_groups, moment_rows
+from ..errors import ServerError
+from .between import STEP_HEADER
+from .memory import give_back_memory
 from .moment_pool import MomentPool, SharedMoments
-from .runs_handlers import ARROW
+from .read_handler import ARROW, ReadHandler
 
 _MOST_WAIT = 30.0
 _OPENING_WAIT = 1.0
@@ -23,7 +21,7 @@ _OPENING_WAIT = 1.0
 _BATCH_ROWS = 1 << 14
 
 
-class _Handler(MegalensHandler):
+class _Handler(ReadHandler):
     """The common base: a run's source, and the answer during its first reading."""
 
     def initialize(self) -> None:
@@ -38,7 +36,7 @@ class _Handler(MegalensHandler):
         self, run_id: str, wait: float | None, answer: Callable[[SharedMoments], Awaitable[None]]
     ) -> None:
         """Answer from the source of a run, or 202 with the progress of its first reading."""
-        pool: MomentPool = self.settings["megalens_moments"]
+        pool: MomentPool = self.settings["moments"]
         async with pool.share(run_id) as shared:
             if await shared.opened(_OPENING_WAIT if wait is None else wait, self.gone):
                 await answer(shared)
@@ -55,16 +53,14 @@ class _Handler(MegalensHandler):
                 writer.write_batch(batch)
                 self.write(sink.take())
                 await self.flush()
-        self.finish(sink.take(), set_content_type=ARROW)
+        self.finish(sink.take())
         # What one answer took, the next one may not need for long.
         give_back_memory()
 
 
 class MomentsHandler(_Handler):
-    """``megalens/api/runs/{id}/moments``."""
+    """``runs/{id}/moments``."""
 
-    @authenticated
-    @authorized
     async def get(self, run_id: str) -> None:
         """Answer the index; with ``since`` and ``wait`` once there is more, or 304."""
         since, wait = self.get_query_argument("since", None), self._seconds()
@@ -80,7 +76,8 @@ class MomentsHandler(_Handler):
             names = shared.index["names"][known_names:]
             last = max((entry["last"] for entry in shared.index["stats"]), default=None)
             if last is not None:
-                self.registry.saw(run_id, step=last)
+                # The server notes it for the list of runs.
+                self.set_header(STEP_HEADER, str(last))
             self.answer(
                 {**shared.index, "version": shared.version, "names_from": known_names, "names": names}
             )
@@ -104,12 +101,10 @@ class MomentsHandler(_Handler):
 
 
 class MomentRowsHandler(_Handler):
-    """``megalens/api/runs/{id}/moments/rows``."""
+    """``runs/{id}/moments/rows``."""
 
-    @authenticated
-    @authorized
     async def post(self, run_id: str) -> None:
-        read = moment_rows(self.json_body(), self.settings["megalens_limit_rows"])
+        read = moment_rows(self.json_body(), self.settings["limit_rows"])
 
         async def answer(shared: SharedMoments) -> None:
             await self.stream(await shared.ask(read, self.gone))
@@ -118,10 +113,8 @@ class MomentRowsHandler(_Handler):
 
 
 class MomentGroupsHandler(_Handler):
-    """``megalens/api/runs/{id}/moments/groups``."""
+    """``runs/{id}/moments/groups``."""
 
-    @authenticated
-    @authorized
     async def post(self, run_id: str) -> None:
         read = moment_groups(self.json_body())
 
@@ -132,19 +125,6 @@ class MomentGroupsHandler(_Handler):
             await self.stream(table)
 
         await self.with_source(run_id, None, answer)
-
-
-class StatisticsHandler(MegalensHandler):
-    """``megalens/api/statistics``."""
-
-    @authenticated
-    @authorized
-    async def post(self) -> None:
-        """Open a tree of raw-moment files and answer the entries of its runs."""
-        body = self.json_body()
-        only_members(body, ("path",))
-        runs, warnings = await self.in_thread(self.registry.open_statistics, body.get("path"))
-        self.answer({"runs": runs, "warnings": warnings})
 
 
 class _ChunkSink:

@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from ..runs.moments import MomentSource, load_libraries
-from ..runs.moments.source import MomentIndex
-from .errors import ServerError
+from ...runs.moments import MomentSource, load_libraries
+from ...runs.moments.source import MomentIndex
+from ..errors import ServerError
 
 _T = TypeVar("_T")
 Opener = Callable[[str], MomentSource]

@@ -1,0 +1,150 @@
+"""A recorded run's description, index, lines and rows; reports; summaries; files of other tools."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ...protocol import STREAMS, Streams
+from ...runs import ClientError, Run, RunFolder
+from ...runs.answers import SelectedRows, StreamQuery, read_lines, read_selection, tensor_index
+from ...runs.foreign_files import foreign_recording
+from ...runs.tensor_index import FlagEntry
+from ..errors import ServerError
+from .between import RunPlace
+from .read_handler import ARROW, ReadHandler
+from .run_summaries import RunSummaries, RunSummary
+
+_TYPES = {"html": "text/html; charset=utf-8", "ipynb": "application/x-ipynb+json"}
+
+
+class DescriptionHandler(ReadHandler):
+    """``runs/{id}``: what a hub would say of a recorded run."""
+
+    async def get(self, run_id: str) -> None:
+        self.answer(await self.in_thread(self._describe, run_id))
+
+    def _describe(self, run_id: str) -> dict[str, Any]:
+        folder = self.runs.folder(run_id)
+        hello = folder.hello()
+        hello["run"] = {**hello["run"], "name": self.runs.name(run_id)}
+        return {"hello": hello, "status": folder.status(), "truncated": folder.truncated()}
+
+
+class IndexHandler(ReadHandler):
+    """``runs/{id}/index``."""
+
+    async def get(self, run_id: str) -> None:
+        self.answer({"tensors": await self.in_thread(self._index, run_id)})
+
+    def _index(self, run_id: str) -> list[FlagEntry]:
+        return tensor_index(self.runs.rows(run_id), self.cancelled)
+
+
+class LinesHandler(ReadHandler):
+    """``runs/{id}/lines/tensors`` and ``…/lines/scalars``: thinned lines."""
+
+    async def get(self, run_id: str, stream: str) -> None:
+        self.send(await self.in_thread(self._read, run_id, stream, self.query_texts()), ARROW)
+
+    def _read(self, run_id: str, stream: str, texts: dict[str, str]) -> bytes:
+        rows = self.runs.rows(run_id)
+        hello: Mapping[str, Any] = rows.hello() if isinstance(rows, RunFolder) else {}
+        return bytes(read_lines(rows, stream, texts, hello, self.cancelled))
+
+
+class StreamHandler(ReadHandler):
+    """``runs/{id}/streams/{stream}``."""
+
+    async def get(self, run_id: str, stream: str) -> None:
+        texts = self.query_texts()
+        # Whatever every run may have needs no look at this one.
+        streams = STREAMS if stream in STREAMS else await self.in_thread(self._streams, run_id)
+        asked = StreamQuery.of_texts(streams, stream, texts, self.settings["limit_bytes"])
+        selection = await self.in_thread(self._read, run_id, asked)
+        if selection.every > 1:
+            self.set_header("X-Megalens-Sampled-Every", str(selection.every))
+        self.send(selection.body.to_pybytes(), ARROW)
+
+    def _streams(self, run_id: str) -> Streams:
+        return self.runs.rows(run_id).streams
+
+    def _read(self, run_id: str, asked: StreamQuery) -> SelectedRows:
+        return read_selection(self.runs.rows(run_id), asked, self.cancelled)
+
+
+class ReportHandler(ReadHandler):
+    """``runs/{id}/report``: freezing views of a run into a file."""
+
+    async def post(self, run_id: str) -> None:
+        body = self.json_body()
+        kind = body.get("format", "html")
+        views, title = body.get("views"), body.get("title")
+        if not isinstance(kind, str) or kind not in _TYPES:
+            raise ServerError(400, "bad-parameter", "format must be html or ipynb.", "format")
+        if not isinstance(views, list) or not 1 <= len(views) <= 100:
+            raise ServerError(400, "bad-parameter", "views must be a list of 1 to 100 views.", "views")
+        if title is not None and (not isinstance(title, str) or len(title) > 500):
+            raise ServerError(400, "bad-parameter", "title must be text of at most 500 characters.", "title")
+        unknown = set(body) - {"format", "views", "title"}
+        if unknown:
+            raise ServerError(
+                400, "bad-parameter", f"A report has no {min(unknown)!r:.100}.", min(unknown)[:100]
+            )
+        name, content = await self.in_thread(self._build, run_id, kind, views, title)
+        # The name is plain: letters, digits and signs.
+        self.set_header("Content-Disposition", f"attachment; filename*=utf-8''{name}")
+        self.send(content, _TYPES[kind])
+
+    def _build(self, run_id: str, kind: str, views: list[Any], title: str | None) -> tuple[str, bytes]:
+        from ...pictures.report import ReportError, build_report
+
+        with self.runs.run(run_id) as run:
+            name = re.sub(r"[^A-Za-z0-9._-]+", "-", run.name).strip("-.") or run_id
+            try:
+                content = build_report(run, views, title=title, format=kind, others=self._other)
+            except ReportError as error:
+                field = getattr(error, "field", None)
+                raise ServerError(400, "bad-parameter", str(error), field) from error
+        return f"{name}.{kind}", content
+
+    def _other(self, run_id: str) -> Run | None:
+        try:
+            return self.runs.run(run_id)
+        except (ServerError, ClientError):
+            # The report says that it is missing.
+            return None
+
+
+class LastLossesHandler(ReadHandler):
+    """``summaries``: the further columns of the table of runs, for the runs that the server names."""
+
+    async def post(self) -> None:
+        self.answer({"runs": await self.in_thread(self._summaries, json.loads(self.request.body)["runs"])})
+
+    def _summaries(self, places: Mapping[str, RunPlace]) -> dict[str, RunSummary]:
+        self.runs.found(places)
+        summaries: RunSummaries = self.settings["summaries"]
+        found = {}
+        for run_id in places:
+            try:
+                found[run_id] = summaries.of(self.runs.folder(run_id))
+            except ServerError:
+                # The list of runs says what is wrong with it.
+                continue
+        return found
+
+
+class ForeignFilesHandler(ReadHandler):
+    """``foreign``: the recording that files of another tool were converted to, or none."""
+
+    async def post(self) -> None:
+        body = self.json_body()
+        try:
+            folder = await self.alone(foreign_recording, Path(body["path"]), None, Path(body["within"]))
+        except ClientError as error:
+            raise ServerError(409, error.code, error.message, "path") from error
+        self.answer({"folder": None if folder is None else str(folder.path)})
