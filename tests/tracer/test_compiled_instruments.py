@@ -20,20 +20,34 @@ def mixtral() -> MixtralForCausalLM:
     return MixtralForCausalLM(MixtralConfig(**sizes, **heads, attn_implementation="eager"))
 
 
-def test_routers_and_experts_are_seen_in_compiled_code(traced, small_hub) -> None:
+def entropy(probabilities: torch.Tensor) -> float:
+    return torch.special.entr(probabilities.float()).sum(-1).mean().item()
+
+
+def test_routers_experts_and_statistics_are_seen_in_compiled_code_by_two_tracers(
+    traced, logged, small_hub
+) -> None:
     plain, model = mixtral(), mixtral()
     seen: dict = {}
+    entropies: dict[str, list] = {"attention_entropy": [], "router_entropy": []}
     for layer, block in enumerate(plain.model.layers):
         for name, module in (("router", block.mlp.gate), ("experts", block.mlp.experts), ("mlp", block.mlp)):
             module.register_forward_hook(
                 lambda module, given, output, at=(name, layer): seen.update({at: (given, output)})
             )
+        block.self_attn.register_forward_hook(
+            lambda module, given, output: entropies["attention_entropy"].append(entropy(output[1]))
+        )
+        block.mlp.gate.register_forward_hook(
+            lambda module, given, output: entropies["router_entropy"].append(entropy(output[0].softmax(-1)))
+        )
     plain(input_ids=IDS)
     flags = dict.fromkeys(("RouterProbabilities", "ExpertOutputs", "MLP2_mat_mul"), NoOp())
-    tracer = traced(torch.compile(model, backend="aot_eager"), flags=flags, samples="all")
+    run = torch.compile(model, backend="aot_eager")
+    logger = logged(run, attention_entropy=1, router_entropy=1)
+    tracer = traced(run, flags=flags, samples="all")
     assert tracer.connected(20)
-    run = tracer.points.roots[0]
-    with tracer.step():
+    with tracer.step(), logger.step():
         run(input_ids=IDS).logits.sum().backward()
     rows = rows_of(small_hub, tracer)
     found = {(key[3], key[4], key[5]): torch.tensor(row["values"]) for key, row in rows.items()}
@@ -55,31 +69,10 @@ def test_routers_and_experts_are_seen_in_compiled_code(traced, small_hub) -> Non
     assert tuple(rows["micro_batch"] for rows in rows.values()) == (0,) * len(rows)
     (shape,) = {tuple(row["source_shape"]) for key, row in rows.items() if key[3] == "MLP2_mat_mul"}
     assert shape == (2, 6, 16)
-
-
-def test_statistics_of_attention_and_routers_are_measured_in_compiled_code(logged) -> None:
-    plain, model = mixtral(), mixtral()
-    seen: dict[str, list] = {"attention_entropy": [], "router_entropy": []}
-
-    def entropy(probabilities: torch.Tensor) -> float:
-        return torch.special.entr(probabilities.float()).sum(-1).mean().item()
-
-    for block in plain.model.layers:
-        block.self_attn.register_forward_hook(
-            lambda module, given, output: seen["attention_entropy"].append(entropy(output[1]))
-        )
-        block.mlp.gate.register_forward_hook(
-            lambda module, given, output: seen["router_entropy"].append(entropy(output[0].softmax(-1)))
-        )
-    plain(input_ids=IDS)
-    run = torch.compile(model, backend="aot_eager")
-    logger = logged(run, attention_entropy=1, router_entropy=1)
-    with logger.step():
-        run(input_ids=IDS).logits.sum().backward()
-    rows = logged.rows()
-    for stat, expected in seen.items():
-        found = [row["mean"] for (name, _, _), row in sorted(rows.items()) if name == stat]
-        assert found == pytest.approx(expected, rel=1e-4)
+    statistics = logged.rows()
+    for stat, expected in entropies.items():
+        measured = [row["mean"] for (name, _, _), row in sorted(statistics.items()) if name == stat]
+        assert measured == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.parametrize("way", [whole, blocks])
@@ -96,11 +89,10 @@ def test_statistics_that_are_due_in_some_steps_have_nothing_compiled_anew(logged
     assert steps == {"activation": {2, 4, 6}, "dgrad": {3, 6}}
 
 
-@pytest.mark.parametrize("way", [whole, None])
-def test_what_modules_give_is_perturbed_in_compiled_code(traced, small_hub, way) -> None:
-    """As a hook that adds the same does it in the model uncompiled; None: a function that calls the model is compiled."""
+def test_what_modules_give_is_perturbed_in_compiled_code(traced, small_hub) -> None:
+    """As a hook that adds the same does it in the model uncompiled; a function that calls the model is compiled."""
     plain, model = small(), small()
-    run = way(model) if way else torch.compile(lambda ids: model(ids), fullgraph=True, backend="aot_eager")
+    run = torch.compile(lambda ids: model(ids), fullgraph=True, backend="aot_eager")
     flags = {"MLP2_mat_mul": NoOp()}
     tracer = traced(model, adapter=FEW, allow=["perturb"], compiled=True, flags=flags, samples="all")
     assert tracer.connected(20)
