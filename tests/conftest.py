@@ -1,5 +1,6 @@
 """Puts tests/kit on the import path, so that the tests of every room can use its helpers."""
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -15,10 +16,10 @@ import warm
 # jsonschema would load a grammar of addresses, which no schema here needs, for more than a second in each worker.
 sys.modules.setdefault("rfc3987_syntax", None)
 
-# Tests run one a core: threads of one that wait for each other, spinning, take the time of the other. Processes that tests start
-# inherit it.
-for _library in ("OMP", "OPENBLAS"):
-    os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
+# Tests run one a core: threads of one that wait for each other, spinning, take the time of the other, as do processes that Inductor
+# starts to compile. Processes that tests start inherit it.
+for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TORCHINDUCTOR_COMPILE_THREADS"):
+    os.environ.setdefault(_threads, "1")
 
 warm.install()
 
@@ -30,6 +31,12 @@ hypothesis.settings.load_profile("megalens")
 
 # Each of these fixtures starts processes for the test that asks for it.
 STARTING = {"hostile", "live", "pictures", "small_hub", "start_hub", "start_job"}
+
+
+def pytest_collection_finish() -> None:
+    """Leave out of garbage collections what has been imported: torch alone would be walked through for half a second each time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -160,12 +160,13 @@ def test_a_real_trainer_is_traced_and_its_losses_do_not_change(rows, tmp_path, c
     def train(*callbacks) -> list[float]:
         torch.manual_seed(0)
         config = transformers.GPT2Config(
-            vocab_size=60, n_positions=16, n_embd=24, n_layer=2, n_head=4, bos_token_id=0, eos_token_id=0
+            vocab_size=60, n_positions=16, n_embd=24, n_layer=1, n_head=4, bos_token_id=0, eos_token_id=0
         )
         arguments = transformers.TrainingArguments(
             str(tmp_path),
             max_steps=4,
             per_device_train_batch_size=2,
+            per_device_eval_batch_size=2,
             gradient_accumulation_steps=2,
             logging_steps=1,
             eval_strategy="steps",
@@ -189,12 +190,11 @@ def test_a_real_trainer_is_traced_and_its_losses_do_not_change(rows, tmp_path, c
         return [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
 
     plain = train()
-    flags = {"MLP1_mat_mul": {"compressor": Tile(4), "layers": "1"}}
-    traced = train(MegalensCallback(flags=flags, hub=(rows.address, "t")))
+    traced = train(MegalensCallback(flags={"MLP1_mat_mul": Tile(4)}, hub=(rows.address, "t")))
     assert traced == plain
     assert len(plain) == 4
     found = list(iter(lambda: rows.get(timeout=30), None))
     tensors = [(row["step"], row["micro_batch"], row["layer"]) for row in found if "flag" in row]
-    assert tensors == [(step, part, 1) for step in (1, 2, 3, 4) for part in (0, 1)]
+    assert tensors == [(step, part, 0) for step in (1, 2, 3, 4) for part in (0, 1)]
     losses = {row["step"]: row["value"] for row in found if row.get("name") == "loss"}
     assert list(losses.values()) == pytest.approx(plain)

@@ -4,10 +4,13 @@ import torch
 from torch import nn
 
 from megalens import NoOp, Tile
+from megalens.adapters import Adapter
 from megalens.demo.model import GPT, GPTConfig
 
 FLAGS = {"QKV_mat_mul": NoOp(), "MLP1_mat_mul": Tile(2), "MLP2_mat_mul": NoOp(), "HiddenStates": NoOp()}
 BOTH = {name: {"compressor": each, "passes": ["forward", "backward"]} for name, each in FLAGS.items()}
+# Few places for probes: compiling them takes longer than compiling the model.
+FEW = Adapter(layer="blocks.{i}", fc1="mlp.fc1", fc2="mlp.fc2", heads=2)
 IDS = torch.randint(0, 30, (2, 6), generator=torch.Generator().manual_seed(3))
 
 

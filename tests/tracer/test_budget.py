@@ -62,9 +62,7 @@ class Job:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("cost", "every", "steps"), [(0.0, 1, 700), (0.01, 1, 700), (0.06, 1, 700), (0.06, 3, 1100)]
-)
+@pytest.mark.parametrize(("cost", "every", "steps"), [(0.0, 1, 700), (0.01, 1, 700), (0.06, 3, 1100)])
 def test_the_interval_holds_the_true_cost_95_times_in_100_under_drift_and_outliers(cost, every, steps):
     held = lower = upper = 0
     jobs = 200

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from compiling import IDS, hidden_of, rows_of, small, train
+from compiling import FEW, IDS, hidden_of, rows_of, small, train
 from onnx.reference import ReferenceEvaluator
 from torch import nn
 from torch._inductor import cpu_vec_isa
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.usefixture
 compiler = pytest.mark.skipif(
     not any(map(shutil.which, ("g++", "c++", "clang++"))), reason="Inductor needs a C++ compiler"
 )
-FLAGS = {"HiddenStates": {"compressor": NoOp(), "passes": ["forward", "backward"]}, "QKV_mat_mul": NoOp()}
+FLAGS = {"HiddenStates": {"compressor": NoOp(), "passes": ["forward", "backward"]}}
 LOADED = """
 import sys
 sys.modules["megalens"] = None
@@ -33,21 +33,18 @@ print(program.module()(torch.tensor(eval(sys.argv[2]))).sum().item())
 """
 
 
-@pytest.mark.parametrize("strict", [True, False])
-def test_an_exported_program_has_no_probes_and_runs_where_there_is_no_megalens(
-    traced, tmp_path, strict
-) -> None:
-    model = small()
-    tracer = traced(model, compiled=True, flags=FLAGS, allow=["perturb"])
+def test_an_exported_program_has_no_probes_and_runs_where_there_is_no_megalens(traced, tmp_path) -> None:
+    model = small(layers=1)
+    tracer = traced(model, compiled=True, adapter=FEW, flags=FLAGS, allow=["perturb"])
     run = torch.compile(model, backend="aot_eager")
     run(IDS)
     assert tracer.graph.compiled == (1, 0)
-    exported = torch.export.export(model, (IDS,), strict=strict)
-    programs = [exported, exported.run_decompositions()]
-    for program in programs:
+    strict, exported = (torch.export.export(model, (IDS,), strict=each) for each in (True, False))
+    decomposed = exported.run_decompositions({})
+    for program in (strict, exported, decomposed):
         assert "megalens" not in program.graph_module.code
         torch.testing.assert_close(program.module()(IDS), model(IDS))
-    torch.export.save(programs[1], tmp_path / "program.pt2")
+    torch.export.save(decomposed, tmp_path / "program.pt2")
     done = subprocess.run(
         [sys.executable, "-c", LOADED, tmp_path / "program.pt2", str(IDS.tolist())],
         capture_output=True,
@@ -63,8 +60,8 @@ def test_an_exported_program_has_no_probes_and_runs_where_there_is_no_megalens(
 
 
 def test_an_onnx_program_has_no_probes(traced) -> None:
-    model = small()
-    traced(model, compiled=True, flags=FLAGS)
+    model = small(layers=1)
+    traced(model, compiled=True, adapter=FEW, flags=FLAGS)
     program = torch.onnx.export(model, (IDS,), dynamo=True).model_proto
     assert not [node for node in program.graph.node if node.domain or node.op_type in ("seen", "changed")]
     (given,) = program.graph.input
@@ -74,7 +71,7 @@ def test_an_onnx_program_has_no_probes(traced) -> None:
 
 @compiler
 def test_code_that_inductor_makes_tells_what_plain_hooks_tell(traced, small_hub, monkeypatch) -> None:
-    # Code without vectors is made and compiled in a fraction of the time; its header is that of the test below.
+    # Code without vectors is made and compiled in a fraction of the time.
     monkeypatch.setattr(cpu_vec_isa, "valid_vec_isa_list", lambda: [])
     plain, model = small(layers=1), small(layers=1)
     gradients: list[torch.Tensor] = []
@@ -83,7 +80,7 @@ def test_code_that_inductor_makes_tells_what_plain_hooks_tell(traced, small_hub,
     (hidden,) = hidden_of(small(layers=1))
     losses, _ = train(plain, plain, traced(plain, hub=None), steps=1, micro_batches=1)
     run = torch.compile(model, fullgraph=True)
-    tracer = traced(run, flags=FLAGS, samples="all")
+    tracer = traced(run, adapter=FEW, flags=FLAGS, samples="all")
     assert tracer.connected(20)
     found, _ = train(run, model, tracer, steps=1, micro_batches=1)
     assert found == pytest.approx(losses, rel=1e-5)
@@ -93,7 +90,6 @@ def test_code_that_inductor_makes_tells_what_plain_hooks_tell(traced, small_hub,
         torch.testing.assert_close(values, wanted.flatten(), rtol=1e-4, atol=1e-6)
 
 
-@compiler
 def test_code_on_disk_of_runs_with_other_probes_is_not_taken_for_this_ones(tmp_path) -> None:
     body = made_in_work()
     seen: dict[str, list] = {}
@@ -106,26 +102,21 @@ def test_code_on_disk_of_runs_with_other_probes_is_not_taken_for_this_ones(tmp_p
 
         body[at].register_forward_hook(after)
     body(X).square().sum().backward()
-
-    def taken(*places: int) -> dict:
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.tracer.compiled_work", str([*places])],
-            env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return json.loads(done.stdout)
-
-    assert taken()["hits"] == 0
-    for places in ((0, 2), (2,)):
-        found = taken(*places)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.tracer.compiled_work", "[[], [0, 2], [2], []]"],
+        env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    first, *probed, again = map(json.loads, done.stdout.splitlines())
+    assert first["hits"] == 0
+    for places, found in zip(((0, 2), (2,)), probed, strict=True):
         # Code with such operators torch keeps for no other process.
         assert found["hits"] == 0
         for told, wanted in ((found["seen"], seen), (found["gradients"], gradients)):
             assert sorted(told) == [str(at) for at in places]
             for at, values in told.items():
                 torch.testing.assert_close(torch.tensor(values), torch.tensor(wanted[at]))
-    again = taken()
     assert again["hits"] > 0
     assert again["seen"] == {}

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from compiling import IDS, WAYS, Recomputed, in_place, recompiled, rows_of, small, train, whole
+from compiling import FEW, IDS, Recomputed, blocks, recompiled, rows_of, small, train, whole
 from perturbing import site
 from torch import nn
 from transformers import MixtralConfig, MixtralForCausalLM
@@ -15,29 +15,43 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.usefixture
 
 def mixtral() -> MixtralForCausalLM:
     torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "vocab_size": 60}
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "vocab_size": 60}
     heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "num_local_experts": 4}
     return MixtralForCausalLM(MixtralConfig(**sizes, **heads, attn_implementation="eager"))
 
 
-def test_routers_and_experts_are_seen_in_compiled_code(traced, small_hub) -> None:
+def entropy(probabilities: torch.Tensor) -> float:
+    return torch.special.entr(probabilities.float()).sum(-1).mean().item()
+
+
+def test_routers_experts_and_statistics_are_seen_in_compiled_code_by_two_tracers(
+    traced, logged, small_hub
+) -> None:
     plain, model = mixtral(), mixtral()
     seen: dict = {}
+    entropies: dict[str, list] = {"attention_entropy": [], "router_entropy": []}
     for layer, block in enumerate(plain.model.layers):
         for name, module in (("router", block.mlp.gate), ("experts", block.mlp.experts), ("mlp", block.mlp)):
             module.register_forward_hook(
                 lambda module, given, output, at=(name, layer): seen.update({at: (given, output)})
             )
+        block.self_attn.register_forward_hook(
+            lambda module, given, output: entropies["attention_entropy"].append(entropy(output[1]))
+        )
+        block.mlp.gate.register_forward_hook(
+            lambda module, given, output: entropies["router_entropy"].append(entropy(output[0].softmax(-1)))
+        )
     plain(input_ids=IDS)
     flags = dict.fromkeys(("RouterProbabilities", "ExpertOutputs", "MLP2_mat_mul"), NoOp())
-    tracer = traced(torch.compile(model, backend="aot_eager"), flags=flags, samples="all")
+    run = torch.compile(model, backend="aot_eager")
+    logger = logged(run, attention_entropy=1, router_entropy=1)
+    tracer = traced(run, flags=flags, samples="all")
     assert tracer.connected(20)
-    run = tracer.points.roots[0]
-    with tracer.step():
+    with tracer.step(), logger.step():
         run(input_ids=IDS).logits.sum().backward()
     rows = rows_of(small_hub, tracer)
     found = {(key[3], key[4], key[5]): torch.tensor(row["values"]) for key, row in rows.items()}
-    for layer in (0, 1):
+    for layer in range(len(plain.model.layers)):
         logits = seen["router", layer][1][0]
         expected = logits.float().softmax(-1).flatten()
         torch.testing.assert_close(found.pop(("RouterProbabilities", "", layer)), expected)
@@ -55,34 +69,13 @@ def test_routers_and_experts_are_seen_in_compiled_code(traced, small_hub) -> Non
     assert tuple(rows["micro_batch"] for rows in rows.values()) == (0,) * len(rows)
     (shape,) = {tuple(row["source_shape"]) for key, row in rows.items() if key[3] == "MLP2_mat_mul"}
     assert shape == (2, 6, 16)
+    statistics = logged.rows()
+    for stat, expected in entropies.items():
+        measured = [row["mean"] for (name, _, _), row in sorted(statistics.items()) if name == stat]
+        assert measured == pytest.approx(expected, rel=1e-4)
 
 
-def test_statistics_of_attention_and_routers_are_measured_in_compiled_code(logged) -> None:
-    plain, model = mixtral(), mixtral()
-    seen: dict[str, list] = {"attention_entropy": [], "router_entropy": []}
-
-    def entropy(probabilities: torch.Tensor) -> float:
-        return torch.special.entr(probabilities.float()).sum(-1).mean().item()
-
-    for block in plain.model.layers:
-        block.self_attn.register_forward_hook(
-            lambda module, given, output: seen["attention_entropy"].append(entropy(output[1]))
-        )
-        block.mlp.gate.register_forward_hook(
-            lambda module, given, output: seen["router_entropy"].append(entropy(output[0].softmax(-1)))
-        )
-    plain(input_ids=IDS)
-    run = torch.compile(model, backend="aot_eager")
-    logger = logged(run, attention_entropy=1, router_entropy=1)
-    with logger.step():
-        run(input_ids=IDS).logits.sum().backward()
-    rows = logged.rows()
-    for stat, expected in seen.items():
-        found = [row["mean"] for (name, _, _), row in sorted(rows.items()) if name == stat]
-        assert found == pytest.approx(expected, rel=1e-4)
-
-
-@pytest.mark.parametrize("way", WAYS.values())
+@pytest.mark.parametrize("way", [whole, blocks])
 def test_statistics_that_are_due_in_some_steps_have_nothing_compiled_anew(logged, way) -> None:
     model = small(layers=1)
     run = way(model)
@@ -96,12 +89,12 @@ def test_statistics_that_are_due_in_some_steps_have_nothing_compiled_anew(logged
     assert steps == {"activation": {2, 4, 6}, "dgrad": {3, 6}}
 
 
-@pytest.mark.parametrize("way", [whole, in_place, None])
-def test_what_modules_give_is_perturbed_in_compiled_code(traced, small_hub, way) -> None:
-    """As a hook that adds the same does it in the model uncompiled; None: a function that calls the model is compiled."""
+def test_what_modules_give_is_perturbed_in_compiled_code(traced, small_hub) -> None:
+    """As a hook that adds the same does it in the model uncompiled; a function that calls the model is compiled."""
     plain, model = small(), small()
-    run = way(model) if way else torch.compile(lambda ids: model(ids), fullgraph=True, backend="aot_eager")
-    tracer = traced(model, allow=["perturb"], compiled=True, flags={"MLP2_mat_mul": NoOp()}, samples="all")
+    run = torch.compile(lambda ids: model(ids), fullgraph=True, backend="aot_eager")
+    flags = {"MLP2_mat_mul": NoOp()}
+    tracer = traced(model, adapter=FEW, allow=["perturb"], compiled=True, flags=flags, samples="all")
     assert tracer.connected(20)
     announced = small_hub.next("announce")["sites"]
     assert {each["name"]: each["layers"] for each in announced} == {
@@ -138,26 +131,29 @@ def test_what_modules_give_is_perturbed_in_compiled_code(traced, small_hub, way)
 
 
 @pytest.mark.parametrize("recomputed", [False, True])
-@pytest.mark.parametrize("kind", ["noise1", "noise2", "bit_flip"])
-def test_a_perturbation_of_compiled_code_is_that_of_the_model_uncompiled(traced, kind, recomputed) -> None:
+def test_a_perturbation_of_compiled_code_is_that_of_the_model_uncompiled(traced, recomputed) -> None:
+    kinds = [site(kind, coefficient=0.5) for kind in ("noise1", "noise2")]
+    kinds.append(site("bit_flip", rate=0.1, bit=20))
     found = []
-    sites = {
-        "calculation": site(
-            kind, **({"rate": 0.1, "bit": 20} if kind == "bit_flip" else {"coefficient": 0.5})
-        )
-    }
     for way in (lambda model: model, whole):
         model = small(layers=1)
         for block in model.blocks if recomputed else ():
             block.forward = Recomputed(block.forward)
         run = way(model)
-        tracer = traced(run, allow=["perturb"])
-        tracer._coordinator.change({"flags": {}, "perturb": {"sites": sites, "steps": 2}})
-        found.append(train(run, model, tracer))
-    (losses, gradients), (compiled, others) = found
-    assert compiled == pytest.approx(losses, rel=1e-5)
-    for one, other in zip(gradients, others, strict=True):
-        torch.testing.assert_close(one, other)
+        tracer = traced(run, adapter=FEW, allow=["perturb"])
+        unperturbed, _ = train(run, model, tracer, steps=1)
+        graphs = recompiled()
+        trained = []
+        for each in kinds:
+            tracer._coordinator.change({"flags": {}, "perturb": {"sites": {"calculation": each}, "steps": 2}})
+            trained.append(train(run, model, tracer))
+            assert not set(trained[-1][0]) & set(unperturbed)
+        assert recompiled() == graphs
+        found.append(trained)
+    for (losses, gradients), (compiled, others) in zip(*found, strict=True):
+        assert compiled == pytest.approx(losses, rel=1e-5)
+        for one, other in zip(gradients, others, strict=True):
+            torch.testing.assert_close(one, other)
 
 
 def test_weights_of_compiled_code_are_refused_by_name(traced) -> None:

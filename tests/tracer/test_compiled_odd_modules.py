@@ -55,6 +55,18 @@ class Outer(nn.Module):
         return x.abs().square().sum()
 
 
+class Many(nn.Module):
+    """Some of them side by side, so that they are compiled at once; gives the loss of each."""
+
+    def __init__(self, made) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.each = nn.ModuleList(Outer(*how) for how in made)
+
+    def forward(self, x: Tensor) -> list[Tensor]:
+        return [each(x) for each in self.each]
+
+
 def without_gradients(inner: nn.Module, x: Tensor) -> Tensor:
     with torch.no_grad():
         return x + inner(x)
@@ -98,6 +110,8 @@ ODD = {
         torch.compiler.disable(lambda inner, x: inner(x)),
     ),
 }
+# There the module is called as it is, or begins a graph.
+ALONE = ("sparse", "behind a break", "left out by the compiler")
 LOST = {
     "nothing": (lambda x: None, lambda given: torch.ones(3, requires_grad=True), "has no tensor there"),
     "mapping": (lambda x: {"a": x}, lambda given: given["a"], "has no tensor there"),
@@ -116,29 +130,32 @@ def first(output) -> Tensor | None:
     return output[0] if isinstance(output, (tuple, list)) else output
 
 
-def run(model: nn.Module, call) -> tuple[float, list[Tensor | None]]:
-    loss = call(X)
-    if loss.requires_grad:
-        loss.backward()
-    return loss.item(), [each.grad for each in model.parameters()]
+def run(model: Many, call) -> tuple[list[float], list[list[Tensor | None]]]:
+    """Losses and gradients of each."""
+    losses = call(X)
+    sum(losses).backward()
+    return [loss.item() for loss in losses], [
+        [weight.grad for weight in each.parameters()] for each in model.each
+    ]
 
 
-def probed(model: Outer) -> tuple[GraphProbes, list[Tensor], list[Tensor], list]:
-    """Place probes at the module; whatever is called tells the same."""
+def probed(model: Many) -> tuple[GraphProbes, list[list[Tensor]], list[list[Tensor]], list]:
+    """Place probes at each inner module; whatever is called tells the same."""
     warnings: list[str] = []
     probes = GraphProbes(ModelPoints((model,), {"name": "x", "layers": 0}, {}), warnings.append)
-    for side in ("input", "output"):
-        probes.place(model.inner, side)
-        probes.place(model.inner, side, ALL_ITEMS)
-    values: list[Tensor] = []
-    gradients: list[Tensor] = []
-    end_of(model.inner, "output").watch(
-        lambda x: values.append(x.clone()), lambda x: gradients.append(x.clone())
-    )
+    values: list[list[Tensor]] = [[] for _ in model.each]
+    gradients: list[list[Tensor]] = [[] for _ in model.each]
+    for each, told, changes in zip(model.each, values, gradients, strict=True):
+        for side in ("input", "output"):
+            probes.place(each.inner, side)
+            probes.place(each.inner, side, ALL_ITEMS)
+        end_of(each.inner, "output").watch(
+            lambda x, told=told: told.append(x.clone()), lambda x, changes=changes: changes.append(x.clone())
+        )
     return probes, values, gradients, warnings
 
 
-def plainly(model: Outer) -> tuple[list[Tensor], list[Tensor]]:
+def plainly(module: Inner) -> tuple[list[Tensor], list[Tensor]]:
     values: list[Tensor] = []
     gradients: list[Tensor] = []
 
@@ -150,45 +167,45 @@ def plainly(model: Outer) -> tuple[list[Tensor], list[Tensor]]:
         if tensor.requires_grad:
             tensor.register_hook(lambda x: gradients.append(x.clone()))
 
-    model.inner.register_forward_hook(after)
+    module.register_forward_hook(after)
     return values, gradients
 
 
-@pytest.mark.parametrize("name", ODD)
-def test_what_an_odd_module_gives_is_told(name) -> None:
-    torch.manual_seed(0)
-    plain = Outer(*ODD[name])
+@pytest.mark.parametrize(
+    "names",
+    [[name for name in ODD if name not in ALONE], *([name] for name in ALONE)],
+    ids=["together", *ALONE],
+)
+def test_what_odd_modules_give_is_told(names) -> None:
+    plain = Many(ODD[name] for name in names)
     model = copy.deepcopy(plain)
-    wanted_values, wanted_gradients = plainly(plain)
-    expected = run(plain, plain)
+    wanted = [plainly(each.inner) for each in plain.each]
+    losses, weights = run(plain, plain)
     probes, values, gradients, warnings = probed(model)
-    whole = name not in ("sparse", "behind a break", "left out by the compiler")
-    if not whole:
-        # There the module is called as it is, or begins a graph.
-        hook_after(model.inner, lambda module, given, output: values.append(output.detach().clone()))
-        hook_after(model.inner, lambda module, given, output: output.register_hook(gradients.append) and None)
-    found = run(model, torch.compile(model, backend="aot_eager", fullgraph=whole))
-    assert found[0] == pytest.approx(expected[0])
-    torch.testing.assert_close(found[1], expected[1])
-    torch.testing.assert_close(values, wanted_values)
-    torch.testing.assert_close(gradients, wanted_gradients)
+    if names[0] in ALONE:
+        (inner, told, changes) = model.each[0].inner, values[0], gradients[0]
+        hook_after(inner, lambda module, given, output: told.append(output.detach().clone()))
+        hook_after(inner, lambda module, given, output: output.register_hook(changes.append) and None)
+    found = run(model, torch.compile(model, backend="aot_eager", fullgraph=names[0] not in ALONE))
+    for at, name in enumerate(names):
+        assert found[0][at] == pytest.approx(losses[at]), name
+        for seen, expected in zip((found[1], values, gradients), (weights[at], *wanted[at]), strict=True):
+            torch.testing.assert_close(seen[at], expected, msg=lambda text, name=name: f"{name}: {text}")
     assert warnings == []
     probes.close()
 
 
-@pytest.mark.parametrize("name", LOST)
-def test_what_cannot_be_told_is_said_and_the_step_goes_on(name) -> None:
-    torch.manual_seed(0)
-    *made, reason = LOST[name]
-    plain = Outer(*made)
+def test_what_cannot_be_told_is_said_and_the_step_goes_on() -> None:
+    plain = Many(how for *how, _ in LOST.values())
     model = copy.deepcopy(plain)
-    expected = run(plain, plain)
+    losses, weights = run(plain, plain)
     probes, values, _, warnings = probed(model)
     found = run(model, torch.compile(model, backend="aot_eager"))
-    assert found[0] == pytest.approx(expected[0])
-    torch.testing.assert_close(found[1], expected[1])
-    assert values == []
-    assert reason in end_of(model.inner, "output").lost
-    assert end_of(model.inner, "input").lost is None
+    assert found[0] == pytest.approx(losses)
+    torch.testing.assert_close(found[1], weights)
+    assert values == [[]] * len(LOST)
+    for each, (*_, reason) in zip(model.each, LOST.values(), strict=True):
+        assert reason in end_of(each.inner, "output").lost
+        assert end_of(each.inner, "input").lost is None
     assert warnings == []
     probes.close()

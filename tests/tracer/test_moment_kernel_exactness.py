@@ -30,7 +30,7 @@ def plainly(tensors):
 
 # Where there is no compiler only plain torch measures; which one does here is asserted in test_moment_kernel_build.py.
 LEVELS = [] if isinstance(BEST, str) else range(BEST.level + 1)
-CASES, PARTS = 12_000, 4
+CASES, PARTS = 4_000, 4
 WAYS = [pytest.param(natively(level), CASES, id=f"native-{level}") for level in LEVELS]
 # A tensor at a time takes a hundred times as long.
 WAYS.append(pytest.param(plainly, CASES // 10, id="plain"))
@@ -145,15 +145,21 @@ def test_whole_and_merged_tensors_equal_float64_numpy(measure, cases) -> None:
             )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("measure", "cases"), WAYS)
-@pytest.mark.parametrize("dtype", TYPES, ids=str)
-def test_millions_of_values_lose_nothing(measure, cases, dtype) -> None:
+@cache
+def millions(dtype):
+    """Of values, and what is true of them."""
     tensor = (torch.randn(3_000_017, generator=torch.Generator().manual_seed(1)) + 100).to(dtype)
     # A drift and one far value: blocks unlike each other.
     tensor[1_000_000:] *= 3
     tensor[2_222_222] = 30_000
-    expected = {name: np.array([value]) for name, value in truth(tensor).items()}
+    return tensor, {name: np.array([value]) for name, value in truth(tensor).items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("measure", "cases"), WAYS)
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+def test_millions_of_values_lose_nothing(measure, cases, dtype) -> None:
+    tensor, expected = millions(dtype)
     for name, error in errors(read(measure([tensor])), expected).items():
         assert error[0] <= LIMITS[name] / 10, name
 
@@ -170,16 +176,23 @@ def test_the_ends_of_float32s_range_are_measured_like_its_middle(measure, cases,
         assert error[0] <= LIMITS[name], name
 
 
+@cache
+def every_value(dtype, every):
+    """One tensor of those of a narrow type, and each of them by itself."""
+    tensor = torch.arange(-(2**15), 2**15, every, dtype=torch.int32).to(torch.int16).view(dtype)
+    return tensor, tensor.split(1)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("measure", "cases"), WAYS)
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 def test_every_value_of_the_narrow_types_is_read_as_torch_reads_it(measure, cases, dtype) -> None:
     if dtype.itemsize == 2:
-        every = 1 if cases == CASES else 61
-        tensor = torch.arange(-(2**15), 2**15, every, dtype=torch.int32).to(torch.int16).view(dtype)
+        tensor, alone = every_value(dtype, 1 if cases == CASES else 61)
     else:
         tensor = torch.tensor([0.0, -0.0, 1.0, torch.finfo(dtype).max, torch.finfo(dtype).min, torch.finfo(dtype).smallest_normal], dtype=dtype)  # fmt: skip
-    rows = measure(list(tensor.split(1)))
+        alone = tensor.split(1)
+    rows = measure(list(alone))
     finite = tensor.isfinite()
     assert torch.equal(rows[:, 0], finite.double())
     assert torch.equal(rows[finite, 1], tensor[finite].double())

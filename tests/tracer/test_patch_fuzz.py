@@ -15,7 +15,7 @@ from megalens.tracer.points import FLAGS
 from tests.fuzz.patches import sent_patch
 
 pytestmark = pytest.mark.slow
-PATCHES = int(os.environ.get("MEGALENS_FUZZ_PATCHES", "2000"))
+PATCHES = int(os.environ.get("MEGALENS_FUZZ_PATCHES", "800"))
 AT_ONCE = 8
 
 

@@ -144,7 +144,7 @@ def test_the_gradient_of_each_kind_by_its_formula(kind, dtype: torch.dtype) -> N
         assert torch.equal(got, expected)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     kind=st.sampled_from([*KINDS, BitFlip(0.5, 3), Offset(1.0)]),
     dtype=st.sampled_from(list(FLOATS)),
