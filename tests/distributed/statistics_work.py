@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,13 @@ __all__ = ["logged", "refused"]
 
 
 def logged(
-    rank: int, jobs: Mapping[str, tuple[Shape, Optimizer]], stats: Mapping[str, int], folder: Path
+    rank: int,
+    jobs: Mapping[str, tuple[Shape, Optimizer]],
+    stats: Mapping[str, int],
+    folder: Path,
+    unlogged: Collection[str],
 ) -> dict[str, dict[str, Any]]:
-    """Train one job after the other and log their statistics, each recorded into the folder of its name, and once more without; what the optimizer said of each, and what the logger did."""
+    """Train one job after the other and log their statistics, each recorded into the folder of its name, and those of ``unlogged`` once more without; what the optimizer said of each, and what the logger did."""
     os.environ["MEGALENS_RUNTIME_DIR"] = str(folder / "runtime")
     said = {}
     for name, (shape, optimizer) in jobs.items():
@@ -54,6 +58,8 @@ def logged(
             "masters": _masters(job),
         }
         job.close()
+        if name not in unlogged:
+            continue
         job = MegatronJob(shape, optimizer)
         said[name]["losses unlogged"] = [job.train(step) for step in range(1, STEPS + 1)]
         job.close()

@@ -20,16 +20,14 @@ class Windows(torch.utils.data.Dataset):
 
 
 def main() -> None:
-    folder, statistics = sys.argv[1], sys.argv[2] == "with"
+    folder = sys.argv[1]
     torch.set_num_threads(1)
     torch.manual_seed(0)
     config = transformers.GPT2Config(
         vocab_size=60, n_positions=16, n_embd=24, n_layer=2, n_head=4, bos_token_id=0, eos_token_id=0
     )
     flags = {"HiddenStates": {"compressor": Tile(1), "replicas": "all"}}
-    callback = MegalensCallback(
-        statistics={"grad": 1} if statistics else None, flags=flags, layers="1", record=f"{folder}/runs"
-    )
+    callback = MegalensCallback(statistics={"grad": 1}, flags=flags, layers="1", record=f"{folder}/runs")
     arguments = transformers.TrainingArguments(
         f"{folder}/trained",
         max_steps=3,

@@ -71,9 +71,8 @@ look(train())
 sys.exit(
     pytest.main(
         [
-            *("-q", "-x", "-p", "no:cacheprovider", "-m", "not slow", "tests/test_slices.py"),
-            *("tests/protocol/test_streams.py", "tests/protocol/test_settings.py"),
-            "tests/runs/test_recorded_run.py",
+            *("-q", "-x", "-p", "no:cacheprovider", "-m", "not slow"),
+            *("tests/test_slices.py", "tests/protocol/test_streams.py"),
         ]
     )
 )

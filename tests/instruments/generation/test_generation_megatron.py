@@ -38,7 +38,7 @@ def same(found, expected):
             assert np.allclose(array, wanted["arrays"][place], atol=1e-4, equal_nan=True), place
 
 
-@pytest.mark.parametrize("shape", [Shape(), Shape(swiglu=True, groups=2)])
+@pytest.mark.parametrize("shape", [Shape(layers=2), Shape(layers=2, swiglu=True, groups=2)])
 def test_one_process_writes_what_the_model_does(shape):
     first, batch, _ = alone(shape)
     texts = run_job(1, "generation_work:greedy", shape, PROMPTS, 6)[0]
@@ -55,7 +55,11 @@ def test_one_process_writes_what_the_model_does(shape):
 
 @pytest.mark.parametrize(
     "shape",
-    [Shape(tp=2), Shape(pp=2), Shape(tp=2, swiglu=True, groups=2, sequence_parallel=True)],
+    [
+        Shape(layers=2, tp=2),
+        Shape(layers=2, pp=2),
+        Shape(layers=2, tp=2, swiglu=True, groups=2, sequence_parallel=True),
+    ],
     ids=["tensor-parallel", "pipeline", "sequence-parallel"],
 )
 def test_two_processes_write_what_one_does_and_trace_the_same(tmp_path, shape):
@@ -69,7 +73,9 @@ def perturbed(shape):
         return run_job(shape.processes, "generation_work:perturbed", shape, Path(folder))[0]
 
 
-@pytest.mark.parametrize("shape", [Shape(tp=2), Shape(pp=2)], ids=["tensor-parallel", "pipeline"])
+@pytest.mark.parametrize(
+    "shape", [Shape(layers=2, tp=2), Shape(layers=2, pp=2)], ids=["tensor-parallel", "pipeline"]
+)
 def test_a_perturbation_changes_in_two_processes_what_it_changes_in_one(shape):
     ours, wanted = perturbed(shape), perturbed(shape.alone())
     for name in ("texts", "clean", "again"):
@@ -79,21 +85,21 @@ def test_a_perturbation_changes_in_two_processes_what_it_changes_in_one(shape):
 
 
 def test_a_lab_that_waits_beats_takes_changes_and_cancels(tmp_path):
-    told, _ = run_job(2, "generation_work:idle", Shape(tp=2), tmp_path)
-    assert told["hidden"] == [(8, 32)] * 4
+    told, _ = run_job(2, "generation_work:idle", Shape(layers=2, tp=2), tmp_path)
+    assert told["hidden"] == [(8, 32)] * 2
     assert told["cancelled"] == ("cancelled", "finished")
     assert told["after"] == "finished"
 
 
 def test_a_process_that_fails_fails_the_generation_and_not_the_lab(tmp_path):
-    one, both, none = run_job(2, "generation_work:failing", Shape(pp=2), tmp_path)[0]
+    one, both, none = run_job(2, "generation_work:failing", Shape(layers=2, pp=2), tmp_path)[0]
     assert one == "failed: Rank 1 failed: ValueError: no step 1"
     assert both == "failed: Rank 0 failed: ValueError: no step 0 Rank 1 failed: ValueError: no step 1"
     assert none.startswith("finished")
 
 
 def test_a_process_that_goes_ends_the_lab_with_an_error(tmp_path):
-    run_job(2, "generation_work:leaving", Shape(tp=2), tmp_path, gone=True)
+    run_job(2, "generation_work:leaving", Shape(layers=2, tp=2), tmp_path, gone=True)
     said = json.loads((tmp_path / "said.json").read_text())
     assert (said["state"], said["kind"]) == ("failed", "LostJobError")
     assert said["message"] == said["error"]

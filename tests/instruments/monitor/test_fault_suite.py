@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from processes import run_job
 
 from tests.kit.monitor_faults import ranks
 from tests.kit.monitor_faults.judging import verdict_of
@@ -14,12 +15,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 @pytest.mark.parametrize(
     "name",
     [
-        "NaN in the output of blocks.0.mlp.fc1",
         "infinity in the gradient of blocks.1.attention.qkv",
         "lost optimizer state",
-        "half of the batch dropped",
         "classifier: NaN in a weight",
-        "experts: a router 30 times as sharp",
         "experts: a router that forgot what it had learnt",
     ],
 )
@@ -37,7 +35,7 @@ def test_the_suite_has_at_least_sixty_faults_and_no_name_twice() -> None:
 
 def test_a_rank_with_other_data_is_named_by_its_loss() -> None:
     (fault,) = (fault for fault in ranks.FAULTS if fault.name == "broken tokenizer on rank 1 of 3")
-    (found,) = ranks.verdicts([fault])
+    found = verdict_of(fault, *run_job(3, "tests.kit.monitor_faults.ranks:trained", fault.name)[0])
     # Eight steps show that it stays there.
     assert (found.found, found.right) == (True, 1), found.first
     assert found.late <= 8

@@ -6,7 +6,6 @@ import copy
 import time
 from typing import Any
 
-import pytest
 import torch
 from own_plans import SHAPES, plan_named, random_plan
 from pipeline_work import Part, data, loss_fn, reference
@@ -60,10 +59,9 @@ def shared(rank: int, kind: str) -> tuple[dict[str, float], list[str]]:
     off: dict[str, float] = {}
     ran = []
     plans: list[tuple[str, Any, str, int]] = [
-        (name, plan_named(name, STAGES, MICRO_BATCHES), *SHAPES[name])
-        for name in ("1f1b", "zb_h1", "zb_v", "dualpipev")
+        (name, plan_named(name, STAGES, MICRO_BATCHES), *SHAPES[name]) for name in ("zb_h1", "dualpipev")
     ]
-    plans += [(f"random {n}", random_plan(n, STAGES, MICRO_BATCHES, "loop", 2), "loop", 2) for n in range(3)]
+    plans += [(f"random {n}", random_plan(n, STAGES, MICRO_BATCHES, "loop", 2), "loop", 2) for n in range(2)]
     plans += [("greedy", "greedy", "loop", 2), ("greedy v", "greedy", "v", 2)]
     for name, order, placement, chunks in plans:
         layout = Placement(placement, STAGES, chunks, MICRO_BATCHES)
@@ -99,15 +97,19 @@ def shared(rank: int, kind: str) -> tuple[dict[str, float], list[str]]:
         if name == "random 0":
             for step in range(8):
                 if rank == 0 and step in (1, 4):
-                    schedule.use("greedy" if step == 1 else plans[5][1])
+                    schedule.use("greedy" if step == 1 else plans[3][1])
                 # Another pipeline may be ahead, or behind.
                 time.sleep(0.01 * ((rank + step) % 3))
                 schedule.step(*((x,) if first else ()), target=target if last else None)
                 ran.append(schedule.running)
         schedule.close()
     if kind != "tp":
-        with pytest.raises(PipelineError, match="peers="):
+        said = ""
+        try:
             DynamicSchedule(modules, MICRO_BATCHES, "greedy", loss_fn, placement="v", group=group)
+        except PipelineError as error:
+            said = str(error)
+        assert "peers=" in said
     return off, ran
 
 

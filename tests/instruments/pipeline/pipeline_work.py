@@ -123,8 +123,15 @@ def schedules(rank: int, stages: int, micro_batches: int, planned: bool) -> dict
             off[f"{name} {seed}"] = worst(held, layout, seed)
         assert [str(each.operation) for each in schedule.done] == schedule.order.order[rank].split()
         schedule.close()
-    for kind, chunks in (("loop", 1), ("loop", 2), ("v", 2), ("two_way", 2)):
-        for options in ({}, {"prefer": "depth"}, {"in_flight": 2}, {"static_shapes": False}):
+    # Each placement without options, and each with one of them.
+    depth, few, growing = {"prefer": "depth"}, {"in_flight": 2}, {"static_shapes": False}
+    for kind, chunks, option in (
+        ("loop", 1, growing),
+        ("loop", 2, depth),
+        ("v", 2, few),
+        ("two_way", 2, few),
+    ):
+        for options in ({}, option):
             layout = Placement(kind, stages, chunks, micro_batches)
             schedule, held = made(rank, layout, "greedy", **options)
             for seed in range(2):

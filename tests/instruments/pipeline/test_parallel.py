@@ -13,7 +13,7 @@ def test_stages_that_several_ranks_hold_have_the_gradients_of_one_process(kind: 
     greedy = "greedy (breadth first)"
     assert [ran for _, ran in results] == [["random 0"] * 2 + [greedy] * 3 + ["random 1"] * 3] * 4
     for off, _ in results:
-        assert len(off) == 18
+        assert len(off) == 12
         assert {name: value for name, value in off.items() if not value < 1e-6} == {}
 
 

@@ -23,7 +23,7 @@ from megalens.demo.train import Windows
 from .judging import Verdict, false_by_step, verdict_of
 from .training import Fault, PeerRules
 
-__all__ = ["FAULTS", "RanksFault", "healthy", "verdicts"]
+__all__ = ["FAULTS", "RanksFault", "healthy", "trained", "verdicts"]
 
 AT, AFTER, SEQUENCE, BATCH = 40, 20, 16, 8
 
@@ -226,6 +226,12 @@ def healthy(ranks: int, steps: int) -> tuple[int, int, list[str]]:
     return steps, len(peer), [*false_by_step(f"healthy, {ranks} ranks", alarms).values()]
 
 
+def trained(rank: int, name: str, steps: int = AT + AFTER) -> tuple[list[Any], list[int]]:
+    """Train with a fault of this name, or with none, as one process of a group; return what :meth:`_Replica.run` does."""
+    by_name = {fault.name: fault for fault in FAULTS}
+    return _Replica(rank, distributed.get_world_size()).run(by_name.get(name), steps)
+
+
 def _job(ranks: int, names: list[str], steps: int) -> list[tuple[list[Any], list[int]]]:
     with tempfile.TemporaryDirectory() as folder:
         multiprocessing.spawn(_rank, (ranks, folder, names, steps), nprocs=ranks)
@@ -239,10 +245,9 @@ def _rank(rank: int, ranks: int, folder: str, names: list[str], steps: int) -> N
     distributed.init_process_group(
         "gloo", store=store, rank=rank, world_size=ranks, timeout=timedelta(seconds=120)
     )
-    by_name = {fault.name: fault for fault in FAULTS}
     found = []
     for name in names:
-        found.append(_Replica(rank, ranks).run(by_name.get(name), steps))
+        found.append(trained(rank, name, steps))
         print(f"{ranks} ranks: {name}", file=sys.stderr) if not rank else None
     if rank == 0:
         Path(folder, "found").write_bytes(pickle.dumps(found))

@@ -30,7 +30,7 @@ class Case:
     masters: bool = False
     ahead: int = 1
     micro_batches: int = 4
-    steps: int = 50
+    steps: int = 12
     optimizer: str = "adamw"
     kind: str = "plain"
 

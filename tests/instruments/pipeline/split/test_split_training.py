@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 DOUBLE = torch.float64
 CASES = {
     2: [
-        Case(),
+        Case(steps=50),
         Case(masters=True, dtype=torch.bfloat16),
         Case(dropout=0.3, calls=2, clip=0.5, optimizer="sgd", ahead=3),
     ],
@@ -20,7 +20,7 @@ CASES = {
     ],
     4: [
         Case(pipeline=2, kind="stage"),
-        Case(pipeline=2, dropout=0.3, calls=3, clip=0.3, ahead=2, steps=20),
+        Case(pipeline=2, dropout=0.3, calls=3, clip=0.3, ahead=2),
         Case(pipeline=2, masters=True, dtype=torch.bfloat16, clip=0.5),
         Case(tensor=2, dtype=DOUBLE, clip=0.5, optimizer="sgd"),
         Case(data=2, dtype=DOUBLE, dropout=0.2),
@@ -28,11 +28,10 @@ CASES = {
     6: [
         Case(pipeline=3, dropout=0.2, ahead=2),
         Case(pipeline=2, tensor=2, forward_tensor=1, dtype=DOUBLE, clip=0.5, optimizer="sgd"),
-        Case(data=3, micro_batches=2, dtype=DOUBLE, calls=2, clip=0.5, steps=10, dropout=0.2),
+        Case(data=3, micro_batches=2, dtype=DOUBLE, calls=2, clip=0.5, dropout=0.2),
     ],
     8: [
-        Case(pipeline=2, tensor=2, dtype=DOUBLE, clip=0.5, dropout=0.2, steps=25),
-        Case(pipeline=2, data=2, dtype=DOUBLE, clip=0.5, steps=25),
+        Case(pipeline=2, data=2, dtype=DOUBLE, clip=0.5),
     ],
 }
 
