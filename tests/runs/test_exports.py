@@ -264,8 +264,8 @@ def large(tmp_path_factory):
     folder = write_run(tmp_path_factory.mktemp("large") / "run", steps=1)
     row = tensor(1, 0, "MLP1_mat_mul", "", "NoOp()", np.zeros((1, 512, 512), np.float32))
     tensors = pa.Table.from_pylist([{**row, "step": step} for step in range(8)], stream_schema("tensors"))
-    moments = moment_table(range(100), names=[f"layers.{place}.weight" for place in range(1000)])
-    for stream, table, groups in (("tensors", tensors, 32), ("moments", moments, 4)):
+    moments = moment_table(range(100), names=[f"layers.{place}.weight" for place in range(250)])
+    for stream, table, groups in (("tensors", tensors, 32), ("moments", moments, 16)):
         (folder / f"{stream}.parquet").unlink(missing_ok=True)
         (folder / stream).mkdir()
         steps = len(table["step"].unique())
