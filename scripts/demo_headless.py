@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 __all__ = ["run_headless"]
 
 NAME = "gpt-demo"
-LEAST_STEPS = 150
+LEAST_STEPS = 80
 MOST_STEPS = 2000
-BATCH = 8
-"""Windows a step: half of the demo's own, because nobody watches for long."""
+BATCH = 4
+"""Windows a step: a quarter of the demo's own, because nobody watches for long."""
 CELL_SECONDS = 240
 PICTURED = ("heatmap", "trend", "scalars")
 """Ids of the notebook's cells that must have left a picture."""

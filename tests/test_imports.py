@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -38,10 +39,17 @@ FOREIGN = {
 }
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    """A file's tree, which several rules look at."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
 def imported_names(path: Path, typing: bool = False) -> list[str]:
     """Absolute dotted names that a file imports, lazily or not; those for type checkers alone only if ``typing``."""
     package = list(path.relative_to(ROOT).with_suffix("").parts[:-1])
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     typing_only = {
         id(node)
         for block in ast.walk(tree)
@@ -176,7 +184,7 @@ def test_every_folder_of_the_tracer_has_a_rule() -> None:
 
 def private_reaches(path: Path) -> list[str]:
     """Places where a file reaches into another object's private members."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     return [
         f"{path.relative_to(ROOT)}:{node.lineno} {ast.unparse(node)}"
         for node in ast.walk(tree)
@@ -199,7 +207,7 @@ def test_nothing_of_the_training_side_imports_a_room_by_its_name() -> None:
         *(ROOT / "megalens" / "tracer").rglob("*.py"),
         *(ROOT / "megalens" / "adapters").rglob("*.py"),
     ]:
-        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for call in ast.walk(parsed(path)):
             if isinstance(call, ast.Call) and ast.unparse(call.func) in ("import_module", "__import__"):
                 assert ast.unparse(call) == "import_module('megalens._version')", path
 
@@ -207,16 +215,17 @@ def test_nothing_of_the_training_side_imports_a_room_by_its_name() -> None:
 def test_no_two_classes_have_one_name() -> None:
     places: dict[str, list[str]] = {}
     for path in sorted((ROOT / "megalens").rglob("*.py")):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in parsed(path).body:
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
     assert {name: files for name, files in places.items() if len(files) > 1} == {}
 
 
+@cache
 def _names_in(module: Path) -> set[str]:
     """What a module file, or a package's, has at its top level, with what it takes over by a star."""
     names = {each.stem for each in module.parent.iterdir()} if module.name == "__init__.py" else set()
-    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(module)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             names.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -235,7 +244,7 @@ def _names_in(module: Path) -> set[str]:
 def test_what_is_run_by_hand_imports_names_that_exist(folder: str) -> None:
     missing = []
     for path in (ROOT / folder).rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path)):
             module = getattr(node, "module", None)
             if not isinstance(node, ast.ImportFrom) or node.level or not module.startswith("megalens"):
                 continue

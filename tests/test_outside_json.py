@@ -29,11 +29,12 @@ ALLOWED = {
 
 
 def parses_json(path):
-    return any(
+    text = path.read_text(encoding="utf-8")
+    return "json" in text and any(
         isinstance(node, ast.Attribute)
         and node.attr in ("loads", "load", "JSONDecoder")
         and ast.unparse(node.value) in ("json", "orjson")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(ast.parse(text))
     )
 
 

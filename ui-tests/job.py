@@ -209,7 +209,7 @@ async def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--name", required=True)
     parser.add_argument("--record", required=True)
-    parser.add_argument("--rate", type=float, default=8.0, help="steps per second")
+    parser.add_argument("--rate", type=float, default=5.0, help="steps per second")
     options = parser.parse_args()
     command = [sys.executable, "-m", "megalens", "hub", "--name", options.name, "--linger", "2"]
     started = subprocess.Popen([*command, "--record", options.record], stdout=subprocess.PIPE, text=True)

@@ -111,7 +111,13 @@ export async function withLab(basePath: string, use: (lab: ILab) => Promise<void
   const train: ILab['train'] = async (name, options = {}) => {
     const pipeline = [
       ...['-m', 'torch.distributed.run', '--nproc-per-node=2', '--standalone', PIPELINE],
-      ...[`--name=${name}`, `--record=${join(folder, 'megalens-runs')}`, '--steps=1000000', '--layers=4']
+      ...[
+        `--name=${name}`,
+        `--record=${join(folder, 'megalens-runs')}`,
+        '--steps=1000000',
+        '--layers=4',
+        '--rate=4'
+      ]
     ];
     const training = await starter.start(
       options.pipeline
@@ -120,7 +126,7 @@ export async function withLab(basePath: string, use: (lab: ILab) => Promise<void
             join(__dirname, options.job ? 'job.py' : 'trainer.py'),
             `--name=${name}`,
             `--record=${join(folder, 'megalens-runs')}`,
-            `--rate=${options.rate ?? 8}`,
+            `--rate=${options.rate ?? 5}`,
             ...(options.traced ? ['--traced'] : []),
             ...(options.allowing ? ['--allowing'] : []),
             ...(options.statistics ? ['--statistics'] : []),

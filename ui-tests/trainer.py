@@ -31,7 +31,7 @@ def main() -> None:
     )
     parser.add_argument("--monitor", action="store_true", help="judge its steps")
     parser.add_argument("--timeline", help="how finely its steps are timed")
-    parser.add_argument("--rate", type=float, default=8.0, help="steps per second at most")
+    parser.add_argument("--rate", type=float, default=5.0, help="steps per second at most")
     options = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import time
 
 import torch
 from torch import Tensor, distributed
@@ -32,6 +33,7 @@ def main() -> None:
     parser.add_argument("--micro-batches", type=int, default=8)
     parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--rate", type=float, default=1000, help="steps a second at most (%(default)s)")
     parser.add_argument("--name", default="gpt-pipeline")
     parser.add_argument("--record", default="megalens-runs", help="folder of recordings (%(default)s)")
     options = parser.parse_args()
@@ -62,6 +64,7 @@ def main() -> None:
         text = torch.frombuffer(bytearray(load_corpus().train), dtype=torch.uint8).long()
         dice = torch.Generator().manual_seed(1)
         for _ in range(options.steps):
+            began = time.monotonic()
             starts = torch.randint(len(text) - SEQUENCE - 1, (2 * options.micro_batches,), generator=dice)
             batch = torch.stack([text[at : at + SEQUENCE + 1] for at in starts.tolist()])
             losses: list[Tensor] = []
@@ -73,6 +76,7 @@ def main() -> None:
                 optimizer.zero_grad()
                 if losses:
                     tracer.log(loss=torch.stack(losses).mean().item())
+            time.sleep(max(0.0, began + 1 / options.rate - time.monotonic()))
         schedule.close()
     distributed.destroy_process_group()
 

@@ -5,8 +5,10 @@ docstrings.
 from __future__ import annotations
 
 import ast
+import os
 import sysconfig
 import warnings
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +17,7 @@ _LEFT_OUT = frozenset(
     {"test", "tests", "idlelib", "lib2to3", "site-packages", "dist-packages", "turtledemo", "__pycache__"}
 )
 _SHORTEST_PARAGRAPH = 20
+_STATEMENTS = (ast.stmt, ast.ExceptHandler, ast.match_case)
 _HELD_OUT_SHARE = 1 / 12
 
 
@@ -72,10 +75,14 @@ def load_corpus(limit_bytes: int = 1_000_000) -> Corpus:
 def _documents() -> Iterator[str]:
     yield from _topics()
     root = Path(sysconfig.get_paths()["stdlib"])
-    for path in sorted(root.rglob("*.py"), key=lambda p: p.relative_to(root).as_posix()):
-        parts = path.relative_to(root).parts
-        if not _LEFT_OUT.intersection(parts) and parts[0] != "pydoc_data":
-            yield _docstrings(path)
+    found = []
+    for folder, below, files in os.walk(root):
+        # Packages that others installed are often below it, and many more files than its own.
+        below[:] = [name for name in below if name not in _LEFT_OUT]
+        found += [Path(folder, name).relative_to(root) for name in files if name.endswith(".py")]
+    for path in sorted(found, key=Path.as_posix):
+        if path.parts[0] != "pydoc_data":
+            yield _docstrings(root / path)
 
 
 def _topics() -> list[str]:
@@ -95,8 +102,19 @@ def _docstrings(path: Path) -> str:
     except (OSError, SyntaxError, ValueError):
         return ""
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    found = (ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, kinds))
+    found = (ast.get_docstring(node) for node in _blocks(tree) if isinstance(node, kinds))
     return "\n\n".join(text for text in found if text)
+
+
+def _blocks(tree: ast.Module) -> Iterator[ast.AST]:
+    """Yield statements and what holds them, breadth first: as ``ast.walk`` does, without expressions."""
+    todo = deque[ast.AST]([tree])
+    while todo:
+        node = todo.popleft()
+        yield node
+        for _, value in ast.iter_fields(node):
+            if isinstance(value, list) and value and isinstance(value[0], _STATEMENTS):
+                todo.extend(value)
 
 
 def _fresh_paragraphs(document: str, seen: set[str]) -> str:

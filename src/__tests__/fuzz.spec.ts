@@ -14,7 +14,7 @@ import VIEWS_SCHEMA from '#protocol/views.schema.json';
 import { savedPicture, withPicture } from '../widgets/saved-picture';
 import { readViewJson } from '../widgets/view-json';
 
-const CASES = Number(process.env['MEGALENS_FUZZ_CASES'] ?? 2000);
+const CASES = Number(process.env['MEGALENS_FUZZ_CASES'] ?? 500);
 const SECONDS = 2;
 const SEED = Number(process.env['MEGALENS_FUZZ_SEED'] ?? 23);
 const folder = join(__dirname, '../../protocol/fixtures');

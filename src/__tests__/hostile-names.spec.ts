@@ -70,7 +70,7 @@ describe('whatever its names are', () => {
         expect(trace.config.flags).toEqual({});
         trace.dispose();
       }),
-      { numRuns: 60 }
+      { numRuns: 25 }
     );
   });
 
@@ -86,7 +86,7 @@ describe('whatever its names are', () => {
         expect(Object.keys(trace.foreign?.flags ?? {})).toEqual([theirs]);
         trace.dispose();
       }),
-      { numRuns: 100 }
+      { numRuns: 40 }
     );
   });
 
@@ -107,7 +107,7 @@ describe('whatever its names are', () => {
         // Of a name that was never sent there is nothing.
         expect(store.columns(['valueOf-not']).name).toEqual([]);
       }),
-      { numRuns: 100 }
+      { numRuns: 40 }
     );
   });
 
@@ -139,7 +139,7 @@ describe('whatever its names are', () => {
           expect(store.query({ flag, part: flag }).rows).toHaveLength(1);
         });
       }),
-      { numRuns: 60 }
+      { numRuns: 25 }
     );
   });
 

@@ -26,7 +26,7 @@ COMMAND = [sys.executable, "-m", "megalens.demo"]
 @pytest.mark.slow
 def test_a_short_training_says_how_the_loss_went_and_nothing_else_when_piped() -> None:
     done = subprocess.run(
-        [*COMMAND, "--no-trace", "--steps", "12", "--batch", "4"],
+        [*COMMAND, "--no-trace", "--steps", "10", "--batch", "2"],
         capture_output=True,
         text=True,
         timeout=110,
@@ -34,7 +34,7 @@ def test_a_short_training_says_how_the_loss_went_and_nothing_else_when_piped() -
     )
     first, sample = done.stdout.split("\n", 1)
     assert re.fullmatch(
-        r"loss 5\.\d{3} → [345]\.\d{3} · held-out [345]\.\d{3} nats/byte · 12 steps in \d+ s", first
+        r"loss 5\.\d{3} → [345]\.\d{3} · held-out [345]\.\d{3} nats/byte · 10 steps in \d+ s", first
     )
     assert sample.startswith("The ")
     assert "\x1b" not in done.stdout

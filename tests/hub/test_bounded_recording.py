@@ -14,7 +14,7 @@ from megalens.protocol import FrameChecker, decode_frame
 from megalens.runs import open_run
 from megalens.runs.moments.rows.recorded_rows import RecordedRows
 
-LIMIT = 400_000
+LIMIT = 200_000
 
 
 @pytest.fixture
@@ -55,18 +55,18 @@ def steps_of(folder, stream="tensors"):
 @pytest.mark.slow
 def test_the_newest_steps_stay_and_the_others_are_named(recorder, tmp_path):
     bounded = recorder()
-    record(bounded, run_of(1, 2000))
+    record(bounded, run_of(1, 1000))
     status = bounded.status()
     assert status["bytes"] <= LIMIT == status["limit_bytes"]
     assert status["bytes"] > LIMIT / 2
     steps = steps_of(tmp_path)
-    assert sorted(set(steps)) == list(range(steps[0], 2001))
+    assert sorted(set(steps)) == list(range(steps[0], 1001))
     assert status["missing_steps"] == [[1, steps[0] - 1]]
     assert status["message"] == "The recording may take 0 MB: its oldest steps are given up for newer ones."
     # Each step had as many rows.
-    assert bounded.dropped_rows == (steps[0] - 1) * steps.count(2000)
+    assert bounded.dropped_rows == (steps[0] - 1) * steps.count(1000)
     # Scalars are kept whole.
-    assert steps_of(tmp_path, "scalars") == list(range(20, 2001, 20))
+    assert steps_of(tmp_path, "scalars") == list(range(20, 1001, 20))
     bounded.close({"format": 1})
     assert parquet_of(tmp_path / "run", "tensors")["step"].to_pylist() == steps
     header = json.loads((tmp_path / "run" / "run.json").read_text())
@@ -76,7 +76,7 @@ def test_the_newest_steps_stay_and_the_others_are_named(recorder, tmp_path):
 
 def test_streams_give_up_the_same_steps(recorder, tmp_path):
     bounded = recorder()
-    record(bounded, (frame for step in range(1, 600) for frame in (tensors(step), moments(step))))
+    record(bounded, (frame for step in range(1, 400) for frame in (tensors(step), moments(step))))
     firsts = [steps_of(tmp_path, stream)[0] for stream in ("tensors", "moments")]
     assert max(firsts) > 100
     # As far as whole segments can be equal.
@@ -87,9 +87,9 @@ def test_streams_give_up_the_same_steps(recorder, tmp_path):
 @pytest.mark.slow
 def test_without_a_bound_everything_stays(recorder, tmp_path):
     unbounded = recorder(None)
-    record(unbounded, run_of(1, 1000))
+    record(unbounded, run_of(1, 500))
     assert "limit_bytes" not in unbounded.status()
-    assert set(steps_of(tmp_path)) == set(range(1, 1001))
+    assert set(steps_of(tmp_path)) == set(range(1, 501))
 
 
 @pytest.mark.slow
@@ -99,7 +99,7 @@ def test_a_reader_of_statistics_that_grow_sees_that_old_ones_are_gone(recorder, 
     rows = RecordedRows(tmp_path / "run")
     rows.refresh()
     assert rows.stats()[0].first == 1
-    record(bounded, (moments(step) for step in range(100, 4000)))
+    record(bounded, (moments(step) for step in range(100, 1500)))
     assert rows.refresh()
     steps = steps_of(tmp_path, "moments")
     assert (rows.stats()[0].first, rows.stats()[0].rows) == (steps[0], len(steps))
@@ -118,10 +118,10 @@ def test_a_disk_that_fails_meanwhile_costs_nothing_but_time(recorder, tmp_path, 
         unlink(path, **options)
 
     monkeypatch.setattr(Path, "unlink", failing)
-    record(bounded, run_of(1, 2000))
+    record(bounded, run_of(1, 1000))
     assert len(failures) == 3
     steps = steps_of(tmp_path)
-    assert sorted(set(steps)) == list(range(steps[0], 2001))
+    assert sorted(set(steps)) == list(range(steps[0], 1001))
     assert bounded.status()["missing_steps"] == [[1, steps[0] - 1]]
     assert bounded.status()["bytes"] <= LIMIT
 
@@ -130,9 +130,9 @@ def test_a_disk_that_fails_meanwhile_costs_nothing_but_time(recorder, tmp_path, 
 def test_a_hub_tells_its_viewers_the_size_and_the_bound(start_hub, tmp_path):
     hub = start_hub("--record", tmp_path / "runs", "--record-bytes", LIMIT, "--linger", 0.2)
     viewer, producer = hub.viewer(), hub.producer()
-    for data in run_of(1, 2000):
+    for data in run_of(1, 1000):
         producer.send(data)
-    viewer.wait_frames(100, "scalars")
+    viewer.wait_frames(50, "scalars")
     told = viewer.wait("status", lambda m: m["recording"].get("missing_steps"))
     assert told["recording"]["limit_bytes"] == LIMIT
     assert any("oldest steps are given up" in text for text in told["warnings"])
@@ -143,4 +143,4 @@ def test_a_hub_tells_its_viewers_the_size_and_the_bound(start_hub, tmp_path):
     assert missing[0] == 1
     kept = run.table("tensors")["step"].to_pylist()
     assert min(kept) == missing[1] + 1
-    assert max(kept) == 2000
+    assert max(kept) == 1000

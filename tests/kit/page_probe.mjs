@@ -1,5 +1,5 @@
 // Opens a report in Chromium with the network cut off, uses it as a person does, and prints what it found as JSON.
-// node page_probe.mjs REPORT.html [--dark] [--no-script] [--axe] [--screenshot FILE] [--do '[["text", "h1"], …]']
+// node page_probe.mjs REPORT.html [--dark] [--still] [--axe] [--screenshot FILE] [--do '[["text", "h1"], …]']
 import { chromium } from '@playwright/test';
 import { pathToFileURL } from 'node:url';
 import { violations } from '../../ui-tests/axe.cjs';
@@ -41,15 +41,41 @@ const browser = await chromium.launch({
   args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu']
 });
 const found = { requests: [], messages: [], violations: [] };
+const url = pathToFileURL(file).href;
 try {
+  const page = await opened({ colorScheme: has('--dark') ? 'dark' : 'light' });
+  await page.waitForSelector('html[data-live]', { timeout: 30000 });
+  Object.assign(found, await use(page));
+  if (has('--axe')) {
+    found.violations = await violations(page);
+    await page.emulateMedia({ colorScheme: 'dark' });
+    await page.waitForSelector('body[data-jp-theme-light=false]');
+    found.violations.push(
+      ...(await violations(page, [], ['color-contrast'])),
+      ...(await withoutScripts(page))
+    );
+    await page.emulateMedia({ colorScheme: 'light' });
+    found.violations.push(...(await violations(page)));
+  }
+  if (after('--screenshot')) {
+    await page.screenshot({ path: after('--screenshot'), fullPage: true });
+  }
+  if (has('--still')) {
+    found.still = await stillOf(await opened({ javaScriptEnabled: false }));
+  }
+} finally {
+  await browser.close();
+}
+console.log(JSON.stringify(found));
+
+/** The page in a browser without a network, which notes what it asks for and says. */
+async function opened(options) {
   const context = await browser.newContext({
     viewport: { width: 1100, height: 900 },
-    colorScheme: has('--dark') ? 'dark' : 'light',
-    javaScriptEnabled: !has('--no-script'),
-    offline: true
+    offline: true,
+    ...options
   });
   const page = await context.newPage();
-  const url = pathToFileURL(file).href;
   page.on('request', request => {
     if (request.url() !== url && !/^(data|blob):/.test(request.url())) {
       found.requests.push(request.url());
@@ -58,22 +84,16 @@ try {
   page.on('console', message => found.messages.push(`${message.type()}: ${message.text()}`));
   page.on('pageerror', error => found.messages.push(`error: ${error.message}`));
   await page.goto(url, { waitUntil: 'load' });
-  if (!has('--no-script')) {
-    await page.waitForSelector('html[data-live]', { timeout: 30000 });
-    Object.assign(found, await use(page));
-    if (has('--axe')) {
-      found.violations = [...(await violations(page)), ...(await withoutScripts(page))];
-    }
-  }
-  found.text = await page.evaluate(() => document.body.innerText);
-  found.svgs = await page.locator('figure svg:visible').count();
-  if (after('--screenshot')) {
-    await page.screenshot({ path: after('--screenshot'), fullPage: true });
-  }
-} finally {
-  await browser.close();
+  return page;
 }
-console.log(JSON.stringify(found));
+
+/** What is read and seen where no script runs. */
+async function stillOf(page) {
+  return {
+    text: await page.evaluate(() => document.body.innerText),
+    svgs: await page.locator('figure svg:visible').count()
+  };
+}
 
 /** What axe finds where the page's script does not run and the pictures stand; with scripts off it could not look itself. */
 async function withoutScripts(page) {

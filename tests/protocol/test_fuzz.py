@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from megalens.protocol import ProtocolError, decode_frame, decode_message, encode_message, stream_schema
 
 # `make fuzz` runs 40,000 of each, after a change of what reads them.
-CASES = int(os.environ.get("MEGALENS_FUZZ_CASES", "2000"))
+CASES = int(os.environ.get("MEGALENS_FUZZ_CASES", "1000"))
 
 
 def resident_bytes():

@@ -26,14 +26,14 @@ def test_it_takes_what_jsonschema_takes_and_nothing_else():
     full = Draft202012Validator({**ANY, "$defs": SCHEMA["$defs"]})
     seeds = golden_messages()
     taken = 0
-    for number in range(3000):
+    for number in range(1000):
         try:
             message = json.loads(mutated_message(seeds, number))
         except (ValueError, RecursionError):
             continue
         assert (check(message) is None) == full.is_valid(message), message
         taken += check(message) is None
-    assert taken > 300
+    assert taken > 100
 
 
 @pytest.mark.parametrize(

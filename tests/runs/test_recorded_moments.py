@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from megalens.protocol import STREAMS, segment_name, stream_schema
@@ -204,6 +204,7 @@ def test_what_any_mixture_is_compared_with_is_what_plain_sums_say():
                 assert one[name] == pytest.approx(value, rel=1e-12, abs=1e-14), (by, name)
 
 
+@settings(max_examples=20)
 @given(st.data())
 def test_any_mixture_of_segments_and_tails_has_every_row_once(tmp_path_factory, data):
     """Late rows, segments that overlap, tails that wait to be sealed or were sealed and not yet removed, the file of an older recording."""

@@ -130,10 +130,10 @@ KINDS = st.sampled_from(["sealed", "tail", "both"])
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(
     old=st.sampled_from([None, ".parquet", ".arrows"]),
-    kinds=st.lists(KINDS, max_size=6),
+    kinds=st.lists(KINDS, max_size=4),
     cut=st.one_of(st.none(), st.integers(1, 60)),
     first_number=st.integers(0, 2),
     seed=st.integers(0, 99),
@@ -326,15 +326,15 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.mark.slow
 def test_of_many_segments_those_of_other_steps_are_not_opened(folder, monkeypatch):
     chance = np.random.default_rng(3)
-    tables = [rows(chance, 1 + 2 * at, 2) for at in range(300)]
+    tables = [rows(chance, 1 + 2 * at, 2) for at in range(60)]
     for number, table in enumerate(tables):
         write_sealed(table, place(folder, number, table, ".parquet"))
     run = RunFolder(folder)
-    assert run.newest_step("tensors") == 600
+    assert run.newest_step("tensors") == 120
     names = opened(monkeypatch)
-    newest = Query(first=599).filter(pa.concat_tables(map(sealed, tables)))
-    assert run.reopened().read("tensors", Query(first=599)).equals(newest)
-    assert run.newest_step("tensors") == 600
+    newest = Query(first=119).filter(pa.concat_tables(map(sealed, tables)))
+    assert run.reopened().read("tensors", Query(first=119)).equals(newest)
+    assert run.newest_step("tensors") == 120
     assert len(names) == 1
 
 

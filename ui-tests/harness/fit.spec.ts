@@ -1,5 +1,5 @@
 import type { Page } from '@playwright/test';
-import { picture } from '../picture';
+import { SHOWN, picture } from '../picture';
 import { expect, test } from './test';
 import { showWidget } from './widget-page';
 
@@ -15,7 +15,7 @@ const boxes = (page: Page): Promise<string[]> =>
     })
   );
 
-for (const theme of ['light', 'dark'] as const) {
+for (const theme of SHOWN) {
   test(`the panel fits in JupyterLab’s default width, ${theme}`, async ({ blank: page }) => {
     await page.setViewportSize(SIDEBAR);
     await showWidget(page, 'fit-page', theme);
@@ -38,17 +38,6 @@ for (const theme of ['light', 'dark'] as const) {
       ['views', 'trace'].map(name => page.locator(`.jp-mod-${name}`).boundingBox())
     );
     expect(views!.y).toBeLessThan(trace!.y);
-  });
-
-  test(`the table of runs, ${theme}`, async ({ blank: page }) => {
-    await page.setViewportSize({ width: 1000, height: 400 });
-    await page.evaluate(() => (location.hash = 'table'));
-    await showWidget(page, 'fit-page', theme);
-    await expect(page.locator('tbody tr')).toHaveCount(5);
-    await page.locator('tbody input').nth(0).check();
-    await page.locator('tbody input').nth(1).check();
-    await expect(page.locator('.jp-MegalensCompare')).toBeVisible();
-    await picture(page, `runs-table-${theme}`);
   });
 }
 

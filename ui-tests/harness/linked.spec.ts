@@ -1,6 +1,6 @@
 import type { Locator, Page } from '@playwright/test';
 import type { ViewOptions } from '../../src/protocol/views.generated';
-import { picture } from '../picture';
+import { SHOWN, picture } from '../picture';
 import type { ISyntheticShape } from './source';
 import { expect, test } from './test';
 
@@ -175,7 +175,7 @@ test('a drag and a double click pin nothing; the drag zooms to its steps', async
   await expect(page.locator('.jp-MegalensPin')).toHaveCount(0);
 });
 
-for (const theme of ['light', 'dark'] as const) {
+for (const theme of SHOWN) {
   test(`marks and chosen steps in the ${theme} theme`, async ({ page }) => {
     await page.evaluate(name => window.harness.theme(name), theme);
     const pinned = await plot(page, TREND);

@@ -3,8 +3,9 @@ import type { ViewOptions } from '../../src/protocol/views.generated';
 import type { ISyntheticShape } from './source';
 import { picture } from '../picture';
 import { syntheticAlarms } from './alarms';
+import { breaksNoRule, breaksNoRuleOpen } from './rules';
 import { SMALL_RUN } from './small-run';
-import { expect, test } from './test';
+import { expect, setTheme, test } from './test';
 
 const SMALL: ISyntheticShape = {
   ...SMALL_RUN,
@@ -110,13 +111,36 @@ const PICTURES: Record<string, ViewOptions> = {
     pipeline: 4,
     data: 2
   },
-  'pipeline-large': { view: 'pipeline', kind: 'plan', schedule: 'zb_v', stages: 16, micro_batches: 64 },
+  'pipeline-large': { view: 'pipeline', kind: 'plan', schedule: 'zb_v', stages: 8, micro_batches: 64 },
   'state-mixed': { view: 'moments', stat: 'activation' },
   'state-empty': { view: 'heatmap', flag: 'HiddenStates' }
 };
 
+/** Those that axe looks at too: each view as it stands alone, that of statistics in each kind. */
+const JUDGED: readonly string[] = [
+  ...[
+    'heatmap-all',
+    'trend-lines',
+    'trend-heatmap',
+    'history',
+    'scalars',
+    'health',
+    'timeline',
+    'timeline-map'
+  ],
+  ...['pipeline', 'split', 'moments-overview', 'moments-lines', 'moments-layers', 'moments-layer-map'],
+  ...['moments-item-map', 'ranks-of-step', 'moments-tensors', 'moments-table']
+];
+
+/** Of the menu of actions, which is the same in all of them, those of a tensor and of statistics. */
+const WITH_MENU: readonly string[] = ['heatmap-all', 'moments-lines'];
+
 for (const [name, options] of Object.entries(PICTURES)) {
-  test(`${name} draws in both themes without an error`, async ({ page }) => {
+  const judged = JUDGED.includes(name);
+
+  test(`${name} draws in both themes without an error${judged ? ', and breaks no rule of axe' : ''}`, async ({
+    page
+  }) => {
     const errors: string[] = [];
     const failed = (error: Error): void => void errors.push(error.message);
     const told = (message: ConsoleMessage): void => {
@@ -125,21 +149,19 @@ for (const [name, options] of Object.entries(PICTURES)) {
       }
     };
     page.on('pageerror', failed).on('console', told);
+    const shape = name.startsWith('ranks') ? RANKS : { ...SMALL, pipeline: name === 'pipeline-measured' };
+    await page.evaluate(([view, run]) => window.harness.show(view, run), [options, shape] as const);
     for (const theme of ['light', 'dark'] as const) {
-      await page.evaluate(
-        async ([chosen, view, shape]) => {
-          window.harness.theme(chosen);
-          await window.harness.show(view, shape);
-        },
-        [
-          theme,
-          options,
-          name.startsWith('ranks') ? RANKS : { ...SMALL, pipeline: name === 'pipeline-measured' }
-        ] as const
-      );
+      await setTheme(page, theme);
       await picture(page, `${name}-${theme}`, { fullPage: true });
       const drawn = await page.locator('.jp-MegalensView').first().getAttribute('data-state');
       expect(drawn).toBe(name.startsWith('state') ? 'none' : 'drawn');
+      if (judged) {
+        await breaksNoRule(page, theme, name);
+        for (const button of [/^more.*▾$/i, ...(WITH_MENU.includes(name) ? ['More actions'] : [])]) {
+          await breaksNoRuleOpen(page, theme, name, button);
+        }
+      }
     }
     page.off('pageerror', failed).off('console', told);
     expect(errors).toEqual([]);

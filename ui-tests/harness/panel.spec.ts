@@ -1,8 +1,8 @@
-import { picture } from '../picture';
+import { SHOWN, picture } from '../picture';
 import { expect, test } from './test';
 import { showWidget } from './widget-page';
 
-for (const theme of ['light', 'dark'] as const) {
+for (const theme of SHOWN) {
   test(`a panel of hostile names with a section that throws, ${theme}`, async ({ blank: page }) => {
     await page.setViewportSize({ width: 300, height: 900 });
     await showWidget(page, 'panel-page', theme);

@@ -43,6 +43,14 @@ export const test = base.extend<IFixtures, IWorkerFixtures>({
   }
 });
 
+/** Change the theme of what is shown, and await that it is drawn anew. */
+export async function setTheme(page: Page, theme: 'light' | 'dark'): Promise<void> {
+  await page.evaluate(async name => {
+    window.harness.theme(name);
+    await window.harness.view?.settled();
+  }, theme);
+}
+
 /**
  * Returns what tells how many milliseconds the page's main thread computes for each of `count` parts of something that is done.
  *

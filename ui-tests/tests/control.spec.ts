@@ -7,7 +7,7 @@ test.describe.configure({ mode: 'serial' });
 let training: ITraining;
 
 test.beforeAll(async ({ lab }) => {
-  training = await lab.train('gpt-control', { traced: true, allowing: true });
+  training = await lab.train('gpt-control', { traced: true, allowing: true, rate: 8 });
 });
 
 test.afterAll(async () => {

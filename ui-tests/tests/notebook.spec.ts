@@ -33,7 +33,7 @@ test('run.heatmap draws live in the cell, while the kernel is busy too', async (
   await ready(page);
 });
 
-test('the kernel changes the view and the view tells the kernel @everywhere', async ({ open, lab }) => {
+test('the kernel changes the view and the view tells the kernel', async ({ open, lab }) => {
   writeNotebook(lab, 'both.ipynb', [
     'import megalens\nrun = megalens.connect("gpt-notebook")\nview = run.heatmap("HiddenStates", layers="1")\nview',
     'view.layers = "2-3"',

@@ -156,7 +156,7 @@ test('the panel, its settings and its views are copied as Python', async ({ open
   expect(await code()).toMatch(/run\.configure\(.*MLP1_mat_mul=Tile\(tiles=64, reduction="rms"\)/);
 });
 
-test('commands are in the palette, and the launcher has a card @everywhere', async ({ open }) => {
+test('commands are in the palette, and the launcher has a card', async ({ open }) => {
   const page = await open();
   await page.locator('.jp-LauncherCard', { hasText: 'Training Runs' }).click();
   await expect(page.locator('#megalens-panel .jp-MegalensPanel')).toBeVisible();

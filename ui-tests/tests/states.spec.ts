@@ -13,10 +13,10 @@ function described(folder: string, name: string): boolean {
     .some(({ run, flags }) => run.name === name && (flags?.length ?? 0) > 0);
 }
 
-test('with no run the panel shows the two lines, and copies them', async ({ page, lab }) => {
+test('with no run the panel shows the two lines, and copies them', async ({ open, lab }) => {
+  const page = await open();
   // Only the answer is cut down: another test's recorded runs may lie in the folder.
   await page.route(`${lab.url}megalens/api/runs*`, route => route.fulfill({ json: { runs: [] } }));
-  await load(page, lab);
   const panel = await showPanel(page);
   await expect(panel.getByText('No run yet.')).toBeVisible();
   await expect(panel.getByText('python -m megalens.demo')).toBeVisible();
@@ -25,35 +25,18 @@ test('with no run the panel shows the two lines, and copies them', async ({ page
   await expect
     .poll(() => page.evaluate(() => navigator.clipboard.readText()))
     .toContain('tracer = megalens.trace(model)');
+  await page.unrouteAll({ behavior: 'wait' });
 });
 
-test('an unreachable server is told, and the list comes back by itself', async ({ page, context, lab }) => {
-  const [training] = await Promise.all([lab.train('gpt-offline'), load(page, lab)]);
-  try {
-    const panel = await showPanel(page);
-    await expect(panel.getByRole('option', { name: 'gpt-offline' })).toBeVisible();
-    await context.setOffline(true);
-    await expect(panel.getByText('The Jupyter server does not answer')).toBeVisible();
-    await expect(panel.getByRole('option', { name: 'gpt-offline' })).toBeVisible();
-    await context.setOffline(false);
-    // JupyterLab's own dialog may lie over the button by now, and the list may have come back without it.
-    await panel.evaluate(node =>
-      [...node.querySelectorAll('button')].find(each => each.textContent === 'Try again now')?.click()
-    );
-    await expect(panel.getByText('The Jupyter server does not answer')).toHaveCount(0);
-  } finally {
-    await training.process.end();
-  }
-});
-
-test('a run out of login says so', async ({ page, lab }) => {
+test('a run out of login says so', async ({ open, lab }) => {
+  const page = await open();
   await page.route(`${lab.url}megalens/api/runs*`, route =>
     route.fulfill({ status: 403, json: { code: 'forbidden', message: 'Log in first.' } })
   );
-  await load(page, lab);
   const panel = await showPanel(page);
   await expect(panel.getByRole('alert')).toContainText('may not see runs');
   await expect(panel.getByRole('button', { name: 'Reload the page to log in' })).toBeVisible();
+  await page.unrouteAll({ behavior: 'wait' });
 });
 
 test('a training process that is stopped is told, and goes on', async ({ open, lab }) => {
@@ -101,4 +84,24 @@ test('finished training is told, and its recording opened', async ({ open, lab }
   await expect(panel.getByText('loss')).toBeVisible();
   await training.process.end('SIGINT');
   await expect(panel.getByText(/Training (finished|process ended)/)).toBeVisible({ timeout: 30_000 });
+});
+
+// Every page of the session goes offline, and JupyterLab says so in a dialog over it: nobody uses the shared one after this.
+test('an unreachable server is told, and the list comes back by itself', async ({ page, context, lab }) => {
+  const [training] = await Promise.all([lab.train('gpt-offline'), load(page, lab)]);
+  try {
+    const panel = await showPanel(page);
+    await expect(panel.getByRole('option', { name: 'gpt-offline' })).toBeVisible();
+    await context.setOffline(true);
+    await expect(panel.getByText('The Jupyter server does not answer')).toBeVisible();
+    await expect(panel.getByRole('option', { name: 'gpt-offline' })).toBeVisible();
+    await context.setOffline(false);
+    // JupyterLab's own dialog may lie over the button by now, and the list may have come back without it.
+    await panel.evaluate(node =>
+      [...node.querySelectorAll('button')].find(each => each.textContent === 'Try again now')?.click()
+    );
+    await expect(panel.getByText('The Jupyter server does not answer')).toHaveCount(0);
+  } finally {
+    await training.process.end();
+  }
 });

@@ -107,7 +107,7 @@ describe('moments in arquero', () => {
       fc.asyncProperty(fc.array(row, { minLength: 1, maxLength: 30 }), async rows => {
         await expectSame([...rows].sort((a, b) => (a.step ?? 0) - (b.step ?? 0)));
       }),
-      { numRuns: 60 }
+      { numRuns: 25 }
     );
   });
 

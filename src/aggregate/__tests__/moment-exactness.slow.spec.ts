@@ -26,7 +26,7 @@ function rounding(bits: number, least: number): (value: number) => number {
 }
 
 const DTYPES = [rounding(11, -14), rounding(8, -126), Math.fround];
-const [NAMES, STEPS] = [500, 20];
+const [NAMES, STEPS] = [250, 10];
 
 interface ICase {
   readonly name: string;
@@ -149,7 +149,7 @@ function off(found: number, [wanted, against]: readonly [number, number] = [NaN,
   return same ? 0 : Number.isNaN(apart) ? Infinity : apart;
 }
 
-// Ten thousand tensors: seconds of work, more where the machine is shared.
+// Thousands of tensors: seconds of work, more where the machine is shared.
 jest.setTimeout(60_000);
 
 describe('any grouping of any split', () => {
@@ -157,7 +157,7 @@ describe('any grouping of any split', () => {
   const table = new MomentTable('grad');
   table.append(rowsOf(all));
 
-  // `name` alone is ten thousand tensors, each merged of its pieces.
+  // `name` alone is each of 2,500 tensors, merged of its pieces.
   const groupings: readonly (readonly MomentColumn[])[] = [
     ['name'],
     ['layer'],

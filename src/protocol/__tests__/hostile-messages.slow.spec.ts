@@ -41,11 +41,11 @@ it('a message that is wrong somewhere is refused in a sentence or read as it is'
       const { user, system } = process.cpuUsage(start);
       expect(user + system).toBeLessThan(MOST_US);
     }),
-    { numRuns: 600 }
+    { numRuns: 200 }
   );
   // Both ways through must have been taken, or the mutation is broken.
-  expect(accepted).toBeGreaterThan(10);
-  expect(accepted).toBeLessThan(580);
+  expect(accepted).toBeGreaterThan(3);
+  expect(accepted).toBeLessThan(194);
 }, 60_000);
 
 it('every golden message is read as it is', () => {
@@ -78,7 +78,7 @@ it('a live run stands whatever its hub says, and is closed or goes on', async ()
         run.dispose();
       }
     ),
-    { numRuns: 60 }
+    { numRuns: 25 }
   );
 }, 60_000);
 
@@ -98,7 +98,7 @@ describe('a frame', () => {
         const table = frameTable(decodeFrame(encodeFrame('scalars', columns, { step: 1 })));
         expect(table.toArray().map(row => row['name'])).toEqual(whole);
       }),
-      { numRuns: 100 }
+      { numRuns: 40 }
     );
   });
 

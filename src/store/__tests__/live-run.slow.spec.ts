@@ -101,12 +101,12 @@ describe('a live run', () => {
     const producer = await startProducer();
     await until(() => run.hello?.model !== undefined && run.hello?.model !== null, 'the run is announced');
     const start = performance.now();
-    for (let step = 1; step <= 400; step += 1) {
+    for (let step = 1; step <= 200; step += 1) {
       producer.step(step);
     }
     await until(
-      () => rowChanges(changes).some(change => change.stream === 'tensors' && change.lastStep === 400),
-      'step 400'
+      () => rowChanges(changes).some(change => change.stream === 'tensors' && change.lastStep === 200),
+      'step 200'
     );
     const tensors = rowChanges(changes).filter(change => change.stream === 'tensors');
     expect(tensors.length).toBeLessThanOrEqual(Math.ceil((performance.now() - start) / 50) + 1);
@@ -117,22 +117,22 @@ describe('a live run', () => {
   });
 
   it('stays within its memory and says how much went', async () => {
-    const { run, changes } = openRun({ tensorBytes: 160_000, scalarBytes: 10_000 });
+    const { run, changes } = openRun({ tensorBytes: 64_000, scalarBytes: 4_000 });
     const producer = await startProducer();
-    for (let step = 1; step <= 1000; step += 1) {
+    for (let step = 1; step <= 400; step += 1) {
       producer.step(step, 64);
     }
     await until(
-      () => rowChanges(changes).some(change => change.stream === 'tensors' && change.lastStep === 1000),
-      'step 1000'
+      () => rowChanges(changes).some(change => change.stream === 'tensors' && change.lastStep === 400),
+      'step 400'
     );
-    expect(run.bytes).toBeLessThanOrEqual(170_000);
+    expect(run.bytes).toBeLessThanOrEqual(68_000);
     const { rows, evictedRows, kept } = await run.tensors({ flag: 'MLP1_mat_mul', layers: [1] });
-    expect(rows.length).toBeGreaterThan(50);
+    expect(rows.length).toBeGreaterThan(20);
     // Of some only the statistics are left.
-    expect(rows.length + evictedRows + (kept?.reducedRows ?? 0)).toBe(1000);
+    expect(rows.length + evictedRows + (kept?.reducedRows ?? 0)).toBe(400);
     const columns = await run.scalars();
-    expect(columns.step.length + (columns.thinned ?? 0)).toBe(1000);
+    expect(columns.step.length + (columns.thinned ?? 0)).toBe(400);
   });
 });
 

@@ -112,13 +112,14 @@ describe('a stream that this version does not know', () => {
 describe('the store of its rows', () => {
   it('stays within its bound, gives up the oldest and counts them', () => {
     const store = new RowStore(declared);
-    for (let step = 1; step <= 5000; step += 1) {
+    for (let step = 1; step <= 2000; step += 1) {
       store.append(rowsAt(step), false);
     }
     const { length, evictedRows, columns } = store.rows();
     expect(store.bytes).toBeLessThanOrEqual(declared.policy.page_bytes ?? 0);
-    expect(length + evictedRows).toBe(10_000);
-    expect(columns.step?.[length - 1]).toBe(5000);
+    expect(length + evictedRows).toBe(4000);
+    expect(columns.step?.[length - 1]).toBe(2000);
+    expect(evictedRows).toBeGreaterThan(0);
   });
 
   it('leaves out what comes again, by identity', () => {

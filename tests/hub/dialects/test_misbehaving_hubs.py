@@ -164,8 +164,8 @@ def in_between(dialect, message):
 @pytest.mark.slow
 @pytest.mark.parametrize("dialect", ["T1", "3606"])
 def test_a_message_costs_itself_alone(tmp_path, dialect):
-    scripts = {name: in_between(dialect, message) for name, message in MESSAGES.items()}
-    assert len(scripts) >= 60
+    scripts = {name: in_between(dialect, message) for name, message in of(dialect, MESSAGES).items()}
+    assert len(scripts) >= 20
     rows = expected(dialect, 2)
     wrong = {}
     for name, out in hubs(tmp_path, dialect, scripts).items():
@@ -174,6 +174,11 @@ def test_a_message_costs_itself_alone(tmp_path, dialect):
         except AssertionError as error:
             wrong[name] = str(error)[:300]
     assert wrong == {}
+
+
+def of(dialect, cases):
+    """All cases in one dialect, and every third in the other: what reads them is the same, what counts passes is not."""
+    return cases if dialect == "T1" else dict(list(cases.items())[::3])
 
 
 def closing(code):
@@ -247,7 +252,7 @@ def test_an_end_of_any_kind_costs_the_pass_that_it_broke(tmp_path, dialect):
         return serve, greet
 
     wrong = {}
-    scripts = {name: script(end) for name, end in ENDS.items()}
+    scripts = {name: script(end) for name, end in of(dialect, ENDS).items()}
     for name, out in hubs(tmp_path, dialect, scripts, wait_seconds=5).items():
         try:
             check(out, [row for row in expected(dialect, 3) if row[0] != 2 or row in found(out)])

@@ -2,13 +2,11 @@
 
 import json
 import re
-import shutil
-import subprocess
-from pathlib import Path
 
 import nbformat
 import pytest
 from explored_run import BAD, BAD_STEP, SPIKE_STEP, moment_row, values_of_tensor, write_explored_run
+from page_probe import probe
 from recorded_run import RUN_ID, write, write_run
 
 from megalens.pictures.report import build_report, write_report
@@ -16,7 +14,6 @@ from megalens.runs import open_run
 
 pytestmark = pytest.mark.slow
 
-PROBE = Path(__file__).parents[2] / "kit" / "page_probe.mjs"
 VIEWS = [
     {"view": "moments"},
     {"view": "moments", "kind": "overview", "stat": "residual", "statistic": "kurtosis", "smoothing": 5},
@@ -36,17 +33,13 @@ def page(run, tmp_path_factory):
     return write_report(run, tmp_path_factory.mktemp("reports") / "report.html", VIEWS, "Where it spiked")
 
 
-def probe(page, *flags):
-    node = shutil.which("node")
-    assert node, "Node is needed to open a report in a browser. Install Node 20."
-    done = subprocess.run([node, PROBE, page, *flags], capture_output=True, text=True, timeout=100)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+@pytest.fixture(scope="module")
+def found(page):
+    """What a browser finds in the page, with its script and without."""
+    return probe(page, "--axe", "--still")
 
 
-@pytest.mark.parametrize("flags", [[], ["--dark"]])
-def test_every_chart_of_the_explorer_is_live_with_no_network(page, flags):
-    found = probe(page, "--axe", *flags)
+def test_every_chart_of_the_explorer_is_live_with_no_network(found):
     assert (found["requests"], found["messages"], found["violations"], found["live"]) == ([], [], [], 5)
     lines, total, families, cells, bars, layers, chosen = found["tips"]
     assert lines.startswith("step ")
@@ -75,14 +68,14 @@ def test_rows_are_grouped_filtered_and_put_in_order_with_no_network(run, tmp_pat
         ["write", 1, "Layers", "1"],
         ["until", "#view-1:has(tbody tr:nth-child(40):last-child)", "Gradient L2 by layer"],
     ]
-    found = probe(page, "--do", json.dumps(done))
-    assert (found["requests"], found["messages"]) == ([], [])
+    # Dark from the start.
+    found = probe(page, "--dark", "--do", json.dumps(done))
+    assert (found["requests"], found["messages"], found["live"]) == ([], [], 2)
     assert len(found["did"]) == len(done)
 
 
-def test_the_page_is_readable_without_its_script(page):
-    found = probe(page, "--no-script")
-    assert found["svgs"] == 7
+def test_the_page_is_readable_without_its_script(page, found):
+    assert found["still"]["svgs"] == 7
     for words in (
         "Gradient L2 by layer, steps 1 to 40",
         f"First non-finite gradients: step {BAD_STEP}, {BAD} (2).",
@@ -91,7 +84,7 @@ def test_the_page_is_readable_without_its_script(page):
         "Trailing mean of 5 points",
         "Gradient L2 by layer and family, step 40",
     ):
-        assert words in found["text"]
+        assert words in found["still"]["text"]
     assert 'run.explore(kind="layer_map", transform="log")' in page.read_text(encoding="utf-8").replace(
         "&quot;", '"'
     )

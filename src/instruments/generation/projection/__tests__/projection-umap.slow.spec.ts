@@ -77,7 +77,7 @@ it('finds the nearest points of every point, the earlier one of equals first, wh
 });
 
 it('keeps neighbours together as umap-js does, and clouds apart', () => {
-  const points = clouds(150, 12);
+  const points = clouds(100, 12);
   const { coordinates: places, seen } = laidOut(points);
   expect(seen).toBe(1);
   const random = new SeededRandom(1);
@@ -87,7 +87,7 @@ it('keeps neighbours together as umap-js does, and clouds apart', () => {
   const theirs = new UMAP({ nNeighbors: 15, nEpochs: 200, random: () => random.centred() + 0.5 }).fit(rows);
   expect(keptNeighbours(points, places)).toBeGreaterThan(keptNeighbours(points, theirs.flat()) - 0.03);
   // Of each point the ten nearest that are drawn are of its own cloud.
-  const search = new NearestPoints({ rows: 150, columns: 2, values: Float32Array.from(places) }, 10);
+  const search = new NearestPoints({ rows: 100, columns: 2, values: Float32Array.from(places) }, 10);
   search.advance(1e9);
   const strangers = search.found().rows.filter((row, at) => row % 5 !== Math.floor(at / 10) % 5);
   expect(strangers).toHaveLength(0);

@@ -223,9 +223,9 @@ describe('the simulation', () => {
     expect((highMs - lowMs) / (2 * 1.96 * deviation)).toBeCloseTo(1, 0);
   });
 
-  it('10,000 plans with random orders and delays either run to their end or have a circle that is found', () => {
+  it('2,000 plans with random orders and delays either run to their end or have a circle that is found', () => {
     let circles = 0;
-    for (let round = 0; round < 10_000; round += 1) {
+    for (let round = 0; round < 2_000; round += 1) {
       const plan = randomPlan();
       try {
         const table = checkPlan(plan);
@@ -242,8 +242,8 @@ describe('the simulation', () => {
         expectCircle(plan, error);
       }
     }
-    expect(circles).toBeGreaterThan(1000);
-    expect(circles).toBeLessThan(9000);
+    expect(circles).toBeGreaterThan(200);
+    expect(circles).toBeLessThan(1800);
   });
 });
 

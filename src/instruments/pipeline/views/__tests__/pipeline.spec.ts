@@ -68,7 +68,7 @@ it('leaves out schedules that do not take these numbers, with the reason', async
 });
 
 it('draws memory once sizes are set, and says which stage holds most', async () => {
-  await show({ schedule: '1f1b', micro_batches: 4 });
+  await show({ schedule: '1f1b', micro_batches: 4, kind: 'memory' });
   expect(titles()).not.toContain('Memory of stages, 1F1B');
   await view.update({ activation_mb: 100, weight_mb: 500 } as Partial<PipelineOptions>);
   await view.settled();

@@ -25,9 +25,9 @@ function sender(family: SplitFamily, kind: string, stage: number, microBatch: nu
 describe.each(SPLIT_FAMILIES)('the order of %s', family => {
   it('cannot deadlock: in its proof no pass waits for a later one, and none is lacking', () => {
     const wrong: string[] = [];
-    for (let stages = 1; stages <= 6; stages += 1) {
-      for (let microBatches = 1; microBatches <= 9; microBatches += 1) {
-        for (const ahead of [1, 2, 3, 7, 12]) {
+    for (let stages = 1; stages <= 4; stages += 1) {
+      for (let microBatches = 1; microBatches <= 6; microBatches += 1) {
+        for (const ahead of [1, 2, 3, 7]) {
           const shape = { family, stages, microBatches, ahead };
           const proof = orderProof(shape);
           const place = new Map(proof.map((each, at) => [key(each.kind, each.stage, each.microBatch), at]));
@@ -55,7 +55,7 @@ describe.each(SPLIT_FAMILIES)('the order of %s', family => {
         }
       }
     }
-    // Gathered: 70,000 expectations take longer than all these orders.
+    // Gathered: as many expectations take longer than all these orders.
     expect(wrong).toEqual([]);
   });
 });
