@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 
 from .answers.selection import StreamRows
 from .errors import ClientError, bad_argument
@@ -49,25 +51,31 @@ def _refused(why: str, tables: dict[str, Any]) -> ClientError:
     )
 
 
-class _StreamScan:
-    """A stream as DuckDB scans it, from its beginning, a batch at a time, if a query names it."""
+class _StreamScan(ds.InMemoryDataset):  # type: ignore[misc]
+    """A stream as DuckDB scans it, from its beginning, a batch at a time, if a query names it.
+
+    DuckDB asks a pyarrow dataset for the columns and rows that a query needs. It holds none itself.
+    """
 
     def __init__(self, rows: StreamRows, stream: str) -> None:
         self._rows, self._stream = rows, stream
-        self._schema = rows.streams.named(stream).schema
+        self._columns = rows.streams.named(stream).schema
+        super().__init__(self._columns.empty_table())
         self.error: Exception | None = None
 
-    def _batches(self) -> Any:
+    def scanner(self, columns: Any = None, filter: Any = None, **_: Any) -> ds.Scanner:
+        # A filter does not tell its columns: one whose name is in its text may be of them.
+        text = "" if filter is None else str(filter)
+        names = self._columns.names
+        needed = names if columns is None else [each for each in names if each in columns or each in text]
+        schema = pa.schema([self._columns.field(name) for name in needed])
+        reader = pa.RecordBatchReader.from_batches(schema, self._batches(needed))
+        return ds.Scanner.from_batches(reader, columns=columns, filter=filter)
+
+    def _batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
         try:
-            yield from self._rows.batches(self._stream)
+            yield from self._rows.batches(self._stream, None, columns)
         except Exception as error:
             # DuckDB would make a text of it.
             self.error = error
             raise
-
-    def __arrow_c_schema__(self) -> Any:
-        return self._schema.__arrow_c_schema__()
-
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        reader = pa.RecordBatchReader.from_batches(self._schema, self._batches())
-        return reader.__arrow_c_stream__(requested_schema)

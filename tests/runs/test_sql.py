@@ -10,7 +10,7 @@ from recorded_run import RUN_ID, tensor, write, write_run
 
 from megalens import MegalensError
 from megalens.protocol import stream_schema
-from megalens.runs import ClientError, connect, open_run
+from megalens.runs import ClientError, RunFolder, connect, open_run
 
 
 def scalars(steps, value=1.0):
@@ -33,6 +33,39 @@ def test_each_stream_is_a_table_of_its_name(run):
         "select (select count(*) from alarms) as none, count(*) as n from scalars a join scalars b using (step, name)"
     ).values.tolist() == [[0, 7]]
     assert run.sql("describe scalars")["column_name"].tolist() == stream_schema("scalars").names
+
+
+@pytest.mark.parametrize(
+    ("query", "read"),
+    [
+        ("select avg(value) from scalars where step > 2 and name = 'loss'", {"name", "step", "value"}),
+        ("select name from scalars where value > 1", {"name", "value"}),
+        (
+            "select value from scalars where name in ('loss', 'lr') and unit is not null",
+            {"name", "unit", "value"},
+        ),
+        ("from scalars", set(stream_schema("scalars").names)),
+    ],
+)
+def test_a_query_reads_the_columns_that_it_needs(query, read, tmp_path, monkeypatch):
+    folder = write_run(tmp_path / "run", steps=2)
+    write(folder, "scalars", scalars([1, 2, 3], 2.0) + scalars([4], np.nan))
+    asked = []
+    batches = RunFolder.batches
+
+    def spy(self, stream, query=None, columns=None):
+        if stream == "scalars":
+            asked.append(set(columns))
+        return batches(self, stream, query, columns)
+
+    monkeypatch.setattr(RunFolder, "batches", spy)
+    found = open_run(folder).sql(query)
+    assert asked == [read]
+    # A value that is no number is greater than every number, to DuckDB.
+    expected = {"avg": [np.nan], "name": ["loss"] * 4, "value": [2.0, 2.0, 2.0, np.nan]}
+    for column in found.columns:
+        if column.partition("(")[0] in expected and len(found.columns) == 1:
+            np.testing.assert_array_equal(found[column], expected[column.partition("(")[0]])
 
 
 def test_values_that_are_not_finite_stay_and_lists_stay_lists(tmp_path):
