@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -23,6 +24,8 @@ from .options import HubError
 
 _DICTIONARY_BYTES = 16 * 1024 * 1024
 _LABEL_BYTES = 16
+# A recorder's tail is smaller, and becomes row groups that end where their steps do.
+_TOGETHER_BYTES = 128 * 1024 * 1024
 
 
 def seal_tail(
@@ -69,12 +72,14 @@ def seal_tail(
             found = os.fstat(file.fileno())
             if identity is not None and identity != (found.st_dev, found.st_ino):
                 raise HubError(f"{tail.name} is another file by now.")
-            table = _read_tail(file, tail.name, rows)
+            schema, batches = _read_tail(file, tail.name, rows)
         _remove(partial, folder)
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
             with open(os.open(partial, flags, 0o644, dir_fd=folder), "wb", buffering=1 << 20) as made:
-                write_segment(made, stream, table.schema, [sorted_by_step(table)])
+                lowest = [each["step"].to_numpy().min() for each in batches]
+                tables = in_order(lowest, lambda at: pa.Table.from_batches([batches[at]]))
+                write_segment(made, stream, schema, tables)
                 made.flush()
                 os.fsync(made.fileno())
                 # The child of a hub that was killed may be at the same tail.
@@ -129,15 +134,40 @@ def write_segment(file: BinaryIO, stream: Stream, schema: pa.Schema, tables: Ite
                 writer.write_table(group, row_group_size=max(1, end - begin))
 
 
-def sorted_by_step(table: pa.Table) -> pa.Table:
-    """Return rows sorted by step, those of one step in the order in which they came."""
+def in_order(lowest: Sequence[float | None], read: Callable[[int], pa.Table]) -> Iterator[pa.Table]:
+    """Yield the rows of pieces sorted by step, no step in two tables, in memory of a few pieces.
+
+    ``lowest`` is each piece's lowest step, None where nobody knows, ``read`` gives a piece. Rows of one step
+    stay in the order in which they came.
+    """
+    # The lowest step of all later pieces: what is below it is complete.
+    later = np.full(len(lowest) + 1, np.inf)
+    for each in reversed(range(len(lowest))):
+        known = lowest[each]
+        later[each] = min(later[each + 1], -np.inf if known is None else known)
+    rest: list[pa.Table] = []
+    for each in range(len(lowest)):
+        rest.append(read(each))
+        if sum(table.nbytes for table in rest) < _TOGETHER_BYTES and each + 1 < len(lowest):
+            continue
+        table = _sorted_by_step(pa.concat_tables(rest))
+        complete = int(np.searchsorted(table["step"].to_numpy(), later[each + 1], "left"))
+        if complete:
+            yield table.slice(0, complete)
+        rest = [table.slice(complete)]
+
+
+def _sorted_by_step(table: pa.Table) -> pa.Table:
     table = table.combine_chunks()
     step = table["step"].to_numpy()
     return table.take(np.argsort(step, kind="stable")) if (step[1:] < step[:-1]).any() else table
 
 
-def _read_tail(file: BinaryIO, name: str, rows: int | None) -> pa.Table:
-    source = pa.BufferReader(file.read())
+def _read_tail(file: BinaryIO, name: str, rows: int | None) -> tuple[pa.Schema, list[pa.RecordBatch]]:
+    """Return a tail's batches that have rows, which lie in the file."""
+    # A file of no bytes cannot be mapped.
+    data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if os.fstat(file.fileno()).st_size else b""
+    source = pa.BufferReader(data)
     batches: list[pa.RecordBatch] = []
     begin = largest = 0
     try:
@@ -151,12 +181,12 @@ def _read_tail(file: BinaryIO, name: str, rows: int | None) -> pa.Table:
     except (pa.ArrowInvalid, OSError) as error:
         if begin == 0:
             raise HubError(f"{name} is no stream of Arrow.") from error
-    table = pa.Table.from_batches(batches, reader.schema)
-    if rows is not None and rows != table.num_rows:
-        raise HubError(f"{name} is damaged: {table.num_rows} of its {rows} rows can be read.")
+    found = sum(batch.num_rows for batch in batches)
+    if rows is not None and rows != found:
+        raise HubError(f"{name} is damaged: {found} of its {rows} rows can be read.")
     if rows is None and (left := source.size() - begin) > largest:
         raise HubError(f"{name} is damaged: its last {left} bytes cannot be read.")
-    return table
+    return reader.schema, [batch for batch in batches if batch.num_rows]
 
 
 def _groups(table: pa.Table, policy: StreamPolicy) -> Iterator[tuple[int, int]]:

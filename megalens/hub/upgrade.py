@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from ..protocol import (
@@ -27,7 +26,7 @@ from ..protocol import (
 )
 from .discovery import live_hubs
 from .options import HubError
-from .segment_file import clear_leftovers, seal_tail, sorted_by_step, write_segment
+from .segment_file import clear_leftovers, in_order, seal_tail, write_segment
 
 
 def upgrade_recording(folder: Path) -> Iterator[str]:
@@ -121,19 +120,10 @@ def _first_step(batch: pa.RecordBatch | None) -> int:
 
 
 def _in_order(file: Any) -> Iterator[pa.Table]:
-    """Yield the rows of a Parquet file sorted by step, no step in two tables, in little memory."""
-    groups = file.metadata.num_row_groups
     at = file.schema_arrow.get_field_index("step")
-    # The lowest step of all later groups: what is below it is complete.
-    later = np.full(groups + 1, np.inf)
-    for each in reversed(range(groups)):
-        statistics = file.metadata.row_group(each).column(at).statistics
-        known = statistics is not None and statistics.has_min_max
-        later[each] = min(later[each + 1], statistics.min if known else -np.inf)
-    rest = file.schema_arrow.empty_table()
-    for each in range(groups):
-        rest = sorted_by_step(pa.concat_tables([rest, file.read_row_group(each)]))
-        complete = int(np.searchsorted(rest["step"].to_numpy(), later[each + 1], "left"))
-        if complete:
-            yield rest.slice(0, complete)
-            rest = rest.slice(complete)
+
+    def lowest(group: int) -> float | None:
+        statistics = file.metadata.row_group(group).column(at).statistics
+        return statistics.min if statistics is not None and statistics.has_min_max else None
+
+    return in_order([lowest(each) for each in range(file.metadata.num_row_groups)], file.read_row_group)

@@ -1,17 +1,22 @@
 """Older recordings, rewritten as those of today are."""
 
 import errno
+import itertools
 import os
 import shutil
 from pathlib import Path
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hub_process import scalars, tensors
+from hypothesis import given
+from hypothesis import strategies as st
 from recorded_files import file_names, parquet_of, recorded_table, segments_of
 
 from megalens.__main__ import main
+from megalens.hub import segment_file
 from megalens.hub.upgrade import upgrade_recording
 from megalens.protocol import stream_schema
 
@@ -70,6 +75,36 @@ def test_rows_that_came_late_are_put_in_order(tmp_path):
     table = pq.read_table(segments_of(folder, "scalars"))
     assert table["step"].to_pylist() == sorted(steps)
     assert table["time"].to_pylist() == sorted(range(len(steps)), key=lambda at: steps[at])
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=6), min_size=1, max_size=12),
+    st.integers(1, 200),
+)
+def test_pieces_are_put_in_order_in_memory_of_a_few(pieces, together):
+    rows = [(step, at) for at, step in enumerate(step for piece in pieces for step in piece)]
+    tables, read = [], []
+    for piece in pieces:
+        part, rows_left = rows[: len(piece)], rows[len(piece) :]
+        tables.append(pa.table({"step": [step for step, _ in part], "at": [at for _, at in part]}))
+        rows = rows_left
+
+    def take(at):
+        read.append(at)
+        return tables[at]
+
+    with mock.patch.object(segment_file, "_TOGETHER_BYTES", together):
+        made = []
+        for table in segment_file.in_order([min(piece) for piece in pieces], take):
+            made.append(table)
+            # What is complete waits for nothing that was not read.
+            later = [step for piece in pieces[len(read) :] for step in piece]
+            assert not later or max(table["step"].to_pylist()) < min(later)
+    expected = sorted((row for table in tables for row in table.to_pylist()), key=lambda row: row["step"])
+    assert [row for table in made for row in table.to_pylist()] == expected
+    steps = [set(table["step"].to_pylist()) for table in made]
+    assert not any(one & other for one, other in itertools.combinations(steps, 2))
+    assert read == list(range(len(pieces)))
 
 
 def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
