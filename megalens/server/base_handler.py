@@ -70,14 +70,6 @@ class MegalensHandler(APIHandler):
         executor: Executor = self.settings["megalens_executor"]
         return await asyncio.get_running_loop().run_in_executor(executor, work, *arguments)
 
-    def query_texts(self) -> dict[str, str]:
-        """Return the query of the address, without Jupyter's own parameters."""
-        return {
-            name: self.get_query_argument(name, "", strip=name != "part")
-            for name in self.request.query_arguments
-            if name not in ("no_track_activity", "t", "token")
-        }
-
     def json_body(self) -> dict[str, Any]:
         """Return the body, a JSON object; raises ``ServerError`` 400 for anything else."""
         try:

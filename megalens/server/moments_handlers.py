@@ -10,7 +10,8 @@ import pyarrow as pa
 from jupyter_server.auth.decorator import authorized
 from tornado.web import authenticated
 
-from ..runs.answers import moment_groups, moment_rows, only_members
+from ..protocol import MomentGroupsRequest, MomentRowsRequest, StatisticsRequest, check_request
+from ..runs.answers import moment_groups, moment_rows
 from .base_handler import MegalensHandler
 from .child_process import give_back_memory
 from .errors import ServerError
@@ -109,7 +110,8 @@ class MomentRowsHandler(_Handler):
     @authenticated
     @authorized
     async def post(self, run_id: str) -> None:
-        read = moment_rows(self.json_body(), self.settings["megalens_limit_rows"])
+        request = check_request(MomentRowsRequest, self.json_body())
+        read = moment_rows(request, self.settings["megalens_limit_rows"])
 
         async def answer(shared: SharedMoments) -> None:
             await self.stream(await shared.ask(read, self.gone))
@@ -123,7 +125,7 @@ class MomentGroupsHandler(_Handler):
     @authenticated
     @authorized
     async def post(self, run_id: str) -> None:
-        read = moment_groups(self.json_body())
+        read = moment_groups(check_request(MomentGroupsRequest, self.json_body()))
 
         async def answer(shared: SharedMoments) -> None:
             table, groups, steps = await shared.ask(read, self.gone)
@@ -141,9 +143,8 @@ class StatisticsHandler(MegalensHandler):
     @authorized
     async def post(self) -> None:
         """Open a tree of raw-moment files and answer the entries of its runs."""
-        body = self.json_body()
-        only_members(body, ("path",))
-        runs, warnings = await self.in_thread(self.registry.open_statistics, body.get("path"))
+        path = check_request(StatisticsRequest, self.json_body())["path"]
+        runs, warnings = await self.in_thread(self.registry.open_statistics, path)
         self.answer({"runs": runs, "warnings": warnings})
 
 

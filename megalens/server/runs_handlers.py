@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 from jupyter_server.auth.decorator import authorized
 from tornado.web import authenticated
 
-from ..protocol import STREAMS, Streams
-from ..runs import ClientError, Run, RunFolder, connect, open_run
+from ..protocol import ScalarsRequest, StreamRequest, TrendRequest, check_request
+from ..runs import ClientError, Run, connect, open_run
 from ..runs.answers import (
     SelectedRows,
     StreamQuery,
-    read_lines,
     read_selection,
+    scalar_lines,
     tensor_index,
+    tensor_lines,
 )
 from ..runs.statistics_run import StatisticsRun
 from ..runs.tensor_index import FlagEntry
@@ -25,6 +26,10 @@ from .errors import ServerError
 from .moment_pool import MomentPool
 
 ARROW = "application/vnd.apache.arrow.stream"
+
+_Post = TypeVar("_Post", bound=Callable[..., Any])
+_to_read = cast("Callable[[_Post], _Post]", authorized("read"))
+"""Lets in who may read: a request for rows is a POST for its body alone."""
 
 _TYPES = {"html": "text/html; charset=utf-8", "ipynb": "application/x-ipynb+json"}
 
@@ -171,34 +176,32 @@ class LinesHandler(MegalensHandler):
     """``megalens/api/runs/{id}/lines/tensors`` and ``…/lines/scalars``: thinned lines."""
 
     @authenticated
-    @authorized
-    async def get(self, run_id: str, stream: str) -> None:
-        body = await self.in_thread(self._read, run_id, stream, self.query_texts())
+    @_to_read
+    async def post(self, run_id: str, stream: str) -> None:
+        body = await self.in_thread(self._read, run_id, stream, self.json_body())
         self.finish(body, set_content_type=ARROW)
 
-    def _read(self, run_id: str, stream: str, texts: dict[str, str]) -> bytes:
-        rows = self.registry.rows(run_id)
-        hello: Mapping[str, Any] = rows.hello() if isinstance(rows, RunFolder) else {}
-        return bytes(read_lines(rows, stream, texts, hello, self.cancelled))
+    def _read(self, run_id: str, stream: str, body: dict[str, Any]) -> bytes:
+        if stream == "tensors":
+            trend = check_request(TrendRequest, body)
+            return bytes(tensor_lines(self.registry.rows(run_id), trend, self.cancelled))
+        scalars = check_request(ScalarsRequest, body)
+        return bytes(scalar_lines(self.registry.rows(run_id), scalars, self.cancelled))
 
 
 class StreamHandler(MegalensHandler):
     """``megalens/api/runs/{id}/streams/{stream}``."""
 
     @authenticated
-    @authorized
-    async def get(self, run_id: str, stream: str) -> None:
-        texts = self.query_texts()
-        # Whatever every run may have needs no look at this one.
-        streams = STREAMS if stream in STREAMS else await self.in_thread(self._streams, run_id)
-        asked = StreamQuery.of_texts(streams, stream, texts, self.settings["megalens_limit_bytes"])
-        selection = await self.in_thread(self._read, run_id, asked)
+    @_to_read
+    async def post(self, run_id: str, stream: str) -> None:
+        request = check_request(StreamRequest, self.json_body())
+        selection = await self.in_thread(self._read, run_id, stream, request)
         if selection.every > 1:
             self.set_header("X-Megalens-Sampled-Every", str(selection.every))
         self.finish(selection.body.to_pybytes(), set_content_type=ARROW)
 
-    def _streams(self, run_id: str) -> Streams:
-        return self.registry.rows(run_id).streams
-
-    def _read(self, run_id: str, asked: StreamQuery) -> SelectedRows:
-        return read_selection(self.registry.rows(run_id), asked, self.cancelled)
+    def _read(self, run_id: str, stream: str, request: StreamRequest) -> SelectedRows:
+        rows = self.registry.rows(run_id)
+        asked = StreamQuery.of(rows.streams, stream, request, self.settings["megalens_limit_bytes"])
+        return read_selection(rows, asked, self.cancelled)

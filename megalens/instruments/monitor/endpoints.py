@@ -11,9 +11,8 @@ from typing import Any
 from jupyter_server.auth.decorator import authorized
 from tornado.web import authenticated
 
-from ...protocol import check_settings_size
+from ...protocol import AlarmCountRequest, check_request, check_settings_size
 from ...runs import open_run
-from ...runs.answers import only_members
 from ...server.base_handler import MegalensHandler
 from ...server.errors import ServerError
 from .recorded import count_alarms
@@ -30,11 +29,7 @@ class AlarmCountsHandler(MegalensHandler):
     @authorized
     async def post(self, run_id: str) -> None:
         """Judge the recorded steps by the settings of the body, for a bounded time."""
-        body = self.json_body()
-        only_members(body, ("settings",))
-        settings = body.get("settings")
-        if not isinstance(settings, Mapping):
-            raise ServerError(400, "bad-parameter", "settings must be an object.", "settings")
+        settings = check_request(AlarmCountRequest, self.json_body())["settings"]
         check_settings_size({"monitor": settings})
         executor: Executor = self.settings["megalens_counting"]
         self.answer(await asyncio.get_running_loop().run_in_executor(executor, self._count, run_id, settings))

@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ...protocol import Streams
-from ..aggregate import OLDER, STATISTICS, TENSOR_ONLY
-from ..errors import ClientError
+from ...protocol import StreamRequest, Streams, TrendRequest
+from ..aggregate import TENSOR_ONLY
 from ..lines import gap_starts, line_order, thin_line
 from ..moments.grouping.cells import moment_columns, reading_value
 from ..query import Query, Selection, half_of
 from .selection import StreamRows, check_cancelled, on_lowest_rank
-from .stream_query import StreamQuery, whole_number
+from .stream_query import StreamQuery
 from .trend_rows import (
     Column,
     distinct_columns,
@@ -28,7 +27,7 @@ from .trend_rows import (
     tensor_moments,
 )
 
-_OWN = ("statistic", "positions", "vector", "interval", "points")
+_OWN = ("statistic", "selection", "points")
 _KIND = ("compressor", "source_shape", "shape")
 _KEYS = ("step", "layer", "rank", *_KIND, "nan_count", "inf_count")
 _MERGED_ROWS = 1 << 16
@@ -46,29 +45,16 @@ class TrendQuery:
     points: int | None
 
     @classmethod
-    def of_texts(
-        cls, streams: Streams, texts: Mapping[str, str], axes: Mapping[str, Sequence[str]]
-    ) -> TrendQuery:
-        """Check the texts of :meth:`StreamQuery.of_texts` and those of ``_OWN``; ``axes`` by flag."""
-        own = {name: texts[name] for name in _OWN if name in texts}
-        rest = {name: text for name, text in texts.items() if name not in _OWN}
-        rows = StreamQuery.of_texts(streams, "tensors", rest, 1)
-        if rows.query.flag is None:
-            raise _bad("flag", "flag must be the name of what was traced, got nothing.")
-        statistic = own.get("statistic", "rms")
-        statistic = OLDER.get(statistic, statistic)
-        if statistic not in STATISTICS:
-            raise _bad(
-                "statistic", f"statistic must be one of {', '.join(STATISTICS)}, got {statistic!r:.50}."
-            )
-        interval = own.get("interval", "none")
-        if interval not in ("none", "std", "ci95"):
-            raise _bad("interval", f"interval must be none, std or ci95, got {interval!r:.50}.")
-        vector, points = whole_number(own, "vector", 0), whole_number(own, "points", 1)
-        selection = Selection(
-            axes.get(rows.query.flag, ()), own.get("positions", "all"), vector or 0, interval
+    def of(cls, streams: Streams, request: TrendRequest) -> TrendQuery:
+        """Return the query of a request; raises ``ClientError`` as :meth:`StreamQuery.of`."""
+        chosen: StreamRequest = {name: value for name, value in request.items() if name not in _OWN}  # type: ignore[assignment]
+        selection, points = request.get("selection"), request.get("points")
+        return cls(
+            StreamQuery.of(streams, "tensors", chosen, 1),
+            request["statistic"],
+            Selection() if selection is None else Selection(**selection),
+            points and min(points, _MOST_POINTS),
         )
-        return cls(rows, statistic, selection, points and min(points, _MOST_POINTS))
 
 
 @dataclass(frozen=True)
@@ -88,16 +74,11 @@ class TrendAnswer:
     about: dict[str, Any]
 
 
-def axes_of(hello: Mapping[str, Any]) -> dict[str, Sequence[str]]:
-    """Return the names of the axes of one sample, by flag."""
-    return {flag["name"]: flag.get("axes", ()) for flag in hello.get("flags", ())}
-
-
 def read_trend(rows: StreamRows, asked: TrendQuery, cancelled: threading.Event) -> TrendAnswer:
     """Read the lines of a request: only the columns that the statistic needs, at most one row a step and
     layer in memory.
 
-    Raises ``ClientError``: ``cancelled``, or ``bad-parameter`` for positions that are no ranges.
+    Raises ``ClientError``: ``cancelled``.
     """
     query = on_lowest_rank(rows, asked.rows, cancelled)
     selection = asked.selection
@@ -285,7 +266,3 @@ def _value(merged: Mapping[str, Column], statistic: str) -> Column:
         return merged["nan_count"]
     found = reading_value({**merged, "m2_error": np.zeros(1), "m4_error": np.zeros(1)}, statistic)
     return np.where(merged["count"] > 0, found, np.nan)
-
-
-def _bad(field: str, message: str) -> ClientError:
-    return ClientError(message, code="bad-parameter", field=field)
