@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from megalens.protocol import STREAMS, stream_schema
-from megalens.runs.answers.trend_answer import TrendQuery, read_trend
+from megalens.runs.answers.trend_answer import read_trend
 from megalens.runs.lines import thin_line
 
 FIXTURES = Path(__file__).parents[2] / "protocol" / "fixtures"
@@ -59,8 +59,7 @@ class Rows:
 
 
 def ask(case, rows=None, **members):
-    asked = TrendQuery.of(STREAMS, {"flag": "F", **members})
-    return read_trend(rows or Rows(case), asked, threading.Event())
+    return read_trend(rows or Rows(case), {"flag": "F", **members}, threading.Event())
 
 
 def same(answer, expected, column="value"):
@@ -156,7 +155,7 @@ def test_the_newest_row_says_whether_positions_are_left_out(shapes):
 
 
 def test_a_question_that_was_cancelled_ends():
-    asked = TrendQuery.of(STREAMS, {"flag": "F", "statistic": "rms"})
+    asked = {"flag": "F", "statistic": "rms"}
     cancelled = threading.Event()
     cancelled.set()
     with pytest.raises(Exception, match="cancelled"):

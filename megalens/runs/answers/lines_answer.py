@@ -16,7 +16,7 @@ from ...protocol import ScalarsRequest, TrendRequest
 from ..lines import gap_starts, line_order, thin_line
 from ..query import Query
 from .selection import StreamRows, check_cancelled
-from .trend_answer import TrendQuery, read_trend
+from .trend_answer import read_trend
 
 _COLUMNS = ["step", "time", "name", "value"]
 
@@ -85,7 +85,7 @@ def read_scalars(rows: StreamRows, request: ScalarsRequest, cancelled: threading
 
 def tensor_lines(rows: StreamRows, request: TrendRequest, cancelled: threading.Event) -> memoryview:
     """Answer a request for lines of tensors; raises ``ClientError``, ``cancelled`` once that event is set."""
-    trend = read_trend(rows, TrendQuery.of(rows.streams, request), cancelled)
+    trend = read_trend(rows, request, cancelled)
     return _lines(rows, trend.table, trend.about, request.get("steps"))
 
 

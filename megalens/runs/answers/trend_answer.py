@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 
-from ...protocol import StreamRequest, Streams, TrendRequest
+from ...protocol import StreamRequest, TrendRequest
 from ..aggregate import TENSOR_ONLY
 from ..lines import gap_starts, line_order, thin_line
 from ..moments.grouping.cells import moment_columns, reading_value
@@ -36,28 +36,6 @@ _MOST_TEXTS = 20
 
 
 @dataclass(frozen=True)
-class TrendQuery:
-    """A request for a trend. A selection that takes less turns a tensor's statistic into a kept one."""
-
-    rows: StreamQuery
-    statistic: str
-    selection: Selection
-    points: int | None
-
-    @classmethod
-    def of(cls, streams: Streams, request: TrendRequest) -> TrendQuery:
-        """Return the query of a request; raises ``ClientError`` as :meth:`StreamQuery.of`."""
-        chosen: StreamRequest = {name: value for name, value in request.items() if name not in _OWN}  # type: ignore[assignment]
-        selection, points = request.get("selection"), request.get("points")
-        return cls(
-            StreamQuery.of(streams, "tensors", chosen, 1),
-            request["statistic"],
-            Selection() if selection is None else Selection(**selection),
-            points and min(points, _MOST_POINTS),
-        )
-
-
-@dataclass(frozen=True)
 class TrendAnswer:
     """Lines of a trend.
 
@@ -74,19 +52,22 @@ class TrendAnswer:
     about: dict[str, Any]
 
 
-def read_trend(rows: StreamRows, asked: TrendQuery, cancelled: threading.Event) -> TrendAnswer:
+def read_trend(rows: StreamRows, request: TrendRequest, cancelled: threading.Event) -> TrendAnswer:
     """Read the lines of a request: only the columns that the statistic needs, at most one row a step and
-    layer in memory.
+    layer in memory. A selection that takes less turns a tensor's statistic into a kept one.
 
     Raises ``ClientError``: ``cancelled``.
     """
-    query = on_lowest_rank(rows, asked.rows, cancelled)
-    selection = asked.selection
-    of_retained = asked.statistic.startswith("kept_")
+    chosen = cast("StreamRequest", {name: each for name, each in request.items() if name not in _OWN})
+    query = on_lowest_rank(rows, StreamQuery.of(rows.streams, "tensors", chosen, 1), cancelled)
+    selection = Selection(**request["selection"]) if "selection" in request else Selection()
+    statistic, points = request["statistic"], request.get("points")
+    asked = statistic, selection.interval, points and min(points, _MOST_POINTS)
+    of_retained = statistic.startswith("kept_")
     # Positions, vectors and bands apply to stored values, which are all there is in some runs. The newest row
     # says what a selection leaves out; it is nearly always like the first, and then one reading is enough.
     likely = of_retained or _begins_selective(rows, query, selection)
-    moments = moment_columns(asked.statistic)
+    moments = moment_columns(statistic)
     complete = None if likely else _LayerRows.read(rows, query, moments, None, cancelled)
     if complete is None or complete.is_selective(selection):
         retained = _LayerRows.read(rows, query, moments, selection, cancelled)
@@ -95,8 +76,8 @@ def read_trend(rows: StreamRows, asked: TrendQuery, cancelled: threading.Event) 
             complete = _LayerRows.read(rows, query, moments, None, cancelled)
         else:
             complete = None
-        return (complete or retained).answer(asked)
-    return complete.answer(asked)
+        return (complete or retained).answer(*asked)
+    return complete.answer(*asked)
 
 
 def _begins_selective(rows: StreamRows, query: Query, selection: Selection) -> bool:
@@ -148,9 +129,9 @@ class _LayerRows:
     def is_selective(self, selection: Selection) -> bool:
         return self._newest is not None and selection.takes_less(self._newest[1])
 
-    def answer(self, asked: TrendQuery) -> TrendAnswer:
+    def answer(self, statistic: str, interval: str, points: int | None) -> TrendAnswer:
         """Return the lines, and release the rows."""
-        of_band = asked.selection.interval != "none" and self._statistic(asked) == "mean" and self.has_values
+        of_band = interval != "none" and statistic.removeprefix("kept_") == "mean" and self.has_values
         names = ["layer", "step", "value", "nonfinite", "start", *(["half"] if of_band else [])]
         pieces: list[list[Column]] = [[] for _ in names]
         units = steps = 0
@@ -161,7 +142,7 @@ class _LayerRows:
             rows = self._merged.pop(0)
             units = int(rows["unit_count"][-1]) if of_band else 0
             steps += 1 + int(np.count_nonzero(np.diff(rows["step"])))
-            drawn.append(self._drawn(rows, asked, of_band))
+            drawn.append(self._drawn(rows, statistic.removeprefix("kept_"), interval if of_band else None))
         if drawn:
             merged = joined_pieces(drawn)
             del drawn
@@ -172,7 +153,7 @@ class _LayerRows:
                 at = merged["step"][line]
                 changes = np.flatnonzero(np.diff(merged["kind"][line])) + 1
                 begins = np.union1d(gap_starts(at), changes)
-                chosen, begins = thin_line(at, value[line], begins, asked.points)
+                chosen, begins = thin_line(at, value[line], begins, points)
                 stay = line[chosen]
                 start = np.zeros(len(stay))
                 start[begins] = 1
@@ -188,7 +169,7 @@ class _LayerRows:
         )
         about = {
             "total": steps,
-            "kept": self.has_values and not asked.statistic.startswith("kept_"),
+            "kept": self.has_values and not statistic.startswith("kept_"),
             "compressors": list(self._compressors)[:_MOST_TEXTS],
             "ranks": sorted(self._ranks),
             "newest": None if self._newest is None else self._newest[1],
@@ -196,18 +177,13 @@ class _LayerRows:
         }
         return TrendAnswer(table, about)
 
-    @staticmethod
-    def _statistic(asked: TrendQuery) -> str:
-        return asked.statistic.removeprefix("kept_")
-
-    def _drawn(self, rows: Mapping[str, Any], asked: TrendQuery, of_band: bool) -> dict[str, Any]:
-        statistic = self._statistic(asked)
+    def _drawn(self, rows: Mapping[str, Any], statistic: str, interval: str | None) -> dict[str, Any]:
         none = self.has_values and statistic in TENSOR_ONLY
         drawn = {name: rows[name] for name in ("step", "layer", "kind")}
         drawn["value"] = np.full(len(rows["step"]), np.nan) if none else _value(rows, statistic)
         drawn["bad"] = rows["nan_count"]
-        if of_band:
-            drawn["half"] = half_of(rows["unit_count"], rows["unit_m2"], asked.selection.interval)
+        if interval is not None:
+            drawn["half"] = half_of(rows["unit_count"], rows["unit_m2"], interval)
         return drawn
 
     def _add(self, batch: pa.RecordBatch, moments: dict[str, Column]) -> None:
