@@ -231,3 +231,14 @@ async def test_no_answer_and_no_log_line_has_a_token_or_an_absolute_path(
     assert "/work/" not in answers
     assert run.token not in logged
     assert str(tmp_path) not in mine
+
+
+async def test_who_may_only_read_may_ask_for_rows(ask, run_folder, jp_serverapp, monkeypatch):
+    def only_reads(self, handler, user, action, resource):
+        return action == "read"
+
+    monkeypatch.setattr(type(jp_serverapp.authorizer), "is_authorized", only_reads)
+    run = ("runs", run_folder.name)
+    assert (await ask(*run, "streams", "scalars", body={}))[0] == 200
+    assert (await ask(*run, "lines", "scalars", body={}))[0] == 200
+    assert (await ask(*run, method="PATCH", body={"name": "other"}))[0] == 403

@@ -16,7 +16,6 @@ from megalens.runs.lines import gap_starts, thin_line
 LINES = Path(__file__).parents[2] / "protocol" / "fixtures" / "lines"
 RUN = "20261120-101500-gpt-demo"
 FLAG = "MLP1_mat_mul"
-BAND = {"axes": [], "positions": "all", "vector": 0, "interval": "std"}
 
 
 def lines_of(body):
@@ -185,15 +184,6 @@ async def test_the_recording_of_a_run_that_goes_on_is_read_up_to_its_newest_step
     ("stream", "asked", "field"),
     [
         ("tensors", {}, "flag"),
-        ("tensors", {"flag": FLAG, "statistic": "mode"}, "statistic"),
-        ("tensors", {"flag": FLAG, "statistic": "rms", "points": 0}, "points"),
-        (
-            "tensors",
-            {"flag": FLAG, "statistic": "rms", "selection": {**BAND, "interval": "wide"}},
-            "selection.interval",
-        ),
-        ("tensors", {"flag": FLAG, "statistic": "rms", "selection": {"vector": 0}}, "selection.axes"),
-        ("scalars", {"names": "loss"}, "names"),
         ("scalars", {"colour": "red"}, "colour"),
     ],
 )
