@@ -133,9 +133,7 @@ def _append(home: Path, times: int) -> list[Row]:
         with path.open("a", encoding="utf-8") as file:
             file.write(text)
         source.refresh()
-        newest = source.groups(MomentQuery.of("grad", steps=(last["iter"], last["iter"]), **query)).table[
-            "step"
-        ]
+        newest = source.groups(MomentQuery.of("grad", first=last["iter"], **query)).table["step"]
         seconds.append(time.perf_counter() - began)
         assert newest.to_pylist()[-1] == last["iter"]
     source.close()
@@ -158,7 +156,7 @@ def _picture(home: Path, series: int, steps: int, rounds: int) -> Row:
     code = (
         "import sys, time; from pathlib import Path; from megalens.runs.moments import *; import duckdb, numpy, pyarrow.parquet\n"
         "began = time.perf_counter(); source = MomentSource(RecordedRows(Path(sys.argv[1]))); source.refresh(); source.index()\n"
-        "found = source.groups(MomentQuery.of(**dict(stat='grad', by=['layer'], points=2000, series=40), lean=True)); print(time.perf_counter() - began)\n"
+        "found = source.groups(MomentQuery.of_request(**dict(stat='grad', by=['layer'], points=2000, series=40), lean=True)); print(time.perf_counter() - began)\n"
         "assert found.steps_total == int(sys.argv[2])"
     )
     seconds = [

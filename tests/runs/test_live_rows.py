@@ -73,7 +73,9 @@ def test_answers_are_those_of_all_rows_together(tmp_path, monkeypatch, case, win
         {"stat": "grad", "by": ["rank"], "steps": [0, 37]},
         {"stat": "grad", "by": ["name"], "steps": [5, 6]},
     ):
-        one, other = (source.groups(MomentQuery.of(**asked, lean=True)).table for source in (live, whole))
+        one, other = (
+            source.groups(MomentQuery.of_request(**asked, lean=True)).table for source in (live, whole)
+        )
         for name in (*(each for each in asked["by"] if each != "name"), "step", "count", "value"):
             np.testing.assert_allclose(one[name], other[name], err_msg=f"{asked} {name}")
     assert live.rows(["grad"]).num_rows == whole.rows(["grad"]).num_rows

@@ -180,7 +180,13 @@ def test_captures_join_and_leave_out_what_they_do_not_match():
         {"where": {"colour": "x"}},
         {"where": {"kind": 3}},
         {"where": {"name": "("}},
+        {"statistic": "median"},
+        {"points": 0},
+        {"smoothing": True},
+        {"show": "squared"},
         {"ratio": "gain", "stat": "grad"},
+        {"stat": "weights"},
+        {"first": "1"},
     ],
 )
 def test_questions_that_contradict_themselves_are_refused_by_name(members):

@@ -123,7 +123,7 @@ def test_a_lean_answer_has_the_same_values_errors_and_counts(statistic):
         body = {"stat": "grad", "statistic": statistic, **members}
         both = rows + [{**entry, "stat": "param"} for entry in spiky(60)]
         whole = ask(both, **{key: value for key, value in body.items() if key != "stat"}).table
-        lean = source(both).groups(MomentQuery.of(**body, lean=True)).table
+        lean = source(both).groups(MomentQuery.of_request(**body, lean=True)).table
         for name in ("step", "samples", "value", "count", "nan_count", "inf_count", "scaled"):
             np.testing.assert_allclose(
                 lean[name].to_numpy(), whole[name].to_numpy(), rtol=1e-12, equal_nan=True, err_msg=name

@@ -148,9 +148,9 @@ def same(one, other):
 def test_steps_that_lie_in_several_pieces_are_merged_whole(query, lean, small_groups, monkeypatch):
     table, folders = small_groups
     expected = (
-        MomentQuery.of(**{"stat": "grad", **query}, lean=True)
+        MomentQuery.of_request(**{"stat": "grad", **query}, lean=True)
         if lean
-        else MomentQuery.of(**{"stat": "grad", **query})
+        else MomentQuery.of_request(**{"stat": "grad", **query})
     )
     wanted = in_memory(table).groups(expected)
     for folder in folders:
@@ -289,7 +289,7 @@ def test_recordings_of_other_programs_are_answered_the_same(dictionary, tmp_path
     )
     source = opened(tmp_path)
     for members in QUERIES:
-        query = MomentQuery.of(**{"stat": "grad", **members})
+        query = MomentQuery.of_request(**{"stat": "grad", **members})
         same(source.groups(query), in_memory(TABLE).groups(query))
 
 
@@ -345,7 +345,7 @@ load_libraries()
 source = MomentSource(RecordedRows(Path(sys.argv[1])))
 source.refresh()
 source.index()
-source.groups(MomentQuery.of(**{"stat": "grad", "by": ["layer"], "points": 5}, lean=True))
+source.groups(MomentQuery.of_request(**{"stat": "grad", "by": ["layer"], "points": 5}, lean=True))
 source.rows(["grad"])
 print("duckdb" in sys.modules)
 """

@@ -306,7 +306,7 @@ before = libraries()
 source = MomentSource(RecordedRows(Path(sys.argv[1])))
 source.refresh()
 source.index()
-source.groups(MomentQuery.of(**{"stat": "grad", "by": ["layer"], "points": 5}, lean=True))
+source.groups(MomentQuery.of_request(**{"stat": "grad", "by": ["layer"], "points": 5}, lean=True))
 print(*sorted(libraries() - before))
 """
     run = [sys.executable, "-c", program, str(tmp_path / RUN)]

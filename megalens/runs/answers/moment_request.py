@@ -30,10 +30,10 @@ def moment_rows(request: MomentRowsRequest, most_rows: int) -> Callable[[MomentS
 
 
 def moment_groups(request: MomentGroupsRequest) -> Callable[[MomentSource], Groups]:
-    """Return the function that merges a request's groups; raises ``ClientError`` as ``MomentQuery.of``."""
+    """Return the function that merges a request's groups; raises as ``MomentQuery.of_request``."""
     from ..moments import MomentQuery
 
-    query = MomentQuery.of(**request, lean=True)
+    query = MomentQuery.of_request(**request, lean=True)
 
     def read(source: MomentSource) -> Groups:
         found = source.groups(query)

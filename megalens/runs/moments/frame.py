@@ -137,7 +137,9 @@ def _query(
     show: str = "raw",
 ) -> MomentQuery:
     pattern, where, ratio = options["pattern"], options["where"], options["ratio"]
-    return MomentQuery.of(measured, statistic, by, pattern, where, steps, ratio=ratio, mixed=mixed, show=show)
+    return MomentQuery.of_request(
+        measured, statistic, by, pattern, where, steps, ratio=ratio, mixed=mixed, show=show
+    )
 
 
 def moment_frame(
@@ -160,7 +162,7 @@ def moment_frame(
     if isinstance(by, str) or callable(by) or not hasattr(by, "__iter__"):
         by = [by]
     stats = [check_stat(one) for one in ([stat] if isinstance(stat, str) else stat)]
-    queries = [MomentQuery.of(one, "mean", list(by), None, where, span, mixed=mixed) for one in stats]
+    queries = [MomentQuery.of_request(one, "mean", list(by), None, where, span, mixed=mixed) for one in stats]
     if not live:
         check_present(source, stats)
     frames = [group_frame(one, source.groups(query)) for one, query in zip(stats, queries, strict=True)]

@@ -15,7 +15,7 @@ from ..errors import ClientError
 from ..recorded_parquet import DAMAGE
 from .grouping.answer import MomentGroups, answer_groups, until_stopped
 from .grouping.name_filter import NameFilter, NameTable, Where
-from .grouping.query import MomentQuery
+from .grouping.query import MomentQuery, check_stat
 from .rows.moment_rows import (
     ROWS_SCHEMA,
     STAGE,
@@ -107,7 +107,7 @@ class MomentSource:
         self,
         stats: Sequence[str],
         where: Where = None,
-        steps: Sequence[int] | None = None,
+        steps: Sequence[int | None] | None = None,
         limit: int | None = None,
     ) -> pa.Table:
         """Return rows, ordered by step, in the columns of :data:`ROWS_SCHEMA`; ``name_id`` is an index into
@@ -115,7 +115,7 @@ class MomentSource:
 
         Raises ``ClientError`` (``too-large``) where more than ``limit`` rows match, saying how many.
         """
-        found = NameFilter(where)
+        found, stats = NameFilter(where), [check_stat(stat) for stat in stats]
         first, last = steps or (None, None)
         with self._lock, self._answering():
             known = self._stats()

@@ -7,8 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ....protocol import MOMENT_STATS, TensorName, name_values, natural_key
-from ...errors import ClientError
+from ....protocol import (
+    MOMENT_STATS,
+    MomentGroupsRequest,
+    TensorName,
+    check_request,
+    name_values,
+    natural_key,
+)
+from ...errors import ClientError, as_arguments, as_int
 from .name_filter import NameFilter, Pattern, Where
 
 Key = tuple[Any, ...]
@@ -71,11 +78,39 @@ class MomentQuery:
         by: Sequence[Any] = (),
         pattern: str | None = None,
         where: Where = None,
-        steps: Sequence[int] | None = None,
+        first: int | None = None,
+        last: int | None = None,
+        points: int | None = None,
+        series: int | None = None,
+        ratio: str = "none",
+        mixed: bool = False,
+        show: str = "raw",
+        smoothing: int = 0,
+    ) -> MomentQuery:
+        """Return the query of a person's call, in which ``by`` and ``where`` may have functions and compiled
+        expressions; raises ``ClientError`` naming the argument.
+        """
+        drawn = {"ratio": ratio, "mixed": mixed, "show": show, "smoothing": smoothing}
+        drawn |= {name: few for name, few in (("points", points), ("series", series)) if few is not None}
+        with as_arguments():
+            check_request(MomentGroupsRequest, {"stat": stat, "statistic": statistic, "by": [], **drawn})
+        steps = [
+            None if step is None else as_int(step, name) for name, step in (("first", first), ("last", last))
+        ]
+        return cls.of_request(stat, statistic, by, pattern, where, steps, **drawn)
+
+    @classmethod
+    def of_request(
+        cls,
+        stat: str,
+        statistic: str = "l2",
+        by: Sequence[Any] = (),
+        pattern: str | None = None,
+        where: Where = None,
+        steps: Sequence[int | None] | None = None,
         **drawn: Any,
     ) -> MomentQuery:
-        """Return the query of a ``MomentGroupsRequest``, or of what a person asks in a kernel: ``by`` and
-        ``where`` may then have functions and compiled expressions. ``drawn`` are members from ``points`` on.
+        """Return the query of the members of a ``MomentGroupsRequest``, which were checked where it came in.
 
         Raises ``ClientError`` where no schema can say what is wrong: for patterns, ranges and columns.
         """
@@ -87,7 +122,8 @@ class MomentQuery:
                 field="ratio",
             )
         grouping = Grouping([by] if isinstance(by, str) else by, pattern)
-        return cls(stat, statistic, grouping, NameFilter(where), *(steps or (None, None)), **drawn)
+        first, last = steps or (None, None)
+        return cls(stat, statistic, grouping, NameFilter(where), first, last, **drawn)
 
 
 def check_stat(stat: Any) -> str:
