@@ -196,7 +196,7 @@ def _asked(home: Path, name: str, run_id: str) -> dict[str, float]:
         picture = server.most
         time.sleep(_BRING_SECONDS)
         for entry in index["stats"]:
-            server.ask(f"{run_id}/moments/rows", {"stats": [entry["stat"]], "last": entry["last"]})
+            server.ask(f"{run_id}/moments/rows", {"stats": [entry["stat"]], "steps": [0, entry["last"]]})
         time.sleep(_REST_SECONDS)
         return {
             "rest": rest,

@@ -39,21 +39,21 @@ _GROUP_BYTES = 16_000_000
 # What is asked of each stream, in a process of its own that has opened nothing before: the words of the result, and the question.
 _QUESTIONS: dict[str, dict[str, str]] = {
     "tensors": {
-        "what there is, and one layer at the newest step": "a.index(); a.stream('tensors', {**one, 'first': newest, 'last': newest})",
-        "one layer at ten steps in the middle": "a.stream('tensors', {**one, 'first': middle, 'last': str(int(middle) + 9)})",
-        "RMS of one layer over all steps": "a.lines('tensors', {**one, 'rank': 'lowest', 'statistic': 'rms', 'points': '2000'})",
-        "RMS of all layers over all steps": "a.lines('tensors', {'flag': flag, 'rank': 'lowest', 'statistic': 'rms', 'points': '2000'})",
+        "what there is, and one layer at the newest step": "a.index(); a.stream('tensors', {**one, 'steps': [newest, newest]})",
+        "one layer at ten steps in the middle": "a.stream('tensors', {**one, 'steps': [middle, middle + 9]})",
+        "RMS of one layer over all steps": "ask('tensor_lines', {**one, 'rank': 'lowest', 'statistic': 'rms', 'points': 2000})",
+        "RMS of all layers over all steps": "ask('tensor_lines', {'flag': flag, 'rank': 'lowest', 'statistic': 'rms', 'points': 2000})",
         "what the run is, and whether it was cut short": "a.detail()",
     },
     "moments": {
-        "what there is, and L2 by layer over all steps": "a.moments_index(); a.moments_groups({'stat': 'grad', 'statistic': 'l2', 'by': ['layer'], 'points': 2000, 'series': 40})",
-        "one layer at a thousand steps": "a.moments_index(); a.moments_groups({'stat': 'grad', 'statistic': 'l2', 'by': ['layer'], 'where': {'layer': '3'}, 'first': int(middle), 'last': int(middle) + 999})",
+        "what there is, and L2 by layer over all steps": "a.moments_index(); ask('moments_groups', {'stat': 'grad', 'statistic': 'l2', 'by': ['layer'], 'points': 2000, 'series': 40})",
+        "one layer at a thousand steps": "a.moments_index(); ask('moments_groups', {'stat': 'grad', 'statistic': 'l2', 'by': ['layer'], 'where': {'layer': '3'}, 'steps': [middle, middle + 999]})",
         "what the run is, and whether it was cut short": "a.detail()",
     },
     "scalars": {
-        "one name over all steps": "a.lines('scalars', {'names': '[\"loss\"]', 'points': '2000'})",
-        "all names over all steps": "a.lines('scalars', {'points': '2000'})",
-        "one name at a thousand steps": "a.lines('scalars', {'names': '[\"loss\"]', 'first': middle, 'last': str(int(middle) + 999)})",
+        "one name over all steps": "ask('scalar_lines', {'names': ['loss'], 'points': 2000})",
+        "all names over all steps": "ask('scalar_lines', {'points': 2000})",
+        "one name at a thousand steps": "ask('scalar_lines', {'names': ['loss'], 'steps': [middle, middle + 999]})",
         "what the run is, and whether it was cut short": "a.detail()",
     },
 }
@@ -63,10 +63,11 @@ import numpy, pyarrow, pyarrow.acero, pyarrow.compute, pyarrow.dataset, pyarrow.
 from megalens.runs import open_run
 from megalens.runs.answers import RunAnswers
 import megalens.runs.moments
-flag, (folder, newest) = {flag!r}, sys.argv[1:]
-one, middle = {{'flag': flag, 'layers': '3'}}, str(int(newest) // 2)
+flag, folder, newest = {flag!r}, sys.argv[1], int(sys.argv[2])
+one, middle = {{'flag': flag, 'layers': [3]}}, newest // 2
 began = time.perf_counter()
 a = RunAnswers(open_run(folder))
+ask = lambda method, request: a.answer(method, {{'request': request}})
 {question}
 print(time.perf_counter() - began)
 """

@@ -156,7 +156,7 @@ def _picture(home: Path, series: int, steps: int, rounds: int) -> Row:
     code = (
         "import sys, time; from pathlib import Path; from megalens.runs.moments import *; import duckdb, numpy, pyarrow.parquet\n"
         "began = time.perf_counter(); source = MomentSource(RecordedRows(Path(sys.argv[1]))); source.refresh(); source.index()\n"
-        "found = source.groups(MomentQuery.of_members(dict(stat='grad', by=['layer'], points=2000, series=40))); print(time.perf_counter() - began)\n"
+        "found = source.groups(MomentQuery.of_request(**dict(stat='grad', by=['layer'], points=2000, series=40), lean=True)); print(time.perf_counter() - began)\n"
         "assert found.steps_total == int(sys.argv[2])"
     )
     seconds = [

@@ -34,6 +34,9 @@ function walk(value, change) {
 
 /** Return a schema node as the compiler reads it best; the validator gets the node as it is. */
 function forCompiler(node) {
+  if (typeof node.$ref === 'string' && !node.$ref.startsWith('#')) {
+    return { tsType: ofViews(node.$ref) };
+  }
   if (typeof node.$ref === 'string') {
     // With siblings the compiler copies the definition under another name.
     return { $ref: node.$ref };
@@ -47,6 +50,30 @@ function forCompiler(node) {
   // A bounded length would become a union of every tuple up to it.
   const { minItems: _min, maxItems: _max, ...rest } = node;
   return rest;
+}
+
+/** Return the type that another schema gives a part of `views.schema.json`: that of its module. */
+function ofViews(reference) {
+  const [name, part, member] = reference.slice('views.schema.json#/$defs/'.length).split('/');
+  const { title, type } = viewsSchema.$defs[name];
+  imported.add(title);
+  if (part !== undefined) {
+    return part === 'items' ? `${title}[number]` : `Required<${title}>['${member}']`;
+  }
+  return type === 'object' || [type].flat().includes('array') ? `Readonly<${title}>` : title;
+}
+
+/** Names of types of views that other modules import. */
+const imported = new Set();
+
+/** Return the types of requests: nobody changes what he is asked. */
+async function requestsModule(path) {
+  const types = await schemaModule(path);
+  const names = [...imported].sort().join(', ');
+  return types
+    .replace('\n\n', `\n\nimport type { ${names} } from './views.generated';\n\n`)
+    .replace(/^ *(\w+\??):/gm, 'readonly $1:')
+    .replace(/([:=] \(?)(?=\[\w|[^[{\n]+(?:\[number\])?\[\](?: \| null\))?;?$)/gm, '$1readonly ');
 }
 
 /** Return the types of a schema. */
@@ -121,6 +148,7 @@ const check = process.argv.includes('--check');
 const outputs = {
   'src/protocol/messages.generated.ts': await schemaModule('protocol/messages.schema.json'),
   'src/protocol/views.generated.ts': await schemaModule(VIEWS),
+  'src/protocol/requests.generated.ts': await requestsModule('protocol/requests.schema.json'),
   'src/protocol/view-table.generated.ts': banner(VIEWS) + tableModule(views, core),
   'src/views/loaders.generated.ts': banner(VIEWS) + loadersModule(core),
   'src/instruments/slices.generated.ts': banner('the folders of src/instruments') + slicesModule(slices),

@@ -26,6 +26,7 @@ from scripts.plan_cases import plan_cases
 from scripts.projection_cases import projection_cases
 from scripts.rank_map_cases import rank_map_cases
 from scripts.recording_fixtures import recorded_frames, recording_files
+from scripts.request_cases import request_cases
 from scripts.trend_fixtures import trend_cases
 
 PROTOCOL = Path(__file__).parents[1] / "protocol"
@@ -77,7 +78,11 @@ def contents() -> dict[str, bytes]:
         files[f"{name}.json"] = _json(cases, indent=1)
     files["projection.json"] = (json.dumps(projection_cases()) + "\n").encode()
     # A case a line: there are hundreds.
-    for name, cases in (("patterns", pattern_cases()), ("rank-maps", rank_map_cases())):
+    for name, cases in (
+        ("patterns", pattern_cases()),
+        ("rank-maps", rank_map_cases()),
+        ("requests", request_cases(PROTOCOL)),
+    ):
         lines = ",\n".join(json.dumps(case) for case in cases)
         files[f"{name}.json"] = f"[\n{lines}\n]\n".encode()
     return files

@@ -1,6 +1,6 @@
-"""Write the Python types of the messages: ``megalens/protocol/messages_generated.py``, a ``TypedDict`` a definition of the schema.
+"""Write the Python types of messages and requests, a ``TypedDict`` a definition of their schemas: ``messages_generated.py``, ``requests_generated.py``.
 
-Run from the root of a checkout: ``python -m scripts.message_types``. ``--check`` writes nothing and exits 1 when the file would change.
+Run from the root of a checkout: ``python -m scripts.message_types``. ``--check`` writes nothing and exits 1 when a file would change.
 """
 
 from __future__ import annotations
@@ -8,16 +8,18 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-SCHEMA = ROOT / "protocol" / "messages.schema.json"
-TARGET = ROOT / "megalens" / "protocol" / "messages_generated.py"
+SCHEMAS = ROOT / "protocol"
+TARGETS = ROOT / "megalens" / "protocol"
+KINDS = ("messages", "requests")
 
-HEAD = '''"""The messages of ``protocol/messages.schema.json`` as types.
+HEAD = '''"""The KINDS of ``protocol/KINDS.schema.json`` as types.
 
-Generated from ``protocol/messages.schema.json`` by ``scripts/message_types.py``. Do not edit: run ``make generate``.
+Generated from ``protocol/KINDS.schema.json`` by ``scripts/message_types.py``. Do not edit: run ``make generate``.
 """
 
 from __future__ import annotations
@@ -42,18 +44,25 @@ class Writer:
             self._define(self._titles[key], spec)
 
     def _define(self, name: str, spec: dict[str, Any]) -> None:
+        if name in self.names:
+            return
         if "properties" not in spec:
             text = f"{name} = {self._type(spec, name)}\n"
         else:
             required = spec.get("required", ())
-            members = []
+            members, base = [], "TypedDict"
             for key, value in spec["properties"].items():
                 kind = self._type(value, name + key.title().replace("_", ""))
+                if iskeyword(key):
+                    # No class can have a member of this name.
+                    base = f"_{name}{key.title()}"
+                    self.texts.append(f'{base} = TypedDict("{base}", {{"{key}": {kind}}}, total=False)\n')
+                    continue
                 members.append(f"    {key}: {kind if key in required else f'NotRequired[{kind}]'}\n")
                 if "description" in value:
                     members.append(f"    {quoted(value['description'])}\n")
             text = (
-                f"\nclass {name}(TypedDict):\n    {quoted(spec.get('description', name))}\n\n"
+                f"\nclass {name}({base}):\n    {quoted(spec.get('description', name))}\n\n"
                 + "".join(members)
                 + "\n"
             )
@@ -73,12 +82,13 @@ class Writer:
             return " | ".join(self._type(each, name) for each in spec["anyOf"])
         kind = spec["type"]
         if isinstance(kind, list):
-            return " | ".join(PLAIN[each] for each in kind)
+            return " | ".join(self._type({**spec, "type": each}, name) for each in kind)
         if kind == "array":
             return f"list[{self._type(spec['items'], name)}]"
         if kind != "object":
             return PLAIN[kind]
         if "properties" in spec:
+            name = spec.get("title", name)
             self._define(name, spec)
             return name
         values = spec.get("additionalProperties")
@@ -90,36 +100,59 @@ def quoted(text: str) -> str:
     return '"""' + text.strip().rstrip(".").replace("\\", "\\\\") + '."""'
 
 
-def source() -> str:
-    """Return the text of the whole file."""
-    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+def with_views(node: Any, views: dict[str, Any]) -> Any:
+    """Return a schema with what it takes from ``views.schema.json`` written out."""
+    if isinstance(node, list):
+        return [with_views(each, views) for each in node]
+    if not isinstance(node, dict):
+        return node
+    file, _, path = str(node.get("$ref", "")).partition("#/")
+    if file:
+        found: Any = views
+        for name in path.split("/"):
+            found = found[name]
+        return with_views(json.loads(json.dumps(found).replace('"#/', f'"{file}#/')), views)
+    return {key: with_views(each, views) for key, each in node.items()}
+
+
+def source(kind: str) -> str:
+    """Return the text of a whole file."""
+    schema, views = (
+        json.loads((SCHEMAS / f"{each}.schema.json").read_text(encoding="utf-8")) for each in (kind, "views")
+    )
+    schema = with_views(schema, views)
     writer = Writer(schema["$defs"])
     union = " | ".join(schema["$defs"][one["$ref"].rsplit("/", 1)[1]]["title"] for one in schema["oneOf"])
-    every = f'Message: TypeAlias = "{union}"\n{quoted(schema["description"])}\n'
-    names = (
-        "__all__ = [\n" + "".join(f'    "{name}",\n' for name in sorted([*writer.names, "Message"])) + "]\n\n"
-    )
-    return HEAD + "\n" + names + "".join(writer.texts) + "\n" + every
+    title = schema["title"]
+    every = f'{title}: TypeAlias = "{union}"\n{quoted(schema["description"])}\n'
+    names = "__all__ = [\n" + "".join(f'    "{name}",\n' for name in sorted([*writer.names, title])) + "]\n\n"
+    return HEAD.replace("KINDS", kind) + "\n" + names + "".join(writer.texts) + "\n" + every
 
 
 def main() -> int:
-    """Write the file, or say that it is out of step."""
+    """Write the files, or say which are out of step."""
+    stale = [kind for kind in KINDS if not _written(kind)]
+    return 1 if stale and "--check" in sys.argv[1:] else 0
+
+
+def _written(kind: str) -> bool:
+    target = TARGETS / f"{kind}_generated.py"
     text = subprocess.run(
-        [sys.executable, "-m", "ruff", "format", "-", "--stdin-filename", str(TARGET)],
-        input=source(),
+        [sys.executable, "-m", "ruff", "format", "-", "--stdin-filename", str(target)],
+        input=source(kind),
         capture_output=True,
         text=True,
         check=True,
         cwd=ROOT,
     ).stdout
-    if TARGET.is_file() and TARGET.read_text(encoding="utf-8") == text:
-        return 0
+    if target.is_file() and target.read_text(encoding="utf-8") == text:
+        return True
     if "--check" in sys.argv[1:]:
-        print(f"{TARGET.relative_to(ROOT)} is out of step with protocol/: run make generate")
-        return 1
-    TARGET.write_text(text, encoding="utf-8")
-    print(f"wrote {TARGET.relative_to(ROOT)}")
-    return 0
+        print(f"{target.relative_to(ROOT)} is out of step with protocol/: run make generate")
+    else:
+        target.write_text(text, encoding="utf-8")
+        print(f"wrote {target.relative_to(ROOT)}")
+    return False
 
 
 if __name__ == "__main__":

@@ -117,8 +117,7 @@ def group_cases() -> list[Case]:
                 "stat": "grad",
                 "by": [],
                 "where": {"family": ["mlp", "embedding"], "name": r"\.weight$"},
-                "first": 2,
-                "last": 2,
+                "steps": [2, 2],
             },
             to([[]], [[0, 2, 20.5**0.5]]),
         ),
@@ -191,7 +190,7 @@ def group_cases() -> list[Case]:
         case(
             "Against the first value of the whole run, as a mean with the step before, also where that was not asked for.",
             [row("w", mean, step=step) for step, mean in enumerate((2, 4, 8, 6, 10), 1)],
-            {"stat": "grad", "by": ["name"], "show": "relative", "smoothing": 2, "first": 3, "last": 5},
+            {"stat": "grad", "by": ["name"], "show": "relative", "smoothing": 2, "steps": [3, 5]},
             to([["w"]], [[0, 3, 3], [0, 4, 3.5], [0, 5, 4]]),
         ),
         case(

@@ -19,6 +19,8 @@ from .old_names import *
 from .outside import *
 from .perturbations import *
 from .ranges import *
+from .requests import *
+from .requests_generated import *
 from .settings import *
 from .views import *
 

@@ -59,18 +59,21 @@ SchemaCheck = Callable[[Any], Misfit | None]
 """Says where a value does not fit; None where it fits."""
 
 
-def schema_check(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> SchemaCheck:
+def schema_check(
+    schema: Mapping[str, Any], definitions: Mapping[str, Any], *, whole: bool = False
+) -> SchemaCheck:
     """Compile a JSON Schema (2020-12), in which ``#/$defs/…`` refers to ``definitions``, to a check.
 
     Time and memory are linear in the value, and the first misfit ends it. A library would take a hundred
-    times as long for each value that fits, and more than a second to load.
+    times as long for each value that fits, and more than a second to load. ``whole`` refuses 6.0 as an
+    integer, which JSON Schema takes for one and Python cannot count with.
 
     Raises
     ------
     ValueError
         When it has a word that is not understood. Words of our own (``x-view``) do not restrict values.
     """
-    return _Compiler(definitions).compile(schema)
+    return _Compiler(definitions, whole).compile(schema)
 
 
 def _fits(value: Any) -> None:
@@ -78,8 +81,9 @@ def _fits(value: Any) -> None:
 
 
 class _Compiler:
-    def __init__(self, definitions: Mapping[str, Any]) -> None:
+    def __init__(self, definitions: Mapping[str, Any], whole: bool) -> None:
         self._definitions = definitions
+        self._whole = whole
         self._named: dict[str, SchemaCheck] = {}
 
     def compile(self, schema: Any) -> SchemaCheck:
@@ -94,7 +98,7 @@ class _Compiler:
         if "$ref" in schema:
             checks.append(self._reference(schema["$ref"].removeprefix("#/$defs/")))
         if "type" in schema:
-            checks.append(_of_type(schema["type"]))
+            checks.append(_of_type(schema["type"], self._whole))
         if "enum" in schema or "const" in schema:
             checks.append(_of_words(schema.get("enum", [schema.get("const")])))
         if "anyOf" in schema:
@@ -153,13 +157,14 @@ class _Compiler:
         return check
 
 
-def _of_type(named: str | list[str]) -> SchemaCheck:
+def _of_type(named: str | list[str], whole: bool) -> SchemaCheck:
     names = [named] if isinstance(named, str) else named
     kinds = frozenset(kind for name in names for kind in _TYPES[name])
+    whole = whole or int not in kinds
     words = f"must be of type {' or '.join(names)}"
 
     def check(value: Any) -> Misfit | None:
-        if type(value) in kinds or (int in kinds and type(value) is float and value.is_integer()):
+        if type(value) in kinds or (not whole and type(value) is float and value.is_integer()):
             return None
         return Misfit((), f"{words}, got {_short(value)}", value)
 
@@ -187,8 +192,11 @@ def _any_of(branches: list[SchemaCheck]) -> SchemaCheck:
             if misfit is None:
                 return None
             found.append(misfit)
-        # The branch that got furthest into the value says most.
-        return max(found, key=lambda misfit: len(misfit.path))
+        # The branch that got furthest into the value says most; of several each says what it takes.
+        deepest = max(found, key=lambda misfit: len(misfit.path))
+        equal = [one.words.partition(", got ") for one in found if one.path == deepest.path]
+        words = " or ".join(dict.fromkeys(before for before, _, _ in equal))
+        return deepest._replace(words=f"{words}{equal[-1][1]}{equal[-1][2]}")
 
     return check
 
@@ -245,6 +253,8 @@ def _of_numbers(schema: Mapping[str, Any]) -> SchemaCheck:
 
 
 def _range(least: float, most: float) -> str:
+    if least == most:
+        return str(least)
     if most == inf:
         return f"at least {least}"
     return f"at most {most}" if least < 0 else f"{least} to {most}"

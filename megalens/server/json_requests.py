@@ -44,14 +44,6 @@ _CLIENT_STATUS = {
 class JsonRequests(RequestHandler):
     """A handler that takes and gives JSON."""
 
-    def query_texts(self) -> dict[str, str]:
-        """Return the query of the address, without Jupyter's own parameters."""
-        return {
-            name: self.get_query_argument(name, "", strip=name != "part")
-            for name in self.request.query_arguments
-            if name not in ("no_track_activity", "t", "token")
-        }
-
     def checked_body(self) -> bytes:
         """Return the body as it came; raises ``ServerError`` 413 before anything is parsed."""
         if len(self.request.body) > MOST_BODY:

@@ -8,7 +8,7 @@ from typing import Any
 from jupyter_server.auth.decorator import authorized
 from tornado.web import authenticated
 
-from ..runs.answers import only_members
+from ..protocol import StatisticsRequest, check_request
 from .base_handler import MegalensHandler
 from .errors import ServerError
 from .forward import ForwardHandler
@@ -94,15 +94,14 @@ class StatisticsHandler(MegalensHandler):
     @authorized
     async def post(self) -> None:
         """Open files of other tools, or a tree of raw-moment files, and answer the entries of its runs."""
-        body = self.json_body()
-        only_members(body, ("path",))
+        path = check_request(StatisticsRequest, self.json_body())["path"]
         reader: Reader = self.settings["megalens_reader"]
         registry = self.registry
-        target, _ = await self.in_thread(registry.statistics.resolve, body.get("path"))
+        target, _ = await self.in_thread(registry.statistics.resolve, path)
         found = await reader.ask("/foreign", {"path": str(target), "within": str(registry.root)})
         if found["folder"] is not None:
             entry = await self.in_thread(registry.add_converted, Path(found["folder"]))
             self.answer({"runs": [entry], "warnings": []})
             return
-        runs, warnings = await self.in_thread(registry.open_statistics, body.get("path"))
+        runs, warnings = await self.in_thread(registry.open_statistics, path)
         self.answer({"runs": runs, "warnings": warnings})

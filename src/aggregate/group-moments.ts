@@ -3,8 +3,7 @@ import type {
   IMomentRows,
   IMomentSource,
   MomentStat,
-  IMomentGroups,
-  IMomentQuery
+  IMomentGroups
 } from '../store/moment-source';
 import { ClientError } from '../client/client-error';
 import { AggregateError } from './moment-merge';
@@ -13,6 +12,7 @@ import { pick, rowsAt } from './moment-pick';
 import type { TableAnswer, TableQuestion } from './moment-tables';
 import { pageQueue, type TablePlace, type WorkQueue } from './work-queue';
 import { WORKER_ROWS } from './worker-link';
+import type { MomentGroupsRequest } from '../protocol/requests.generated';
 
 /**
  * Rows that are kept over all runs when nobody says otherwise; beyond it those that were asked for longest
@@ -175,7 +175,7 @@ export class MomentCache {
     signal?: AbortSignal
   ): Promise<boolean> {
     const steps = from === null ? null : ([from, Number.MAX_SAFE_INTEGER] as const);
-    const rows = await source.rows([entry.stat], undefined, steps, signal);
+    const rows = await source.rows({ stats: [entry.stat], steps }, signal);
     if (rows === null) {
       entry.version = null;
       return false;
@@ -264,7 +264,7 @@ const pageCache = new MomentCache(pageQueue);
  */
 export async function groupMoments(
   source: IMomentSource,
-  question: IMomentQuery,
+  question: MomentGroupsRequest,
   signal?: AbortSignal,
   cache: MomentCache = pageCache
 ): Promise<IMomentGroups> {

@@ -1,10 +1,11 @@
 import { byName } from '../protocol/records';
 import { powerOf, readMomentErrors, readMoments } from '../protocol/moment-statistics';
-import { type IMomentQuery, type MomentKey, GROUP_FLOATS, type IMomentGroups } from '../store/moment-source';
+import { type MomentKey, GROUP_FLOATS, type IMomentGroups } from '../store/moment-source';
 import { groupBy } from './group';
 import { mergeRows, rowsAsTheyAre } from './moment-merge';
 import type { MomentTable } from './moment-table';
 import { rowFilter, codeNames, compareKeys, type Side } from './moment-keys';
+import type { MomentGroupsRequest } from '../protocol/requests.generated';
 
 /** Which rows take part beside those that the query filters. */
 export interface IPart {
@@ -27,7 +28,7 @@ interface IRowGroups {
  *
  * @throws AggregateError when the query contradicts itself, or `mixed`.
  */
-function groupsOfRows(table: MomentTable, query: IMomentQuery, part: IPart): IRowGroups {
+function groupsOfRows(table: MomentTable, query: MomentGroupsRequest, part: IPart): IRowGroups {
   const names = codeNames(table, query, part.side);
   const [from, to] = query.steps ?? [-Infinity, Infinity];
   const first = table.rowFrom(from);
@@ -199,7 +200,7 @@ const ALL: IPart = { side: null };
  * @param query - What is asked; its `stat`, `ratio`, `points` and `series` are not looked at here.
  * @throws AggregateError when the query contradicts itself, or `mixed`.
  */
-export function groupRows(table: MomentTable, query: IMomentQuery, part: IPart = ALL): IMomentGroups {
+export function groupRows(table: MomentTable, query: MomentGroupsRequest, part: IPart = ALL): IMomentGroups {
   const { statistic } = query;
   const rows = groupsOfRows(table, query, part);
   const cells = cellsOf(table, rows);

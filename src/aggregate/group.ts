@@ -1,7 +1,7 @@
 import { inRanges } from '../protocol/ranges';
-import type { ISelection } from '../store/line-data';
 import type { ITensorRow } from '../store/tensor-data';
 import { AggregateError, momentsOf, type IMoments } from './moment-merge';
+import type { TensorSelection } from '../protocol/requests.generated';
 
 export interface IGroups {
   readonly group: Uint32Array;
@@ -156,8 +156,6 @@ function byMap(column: Integers): ICodes {
   return { code: found.map(index => codes[index] ?? 0), keys };
 }
 
-export type { ISelection } from '../store/line-data';
-
 /**
  * Spread of the means of single positions and samples: their number, their mean, and their squared deviations
  * from it.
@@ -204,7 +202,10 @@ export function layoutOf(row: Pick<ITensorRow, 'compressor' | 'shape'>, axes: re
 }
 
 /** Whether less than all values enter or their spread is asked for. */
-export function isSelective(row: Pick<ITensorRow, 'compressor' | 'shape'>, selection: ISelection): boolean {
+export function isSelective(
+  row: Pick<ITensorRow, 'compressor' | 'shape'>,
+  selection: TensorSelection
+): boolean {
   const [isSpread, isPart] = [selection.interval !== 'none', selection.positions.trim() !== 'all'];
   // Asked of every row of a run for every picture: the layout only where it matters.
   if (isSpread || !(isPart || PROJECTED.test(row.compressor))) {
@@ -221,7 +222,7 @@ export function isSelective(row: Pick<ITensorRow, 'compressor' | 'shape'>, selec
  * A unit is one position of one sample of one micro-batch (of a tensor without positions one sample): its
  * value is the mean of the finite values there, and of a projection the one value of the chosen vector.
  */
-export function selectedOf(row: ITensorRow, selection: ISelection): ISelected {
+export function selectedOf(row: ITensorRow, selection: TensorSelection): ISelected {
   const { positions, vector, axes } = selection;
   const key = `${positions} ${vector} ${axes.join()}`;
   const known = KNOWN.get(row.values);

@@ -1,11 +1,12 @@
 import { RE2JS, RE2JSSyntaxException } from 're2js';
 import { compareNatural, isWhole } from '../protocol/texts';
 import { parseName, type ITensorName } from '../protocol/tensor-name';
-import type { IMomentQuery, MomentColumn, MomentKey, MomentFilter } from '../store/moment-source';
+import type { MomentColumn, MomentKey, MomentFilter } from '../store/moment-source';
 import { ProtocolError } from '../protocol/protocol-error';
 import { isInRanges, readRanges as parseRanges } from '../protocol/ranges';
 import { AggregateError } from './moment-merge';
 import type { MomentTable } from './moment-table';
+import type { MomentGroupsRequest } from '../protocol/requests.generated';
 
 /** Which rows of a module take part in one side of a gain. */
 export type Side = 'input' | 'output';
@@ -31,7 +32,7 @@ const KNOWN = new WeakMap<MomentTable, { readonly named: number; readonly codes:
  * @throws AggregateError `mixed` when a group would hold both inputs and outputs, which hold the same values
  * twice.
  */
-export function codeNames(table: MomentTable, query: IMomentQuery, side: Side | null): INameCodes {
+export function codeNames(table: MomentTable, query: MomentGroupsRequest, side: Side | null): INameCodes {
   const { by, pattern, where, mixed } = query;
   const { rank: _rank, stage: _stage, ...names } = where ?? {};
   const asked = JSON.stringify([by, by.includes('capture') ? pattern : null, names, mixed, side]);
@@ -51,7 +52,7 @@ export function codeNames(table: MomentTable, query: IMomentQuery, side: Side | 
   return found;
 }
 
-function codeAnew(table: MomentTable, query: IMomentQuery, side: Side | null): INameCodes {
+function codeAnew(table: MomentTable, query: MomentGroupsRequest, side: Side | null): INameCodes {
   const { role: _, ...anyRole } = query.where ?? {};
   const matches = nameFilter(side === null ? query.where : anyRole);
   const capture = captureOf(query);
@@ -127,7 +128,7 @@ export function compareKeys(a: MomentKey, b: MomentKey): number {
   return 0;
 }
 
-function captureOf(query: IMomentQuery): ((name: string) => string | null) | null {
+function captureOf(query: MomentGroupsRequest): ((name: string) => string | null) | null {
   if (!query.by.includes('capture')) {
     return null;
   }

@@ -1,8 +1,9 @@
-import type { IMomentGroups, IMomentQuery, MomentStat } from '../store/moment-source';
+import type { IMomentGroups, MomentStat } from '../store/moment-source';
 import { AggregateError } from './moment-merge';
 import { emptyGroups, groupRows, type IPart } from './group-rows';
 import { moduleOf, type Side, rowFilter } from './moment-keys';
 import type { MomentTable } from './moment-table';
+import type { MomentGroupsRequest } from '../protocol/requests.generated';
 
 // A table of this many bytes costs less than a set of the pairs that are there.
 const TABLE_BYTES = 1 << 26;
@@ -10,7 +11,7 @@ const TABLE_BYTES = 1 << 26;
 /**
  * The stats that a query is answered from: one, or the one that is divided and the one that it is divided by.
  */
-export function statsOf(query: IMomentQuery): MomentStat[] {
+export function statsOf(query: MomentGroupsRequest): MomentStat[] {
   return query.ratio === 'grad_to_param' ? ['grad', 'param'] : [query.stat];
 }
 
@@ -19,7 +20,7 @@ export function statsOf(query: IMomentQuery): MomentStat[] {
  *
  * @throws AggregateError when the query contradicts itself, or `mixed`.
  */
-export function groupTables(tables: readonly MomentTable[], query: IMomentQuery): IMomentGroups {
+export function groupTables(tables: readonly MomentTable[], query: MomentGroupsRequest): IMomentGroups {
   const [table, other = table] = tables;
   if (table === undefined || other === undefined) {
     throw new AggregateError(`The rows of ${statsOf(query).join(' and ')} were expected, and none came.`);
@@ -92,7 +93,7 @@ function presence(
   table: MomentTable,
   side: Side | null,
   { ids, width }: INumbers,
-  { where }: IMomentQuery
+  { where }: MomentGroupsRequest
 ): Presence {
   const matches = rowFilter(table, where);
   const codes = new Map(table.steps.map((step, code) => [step, code]));

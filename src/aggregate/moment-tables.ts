@@ -1,8 +1,9 @@
-import type { IMomentGroups, IMomentQuery, MomentStat } from '../store/moment-source';
+import type { IMomentGroups, MomentStat } from '../store/moment-source';
 import { AggregateError } from './moment-merge';
 import { decimateGroups, pick, rowsAt, topGroups } from './moment-pick';
 import { startsOf, groupTables } from './moment-ratio';
 import { MomentTable, type IRowPart } from './moment-table';
+import type { MomentGroupsRequest } from '../protocol/requests.generated';
 
 /**
  * Mean of each point and the points before it.
@@ -52,7 +53,7 @@ export function trailingMean(values: Float64Array, points: number): Float64Array
 }
 
 /** Whether an answer needs what lies before the steps that are asked for. */
-function needsWhole({ show = 'raw', smoothing = 0, steps }: IMomentQuery): boolean {
+function needsWhole({ show = 'raw', smoothing = 0, steps }: MomentGroupsRequest): boolean {
   return Boolean(steps) && (show !== 'raw' || smoothing > 1);
 }
 
@@ -63,7 +64,7 @@ function needsWhole({ show = 'raw', smoothing = 0, steps }: IMomentQuery): boole
  *
  * @param groups - Groups of every step of the run where `needsWhole` says so.
  */
-export function shapeGroups(groups: IMomentGroups, question: IMomentQuery): IMomentGroups {
+export function shapeGroups(groups: IMomentGroups, question: MomentGroupsRequest): IMomentGroups {
   const { show = 'raw', smoothing = 0, series, points } = question;
   const steps = needsWhole(question) ? question.steps : null;
   const top = series === undefined ? groups : topGroups(groups, series, steps ?? undefined);
@@ -96,7 +97,7 @@ function firstValues(groups: IMomentGroups): Map<string, number> {
  */
 function showGroups(
   groups: IMomentGroups,
-  show: NonNullable<IMomentQuery['show']>,
+  show: NonNullable<MomentGroupsRequest['show']>,
   firsts: ReadonlyMap<string, number>
 ): IMomentGroups {
   if (show === 'raw') {
@@ -157,7 +158,7 @@ export type TableQuestion =
       /** The rows take the place of those from this step on; of all when null. */
       readonly from: number | null;
     }
-  | { readonly kind: 'group'; readonly tables: readonly string[]; readonly question: IMomentQuery }
+  | { readonly kind: 'group'; readonly tables: readonly string[]; readonly question: MomentGroupsRequest }
   | { readonly kind: 'drop'; readonly table: string };
 
 /** What it answers: the number of rows of the table, or groups. */

@@ -1,6 +1,7 @@
 import { firstIndex, own } from '../protocol/records';
-import type { IScalarAnswer, IScalarLine, IScalarQuery } from '../store/line-data';
+import type { IScalarAnswer, IScalarLine } from '../store/line-data';
 import type { IRunSource, IScalarColumns } from '../store/source';
+import type { ScalarsRequest } from '../protocol/requests.generated';
 
 /** A gap is wider than so many times the wider of the two distances beside it. */
 const WIDER = 1.5;
@@ -119,7 +120,7 @@ export function chosenNames(present: Iterable<string>, names?: readonly string[]
 /** Ask a run for scalars as lines: of the run itself where it can answer, else made of its rows. */
 export async function readScalars(
   source: IRunSource,
-  query: IScalarQuery,
+  query: ScalarsRequest,
   signal?: AbortSignal
 ): Promise<IScalarAnswer> {
   if (source.scalarLines) {
@@ -130,12 +131,12 @@ export async function readScalars(
   return { lines: scalarLines(columns, query), units, missing: [], ...(thinned ? { thinned } : {}) };
 }
 
-export function scalarLines(columns: IScalarColumns, query: IScalarQuery): IScalarLine[] {
+export function scalarLines(columns: IScalarColumns, query: ScalarsRequest): IScalarLine[] {
   const names = query.names ?? Object.keys(columns.units);
   return names.flatMap(name => lineOf(columns, name, query));
 }
 
-function lineOf(columns: IScalarColumns, name: string, { steps, points }: IScalarQuery): IScalarLine[] {
+function lineOf(columns: IScalarColumns, name: string, { steps, points }: ScalarsRequest): IScalarLine[] {
   const [from, to] = steps ?? [-Infinity, Infinity];
   const rows: number[] = [];
   columns.name.forEach((each, row) => {

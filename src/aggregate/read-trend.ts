@@ -1,9 +1,10 @@
-import type { ITrendAnswer, ITrendQuery, ILayerLine } from '../store/line-data';
+import type { ITrendAnswer, ILayerLine } from '../store/line-data';
 import type { IRunSource } from '../store/source';
 import type { ITensorRow, ITensorResult } from '../store/tensor-data';
 import { thinLine, gapStarts, joinStarts, indexAt } from './read-scalars';
 import { isSelective } from './group';
 import { byLayer, mapLine, trendOf } from './trend';
+import type { TrendRequest } from '../protocol/requests.generated';
 
 /** Newest steps that are read each time: more rows of them may come. */
 const OPEN_STEPS = 16;
@@ -62,7 +63,7 @@ class FollowedTrends {
   }
 
   /** Answer a question whose steps have no end, or which leaves points out. */
-  async read(query: ITrendQuery, readWhole: () => Promise<ITrendRead>): Promise<ITrendAnswer> {
+  async read(query: TrendRequest, readWhole: () => Promise<ITrendRead>): Promise<ITrendAnswer> {
     const key = JSON.stringify(query);
     const settled = this._settled.get(key);
     const answer = settled && settled.from > settled.upTo ? await this._extend(settled, query) : null;
@@ -86,7 +87,7 @@ class FollowedTrends {
   }
 
   /** What is settled with what came since; null where that is not all. */
-  private async _extend(settled: ISettled, query: ITrendQuery): Promise<ITrendAnswer | null> {
+  private async _extend(settled: ISettled, query: TrendRequest): Promise<ITrendAnswer | null> {
     const { answer: before, upTo, ends } = settled;
     const { statistic, selection, points, ...of } = query;
     const steps = [upTo + 1, query.steps?.[1] ?? Infinity] as const;
@@ -113,7 +114,7 @@ class FollowedTrends {
   private readonly _reading = new Set<IWatched>();
 }
 
-function settle({ answer, rows }: ITrendRead, { points }: ITrendQuery): Omit<ISettled, 'from'> | null {
+function settle({ answer, rows }: ITrendRead, { points }: TrendRequest): Omit<ISettled, 'from'> | null {
   const upTo = (rows[rows.length - 1]?.step ?? -Infinity) - OPEN_STEPS;
   const ends = new Map<number, ILineEnd>();
   const open = new Set<number>();
@@ -142,7 +143,7 @@ const NO_VALUES = new Float32Array(0);
 /** Ask a run for lines of a statistic: of the run itself where it can answer, else made of its tensors. */
 export async function readTrend(
   source: IRunSource,
-  query: ITrendQuery,
+  query: TrendRequest,
   signal?: AbortSignal
 ): Promise<ITrendAnswer> {
   if (source.trend) {
@@ -157,7 +158,7 @@ export async function readTrend(
 /** Make lines of all rows that are here, behind what only the recording has. */
 async function readWhole(
   source: IRunSource,
-  query: ITrendQuery,
+  query: TrendRequest,
   signal: AbortSignal | undefined
 ): Promise<ITrendRead> {
   const { statistic, selection, points: _, ...of } = query;
@@ -187,7 +188,7 @@ async function readWhole(
 /** Make the lines of a trend of tensors that are at hand. */
 export async function trendOfRows(
   { rows, evictedRows, sampledEvery, missing = [], kept: memory, thinned }: ITensorResult,
-  { statistic, selection, points }: Pick<ITrendQuery, 'statistic' | 'selection' | 'points'>
+  { statistic, selection, points }: Pick<TrendRequest, 'statistic' | 'selection' | 'points'>
 ): Promise<ITrendAnswer> {
   const columns = await trendOf(rows, statistic, selection);
   const changes = changesOf(rows);

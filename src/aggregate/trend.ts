@@ -3,7 +3,7 @@ import { powerOf, readMoments } from '../protocol/moment-statistics';
 import type { MomentStatistic, TrendOptions } from '../protocol/views.generated';
 import type { ILayerLine } from '../store/line-data';
 import type { ITensorMoments, ITensorRow } from '../store/tensor-data';
-import { groupBy, type IUnits, isSelective, selectedOf, type ISelection } from './group';
+import { groupBy, type IUnits, isSelective, selectedOf } from './group';
 import { gapStarts } from './read-scalars';
 import { AggregateError, MERGED, mergeRows, mergeMoments, momentsOf } from './moment-merge';
 import {
@@ -15,6 +15,7 @@ import {
   type Statistic
 } from './statistics';
 import { pageQueue, type WorkQueue } from './work-queue';
+import type { TensorSelection } from '../protocol/requests.generated';
 
 /** A row of which the whole tensor's statistics are known. */
 type IWholeRow = ITensorRow & { readonly whole: ITensorMoments };
@@ -131,7 +132,7 @@ export interface ITrend {
  * unless less than their whole is   selected.
  * @throws AggregateError when there is no such statistic.
  */
-export function trend(all: readonly ITensorRow[], statistic: Statistic, selection?: ISelection): ITrend {
+export function trend(all: readonly ITensorRow[], statistic: Statistic, selection?: TensorSelection): ITrend {
   if (!STATISTICS.includes(statistic)) {
     throw new AggregateError(`There is no statistic ${statistic}. Choose one of ${STATISTICS.join(', ')}.`);
   }
@@ -190,7 +191,7 @@ const SLICE = 12;
 export async function trendOf(
   rows: readonly ITensorRow[],
   statistic: Statistic,
-  selection?: ISelection,
+  selection?: TensorSelection,
   queue: WorkQueue = pageQueue
 ): Promise<ITrend> {
   if (selection && rows.some(row => isSelective(row, selection))) {

@@ -1,11 +1,6 @@
 import { MOMENT_STATS } from '../protocol/moment-statistics';
-import type {
-  MeasuredTensors,
-  MomentFilter,
-  MomentGroupBy,
-  MomentsOptions,
-  MomentStatistic
-} from '../protocol/views.generated';
+import type { MomentGroupsRequest, MomentRowsRequest } from '../protocol/requests.generated';
+import type { MeasuredTensors } from '../protocol/views.generated';
 import { asArray, asObject, badAnswer, jsonOf, runPath, type Rest } from './rest';
 
 export interface IMomentIndex {
@@ -40,45 +35,6 @@ export interface IReading {
   readonly total: number;
 }
 
-/** Which rows to send, as protocol/README.md says. */
-export interface IMomentsRowsRequest {
-  readonly stats: readonly string[];
-  readonly where?: MomentFilter;
-  readonly first?: number;
-  readonly last?: number;
-  readonly limit_rows?: number;
-}
-
-/** Which groups to make, as protocol/README.md says. */
-export interface IMomentsGroupsRequest {
-  readonly stat: MeasuredTensors;
-  readonly statistic: MomentStatistic;
-  /** Columns that make a group; none is the total. */
-  readonly by: readonly MomentGroupBy[number][];
-  readonly pattern?: string;
-  readonly where?: MomentFilter;
-  readonly first?: number;
-  readonly last?: number;
-  /** At most about so many steps a group; every minimum, maximum and non-finite step stays. */
-  readonly points?: number;
-  /** At most so many groups: those of the greatest magnitudes. */
-  readonly series?: number;
-  /**
-   * grad_to_param: of gradients over that of parameters; gain: output over input of a module, of dgrads input
-   * over output.
-   */
-  readonly ratio?: MomentsOptions['ratio'];
-  /** Let inputs and outputs of modules enter one group; refused without it. */
-  readonly mixed?: boolean;
-  /**
-   * How values are shown: as they are, divided by the first of the group in the whole run, minus it, or the
-   * change from it in per cent.
-   */
-  readonly show?: MomentsOptions['show'];
-  /** Trailing mean over this many steps of a group; 0 and 1 leave the values as they are. */
-  readonly smoothing?: number;
-}
-
 /** Rows, as an Arrow IPC stream. */
 export interface IMomentsRows {
   readonly kind: 'rows';
@@ -107,12 +63,8 @@ export interface IMomentsReader {
     wait: number,
     signal?: AbortSignal
   ): Promise<IMomentsIndex | IReading | null>;
-  rows(id: string, request: IMomentsRowsRequest, signal?: AbortSignal): Promise<IMomentsRows | IReading>;
-  groups(
-    id: string,
-    request: IMomentsGroupsRequest,
-    signal?: AbortSignal
-  ): Promise<IMomentsGroups | IReading>;
+  rows(id: string, request: MomentRowsRequest, signal?: AbortSignal): Promise<IMomentsRows | IReading>;
+  groups(id: string, request: MomentGroupsRequest, signal?: AbortSignal): Promise<IMomentsGroups | IReading>;
 }
 
 /** The endpoints of a run's statistics. Every method rejects with a `ClientError`. */
@@ -133,13 +85,8 @@ export class MomentsApi implements IMomentsReader {
     return response.status === 202 ? readingOf(response) : momentsIndexOf(await jsonOf(response));
   }
 
-  async rows(
-    id: string,
-    request: IMomentsRowsRequest,
-    signal?: AbortSignal
-  ): Promise<IMomentsRows | IReading> {
-    const init = { method: 'POST', body: JSON.stringify(request), signal };
-    const response = await this.rest.request(`${runPath(id)}/moments/rows`, init);
+  async rows(id: string, request: MomentRowsRequest, signal?: AbortSignal): Promise<IMomentsRows | IReading> {
+    const response = await this.rest.ask(`${runPath(id)}/moments/rows`, request, signal);
     return response.status === 202
       ? readingOf(response)
       : { kind: 'rows', bytes: new Uint8Array(await response.arrayBuffer()) };
@@ -147,11 +94,10 @@ export class MomentsApi implements IMomentsReader {
 
   async groups(
     id: string,
-    request: IMomentsGroupsRequest,
+    request: MomentGroupsRequest,
     signal?: AbortSignal
   ): Promise<IMomentsGroups | IReading> {
-    const init = { method: 'POST', body: JSON.stringify(request), signal };
-    const response = await this.rest.request(`${runPath(id)}/moments/groups`, init);
+    const response = await this.rest.ask(`${runPath(id)}/moments/groups`, request, signal);
     if (response.status === 202) {
       return readingOf(response);
     }

@@ -19,6 +19,11 @@ export class Rest {
     return jsonOf(await this.request(path, init));
   }
 
+  /** The answer to a request that goes as it is. */
+  ask(path: string, request: object, signal?: AbortSignal): Promise<Response> {
+    return this.request(path, { method: 'POST', body: JSON.stringify(request), signal });
+  }
+
   /** An answer; `also` is a status that is no refusal though it is no success. */
   async request(path: string, init: RequestInit, also?: number): Promise<Response> {
     const headers = init.body === undefined ? undefined : { 'Content-Type': 'application/json' };

@@ -1,6 +1,12 @@
 import { decodeMessage } from '../protocol/messages';
 import type { Hello, Status } from '../protocol/messages.generated';
 import { ProtocolError } from '../protocol/protocol-error';
+import type {
+  ScalarsRequest,
+  StatisticsRequest,
+  StreamRequest,
+  TrendRequest
+} from '../protocol/requests.generated';
 import type { ViewOptions } from '../protocol/views.generated';
 import { boundedText, isWhole } from '../protocol/texts';
 import { ClientError } from './client-error';
@@ -9,6 +15,7 @@ import {
   asArray,
   asObject,
   badAnswer,
+  jsonOf,
   Rest,
   runPath,
   type IRunsApiOptions,
@@ -16,15 +23,7 @@ import {
   type IQuestion
 } from './rest';
 import { toldApart } from './run-labels';
-import {
-  textsOf,
-  type ILinesQuery,
-  type IRunReader,
-  type IStreamAnswer,
-  type IStreamQuery,
-  type ITensorIndex,
-  type LinesStream
-} from './run-reader';
+import type { IRunReader, IStreamAnswer, ITensorIndex } from './run-reader';
 
 /** How the demo training of the Jupyter server stands. */
 export type DemoState =
@@ -126,17 +125,6 @@ export interface IRunDetail {
   readonly kind?: 'statistics';
 }
 
-export function streamTexts(query: IStreamQuery): Record<string, string> {
-  const { limitBytes, where, columns, measured, ...rest } = query;
-  return textsOf({
-    ...rest,
-    measured: measured ? 'true' : undefined,
-    where: where && JSON.stringify(where),
-    columns: columns && JSON.stringify(columns),
-    limit_bytes: limitBytes
-  });
-}
-
 /** A file that the server made. */
 export interface IReportFile {
   readonly name: string;
@@ -170,10 +158,8 @@ export class RunsApi implements IRunReader {
   }
 
   asker<R extends object, A>({ name, read }: IQuestion<R, A>): AskOf<R, A> {
-    return async (id, request, signal) => {
-      const init = { method: 'POST', body: JSON.stringify(request), signal };
-      return read(await this.rest.json(`${runPath(id)}/${name}`, init));
-    };
+    return async (id, request, signal) =>
+      read(await jsonOf(await this.rest.ask(`${runPath(id)}/${name}`, request, signal)));
   }
 
   async describe(id: string, changes: RunChanges): Promise<IRunEntry> {
@@ -199,12 +185,14 @@ export class RunsApi implements IRunReader {
   async stream(
     id: string,
     stream: string,
-    query: IStreamQuery = {},
+    request: StreamRequest,
     signal?: AbortSignal
   ): Promise<IStreamAnswer> {
-    const text = new URLSearchParams(streamTexts(query)).toString();
-    const path = `${runPath(id)}/streams/${encodeURIComponent(stream)}${text && `?${text}`}`;
-    const response = await this.rest.request(path, { signal });
+    const response = await this.rest.ask(
+      `${runPath(id)}/streams/${encodeURIComponent(stream)}`,
+      request,
+      signal
+    );
     const every = Number(response.headers.get('X-Megalens-Sampled-Every') ?? 1);
     return {
       bytes: new Uint8Array(await response.arrayBuffer()),
@@ -212,14 +200,13 @@ export class RunsApi implements IRunReader {
     };
   }
 
-  async lines(
-    id: string,
-    stream: LinesStream,
-    query: ILinesQuery,
-    signal?: AbortSignal
-  ): Promise<Uint8Array> {
-    const text = new URLSearchParams(textsOf(query)).toString();
-    const response = await this.rest.request(`${runPath(id)}/lines/${stream}?${text}`, { signal });
+  async tensorLines(id: string, request: TrendRequest, signal?: AbortSignal): Promise<Uint8Array> {
+    const response = await this.rest.ask(`${runPath(id)}/lines/tensors`, request, signal);
+    return new Uint8Array(await response.arrayBuffer());
+  }
+
+  async scalarLines(id: string, request: ScalarsRequest, signal?: AbortSignal): Promise<Uint8Array> {
+    const response = await this.rest.ask(`${runPath(id)}/lines/scalars`, request, signal);
     return new Uint8Array(await response.arrayBuffer());
   }
 
@@ -229,8 +216,7 @@ export class RunsApi implements IRunReader {
     request: { format: 'html' | 'ipynb'; views: readonly ViewOptions[]; title?: string },
     signal?: AbortSignal
   ): Promise<IReportFile> {
-    const init = { method: 'POST', body: JSON.stringify(request), signal };
-    const response = await this.rest.request(`${runPath(id)}/report`, init);
+    const response = await this.rest.ask(`${runPath(id)}/report`, request, signal);
     const [, name] = /filename="([^"/\\]+)"/.exec(response.headers.get('Content-Disposition') ?? '') ?? [];
     return { name: name ?? `${id}.${request.format}`, content: await response.blob() };
   }
@@ -244,7 +230,7 @@ export class RunsApi implements IRunReader {
    */
   async connectHub(address: string, token: string, foreign: IForeignHub | null = null): Promise<IRunEntry> {
     const body = foreign === null ? { address, token } : { address, ...foreign };
-    return entryOf(await this.rest.json('hubs', { method: 'POST', body: JSON.stringify(body) }));
+    return entryOf(await jsonOf(await this.rest.ask('hubs', body)));
   }
 
   /**
@@ -253,8 +239,8 @@ export class RunsApi implements IRunReader {
    * @returns One entry for each run in it, which are listed from then on, and what was left out.
    */
   async openStatistics(path: string, signal?: AbortSignal): Promise<IRunList> {
-    const init = { method: 'POST', body: JSON.stringify({ path }), signal };
-    return listOf(await this.rest.json('statistics', init));
+    const request: StatisticsRequest = { path };
+    return listOf(await jsonOf(await this.rest.ask('statistics', request, signal)));
   }
 
   /** Look at, start or stop the demo training. A server that knows none says that it is off. */

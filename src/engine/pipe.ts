@@ -2,22 +2,20 @@ import { ClientError } from '../client/client-error';
 import {
   momentsIndexOf,
   type IMomentsGroups,
-  type IMomentsGroupsRequest,
   type IMomentsIndex,
   type IMomentsReader,
-  type IMomentsRows,
-  type IMomentsRowsRequest
+  type IMomentsRows
 } from '../client/moments-api';
 import { type AskOf, type IQuestion, asArray, asObject } from '../client/rest';
-import {
-  textsOf,
-  type ILinesQuery,
-  type IStreamAnswer,
-  type IStreamQuery,
-  type ITensorIndex,
-  type LinesStream
-} from '../client/run-reader';
-import { runDetailOf, streamTexts, tensorIndexOf, type IRunDetail } from '../client/runs-api';
+import type { IStreamAnswer, ITensorIndex } from '../client/run-reader';
+import { runDetailOf, tensorIndexOf, type IRunDetail } from '../client/runs-api';
+import type {
+  MomentGroupsRequest,
+  MomentRowsRequest,
+  ScalarsRequest,
+  StreamRequest,
+  TrendRequest
+} from '../protocol/requests.generated';
 import { type IEngineAnswer, type IEngineHost, type IEngineReader, jobNamed, type IJobResult } from './jobs';
 import { timers } from './page-parts';
 
@@ -59,14 +57,17 @@ export class PipeReader implements IEngineReader {
     return asArray((await this.ask('index')).json).map(tensorIndexOf);
   }
 
-  async stream(_id: string, stream: string, query: IStreamQuery = {}): Promise<IStreamAnswer> {
-    const { json, bytes } = await this.ask('stream', { stream, query: streamTexts(query) });
+  async stream(_id: string, stream: string, request: StreamRequest): Promise<IStreamAnswer> {
+    const { json, bytes } = await this.ask('stream', { stream, request });
     return { bytes: bytes ?? new Uint8Array(0), sampledEvery: Number(asObject(json).every) };
   }
 
-  async lines(_id: string, stream: LinesStream, query: ILinesQuery): Promise<Uint8Array> {
-    const { bytes } = await this.ask('lines', { stream, query: textsOf(query) });
-    return bytes ?? new Uint8Array(0);
+  async tensorLines(_id: string, request: TrendRequest): Promise<Uint8Array> {
+    return (await this.ask('tensor_lines', { request })).bytes ?? new Uint8Array(0);
+  }
+
+  async scalarLines(_id: string, request: ScalarsRequest): Promise<Uint8Array> {
+    return (await this.ask('scalar_lines', { request })).bytes ?? new Uint8Array(0);
   }
 
   asker<R extends object, A>({ name, inEngine, read }: IQuestion<R, A>): AskOf<R, A> | undefined {
@@ -77,12 +78,12 @@ export class PipeReader implements IEngineReader {
     return momentsIndexOf((await this.ask('moments_index')).json);
   }
 
-  private async momentsRows(request: IMomentsRowsRequest): Promise<IMomentsRows> {
+  private async momentsRows(request: MomentRowsRequest): Promise<IMomentsRows> {
     const { bytes } = await this.ask('moments_rows', { request });
     return { kind: 'rows', bytes: bytes ?? new Uint8Array(0) };
   }
 
-  private async momentsGroups(request: IMomentsGroupsRequest): Promise<IMomentsGroups> {
+  private async momentsGroups(request: MomentGroupsRequest): Promise<IMomentsGroups> {
     const { json, bytes } = await this.ask('moments_groups', { request });
     const { groups, steps } = asObject(json);
     return {

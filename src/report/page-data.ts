@@ -8,16 +8,11 @@ import type { ITensorRow } from '../store/tensor-data';
 import { isKnown, momentsOf, remember, SUMS } from '../store/row-moments';
 import { tensorRows } from '../store/tensor-rows';
 import { ClientError } from '../client/client-error';
-import type {
-  IMomentsGroups,
-  IMomentsGroupsRequest,
-  IMomentsIndex,
-  IMomentsReader,
-  IMomentsRows
-} from '../client/moments-api';
-import { type IStoredGroups, type IStoredMoments, type IPageRun, StoredRun } from './stored-run';
+import type { IMomentsGroups, IMomentsIndex, IMomentsReader, IMomentsRows } from '../client/moments-api';
+import { type IStoredGroups, type IStoredMoments, type IPageRun, membersKey, StoredRun } from './stored-run';
 import { coarse, decimal, shorten, pack, unpack } from './packing';
 import { shortMoments, type Recorder } from './recorder';
+import type { MomentGroupsRequest } from '../protocol/requests.generated';
 
 /** Answers questions about statistics from what a report's file holds. */
 export class StoredMoments implements IMomentsReader {
@@ -44,14 +39,11 @@ export class StoredMoments implements IMomentsReader {
     return { kind: 'rows', bytes: bytes.slice() };
   }
 
-  async groups(_: string, request: IMomentsGroupsRequest): Promise<IMomentsGroups> {
+  async groups(_: string, request: MomentGroupsRequest): Promise<IMomentsGroups> {
     const key = keyOf(request);
     const fitting = this.held?.groups.filter(
       each =>
-        keyOf(each.request) === key &&
-        hasAsMany(each, request) &&
-        (each.request.first ?? -Infinity) <= (request.first ?? -Infinity) &&
-        (each.request.last ?? Infinity) >= (request.last ?? Infinity)
+        keyOf(each.request) === key && hasAsMany(each, request) && holds(each.request.steps, request.steps)
     );
     const wanted = request.points ?? Infinity;
     const [best] = (fitting ?? []).sort(
@@ -74,7 +66,7 @@ export class StoredMoments implements IMomentsReader {
  */
 function hasAsMany(
   { request: { series: held = Infinity }, groups }: IStoredGroups,
-  { series = Infinity }: IMomentsGroupsRequest
+  { series = Infinity }: MomentGroupsRequest
 ): boolean {
   return held === series || groups <= Math.min(held, series);
 }
@@ -82,8 +74,14 @@ function hasAsMany(
 /**
  * What is asked, apart from how many groups, steps and points of them: these depend on the width of a window.
  */
-function keyOf({ first: _, last: __, points: ___, series: ____, ...rest }: IMomentsGroupsRequest): string {
-  return JSON.stringify(Object.entries(rest).sort(([a], [b]) => (a < b ? -1 : 1)));
+function keyOf({ steps: _, points: __, series: ___, ...rest }: MomentGroupsRequest): string {
+  return membersKey(rest);
+}
+
+function holds(held: MomentGroupsRequest['steps'], wanted: MomentGroupsRequest['steps']): boolean {
+  const every = [-Infinity, Infinity] as const;
+  const [[low, high], [first, last]] = [held ?? every, wanted ?? every];
+  return low <= first && high >= last;
 }
 
 function distance(points: number | undefined, wanted: number): number {

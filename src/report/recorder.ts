@@ -11,7 +11,7 @@ import type { IRunEvent } from '../store/run-events';
 import type { IScalarColumns } from '../store/source';
 import type { ITensorQuery, ITensorResult, ITensorRow, ITensorShape, StepsQuery } from '../store/tensor-data';
 import { cleanPaths } from '../views/shared/clean-paths';
-import type { ILayerLine, ITrendAnswer, ITrendQuery } from '../store/line-data';
+import type { ILayerLine, ITrendAnswer } from '../store/line-data';
 import { ArrowColumns } from '../protocol/arrow-columns';
 import { ClientError } from '../client/client-error';
 import type { IMomentsIndex, IMomentsReader } from '../client/moments-api';
@@ -24,6 +24,7 @@ import type {
   IStoredRows
 } from './stored-run';
 import { shorten, StoredTables } from './packing';
+import type { TrendRequest } from '../protocol/requests.generated';
 
 /** Bytes that one row takes in a page, about: six numbers of nine digits, the others nearly nothing. */
 const PAGE_ROW_BYTES = 52;
@@ -162,12 +163,12 @@ export class Recorder extends RecordedRun {
     const moments = new MomentsRecorder(reader.moments, budget);
     const trends: IStoredLines[] = [];
     const answers: IStoredAnswer[] = [];
-    const lines: IRunReader['lines'] = async (run, kind, query, signal) => {
-      const bytes = await reader.lines(run, kind, query, signal);
+    const tensorLines: IRunReader['tensorLines'] = async (run, query, signal) => {
+      const bytes = await reader.tensorLines(run, query, signal);
       trends.push({ query, bytes });
       return bytes;
     };
-    const methods = { ...methodsOf(reader), lines, moments, asker: askerOf(reader, answers) };
+    const methods = { ...methodsOf(reader), tensorLines, moments, asker: askerOf(reader, answers) };
     return new Recorder(id, cleaned(detail), methods, moments, trends, answers);
   }
 
@@ -350,8 +351,9 @@ export class Recorder extends RecordedRun {
    * A trend of the rows, which the file then carries; of more than are sent at once, as the server answers
    * it.
    */
-  override readonly trend = async (query: ITrendQuery): Promise<ITrendAnswer> => {
-    const asked: ITensorQuery = { ...query, reduced: true };
+  override readonly trend = async (query: TrendRequest): Promise<ITrendAnswer> => {
+    const { statistic: _, selection: __, points, ...tensors } = query;
+    const asked: ITensorQuery = { ...tensors, reduced: true };
     const result = await this.tensors(asked);
     if (result.sampledEvery === 1) {
       return trendOfRows(result, query);
@@ -360,7 +362,7 @@ export class Recorder extends RecordedRun {
     this._asked.delete(JSON.stringify(asked));
     this._forget(result.rows, false);
     this._forget(result.rows, true);
-    return this.recording.trend({ ...query, points: Math.min(query.points ?? Infinity, 2 * MOST_POINTS) });
+    return this.recording.trend({ ...query, points: Math.min(points ?? Infinity, 2 * MOST_POINTS) });
   };
 
   override readonly scalarLines = undefined;
@@ -446,10 +448,11 @@ const askerOf = (reader: IRunReader, answers: IStoredAnswer[]): IRunReader['aske
   };
 
 /** A reader's own methods, which a spread of a class's object would lose. */
-function methodsOf(reader: IRunReader): Pick<IRunReader, 'index' | 'stream'> {
+function methodsOf(reader: IRunReader): Pick<IRunReader, 'index' | 'stream' | 'scalarLines'> {
   return {
     index: (...asked) => reader.index(...asked),
-    stream: (...asked) => reader.stream(...asked)
+    stream: (...asked) => reader.stream(...asked),
+    scalarLines: (...asked) => reader.scalarLines(...asked)
   };
 }
 

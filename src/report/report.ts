@@ -318,7 +318,7 @@ async function drawStill({ title, caption, summary, recipe, inDark }: IStill): P
 }
 
 async function auditOf(reader: IRunReader, id: string): Promise<IAuditRow[]> {
-  const { bytes } = await reader.stream(id, 'audit');
+  const { bytes } = await reader.stream(id, 'audit', {});
   const table = streamTable('audit', bytes);
   const column = (name: string): { at(row: number): unknown } => table.getChild(name);
   const [step, who, action, detail] = ['step', 'who', 'action', 'detail'].map(column);

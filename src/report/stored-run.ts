@@ -1,7 +1,7 @@
 import type { AskOf, IQuestion } from '../client/rest';
 import type { IRunDetail } from '../client/runs-api';
-import { textsOf, type ILinesQuery, type IRunReader } from '../client/run-reader';
-import type { IMomentsGroupsRequest, IMomentsIndex, IMomentsReader } from '../client/moments-api';
+import type { IRunReader } from '../client/run-reader';
+import type { IMomentsIndex, IMomentsReader } from '../client/moments-api';
 import { ClientError } from '../client/client-error';
 import type { Phase } from '../protocol/messages.generated';
 import { streamTable } from '../protocol/frame-table';
@@ -21,9 +21,10 @@ import type {
 } from '../store/tensor-data';
 import { compareRows } from '../store/tensor-rows';
 import { cutTrend, trendOfRows } from '../aggregate';
-import { trendAsked, type ITrendAnswer, type ITrendQuery } from '../store/line-data';
+import type { ITrendAnswer } from '../store/line-data';
 import { layerWords } from '../views/shared/layers';
 import type { ViewOptions } from '../protocol/views.generated';
+import type { MomentGroupsRequest, TrendRequest } from '../protocol/requests.generated';
 
 /** A question for tensors that the views of a report asked. */
 export interface IAsked {
@@ -35,7 +36,7 @@ export interface IAsked {
 
 /** Lines that were asked for, and the answer as it came. */
 export interface IStoredLines {
-  readonly query: ILinesQuery;
+  readonly query: TrendRequest;
   readonly bytes: Uint8Array;
 }
 
@@ -47,10 +48,15 @@ export interface IStoredAnswer {
   readonly text: string;
 }
 
+/** What tells objects apart by their members, in whatever order; null is as good as absent. */
+export function membersKey(members: object): string {
+  const there = Object.entries(members).filter(([, value]) => value !== undefined && value !== null);
+  return JSON.stringify(there.sort(([a], [b]) => (a < b ? -1 : 1)));
+}
+
 /** What tells questions for lines apart, whatever their steps and points. */
-function lineKey(query: ILinesQuery): string {
-  const { first: _, last: __, points: ___, ...rest } = textsOf(query);
-  return JSON.stringify(Object.entries(rest).sort(([a], [b]) => (a < b ? -1 : 1)));
+function lineKey({ steps: _, points: __, ...rest }: TrendRequest): string {
+  return membersKey(rest);
 }
 
 /** An event as a page carries it: JSON has no infinite number, so what goes on has no last step. */
@@ -66,7 +72,7 @@ export interface IStoredRows {
 
 /** What was answered to a question for groups. */
 export interface IStoredGroups {
-  readonly request: IMomentsGroupsRequest;
+  readonly request: MomentGroupsRequest;
   readonly groups: number;
   readonly steps: number;
   readonly bytes: Uint8Array;
@@ -139,12 +145,12 @@ export class StoredRun extends RecordedRun {
   constructor(private readonly held: IStoredRun) {
     const { id, detail, moments } = held;
     const trends = held.trends ?? [];
-    const lines: IRunReader['lines'] = (_, __, query) => {
-      const found = trends.find(each => lineKey(each.query) === lineKey(query));
+    const tensorLines: IRunReader['tensorLines'] = (_, request) => {
+      const found = trends.find(each => lineKey(each.query) === lineKey(request));
       return found ? Promise.resolve(found.bytes) : notHere();
     };
-    const reader: IRunReader = { index: notHere, stream: notHere, lines, moments, asker: askerOf(held) };
-    super(id, detail, reader);
+    const asker = askerOf(held);
+    super(id, detail, { index: notHere, stream: notHere, tensorLines, scalarLines: notHere, moments, asker });
   }
 
   override events(): Promise<readonly IRunEvent[]> {
@@ -193,14 +199,14 @@ export class StoredRun extends RecordedRun {
   }
 
   /** Trends of more rows than a file holds are held as they were drawn; others are made of the rows. */
-  override readonly trend = async (query: ITrendQuery): Promise<ITrendAnswer> => {
-    const key = lineKey(trendAsked(query));
+  override readonly trend = async (query: TrendRequest): Promise<ITrendAnswer> => {
+    const key = lineKey(query);
     return this.held.trends?.some(each => lineKey(each.query) === key)
       ? cutTrend(await this.recording.trend(query), query.steps)
       : this._ofRows(query, await this.tensors({ ...query, reduced: true }));
   };
 
-  private _ofRows(query: ITrendQuery, result: ITensorResult): Promise<ITrendAnswer> {
+  private _ofRows(query: TrendRequest, result: ITensorResult): Promise<ITrendAnswer> {
     // Of a stretch of a long line the file has not every step, and nobody may take its neighbour for it.
     return result.thinned && query.steps && query.points === undefined
       ? Promise.reject(this.lacks(query.flag, query.layers))

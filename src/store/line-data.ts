@@ -1,34 +1,6 @@
-import type { ILinesQuery } from '../client/run-reader';
 import { ArrowColumns } from '../protocol/arrow-columns';
 import { badFrame } from '../protocol/frame';
-import { rangesText } from '../protocol/ranges';
-import type { TrendOptions } from '../protocol/views.generated';
-import type { IMissingSteps, IKept, ITensorQuery, ITensorRow } from './tensor-data';
-
-/** A question for a trend as it is asked of the server. */
-export function trendAsked(query: ITrendQuery): ILinesQuery {
-  const { flag, part, phase, pass, rank, layers, steps, statistic, selection, points } = query;
-  return {
-    flag,
-    part,
-    phase,
-    pass,
-    rank,
-    layers: layers && rangesText(layers),
-    first: steps?.[0],
-    last: steps?.[1],
-    statistic,
-    positions: selection?.positions,
-    vector: selection?.vector,
-    interval: selection?.interval,
-    points
-  };
-}
-
-/** A question for scalars as it is asked of the server. */
-export function scalarsAsked({ names, steps, points }: IScalarQuery): ILinesQuery {
-  return { names: names ? JSON.stringify(names) : undefined, first: steps?.[0], last: steps?.[1], points };
-}
+import type { IMissingSteps, IKept, ITensorRow } from './tensor-data';
 
 /**
  * A trend as the server sent it.
@@ -146,21 +118,6 @@ function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** Which values of a tensor enter a statistic, and what is asked of their spread. */
-export interface ISelection extends Required<Pick<TrendOptions, 'positions' | 'vector' | 'interval'>> {
-  /** Axis names of one sample from hello, such as ['position', 'feature']. */
-  readonly axes: readonly string[];
-}
-
-/** Which lines of a statistic of tensors are wanted. Absent members match everything. */
-export interface ITrendQuery extends Omit<ITensorQuery, 'measured' | 'reduced'> {
-  statistic: Required<TrendOptions>['statistic'];
-  /** Of kept values only; all of them when absent. */
-  selection?: ISelection;
-  /** About how many points of a line to return, with the extremes of every stretch; every one when absent. */
-  points?: number;
-}
-
 /** A statistic of one layer over steps. */
 export interface ILayerLine {
   readonly layer: number;
@@ -205,14 +162,6 @@ export interface ITrendAnswer {
   readonly sampledEvery?: number;
   /** Of sources that keep a bounded history: what they still have. */
   readonly memory?: IKept;
-}
-
-export interface IScalarQuery {
-  /** All when absent. */
-  names?: readonly string[] | null;
-  steps?: readonly [number, number];
-  /** As in `ITrendQuery`. */
-  points?: number;
 }
 
 /** A scalar over steps. All arrays have one length. */

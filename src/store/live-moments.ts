@@ -1,12 +1,10 @@
 import type { StreamTable } from '../protocol/frame-table';
+import type { MomentGroupsRequest, MomentRowsRequest } from '../protocol/requests.generated';
 import type {
-  MomentFilter,
   IMomentGroups,
   IMomentIndex,
-  IMomentQuery,
   IMomentRows,
   IMomentSource,
-  MomentStat,
   ReadingProgress
 } from './moment-source';
 import type { MomentStore } from './moment-store';
@@ -69,27 +67,22 @@ export class LiveMoments implements IMomentSource {
     return this.trouble === '' ? index : { ...index, warnings: [...index.warnings, this.trouble] };
   }
 
-  async rows(
-    stats: readonly MomentStat[],
-    where?: MomentFilter,
-    steps?: readonly [number, number] | null,
-    signal?: AbortSignal
-  ): Promise<IMomentRows | null> {
+  async rows(request: MomentRowsRequest, signal?: AbortSignal): Promise<IMomentRows | null> {
     await this.fill(signal);
     if (this.isPartial && this.recording !== null) {
-      return this.recording.rows(stats, where, steps, signal);
+      return this.recording.rows(request, signal);
     }
-    return this.store.rows(stats, steps);
+    return this.store.rows(request);
   }
 
-  async groups(query: IMomentQuery, signal?: AbortSignal): Promise<IMomentGroups> {
+  async groups(request: MomentGroupsRequest, signal?: AbortSignal): Promise<IMomentGroups> {
     if (this.recording === null || !this.recorded) {
       throw new StoreError(
         'unavailable',
         'This run is not recorded, so the server has nothing to answer from. Choose fewer tensors or steps, or record the run.'
       );
     }
-    return this.recording.groups(query, signal);
+    return this.recording.groups(request, signal);
   }
 
   /** Frames were lost: rows may be missing from here, and are read again from the recording. */
@@ -166,7 +159,10 @@ export class LiveMoments implements IMomentSource {
     for (const { stat } of stats) {
       // The hub may have given up one frame of the first step and kept another.
       const first = this.store.index().stats.find(entry => entry.stat === stat)?.first ?? Infinity;
-      const rows = await recording.rows([stat], undefined, first === Infinity ? null : [0, first]);
+      const rows = await recording.rows({
+        stats: [stat],
+        ...(first === Infinity ? {} : { steps: [0, first] })
+      });
       if (rows === null) {
         this.tooMany = true;
         continue;

@@ -1,9 +1,10 @@
 import type { ITensorIndex } from '../client/run-reader';
 import type { Status } from '../protocol/messages.generated';
-import type { ITrendAnswer, ITrendQuery } from './line-data';
+import type { ITrendAnswer } from './line-data';
 import type { IMissingSteps, ITensorQuery, ITensorResult, ITensorRow } from './tensor-data';
 import type { RecordingRows } from './recording';
 import { StoreError } from './source';
+import type { TrendRequest } from '../protocol/requests.generated';
 
 /** First and last step, both included. */
 type StepSpan = readonly [number, number];
@@ -129,7 +130,7 @@ export class LivePast {
   }
 
   /** A trend up to a step, in the recording; null where there is none. */
-  trend(query: ITrendQuery, upTo: number, signal?: AbortSignal): Promise<ITrendAnswer | null> {
+  trend(query: TrendRequest, upTo: number, signal?: AbortSignal): Promise<ITrendAnswer | null> {
     const [first, last] = query.steps ?? [0, upTo];
     return first > upTo
       ? Promise.resolve(null)

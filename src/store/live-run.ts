@@ -10,7 +10,7 @@ import { own } from '../protocol/records';
 import type { Ask, IQuestion } from '../client/rest';
 import type { ITensorIndex } from '../client/run-reader';
 import { ChangeGate, joinRows, joinShapes, joinTables, keyColumns } from './join-past';
-import type { IScalarAnswer, ITrendAnswer, ITrendQuery } from './line-data';
+import type { IScalarAnswer, ITrendAnswer } from './line-data';
 import { LiveMoments } from './live-moments';
 import { LivePast } from './live-past';
 import { MomentStore } from './moment-store';
@@ -32,6 +32,7 @@ import {
 import type { ITensorQuery, ITensorResult, ITensorShape, StepsQuery } from './tensor-data';
 import { tensorRows } from './tensor-rows';
 import { TensorStore } from './tensor-store';
+import type { TrendRequest } from '../protocol/requests.generated';
 
 export interface ILiveRunOptions extends IHubConnectionOptions {
   /** Run id, where it is known before hello. */
@@ -152,7 +153,7 @@ export class LiveRun implements IRunSource {
     return there === null ? stated : { ...stated, ...joinRows(there, here) };
   }
 
-  async trendBefore(query: ITrendQuery, upTo: number, signal?: AbortSignal): Promise<ITrendAnswer | null> {
+  async trendBefore(query: TrendRequest, upTo: number, signal?: AbortSignal): Promise<ITrendAnswer | null> {
     return this.alive().past.trend(query, upTo, signal);
   }
 

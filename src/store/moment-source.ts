@@ -1,4 +1,5 @@
-import type { IMomentIndex, IMomentsGroupsRequest } from '../client/moments-api';
+import type { IMomentIndex } from '../client/moments-api';
+import type { MomentGroupsRequest, MomentRowsRequest } from '../protocol/requests.generated';
 import type {
   MeasuredTensors,
   MomentFilter,
@@ -16,13 +17,6 @@ export type MomentColumn = MomentGroupBy[number];
 export interface IMomentRows extends MomentNumbers {
   readonly stat: readonly MeasuredTensors[];
   readonly names: readonly string[];
-}
-
-/** A question about groups of tensors. */
-export interface IMomentQuery extends Omit<IMomentsGroupsRequest, 'first' | 'last' | 'pattern'> {
-  readonly pattern?: string | null;
-  /** Inclusive first and last step. */
-  readonly steps?: readonly [number, number] | null;
 }
 
 /** The key of a group: one value for each column of `by`, null where a name does not have it. */
@@ -75,12 +69,7 @@ export interface IMomentSource {
    * `where` says what is enough: rows that it does not match may be among the answer. The columns are the
    * asker's own, to keep or to hand to a worker.
    */
-  rows(
-    stats: readonly MeasuredTensors[],
-    where?: MomentFilter,
-    steps?: readonly [number, number] | null,
-    signal?: AbortSignal
-  ): Promise<IMomentRows | null>;
+  rows(request: MomentRowsRequest, signal?: AbortSignal): Promise<IMomentRows | null>;
   /** Groups as the server computes them, from rows that stay there. */
-  groups(query: IMomentQuery, signal?: AbortSignal): Promise<IMomentGroups>;
+  groups(request: MomentGroupsRequest, signal?: AbortSignal): Promise<IMomentGroups>;
 }

@@ -1,3 +1,4 @@
+import type { MomentRowsRequest } from '../protocol/requests.generated';
 import type { StreamTable } from '../protocol/frame-table';
 import { MOMENT_STATS } from '../protocol/moment-statistics';
 import { pageBytes } from '../protocol/streams';
@@ -227,9 +228,8 @@ export class MomentStore {
   /**
    * The rows of these stats at these steps, as `IMomentSource.rows` answers them: copies, ordered by step
    * within a stat.
-   * @param steps - Inclusive first and last step.
    */
-  rows(stats: readonly MomentStat[], steps?: readonly [number, number] | null): IMomentRows {
+  rows({ stats, steps }: MomentRowsRequest): IMomentRows {
     const span = steps ?? ([-Infinity, Infinity] as const);
     const names = this.names.slice();
     const parts = stats.map(stat =>

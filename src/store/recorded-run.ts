@@ -7,7 +7,7 @@ import { own } from '../protocol/records';
 import { pageBytes, readableStreams } from '../protocol/streams';
 import { STREAMS } from '../protocol/streams';
 import type { Configured, Hello, Phase, Status } from '../protocol/messages.generated';
-import type { IScalarAnswer, IScalarLine, ITrendAnswer, ITrendQuery } from './line-data';
+import type { IScalarAnswer, IScalarLine, ITrendAnswer } from './line-data';
 import { RecordingRows, shapeIn, stepsIn, type IRecordingOptions } from './recording';
 import type { IRowsQuery, IStreamRows } from './row-store';
 import { StreamEvents } from './stream-events';
@@ -24,6 +24,7 @@ import {
   storeError
 } from './source';
 import type { ITensorQuery, ITensorResult, ITensorShape, StepsQuery } from './tensor-data';
+import type { TrendRequest } from '../protocol/requests.generated';
 
 export interface IRecordedRunOptions extends IRecordingOptions {
   /** What its views tell one another; a link of its own when absent. */
@@ -90,7 +91,7 @@ export class RecordedRun implements IRunSource {
   }
 
   /** Absent where a run of this kind has its rows at hand. */
-  readonly trend = async (query: ITrendQuery, signal?: AbortSignal): Promise<ITrendAnswer> =>
+  readonly trend = async (query: TrendRequest, signal?: AbortSignal): Promise<ITrendAnswer> =>
     this.alive().trend(query, signal);
 
   /** Absent where a run of this kind has its rows at hand. */
@@ -160,7 +161,7 @@ export class RecordedRun implements IRunSource {
 
   private async loadScalars(): Promise<Pick<ScalarStore, 'columns'>> {
     const store = new ScalarStore(pageBytes(STREAMS.scalars));
-    const { bytes, sampledEvery } = await this.api.stream(this.id, 'scalars');
+    const { bytes, sampledEvery } = await this.api.stream(this.id, 'scalars', {});
     if (sampledEvery > 1) {
       // Too many to be sent: of each line what keeps every extreme.
       return scalarColumns(await this.recording.scalarLines({ points: MANY_POINTS }));

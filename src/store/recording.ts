@@ -5,17 +5,8 @@ import { streamTable } from '../protocol/frame-table';
 import { pageBytes, type StreamMap } from '../protocol/streams';
 import { STREAMS } from '../protocol/streams';
 import type { Phase } from '../protocol/messages.generated';
-import { rangesText } from '../protocol/ranges';
-import {
-  type IScalarAnswer,
-  type IScalarQuery,
-  type ITrendAnswer,
-  type ITrendQuery,
-  scalarsAsked,
-  scalarsOfBytes,
-  trendAsked,
-  trendOfBytes
-} from './line-data';
+import type { ScalarsRequest, StreamRequest, TrendRequest } from '../protocol/requests.generated';
+import { type IScalarAnswer, type ITrendAnswer, scalarsOfBytes, trendOfBytes } from './line-data';
 import { RowCache } from './row-cache';
 import { RowStore, withColumns, type IRowsQuery, type IStreamRows } from './row-store';
 import { auditRows, type IRunAudit } from './run-events';
@@ -75,25 +66,24 @@ export class RecordingRows {
   /** Every tensor of some steps, whatever its flag; null where they are too many to be sent. */
   rows(first: number, last: number): Promise<readonly ITensorRow[] | null> {
     return this.guarded(async () => {
-      const answer = await this.api.stream(this.id, 'tensors', { first, last, limitBytes: this.limitBytes });
+      const request: StreamRequest = { steps: [first, last], limit_bytes: this.limitBytes };
+      const answer = await this.api.stream(this.id, 'tensors', request);
       return answer.sampledEvery > 1 ? null : tensorRows(streamTable('tensors', answer.bytes));
     });
   }
 
-  trend(query: ITrendQuery, signal?: AbortSignal): Promise<ITrendAnswer> {
-    const asked = trendAsked(query);
+  trend(request: TrendRequest, signal?: AbortSignal): Promise<ITrendAnswer> {
     const ask = async (own: AbortSignal): Promise<ITrendAnswer> =>
-      trendOfBytes(await this.api.lines(this.id, 'tensors', asked, own));
-    return query.layers?.length === 0
+      trendOfBytes(await this.api.tensorLines(this.id, request, own));
+    return request.layers?.length === 0
       ? Promise.resolve(NO_TREND)
-      : this.guarded(() => this.trends.get(JSON.stringify(asked), ask, signal));
+      : this.guarded(() => this.trends.get(JSON.stringify(request), ask, signal));
   }
 
-  scalarLines(query: IScalarQuery, signal?: AbortSignal): Promise<IScalarAnswer> {
-    const asked = scalarsAsked(query);
+  scalarLines(request: ScalarsRequest, signal?: AbortSignal): Promise<IScalarAnswer> {
     const ask = async (own: AbortSignal): Promise<IScalarAnswer> =>
-      scalarsOfBytes(await this.api.lines(this.id, 'scalars', asked, own));
-    return this.guarded(() => this.scalars.get(JSON.stringify(asked), ask, signal));
+      scalarsOfBytes(await this.api.scalarLines(this.id, request, own));
+    return this.guarded(() => this.scalars.get(JSON.stringify(request), ask, signal));
   }
 
   table(stream: string, streams: StreamMap, query: IRowsQuery, signal?: AbortSignal): Promise<IStreamRows> {
@@ -102,16 +92,15 @@ export class RecordingRows {
       if (whole === undefined) {
         throw noStream(stream, streams.keys());
       }
-      const { steps, where } = query;
       const info = withColumns(whole, query.columns);
       const columns = query.columns && info.fields.map(({ name }) => name);
-      const asked = { first: steps?.[0], last: steps?.[1], where, columns, limitBytes: this.limitBytes };
-      const { bytes, sampledEvery } = await this.api.stream(this.id, stream, asked, signal);
+      const request = { ...query, columns, limit_bytes: this.limitBytes };
+      const { bytes, sampledEvery } = await this.api.stream(this.id, stream, request, signal);
       const store = new RowStore(info);
       store.append(streamTable(stream, bytes, new Map([[stream, info]])), false);
       // A reader may know of more rows than were asked for; what they are chosen by may not be among their
       // columns.
-      const there = Object.entries(where ?? {}).filter(([column]) =>
+      const there = Object.entries(query.where ?? {}).filter(([column]) =>
         info.fields.some(each => each.name === column)
       );
       return { ...store.rows({ ...query, where: Object.fromEntries(there) }), sampledEvery };
@@ -120,7 +109,7 @@ export class RecordingRows {
 
   audit(): Promise<readonly IRunAudit[]> {
     return this.guarded(async () => {
-      const { bytes } = await this.api.stream(this.id, 'audit');
+      const { bytes } = await this.api.stream(this.id, 'audit', {});
       return auditRows(streamTable('audit', bytes));
     });
   }
@@ -135,25 +124,9 @@ export class RecordingRows {
     if (query.layers?.length === 0) {
       return { rows: [], evictedRows: 0, sampledEvery: 1 };
     }
-    const { flag, part, phase, pass, rank, measured, peaks, steps } = query;
-    const answer = await this.api.stream(
-      this.id,
-      'tensors',
-      {
-        flag,
-        part,
-        phase,
-        pass,
-        rank,
-        measured,
-        peaks,
-        layers: query.layers && rangesText(query.layers),
-        first: steps?.[0],
-        last: steps?.[1],
-        limitBytes: this.limitBytes
-      },
-      signal
-    );
+    const { reduced: _, ...request } = query;
+    const limited = { ...request, limit_bytes: this.limitBytes };
+    const answer = await this.api.stream(this.id, 'tensors', limited, signal);
     const rows = tensorRows(streamTable('tensors', answer.bytes)).sort(compareRows);
     return { rows, evictedRows: 0, sampledEvery: answer.sampledEvery };
   }

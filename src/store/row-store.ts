@@ -1,4 +1,5 @@
 import type { StreamTable } from '../protocol/frame-table';
+import type { StreamRequest } from '../protocol/requests.generated';
 import { pageBytes } from '../protocol/streams';
 import type { IStreamInfo } from '../protocol/streams';
 import type { FieldType } from '../protocol/streams.generated';
@@ -48,15 +49,8 @@ export class Growable {
 
 export type RowColumn = Float64Array | readonly string[] | readonly (readonly (number | string)[])[];
 
-/** Which rows of a stream are wanted. Absent members match everything. */
-export interface IRowsQuery {
-  /** Inclusive first and last step. */
-  readonly steps?: readonly [number, number];
-  /** Columns of text or integers, and what they must equal. */
-  readonly where?: Readonly<Record<string, string | number>>;
-  /** Only these columns, and the step: who needs few of them need not wait for megabytes. All when absent. */
-  readonly columns?: readonly string[];
-}
+/** Which rows of a stream are wanted. */
+export type IRowsQuery = Pick<StreamRequest, 'steps' | 'where' | 'columns'>;
 
 /** A stream with some of its columns, the step always among them; with all where none are named. */
 export function withColumns(info: IStreamInfo, columns: readonly string[] | undefined): IStreamInfo {

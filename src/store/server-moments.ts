@@ -1,18 +1,17 @@
 import { backOff } from '../client/hub-state';
 import { ClientError } from '../client/client-error';
-import type { IMomentsGroupsRequest, IMomentsIndex, IMomentsReader, IReading } from '../client/moments-api';
+import type { IMomentsIndex, IMomentsReader, IReading } from '../client/moments-api';
 import { ArrowColumns } from '../protocol/arrow-columns';
 import { badFrame } from '../protocol/frame';
 import { MOMENT_STATS } from '../protocol/moment-statistics';
+import type { MomentGroupsRequest, MomentRowsRequest } from '../protocol/requests.generated';
 import type {
   IMomentGroups,
   IMomentRows,
   MomentColumn,
   MomentKey,
   MomentStat,
-  MomentFilter,
   IMomentIndex,
-  IMomentQuery,
   IMomentSource,
   ReadingProgress
 } from './moment-source';
@@ -151,22 +150,11 @@ export class ServerMoments implements IMomentSource {
     return this.index(signal, onProgress);
   }
 
-  rows(
-    stats: readonly MomentStat[],
-    where?: MomentFilter,
-    steps?: readonly [number, number] | null,
-    signal?: AbortSignal
-  ): Promise<IMomentRows | null> {
+  rows(request: MomentRowsRequest, signal?: AbortSignal): Promise<IMomentRows | null> {
     return this.guarded(async () => {
-      const request = {
-        stats,
-        where,
-        first: steps?.[0],
-        last: steps?.[1],
-        limit_rows: this.limitRows
-      };
+      const asked = { limit_rows: this.limitRows, ...request };
       try {
-        const answer = await this.read(own => this.api.rows(this.id, request, own), signal);
+        const answer = await this.read(own => this.api.rows(this.id, asked, own), signal);
         return rowsOf(answer.bytes);
       } catch (error) {
         if (error instanceof ClientError && error.status === 413) {
@@ -178,13 +166,12 @@ export class ServerMoments implements IMomentSource {
   }
 
   /** Groups as the server makes them; equal questions about an unchanged run are asked once. */
-  groups(query: IMomentQuery, signal?: AbortSignal): Promise<IMomentGroups> {
+  groups(request: MomentGroupsRequest, signal?: AbortSignal): Promise<IMomentGroups> {
     return this.guarded(() => {
-      const request = requestOf(query);
       const key = JSON.stringify([this.known?.version, request]);
       const ask = async (own: AbortSignal): Promise<IMomentGroups> => {
         const answer = await this.read(inner => this.api.groups(this.id, request, inner), own);
-        return groupsOf(answer.bytes, query.by, answer.groups, answer.steps);
+        return groupsOf(answer.bytes, request.by, answer.groups, answer.steps);
       };
       return this.answers.get(key, ask, signal);
     });
@@ -304,11 +291,6 @@ export class ServerMoments implements IMomentSource {
 
 function isReading(answer: object | null): answer is IReading {
   return answer !== null && 'kind' in answer && answer.kind === 'reading';
-}
-
-function requestOf(query: IMomentQuery): IMomentsGroupsRequest {
-  const { steps, pattern, ...rest } = query;
-  return { ...rest, pattern: pattern ?? undefined, first: steps?.[0], last: steps?.[1] };
 }
 
 /** First and last step of what is another than before. */

@@ -11,12 +11,13 @@ import type {
 } from '../protocol/messages.generated';
 import { ClientError } from '../client/client-error';
 import { ProtocolError } from '../protocol/protocol-error';
-import type { IScalarAnswer, IScalarQuery, ITrendAnswer, ITrendQuery } from './line-data';
+import type { IScalarAnswer, ITrendAnswer } from './line-data';
 import type { IMomentSource } from './moment-source';
 import type { IRowsQuery, IStreamRows } from './row-store';
 import type { IAuditEvent, IRunEvent } from './run-events';
 import type { ITensorQuery, ITensorResult, ITensorShape, StepsQuery } from './tensor-data';
 import type { RunLink } from './run-link';
+import type { ScalarsRequest, TrendRequest } from '../protocol/requests.generated';
 
 /** Why a source could not answer. */
 type StoreErrorCode =
@@ -159,15 +160,15 @@ export interface IRunSource {
    * A statistic of tensors over steps, as lines. Absent where `tensors` has the rows at hand: `readTrend` in
    * `aggregate/` makes the same answer of them.
    */
-  trend?(query: ITrendQuery, signal?: AbortSignal): Promise<ITrendAnswer>;
+  trend?(query: TrendRequest, signal?: AbortSignal): Promise<ITrendAnswer>;
   /** Scalars as lines. Absent where `scalars` has all rows: `readScalars` then makes the same answer. */
-  scalarLines?(query: IScalarQuery, signal?: AbortSignal): Promise<IScalarAnswer>;
+  scalarLines?(query: ScalarsRequest, signal?: AbortSignal): Promise<IScalarAnswer>;
   /**
    * The part of a trend that the recording has and `tensors` has not; null where there is none. Of a run
    * whose `tensors` has the rows at hand.
    * @param upTo - Newest step of which `tensors` may lack something.
    */
-  trendBefore?(query: ITrendQuery, upTo: number, signal?: AbortSignal): Promise<ITrendAnswer | null>;
+  trendBefore?(query: TrendRequest, upTo: number, signal?: AbortSignal): Promise<ITrendAnswer | null>;
   /** Events of the run by step: changes, perturbations, pauses, losses. Absent if nobody knows them. */
   events?(): Promise<readonly IRunEvent[]>;
   /** Rows of a stream by its name in `hello.streams`; of live runs only streams without their own method. */

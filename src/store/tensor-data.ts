@@ -1,4 +1,5 @@
 import type { Pass, Phase } from '../protocol/messages.generated';
+import type { StreamRequest } from '../protocol/requests.generated';
 
 /** Every phase and every pass. */
 export const PHASES = ['train', 'eval', 'generate'] as const satisfies readonly Phase[];
@@ -53,23 +54,11 @@ export interface ITensorRow {
   readonly reduced?: true;
 }
 
-/** Which tensors a view wants. Absent members match everything. */
-export interface ITensorQuery {
-  flag: string;
-  part?: string;
-  layers?: readonly number[];
-  phase?: Phase;
-  pass?: Pass;
-  /** Rows of one rank, or of each layer those of the lowest rank that has it. */
-  rank?: number | 'lowest';
-  /** Inclusive first and last step. */
-  steps?: readonly [number, number];
-  /** Of each layer only the newest row, up to the last step, whose compression error was measured. */
-  measured?: boolean;
-  /** Most blocks along an axis of `Peaks` rows; the answer's `compressor` names the blocks it was made of. */
-  peaks?: number;
+/** Which tensors a view wants. */
+export interface ITensorQuery extends Omit<StreamRequest, 'where' | 'columns' | 'limit_bytes'> {
+  readonly flag: string;
   /** Also rows whose values were given up: for statistics, which are remembered. */
-  reduced?: boolean;
+  readonly reduced?: boolean;
 }
 
 export interface ITensorShape {

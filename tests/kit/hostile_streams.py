@@ -238,7 +238,7 @@ def ask_everything(folder):
 
     def stream(name):
         run = RunFolder(folder)
-        found = read_selection(run, StreamQuery.of_texts(run.streams, name, {}, 64 * MIB), cancelled)
+        found = read_selection(run, StreamQuery.of(run.streams, name, {}, 64 * MIB), cancelled)
         assert len(found.body) <= 64 * MIB, "the answer is longer than its limit"
 
     def moments():

@@ -9,7 +9,7 @@ import pytest
 
 import megalens
 from megalens.hub.recording_folder import RecordingFolder
-from megalens.protocol import FrameChecker, decode_frame, stream_segments
+from megalens.protocol import LAST_STEP, FrameChecker, decode_frame, stream_segments
 from megalens.runs import open_run
 from megalens.runs.answers import RunAnswers
 from scripts.golden_frame import arrow_table, frame_bytes, rows_as_json
@@ -38,15 +38,16 @@ def _answers(folder: Path) -> list[object]:
     with open_run(folder) as run:
         asked = RunAnswers(run)
         read = [
-            ("tensors", {"flag": "MLP1_mat_mul", "first": "2"}),
-            ("tensors", {"layers": "1"}),
+            ("tensors", {"flag": "MLP1_mat_mul", "steps": [2, LAST_STEP]}),
+            ("tensors", {"layers": [1]}),
             ("scalars", {}),
         ]
         asked_lines = [
-            ("tensors", {"flag": "MLP1_mat_mul", "rank": "lowest", "statistic": "mean", "points": "50"}),
-            ("scalars", {"first": "2", "last": "4"}),
+            ("tensor_lines", {"flag": "MLP1_mat_mul", "rank": "lowest", "statistic": "mean", "points": 50}),
+            ("scalar_lines", {"steps": [2, 4]}),
         ]
-        bodies = [asked.stream(*each).body for each in read] + [asked.lines(*each) for each in asked_lines]
+        bodies = [asked.stream(*each).body for each in read]
+        bodies += [asked.answer(method, {"request": request})[1] for method, request in asked_lines]
         tables = [rows_as_json(pa.ipc.open_stream(body).read_all()) for body in bodies]
         return [asked.index(), run.truncated, run.step, *tables]
 

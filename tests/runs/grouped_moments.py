@@ -42,7 +42,7 @@ def source(rows):
 
 
 def ask(rows, stat="grad", **members):
-    return source(rows).groups(MomentQuery.of(stat, **members))
+    return source(rows).groups(MomentQuery.of_request(stat, **members))
 
 
 def values(groups, *labels):

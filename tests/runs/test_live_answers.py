@@ -34,11 +34,12 @@ def test_a_live_run_is_answered_for_from_its_first_step(run):
         answers = RunAnswers(by_address)
         (entry,) = answers.index()
         assert entry["steps"] == list(range(1, STEPS + 1))
-        body = answers.lines("tensors", {"flag": "HiddenStates", "statistic": "kept_mean", "layers": "2"})
+        asked = {"flag": "HiddenStates", "statistic": "kept_mean", "layers": [2]}
+        body = answers.answer("tensor_lines", {"request": asked})[1]
         table = pa.ipc.open_stream(body).read_all()
         assert table["step"].to_pylist() == table["value"].to_pylist() == list(range(1, STEPS + 1))
         assert json.loads(table.schema.metadata[b"megalens"])["total"] == STEPS
-        early = answers.stream("tensors", {"flag": "HiddenStates", "first": "3", "last": "4"})
+        early = answers.stream("tensors", {"flag": "HiddenStates", "steps": [3, 4]})
         steps = pa.ipc.open_stream(early.body).read_all()["step"].to_pylist()
         assert sorted(set(steps)) == [3, 4]
         assert len(steps) == 8

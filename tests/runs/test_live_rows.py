@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 from grouped_moments import row
 
-from megalens.protocol import stream_schema
+from megalens.protocol import LAST_STEP, stream_schema
 from megalens.runs.moments import LiveRows, MomentQuery, MomentSource, TableRows
 from megalens.runs.moments.rows import live_rows
 
@@ -69,11 +69,13 @@ def test_answers_are_those_of_all_rows_together(tmp_path, monkeypatch, case, win
     assert sorted(live.index()["names"]) == sorted(whole.index()["names"])
     for asked in (
         {"stat": "grad", "by": ["layer"]},
-        {"stat": "param", "by": [], "first": 35},
-        {"stat": "grad", "by": ["rank"], "last": 37},
-        {"stat": "grad", "by": ["name"], "first": 5, "last": 6},
+        {"stat": "param", "by": [], "steps": [35, LAST_STEP]},
+        {"stat": "grad", "by": ["rank"], "steps": [0, 37]},
+        {"stat": "grad", "by": ["name"], "steps": [5, 6]},
     ):
-        one, other = (source.groups(MomentQuery.of_members(asked)).table for source in (live, whole))
+        one, other = (
+            source.groups(MomentQuery.of_request(**asked, lean=True)).table for source in (live, whole)
+        )
         for name in (*(each for each in asked["by"] if each != "name"), "step", "count", "value"):
             np.testing.assert_allclose(one[name], other[name], err_msg=f"{asked} {name}")
     assert live.rows(["grad"]).num_rows == whole.rows(["grad"]).num_rows

@@ -23,7 +23,7 @@ def ask(case):
     held = TableRows()
     held.append(pa.Table.from_pylist(rows, schema=stream_schema("moments")))
     query = dict(case["query"])
-    return MomentSource(held).groups(MomentQuery.of(query.pop("stat", "grad"), **query))
+    return MomentSource(held).groups(MomentQuery.of_request(query.pop("stat", "grad"), **query))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["doc"])

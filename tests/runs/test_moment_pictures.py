@@ -45,7 +45,7 @@ def test_steps_left_out_part_by_part_are_those_left_out_of_the_whole(monkeypatch
             {"points": 20},
             {"points": 20, "series": 1},
             {"points": 20, "by": ["name"], "statistic": "rms"},
-            {"points": 12, "first": 33, "last": 280},
+            {"points": 12, "steps": [33, 280]},
             {"points": 8, "statistic": "kurtosis"},
             {"points": 1},
             {"points": 40, "ratio": "grad_to_param"},
@@ -123,7 +123,7 @@ def test_a_lean_answer_has_the_same_values_errors_and_counts(statistic):
         body = {"stat": "grad", "statistic": statistic, **members}
         both = rows + [{**entry, "stat": "param"} for entry in spiky(60)]
         whole = ask(both, **{key: value for key, value in body.items() if key != "stat"}).table
-        lean = source(both).groups(MomentQuery.of_members(body)).table
+        lean = source(both).groups(MomentQuery.of_request(**body, lean=True)).table
         for name in ("step", "samples", "value", "count", "nan_count", "inf_count", "scaled"):
             np.testing.assert_allclose(
                 lean[name].to_numpy(), whole[name].to_numpy(), rtol=1e-12, equal_nan=True, err_msg=name

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from megalens.protocol import STREAMS, segment_name, stream_schema
+from megalens.protocol import LAST_STEP, STREAMS, segment_name, stream_schema
 from megalens.runs import ClientError
 from megalens.runs.moments import MomentQuery, MomentSource, RecordedRows, TableRows
 from megalens.runs.moments.rows import recorded_rows
@@ -24,13 +24,13 @@ QUERIES = [
     {"by": []},
     {"by": ["stage", "role"], "stat": "activation", "where": {"rank": "0-1"}},
     {"by": ["rank"], "stat": "activation", "mixed": True, "where": {"stage": []}},
-    {"by": ["layer"], "first": 5, "last": 23},
-    {"by": ["layer"], "first": 4000},
+    {"by": ["layer"], "steps": [5, 23]},
+    {"by": ["layer"], "steps": [4000, LAST_STEP]},
     {"by": ["layer"], "ratio": "grad_to_param", "points": 12},
     {"by": ["layer"], "stat": "activation", "ratio": "gain"},
     {"by": ["layer"], "where": {"name": "nothing"}},
     {"by": ["layer"], "where": {"name": "nothing"}, "show": "relative", "smoothing": 3},
-    {"by": ["layer"], "show": "percent", "smoothing": 4, "first": 9, "points": 8, "series": 2},
+    {"by": ["layer"], "show": "percent", "smoothing": 4, "steps": [9, LAST_STEP], "points": 8, "series": 2},
     {"by": ["layer"], "stat": "dgrad"},
 ]
 
@@ -148,9 +148,9 @@ def same(one, other):
 def test_steps_that_lie_in_several_pieces_are_merged_whole(query, lean, small_groups, monkeypatch):
     table, folders = small_groups
     expected = (
-        MomentQuery.of_members({"stat": "grad", **query})
+        MomentQuery.of_request(**{"stat": "grad", **query}, lean=True)
         if lean
-        else MomentQuery.of(**{"stat": "grad", **query})
+        else MomentQuery.of_request(**{"stat": "grad", **query})
     )
     wanted = in_memory(table).groups(expected)
     for folder in folders:
@@ -290,7 +290,7 @@ def test_recordings_of_other_programs_are_answered_the_same(dictionary, tmp_path
     )
     source = opened(tmp_path)
     for members in QUERIES:
-        query = MomentQuery.of(**{"stat": "grad", **members})
+        query = MomentQuery.of_request(**{"stat": "grad", **members})
         same(source.groups(query), in_memory(TABLE).groups(query))
 
 
@@ -346,7 +346,7 @@ load_libraries()
 source = MomentSource(RecordedRows(Path(sys.argv[1])))
 source.refresh()
 source.index()
-source.groups(MomentQuery.of_members({"stat": "grad", "by": ["layer"], "points": 5}))
+source.groups(MomentQuery.of_request(**{"stat": "grad", "by": ["layer"], "points": 5}, lean=True))
 source.rows(["grad"])
 print("duckdb" in sys.modules)
 """

@@ -1,12 +1,11 @@
 """Lines of scalars as the server answers them, of a run that goes on while it is read."""
 
-import json
 import threading
 
 import pyarrow as pa
 
 from megalens.protocol import STREAMS, stream_schema
-from megalens.runs.answers.lines_answer import ScalarQuery, read_scalars
+from megalens.runs.answers.lines_answer import read_scalars
 
 
 class Growing:
@@ -31,7 +30,7 @@ class Growing:
 
 
 def test_a_name_that_comes_while_lines_are_read_is_left_for_the_next_answer() -> None:
-    found = read_scalars(Growing(), ScalarQuery.of_texts({}), threading.Event())
+    found = read_scalars(Growing(), {}, threading.Event())
     assert found.about["lines"] == [{"name": "loss", "total": 3}, {"name": "lr", "total": 3}]
     assert found.table["line"].to_pylist() == [0, 0, 0, 1, 1, 1]
     assert found.table["step"].to_pylist() == [1, 2, 3, 1, 2, 3]
@@ -39,7 +38,6 @@ def test_a_name_that_comes_while_lines_are_read_is_left_for_the_next_answer() ->
 
 
 def test_only_names_that_are_there_have_lines() -> None:
-    asked = ScalarQuery.of_texts({"names": json.dumps(["lr", "nothing"])})
-    found = read_scalars(Growing(), asked, threading.Event())
+    found = read_scalars(Growing(), {"names": ["lr", "nothing"]}, threading.Event())
     assert found.about["lines"] == [{"name": "lr", "total": 3}]
     assert found.table["value"].to_pylist() == [2, 3, 4]

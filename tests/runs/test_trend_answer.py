@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from megalens.protocol import STREAMS, stream_schema
-from megalens.runs.answers.trend_answer import TrendQuery, read_trend
+from megalens.runs.answers.trend_answer import read_trend
 from megalens.runs.lines import thin_line
 
 FIXTURES = Path(__file__).parents[2] / "protocol" / "fixtures"
@@ -58,10 +58,8 @@ class Rows:
             yield batch
 
 
-def ask(case, rows=None, **texts):
-    axes = {"F": case.get("axes", [])}
-    asked = TrendQuery.of_texts(STREAMS, {"flag": "F", **texts}, axes)
-    return read_trend(rows or Rows(case), asked, threading.Event())
+def ask(case, rows=None, **members):
+    return read_trend(rows or Rows(case), {"flag": "F", **members}, threading.Event())
 
 
 def same(answer, expected, column="value"):
@@ -103,13 +101,9 @@ def test_lines_of_kept_values_come_out_as_written(case):
 @pytest.mark.parametrize("case", BANDS, ids=lambda case: case.get("doc", "")[:40])
 @pytest.mark.parametrize("interval", ["std", "ci95"])
 def test_bands_come_out_as_written(case, interval):
-    answer = ask(
-        case,
-        statistic="mean",
-        interval=interval,
-        positions=case["positions"],
-        vector=str(case["vector"]),
-    )
+    chosen = {name: case[name] for name in ("positions", "vector")}
+    selection = {"axes": case.get("axes", []), **chosen, "interval": interval}
+    answer = ask(case, statistic="mean", selection=selection)
     expected = case["expected"][interval]
     same(answer, expected)
     same(answer, expected, "half")
@@ -125,6 +119,7 @@ def test_a_line_is_thinned_out_as_the_page_thins_it_out(case):
 
 
 TOKENS = {"shape": [1, 4, 2], "values": [1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0, 34.0]}
+EVERY = {"axes": ["position"], "positions": "all", "vector": 0, "interval": "none"}
 FLAT = {"shape": [8], "values": TOKENS["values"]}
 MEASURED = {"count": 8, "mean": 1, "m2": 8, "m3": 0, "m4": 8, "min": 0, "max": 2}
 
@@ -138,8 +133,8 @@ def run_of(*shapes):
     ("asked", "kept"),
     [
         ({}, False),
-        ({"interval": "std"}, True),
-        ({"positions": "0-1"}, True),
+        ({"selection": {**EVERY, "interval": "std"}}, True),
+        ({"selection": {**EVERY, "positions": "0-1"}}, True),
         ({"statistic": "kept_rms"}, False),
     ],
     ids=str,
@@ -155,12 +150,12 @@ def test_rows_are_read_once(asked, kept):
 
 @pytest.mark.parametrize("shapes", [(TOKENS, TOKENS, FLAT), (FLAT, FLAT, TOKENS)], ids=["flat", "tokens"])
 def test_the_newest_row_says_whether_positions_are_left_out(shapes):
-    answer = ask(run_of(*shapes), statistic="mean", positions="0-1")
+    answer = ask(run_of(*shapes), statistic="mean", selection={**EVERY, "positions": "0-1"})
     assert answer.about["kept"] is (shapes[-1] is TOKENS)
 
 
 def test_a_question_that_was_cancelled_ends():
-    asked = TrendQuery.of_texts(STREAMS, {"flag": "F"}, {})
+    asked = {"flag": "F", "statistic": "rms"}
     cancelled = threading.Event()
     cancelled.set()
     with pytest.raises(Exception, match="cancelled"):

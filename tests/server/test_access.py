@@ -192,12 +192,12 @@ async def test_no_answer_and_no_log_line_has_a_token_or_an_absolute_path(
         await note("runs", run_id)
         await note("runs", run_id, "index")
         for stream in ("tensors", "scalars", "audit", "nothing"):
-            await note("runs", run_id, "streams", stream)
+            await note("runs", run_id, "streams", stream, body={})
         await note("runs", run_id, method="PATCH", body={"name": "x"})
         await note("runs", run_id, method="PATCH", body={"name": ""})
         await note("runs", run_id, "moments")
         await note("runs", run_id, "moments", "rows", body={"stats": ["param"]})
-        await note("runs", run_id, "moments", "groups", body={"stat": "param", "statistic": "l2"})
+        await note("runs", run_id, "moments", "groups", body={"stat": "param", "statistic": "l2", "by": []})
     for path in ("", "nothing", "../elsewhere", str(tmp_path), str(run_folder), None):
         await note("statistics", body={"path": path})
     await note("hubs", body={"address": run.address, "token": run.token})
@@ -205,7 +205,7 @@ async def test_no_answer_and_no_log_line_has_a_token_or_an_absolute_path(
     await note("hubs", body={"address": "ws://10.0.0.1:1", "token": run.token})
     await note("runs", run_folder.name, "report", body={"format": "html", "views": [{"view": "none"}]})
     (run_folder / "audit.parquet").write_bytes(b"garbage")
-    await note("runs", run_folder.name, "streams", "audit")
+    await note("runs", run_folder.name, "streams", "audit", body={})
     socket = await jp_ws_fetch("megalens", "ws", "runs", run.id, subprotocols=["megalens.v2"])
     await socket.write_message(
         '{"type":"join","protocol":"megalens.v2","role":"viewer","peer":{"name":"p","version":"0"}}'
@@ -231,3 +231,14 @@ async def test_no_answer_and_no_log_line_has_a_token_or_an_absolute_path(
     assert "/work/" not in answers
     assert run.token not in logged
     assert str(tmp_path) not in mine
+
+
+async def test_who_may_only_read_may_ask_for_rows(ask, run_folder, jp_serverapp, monkeypatch):
+    def only_reads(self, handler, user, action, resource):
+        return action == "read"
+
+    monkeypatch.setattr(type(jp_serverapp.authorizer), "is_authorized", only_reads)
+    run = ("runs", run_folder.name)
+    assert (await ask(*run, "streams", "scalars", body={}))[0] == 200
+    assert (await ask(*run, "lines", "scalars", body={}))[0] == 200
+    assert (await ask(*run, method="PATCH", body={"name": "other"}))[0] == 403

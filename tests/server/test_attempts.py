@@ -1,7 +1,6 @@
 """A run whose training went back to a checkpoint, and its earlier attempt, which the server lists as a run of its own."""
 
 import io
-import json
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,7 +30,7 @@ async def test_steps_come_as_they_were_trained_last_and_the_attempt_as_they_were
         status, index, _ = await ask("runs", run, "index")
         assert status == 200
         steps = next(one["steps"] for one in index["tensors"] if one["flag"] == "MLP1_mat_mul")
-        status, lines, _ = await ask("runs", run, "lines", "scalars", params={"names": json.dumps(["loss"])})
+        status, lines, _ = await ask("runs", run, "lines", "scalars", body={"names": ["loss"]})
         assert status == 200
         drawn = pa.ipc.open_stream(io.BytesIO(lines)).read_all()["step"].to_pylist()
         assert drawn == steps

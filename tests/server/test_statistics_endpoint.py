@@ -97,7 +97,7 @@ async def test_it_describes_itself_and_has_nothing_but_moments(ask, opened, tree
     assert body["hello"]["run"]["name"] == "run-a"
     assert (await ask("runs", entry["id"], "index"))[1] == {"tensors": []}
     for stream in ("tensors", "scalars", "audit"):
-        status, answer, _ = await ask("runs", entry["id"], "streams", stream)
+        status, answer, _ = await ask("runs", entry["id"], "streams", stream, body={})
         assert (status, pa.ipc.open_stream(answer).read_all().num_rows) == (200, 0)
     status, body, _ = await ask("runs", entry["id"], method="PATCH", body={"name": "better"})
     assert (status, body["name"]) == (200, "better")
@@ -140,7 +140,7 @@ async def test_an_appended_line_comes_to_who_waits(opened, moments, tree):
             status, body, _ = await moments(entry["id"], params={"since": body["version"], "wait": "30"})
         assert status == 200
         assert body["names"] == [f"new.{step}.weight"]
-    _, answer, _ = await moments(entry["id"], "rows", body={"stats": ["param"], "first": 12})
+    _, answer, _ = await moments(entry["id"], "rows", body={"stats": ["param"], "steps": [12, 20]})
     assert pa.ipc.open_stream(answer).read_all().num_rows == len(NAMES) + 1
 
 

@@ -1,5 +1,5 @@
+import type { MomentRowsRequest } from '../../src/protocol/requests.generated';
 import type {
-  MomentFilter,
   IMomentGroups,
   IMomentIndex,
   IMomentRows,
@@ -59,11 +59,7 @@ export class SyntheticMoments implements IMomentSource {
     return Promise.resolve({ version: String(this._steps), stats, names, samples: true, warnings: [] });
   }
 
-  rows(
-    [stat = 'grad']: readonly MomentStat[],
-    _where?: MomentFilter,
-    steps?: readonly [number, number] | null
-  ): Promise<IMomentRows | null> {
+  rows({ stats: [stat = 'grad'], steps }: MomentRowsRequest): Promise<IMomentRows | null> {
     const [first, last] = [Math.max(1, steps?.[0] ?? 1), Math.min(this._steps, steps?.[1] ?? this._steps)];
     const start = performance.now();
     const names = this._namesOf(stat);

@@ -7,11 +7,12 @@ import type { IRunEvent } from '../../src/store/run-events';
 import { alarmEvents, type IAlarm } from '../../src/instruments/monitor/store/alarms';
 import { alarmRows } from '../../src/instruments/monitor/__tests__/alarm-rows';
 import { PIPELINE } from '../../src/instruments/pipeline/client/pipeline-api';
-import { TIMELINE, type ITimelineRequest } from '../../src/instruments/timeline/client/timeline-api';
+import { TIMELINE } from '../../src/instruments/timeline/client/timeline-api';
 import type { Ask, IQuestion } from '../../src/client/rest';
 import { RunLink } from '../../src/store/run-link';
 import type { ConnectionState, IRunSource, IScalarColumns, SourceChange } from '../../src/store/source';
 import type { ITensorQuery, ITensorResult, ITensorRow } from '../../src/store/tensor-data';
+import type { TimelineRequest } from '../../src/protocol/requests.generated';
 
 /** What the synthetic run looks like. */
 export interface ISyntheticShape {
@@ -131,7 +132,7 @@ export class SyntheticRun implements IRunSource {
   asker<R extends object, A>({ name }: IQuestion<R, A>): Ask<R, A> | undefined {
     const { pipeline } = this._shape;
     const answers: Record<string, unknown> = {
-      [TIMELINE.name]: async (request: ITimelineRequest) => syntheticTimeline(request),
+      [TIMELINE.name]: async (request: TimelineRequest) => syntheticTimeline(request),
       [PIPELINE.name]: async () => (pipeline ? syntheticPipeline() : null)
     };
     return answers[name] as Ask<R, A> | undefined;

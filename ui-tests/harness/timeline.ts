@@ -1,15 +1,12 @@
-import type {
-  IPiece,
-  ITimelineAnswer,
-  ITimelineRequest
-} from '../../src/instruments/timeline/client/timeline-api';
+import type { IPiece, ITimelineAnswer } from '../../src/instruments/timeline/client/timeline-api';
+import type { TimelineRequest } from '../../src/protocol/requests.generated';
 
 const RANKS = 8;
 const STEPS = 6;
 const STEP_MS = 100;
 
 /** Eight ranks in two stages, rank 5 half as slow again: what the server would answer of six steps, by hand. */
-export function syntheticTimeline({ window }: ITimelineRequest): ITimelineAnswer {
+export function syntheticTimeline({ window }: TimelineRequest): ITimelineAnswer {
   const whole: [number, number] = [0, STEPS * STEP_MS];
   const seen = window ?? whole;
   const pieces = Array.from({ length: STEPS }, (_, step) =>

@@ -6,9 +6,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ...protocol import check_settings_size
+from ...protocol import AlarmCountRequest, check_request, check_settings_size
 from ...runs import open_run
-from ...runs.answers import only_members
 from ...server.errors import ServerError
 from ...server.reader.read_handler import ReadHandler
 from .recorded import count_alarms
@@ -23,11 +22,7 @@ class AlarmCountsHandler(ReadHandler):
 
     async def post(self, run_id: str) -> None:
         """Judge the recorded steps by the settings of the body, for a bounded time."""
-        body = self.json_body()
-        only_members(body, ("settings",))
-        settings = body.get("settings")
-        if not isinstance(settings, Mapping):
-            raise ServerError(400, "bad-parameter", "settings must be an object.", "settings")
+        settings = check_request(AlarmCountRequest, self.json_body())["settings"]
         check_settings_size({"monitor": settings})
         self.answer(await self.alone(self._count, run_id, settings))
 

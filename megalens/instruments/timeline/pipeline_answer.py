@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ...protocol import must_be
-from ...runs.answers.moment_request import only_members
+from ...protocol import PipelineStepsRequest, check_request, must_be
 from ...runs.answers.selection import StreamRows, check_cancelled
 from ...runs.errors import ClientError
 from ...runs.query import Query
@@ -18,9 +17,8 @@ from .analysis import Analysis
 from .megascan_files import TimelineError
 from .pipeline_passes import PipelinePasses, pipeline_passes
 from .spans import Bools, Integers, Spans
-from .timeline_answer import MOST_ROWS, STREAM, number_of, step_counts
+from .timeline_answer import MOST_ROWS, STREAM, step_counts
 
-_MEMBERS = ("first", "last", "replica")
 _STEPS = 10
 _SPARE = 4
 """Steps read in addition to the answered ones: the newest may be incomplete."""
@@ -149,8 +147,8 @@ def read_pipeline(
     identifies the rows; none are cached. Raises ``ProtocolError`` naming the wrong member, or ``not-found``
     without a complete step with passes.
     """
-    only_members(request, _MEMBERS)
-    first, last, replica = (number_of(request, name) for name in _MEMBERS)
+    asked = check_request(PipelineStepsRequest, request)
+    first, last, replica = asked.get("first"), asked.get("last"), asked.get("replica")
     if first is not None and last is not None and last < first:
         raise must_be("last", f"a step from {first}, the first one", last, "last", "bad-parameter")
     counts = step_counts(rows, cancelled)

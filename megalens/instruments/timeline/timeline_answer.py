@@ -13,9 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...protocol import is_whole, must_be
+from ...protocol import TimelineRequest, check_request, must_be
 from ...protocol.ranges import in_ranges, read_ranges
-from ...runs.answers.moment_request import only_members
 from ...runs.answers.selection import StreamRows, check_cancelled
 from ...runs.query import Query
 from .analysis import Analysis
@@ -29,8 +28,6 @@ _DRAFT_ROWS = 150_000
 """Of fewer rows the verdict is as fast."""
 _MOST_STORED = 2
 _COLUMNS = 1000
-_MEMBERS = ("first", "last", "window", "columns", "ranks", "row", "path", "find", "draft")
-_MOST_TEXT = 200
 
 
 class _Newest:
@@ -131,16 +128,20 @@ class _Asked:
 
     @classmethod
     def of(cls, request: Mapping[str, Any]) -> _Asked:
-        only_members(request, _MEMBERS)
-        first, last, row, columns = (number_of(request, name) for name in ("first", "last", "row", "columns"))
-        path, draft, find = request.get("path", False), request.get("draft", False), request.get("find", "")
-        for name, value in (("path", path), ("draft", draft)):
-            if not isinstance(value, bool):
-                raise must_be(name, "true or false", value, name, "bad-parameter")
-        if not isinstance(find, str) or len(find) > _MOST_TEXT:
-            raise must_be("find", f"a text of at most {_MOST_TEXT} letters", find, "find", "bad-parameter")
-        ranks = read_ranges(request.get("ranks", "all"), "ranks")
-        return cls(first, last, _window(request), columns or _COLUMNS, ranks, row, path, find)
+        asked = check_request(TimelineRequest, request)
+        window = asked.get("window")
+        if window is not None and not 1e-6 <= window[1] - window[0] < math.inf:
+            raise must_be("window", "two times in ms, the second larger", window, "window")
+        return cls(
+            asked.get("first"),
+            asked.get("last"),
+            None if window is None else (window[0], window[1]),
+            asked.get("columns") or _COLUMNS,
+            read_ranges(asked.get("ranks", "all"), "ranks"),
+            asked.get("row"),
+            asked.get("path", False),
+            asked.get("find", ""),
+        )
 
     def lanes(
         self, ranks: Any, stages: Any, culprits: Sequence[Mapping[str, Any]]
@@ -161,14 +162,6 @@ def _drawn(analysis: Analysis, asked: _Asked, ranks: Sequence[int]) -> dict[str,
     }
 
 
-def number_of(request: Mapping[str, Any], name: str) -> int | None:
-    """Return a member that is a whole number from 0; None where it is absent."""
-    value: int | None = request.get(name)
-    if value is not None and not is_whole(value):
-        raise must_be(name, "a whole number from 0", value, name, "bad-parameter")
-    return value
-
-
 def step_counts(rows: StreamRows, cancelled: threading.Event) -> dict[int, int]:
     counts: dict[int, int] = {}
     if STREAM not in rows.streams:
@@ -179,19 +172,6 @@ def step_counts(rows: StreamRows, cancelled: threading.Event) -> dict[int, int]:
         for step, size in zip(steps.tolist(), sizes.tolist(), strict=True):
             counts[step] = counts.get(step, 0) + size
     return counts
-
-
-def _window(request: Mapping[str, Any]) -> tuple[float, float] | None:
-    window = request.get("window")
-    if window is None:
-        return None
-    numbers = isinstance(window, Sequence) and all(
-        isinstance(each, int | float) and not isinstance(each, bool) and math.isfinite(each)
-        for each in window
-    )
-    if not numbers or len(window) != 2 or window[1] - window[0] < 1e-6:
-        raise must_be("window", "two times in ms, the second larger", window, "window", "bad-parameter")
-    return float(window[0]), float(window[1])
 
 
 def _steps(

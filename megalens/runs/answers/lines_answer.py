@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,51 +12,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ...protocol import parse_json
-from ..errors import ClientError
+from ...protocol import ScalarsRequest, TrendRequest
 from ..lines import gap_starts, line_order, thin_line
 from ..query import Query
 from .selection import StreamRows, check_cancelled
-from .stream_query import whole_number
-from .trend_answer import TrendQuery, axes_of, read_trend
+from .trend_answer import read_trend
 
-_MOST_NAMES = 1000
 _COLUMNS = ["step", "time", "name", "value"]
-_KNOWN = ("names", "first", "last", "points")
 
 
 # Scalars over steps, as lines thinned out so that no extreme is lost.
-@dataclass(frozen=True)
-class ScalarQuery:
-    """Which scalars a request asks for; None means all names, no bound of steps, every point."""
-
-    names: tuple[str, ...] | None
-    first: int | None
-    last: int | None
-    points: int | None
-
-    @classmethod
-    def of_texts(cls, texts: Mapping[str, str]) -> ScalarQuery:
-        """Check a request: ``names`` (a JSON list of text), ``first``, ``last`` and ``points``."""
-        for name in texts:
-            if name not in _KNOWN:
-                raise _bad(name[:100], f"Scalars cannot be asked for {name!r:.100}.")
-        names = None
-        if "names" in texts:
-            with contextlib.suppress(ValueError):
-                names = parse_json(texts["names"])
-            if (
-                not isinstance(names, list)
-                or len(names) > _MOST_NAMES
-                or not all(isinstance(name, str) for name in names)
-            ):
-                raise _bad("names", f"names must be a JSON list of text, got {texts['names']!r:.100}.")
-            names = tuple(names)
-        first, last = (whole_number(texts, name) for name in ("first", "last"))
-        points = whole_number(texts, "points", 1)
-        return cls(names, first, last, points)
-
-
 @dataclass(frozen=True)
 class ScalarAnswer:
     """Scalars as lines.
@@ -76,15 +39,16 @@ class ScalarAnswer:
     about: dict[str, Any]
 
 
-def read_scalars(rows: StreamRows, asked: ScalarQuery, cancelled: threading.Event) -> ScalarAnswer:
+def read_scalars(rows: StreamRows, request: ScalarsRequest, cancelled: threading.Event) -> ScalarAnswer:
     pieces: dict[str, list[NDArray[Any]]] = {name: [] for name in ("of", "step", "time", "value")}
     units: dict[str, str] = {}
-    query = Query(name=asked.names, first=asked.first, last=asked.last)
+    wanted, (first, last) = request.get("names"), request.get("steps", (None, None))
+    query = Query(name=None if wanted is None else tuple(wanted), first=first, last=last)
     for batch in rows.batches("scalars", None, ["name", "unit"]):
         check_cancelled(cancelled)
         for pair in pa.Table.from_batches([batch]).group_by(["name", "unit"]).aggregate([]).to_pylist():
             units[pair["name"]] = pair["unit"] or units.get(pair["name"], "")
-    names = list(units) if asked.names is None else [name for name in asked.names if name in units]
+    names = list(units) if wanted is None else [name for name in wanted if name in units]
     known = pa.array(names, pa.utf8())
     for batch in rows.batches("scalars", query, _COLUMNS):
         check_cancelled(cancelled)
@@ -106,7 +70,7 @@ def read_scalars(rows: StreamRows, asked: ScalarQuery, cancelled: threading.Even
             if not len(line):
                 continue
             at = step[line]
-            chosen, begins = thin_line(at, value[line], gap_starts(at), asked.points)
+            chosen, begins = thin_line(at, value[line], gap_starts(at), request.get("points"))
             start = np.zeros(len(chosen))
             start[begins] = 1
             stay = line[chosen]
@@ -119,37 +83,23 @@ def read_scalars(rows: StreamRows, asked: ScalarQuery, cancelled: threading.Even
     return ScalarAnswer(pa.table(answer), {"lines": lines, "units": units})
 
 
-def _bad(field: str, message: str) -> ClientError:
-    return ClientError(message, code="bad-parameter", field=field)
+def tensor_lines(rows: StreamRows, request: TrendRequest, cancelled: threading.Event) -> memoryview:
+    """Answer a request for lines of tensors; raises ``ClientError``, ``cancelled`` once that event is set."""
+    trend = read_trend(rows, request, cancelled)
+    return _lines(rows, trend.table, trend.about, request.get("steps"))
 
 
-def read_lines(
-    rows: StreamRows,
-    stream: str,
-    texts: Mapping[str, str],
-    hello: Mapping[str, Any],
-    cancelled: threading.Event,
-) -> memoryview:
-    """Answer a request for lines of ``tensors`` or ``scalars``.
+def scalar_lines(rows: StreamRows, request: ScalarsRequest, cancelled: threading.Event) -> memoryview:
+    """Answer a request for lines of scalars; raises ``ClientError`` (``cancelled``)."""
+    scalars = read_scalars(rows, request, cancelled)
+    return _lines(rows, scalars.table, scalars.about, request.get("steps"))
 
-    ``texts`` are those of :meth:`TrendQuery.of_texts` or :meth:`ScalarQuery.of_texts`; ``hello`` describes
-    the flags. Raises ``ClientError`` naming the parameter at fault, or ``cancelled`` once that event is set.
-    """
-    if stream == "tensors":
-        asked = TrendQuery.of_texts(rows.streams, texts, axes_of(hello))
-        trend = read_trend(rows, asked, cancelled)
-        table, about = trend.table, trend.about
-        first, last = asked.rows.query.first, asked.rows.query.last
-    elif stream == "scalars":
-        wanted = ScalarQuery.of_texts(texts)
-        scalars = read_scalars(rows, wanted, cancelled)
-        table, about, first, last = scalars.table, scalars.about, wanted.first, wanted.last
-    else:
-        raise ClientError(f"There are no lines of {stream!r:.60}.", code="bad-parameter", field="stream")
+
+def _lines(rows: StreamRows, table: pa.Table, about: dict[str, Any], steps: list[int] | None) -> memoryview:
     about["missing"] = [
         [low, high]
         for low, high in rows.missing_steps
-        if (first is None or high >= first) and (last is None or low <= last)
+        if steps is None or (high >= steps[0] and low <= steps[1])
     ]
     text = json.dumps(about, ensure_ascii=False, allow_nan=False)
     return arrow_stream(table.replace_schema_metadata({"megalens": text}))

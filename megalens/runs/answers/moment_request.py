@@ -1,15 +1,15 @@
-"""Requests for the stream ``moments`` as JSON, and its answers as they are sent."""
+"""Requests for the stream ``moments``, and its answers as they are sent."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..errors import ClientError
+from ...protocol import MomentGroupsRequest, MomentRowsRequest
 
 if TYPE_CHECKING:
     from ..moments import MomentSource
@@ -17,76 +17,29 @@ if TYPE_CHECKING:
 Groups = tuple[pa.Table, int, int]
 """The table of groups, how many groups there were, and how many steps."""
 
-_MOST_STATS = 6
 
-
-def only_members(body: Mapping[str, Any], known: tuple[str, ...]) -> None:
-    """Raise ``ClientError`` naming a member that a request should not have."""
-    unknown = [name for name in body if name not in known]
-    if unknown:
-        raise _bad(unknown[0][:60], f"The body may hold {', '.join(known)}, got {unknown[0]!r:.60}.")
-
-
-def moment_rows(body: Mapping[str, Any], most_rows: int) -> Callable[[MomentSource], pa.Table]:
-    """Return the function that reads a request's rows; raises ``ClientError`` for a wrong one."""
-    only_members(body, ("stats", "where", "first", "last", "limit_rows"))
-    stats = body.get("stats")
-    if (
-        not isinstance(stats, list)
-        or not 1 <= len(stats) <= _MOST_STATS
-        or not all(isinstance(stat, str) for stat in stats)
-    ):
-        raise _bad("stats", "stats must be a list of 1 to 6 of them.")
-    where = _where(body)
-    steps = _number(body, "first"), _number(body, "last")
-    asked = _number(body, "limit_rows", 1)
-    limit = most_rows if asked is None else min(most_rows, asked)
+def moment_rows(request: MomentRowsRequest, most_rows: int) -> Callable[[MomentSource], pa.Table]:
+    """Return the function that reads a request's rows."""
+    stats = list(dict.fromkeys(request["stats"]))
+    limit = min(most_rows, request.get("limit_rows", most_rows))
 
     def read(source: MomentSource) -> pa.Table:
-        return _narrow(source.rows(list(dict.fromkeys(stats)), where, steps, limit), source)
+        return _narrow(source.rows(stats, request.get("where"), request.get("steps"), limit), source)
 
     return read
 
 
-def moment_groups(body: Mapping[str, Any]) -> Callable[[MomentSource], Groups]:
-    """Return the function that merges a request's groups; raises ``ClientError`` for a wrong one."""
+def moment_groups(request: MomentGroupsRequest) -> Callable[[MomentSource], Groups]:
+    """Return the function that merges a request's groups; raises as ``MomentQuery.of_request``."""
     from ..moments import MomentQuery
 
-    by = body.get("by", [])
-    # A request names columns; regular expressions and functions are the kernel's.
-    if not isinstance(by, list) or len(by) > 12 or not all(isinstance(c, str) and "(" not in c for c in by):
-        raise _bad("by", "by must be a list of columns.")
-    for name in ("first", "last"):
-        _number(body, name)
-    if not isinstance(body.get("mixed", False), bool):
-        raise _bad("mixed", "mixed must be true or false.")
-    query = MomentQuery.of_members({**body, "by": by, "where": _where(body)})
+    query = MomentQuery.of_request(**request, lean=True)
 
     def read(source: MomentSource) -> Groups:
         found = source.groups(query)
-        return _group_columns(found.table, by), found.groups_total, found.steps_total
+        return _group_columns(found.table, request["by"]), found.groups_total, found.steps_total
 
     return read
-
-
-def _number(body: Mapping[str, Any], name: str, least: int | None = None) -> int | None:
-    value = body.get(name)
-    is_integer = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**62
-    if value is not None and not (is_integer and (least is None or value >= least)):
-        bound = "" if least is None else f" from {least}"
-        raise _bad(name, f"{name} must be a whole number{bound}, got {value!r:.50}.")
-    return value if is_integer else None
-
-
-def _where(body: Mapping[str, Any]) -> dict[str, Any] | None:
-    where = body.get("where")
-    if where is not None and not isinstance(where, dict):
-        raise _bad("where", "where must be an object of columns.")
-    return where
-
-
-def _bad(field: str, message: str) -> ClientError:
-    return ClientError(message, code="bad-parameter", field=field)
 
 
 def _narrow(table: pa.Table, source: MomentSource) -> pa.Table:
@@ -119,7 +72,7 @@ def _doubts(table: pa.Table) -> pa.Array:
     return pc.add(scaled, pc.multiply(clipped, 2.0))
 
 
-def _group_columns(table: pa.Table, by: list[str]) -> pa.Table:
+def _group_columns(table: pa.Table, by: Sequence[str]) -> pa.Table:
     """Return groups as they are sent: text keys as dictionaries, each row's group, what a picture needs."""
     keys: dict[str, pa.Array] = {}
     changed = np.zeros(max(0, table.num_rows - 1), bool)

@@ -6,9 +6,16 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...protocol import (
+    MomentGroupsRequest,
+    MomentRowsRequest,
+    ScalarsRequest,
+    StreamRequest,
+    TrendRequest,
+    check_request,
+)
 from ...slices import load, named
 from ..errors import ClientError
 from ..query import Query
@@ -17,8 +24,8 @@ from ..run_folder import RunFolder
 from ..run_rows import ReceivedRows, rows_of
 from ..run_words import lacking_words
 from ..tensor_index import FlagEntry
-from .lines_answer import arrow_stream, read_lines
-from .moment_request import Groups, moment_groups, moment_rows
+from .lines_answer import arrow_stream, scalar_lines, tensor_lines
+from .moment_request import moment_groups, moment_rows
 from .selection import SelectedRows, StreamRows, read_selection, tensor_index
 from .stream_query import StreamQuery
 
@@ -67,46 +74,44 @@ class RunAnswers:
     def index(self) -> list[FlagEntry]:
         return tensor_index(self._rows, self._cancelled)
 
-    def stream(self, name: str, query: Mapping[str, str]) -> SelectedRows:
-        """Return rows of a stream; ``query`` is that of :meth:`StreamQuery.of_texts`."""
-        asked = StreamQuery.of_texts(self._rows.streams, name, query, self._limit_bytes)
+    def stream(self, name: str, request: StreamRequest) -> SelectedRows:
+        """Return rows of a stream."""
+        asked = StreamQuery.of(self._rows.streams, name, request, self._limit_bytes)
         return read_selection(self._rows, asked, self._cancelled)
-
-    def lines(self, stream: str, query: Mapping[str, str]) -> memoryview:
-        """Return lines of tensors or of scalars: see :func:`read_lines`."""
-        return read_lines(self._rows, stream, query, self._run._hello, self._cancelled)
 
     def moments_index(self) -> dict[str, Any]:
         source = self._run.moment_source
         source.refresh()
         return {**source.index(), "names_from": 0}
 
-    def moments_rows(self, request: Mapping[str, Any]) -> pa.Table:
-        return moment_rows(request, self._limit_rows)(self._run.moment_source)
-
-    def moments_groups(self, request: Mapping[str, Any]) -> Groups:
-        return moment_groups(request)(self._run.moment_source)
-
     def answer(self, method: str, body: Mapping[str, Any]) -> tuple[Any, bytes | memoryview]:
-        """Answer a question by its name: JSON, and an Arrow stream where rows were asked for."""
+        """Answer a question by its name: JSON, and an Arrow stream where rows were asked for.
+
+        Raises ``ProtocolError`` for a request that ``requests.schema.json`` has not.
+        """
+        request = body.get("request")
         if method == "detail":
             return self.detail(), b""
         if method == "index":
             return self.index(), b""
         if method == "stream":
-            selection = self.stream(body["stream"], body["query"])
+            selection = self.stream(str(body.get("stream")), check_request(StreamRequest, request))
             return {"every": selection.every}, memoryview(selection.body)
-        if method == "lines":
-            return None, self.lines(body["stream"], body["query"])
+        if method == "tensor_lines":
+            return None, tensor_lines(self._rows, check_request(TrendRequest, request), self._cancelled)
+        if method == "scalar_lines":
+            return None, scalar_lines(self._rows, check_request(ScalarsRequest, request), self._cancelled)
         if method == "moments_index":
             return self.moments_index(), b""
         if method == "moments_rows":
-            return None, arrow_stream(self.moments_rows(body["request"]))
+            read_rows = moment_rows(check_request(MomentRowsRequest, request), self._limit_rows)
+            return None, arrow_stream(read_rows(self._run.moment_source))
         if method == "moments_groups":
-            table, groups, steps = self.moments_groups(body["request"])
+            read_groups = moment_groups(check_request(MomentGroupsRequest, request))
+            table, groups, steps = read_groups(self._run.moment_source)
             return {"groups": groups, "steps": steps}, arrow_stream(table)
         if method in (others := named("answers")):
-            found = load(others[method])(self._rows, body["request"], self._run.id, self._cancelled)
+            found = load(others[method])(self._rows, request, self._run.id, self._cancelled)
             return found, b""
         raise ClientError(f"A run cannot be asked {method!r:.60}.", code="bad-parameter", field="method")
 

@@ -5,19 +5,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 
-from ...protocol import Streams
-from ..aggregate import OLDER, STATISTICS, TENSOR_ONLY
-from ..errors import ClientError
+from ...protocol import StreamRequest, TrendRequest
+from ..aggregate import TENSOR_ONLY
 from ..lines import gap_starts, line_order, thin_line
 from ..moments.grouping.cells import moment_columns, reading_value
 from ..query import Query, Selection, half_of
 from .selection import StreamRows, check_cancelled, on_lowest_rank
-from .stream_query import StreamQuery, whole_number
+from .stream_query import StreamQuery
 from .trend_rows import (
     Column,
     distinct_columns,
@@ -28,47 +27,12 @@ from .trend_rows import (
     tensor_moments,
 )
 
-_OWN = ("statistic", "positions", "vector", "interval", "points")
+_OWN = ("statistic", "selection", "points")
 _KIND = ("compressor", "source_shape", "shape")
 _KEYS = ("step", "layer", "rank", *_KIND, "nan_count", "inf_count")
 _MERGED_ROWS = 1 << 16
 _MOST_POINTS = 100_000
 _MOST_TEXTS = 20
-
-
-@dataclass(frozen=True)
-class TrendQuery:
-    """A request for a trend. A selection that takes less turns a tensor's statistic into a kept one."""
-
-    rows: StreamQuery
-    statistic: str
-    selection: Selection
-    points: int | None
-
-    @classmethod
-    def of_texts(
-        cls, streams: Streams, texts: Mapping[str, str], axes: Mapping[str, Sequence[str]]
-    ) -> TrendQuery:
-        """Check the texts of :meth:`StreamQuery.of_texts` and those of ``_OWN``; ``axes`` by flag."""
-        own = {name: texts[name] for name in _OWN if name in texts}
-        rest = {name: text for name, text in texts.items() if name not in _OWN}
-        rows = StreamQuery.of_texts(streams, "tensors", rest, 1)
-        if rows.query.flag is None:
-            raise _bad("flag", "flag must be the name of what was traced, got nothing.")
-        statistic = own.get("statistic", "rms")
-        statistic = OLDER.get(statistic, statistic)
-        if statistic not in STATISTICS:
-            raise _bad(
-                "statistic", f"statistic must be one of {', '.join(STATISTICS)}, got {statistic!r:.50}."
-            )
-        interval = own.get("interval", "none")
-        if interval not in ("none", "std", "ci95"):
-            raise _bad("interval", f"interval must be none, std or ci95, got {interval!r:.50}.")
-        vector, points = whole_number(own, "vector", 0), whole_number(own, "points", 1)
-        selection = Selection(
-            axes.get(rows.query.flag, ()), own.get("positions", "all"), vector or 0, interval
-        )
-        return cls(rows, statistic, selection, points and min(points, _MOST_POINTS))
 
 
 @dataclass(frozen=True)
@@ -88,24 +52,22 @@ class TrendAnswer:
     about: dict[str, Any]
 
 
-def axes_of(hello: Mapping[str, Any]) -> dict[str, Sequence[str]]:
-    """Return the names of the axes of one sample, by flag."""
-    return {flag["name"]: flag.get("axes", ()) for flag in hello.get("flags", ())}
-
-
-def read_trend(rows: StreamRows, asked: TrendQuery, cancelled: threading.Event) -> TrendAnswer:
+def read_trend(rows: StreamRows, request: TrendRequest, cancelled: threading.Event) -> TrendAnswer:
     """Read the lines of a request: only the columns that the statistic needs, at most one row a step and
-    layer in memory.
+    layer in memory. A selection that takes less turns a tensor's statistic into a kept one.
 
-    Raises ``ClientError``: ``cancelled``, or ``bad-parameter`` for positions that are no ranges.
+    Raises ``ClientError``: ``cancelled``.
     """
-    query = on_lowest_rank(rows, asked.rows, cancelled)
-    selection = asked.selection
-    of_retained = asked.statistic.startswith("kept_")
+    chosen = cast("StreamRequest", {name: each for name, each in request.items() if name not in _OWN})
+    query = on_lowest_rank(rows, StreamQuery.of(rows.streams, "tensors", chosen, 1), cancelled)
+    selection = Selection(**request["selection"]) if "selection" in request else Selection()
+    statistic, points = request["statistic"], request.get("points")
+    asked = statistic, selection.interval, points and min(points, _MOST_POINTS)
+    of_retained = statistic.startswith("kept_")
     # Positions, vectors and bands apply to stored values, which are all there is in some runs. The newest row
     # says what a selection leaves out; it is nearly always like the first, and then one reading is enough.
     likely = of_retained or _begins_selective(rows, query, selection)
-    moments = moment_columns(asked.statistic)
+    moments = moment_columns(statistic)
     complete = None if likely else _LayerRows.read(rows, query, moments, None, cancelled)
     if complete is None or complete.is_selective(selection):
         retained = _LayerRows.read(rows, query, moments, selection, cancelled)
@@ -114,8 +76,8 @@ def read_trend(rows: StreamRows, asked: TrendQuery, cancelled: threading.Event) 
             complete = _LayerRows.read(rows, query, moments, None, cancelled)
         else:
             complete = None
-        return (complete or retained).answer(asked)
-    return complete.answer(asked)
+        return (complete or retained).answer(*asked)
+    return complete.answer(*asked)
 
 
 def _begins_selective(rows: StreamRows, query: Query, selection: Selection) -> bool:
@@ -167,9 +129,9 @@ class _LayerRows:
     def is_selective(self, selection: Selection) -> bool:
         return self._newest is not None and selection.takes_less(self._newest[1])
 
-    def answer(self, asked: TrendQuery) -> TrendAnswer:
+    def answer(self, statistic: str, interval: str, points: int | None) -> TrendAnswer:
         """Return the lines, and release the rows."""
-        of_band = asked.selection.interval != "none" and self._statistic(asked) == "mean" and self.has_values
+        of_band = interval != "none" and statistic.removeprefix("kept_") == "mean" and self.has_values
         names = ["layer", "step", "value", "nonfinite", "start", *(["half"] if of_band else [])]
         pieces: list[list[Column]] = [[] for _ in names]
         units = steps = 0
@@ -180,7 +142,7 @@ class _LayerRows:
             rows = self._merged.pop(0)
             units = int(rows["unit_count"][-1]) if of_band else 0
             steps += 1 + int(np.count_nonzero(np.diff(rows["step"])))
-            drawn.append(self._drawn(rows, asked, of_band))
+            drawn.append(self._drawn(rows, statistic.removeprefix("kept_"), interval if of_band else None))
         if drawn:
             merged = joined_pieces(drawn)
             del drawn
@@ -191,7 +153,7 @@ class _LayerRows:
                 at = merged["step"][line]
                 changes = np.flatnonzero(np.diff(merged["kind"][line])) + 1
                 begins = np.union1d(gap_starts(at), changes)
-                chosen, begins = thin_line(at, value[line], begins, asked.points)
+                chosen, begins = thin_line(at, value[line], begins, points)
                 stay = line[chosen]
                 start = np.zeros(len(stay))
                 start[begins] = 1
@@ -207,7 +169,7 @@ class _LayerRows:
         )
         about = {
             "total": steps,
-            "kept": self.has_values and not asked.statistic.startswith("kept_"),
+            "kept": self.has_values and not statistic.startswith("kept_"),
             "compressors": list(self._compressors)[:_MOST_TEXTS],
             "ranks": sorted(self._ranks),
             "newest": None if self._newest is None else self._newest[1],
@@ -215,18 +177,13 @@ class _LayerRows:
         }
         return TrendAnswer(table, about)
 
-    @staticmethod
-    def _statistic(asked: TrendQuery) -> str:
-        return asked.statistic.removeprefix("kept_")
-
-    def _drawn(self, rows: Mapping[str, Any], asked: TrendQuery, of_band: bool) -> dict[str, Any]:
-        statistic = self._statistic(asked)
+    def _drawn(self, rows: Mapping[str, Any], statistic: str, interval: str | None) -> dict[str, Any]:
         none = self.has_values and statistic in TENSOR_ONLY
         drawn = {name: rows[name] for name in ("step", "layer", "kind")}
         drawn["value"] = np.full(len(rows["step"]), np.nan) if none else _value(rows, statistic)
         drawn["bad"] = rows["nan_count"]
-        if of_band:
-            drawn["half"] = half_of(rows["unit_count"], rows["unit_m2"], asked.selection.interval)
+        if interval is not None:
+            drawn["half"] = half_of(rows["unit_count"], rows["unit_m2"], interval)
         return drawn
 
     def _add(self, batch: pa.RecordBatch, moments: dict[str, Column]) -> None:
@@ -285,7 +242,3 @@ def _value(merged: Mapping[str, Column], statistic: str) -> Column:
         return merged["nan_count"]
     found = reading_value({**merged, "m2_error": np.zeros(1), "m4_error": np.zeros(1)}, statistic)
     return np.where(merged["count"] > 0, found, np.nan)
-
-
-def _bad(field: str, message: str) -> ClientError:
-    return ClientError(message, code="bad-parameter", field=field)

@@ -136,18 +136,9 @@ def _query(
     mixed: bool,
     show: str = "raw",
 ) -> MomentQuery:
-    first, last = steps or (None, None)
-    return MomentQuery.of(
-        measured,
-        statistic,
-        by,
-        pattern=options["pattern"],
-        where=options["where"],
-        first=first,
-        last=last,
-        ratio=options["ratio"],
-        mixed=mixed,
-        show=show,
+    pattern, where, ratio = options["pattern"], options["where"], options["ratio"]
+    return MomentQuery.of_request(
+        measured, statistic, by, pattern, where, steps, ratio=ratio, mixed=mixed, show=show
     )
 
 
@@ -167,11 +158,11 @@ def moment_frame(
     gets no more rows has nothing of that stat.
     """
     chosen = chosen_ranges(steps, "steps", read_steps)
-    first, last = (None, None) if chosen is None else (chosen[0][0], chosen[-1][1]) if chosen else (0, -1)
+    span = None if chosen is None else (chosen[0][0], chosen[-1][1]) if chosen else (0, -1)
     if isinstance(by, str) or callable(by) or not hasattr(by, "__iter__"):
         by = [by]
     stats = [check_stat(one) for one in ([stat] if isinstance(stat, str) else stat)]
-    queries = [MomentQuery.of(one, "mean", list(by), None, where, first, last, mixed=mixed) for one in stats]
+    queries = [MomentQuery.of_request(one, "mean", list(by), None, where, span, mixed=mixed) for one in stats]
     if not live:
         check_present(source, stats)
     frames = [group_frame(one, source.groups(query)) for one, query in zip(stats, queries, strict=True)]

@@ -107,7 +107,7 @@ class MomentSource:
         self,
         stats: Sequence[str],
         where: Where = None,
-        steps: tuple[int | None, int | None] = (None, None),
+        steps: Sequence[int | None] | None = None,
         limit: int | None = None,
     ) -> pa.Table:
         """Return rows, ordered by step, in the columns of :data:`ROWS_SCHEMA`; ``name_id`` is an index into
@@ -115,18 +115,18 @@ class MomentSource:
 
         Raises ``ClientError`` (``too-large``) where more than ``limit`` rows match, saying how many.
         """
-        chosen = [check_stat(stat) for stat in stats]
-        found = NameFilter(where)
+        found, stats = NameFilter(where), [check_stat(stat) for stat in stats]
+        first, last = steps or (None, None)
         with self._lock, self._answering():
             known = self._stats()
-            if found.all_names and not found.rows and steps == (None, None):
+            if found.all_names and not found.rows and steps is None:
                 # Whoever opens a large run asks for everything first: it is known how much that is.
-                _check_count(sum(known[stat].rows for stat in chosen if stat in known), limit)
+                _check_count(sum(known[stat].rows for stat in stats if stat in known), limit)
             names: dict[str, list[str]] = {}
-            for stat in (stat for stat in chosen if stat in known):
+            for stat in (stat for stat in stats if stat in known):
                 of = known[stat].names
                 names[stat] = [name for name, keep in zip(of, found.keep(of), strict=True) if keep]
-            wanted = Wanted(names, _COLUMNS, found.rows, *steps)
+            wanted = Wanted(names, _COLUMNS, found.rows, first, last)
             chunks, count = list[Chunk](), 0
             for chunk in until_stopped(read_ahead(self._rows.chunks(wanted)), self._stop):
                 count += len(chunk["step"])

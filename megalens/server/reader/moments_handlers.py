@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ...protocol import MomentGroupsRequest, MomentRowsRequest, check_request
 from ...runs.answers import moment_groups, moment_rows
 from ..errors import ServerError
 from .between import STEP_HEADER
@@ -104,7 +105,8 @@ class MomentRowsHandler(_Handler):
     """``runs/{id}/moments/rows``."""
 
     async def post(self, run_id: str) -> None:
-        read = moment_rows(self.json_body(), self.settings["limit_rows"])
+        request = check_request(MomentRowsRequest, self.json_body())
+        read = moment_rows(request, self.settings["limit_rows"])
 
         async def answer(shared: SharedMoments) -> None:
             await self.stream(await shared.ask(read, self.gone))
@@ -116,7 +118,7 @@ class MomentGroupsHandler(_Handler):
     """``runs/{id}/moments/groups``."""
 
     async def post(self, run_id: str) -> None:
-        read = moment_groups(self.json_body())
+        read = moment_groups(check_request(MomentGroupsRequest, self.json_body()))
 
         async def answer(shared: SharedMoments) -> None:
             table, groups, steps = await shared.ask(read, self.gone)

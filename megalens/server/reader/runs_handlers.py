@@ -8,9 +8,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ...protocol import STREAMS, Streams
-from ...runs import ClientError, Run, RunFolder
-from ...runs.answers import SelectedRows, StreamQuery, read_lines, read_selection, tensor_index
+from ...protocol import ScalarsRequest, StreamRequest, TrendRequest, check_request
+from ...runs import ClientError, Run
+from ...runs.answers import (
+    SelectedRows,
+    StreamQuery,
+    read_selection,
+    scalar_lines,
+    tensor_index,
+    tensor_lines,
+)
 from ...runs.foreign_files import foreign_recording
 from ...runs.tensor_index import FlagEntry
 from ..errors import ServerError
@@ -47,33 +54,31 @@ class IndexHandler(ReadHandler):
 class LinesHandler(ReadHandler):
     """``runs/{id}/lines/tensors`` and ``…/lines/scalars``: thinned lines."""
 
-    async def get(self, run_id: str, stream: str) -> None:
-        self.send(await self.in_thread(self._read, run_id, stream, self.query_texts()), ARROW)
+    async def post(self, run_id: str, stream: str) -> None:
+        self.send(await self.in_thread(self._read, run_id, stream, self.json_body()), ARROW)
 
-    def _read(self, run_id: str, stream: str, texts: dict[str, str]) -> bytes:
-        rows = self.runs.rows(run_id)
-        hello: Mapping[str, Any] = rows.hello() if isinstance(rows, RunFolder) else {}
-        return bytes(read_lines(rows, stream, texts, hello, self.cancelled))
+    def _read(self, run_id: str, stream: str, body: dict[str, Any]) -> bytes:
+        if stream == "tensors":
+            trend = check_request(TrendRequest, body)
+            return bytes(tensor_lines(self.runs.rows(run_id), trend, self.cancelled))
+        scalars = check_request(ScalarsRequest, body)
+        return bytes(scalar_lines(self.runs.rows(run_id), scalars, self.cancelled))
 
 
 class StreamHandler(ReadHandler):
     """``runs/{id}/streams/{stream}``."""
 
-    async def get(self, run_id: str, stream: str) -> None:
-        texts = self.query_texts()
-        # Whatever every run may have needs no look at this one.
-        streams = STREAMS if stream in STREAMS else await self.in_thread(self._streams, run_id)
-        asked = StreamQuery.of_texts(streams, stream, texts, self.settings["limit_bytes"])
-        selection = await self.in_thread(self._read, run_id, asked)
+    async def post(self, run_id: str, stream: str) -> None:
+        request = check_request(StreamRequest, self.json_body())
+        selection = await self.in_thread(self._read, run_id, stream, request)
         if selection.every > 1:
             self.set_header("X-Megalens-Sampled-Every", str(selection.every))
         self.send(selection.body.to_pybytes(), ARROW)
 
-    def _streams(self, run_id: str) -> Streams:
-        return self.runs.rows(run_id).streams
-
-    def _read(self, run_id: str, asked: StreamQuery) -> SelectedRows:
-        return read_selection(self.runs.rows(run_id), asked, self.cancelled)
+    def _read(self, run_id: str, stream: str, request: StreamRequest) -> SelectedRows:
+        rows = self.runs.rows(run_id)
+        asked = StreamQuery.of(rows.streams, stream, request, self.settings["limit_bytes"])
+        return read_selection(rows, asked, self.cancelled)
 
 
 class ReportHandler(ReadHandler):

@@ -1,10 +1,10 @@
 /** @jest-environment ./jest.environment.node.js */
 import { readTrend } from '..';
 import { MemoryRun } from '../../store/__tests__/memory-run';
-import type { ITrendQuery } from '../../store/line-data';
+import type { TrendRequest } from '../../protocol/requests.generated';
 
 const tile = (tiles: number): string => `Tile(tiles=${tiles}, reduction='mean')`;
-const QUERY: ITrendQuery = { flag: 'MLP1_mat_mul', statistic: 'max', points: 4000 };
+const QUERY: TrendRequest = { flag: 'MLP1_mat_mul', statistic: 'max', points: 4000 };
 const kept = (value: number, step: number, layer = 0, more = {}): Parameters<MemoryRun['add']>[0] => ({
   ...{ step, layer, shape: [1, 1, 2], values: Float32Array.of(-1, value), ...more }
 });

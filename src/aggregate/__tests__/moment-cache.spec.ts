@@ -1,14 +1,15 @@
 /** @jest-environment ./jest.environment.node.js */
 import { ClientError } from '../../client';
-import { StoreError, type IMomentQuery } from '../../store';
+import { StoreError } from '../../store';
 import { groupMoments, MomentCache, WorkQueue, type IAggregateWorker } from '..';
 import { RowSource, lines, type IRow } from './moment-rows';
 import { NodeWorkers } from './node-workers';
+import type { MomentGroupsRequest } from '../../protocol/requests.generated';
 
 const workers = new NodeWorkers();
 afterAll(() => workers.dispose());
 
-const QUESTION: IMomentQuery = { stat: 'grad', statistic: 'mean', by: ['name'] };
+const QUESTION: MomentGroupsRequest = { stat: 'grad', statistic: 'mean', by: ['name'] };
 const noWorker = (): Promise<IAggregateWorker> => Promise.reject(new Error('no worker is needed'));
 const steps = (from: number, to: number, more: IRow = {}): IRow[] =>
   Array.from({ length: to - from + 1 }, (_, at) => ({ step: from + at, mean: from + at, ...more }));
@@ -16,7 +17,7 @@ const steps = (from: number, to: number, more: IRow = {}): IRow[] =>
 describe('the rows of a run', () => {
   const shelved = (
     limit?: number
-  ): ((source: RowSource, question?: Partial<IMomentQuery>) => Promise<unknown>) => {
+  ): ((source: RowSource, question?: Partial<MomentGroupsRequest>) => Promise<unknown>) => {
     const cache = new MomentCache(new WorkQueue(noWorker), limit);
     return async (source, question) =>
       lines(await groupMoments(source, { ...QUESTION, ...question }, undefined, cache));
@@ -133,7 +134,7 @@ describe('many rows', () => {
     const queue = new WorkQueue(async () => workers.open());
     const there = cache(queue);
     const [a, b] = [large(), large()];
-    const questions: IMomentQuery[] = [
+    const questions: MomentGroupsRequest[] = [
       { ...QUESTION, by: ['layer'], statistic: 'kurtosis' },
       { ...QUESTION, by: [], statistic: 'l2', points: 50 },
       { ...QUESTION, series: 3, show: 'relative', smoothing: 5, steps: [10, 20] }

@@ -1,3 +1,4 @@
+import type { MomentRowsRequest } from '../../protocol/requests.generated';
 import type { IMomentGroups, IMomentIndex, IMomentRows, IMomentSource, MomentStat } from '../../store';
 
 /** One row as a test writes it; what is absent is a tensor of one value 0 at step 1. */
@@ -83,11 +84,7 @@ export class RowSource implements IMomentSource {
     return { version: String(this.version), stats, names: this.names, samples: false, warnings: [] };
   }
 
-  async rows(
-    stats: readonly MomentStat[],
-    _where?: unknown,
-    steps?: readonly [number, number] | null
-  ): Promise<IMomentRows | null> {
+  async rows({ stats, steps }: MomentRowsRequest): Promise<IMomentRows | null> {
     this.asked.push(steps ?? null);
     const [first, last] = steps ?? [-Infinity, Infinity];
     const inside = stats

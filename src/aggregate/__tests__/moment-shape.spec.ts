@@ -1,11 +1,12 @@
 /** @jest-environment ./jest.environment.node.js */
-import type { IMomentGroups, IMomentQuery } from '../../store';
+import type { IMomentGroups } from '../../store';
 import { MomentTable, decimateGroups, groupTables, shapeGroups, topGroups } from '..';
 import { lines, momentRows, type IRow } from './moment-rows';
+import type { MomentGroupsRequest } from '../../protocol/requests.generated';
 
-const QUESTION: IMomentQuery = { stat: 'grad', statistic: 'mean', by: ['name'] };
+const QUESTION: MomentGroupsRequest = { stat: 'grad', statistic: 'mean', by: ['name'] };
 
-function groupsOf(rows: readonly IRow[], question: Partial<IMomentQuery> = {}): IMomentGroups {
+function groupsOf(rows: readonly IRow[], question: Partial<MomentGroupsRequest> = {}): IMomentGroups {
   const table = new MomentTable('grad');
   table.append(momentRows([...rows].sort((a, b) => (a.step ?? 1) - (b.step ?? 1))));
   return groupTables([table], { ...QUESTION, ...question });
@@ -14,7 +15,7 @@ function groupsOf(rows: readonly IRow[], question: Partial<IMomentQuery> = {}): 
 const line = (name: string, values: readonly number[], more: IRow = {}): IRow[] =>
   values.map((mean, at) => ({ name, step: at + 1, mean, ...more }));
 
-const shaped = (rows: readonly IRow[], question: Partial<IMomentQuery>): ReturnType<typeof lines> =>
+const shaped = (rows: readonly IRow[], question: Partial<MomentGroupsRequest>): ReturnType<typeof lines> =>
   lines(shapeGroups(groupsOf(rows), { ...QUESTION, ...question }));
 
 describe('what is shown', () => {
@@ -58,7 +59,7 @@ describe('what is shown', () => {
 
   it('scales the bound of the rounding with the value', () => {
     const rough = line('a', [1000, 1001], { count: 5, m2: 5, rounding: 2 ** -24 });
-    const error = (question: Partial<IMomentQuery>): number =>
+    const error = (question: Partial<MomentGroupsRequest>): number =>
       shapeGroups(groupsOf(rough, { statistic: 'std' }), { ...QUESTION, statistic: 'std', ...question })
         .error[1] ?? 0;
     expect(error({})).toBeGreaterThan(0);

@@ -21,7 +21,7 @@ const ASKED = `
   const about = stat => ({ stat, rows, first: 1, last: rows / 2, steps: rows / 2 });
   const source = {
     index: async () => ({ version: '1', stats: [about('grad'), about('param')], names, samples: false, warnings: [] }),
-    rows: async ([stat]) => part(stat)
+    rows: async ({ stats: [stat] }) => part(stat)
   };
   const cache = new MomentCache(new WorkQueue(async () => null));
   const ask = more => groupMoments(source, { stat: 'grad', statistic: 'kurtosis', by: ['layer'], ...more }, undefined, cache);

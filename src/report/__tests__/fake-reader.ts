@@ -1,5 +1,5 @@
 import { zlibSync } from 'fflate';
-import type { IRunReader, IStreamQuery } from '../../client/run-reader';
+import type { IRunReader } from '../../client/run-reader';
 import type { IMomentsReader } from '../../client/moments-api';
 import type { IRunDetail } from '../../client/runs-api';
 import type { Hello } from '../../protocol/messages.generated';
@@ -30,7 +30,8 @@ export function fakeReader(
   const flags = [...new Set(rows.map(row => row.flag))];
   return {
     moments,
-    lines: () => Promise.reject(new Error('There are none.')),
+    tensorLines: () => Promise.reject(new Error('There are none.')),
+    scalarLines: () => Promise.reject(new Error('There are none.')),
     index: () =>
       Promise.resolve(
         flags.map(flag => {
@@ -46,7 +47,7 @@ export function fakeReader(
           };
         })
       ),
-    stream: (_, stream, query: IStreamQuery = {}) => {
+    stream: (_, stream, { limit_bytes: __, ...query }) => {
       if (stream === 'scalars') {
         const columns = {
           step: Float64Array.from(scalars, each => each[0]),
@@ -69,17 +70,7 @@ export function fakeReader(
         const bytes = encodeFrame('audit', columns, { step: -1, timeUs: 0 }).slice(HEADER_BYTES);
         return Promise.resolve({ bytes, sampledEvery: 1 });
       }
-      const { flag = '', first = -Infinity, last = Infinity, layers, measured } = query;
-      const wanted = layers?.split(',').flatMap(text => {
-        const [from = 0, to = from] = text.split('-').map(Number);
-        return Array.from({ length: to - from + 1 }, (__, at) => from + at);
-      });
-      const found = store.query({
-        flag,
-        steps: [first, last],
-        ...(wanted ? { layers: wanted } : {}),
-        ...(measured ? { measured } : {})
-      });
+      const found = store.query({ flag: '', ...query });
       return Promise.resolve({ bytes: bytesOf(found.rows), sampledEvery: 1 });
     }
   };

@@ -1,11 +1,11 @@
 /** @jest-environment ./jest.environment.node.js */
 
 import { groupMoments } from '../../aggregate';
-import type { IMomentsGroupsRequest } from '../../client/moments-api';
-import type { IMomentGroups, IMomentQuery, IMomentSource } from '../../store/moment-source';
+import type { IMomentGroups, IMomentSource } from '../../store/moment-source';
 import { StoredMoments } from '../page-data';
+import type { MomentGroupsRequest } from '../../protocol/requests.generated';
 
-const ASKED: IMomentsGroupsRequest = {
+const ASKED: MomentGroupsRequest = {
   stat: 'grad',
   statistic: 'l2',
   by: ['layer'],
@@ -14,7 +14,7 @@ const ASKED: IMomentsGroupsRequest = {
 };
 
 /** What a file answers that holds one answer of 40 groups: its first byte, or why there is none. */
-async function answered(changes: Partial<IMomentsGroupsRequest>, asked = ASKED): Promise<number | string> {
+async function answered(changes: Partial<MomentGroupsRequest>, asked = ASKED): Promise<number | string> {
   const index = { version: '1', stats: [], namesFrom: 0, names: [], samples: false, warnings: [] };
   const groups = [{ request: asked, groups: 40, steps: 9, bytes: Uint8Array.of(7) }];
   const held = new StoredMoments({ index, rows: new Map(), groups });
@@ -27,9 +27,9 @@ async function answered(changes: Partial<IMomentsGroupsRequest>, asked = ASKED):
 describe('groups that a file holds', () => {
   it('answer any width and any steps of those that were read', async () => {
     expect(await answered({ points: 30 })).toBe(7);
-    expect(await answered({ first: 2, last: 3 })).toBe(7);
-    expect(await answered({}, { ...ASKED, first: 2, last: 3 })).toMatch('does not hold the rows');
-    expect(await answered({ first: 2, last: 2 }, { ...ASKED, first: 2, last: 3 })).toBe(7);
+    expect(await answered({ steps: [2, 3] })).toBe(7);
+    expect(await answered({}, { ...ASKED, steps: [2, 3] })).toMatch('does not hold the rows');
+    expect(await answered({ steps: [2, 2] }, { ...ASKED, steps: [2, 3] })).toBe(7);
   });
 
   it('answer a download of all groups where all are there, and no other question', async () => {
@@ -66,7 +66,7 @@ it('leaves of an answer for more steps those that were asked for', async () => {
     rows: () => Promise.resolve(null),
     groups: () => Promise.resolve(held)
   };
-  const ask = (steps: IMomentQuery['steps']): Promise<IMomentGroups> =>
+  const ask = (steps: MomentGroupsRequest['steps']): Promise<IMomentGroups> =>
     groupMoments(source, { stat: 'grad', statistic: 'l2', by: ['name'], steps: steps ?? null });
   expect(await ask(null)).toBe(held);
   const cut = await ask([2, 3]);

@@ -139,10 +139,11 @@ describe('the rows that a report holds', () => {
       detailOf(),
       {
         ...reader,
-        stream: async (id, stream, query = {}) => {
-          asked.push([query.first, query.last]);
-          const answer = await reader.stream(id, stream, query);
-          return query.first === query.last ? answer : { ...answer, sampledEvery: every };
+        stream: async (id, stream, request) => {
+          const [first, last] = request.steps ?? [];
+          asked.push([first, last]);
+          const answer = await reader.stream(id, stream, request);
+          return first === last ? answer : { ...answer, sampledEvery: every };
         }
       },
       Infinity

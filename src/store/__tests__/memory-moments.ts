@@ -1,13 +1,12 @@
 import type {
-  MomentFilter,
   IMomentGroups,
   IMomentIndex,
-  IMomentQuery,
   IMomentRows,
   IMomentSource,
   MomentStat,
   ReadingProgress
 } from '../moment-source';
+import type { MomentGroupsRequest, MomentRowsRequest } from '../../protocol/requests.generated';
 
 /** One row as a test says it; what is left out is of an ordinary tensor of 1,000 values. */
 export interface IMomentRow {
@@ -61,11 +60,7 @@ export class MemoryMoments implements IMomentSource {
     });
   }
 
-  rows(
-    stats: readonly MomentStat[],
-    _where?: MomentFilter,
-    steps?: readonly [number, number] | null
-  ): Promise<IMomentRows | null> {
+  rows({ stats, steps }: MomentRowsRequest): Promise<IMomentRows | null> {
     this.asked += 1;
     const names = this._names();
     const ids = new Map(names.map((name, id) => [name, id]));
@@ -100,7 +95,7 @@ export class MemoryMoments implements IMomentSource {
     });
   }
 
-  groups(_query: IMomentQuery): Promise<IMomentGroups> {
+  groups(_query: MomentGroupsRequest): Promise<IMomentGroups> {
     return Promise.reject(new Error('These rows are all here.'));
   }
 

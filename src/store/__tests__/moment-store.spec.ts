@@ -58,7 +58,7 @@ describe('the store of moments', () => {
       )
     ).toEqual([4, 4]);
     expect(store.append(frame([{ step: 5, name: 'a', stat: 'param' }]), false)).toEqual([5, 5]);
-    const rows = store.rows(['grad']);
+    const rows = store.rows({ stats: ['grad'] });
     expect(rows.names).toEqual(['b', 'a']);
     expect(rows).toMatchObject({
       stat: ['grad', 'grad'],
@@ -81,8 +81,8 @@ describe('the store of moments', () => {
       rounding: Float64Array.of(2 ** -24, 2 ** -24),
       lossScale: Float64Array.of(NaN, NaN)
     });
-    expect(store.rows(['dgrad']).step).toHaveLength(0);
-    expect(Array.from(store.rows(['grad', 'param'], [5, 9]).nameId)).toEqual([1]);
+    expect(store.rows({ stats: ['dgrad'] }).step).toHaveLength(0);
+    expect(Array.from(store.rows({ stats: ['grad', 'param'], steps: [5, 9] }).nameId)).toEqual([1]);
   });
 
   it('says what there is, with a new version whenever there is more', () => {
@@ -108,8 +108,8 @@ describe('the store of moments', () => {
     const store = new MomentStore();
     store.append(frame(series([2, 6])), false);
     store.append(frame([{ step: 4 }, { step: 1 }, { step: 3, stat: 'param' }]), false);
-    expect(Array.from(store.rows(['grad']).mean)).toEqual([1, 2, 4, 6]);
-    const both = store.rows(['grad', 'param'], [2, 4]);
+    expect(Array.from(store.rows({ stats: ['grad'] }).mean)).toEqual([1, 2, 4, 6]);
+    const both = store.rows({ stats: ['grad', 'param'], steps: [2, 4] });
     expect(both.stat).toEqual(['grad', 'param', 'grad']);
     expect(Array.from(both.step)).toEqual([2, 3, 4]);
   });
@@ -140,7 +140,7 @@ describe('the store of moments', () => {
     for (let at = 0; at < rows.length; at += 20) {
       store.append(frame(rows.slice(at, at + 20)), false);
     }
-    const kept = store.rows(['grad']);
+    const kept = store.rows({ stats: ['grad'] });
     expect(store.length).toBeLessThanOrEqual(300);
     const steps = [...new Set(kept.step)];
     expect(kept.step).toHaveLength(2 * steps.length);
@@ -165,7 +165,7 @@ describe('the store of moments', () => {
       );
     }
     expect(store.length).toBeLessThanOrEqual(50);
-    const [first, ...others] = store.rows(['grad']).step;
+    const [first, ...others] = store.rows({ stats: ['grad'] }).step;
     expect([first, others[others.length - 1]]).toEqual([1, 200]);
     const wide = new MomentStore(10);
     wide.append(frame(upTo(40).map(at => ({ step: 1, name: `w${at}` }))), false);

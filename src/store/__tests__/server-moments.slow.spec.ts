@@ -153,7 +153,7 @@ describe('a tree of raw-moment files', () => {
   it('gives rows as columns of their own', async () => {
     const entry = (await api.openStatistics('logs')).runs[0];
     const moments = new ServerMoments(entry?.id ?? '', api.moments, { name: () => 'run-a', grows: false });
-    const rows = await moments.rows(['param', 'grad'], { layer: '1' }, [3, 4]);
+    const rows = await moments.rows({ stats: ['param', 'grad'], where: { layer: '1' }, steps: [3, 4] });
     expect([...(rows?.step ?? [])]).toEqual([3, 3, 4, 4]);
     expect([...(rows?.mean ?? [])]).toEqual([3, 3, 4, 4]);
     expect([...(rows?.samples ?? [])]).toEqual([24, 24, 32, 32]);
@@ -165,7 +165,7 @@ describe('a tree of raw-moment files', () => {
     expect(rows?.min[0]).toBeNaN();
     const buffers = new Set([rows?.mean.buffer, rows?.m2.buffer, rows?.step.buffer]);
     expect(buffers.size).toBe(3);
-    expect([...((await moments.rows(['grad']))?.step ?? [])]).toEqual([]);
+    expect([...((await moments.rows({ stats: ['grad'] }))?.step ?? [])]).toEqual([]);
     moments.dispose();
   });
 
@@ -173,8 +173,8 @@ describe('a tree of raw-moment files', () => {
     const entry = (await api.openStatistics('logs')).runs[0];
     const options = { name: () => 'run-a', grows: false, limitRows: 10 };
     const moments = new ServerMoments(entry?.id ?? '', api.moments, options);
-    expect(await moments.rows(['param'])).toBeNull();
-    expect((await moments.rows(['param'], undefined, [1, 2]))?.step).toHaveLength(6);
+    expect(await moments.rows({ stats: ['param'] })).toBeNull();
+    expect((await moments.rows({ stats: ['param'], steps: [1, 2] }))?.step).toHaveLength(6);
     moments.dispose();
   });
 
@@ -216,7 +216,7 @@ describe('a tree of raw-moment files', () => {
     const index = await source.moments?.index();
     expect(index?.stats[0]?.last).toBe(STEPS + 1);
     expect(index?.names).toHaveLength(NAMES.length + 1);
-    const rows = await source.moments?.rows(['param'], undefined, [STEPS + 1, STEPS + 1]);
+    const rows = await source.moments?.rows({ stats: ['param'], steps: [STEPS + 1, STEPS + 1] });
     expect(rows?.step).toHaveLength(NAMES.length + 1);
     lease.dispose();
   });
@@ -234,7 +234,7 @@ describe('a tree of raw-moment files', () => {
     const asked = moments.groups({ stat: 'param', statistic: 'l2', by: [] }, abort.signal);
     abort.abort();
     await expect(asked).rejects.toMatchObject({ name: 'AbortError' });
-    const late = moments.rows(['param']);
+    const late = moments.rows({ stats: ['param'] });
     moments.dispose();
     await expect(late).rejects.toMatchObject({ code: 'disposed' });
     await expect(moments.index()).rejects.toMatchObject({ code: 'disposed' });
@@ -253,7 +253,7 @@ describe('a live run', () => {
     const change = nextRows(source, STEPS + 1);
     producer.send(frame(STEPS + 1));
     expect(await change).toMatchObject({ lastStep: STEPS + 1 });
-    const rows = await source.moments?.rows(['grad']);
+    const rows = await source.moments?.rows({ stats: ['grad'] });
     const steps = Array.from({ length: STEPS + 1 }, (_, at) => at + 1);
     expect([...(rows?.step ?? [])]).toEqual(steps.flatMap(step => NAMES.map(() => step)));
     expect([...(rows?.mean ?? [])]).toEqual([...(rows?.step ?? [])]);

@@ -11,7 +11,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { MomentsApi } from '../../client/moments-api';
 import { Rest } from '../../client/rest';
-import type { IStreamQuery } from '../../client/run-reader';
+import type { StreamRequest } from '../../protocol/requests.generated';
 import {
   HEADER_BYTES,
   decodeFrame,
@@ -137,11 +137,12 @@ describe('a recorded run', () => {
     const asked: unknown[] = [];
     const reader = {
       index: () => Promise.resolve([]),
-      stream: (_: string, stream: string, query?: IStreamQuery) => {
-        asked.push([stream, query?.where, query?.first]);
+      stream: (_: string, stream: string, { where, steps }: StreamRequest) => {
+        asked.push([stream, where, steps]);
         return Promise.resolve({ bytes: normsFrame(5).slice(HEADER_BYTES), sampledEvery: 2 });
       },
-      lines: () => Promise.reject(new Error('nowhere')),
+      tensorLines: () => Promise.reject(new Error('nowhere')),
+      scalarLines: () => Promise.reject(new Error('nowhere')),
       moments: new MomentsApi(
         new Rest({ baseUrl: 'http://nowhere/', fetch: () => Promise.reject(new Error('nowhere')) })
       )
@@ -149,7 +150,7 @@ describe('a recorded run', () => {
     const run = new RecordedRun('r1', { hello, status, truncated: [] }, reader);
     const where = { name: 'lm_head' };
     const rows = await run.table('weight_norms', { steps: [5, 5], where });
-    expect(asked).toEqual([['weight_norms', where, 5]]);
+    expect(asked).toEqual([['weight_norms', where, [5, 5]]]);
     expect([rows.length, rows.sampledEvery, rows.columns.value?.[0]]).toEqual([1, 2, Infinity]);
     // Its columns are of a type of a later version.
     await expect(run.table('odd')).rejects.toMatchObject({ code: 'no-stream' });

@@ -1,7 +1,8 @@
 /** @jest-environment ./jest.environment.node.js */
 
 import type { MomentsOptions } from '../../protocol/views.generated';
-import type { IMomentRows, MomentStat } from '../../store/moment-source';
+import type { MomentRowsRequest } from '../../protocol/requests.generated';
+import type { IMomentRows } from '../../store/moment-source';
 import { MemoryMoments } from '../../store/__tests__/memory-moments';
 import { loadModel } from './model';
 import { grads } from './moments-page';
@@ -30,8 +31,8 @@ async function saved(
 
 /** Statistics of which every step is brought, whatever is asked: as the file of a report does. */
 class WholeMoments extends MemoryMoments {
-  override rows(stats: readonly MomentStat[]): Promise<IMomentRows | null> {
-    return super.rows(stats);
+  override rows({ stats }: MomentRowsRequest): Promise<IMomentRows | null> {
+    return super.rows({ stats });
   }
 }
 

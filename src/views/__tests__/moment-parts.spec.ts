@@ -90,7 +90,7 @@ it('writes groups and rows with all their digits, and names with commas in quote
     { step: 1, name: 'a.weight', std: 2, count: 10, gradientStage: PRE_STEP },
     { step: 1, name: 'b.weight' }
   );
-  const rows = await moments.rows(['grad']);
+  const rows = await moments.rows({ stats: ['grad'] });
   const written = rows && rowsCsv(rows, rowFilter(rows, { name: 'a.w', rank: '0' })).split('\n');
   expect(written?.slice(1)).toEqual(['1,-1,grad,a.weight,0,0,10,0,40,0,480,-8,8,0,0,0,0,pre_step,1', '']);
 });
@@ -98,7 +98,7 @@ it('writes groups and rows with all their digits, and names with commas in quote
 it('takes the chosen steps where a source brings more than these', async () => {
   const moments = new MemoryMoments();
   moments.add(...[1, 2, 3, 4].map(step => ({ step, name: 'a.weight' })));
-  const rows = await moments.rows(['grad']);
+  const rows = await moments.rows({ stats: ['grad'] });
   const steps = (chosen: [number, number] | null): string[] =>
     (rows ? rowsCsv(rows, rowFilter(rows, {}, chosen)) : '')
       .trim()

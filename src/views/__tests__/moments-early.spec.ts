@@ -1,14 +1,15 @@
 import { groupMoments } from '../../aggregate';
-import type { IMomentGroups, IMomentIndex, IMomentQuery } from '../../store/moment-source';
+import type { IMomentGroups, IMomentIndex } from '../../store/moment-source';
 import { MemoryMoments } from '../../store/__tests__/memory-moments';
 import { grads, MomentsPage } from './moments-page';
+import type { MomentGroupsRequest } from '../../protocol/requests.generated';
 
 jest.setTimeout(30_000);
 
 /** Rows that are said to be so many that they stay on the server, which answers totals only when it is let. */
 class ServerRows extends MemoryMoments {
   readonly limitRows = 1_000_000;
-  readonly queries: IMomentQuery[] = [];
+  readonly queries: MomentGroupsRequest[] = [];
   private letGo: (() => void) | null = null;
   private held: Promise<void> = new Promise(resolve => (this.letGo = resolve));
   private refused: Error | null = null;
@@ -18,7 +19,7 @@ class ServerRows extends MemoryMoments {
     return { ...index, stats: index.stats.map(each => ({ ...each, rows: 2_000_000 })) };
   }
 
-  override async groups(query: IMomentQuery): Promise<IMomentGroups> {
+  override async groups(query: MomentGroupsRequest): Promise<IMomentGroups> {
     this.queries.push(query);
     if (query.statistic === 'nonfinite' && query.by.length === 0) {
       await this.held;

@@ -1,5 +1,5 @@
 import { formatInteger } from '../../charts';
-import type { IMomentGroups, IMomentQuery, MomentColumn, MomentKey } from '../../store/moment-source';
+import type { IMomentGroups, MomentColumn, MomentKey } from '../../store/moment-source';
 import type { IPointed } from '../../store/run-link';
 import type { IMark, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';
@@ -15,15 +15,16 @@ import { markOf, OverPane } from './over-pane';
 import type { IMomentRun, MomentReader } from './reader';
 import { keyWords, type MomentOptions, byWords, quantityWords } from './words';
 import { capital } from '../shared/describe';
+import type { MomentGroupsRequest } from '../../protocol/requests.generated';
 
 interface ILayersQuery {
   readonly options: MomentOptions;
   /** Columns that make a group, `layer` first. */
   readonly by: readonly MomentColumn[];
   /** What is asked of each run, apart from its step. */
-  readonly question: IMomentQuery;
+  readonly question: MomentGroupsRequest;
   /** What tells which steps a run has. */
-  readonly everything: IMomentQuery;
+  readonly everything: MomentGroupsRequest;
   readonly reader: MomentReader;
   /** Name of the view's own run. */
   readonly name: string;

@@ -1,6 +1,6 @@
 import { formatBytes, formatInteger } from '../../charts';
 import type { MomentsOptions } from '../../protocol/views.generated';
-import type { IMomentGroups, IMomentIndex, IMomentQuery, MomentColumn } from '../../store/moment-source';
+import type { IMomentGroups, IMomentIndex, MomentColumn } from '../../store/moment-source';
 import { isOver, type IRunSource, type SourceChange } from '../../store/source';
 import type { INote, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';
@@ -25,6 +25,7 @@ import { oneTensor } from './name-facts';
 import { MomentReader, type IMomentQuestion, type IMomentRun } from './reader';
 import { quantityWords } from './words';
 import { capital } from '../shared/describe';
+import type { MomentGroupsRequest } from '../../protocol/requests.generated';
 
 /** Most positions of the step slider, and steps searched for the first bad one. */
 const MOST_STEPS = 50_000;
@@ -263,7 +264,7 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
   }
 
   /** The question for the steps of everything that matches the filter. */
-  protected get everything(): IMomentQuery {
+  protected get everything(): MomentGroupsRequest {
     const { stat, pattern, where, ratio } = this.options;
     return {
       stat: ratio === 'grad_to_param' ? 'grad' : stat,

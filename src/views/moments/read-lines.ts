@@ -3,7 +3,6 @@ import {
   GROUP_FLOATS,
   type IMomentGroups,
   type MomentKey,
-  type IMomentQuery,
   type MomentColumn
 } from '../../store/moment-source';
 import { compareLines } from '../shared/lines/compare';
@@ -15,6 +14,7 @@ import { badSteps, badStretches, type IStretch } from './captions';
 import { groupId, LINE_COLUMNS, linesOf, startsOf } from './line';
 import type { IMomentQuestion, IMomentRun, MomentReader } from './reader';
 import { keyWords, type MomentOptions } from './words';
+import type { MomentGroupsRequest } from '../../protocol/requests.generated';
 
 /** Rows of groups whose keys are the same but for one column. */
 interface IPart {
@@ -134,7 +134,7 @@ export interface ILinesQuery {
   readonly by: readonly MomentColumn[];
   readonly question: IMomentQuestion;
   /** The question for every step of a run. */
-  readonly everything: IMomentQuery;
+  readonly everything: MomentGroupsRequest;
   readonly name: string;
   readonly id: string;
   readonly reader: MomentReader;
@@ -244,7 +244,7 @@ export async function readLines(
   };
 }
 
-type Read = (question: IMomentQuery, signal?: AbortSignal) => Promise<readonly ILine[]>;
+type Read = (question: MomentGroupsRequest, signal?: AbortSignal) => Promise<readonly ILine[]>;
 
 /** Return what reads the lines of a run: of smoothed ones the numbers themselves as well, as faint lines. */
 function runOf(

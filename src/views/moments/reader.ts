@@ -4,7 +4,6 @@ import {
   GROUP_FLOATS,
   type IMomentGroups,
   type IMomentIndex,
-  type IMomentQuery,
   type IMomentSource,
   type MomentKey,
   type ReadingProgress
@@ -12,6 +11,7 @@ import {
 import type { IOtherRun } from '../shared/lines/other-runs';
 import { groupId } from './line';
 import { narrowed } from './map-cells';
+import type { MomentGroupsRequest } from '../../protocol/requests.generated';
 
 /** A run of a comparison with what reads it; null where it has no statistics, or could not be opened. */
 export interface IMomentRun extends IOtherRun {
@@ -19,7 +19,7 @@ export interface IMomentRun extends IOtherRun {
 }
 
 /** A question of which only some groups are wanted. */
-export interface IMomentQuestion extends IMomentQuery {
+export interface IMomentQuestion extends MomentGroupsRequest {
   /** Keys of these groups, which are all that come, in this order; everything when absent. */
   readonly keys?: readonly MomentKey[];
 }

@@ -145,7 +145,7 @@ export class TablePane extends MomentPane {
   private async _rows(): Promise<string> {
     const { stat, where } = this.options;
     const steps = this.env.within(this.options.steps);
-    const rows = await this.source.moments?.rows([stat], where ?? {}, steps);
+    const rows = await this.source.moments?.rows({ stats: [stat], where, steps });
     if (!rows) {
       throw new Error(
         this.t(

@@ -1,4 +1,4 @@
-import { keptStatistic, layoutOf, readTrend, type ISelection } from '../../aggregate';
+import { keptStatistic, layoutOf, readTrend } from '../../aggregate';
 import { formatInteger, type IRecipe } from '../../charts';
 import { inRanges } from '../../protocol/ranges';
 import type { TrendOptions } from '../../protocol/views.generated';
@@ -30,6 +30,7 @@ import {
   type ITrendSubject,
   trendWords
 } from './trend-words';
+import type { TensorSelection } from '../../protocol/requests.generated';
 
 /** What to say where none of the chosen layers is traced. */
 function noLayer({ shape, options, choose, t }: ITrendSubject): IState {
@@ -321,7 +322,7 @@ export class TrendView extends LinesView<Required<TrendOptions>> {
     return this._isLines ? this.picture : this.map;
   }
 
-  private get _selection(): ISelection {
+  private get _selection(): TensorSelection {
     const { flag, positions, vector, interval } = this.options;
     return { positions, vector, interval, axes: flagInfo(this.source.hello, flag)?.axes ?? [] };
   }

@@ -5,7 +5,6 @@ import {
   keptStatistic,
   layoutOf,
   type Statistic,
-  type ISelection,
   isSelective
 } from '../../aggregate';
 import { flagColor, formatInteger } from '../../charts';
@@ -21,6 +20,7 @@ import { numberField } from '../shared/table';
 import { layerWords, listWords } from '../shared/layers';
 import type { IStateActions } from '../shared/states';
 import type { Translate } from '../shared/translate';
+import type { TensorSelection } from '../../protocol/requests.generated';
 
 /**
  * The picker of a statistic: of whole tensors and of what the compressor kept. Parts of tensors, and bands,
@@ -139,7 +139,7 @@ export interface ITrendSubject {
   readonly source: IRunSource;
   readonly options: Required<TrendOptions>;
   readonly shape: ITensorShape;
-  readonly selection: ISelection;
+  readonly selection: TensorSelection;
   readonly flag: string;
   /** Says what is not here any more. */
   readonly memory: (answer: ITrendAnswer) => readonly string[];
@@ -189,7 +189,7 @@ export function trendWords(
 }
 
 /** Say which values enter a statistic where that is not all of them. */
-export function selectionWords(row: ITrendTensor | null, selection: ISelection, t: Translate): string[] {
+export function selectionWords(row: ITrendTensor | null, selection: TensorSelection, t: Translate): string[] {
   if (row === null || !isSelective(row, selection)) {
     return [];
   }

@@ -24,21 +24,24 @@ from tests.fuzz.surfaces.view_options import made_options
 
 _TOKEN = "let-me-in"
 _MOMENTS = "20261120-101500-moments"
-_GROUPS = {
-    "stat": "param",
-    "by": ["layer"],
-    "where": {"layers": "0-2", "kind": ["weight"], "pattern": "mlp"},
-    "first": 1,
-    "last": 9,
-    "statistics": ["l2", "std"],
-    "every": 1,
-    "mixed": False,
+_REQUESTS = json.loads(
+    (Path(__file__).parents[3] / "protocol" / "fixtures" / "requests.json").read_text("utf-8")
+)
+_PATHS = {
+    "StreamRequest": (f"runs/{RUN_ID}/streams/tensors", f"runs/{RUN_ID}/streams/audit"),
+    "TrendRequest": (f"runs/{RUN_ID}/lines/tensors",),
+    "ScalarsRequest": (f"runs/{RUN_ID}/lines/scalars",),
+    "MomentRowsRequest": (f"runs/{_MOMENTS}/moments/rows",),
+    "MomentGroupsRequest": (f"runs/{_MOMENTS}/moments/groups",),
+    "TimelineRequest": (f"runs/{RUN_ID}/timeline",),
+    "PipelineStepsRequest": (f"runs/{RUN_ID}/pipeline",),
+    "AlarmCountRequest": (f"runs/{RUN_ID}/alarms/count",),
+    "StatisticsRequest": ("statistics",),
 }
 _WORDS = (
     "stats",
     "where",
-    "first",
-    "last",
+    "steps",
     "limit_rows",
     "by",
     "pattern",
@@ -79,29 +82,15 @@ _PIECES = (
 
 def _seeds() -> list[Any]:
     run, moments = f"runs/{RUN_ID}", f"runs/{_MOMENTS}"
-    tensors = {"flag": "MLP1_mat_mul", "layers": "1-2", "first": "3", "last": "9", "rank": "0", "part": ""}
     gets = [
-        *(("runs", {}), (run, {}), (f"{run}/index", {}), (f"{run}/streams/tensors", tensors)),
-        *(
-            (f"{run}/streams/scalars", {"names": "loss"}),
-            (f"{run}/streams/audit", {}),
-            (f"{run}/streams/tensors", {**tensors, "every": "2"}),
-        ),
-        *(
-            (f"{moments}/moments", {"wait": "0"}),
-            (f"{moments}/streams/moments", {"first": "1"}),
-            ("demo", {}),
-            ("runs/none", {}),
-        ),
+        *(("runs", {}), (run, {}), (f"{run}/index", {}), (f"{moments}/moments", {"wait": "0"})),
+        *(("demo", {}), ("runs/none", {})),
     ]
     posts = [
-        *(
-            (f"{moments}/moments/groups", _GROUPS),
-            (f"{moments}/moments/groups", {"stat": "grad", "by": ["name"]}),
-        ),
+        *((path, case["value"]) for case in _REQUESTS for path in _PATHS[case["request"]]),
         (
-            f"{moments}/moments/rows",
-            {"stats": ["param", "grad"], "where": {"layers": "all"}, "first": 1, "last": 5, "limit_rows": 10},
+            f"{run}/streams/tensors",
+            {"flag": "MLP1_mat_mul", "layers": [1, 2], "steps": [3, 9], "rank": 0, "part": ""},
         ),
         *(
             ("statistics", {"path": "elsewhere"}),

@@ -151,7 +151,7 @@ def _run(files: Any) -> None:
         try:
             read_selection(
                 folder,
-                StreamQuery.of_texts(STREAMS, stream, {"first": "1", "last": "3"}, 1 << 20),
+                StreamQuery.of(STREAMS, stream, {"steps": [1, 3]}, 1 << 20),
                 threading.Event(),
             )
         except ClientError as error:

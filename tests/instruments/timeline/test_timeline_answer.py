@@ -136,12 +136,12 @@ def test_of_many_ranks_those_of_culprits_are_among_the_lanes(tmp_path):
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
-        ({"first": -1}, "first must be a whole number from 0, got -1"),
+        ({"first": -1}, "first must be at least 0, got -1"),
         ({"window": [5, 5]}, "window must be two times in ms, the second larger"),
         ({"window": [0, float("inf")]}, "window must be two times"),
         ({"ranks": "x"}, "ranks must be"),
-        ({"columns": 1.5}, "columns must be a whole number"),
-        ({"colour": 1}, "may hold first, last"),
+        ({"columns": 1.5}, "columns must be of type integer, got 1.5"),
+        ({"colour": 1}, "colour is not known here. A request may have first, last"),
     ],
 )
 def test_what_is_asked_wrongly_is_said(run, request_, message):
@@ -184,5 +184,5 @@ def test_of_a_large_job_the_lanes_come_before_the_verdict(tmp_path, monkeypatch)
     # What is known already is not answered by half, and neither is a picture of most ranks.
     assert draft_timeline(rows, request, "many", never) is None
     assert draft_timeline(rows, {"draft": True}, "other", never) is None
-    with pytest.raises(ProtocolError, match="true or false, got 1"):
+    with pytest.raises(ProtocolError, match="draft must be of type boolean, got 1"):
         read_timeline(rows, {"draft": 1}, "other", never)

@@ -1,18 +1,22 @@
-"""A question about groups of tensors, checked once: the measured stat, the statistic and the grouping."""
+"""A question about groups of tensors, ready to be answered: names are filtered and keyed by it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from ....protocol import MOMENT_READINGS, MOMENT_STATS, TensorName, name_values, natural_key
-from ...errors import ClientError
+from ....protocol import (
+    MOMENT_STATS,
+    MomentGroupsRequest,
+    TensorName,
+    check_request,
+    name_values,
+    natural_key,
+)
+from ...errors import ClientError, as_arguments, as_int
 from .name_filter import NameFilter, Pattern, Where
-
-SHOWS = ("raw", "relative", "delta", "percent")
-"""Values as they are, over their group's first finite one, minus it, or the change from it in %."""
 
 Key = tuple[Any, ...]
 
@@ -23,8 +27,6 @@ GROUP_COLUMNS = ("name", *TensorName._fields, *ROW_COLUMNS)
 """Columns by name; a pattern's captures and functions of the name come in addition."""
 
 _Column = str | re.Pattern[str] | Callable[[str], Any]
-
-_RATIOS = ("none", "grad_to_param", "gain")
 
 
 @dataclass(frozen=True)
@@ -85,82 +87,54 @@ class MomentQuery:
         show: str = "raw",
         smoothing: int = 0,
     ) -> MomentQuery:
-        """Return the checked question; raises ``ClientError`` naming the member at fault."""
-        check_stat(stat)
-        for field, value, known in (
-            ("statistic", statistic, MOMENT_READINGS),
-            ("ratio", ratio, _RATIOS),
-            ("show", show, SHOWS),
-        ):
-            if value not in known:
-                raise _bad(field, f"one of {', '.join(known)}", value)
-        for field, number in (("first", first), ("last", last)):
-            if number is not None and (not isinstance(number, int) or isinstance(number, bool)):
-                raise _bad(field, "a whole number", number)
-        for field, number in (("points", points), ("series", series)):
-            if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < 1):
-                raise _bad(field, "a whole number from 1", number)
-        if not isinstance(smoothing, int) or isinstance(smoothing, bool) or smoothing < 0:
-            raise _bad("smoothing", "a whole number from 0", smoothing)
-        if ratio == "gain" and stat not in ("activation", "dgrad"):
+        """Return the query of a person's call, in which ``by`` and ``where`` may have functions and compiled
+        expressions; raises ``ClientError`` naming the argument.
+        """
+        drawn = {"ratio": ratio, "mixed": mixed, "show": show, "smoothing": smoothing}
+        drawn |= {name: few for name, few in (("points", points), ("series", series)) if few is not None}
+        with as_arguments():
+            check_request(MomentGroupsRequest, {"stat": stat, "statistic": statistic, "by": [], **drawn})
+        steps = [
+            None if step is None else as_int(step, name) for name, step in (("first", first), ("last", last))
+        ]
+        return cls.of_request(stat, statistic, by, pattern, where, steps, **drawn)
+
+    @classmethod
+    def of_request(
+        cls,
+        stat: str,
+        statistic: str = "l2",
+        by: Sequence[Any] = (),
+        pattern: str | None = None,
+        where: Where = None,
+        steps: Sequence[int | None] | None = None,
+        **drawn: Any,
+    ) -> MomentQuery:
+        """Return the query of the members of a ``MomentGroupsRequest``, which were checked where it came in.
+
+        Raises ``ClientError`` where no schema can say what is wrong: for patterns, ranges and columns.
+        """
+        if drawn.get("ratio") == "gain" and stat not in ("activation", "dgrad"):
             raise ClientError(
                 f"A gain is of what goes into modules and comes out of them, and {stat} is neither. Choose "
                 "activation or dgrad.",
                 code="bad-parameter",
                 field="ratio",
             )
-        if isinstance(by, str):
-            by = [by]
-        return cls(
-            stat,
-            statistic,
-            Grouping(by, pattern),
-            NameFilter(where),
-            first,
-            last,
-            points,
-            series,
-            ratio,
-            bool(mixed),
-            show,
-            smoothing,
-        )
-
-    @classmethod
-    def of_members(cls, members: Mapping[str, Any]) -> MomentQuery:
-        """Return the lean question of a request's body, whose members are those of :meth:`of`."""
-        known = (
-            "stat",
-            "statistic",
-            "by",
-            "pattern",
-            "where",
-            "first",
-            "last",
-            "points",
-            "series",
-            "ratio",
-            "mixed",
-            "show",
-            "smoothing",
-        )
-        unknown = [str(member) for member in members if member not in known]
-        if unknown:
-            raise _bad(unknown[0][:50], f"one of {', '.join(known)}", unknown[0])
-        if "stat" not in members:
-            raise _bad("stat", f"one of {', '.join(MOMENT_STATS)}", None)
-        return replace(cls.of(**members), lean=True)
+        grouping = Grouping([by] if isinstance(by, str) else by, pattern)
+        first, last = steps or (None, None)
+        return cls(stat, statistic, grouping, NameFilter(where), first, last, **drawn)
 
 
 def check_stat(stat: Any) -> str:
     """Return ``stat``, or raise ``ClientError`` naming those that exist."""
     if stat not in MOMENT_STATS:
-        raise _bad("stat", f"one of {', '.join(MOMENT_STATS)}", stat)
+        raise ClientError(
+            f"stat must be one of {', '.join(MOMENT_STATS)}, got {stat!r:.100}.",
+            code="bad-parameter",
+            field="stat",
+        )
     return str(stat)
-
-
-def _bad(field: str, expected: str, got: object) -> ClientError:
-    return ClientError(f"{field} must be {expected}, got {got!r:.100}.", code="bad-parameter", field=field)
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,6 @@
 import { own } from '../../../protocol/records';
 import { type IQuestion, asArray, asObject, badAnswer } from '../../../client/rest';
-
-/** Which steps of a pipeline are asked for; the newest 10 whole ones when absent. */
-export interface IPipelineRequest {
-  readonly first?: number;
-  readonly last?: number;
-  /** Which pipeline, from 0: the how-manieth rank of each stage. */
-  readonly replica?: number;
-}
+import type { PipelineStepsRequest } from '../../../protocol/requests.generated';
 
 /** Forward; backward; gradients of inputs and of weights, where computed apart; optimizer. */
 export type PipelineKind = 'F' | 'B' | 'I' | 'W' | 'O';
@@ -70,7 +63,7 @@ const MOST_LETTERS = 1000;
 const MOST_TIME = 1e12;
 
 /** Steps of one pipeline as they were measured; null where there are no spans. */
-export const PIPELINE: IQuestion<IPipelineRequest, IPipelineSteps> = {
+export const PIPELINE: IQuestion<PipelineStepsRequest, IPipelineSteps> = {
   name: 'pipeline',
   inEngine: true,
   read: pipelineOf,

@@ -4,12 +4,13 @@ import { answering } from '../../../client/__tests__/answering';
 import { detailOf, fakeReader, opened, rowOf } from '../../../report/__tests__/fake-reader';
 import { Recorder } from '../../../report/recorder';
 import { timelineAnswer } from '../client/__tests__/timeline-answer';
-import { TIMELINE, timelineOf, type ITimelineRequest } from '../client/timeline-api';
+import { TIMELINE, timelineOf } from '../client/timeline-api';
+import type { TimelineRequest } from '../../../protocol/requests.generated';
 
 const ROWS = [rowOf({ step: 1, layer: 1 })];
 
 it('holds a timeline as it was drawn, coarse and whole', async () => {
-  const asked: ITimelineRequest[] = [];
+  const asked: TimelineRequest[] = [];
   const answer = timelineOf(timelineAnswer({ slow: { ranks: [0], steps: [3], values: [[null]] } }));
   const asker = answering(TIMELINE, request => {
     asked.push(request);

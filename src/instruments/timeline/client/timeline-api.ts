@@ -1,24 +1,6 @@
 import { own } from '../../../protocol/records';
 import { type IQuestion, asArray, asObject } from '../../../client/rest';
-
-/** What of a timeline is asked; what is absent is chosen by who answers. */
-export interface ITimelineRequest {
-  readonly first?: number;
-  readonly last?: number;
-  /** ms since the first of the steps. */
-  readonly window?: readonly [number, number];
-  /** Pixels across. */
-  readonly columns?: number;
-  readonly ranks?: string;
-  /** The span whose dependencies are wanted. */
-  readonly row?: number;
-  /** Whether the critical path is wanted. */
-  readonly path?: boolean;
-  /** What names of spans must have in them. */
-  readonly find?: string;
-  /** Whether lanes will do, where a verdict takes seconds. */
-  readonly draft?: boolean;
-}
+import type { TimelineRequest } from '../../../protocol/requests.generated';
 
 /** A stretch of time on a lane: a span, or the sum of some that are too short to be seen. */
 export interface IPiece {
@@ -121,7 +103,7 @@ export interface ITimelineAnswer {
 const HELD_COLUMNS = 400;
 
 /** Lanes of the ranks, and who makes the others wait; null where there are no spans. */
-export const TIMELINE: IQuestion<ITimelineRequest, ITimelineAnswer> = {
+export const TIMELINE: IQuestion<TimelineRequest, ITimelineAnswer> = {
   name: 'timeline',
   inEngine: true,
   read: timelineOf,

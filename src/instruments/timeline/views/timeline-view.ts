@@ -12,13 +12,7 @@ import { ViewModel, type IViewEnvironment } from '../../../views/shared/view-mod
 import { hold, moveOf, axisParams } from '../../../views/shared/scale';
 import { KINDS, kindColor } from '../../../views/shared/span-kinds';
 import type { IViewDefinition } from '../../../views/shared/definition';
-import {
-  TIMELINE,
-  type IPiece,
-  type ITimelineAnswer,
-  type ITimelineLane,
-  type ITimelineRequest
-} from '../client/timeline-api';
+import { TIMELINE, type IPiece, type ITimelineAnswer, type ITimelineLane } from '../client/timeline-api';
 import {
   clockRow,
   HALF,
@@ -32,6 +26,7 @@ import {
   pieceTip
 } from './lanes';
 import { SlowMap } from './slow-map';
+import type { TimelineRequest } from '../../../protocol/requests.generated';
 
 /** What records spans, in a training script. */
 const SNIPPET = "megalens.trace(model, timeline='phases')";
@@ -239,7 +234,7 @@ class TimelineView extends ViewModel<TimelineOptions> {
     const shown = env.zoom?.isZoomed && key === this._key && !this._isMap ? env.zoom.domain : null;
     const across = shown ? shown.x1 - shown.x0 : 0;
     const wide = shown ? 1 + 2 * AROUND : 1;
-    const request: ITimelineRequest = {
+    const request: TimelineRequest = {
       ranks: options.ranks,
       columns: Math.round(Math.max(200, env.width) * wide),
       ...(steps ? { first: steps[0], last: steps[1] } : {}),

@@ -1,10 +1,11 @@
 import { timeWords } from '../../../../charts';
 import { timelineAnswer } from '../../client/__tests__/timeline-answer';
-import { TIMELINE, timelineOf, type ITimelineRequest } from '../../client/timeline-api';
+import { TIMELINE, timelineOf } from '../../client/timeline-api';
 import { MemoryRun } from '../../../../store/__tests__/memory-run';
 import type { TimelineOptions } from '../../../../protocol/views.generated';
 import { mountView } from '../../../../views/registry';
 import type { IView } from '../../../../views/view';
+import type { TimelineRequest } from '../../../../protocol/requests.generated';
 
 // The first test also loads and transforms Vega.
 jest.setTimeout(30_000);
@@ -12,7 +13,7 @@ jest.setTimeout(30_000);
 const ANSWER = timelineAnswer();
 
 let run: MemoryRun;
-let asked: ITimelineRequest[];
+let asked: TimelineRequest[];
 let answer: object;
 let view: IView;
 
