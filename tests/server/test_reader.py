@@ -89,17 +89,18 @@ async def test_what_needs_more_memory_than_it_may_take_is_refused_and_it_goes_on
     small = reader_of(memory=400 << 20, limit_bytes=1 << 30)
     places = {RUN: {"name": RUN, "folder": str(run_folder)}}
 
-    async def ask(path):
+    async def ask(path, method="GET"):
         taken = []
 
         def answer():
             taken.append(Collected())
             return taken[-1]
 
-        await small.tell({"method": "GET", "path": f"/runs/{RUN}{path}", "body": b"", "runs": places}, answer)
+        question = {"method": method, "path": f"/runs/{RUN}{path}", "body": b"{}", "runs": places}
+        await small.tell(question, answer)
         return taken[-1].status, b"".join(taken[-1].pieces)
 
-    status, body = await ask("/streams/tensors")
+    status, body = await ask("/streams/tensors", "POST")
     assert (status, json.loads(body)["code"]) == (413, "too-large"), body
     pid = small.pid
     # The next process has all of it again.
