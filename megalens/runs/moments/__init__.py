@@ -3,7 +3,7 @@
 from .frame import moment_frame
 from .grouping.answer import MomentGroups
 from .grouping.query import GROUP_COLUMNS, MomentQuery
-from .jsonl.jsonl_rows import rows_of
+from .jsonl.imported_rows import rows_of
 from .jsonl.tree import StatisticsFile, StatisticsTree, find_trees, holds_statistics
 from .progress_bar import ProgressBar
 from .rows.live_rows import LiveRows

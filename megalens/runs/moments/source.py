@@ -215,7 +215,7 @@ def _check_count(count: int, limit: int | None) -> None:
 
 
 def load_libraries() -> None:
-    """Import what the first question would, without DuckDB: a quarter of a second in advance."""
+    """Import what the first question would: a quarter of a second in advance."""
     # pyarrow imports pandas at the first conversion of values.
     import pandas  # noqa: F401
     import pyarrow.parquet  # noqa: F401

@@ -30,6 +30,11 @@ class Listed:
     steps: NDArray[np.int64]
     names: tuple[str, ...]
 
+    @property
+    def even(self) -> bool:
+        """Whether each step has each name, where no step has one twice."""
+        return self.rows == len(self.steps) * len(self.names)
+
 
 class Piece:
     """Rows that are stored together and never change.

@@ -89,7 +89,7 @@ class _Attempt:
 
     def __init__(self, folder: Path, until: int) -> None:
         self._folder, self._until = folder, until
-        self._files: dict[Path, _Sealed | _Tail] = {}
+        self._files: dict[Path, SealedFile | _Tail] = {}
         self._more = False
 
     @property
@@ -113,13 +113,13 @@ class _Attempt:
     def _look(self, progress: Progress | None) -> None:
         listed = [(segment, segment.path.stat()) for segment in stream_segments(self._folder, _STREAM.name)]
         total, done = sum(about.st_size for _, about in listed), 0
-        files: dict[Path, _Sealed | _Tail] = {}
+        files: dict[Path, SealedFile | _Tail] = {}
         for segment, about in listed:
             file = self._files.get(segment.path)
             if file is None or not file.same(about):
                 # A tail without rows has nothing new yet.
                 self._more = self._more or file is not None or segment.sealed
-                file = (_Sealed if segment.sealed else _Tail)(segment.path, about, self._until)
+                file = (SealedFile if segment.sealed else _Tail)(segment.path, about, self._until)
             # What a tail has read is its own already, should a file behind it be gone.
             self._more = file.refresh() or self._more
             files[segment.path] = file
@@ -133,10 +133,12 @@ class _Attempt:
         self._files = {}
 
 
-class _Sealed:
+class SealedFile:
+    """A segment: its row groups that have rows from before step ``until``."""
+
     cut = False
 
-    def __init__(self, path: Path, found: os.stat_result, until: int) -> None:
+    def __init__(self, path: Path, found: os.stat_result, until: int = LAST_STEP + 1) -> None:
         self._stamp = FileStamp.of(found)
         reading = PieceReading(Wanted({}, ()))
         try:

@@ -1,0 +1,264 @@
+"""The raw-moment JSONL files of one run as rows of the stream ``moments``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....protocol import LAST_STEP, shown_text
+from ...errors import ClientError
+from ..rows.cache_folder import trim_cache
+from ..rows.hidden import Hidden, PartlyHidden, newest, steps_and_names
+from ..rows.moment_rows import Chunk, MomentRows, Progress, StatIndex, Wanted
+from ..rows.pieces import Piece, complete_steps, found_stats
+from ..trainermon.trainermon_rows import TrainerMonRows
+from .imported_file import ImportedFile
+from .ingest import bring_up_to_date
+from .tree import StatisticsTree
+
+_SCALED = ("dgrad", "residual_dgrad")
+
+
+def rows_of(tree: StatisticsTree) -> MomentRows:
+    """Return the rows of a run's files; they are read at the first refresh."""
+    return TrainerMonRows(tree) if tree.layout == "trainermon" else JsonlRows(tree)
+
+
+def supersede(
+    files: Sequence[ImportedFile], pieces: Sequence[list[Piece]]
+) -> tuple[dict[int, list[Hidden]], list[str]]:
+    """Return by its place what of each file others hide, and sentences about it.
+
+    Of two files with the same names at the same steps the one written to last counts, from its beginning;
+    gaps in it leave the other's rows.
+    """
+    found: dict[int, list[Hidden]] = {}
+    warnings: dict[str, None] = {}
+    for stat in dict.fromkeys(stat for of in pieces for piece in of for stat in piece.listed):
+        writers = [
+            (files[at].read.written, min(int(piece.listed[stat].steps[0]) for piece in here), at, here)
+            for at, of in enumerate(pieces)
+            if (here := [piece for piece in of if stat in piece.listed])
+        ]
+        names = [_names(here, stat) for *_, here in writers]
+        if sum(map(len, names)) == len(frozenset[str]().union(*names)):
+            continue
+        # Newest last; of equals the one that began later.
+        writers.sort(key=lambda writer: writer[:3])
+        layouts = {at: _layouts(here, stat) for *_, at, here in writers}
+        for number, (*_, older, _) in enumerate(writers):
+            for *_, newer, _ in writers[number + 1 :]:
+                hidden, steps = _between(layouts[older], layouts[newer], stat)
+                found.setdefault(older, []).extend(hidden)
+                if steps:
+                    warnings[_sentence(stat, files[older], files[newer], steps)] = None
+    return found, list(warnings)
+
+
+def _names(pieces: Sequence[Piece], stat: str) -> frozenset[str]:
+    # Pieces that have the same names have one tuple of them.
+    tuples = {id(piece.listed[stat].names): piece.listed[stat].names for piece in pieces}
+    return frozenset[str]().union(*tuples.values())
+
+
+_Layouts = dict[frozenset[str], NDArray[np.int64]]
+
+
+def _layouts(pieces: Sequence[Piece], stat: str) -> _Layouts:
+    """Return the steps at which exactly these names were written."""
+    shared: dict[int, frozenset[str]] = {}
+    found: dict[frozenset[str], list[NDArray[np.int64]]] = {}
+    for piece in pieces:
+        of = piece.listed[stat]
+        if of.even:
+            names = shared.setdefault(id(of.names), frozenset(of.names))
+            found.setdefault(names, []).append(of.steps)
+            continue
+        step, index = steps_and_names(piece, stat)
+        order = np.lexsort((index, step))
+        step, index = step[order], index[order]
+        cuts = np.flatnonzero(np.diff(step)) + 1
+        at: dict[bytes, list[int]] = {}
+        for first, block in zip(step[[0, *cuts]], np.split(index, cuts), strict=True):
+            at.setdefault(block.tobytes(), []).append(int(first))
+        for key, steps in at.items():
+            names = frozenset(of.names[place] for place in np.frombuffer(key, index.dtype))
+            found.setdefault(names, []).append(np.array(steps))
+    return {names: np.unique(np.concatenate(steps)) for names, steps in found.items()}
+
+
+def _between(older: _Layouts, newer: _Layouts, stat: str) -> tuple[list[Hidden], list[int]]:
+    """Return what of the older is hidden, and at which steps."""
+    hidden, least_most = [], list[int]()
+    for own, steps in older.items():
+        for names, others in newer.items():
+            shared = own & names
+            one = Hidden(stat, shared, _spans(others))
+            inside = steps[one.steps(steps)]
+            if shared and len(inside):
+                hidden.append(one)
+                least_most += [int(inside[0]), int(inside[-1])]
+    return hidden, least_most
+
+
+def _sentence(stat: str, older: ImportedFile, newer: ImportedFile, steps: list[int]) -> str:
+    return (
+        f"{stat}: {newer.source.name} was written to after {older.source.name} and has the same tensors, so "
+        f"its rows count for steps {min(steps)} to {max(steps)}. The job was probably restarted with another "
+        "number of processes."
+    )
+
+
+def _spans(steps: NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
+    """Return a writer's ranges: steps without gaps over twice the usual distance, the last one open."""
+    if len(steps) < 2:
+        return ((int(steps[0]), LAST_STEP),)
+    far = np.diff(steps)
+    breaks = np.flatnonzero(far > 2 * np.median(far))
+    firsts = [int(steps[0]), *(int(steps[at + 1]) for at in breaks)]
+    lasts = [*(int(steps[at]) for at in breaks), LAST_STEP]
+    return tuple(zip(firsts, lasts, strict=True))
+
+
+class JsonlRows:
+    """Rows of a run's JSONL files, imported into run folders of the cache; new text is read as they grow."""
+
+    def __init__(self, tree: StatisticsTree) -> None:
+        self._tree = tree
+        self._files: dict[str, ImportedFile] = {}
+        self._pieces: list[Piece] = []
+        self._stats: list[StatIndex] = []
+        self._warnings: list[str] = []
+        self._changes = 0
+        self._unreadable: list[str] = []
+
+    @property
+    def version(self) -> str:
+        return str(self._changes)
+
+    @property
+    def samples(self) -> bool:
+        return any(piece.samples for piece in self._pieces)
+
+    @property
+    def warnings(self) -> list[str]:
+        return list(self._warnings)
+
+    def refresh(self, progress: Progress | None = None) -> bool:
+        """Read what was appended, and return whether there was any.
+
+        Raises ``ClientError``: ``not-found`` where there is no file, ``unreadable`` where none may be read or
+        none has raw moments.
+        """
+        first = not self._changes
+        closed: list[OSError] = []
+        sources = self._tree.files(closed)
+        shut = [
+            f"{shown_text(Path(error.filename).name, 200)} cannot be looked into: {error.strerror or error}. "
+            "Its files are not read."
+            for error in closed
+        ]
+        if shut and not sources:
+            raise ClientError(shut[0], code="unreadable")
+        if not sources and first:
+            raise ClientError(
+                f"{shown_text(self._tree.root.name, 200)} holds no .jsonl file of raw moments yet. Expected "
+                "files such as grad_raw_moments_by_param/rank0.jsonl in it."
+            )
+        found = [self._files.get(str(source.path)) or ImportedFile(source) for source in sources]
+        # What was read of a folder before it was closed stays.
+        closed_folders = {Path(error.filename) for error in closed}
+        unread = [file for file in self._files.values() if file.source.path.parent in closed_folders]
+        files = sorted([*found, *unread], key=lambda file: file.source.order)
+        self._files = {str(file.source.path): file for file in files}
+        changed, unreadable = bring_up_to_date(found, progress)
+        if unreadable and len(unreadable) == len(found):
+            raise ClientError(unreadable[0], code="unreadable")
+        unreadable = [*shut, *unreadable]
+        if not changed and not first and unreadable == self._unreadable:
+            return False
+        self._unreadable = unreadable
+        self._take_stock(files)
+        if first:
+            self._check(files)
+            trim_cache()
+        self._changes += 1
+        return True
+
+    def stats(self) -> list[StatIndex]:
+        return self._stats
+
+    def chunks(self, wanted: Wanted) -> Iterator[Chunk]:
+        return complete_steps(self._pieces, wanted)
+
+    def close(self) -> None:
+        self._files, self._pieces = {}, []
+
+    def _take_stock(self, files: list[ImportedFile]) -> None:
+        counting = [newest([part.pieces for part in file.parts()]) for file in files]
+        own = [[piece for part in parts for piece in part] for parts in counting]
+        hidden, warnings = supersede(files, own)
+        self._pieces = [
+            PartlyHidden(piece, hidden[at]) if hidden.get(at) else piece
+            for at, pieces in enumerate(own)
+            for piece in pieces
+        ]
+        self._stats = found_stats(self._pieces)
+        warnings = [*_went_back(files), *warnings, *self._unreadable]
+        warnings += [
+            f"{file.source.name} was cut short or replaced while it was open, and was read anew."
+            for file in files
+            if file.replaced
+        ]
+        problems = [problem for file in files for problem in _problems(file)]
+        warnings += problems[:20]
+        left = sum(file.read.left_out for file in files) - len(problems[:20])
+        if left > 0:
+            warnings.append(f"{left} more lines were left out, in whole or in part.")
+        unscaled = {
+            stat
+            for file, parts in zip(files, counting, strict=True)
+            for part, pieces in zip(file.parts(), parts, strict=True)
+            for stat in part.stretch.unscaled
+            if any(stat in piece.listed for piece in pieces)
+        }
+        warnings += [
+            f"{stat}: the loss scale is not recorded, so the values may be multiplied by it; skewness and "
+            "kurtosis are not touched by that."
+            for stat in _SCALED
+            if stat in unscaled
+        ]
+        self._warnings = warnings
+
+    def _check(self, files: list[ImportedFile]) -> None:
+        if self._stats:
+            return
+        problems = [problem for file in files for problem in _problems(file)]
+        what = f" {problems[0]}" if problems else " They are empty so far."
+        if problems or all(file.read.end for file in files):
+            raise ClientError(
+                f"{shown_text(self._tree.root.name, 200)} holds no raw-moment records.{what} Expected lines "
+                'such as {"iter": 1, "stat": "grad_raw_moments_by_param", "values": '
+                '{"decoder.layers.0.mlp.weight": {"count": 4.0, "sum_1": …}}}.',
+                code="unreadable",
+            )
+
+
+def _problems(file: ImportedFile) -> list[str]:
+    return [f"{file.source.name}, line {line}: {what}." for line, what in file.read.problems]
+
+
+def _went_back(files: Sequence[ImportedFile]) -> list[str]:
+    found = []
+    for file in files:
+        for stat, course in file.read.courses.items():
+            if course.times:
+                times = "" if course.times == 1 else f" (the last of {course.times} times)"
+                found.append(
+                    f"{stat}: the run went back from step {course.back_from} to {course.back_to}{times}; "
+                    "older rows at or after that step are superseded."
+                )
+    return list(dict.fromkeys(found))

@@ -1,0 +1,100 @@
+"""Rows that others supersede, left out of the pieces that have them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....protocol import LAST_STEP
+from .moment_rows import Chunk, Wanted
+from .pieces import Listed, Piece, PieceReading
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """Rows of a stat within ranges of steps (last ones included): of some names, or (None) of all."""
+
+    stat: str
+    names: frozenset[str] | None
+    spans: tuple[tuple[int, int], ...]
+
+    def steps(self, step: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which steps are in the ranges."""
+        found = np.zeros(len(step), bool)
+        for low, high in self.spans:
+            found |= (step >= low) & (step <= high)
+        return found
+
+
+class PartlyHidden(Piece):
+    """A piece without its hidden rows. ``listed`` has those that are hidden by their names all the same."""
+
+    def __init__(self, piece: Piece, hidden: Sequence[Hidden]) -> None:
+        self._piece, self._hidden = piece, hidden
+        self.samples = piece.samples
+        self.listed = dict(piece.listed)
+        for each in hidden:
+            if each.names is None and each.stat in self.listed:
+                of = self.listed.pop(each.stat)
+                steps = of.steps[~each.steps(of.steps)]
+                if len(steps):
+                    rows = len(steps) * len(of.names)
+                    if not of.even:
+                        step = steps_and_names(piece, each.stat)[0]
+                        rows = int(np.count_nonzero(~each.steps(step)))
+                    self.listed[each.stat] = Listed(rows, steps, of.names)
+        self.low = min((int(of.steps[0]) for of in self.listed.values()), default=LAST_STEP + 1)
+        self.high = max((int(of.steps[-1]) for of in self.listed.values()), default=-1)
+
+    def read(self, reading: PieceReading) -> Chunk:
+        chunk = self._piece.read(reading)
+        keep = np.ones(len(chunk["step"]), bool)
+        firsts = reading.wanted.first_indices()
+        for each in self._hidden:
+            if each.stat not in firsts:
+                continue
+            first, names = firsts[each.stat], reading.wanted.names[each.stat]
+            named = [each.names is None or name in each.names for name in names]
+            # The last one is for rows of other stats, before and behind.
+            of = np.clip(chunk["name_index"] - first, -1, len(named))
+            keep &= ~(np.array([*named, False, False])[of] & each.steps(chunk["step"]))
+        return chunk if keep.all() else {name: column[keep] for name, column in chunk.items()}
+
+
+def steps_and_names(piece: Piece, stat: str) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return step and place in ``listed[stat].names`` of each row of a stat."""
+    reading = PieceReading(Wanted({stat: piece.listed[stat].names}, ()))
+    try:
+        chunk = piece.read(reading)
+    finally:
+        reading.close()
+    return chunk["step"], chunk["name_index"]
+
+
+def newest(parts: Sequence[Sequence[Piece]]) -> list[list[Piece]]:
+    """Return the pieces of each part without the rows of a stat from the first step on that a later part has
+    of it.
+
+    Pieces of which nothing is left are left out.
+    """
+    first: dict[str, int] = {}
+    found = []
+    for pieces in reversed(parts):
+        cut = [_cut(piece, first) for piece in pieces]
+        found.append([piece for piece in cut if piece.listed])
+        for piece in pieces:
+            for stat, of in piece.listed.items():
+                first[stat] = min(first.get(stat, LAST_STEP), int(of.steps[0]))
+    return found[::-1]
+
+
+def _cut(piece: Piece, first: dict[str, int]) -> Piece:
+    hidden = [
+        Hidden(stat, None, ((first[stat], LAST_STEP),))
+        for stat, of in piece.listed.items()
+        if stat in first and of.steps[-1] >= first[stat]
+    ]
+    return PartlyHidden(piece, hidden) if hidden else piece
