@@ -14,7 +14,8 @@ from moment_tree import kind_of, record, write_lines
 
 from megalens.protocol import stream_schema
 from megalens.runs import open_run
-from megalens.runs.moments.jsonl import imported_file, ingest
+from megalens.runs.moments.jsonl import ingest
+from megalens.runs.moments.rows import import_folder
 from megalens.runs.moments.rows.cache_folder import cache_folder, trim_cache
 
 ROOT = Path(__file__).parents[2]
@@ -108,7 +109,7 @@ def test_what_a_killed_import_left_does_not_count(home, cache, monkeypatch, pars
         raise KeyboardInterrupt
 
     monkeypatch.setattr(ingest.ImportedFile, "commit", killed)
-    monkeypatch.setattr(imported_file, "_LEAST_BYTES", 1)
+    monkeypatch.setattr(import_folder, "_LEAST_BYTES", 1)
     with pytest.raises(KeyboardInterrupt):
         open_run(home).moment_source.refresh()
     monkeypatch.undo()
@@ -124,7 +125,7 @@ def test_what_a_killed_import_left_does_not_count(home, cache, monkeypatch, pars
 
 
 def test_a_file_that_is_followed_becomes_few_segments_that_say_the_same(home, cache, monkeypatch, parsed):
-    monkeypatch.setattr(imported_file, "_LEAST_BYTES", 2000)
+    monkeypatch.setattr(import_folder, "_LEAST_BYTES", 2000)
     run = open_run(write_lines(home, "grad", 0, [record(1)]))
     path = home / kind_of("grad") / "rank0.jsonl"
     for step in range(2, 100):

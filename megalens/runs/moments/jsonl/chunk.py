@@ -24,8 +24,8 @@ from ....protocol import (
     RAW_SUMS,
     SCALED_STATS,
     moments_from_raw_sums,
-    stream_schema,
 )
+from ..rows.import_folder import ROWS
 from .stretch import MOST_PROBLEMS, Course, Problem, Stretch
 
 _fetch = itemgetter(*RAW_SUMS)
@@ -34,12 +34,6 @@ _BARE = re.compile(rb"(?<=[:,\[])(\s*)(NaN|-?Infinity)(?=\s*[,}\]])")
 _ROUNDING = 2.0**-24
 # Each sign becomes up to 100 bytes when parsed; 300,000 tensors have so many.
 _MOST_SIGNS = 4_000_000
-
-_WORDS = pa.dictionary(pa.int32(), pa.utf8())
-ROWS = pa.schema(
-    field.with_type(_WORDS) if pa.types.is_string(field.type) else field for field in stream_schema("moments")
-)
-"""The stream's columns, texts as dictionaries."""
 
 _STAGES = ("", "pre_clip", "backward", "backward_scaled", "pre_step")
 

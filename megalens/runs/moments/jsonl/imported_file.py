@@ -1,4 +1,4 @@
-"""One source file as a run folder in the cache: sealed segments of what was read, and the newest rows in
+"""One JSONL file as a run folder in the cache: sealed segments of what was read, and the newest rows in
 memory.
 """
 
@@ -7,55 +7,36 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import time
-import uuid
 import zlib
 from pathlib import Path
 from typing import NamedTuple
 
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ....hub.segment_file import sorted_by_step, write_segment
-from ....protocol import PARTIAL, SEALED, STREAMS, replace_file, segment_name, stream_segments
 from ...errors import ClientError
-from ...recorded_parquet import DAMAGE
-from ..rows.cache_folder import cache_folder
+from ..rows.import_folder import ROWS, ImportFolder, is_much, write_part
 from ..rows.pieces import MemoryPiece, Piece
-from ..rows.recorded_rows import SealedFile
-from .chunk import ROWS
 from .stretch import Stretch
 from .tree import StatisticsFile
 
-_FORMAT = 2
-_STREAM = STREAMS["moments"]
-_MEMBER = b"megalens.source"
 _TAIL = 4096
 _BLOCK = 1 << 24
-_ORPHAN_SECONDS = 3600.0
-# Rows in memory are sealed when their text is so large, or this share of what is sealed: the next process
-# reads no more than that again.
-_LEAST_BYTES, _MOST_BYTES, _SHARE = 1 << 16, 6 << 20, 8
 
 
 class ImportedPart(NamedTuple):
     """Rows that were read of a stretch."""
 
-    path: Path | None
     stretch: Stretch
     pieces: list[Piece]
 
 
-class ImportedFile:
-    """What was read of one file. The caller holds the lock of :attr:`folder` while it adds to it."""
+class ImportedFile(ImportFolder[Stretch]):
+    """What was read of one file."""
 
     def __init__(self, source: StatisticsFile) -> None:
+        super().__init__(source.path, Stretch.of_json)
         self.source = source
-        key = hashlib.sha256(
-            f"{_FORMAT}\0{os.path.abspath(source.path)}".encode(errors="surrogateescape")
-        ).hexdigest()
-        self.folder = cache_folder() / key[:2] / key
         self.replaced = 0
         """How often the file was found to be replaced."""
         self.read = Stretch()
@@ -64,8 +45,6 @@ class ImportedFile:
         """What of it is in memory alone."""
         # End and time of the text that somebody read last, whether it is sealed or not.
         self._seen = (0, 0)
-        self._number = 0
-        self._sealed: list[ImportedPart] = []
         self._rows = ROWS.empty_table()
         self._in_memory: ImportedPart | None = None
 
@@ -73,36 +52,23 @@ class ImportedFile:
         """Return what was read, in the order of the file."""
         if self.newest.end and self._in_memory is None:
             pieces: list[Piece] = [MemoryPiece(self._rows)] if self._rows.num_rows else []
-            self._in_memory = ImportedPart(None, self.newest, pieces)
-        return [*self._sealed, *([self._in_memory] if self._in_memory is not None else [])]
+            self._in_memory = ImportedPart(self.newest, pieces)
+        sealed = [ImportedPart(part.source, part.pieces) for part in self.sealed]
+        return sealed if self._in_memory is None else [*sealed, self._in_memory]
+
+    def take(self, source: Stretch) -> bool:
+        follows = source.begin == self.read.end
+        if follows:
+            self.read = self.read.then(source)
+        return follows
 
     def load(self) -> bool:
-        """Take over what another process has sealed of the file, if it still fits; return whether it did."""
-        try:
-            listed = stream_segments(self.folder, _STREAM.name)
-        except OSError:
-            listed = []
-        self._number = max([self._number, *(segment.number + 1 for segment in listed)])
-        paths = [segment.path for segment in listed if segment.sealed]
-        if paths == [part.path for part in self._sealed]:
-            return False
-        self._forget()
-        for path in paths:
-            try:
-                part = _sealed_part(path)
-            except (*DAMAGE, ClientError, KeyError):
-                # Damaged, or evicted meanwhile: it is read anew from here on.
-                break
-            if part.stretch.begin != self.read.end:
-                break
-            self._sealed.append(part)
-            self.read = self.read.then(part.stretch)
-        with contextlib.suppress(OSError, ValueError):
-            # What was used last is evicted last.
-            (self.folder / "used").touch()
-            end, written = map(int, (self.folder / "used").read_text().split())
-            self._seen = end, written
-        return True
+        loaded = super().load()
+        if loaded:
+            with contextlib.suppress(OSError, ValueError):
+                end, written = map(int, (self.folder / "used").read_text().split())
+                self._seen = end, written
+        return loaded
 
     def look(self) -> int:
         """Return the file's size, forgetting all of a replaced file; raises ``unreadable``."""
@@ -112,7 +78,7 @@ class ImportedFile:
                 # Only opening it tells whether it may be read.
                 pass
             if self.read.end and self._is_another(found):
-                self._forget()
+                self.forget()
                 self.replaced += 1
             return found.st_size
         except OSError as error:
@@ -122,52 +88,28 @@ class ImportedFile:
                 code="unreadable",
             ) from error
 
-    def prepare(self) -> None:
-        """Make the run folder, and remove what does not count in it: of a replaced file, or of a killed
-        process.
-        """
-        home = self.folder / _STREAM.name
-        home.mkdir(parents=True, exist_ok=True)
-        counting = {part.path for part in self._sealed}
-        for path in home.iterdir():
-            with contextlib.suppress(OSError):
-                # Without locks another process may be writing it.
-                partial = path.name.endswith(PARTIAL)
-                if path not in counting and (
-                    not partial or time.time() - path.stat().st_mtime > _ORPHAN_SECONDS
-                ):
-                    path.unlink()
-        if not (self.folder / "run.json").is_file():
-            run = {"id": self.folder.name, "name": self.source.name, "started": time.time()}
-            replace_file(self.folder / "run.json", orjson.dumps({"format": 2, "run": run}))
-
     def add(self, rows: pa.Table, stretch: Stretch) -> None:
         """Add what comes next to what is in memory; ``crc`` goes on with that of :attr:`newest`."""
         self._rows = pa.concat_tables([_before(self._rows, rows), rows]).combine_chunks()
         self.newest, self._in_memory = self.newest.then(stretch), None
-        self._take(stretch)
+        self._note(stretch)
 
     def seal(self, *, rest: bool) -> None:
         """Seal what is in memory; the ``rest`` of a file only if it is much."""
-        sealed, size = self.newest.begin, self.newest.end - self.newest.begin
-        much = max(_LEAST_BYTES, min(_MOST_BYTES, sealed // _SHARE))
-        if size and (not rest or not sealed or size >= much):
-            rows, stretch = self._rows, self.newest
-            self.commit(*write_part(rows, stretch, self.folder), stretch)
+        newest = self.newest
+        size = newest.end - newest.begin
+        if size and (not rest or is_much(size, newest.begin)):
+            self.commit(*write_part(self._rows, newest.to_json(), self.folder))
             self._empty_memory()
 
-    def commit(self, partial: str, first_step: int, stretch: Stretch) -> None:
-        """Have a segment that :func:`write_part` wrote count."""
-        home = self.folder / _STREAM.name
-        path = home / segment_name(self._number, first_step, SEALED)
-        os.replace(home / partial, path)
-        self._number += 1
-        self._sealed.append(_sealed_part(path))
-        if stretch.end > self.read.end:
-            self._take(stretch)
+    def add_written(self, partial: str, first_step: int, stretch: Stretch) -> None:
+        """Add what comes next, which was written already."""
+        self.seal(rest=False)
+        self.commit(partial, first_step)
+        self._note(stretch)
 
-    def _take(self, stretch: Stretch) -> None:
-        self.read = self.read.then(stretch)
+    def _note(self, stretch: Stretch) -> None:
+        self.take(stretch)
         self._seen = self.read.end, self.read.written
         (self.folder / "used").write_text(f"{self.read.end} {self.read.written}")
 
@@ -183,19 +125,13 @@ class ImportedFile:
             )
         return False
 
-    def _forget(self) -> None:
-        self.read, self._sealed = Stretch(), []
+    def forget(self) -> None:
+        super().forget()
+        self.read = Stretch()
         self._empty_memory()
 
     def _empty_memory(self) -> None:
         self.newest, self._rows, self._in_memory = Stretch(), ROWS.empty_table(), None
-
-
-def _sealed_part(path: Path) -> ImportedPart:
-    import pyarrow.parquet as pq
-
-    stretch = Stretch.of_json((pq.read_metadata(path).metadata or {})[_MEMBER])
-    return ImportedPart(path, stretch, SealedFile(path, path.stat()).pieces)
 
 
 def _before(older: pa.Table, newer: pa.Table) -> pa.Table:
@@ -207,18 +143,6 @@ def _before(older: pa.Table, newer: pa.Table) -> pa.Table:
             superseded = pc.and_(pc.equal(older["stat"], stat), pc.greater_equal(older["step"], first))
             older = older.filter(pc.invert(superseded))
     return older
-
-
-def write_part(rows: pa.Table, stretch: Stretch, folder: Path) -> tuple[str, int]:
-    """Write a segment that does not count yet, and return its name and first step."""
-    name = f"{uuid.uuid4().hex}{SEALED}{PARTIAL}"
-    schema = rows.schema.with_metadata({_MEMBER: stretch.to_json()})
-    rows = sorted_by_step(rows)
-    with (folder / _STREAM.name / name).open("wb") as file:
-        write_segment(file, _STREAM, schema, [rows])
-        file.flush()
-        os.fsync(file.fileno())
-    return name, rows["step"][0].as_py() if rows.num_rows else 0
 
 
 def text_crc(path: Path, begin: int, end: int, crc: int = 0) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +12,10 @@ from ....protocol import LAST_STEP, shown_text
 from ...errors import ClientError
 from ..rows.cache_folder import trim_cache
 from ..rows.hidden import Hidden, PartlyHidden, newest, steps_and_names
-from ..rows.moment_rows import Chunk, MomentRows, Progress, StatIndex, Wanted
-from ..rows.pieces import Piece, complete_steps, found_stats
-from ..trainermon.trainermon_rows import TrainerMonRows
+from ..rows.import_folder import ImportedRows
+from ..rows.moment_rows import MomentRows, Progress
+from ..rows.pieces import Piece
+from ..trainermon.imported_folder import TrainerMonRows
 from .imported_file import ImportedFile
 from .ingest import bring_up_to_date
 from .tree import StatisticsTree
@@ -123,29 +124,14 @@ def _spans(steps: NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
     return tuple(zip(firsts, lasts, strict=True))
 
 
-class JsonlRows:
+class JsonlRows(ImportedRows):
     """Rows of a run's JSONL files, imported into run folders of the cache; new text is read as they grow."""
 
     def __init__(self, tree: StatisticsTree) -> None:
+        super().__init__()
         self._tree = tree
         self._files: dict[str, ImportedFile] = {}
-        self._pieces: list[Piece] = []
-        self._stats: list[StatIndex] = []
-        self._warnings: list[str] = []
-        self._changes = 0
         self._unreadable: list[str] = []
-
-    @property
-    def version(self) -> str:
-        return str(self._changes)
-
-    @property
-    def samples(self) -> bool:
-        return any(piece.samples for piece in self._pieces)
-
-    @property
-    def warnings(self) -> list[str]:
-        return list(self._warnings)
 
     def refresh(self, progress: Progress | None = None) -> bool:
         """Read what was appended, and return whether there was any.
@@ -185,28 +171,21 @@ class JsonlRows:
         if first:
             self._check(files)
             trim_cache()
-        self._changes += 1
         return True
 
-    def stats(self) -> list[StatIndex]:
-        return self._stats
-
-    def chunks(self, wanted: Wanted) -> Iterator[Chunk]:
-        return complete_steps(self._pieces, wanted)
-
     def close(self) -> None:
-        self._files, self._pieces = {}, []
+        super().close()
+        self._files = {}
 
     def _take_stock(self, files: list[ImportedFile]) -> None:
-        counting = [newest([part.pieces for part in file.parts()]) for file in files]
-        own = [[piece for part in parts for piece in part] for parts in counting]
+        parts_of = [newest([part.pieces for part in file.parts()]) for file in files]
+        own = [[piece for part in parts for piece in part] for parts in parts_of]
         hidden, warnings = supersede(files, own)
-        self._pieces = [
+        pieces = [
             PartlyHidden(piece, hidden[at]) if hidden.get(at) else piece
-            for at, pieces in enumerate(own)
-            for piece in pieces
+            for at, of in enumerate(own)
+            for piece in of
         ]
-        self._stats = found_stats(self._pieces)
         warnings = [*_went_back(files), *warnings, *self._unreadable]
         warnings += [
             f"{file.source.name} was cut short or replaced while it was open, and was read anew."
@@ -220,10 +199,10 @@ class JsonlRows:
             warnings.append(f"{left} more lines were left out, in whole or in part.")
         unscaled = {
             stat
-            for file, parts in zip(files, counting, strict=True)
-            for part, pieces in zip(file.parts(), parts, strict=True)
+            for file, parts in zip(files, parts_of, strict=True)
+            for part, counting in zip(file.parts(), parts, strict=True)
             for stat in part.stretch.unscaled
-            if any(stat in piece.listed for piece in pieces)
+            if any(stat in piece.listed for piece in counting)
         }
         warnings += [
             f"{stat}: the loss scale is not recorded, so the values may be multiplied by it; skewness and "
@@ -231,10 +210,10 @@ class JsonlRows:
             for stat in _SCALED
             if stat in unscaled
         ]
-        self._warnings = warnings
+        self._count(pieces, warnings)
 
     def _check(self, files: list[ImportedFile]) -> None:
-        if self._stats:
+        if self.stats():
             return
         problems = [problem for file in files for problem in _problems(file)]
         what = f" {problems[0]}" if problems else " They are empty so far."

@@ -19,9 +19,10 @@ import pyarrow as pa
 
 from ...errors import ClientError
 from ..rows.cache_folder import locked
+from ..rows.import_folder import ROWS, write_part
 from ..rows.moment_rows import Progress
-from .chunk import ROWS, read_chunk
-from .imported_file import ImportedFile, tail_digest, text_crc, write_part
+from .chunk import read_chunk
+from .imported_file import ImportedFile, tail_digest, text_crc
 from .stretch import Stretch
 from .tree import StatisticsFile
 
@@ -109,7 +110,7 @@ def _answer(task: dict[str, object]) -> dict[str, object]:
     begin, end = int(str(task["begin"])), int(str(task["end"]))
     # Only a record without a step needs to know the number of its line.
     rows, stretch = _parsed(source, begin, end, lambda: _lines_before(source, begin))
-    file, first_step = write_part(rows, stretch, Path(str(task["folder"])))
+    file, first_step = write_part(rows, stretch.to_json(), Path(str(task["folder"])))
     return {"file": file, "first_step": first_step, "stretch": stretch.to_json().decode()}
 
 
@@ -231,8 +232,7 @@ def _take(file: ImportedFile, cut: _LineRange, written: Future[_Written] | None)
     if written is None:
         _skip(file, cut)
     else:
-        file.seal(rest=False)
-        file.commit(*written.result())
+        file.add_written(*written.result())
     return file.read.end
 
 

@@ -229,6 +229,38 @@ def found_stats(pieces: Sequence[Piece]) -> list[StatIndex]:
     return found
 
 
+class PieceRows:
+    """Rows that lie in pieces: what :class:`MomentRows` has beside its refresh."""
+
+    def __init__(self) -> None:
+        self._changes = 0
+        self._stats: list[StatIndex] | None = []
+
+    def pieces(self) -> list[Piece]:
+        raise NotImplementedError
+
+    @property
+    def version(self) -> str:
+        return str(self._changes)
+
+    @property
+    def samples(self) -> bool:
+        return any(piece.samples for piece in self.pieces())
+
+    def stats(self) -> list[StatIndex]:
+        """Return what there is; computed once for each version."""
+        if self._stats is None:
+            self._stats = found_stats(self.pieces())
+        return self._stats
+
+    def chunks(self, wanted: Wanted) -> Iterator[Chunk]:
+        return complete_steps(self.pieces(), wanted)
+
+    def _changed(self) -> None:
+        self._changes += 1
+        self._stats = None
+
+
 def _split(chunks: list[Chunk], bound: int) -> tuple[list[Chunk], list[Chunk]]:
     """Return the parts of ordered chunks before and from a step; none without rows."""
     cuts = [int(np.searchsorted(chunk["step"], bound)) for chunk in chunks]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,8 +15,8 @@ from ...query import Query
 from ...recorded_arrow import ArrowStream
 from ...recorded_parquet import DAMAGE, FileStamp
 from ...run_folder import RunFolder
-from .moment_rows import Chunk, Progress, StatIndex, Wanted
-from .pieces import MemoryPiece, Piece, PieceReading, SealedPiece, complete_steps, found_stats
+from .moment_rows import Progress, Wanted
+from .pieces import MemoryPiece, Piece, PieceReading, PieceRows, SealedPiece
 
 _STREAM = STREAMS["moments"]
 # A recorder's own groups are smaller; one is in memory at a time.
@@ -28,28 +27,19 @@ _PIECE_ROWS = 65_536
 _SEALED_MEANWHILE = 5
 
 
-class RecordedRows:
+class RecordedRows(PieceRows):
     """Rows of a run folder. Sealed segments are listed once, and of a tail only what was appended is read.
 
     Where the training went back to a checkpoint, each step is of the attempt that trained it last.
     """
 
     def __init__(self, folder: Path) -> None:
+        super().__init__()
         earlier = RunFolder(folder).earlier if (folder / "attempts").is_dir() else []
         self._attempts = [
             *(_Attempt(part.path, until) for part, until in earlier),
             _Attempt(folder, LAST_STEP + 1),
         ]
-        self._changes = 0
-        self._stats: list[StatIndex] | None = []
-
-    @property
-    def version(self) -> str:
-        return str(self._changes)
-
-    @property
-    def samples(self) -> bool:
-        return any(piece.samples for piece in self.pieces())
 
     @property
     def warnings(self) -> list[str]:
@@ -63,20 +53,11 @@ class RecordedRows:
         """Look for new rows, and return whether there were any; raises ``unreadable``."""
         found = [attempt.refresh(progress) for attempt in self._attempts]
         if any(found):
-            self._changes += 1
-            self._stats = None
+            self._changed()
         return any(found)
 
     def pieces(self) -> list[Piece]:
         return [piece for attempt in self._attempts for piece in attempt.pieces()]
-
-    def stats(self) -> list[StatIndex]:
-        if self._stats is None:
-            self._stats = found_stats(self.pieces())
-        return self._stats
-
-    def chunks(self, wanted: Wanted) -> Iterator[Chunk]:
-        return complete_steps(self.pieces(), wanted)
 
     def close(self) -> None:
         for attempt in self._attempts:
