@@ -21,12 +21,12 @@ from .rows.moment_rows import (
     STAGE,
     STAGES,
     Chunk,
-    MomentRows,
     Progress,
     StatIndex,
     Wanted,
     read_ahead,
 )
+from .rows.pieces import MomentRows
 
 _COLUMNS = tuple(name for name in ROWS_SCHEMA.names if name not in ("step", "name_id", "stat"))
 

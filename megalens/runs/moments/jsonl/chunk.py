@@ -6,7 +6,6 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import chain
 from operator import itemgetter
 from typing import Any
@@ -54,13 +53,13 @@ class _Builder:
         self._last: tuple[str, ...] = ()
         self._last_ids = np.zeros(0, np.int32)
 
-    def add(self, record: Mapping[str, Any], line: Callable[[], int]) -> str | None:
+    def add(self, record: Mapping[str, Any], before: Callable[[], int], number: int) -> str | None:
         """Take a record; return what was wrong with a part of it."""
         values = record.get("values")
         if not isinstance(values, dict):
             raise _Skip("it has no object 'values'")
         stat = self._stat(record)
-        step = _step(record, line)
+        step = _step(record, before, number)
         rounding, problem = _ROUNDING, None
         try:
             flat = np.fromiter(chain.from_iterable(map(_fetch, values.values())), np.float64, 5 * len(values))
@@ -191,11 +190,11 @@ def read_chunk(
     builder = _Builder(kind, rank)
     problems: list[Problem] = []
     left_out = 0
-    for number, text in enumerate(_lines(data), 1):
+    for number, text in enumerate(data.split(b"\n"), 1):
         if not text or text.isspace():
             continue
         try:
-            problem = builder.add(_parse(text), partial(_number_of_line, before, number))
+            problem = builder.add(_parse(text), before, number)
         except _Skip as skip:
             problem = str(skip)
         except (ValueError, RecursionError, OverflowError) as error:
@@ -215,19 +214,6 @@ def read_chunk(
         courses=builder.courses(),
         unscaled=tuple(unscaled),
     )
-
-
-def _number_of_line(before: Callable[[], int], number: int) -> int:
-    return before() + number
-
-
-def _lines(data: bytes) -> Iterator[bytes]:
-    at, end = 0, len(data)
-    while at < end:
-        to = data.find(b"\n", at)
-        to = end if to < 0 else to
-        yield data[at:to]
-        at = to + 1
 
 
 def _parse(text: bytes) -> dict[str, Any]:
@@ -286,7 +272,7 @@ def _twice(text: bytes) -> str | None:
     return found[0] if found else None
 
 
-def _step(record: Mapping[str, Any], line: Callable[[], int]) -> int:
+def _step(record: Mapping[str, Any], before: Callable[[], int], number: int) -> int:
     for key in ("iter", "step", "global_step"):
         value = record.get(key)
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -296,7 +282,7 @@ def _step(record: Mapping[str, Any], line: Callable[[], int]) -> int:
         if not 0 <= value <= LAST_STEP:
             raise _Skip(f"its step {value!r:.40} is {'negative' if value < 0 else 'too large'}")
         return int(value)
-    return line()
+    return before() + number
 
 
 def _scale(record: Mapping[str, Any], stat: str) -> tuple[float, int]:

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from ....protocol import LAST_STEP, shown_text
 from ...errors import ClientError
 from ..rows.cache_folder import trim_cache
-from ..rows.hidden import Hidden, PartlyHidden, newest, steps_and_names
+from ..rows.hidden import Hidden, PartlyHidden, layouts_of, newest
 from ..rows.import_folder import ImportedRows
-from ..rows.moment_rows import MomentRows, Progress
-from ..rows.pieces import Piece
+from ..rows.moment_rows import Progress
+from ..rows.pieces import MomentRows, Piece
 from ..trainermon.imported_folder import TrainerMonRows
 from .imported_file import ImportedFile
 from .ingest import bring_up_to_date
@@ -39,70 +39,48 @@ def supersede(
     found: dict[int, list[Hidden]] = {}
     warnings: dict[str, None] = {}
     for stat in dict.fromkeys(stat for of in pieces for piece in of for stat in piece.listed):
-        writers = [
-            (files[at].read.written, min(int(piece.listed[stat].steps[0]) for piece in here), at, here)
-            for at, of in enumerate(pieces)
-            if (here := [piece for piece in of if stat in piece.listed])
-        ]
-        names = [_names(here, stat) for *_, here in writers]
-        if sum(map(len, names)) == len(frozenset[str]().union(*names)):
+        layouts = {at: here for at, of in enumerate(pieces) if (here := _layouts(of, stat))}
+        names = {at: frozenset[str]().union(*of) for at, of in layouts.items()}
+        if sum(map(len, names.values())) == len(frozenset[str]().union(*names.values())):
             continue
         # Newest last; of equals the one that began later.
-        writers.sort(key=lambda writer: writer[:3])
-        layouts = {at: _layouts(here, stat) for *_, at, here in writers}
-        for number, (*_, older, _) in enumerate(writers):
-            for *_, newer, _ in writers[number + 1 :]:
-                hidden, steps = _between(layouts[older], layouts[newer], stat)
-                found.setdefault(older, []).extend(hidden)
-                if steps:
-                    warnings[_sentence(stat, files[older], files[newer], steps)] = None
+        begun = {at: min(int(steps[0]) for steps in of.values()) for at, of in layouts.items()}
+        writers = sorted(layouts, key=lambda at: (files[at].read.written, begun[at]))
+        for number, older in enumerate(writers):
+            for newer in writers[number + 1 :]:
+                hidden, inside = _between(layouts[older], layouts[newer], stat)
+                if hidden:
+                    found.setdefault(older, []).extend(hidden)
+                    warnings[_sentence(stat, files[older], files[newer], inside)] = None
     return found, list(warnings)
 
 
-def _names(pieces: Sequence[Piece], stat: str) -> frozenset[str]:
-    # Pieces that have the same names have one tuple of them.
-    tuples = {id(piece.listed[stat].names): piece.listed[stat].names for piece in pieces}
-    return frozenset[str]().union(*tuples.values())
-
-
 _Layouts = dict[frozenset[str], NDArray[np.int64]]
+"""The steps at which exactly these names were written."""
 
 
 def _layouts(pieces: Sequence[Piece], stat: str) -> _Layouts:
-    """Return the steps at which exactly these names were written."""
+    # Pieces that have the same names have one tuple of them.
     shared: dict[int, frozenset[str]] = {}
     found: dict[frozenset[str], list[NDArray[np.int64]]] = {}
     for piece in pieces:
-        of = piece.listed[stat]
-        if of.even:
-            names = shared.setdefault(id(of.names), frozenset(of.names))
-            found.setdefault(names, []).append(of.steps)
-            continue
-        step, index = steps_and_names(piece, stat)
-        order = np.lexsort((index, step))
-        step, index = step[order], index[order]
-        cuts = np.flatnonzero(np.diff(step)) + 1
-        at: dict[bytes, list[int]] = {}
-        for first, block in zip(step[[0, *cuts]], np.split(index, cuts), strict=True):
-            at.setdefault(block.tobytes(), []).append(int(first))
-        for key, steps in at.items():
-            names = frozenset(of.names[place] for place in np.frombuffer(key, index.dtype))
-            found.setdefault(names, []).append(np.array(steps))
+        for names, steps in layouts_of(piece, stat) if stat in piece.listed else ():
+            of = shared.setdefault(id(names), frozenset(names))
+            found.setdefault(of, []).append(steps)
     return {names: np.unique(np.concatenate(steps)) for names, steps in found.items()}
 
 
 def _between(older: _Layouts, newer: _Layouts, stat: str) -> tuple[list[Hidden], list[int]]:
-    """Return what of the older is hidden, and at which steps."""
-    hidden, least_most = [], list[int]()
-    for own, steps in older.items():
-        for names, others in newer.items():
-            shared = own & names
-            one = Hidden(stat, shared, _spans(others))
-            inside = steps[one.steps(steps)]
-            if shared and len(inside):
+    """Return what of the older is hidden, and the least and the largest of its steps."""
+    hidden, inside = list[Hidden](), list[int]()
+    for names, steps in newer.items():
+        spans = _spans(steps)
+        for own, others in older.items():
+            one = Hidden(stat, own & names, spans)
+            if one.names and (at := others[one.steps(others)]).size:
                 hidden.append(one)
-                least_most += [int(inside[0]), int(inside[-1])]
-    return hidden, least_most
+                inside += [int(at[0]), int(at[-1])]
+    return hidden, inside
 
 
 def _sentence(stat: str, older: ImportedFile, newer: ImportedFile, steps: list[int]) -> str:

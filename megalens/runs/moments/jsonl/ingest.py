@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -40,7 +41,7 @@ _Written = tuple[str, int, Stretch]
 # A process of its own program and not one of ``multiprocessing``: that would run a script that has no ``if
 # __name__ == "__main__"`` a second time.
 class ParseProcess:
-    """A process that parses; used by one thread at a time and ended with its context."""
+    """A process that parses stretches in turn; ended with its context."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -64,10 +65,9 @@ class ParseProcess:
         self._process.wait()
         self._process.stdout.close()
 
-    def parse(self, source: StatisticsFile, begin: int, end: int, folder: Path) -> _Written:
+    def send(self, source: StatisticsFile, begin: int, end: int, folder: Path) -> None:
         """Have a stretch parsed and written by :func:`write_part`."""
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
         task = {
             # As bytes: a name may be no UTF-8 text.
             "path": os.fsencode(source.path).hex(),
@@ -77,18 +77,24 @@ class ParseProcess:
             "rank": source.rank,
             "folder": str(folder),
         }
-        self._process.stdin.write(orjson.dumps(task) + b"\n")
-        self._process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):
+            # One that ended says so when it is asked.
+            self._process.stdin.write(orjson.dumps(task) + b"\n")
+            self._process.stdin.flush()
+
+    def receive(self, name: str) -> _Written:
+        """Return what came of the first stretch of which that was not said yet."""
+        assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
             raise ClientError(
-                f"The process that was reading {source.name} ended: there may be too little memory. Close "
-                "other programs and open it again.",
+                f"The process that was reading {name} ended: there may be too little memory. Close other "
+                "programs and open it again.",
                 code="unreadable",
             )
         answer = orjson.loads(line)
         if "error" in answer:
-            raise ClientError(f"{source.name} could not be read: {answer['error']}", code="unreadable")
+            raise ClientError(f"{name} could not be read: {answer['error']}", code="unreadable")
         return answer["file"], answer["first_step"], Stretch.of_json(answer["stretch"].encode())
 
 
@@ -197,42 +203,28 @@ def _processes(total: int) -> int:
 
 def _add_all(file: ImportedFile, cuts: Iterator[_LineRange], pool: list[ParseProcess]) -> Iterator[int]:
     """Read stretches, in processes where there are any, add them in order, and yield how far it got."""
-    source = file.source
-    if not pool:
-        for cut in cuts:
-            if cut.long:
-                _skip(file, cut)
-            else:
-                crc = file.newest.crc
-                file.add(*_parsed(source, cut.begin, cut.end, lambda: file.read.lines, crc))
-            file.seal(rest=file.newest.end - file.newest.begin < _CHUNK_BYTES // 2)
-            yield file.read.end
-        return
-    idle = list(pool)
-    with ThreadPoolExecutor(len(pool)) as threads:
-
-        def parse(cut: _LineRange) -> _Written:
-            process = idle.pop()
-            try:
-                return process.parse(source, cut.begin, cut.end, file.folder)
-            finally:
-                idle.append(process)
-
-        waiting = []
-        for cut in cuts:
-            waiting.append((cut, None if cut.long else threads.submit(parse, cut)))
-            # Two ahead of each process: bounded, and none is ever without work.
-            while len(waiting) > 2 * len(pool):
-                yield _take(file, *waiting.pop(0))
-        for cut, written in waiting:
-            yield _take(file, cut, written)
+    waiting: deque[tuple[_LineRange, ParseProcess | None]] = deque()
+    for number, cut in enumerate(cuts):
+        process = pool[number % len(pool)] if pool else None
+        if process is not None and not cut.long:
+            process.send(file.source, cut.begin, cut.end, file.folder)
+        waiting.append((cut, process))
+        # Two ahead of each process: bounded, and none is ever without work.
+        while len(waiting) > 2 * len(pool):
+            yield _add(file, *waiting.popleft())
+    while waiting:
+        yield _add(file, *waiting.popleft())
 
 
-def _take(file: ImportedFile, cut: _LineRange, written: Future[_Written] | None) -> int:
-    if written is None:
+def _add(file: ImportedFile, cut: _LineRange, process: ParseProcess | None) -> int:
+    if cut.long:
         _skip(file, cut)
+    elif process is not None:
+        file.add_written(*process.receive(file.source.name))
     else:
-        file.add_written(*written.result())
+        crc = file.newest.crc
+        file.add(*_parsed(file.source, cut.begin, cut.end, lambda: file.read.lines, crc))
+    file.seal(rest=file.newest.end - file.newest.begin < _CHUNK_BYTES // 2)
     return file.read.end
 
 
@@ -247,63 +239,38 @@ def _skip(file: ImportedFile, cut: _LineRange) -> None:
 
 def _cuts(file: ImportedFile, size: int) -> Iterator[_LineRange]:
     """Cut what is new at line ends. An incomplete last line waits; one that lacks only its end counts."""
-    begin = file.read.end
-    inside = file.read.skipping
+    begin, inside = file.read.end, file.read.skipping
     with file.source.path.open("rb") as text:
         while begin < size:
-            if inside:
-                end = _line_end(text, begin, size)
+            target = min(begin + _CHUNK_BYTES, size)
+            end = None if inside else _line_end(text, begin, target, last=True)
+            if end is None and not inside:
+                # One line that is longer than a stretch.
+                end = _line_end(text, target, min(size, begin + _LINE_BYTES))
+            if end is None and (inside or size - begin > _LINE_BYTES):
+                end = _line_end(text, begin if inside else begin + _LINE_BYTES, size)
                 yield _LineRange(begin, end or size, long=True, done=end is not None)
                 begin, inside = end or size, False
                 continue
-            target = min(begin + _CHUNK_BYTES, size)
-            cut = _last_end(text, begin, target)
-            if cut is None:
-                # One line that is longer than a stretch.
-                cut = _line_end(text, target, min(size, begin + _LINE_BYTES))
-                if cut is None and size - begin > _LINE_BYTES:
-                    end = _line_end(text, begin + _LINE_BYTES, size)
-                    yield _LineRange(begin, end or size, long=True, done=end is not None)
-                    begin = end or size
-                    continue
-            if cut is None or (target == size and cut < size):
-                complete = begin if cut is None else cut
-                if _is_complete(text, complete, size):
-                    cut = size
-            if cut is None:
+            if (end is None or target == size) and _is_complete(text, end or begin, size):
+                end = size
+            if end is None:
                 return
-            yield _LineRange(begin, cut)
-            begin = cut
+            yield _LineRange(begin, end)
+            begin = end
             if target == size:
                 return
 
 
-def _last_end(text: BinaryIO, begin: int, end: int) -> int | None:
-    """Return the offset behind the last end of a line in a range."""
-    at = end
-    while at > begin:
-        low = max(begin, at - _BLOCK)
-        text.seek(low)
-        found = text.read(at - low).rfind(b"\n")
-        if found >= 0:
-            return int(low + found + 1)
-        at = low
-    return None
-
-
-def _line_end(text: BinaryIO, begin: int, end: int) -> int | None:
-    """Return the offset behind the first end of a line in a range."""
-    at = begin
-    text.seek(at)
-    while at < end:
-        block = text.read(min(_BLOCK, end - at))
-        if not block:
-            return None
-        found = block.find(b"\n")
-        if found >= 0:
-            return int(at + found + 1)
-        at += len(block)
-    return None
+def _line_end(text: BinaryIO, begin: int, end: int, *, last: bool = False) -> int | None:
+    """Return the offset behind the first (or ``last``) end of a line in a range."""
+    found = None
+    text.seek(begin)
+    while begin < end and (last or found is None) and (block := text.read(min(_BLOCK, end - begin))):
+        place = block.rfind(b"\n") if last else block.find(b"\n")
+        found = found if place < 0 else begin + place + 1
+        begin += len(block)
+    return found
 
 
 def _is_complete(text: BinaryIO, begin: int, size: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,11 +42,8 @@ class PartlyHidden(Piece):
                 of = self.listed.pop(each.stat)
                 steps = of.steps[~each.steps(of.steps)]
                 if len(steps):
-                    rows = len(steps) * len(of.names)
-                    if not of.even:
-                        step = steps_and_names(piece, each.stat)[0]
-                        rows = int(np.count_nonzero(~each.steps(step)))
-                    self.listed[each.stat] = Listed(rows, steps, of.names)
+                    rows = np.count_nonzero(~each.steps(_steps_and_names(piece, each.stat)[0]))
+                    self.listed[each.stat] = Listed(int(rows), steps, of.names)
         self.low = min((int(of.steps[0]) for of in self.listed.values()), default=LAST_STEP + 1)
         self.high = max((int(of.steps[-1]) for of in self.listed.values()), default=-1)
 
@@ -64,7 +62,31 @@ class PartlyHidden(Piece):
         return chunk if keep.all() else {name: column[keep] for name, column in chunk.items()}
 
 
-def steps_and_names(piece: Piece, stat: str) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+_known: WeakKeyDictionary[Piece, dict[str, list[tuple[tuple[str, ...], NDArray[np.int64]]]]] = (
+    WeakKeyDictionary()
+)
+
+
+def layouts_of(piece: Piece, stat: str) -> list[tuple[tuple[str, ...], NDArray[np.int64]]]:
+    """Return each set of names that steps of a piece have, no name twice, with these steps."""
+    of = piece.listed[stat]
+    if of.rows == len(of.steps) * len(of.names):
+        return [(of.names, of.steps)]
+    known = _known.setdefault(piece, {})
+    if stat not in known:
+        steps, index = _steps_and_names(piece, stat)
+        order = np.lexsort((index, steps))
+        found: dict[bytes, list[int]] = {}
+        for rows in np.split(order, np.flatnonzero(np.diff(steps[order])) + 1):
+            found.setdefault(index[rows].tobytes(), []).append(int(steps[rows[0]]))
+        known[stat] = [
+            (tuple(of.names[at] for at in np.frombuffer(names, index.dtype)), np.array(at_steps))
+            for names, at_steps in found.items()
+        ]
+    return known[stat]
+
+
+def _steps_and_names(piece: Piece, stat: str) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Return step and place in ``listed[stat].names`` of each row of a stat."""
     reading = PieceReading(Wanted({stat: piece.listed[stat].names}, ()))
     try:

@@ -28,7 +28,7 @@ from ....protocol import (
 from ...errors import ClientError
 from ...recorded_parquet import DAMAGE
 from .cache_folder import cache_folder
-from .pieces import Piece, PieceRows
+from .pieces import MomentRows, Piece
 from .recorded_rows import SealedFile
 
 _FORMAT = 2
@@ -151,12 +151,11 @@ def write_part(rows: pa.Table, source: bytes, folder: Path) -> tuple[str, int]:
     return name, rows["step"][0].as_py() if rows.num_rows else 0
 
 
-class ImportedRows(PieceRows):
+class ImportedRows(MomentRows):
     """The rows of one run, of which all files are imported; a refresh says which pieces count."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.warnings: list[str] = []
         self._pieces: list[Piece] = []
 
     def pieces(self) -> list[Piece]:

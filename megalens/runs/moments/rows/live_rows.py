@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +11,7 @@ import pyarrow.compute as pc
 
 from ....protocol import empty_table
 from .moment_rows import Progress, Wanted
-from .pieces import MemoryPiece, Piece, PieceReading, PieceRows, complete_steps
+from .pieces import MemoryPiece, MomentRows, Piece, PieceReading, complete_steps
 from .recorded_rows import RecordedRows
 
 # Rows that arrived and may not be recorded yet.
@@ -20,15 +19,12 @@ _MOST_BEHIND = 200_000
 _KEY = ["name_index", "step", "rank"]
 
 
-class LiveRows(PieceRows):
+class LiveRows(MomentRows):
     """The recorded rows, and of those that arrived the ones that are not recorded yet.
 
     ``received`` returns the arrived rows in memory; ``folder`` is where the hub records, if this machine has
     it.
     """
-
-    # The newest message of a recording that grows is often incomplete.
-    warnings: ClassVar[list[str]] = []
 
     def __init__(self, received: Callable[[], pa.Table], folder: Path | None) -> None:
         super().__init__()

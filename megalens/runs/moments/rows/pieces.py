@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ....protocol import LAST_STEP, MOMENT_STATS, STREAMS, stream_schema
 from ...recorded_parquet import ParquetStream, opened_parquet
-from .moment_rows import STAGE, Chunk, StatIndex, Wanted, stage_codes
+from .moment_rows import STAGE, Chunk, Progress, StatIndex, Wanted, stage_codes
 
 _SCHEMA = stream_schema("moments")
 _WORDS = [field.name for field in _SCHEMA if pa.types.is_string(field.type)]
@@ -29,11 +29,6 @@ class Listed:
     rows: int
     steps: NDArray[np.int64]
     names: tuple[str, ...]
-
-    @property
-    def even(self) -> bool:
-        """Whether each step has each name, where no step has one twice."""
-        return self.rows == len(self.steps) * len(self.names)
 
 
 class Piece:
@@ -229,22 +224,35 @@ def found_stats(pieces: Sequence[Piece]) -> list[StatIndex]:
     return found
 
 
-class PieceRows:
-    """Rows that lie in pieces: what :class:`MomentRows` has beside its refresh."""
+class MomentRows:
+    """A source of rows that lie in pieces and may grow."""
 
     def __init__(self) -> None:
+        self.warnings: list[str] = []
+        """Sentences about what is superseded, left out or unreadable."""
         self._changes = 0
         self._stats: list[StatIndex] | None = []
 
+    def refresh(self, progress: Progress | None = None) -> bool:
+        """Look for new rows, and return whether there were any."""
+        raise NotImplementedError
+
     def pieces(self) -> list[Piece]:
+        """Return all rows, as they were found by the last refresh."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Close files. Safe twice."""
         raise NotImplementedError
 
     @property
     def version(self) -> str:
+        """Changes whenever there are more rows."""
         return str(self._changes)
 
     @property
     def samples(self) -> bool:
+        """Whether a number of samples is known with each step."""
         return any(piece.samples for piece in self.pieces())
 
     def stats(self) -> list[StatIndex]:
@@ -254,6 +262,7 @@ class PieceRows:
         return self._stats
 
     def chunks(self, wanted: Wanted) -> Iterator[Chunk]:
+        """Read rows in chunks of complete steps, in the order of their steps."""
         return complete_steps(self.pieces(), wanted)
 
     def _changed(self) -> None:

@@ -16,7 +16,7 @@ from ...recorded_arrow import ArrowStream
 from ...recorded_parquet import DAMAGE, FileStamp
 from ...run_folder import RunFolder
 from .moment_rows import Progress, Wanted
-from .pieces import MemoryPiece, Piece, PieceReading, PieceRows, SealedPiece
+from .pieces import MemoryPiece, MomentRows, Piece, PieceReading, SealedPiece
 
 _STREAM = STREAMS["moments"]
 # A recorder's own groups are smaller; one is in memory at a time.
@@ -27,7 +27,7 @@ _PIECE_ROWS = 65_536
 _SEALED_MEANWHILE = 5
 
 
-class RecordedRows(PieceRows):
+class RecordedRows(MomentRows):
     """Rows of a run folder. Sealed segments are listed once, and of a tail only what was appended is read.
 
     Where the training went back to a checkpoint, each step is of the attempt that trained it last.
@@ -41,17 +41,13 @@ class RecordedRows(PieceRows):
             _Attempt(folder, LAST_STEP + 1),
         ]
 
-    @property
-    def warnings(self) -> list[str]:
-        """Which streams of the newest attempt are cut short."""
-        cut = self._attempts[-1].cut
-        return (
-            ["The moments stream ends within a message; it is read up to its last whole one."] if cut else []
-        )
-
     def refresh(self, progress: Progress | None = None) -> bool:
         """Look for new rows, and return whether there were any; raises ``unreadable``."""
         found = [attempt.refresh(progress) for attempt in self._attempts]
+        # Of a live run this is no warning: the newest message of a recording that grows is often incomplete.
+        cut = self._attempts[-1].cut
+        what = "The moments stream ends within a message; it is read up to its last whole one."
+        self.warnings = [what] if cut else []
         if any(found):
             self._changed()
         return any(found)
