@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ....protocol import LAST_STEP, shown_text
+from ....protocol import LAST_STEP, MOMENT_STATS, shown_text
 from ...errors import ClientError
 from ..rows.cache_folder import trim_cache
-from ..rows.hidden import Hidden, PartlyHidden, layouts_of, newest
+from ..rows.hidden import Hidden, PartlyHidden, layouts_of, newest, read_stat
 from ..rows.import_folder import ImportedRows
 from ..rows.moment_rows import Progress
 from ..rows.pieces import MomentRows, Piece
@@ -38,11 +38,11 @@ def supersede(
     """
     found: dict[int, list[Hidden]] = {}
     warnings: dict[str, None] = {}
-    for stat in dict.fromkeys(stat for of in pieces for piece in of for stat in piece.listed):
-        layouts = {at: here for at, of in enumerate(pieces) if (here := _layouts(of, stat))}
-        names = {at: frozenset[str]().union(*of) for at, of in layouts.items()}
+    for stat in MOMENT_STATS:
+        names = {at: here for at, of in enumerate(pieces) if (here := _names(of, stat))}
         if sum(map(len, names.values())) == len(frozenset[str]().union(*names.values())):
             continue
+        layouts = {at: _layouts(pieces[at], stat) for at in names}
         # Newest last; of equals the one that began later.
         begun = {at: min(int(steps[0]) for steps in of.values()) for at, of in layouts.items()}
         writers = sorted(layouts, key=lambda at: (files[at].read.written, begun[at]))
@@ -55,12 +55,17 @@ def supersede(
     return found, list(warnings)
 
 
+def _names(pieces: Sequence[Piece], stat: str) -> frozenset[str]:
+    # Pieces that have the same names have one tuple of them.
+    tuples = [piece.listed[stat].names for piece in pieces if stat in piece.listed]
+    return frozenset[str]().union(*{id(names): names for names in tuples}.values())
+
+
 _Layouts = dict[frozenset[str], NDArray[np.int64]]
 """The steps at which exactly these names were written."""
 
 
 def _layouts(pieces: Sequence[Piece], stat: str) -> _Layouts:
-    # Pieces that have the same names have one tuple of them.
     shared: dict[int, frozenset[str]] = {}
     found: dict[frozenset[str], list[NDArray[np.int64]]] = {}
     for piece in pieces:
@@ -156,13 +161,11 @@ class JsonlRows(ImportedRows):
         self._files = {}
 
     def _take_stock(self, files: list[ImportedFile]) -> None:
-        parts_of = [newest([part.pieces for part in file.parts()]) for file in files]
-        own = [[piece for part in parts for piece in part] for parts in parts_of]
-        hidden, warnings = supersede(files, own)
-        pieces = [
-            PartlyHidden(piece, hidden[at]) if hidden.get(at) else piece
-            for at, of in enumerate(own)
-            for piece in of
+        own = [newest([part.pieces for part in file.parts()]) for file in files]
+        hidden, warnings = supersede(files, [[piece for part in parts for piece in part] for parts in own])
+        counting = [
+            [[PartlyHidden(piece, hidden[at]) if at in hidden else piece for piece in part] for part in parts]
+            for at, parts in enumerate(own)
         ]
         warnings = [*_went_back(files), *warnings, *self._unreadable]
         warnings += [
@@ -177,10 +180,10 @@ class JsonlRows(ImportedRows):
             warnings.append(f"{left} more lines were left out, in whole or in part.")
         unscaled = {
             stat
-            for file, parts in zip(files, parts_of, strict=True)
-            for part, counting in zip(file.parts(), parts, strict=True)
+            for file, parts in zip(files, counting, strict=True)
+            for part, pieces in zip(file.parts(), parts, strict=True)
             for stat in part.stretch.unscaled
-            if any(stat in piece.listed for piece in counting)
+            if any(np.isnan(read_stat(piece, stat, "loss_scale")["loss_scale"]).any() for piece in pieces)
         }
         warnings += [
             f"{stat}: the loss scale is not recorded, so the values may be multiplied by it; skewness and "
@@ -188,7 +191,7 @@ class JsonlRows(ImportedRows):
             for stat in _SCALED
             if stat in unscaled
         ]
-        self._count(pieces, warnings)
+        self._count([piece for parts in counting for part in parts for piece in part], warnings)
 
     def _check(self, files: list[ImportedFile]) -> None:
         if self.stats():
@@ -211,8 +214,9 @@ def _problems(file: ImportedFile) -> list[str]:
 def _went_back(files: Sequence[ImportedFile]) -> list[str]:
     found = []
     for file in files:
-        for stat, course in file.read.courses.items():
-            if course.times:
+        for stat in MOMENT_STATS:
+            course = file.read.courses.get(stat)
+            if course is not None and course.times:
                 times = "" if course.times == 1 else f" (the last of {course.times} times)"
                 found.append(
                     f"{stat}: the run went back from step {course.back_from} to {course.back_to}{times}; "

@@ -42,7 +42,7 @@ class PartlyHidden(Piece):
                 of = self.listed.pop(each.stat)
                 steps = of.steps[~each.steps(of.steps)]
                 if len(steps):
-                    rows = np.count_nonzero(~each.steps(_steps_and_names(piece, each.stat)[0]))
+                    rows = np.count_nonzero(~each.steps(read_stat(piece, each.stat)["step"]))
                     self.listed[each.stat] = Listed(int(rows), steps, of.names)
         self.low = min((int(of.steps[0]) for of in self.listed.values()), default=LAST_STEP + 1)
         self.high = max((int(of.steps[-1]) for of in self.listed.values()), default=-1)
@@ -74,26 +74,27 @@ def layouts_of(piece: Piece, stat: str) -> list[tuple[tuple[str, ...], NDArray[n
         return [(of.names, of.steps)]
     known = _known.setdefault(piece, {})
     if stat not in known:
-        steps, index = _steps_and_names(piece, stat)
+        rows = read_stat(piece, stat)
+        steps, index = rows["step"], rows["name_index"]
         order = np.lexsort((index, steps))
         found: dict[bytes, list[int]] = {}
-        for rows in np.split(order, np.flatnonzero(np.diff(steps[order])) + 1):
-            found.setdefault(index[rows].tobytes(), []).append(int(steps[rows[0]]))
+        for at in np.split(order, np.flatnonzero(np.diff(steps[order])) + 1):
+            found.setdefault(index[at].tobytes(), []).append(int(steps[at[0]]))
         known[stat] = [
-            (tuple(of.names[at] for at in np.frombuffer(names, index.dtype)), np.array(at_steps))
-            for names, at_steps in found.items()
+            (tuple(of.names[each] for each in np.frombuffer(names, index.dtype)), np.array(taken))
+            for names, taken in found.items()
         ]
     return known[stat]
 
 
-def _steps_and_names(piece: Piece, stat: str) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return step and place in ``listed[stat].names`` of each row of a stat."""
-    reading = PieceReading(Wanted({stat: piece.listed[stat].names}, ()))
+def read_stat(piece: Piece, stat: str, *columns: str) -> Chunk:
+    """Return the rows of a stat; a name's index is its place in ``listed[stat].names``."""
+    names = piece.listed[stat].names if stat in piece.listed else ()
+    reading = PieceReading(Wanted({stat: names}, columns))
     try:
-        chunk = piece.read(reading)
+        return piece.read(reading)
     finally:
         reading.close()
-    return chunk["step"], chunk["name_index"]
 
 
 def newest(parts: Sequence[Sequence[Piece]]) -> list[list[Piece]]:
