@@ -158,11 +158,7 @@ class MomentSource:
                 known = pa.array(texts[field.name], pa.utf8())
                 arrays = [pa.DictionaryArray.from_arrays(array, known) for array in arrays]
             columns.append(pa.chunked_array(arrays, field.type))
-        table = pa.Table.from_arrays(columns, schema=ROWS_SCHEMA)
-        step = table["step"].to_numpy()
-        if (step[1:] < step[:-1]).any():
-            table = table.take(pa.array(np.argsort(step, kind="stable")))
-        return table
+        return pa.Table.from_arrays(columns, schema=ROWS_SCHEMA)
 
     def groups(self, query: MomentQuery) -> MomentGroups:
         """Return merged groups; raises ``mixed`` when inputs and outputs of modules would be in one."""

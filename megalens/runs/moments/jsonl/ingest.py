@@ -105,8 +105,12 @@ def main() -> None:
             answer = _answer(orjson.loads(line))
         except (OSError, MemoryError) as error:
             answer = {"error": str(error) or type(error).__name__}
-        sys.stdout.buffer.write(orjson.dumps(answer) + b"\n")
-        sys.stdout.buffer.flush()
+        try:
+            sys.stdout.buffer.write(orjson.dumps(answer) + b"\n")
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:
+            # Whoever asked is dead.
+            os._exit(1)
 
 
 def _answer(task: dict[str, object]) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -106,7 +106,7 @@ def newest(parts: Sequence[Sequence[Piece]]) -> list[list[Piece]]:
     first: dict[str, int] = {}
     found = []
     for pieces in reversed(parts):
-        cut = [_cut(piece, first) for piece in pieces]
+        cut = [without(piece, first) for piece in pieces]
         found.append([piece for piece in cut if piece.listed])
         for piece in pieces:
             for stat, of in piece.listed.items():
@@ -114,7 +114,8 @@ def newest(parts: Sequence[Sequence[Piece]]) -> list[list[Piece]]:
     return found[::-1]
 
 
-def _cut(piece: Piece, first: dict[str, int]) -> Piece:
+def without(piece: Piece, first: Mapping[str, int]) -> Piece:
+    """Return a piece without the rows of each stat from a step on."""
     hidden = [
         Hidden(stat, None, ((first[stat], LAST_STEP),))
         for stat, of in piece.listed.items()

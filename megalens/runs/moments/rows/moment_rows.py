@@ -30,7 +30,7 @@ _AHEAD = 4
 _AHEAD_ROWS = 400_000
 
 Chunk = dict[str, NDArray[Any]]
-"""Columns of rows, in any order. All rows of a step are in one chunk, and later chunks have later steps.
+"""Columns of rows, ordered by step. All rows of a step are in one chunk, and later chunks have later steps.
 
 ``name_index`` (int32) is an index into :attr:`Wanted.names`; ``step`` (int64) and the rest are
 as in the stream.

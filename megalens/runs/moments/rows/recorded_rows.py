@@ -15,6 +15,7 @@ from ...query import Query
 from ...recorded_arrow import ArrowStream
 from ...recorded_parquet import DAMAGE, FileStamp
 from ...run_folder import RunFolder
+from .hidden import without
 from .moment_rows import Progress, Wanted
 from .pieces import MemoryPiece, MomentRows, Piece, PieceReading, SealedPiece
 
@@ -125,14 +126,15 @@ class SealedFile:
             if any(group.rows > most for group in file.groups):
                 raise _unreadable(path, "It must have row groups of fewer rows.")
             groups = [at for at, group in enumerate(file.groups) if group.rows]
-            made = [SealedPiece(path, at, reading, until) for at in groups]
+            made = [SealedPiece(path, at, reading) for at in groups]
+            pieces = [without(piece, dict.fromkeys(piece.listed, until)) for piece in made]
         except FileNotFoundError:
             raise
         except DAMAGE as error:
             raise _unreadable(path, str(error)) from error
         finally:
             reading.close()
-        self.pieces: list[Piece] = [piece for piece in made if piece.listed]
+        self.pieces = [piece for piece in pieces if piece.listed]
 
     def same(self, found: os.stat_result) -> bool:
         return self._stamp == FileStamp.of(found)
