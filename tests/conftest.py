@@ -45,3 +45,11 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if STARTING & set(item.fixturenames):
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_of_tests(tmp_path_factory):
+    """Keep what tests import out of the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MEGALENS_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield

@@ -110,8 +110,8 @@ def clear_leftovers(folder: Path, stream: str) -> None:
 def write_segment(file: BinaryIO, stream: Stream, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
     """Write a segment as the policy of its stream says.
 
-    ``schema`` has the rows' columns; those of an older recording may lack some. ``tables`` are sorted by
-    step, no step in two of them.
+    ``schema`` has the rows' columns; those of an older recording may lack some. Its metadata is written too.
+    ``tables`` are sorted by step, no step in two of them.
     """
     # The hub itself seals when it ends; its start should not wait for the import.
     import pyarrow.parquet as pq
@@ -119,7 +119,7 @@ def write_segment(file: BinaryIO, stream: Stream, schema: pa.Schema, tables: Ite
     policy = stream.policy
     if not policy.null_marks:
         # No row has nulls, and marks of which there are none would cost as much to read as the numbers.
-        schema = pa.schema([field.with_nullable(False) for field in schema])
+        schema = pa.schema([field.with_nullable(False) for field in schema], schema.metadata)
     codecs = _codecs(policy.fast, schema.names)
     with pq.ParquetWriter(
         file,

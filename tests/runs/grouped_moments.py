@@ -2,9 +2,10 @@
 
 import numpy as np
 import pyarrow as pa
+from held_rows import HeldRows
 
 from megalens.protocol import stream_schema
-from megalens.runs.moments import MomentQuery, MomentSource, TableRows
+from megalens.runs.moments import MomentQuery, MomentSource
 
 
 def row(name, step=1, stat="grad", **more):
@@ -36,7 +37,7 @@ def row(name, step=1, stat="grad", **more):
 
 
 def source(rows):
-    held = TableRows()
+    held = HeldRows()
     held.append(pa.Table.from_pylist(rows, schema=stream_schema("moments")))
     return MomentSource(held)
 

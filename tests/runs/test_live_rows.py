@@ -4,9 +4,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from grouped_moments import row
+from held_rows import HeldRows
 
 from megalens.protocol import LAST_STEP, stream_schema
-from megalens.runs.moments import LiveRows, MomentQuery, MomentSource, TableRows
+from megalens.runs.moments import LiveRows, MomentQuery, MomentSource
 from megalens.runs.moments.rows import live_rows
 
 SCHEMA = stream_schema("moments")
@@ -62,7 +63,7 @@ def test_answers_are_those_of_all_rows_together(tmp_path, monkeypatch, case, win
         for rows in [*messages, *arrived]
         for one in rows
     }
-    together = TableRows()
+    together = HeldRows()
     together.append(table(sorted(every.values(), key=lambda one: one["step"])))
     whole = MomentSource(together)
     assert live.index()["stats"] == whole.index()["stats"]

@@ -7,11 +7,15 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from moment_tree import record, write_lines
+from moment_tree import kind_of, record, write_lines
 
+from megalens.protocol import stream_schema
 from megalens.runs import open_run
 from megalens.runs.moments.jsonl import ingest
+from megalens.runs.moments.rows import import_folder
 from megalens.runs.moments.rows.cache_folder import cache_folder, trim_cache
 
 ROOT = Path(__file__).parents[2]
@@ -57,42 +61,89 @@ def test_a_second_opening_parses_nothing_and_a_third_only_what_was_appended(home
     assert parsed == [0, end]
 
 
+def segments_of(cache):
+    return sorted(cache.glob("moments/??/*/moments/*.parquet"))
+
+
+def test_an_imported_file_is_a_run_folder_that_other_tools_read(home, cache):
+    write_lines(home, "grad", 0, [record(step) for step in range(1, 8)])
+    found = total(open_run(home))
+    (segment,) = segments_of(cache)
+    np.testing.assert_array_equal(total(open_run(segment.parents[1])), found)
+    schema = pq.read_schema(segment)
+    assert schema.names == stream_schema("moments").names
+    source = json.loads(schema.metadata[b"megalens.source"])
+    assert (source["begin"], source["end"]) == (
+        0,
+        (home / kind_of("grad") / "rank0.jsonl").stat().st_size,
+    )
+
+
 def test_what_another_program_did_to_the_cache_is_healed(home, cache, parsed):
     write_lines(home, "grad", 0, [record(1)])
     run = open_run(home)
-    (manifest,) = cache.glob("moments/??/*/manifest.json")
+    foreign = pa.table({"step": [1]})
     for harm in (
-        lambda: manifest.write_text("{"),
-        lambda: manifest.write_text('{"parts": [{}]}'),
-        lambda: [path.unlink() for path in manifest.parent.glob("*.parquet")],
-        lambda: [path.write_bytes(b"x") for path in manifest.parent.glob("*.npy")],
+        lambda path: path.write_bytes(b"x"),
+        lambda path: path.write_bytes(path.read_bytes()[:-50]),
+        lambda path: path.unlink(),
+        lambda path: pq.write_table(foreign, path),
+        lambda path: pq.write_table(foreign.replace_schema_metadata({"megalens.source": "{}"}), path),
+        lambda path: path.rename(path.with_name("000009-step-1.parquet")),
     ):
-        harm()
+        (segment,) = segments_of(cache)
+        harm(segment)
         assert len(total(open_run(home))) == 1
-    assert parsed == [0] * 5
+    # One that was renamed only says the same.
+    assert parsed == [0] * 6
     assert len(total(run)) == 1
 
 
-def test_many_small_parts_are_joined_and_say_the_same(home, monkeypatch):
+def test_what_a_killed_import_left_does_not_count(home, cache, monkeypatch, parsed):
+    path = write_lines(home, "grad", 0, [record(1)])
+    open_run(home).close()
+    end = path.stat().st_size
+    write_lines(home, "grad", 0, [record(2, scale=100.0)], "a")
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ingest.ImportedFile, "commit", killed)
+    monkeypatch.setattr(import_folder, "_LEAST_BYTES", 1)
+    with pytest.raises(KeyboardInterrupt):
+        open_run(home).moment_source.refresh()
+    monkeypatch.undo()
+    monkeypatch.setenv("MEGALENS_CACHE_DIR", str(cache))
+    (left,) = cache.glob("moments/??/*/moments/*.partial")
+    assert total(open_run(home))[:, 0].tolist() == [1, 2]
+    assert parsed[:2] == [0, end]
+    # Another process may be writing it, but for hours it is not.
+    os.utime(left, (1000, 1000))
+    write_lines(home, "grad", 0, [record(3)], "a")
+    assert total(open_run(home))[:, 0].tolist() == [1, 2, 3]
+    assert not left.exists()
+
+
+def test_a_file_that_is_followed_becomes_few_segments_that_say_the_same(home, cache, monkeypatch, parsed):
+    monkeypatch.setattr(import_folder, "_LEAST_BYTES", 2000)
     run = open_run(write_lines(home, "grad", 0, [record(1)]))
-    for step in range(2, 40):
+    path = home / kind_of("grad") / "rank0.jsonl"
+    for step in range(2, 100):
         write_lines(home, "grad", 0, [record(step)], "a")
         run.moment_source.refresh()
-    (folder,) = cache_folder().glob("??/*")
-    named = len(json.loads((folder / "manifest.json").read_bytes())["parts"])
-    assert named < 20
+    assert len(segments_of(cache)) < 30
     found = total(run)
-    monkeypatch.setenv("MEGALENS_CACHE_DIR", str(home / "elsewhere"))
+    parsed.clear()
     np.testing.assert_array_equal(total(open_run(home)), found)
-    # A file that was rewritten is noticed behind the joined parts too.
-    monkeypatch.undo()
-    os.environ["MEGALENS_CACHE_DIR"] = str(folder.parent.parent.parent)
-    text = (
-        (home / "grad_raw_moments_by_param" / "rank0.jsonl").read_text().replace('"iter": 2,', '"iter": 1,')
-    )
-    (home / "grad_raw_moments_by_param" / "rank0.jsonl").write_text(text)
-    os.utime(home / "grad_raw_moments_by_param" / "rank0.jsonl", (5, 5))
-    assert len(total(open_run(home))) == 38
+    # What is not sealed is read again, and is little of the file.
+    assert min(parsed) > 0.8 * path.stat().st_size
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("MEGALENS_CACHE_DIR", str(home / "elsewhere"))
+        np.testing.assert_array_equal(total(open_run(home)), found)
+    # A file that was rewritten is noticed in the first segment, too.
+    path.write_text(path.read_text().replace('"iter": 2,', '"iter": 1,'))
+    os.utime(path, (5, 5))
+    assert len(total(open_run(home))) == 98
 
 
 def test_cancelling_keeps_what_was_read(home, monkeypatch, parsed):
@@ -119,7 +170,7 @@ def test_the_least_recently_used_go_when_there_is_too_much(tmp_path, monkeypatch
         write_lines(tmp_path / name / "training_stats", "grad", 0, [record(1)])
         open_run(tmp_path / name)
     entries = sorted(cache_folder().glob("??/*"), key=lambda entry: (entry / "used").stat().st_mtime_ns)
-    sizes = [sum(file.stat().st_size for file in entry.iterdir()) for entry in entries]
+    sizes = [sum(file.stat().st_size for file in entry.rglob("*") if file.is_file()) for entry in entries]
     monkeypatch.setenv("MEGALENS_CACHE_BYTES", str(sizes[2] + 10))
     trim_cache()
     # Used a moment ago: another process may be reading them.

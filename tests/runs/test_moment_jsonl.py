@@ -77,6 +77,17 @@ def test_gradients_of_layers_come_unscaled_where_the_scale_is_recorded_and_flagg
     assert {row["rounding"] for row in rows} == {2.0**-24}
 
 
+def test_a_loss_scale_that_is_missing_in_few_records_is_told_until_they_do_not_count(home):
+    names = ["decoder.layers.0.mlp/output0"]
+    known = [record(step, names, "dgrad", loss_scale=2.0) for step in (1, 2, 4)]
+    write_lines(home, "dgrad", 0, [*known, record(5, names, "dgrad")])
+    run = open_run(home)
+    assert [line.partition(":")[0] for line in run.warnings] == ["dgrad"]
+    write_lines(home, "dgrad", 0, [record(5, names, "dgrad", loss_scale=2.0)], "a")
+    assert steps_of(run, "dgrad") == [1, 2, 4, 5]
+    assert [line for line in run.warnings if "loss scale" in line] == []
+
+
 def test_a_record_keeps_the_stage_at_which_its_gradients_were_measured(home):
     stages = ("pre_clip", "pre_step", None)
     said = [

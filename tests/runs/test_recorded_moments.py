@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import socket
 import subprocess
 import sys
 
@@ -10,12 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from held_rows import HeldRows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from megalens.protocol import LAST_STEP, STREAMS, segment_name, stream_schema
 from megalens.runs import ClientError
-from megalens.runs.moments import MomentQuery, MomentSource, RecordedRows, TableRows
+from megalens.runs.moments import MomentQuery, MomentSource, RecordedRows
 from megalens.runs.moments.rows import recorded_rows
 
 QUERIES = [
@@ -74,7 +74,7 @@ def rows_of_a_run(steps=40):
 
 
 def in_memory_rows(table):
-    held = TableRows()
+    held = HeldRows()
     held.append(table)
     return held
 
@@ -358,27 +358,3 @@ print("duckdb" in sys.modules)
         check=True,
     )
     assert done.stdout.split() == ["False"]
-
-
-def test_of_many_rows_that_arrive_the_older_lie_in_files_until_they_are_let_go(tmp_path, monkeypatch):
-    monkeypatch.setenv("MEGALENS_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr("megalens.runs.moments.rows.table_rows._MEMORY_ROWS", 50)
-    spill = tmp_path / "moments" / "spill"
-    spill.mkdir(parents=True)
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    (spill / f"{socket.gethostname()}-{gone.pid}-0.parquet").touch()
-    (spill / f"elsewhere-{gone.pid}-0.parquet").touch()
-    table = rows_of_a_run()
-    held = TableRows()
-    for start in range(0, table.num_rows, 20):
-        held.append(table.slice(start, 20))
-    files = sorted(path.name for path in spill.iterdir())
-    assert len(files) == 6
-    assert files[0].startswith("elsewhere-")
-    query = MomentQuery.of("grad", by=["layer"])
-    same(MomentSource(held).groups(query), in_memory(table).groups(query))
-    assert [one.rows for one in held.stats()] == [one.rows for one in in_memory_rows(table).stats()]
-    held.close()
-    held.close()
-    assert [path.name for path in spill.iterdir()] == files[:1]

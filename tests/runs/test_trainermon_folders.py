@@ -14,6 +14,8 @@ import pytest
 import megalens
 from megalens.runs import ClientError
 from megalens.runs.moments import MomentQuery
+from megalens.runs.moments.rows import import_folder
+from megalens.runs.moments.trainermon import imported_folder
 
 FIXTURES = Path(__file__).parents[3] / "shared" / "fixtures" / "trainermon"
 needs_fixtures = pytest.mark.skipif(not FIXTURES.is_dir(), reason="TrainerMon's own output is not there")
@@ -198,6 +200,54 @@ def test_files_that_grow_are_followed(tmp_path):
     write(tmp_path, "grad_reduced_5-9.csv", HEADER + lines(5))
     assert run.wait(step=5, timeout=10) == 5
     assert not run.moment_source.refresh()
+
+
+@pytest.fixture
+def parsed(monkeypatch):
+    """The files that were parsed here."""
+    names = []
+    whole = imported_folder.read_csv_table
+    monkeypatch.setattr(
+        imported_folder, "read_csv_table", lambda path: names.append(path.name) or whole(path)
+    )
+    return names
+
+
+def test_all_but_the_newest_files_are_read_once(tmp_path, parsed):
+    for step in range(4):
+        write(tmp_path, f"grad_reduced_{step}-{step}.csv", HEADER + lines(step) + "a,b\n" * (step == 1))
+    first = megalens.open(tmp_path)
+    found = l2(first, ["name"])
+    assert len(parsed) == 4
+    parsed.clear()
+    again = megalens.open(tmp_path)
+    assert l2(again, ["name"]) == found
+    assert parsed == ["grad_reduced_3-3.csv"]
+    assert again.warnings == first.warnings
+    assert [sentence.partition(":")[0] for sentence in again.warnings] == ["grad_reduced_1-1.csv"]
+    parsed.clear()
+    # One that was read and changes has all of its folder read anew; one that goes is gone.
+    write(tmp_path, "grad_reduced_1-1.csv", HEADER + lines(1) + lines(1).replace("layers.0", "layers.9"))
+    assert len(l2(again, ["name"])) == len(found) + 1
+    assert sorted(parsed) == [f"grad_reduced_{step}-{step}.csv" for step in range(4)]
+    assert again.warnings == []
+    for step in (0, 3):
+        (tmp_path / "Nov21_12-20-04-rank0-82ac1f33" / f"grad_reduced_{step}-{step}.csv").unlink()
+    for run in (again, megalens.open(tmp_path)):
+        assert {step for step, *_ in l2(run, ["name"])} == {1, 2}
+
+
+def test_files_that_come_are_sealed_in_few_segments(tmp_path, monkeypatch, parsed):
+    monkeypatch.setenv("MEGALENS_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(import_folder, "_LEAST_BYTES", 1000)
+    run = None
+    for step in range(60):
+        write(tmp_path / "run", f"param_updated_{step}-{step}.csv", HEADER + lines(step))
+        run = run or megalens.open(tmp_path / "run")
+        assert run.moments("param", [])["step"].tolist() == list(range(step + 1))
+    # Each once: none is read again because another one came.
+    assert len(parsed) == 60
+    assert 1 < len(list(tmp_path.glob("cache/moments/??/*/moments/*.parquet"))) < 30
 
 
 @needs_fixtures

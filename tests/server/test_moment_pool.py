@@ -4,15 +4,16 @@ import asyncio
 import threading
 
 import pytest
+from held_rows import HeldRows
 from recorded_moments import NAMES, moment_table
 
 from megalens.runs import ClientError
-from megalens.runs.moments import MomentQuery, MomentSource, TableRows
+from megalens.runs.moments import MomentQuery, MomentSource
 from megalens.server.errors import ServerError
 from megalens.server.reader.moment_pool import MomentPool
 
 
-class SlowRows(TableRows):
+class SlowRows(HeldRows):
     """Rows whose first reading takes as long as the test wants."""
 
     def __init__(self, fails=False):
@@ -161,7 +162,7 @@ async def test_a_question_is_given_up_when_who_asked_it_goes(make_pool, here):
         assert await shared.opened(30, here)
 
         def endless(wanted):
-            chunks = [*TableRows.chunks(rows["a"], wanted)]
+            chunks = [*HeldRows.chunks(rows["a"], wanted)]
             while True:
                 asking.set()
                 yield from chunks

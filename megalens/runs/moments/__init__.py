@@ -3,13 +3,12 @@
 from .frame import moment_frame
 from .grouping.answer import MomentGroups
 from .grouping.query import GROUP_COLUMNS, MomentQuery
-from .jsonl.jsonl_rows import rows_of
+from .jsonl.imported_rows import rows_of
 from .jsonl.tree import StatisticsFile, StatisticsTree, find_trees, holds_statistics
 from .progress_bar import ProgressBar
 from .rows.live_rows import LiveRows
 from .rows.moment_rows import Progress
 from .rows.recorded_rows import RecordedRows
-from .rows.table_rows import TableRows
 from .source import MomentSource, load_libraries
 
 __all__ = [
@@ -23,7 +22,6 @@ __all__ = [
     "RecordedRows",
     "StatisticsFile",
     "StatisticsTree",
-    "TableRows",
     "find_trees",
     "holds_statistics",
     "load_libraries",

@@ -26,8 +26,8 @@ from .grouping.series import MERGED
 from .jsonl.tree import StatisticsTree
 from .rows.moment_rows import STAGE
 from .source import MomentSource
+from .trainermon.csv_moments import readings_of
 from .trainermon.files import KINDS, OTHER_KINDS
-from .trainermon.trainermon_rows import readings_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame

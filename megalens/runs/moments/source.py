@@ -21,12 +21,12 @@ from .rows.moment_rows import (
     STAGE,
     STAGES,
     Chunk,
-    MomentRows,
     Progress,
     StatIndex,
     Wanted,
     read_ahead,
 )
+from .rows.pieces import MomentRows
 
 _COLUMNS = tuple(name for name in ROWS_SCHEMA.names if name not in ("step", "name_id", "stat"))
 
@@ -158,11 +158,7 @@ class MomentSource:
                 known = pa.array(texts[field.name], pa.utf8())
                 arrays = [pa.DictionaryArray.from_arrays(array, known) for array in arrays]
             columns.append(pa.chunked_array(arrays, field.type))
-        table = pa.Table.from_arrays(columns, schema=ROWS_SCHEMA)
-        step = table["step"].to_numpy()
-        if (step[1:] < step[:-1]).any():
-            table = table.take(pa.array(np.argsort(step, kind="stable")))
-        return table
+        return pa.Table.from_arrays(columns, schema=ROWS_SCHEMA)
 
     def groups(self, query: MomentQuery) -> MomentGroups:
         """Return merged groups; raises ``mixed`` when inputs and outputs of modules would be in one."""
@@ -217,7 +213,7 @@ def _check_count(count: int, limit: int | None) -> None:
 
 
 def load_libraries() -> None:
-    """Import what the first question would, without DuckDB: a quarter of a second in advance."""
+    """Import what the first question would: a quarter of a second in advance."""
     # pyarrow imports pandas at the first conversion of values.
     import pandas  # noqa: F401
     import pyarrow.parquet  # noqa: F401

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from ....protocol import parse_name
 from ...errors import ClientError
-from ..rows.moment_rows import STAGE, STAGES, Chunk, MomentRows, StatIndex, Wanted, read_ahead
+from ..rows.moment_rows import STAGE, STAGES, Chunk, StatIndex, Wanted, read_ahead
+from ..rows.pieces import MomentRows
 from .cells import CellKeys, Cells, merge_cells, wanted_columns
 from .name_filter import module_of
 from .query import Key, MomentQuery, key_order

@@ -112,9 +112,9 @@ def merge_cells(chunks: Iterator[Chunk], keys: CellKeys, columns: Sequence[str])
 
 
 def _pieces(chunk: Chunk) -> Iterator[Chunk]:
-    """Cut an ordered chunk between steps."""
+    """Cut a chunk between steps."""
     step = chunk["step"]
-    if len(step) <= _PIECE_ROWS or (step[1:] < step[:-1]).any():
+    if len(step) <= _PIECE_ROWS:
         yield chunk
         return
     begin = 0

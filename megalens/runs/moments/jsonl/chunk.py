@@ -1,4 +1,4 @@
-"""Raw-moment JSONL text to columns: complete lines in, rows of the stream ``moments`` out."""
+"""Raw-moment JSONL text to rows of the stream ``moments``: complete lines in, a table out."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain
 from operator import itemgetter
 from typing import Any
@@ -15,76 +13,28 @@ from typing import Any
 import numpy as np
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ....protocol import MOMENT_STATS, RAW_SUMS, SCALED_STATS, moments_from_raw_sums
+from ....protocol import (
+    LAST_STEP,
+    MOMENT_COLUMNS,
+    MOMENT_STATS,
+    RAW_SUMS,
+    SCALED_STATS,
+    moments_from_raw_sums,
+)
+from ..rows.import_folder import ROWS
+from .stretch import MOST_PROBLEMS, Course, Problem, Stretch
 
 _fetch = itemgetter(*RAW_SUMS)
 _STAT = re.compile(r"(residual_dgrad|residual|activation|dgrad|wgrad|grad|param)(?:_|$)")
 _BARE = re.compile(rb"(?<=[:,\[])(\s*)(NaN|-?Infinity)(?=\s*[,}\]])")
 _ROUNDING = 2.0**-24
-_MOST_PROBLEMS = 50
-_MOST_STEP = 1 << 62
 # Each sign becomes up to 100 bytes when parsed; 300,000 tensors have so many.
 _MOST_SIGNS = 4_000_000
 
-CHUNK_COLUMNS = pa.schema(
-    [
-        ("step", pa.int64()),
-        ("samples", pa.int64()),
-        ("stat", pa.dictionary(pa.int8(), pa.utf8())),
-        ("name", pa.dictionary(pa.int32(), pa.utf8())),
-        ("rank", pa.int32()),
-        ("count", pa.float64()),
-        ("mean", pa.float64()),
-        ("m2", pa.float64()),
-        ("m3", pa.float64()),
-        ("m4", pa.float64()),
-        ("unknown", pa.float64()),
-        ("rounding", pa.float64()),
-        ("gradient_stage", pa.dictionary(pa.int8(), pa.utf8())),
-        ("loss_scale", pa.float64()),
-        ("line_start", pa.int64()),
-    ]
-)
-"""Cached columns: those of raw sums, ``unknown`` for both non-finite counts, and the offset of the line."""
-
 _STAGES = ("", "pre_clip", "backward", "backward_scaled", "pre_step")
-
-
-@dataclass(frozen=True)
-class Problem:
-    """A line that is left out in full or in part: its number, counted from 1 in the chunk, and a sentence."""
-
-    line: int
-    what: str
-
-
-@dataclass
-class JsonlChunk:
-    """What was read.
-
-    Attributes
-    ----------
-    table : pyarrow.Table
-        :data:`CHUNK_COLUMNS`.
-    records : ndarray
-        One row a record, int64: where its line begins, index of its stat in ``MOMENT_STATS``, step, rows,
-        index of its names in ``layouts``.
-    layouts : list of list of str
-        The different lists of names that records have.
-    lines : int
-        Ends of lines.
-    problems : list of Problem
-        The first of them; ``left_out`` counts all.
-    """
-
-    table: pa.Table
-    records: NDArray[np.int64]
-    layouts: list[list[str]]
-    lines: int
-    problems: list[Problem] = field(default_factory=list)
-    left_out: int = 0
 
 
 class _Skip(Exception):
@@ -94,24 +44,22 @@ class _Skip(Exception):
 class _Builder:
     def __init__(self, kind: str, rank: int) -> None:
         self._kind, self._rank = kind, rank
-        self.numbers: list[NDArray[np.float64]] = []
-        self.ids: list[NDArray[np.int32]] = []
-        self.records: list[tuple[int, int, int, int, int]] = []
-        self.facts: list[tuple[int, float, int, float]] = []
-        self.layouts: list[list[str]] = []
-        self._layout_indices: dict[tuple[str, ...], int] = {}
-        self._layout_ids: list[NDArray[np.int32]] = []
+        self._numbers: list[NDArray[np.float64]] = []
+        self._ids: list[NDArray[np.int32]] = []
+        # Of each record: index of its stat, step, samples, rounding, index of its stage, loss scale.
+        self._facts: list[tuple[int, int, int, float, int, float]] = []
+        self._known: dict[tuple[str, ...], NDArray[np.int32]] = {}
         self._names: dict[str, int] = {}
         self._last: tuple[str, ...] = ()
-        self._last_layout = -1
+        self._last_ids = np.zeros(0, np.int32)
 
-    def add(self, record: Mapping[str, Any], at: int, line: Callable[[], int]) -> str | None:
+    def add(self, record: Mapping[str, Any], before: Callable[[], int], number: int) -> str | None:
         """Take a record; return what was wrong with a part of it."""
         values = record.get("values")
         if not isinstance(values, dict):
             raise _Skip("it has no object 'values'")
         stat = self._stat(record)
-        step = _step(record, line)
+        step = _step(record, before, number)
         rounding, problem = _ROUNDING, None
         try:
             flat = np.fromiter(chain.from_iterable(map(_fetch, values.values())), np.float64, 5 * len(values))
@@ -124,43 +72,76 @@ class _Builder:
             problem = f"the name {record['twice']!r:.80} comes twice, and the last one counts"
         if not names:
             return problem
-        layout = self._layout(names)
         scale, stage = _scale(record, stat)
         samples = record.get("consumed_train_samples", -1)
-        samples = samples if type(samples) is int and 0 <= samples < _MOST_STEP else -1
-        self.numbers.append(flat)
-        self.ids.append(self._layout_ids[layout])
-        self.records.append((at, MOMENT_STATS.index(stat), step, len(names), layout))
-        self.facts.append((samples, rounding, stage, scale))
+        samples = samples if type(samples) is int and 0 <= samples <= LAST_STEP else -1
+        self._numbers.append(flat)
+        self._ids.append(self._ids_of(names))
+        self._facts.append((MOMENT_STATS.index(stat), step, samples, rounding, stage, scale))
         return problem
 
-    def table(self) -> tuple[pa.Table, NDArray[np.int64]]:
-        records = np.array(self.records, np.int64).reshape(-1, 5)
-        if not len(records):
-            return CHUNK_COLUMNS.empty_table(), records
-        sums = np.concatenate(self.numbers).reshape(-1, 5)
-        samples, rounding, stage, scale = (np.array(column) for column in zip(*self.facts, strict=True))
-        repeat = records[:, 3]
+    def courses(self) -> dict[str, Course]:
+        found = {}
+        for stat, _, steps in self._by_stat():
+            back = np.flatnonzero(steps[1:] <= steps[:-1])
+            at = int(back[-1]) if len(back) else 0
+            seam = (int(steps[at]), int(steps[at + 1])) if len(back) else (0, 0)
+            found[stat] = Course(int(steps[0]), int(steps[-1]), len(back), *seam)
+        return found
+
+    def _by_stat(self) -> Iterator[tuple[str, NDArray[np.int64], NDArray[np.int64]]]:
+        """Yield each stat with its records and their steps."""
+        facts = np.array([fact[:2] for fact in self._facts], np.int64).reshape(-1, 2)
+        for code in np.unique(facts[:, 0]):
+            records = np.flatnonzero(facts[:, 0] == code)
+            yield MOMENT_STATS[code], records, facts[records, 1]
+
+    def table(self) -> pa.Table:
+        """Return the rows by step, without those of records that later ones supersede."""
+        counting = self._counting()
+        if not len(counting):
+            return ROWS.empty_table()
+        facts = zip(*(self._facts[at] for at in counting), strict=True)
+        stat, step, samples, rounding, stage, scale = (np.array(column) for column in facts)
+        sums = np.concatenate([self._numbers[at] for at in counting]).reshape(-1, 5)
+        ids = np.concatenate([self._ids[at] for at in counting])
+        repeat = [len(self._ids[at]) for at in counting]
         moments = moments_from_raw_sums(*(np.ascontiguousarray(sums[:, power]) for power in range(5)))
         if (scale[~np.isnan(scale)] != 1).any():
             by = np.repeat(np.where(np.isnan(scale), 1.0, scale), repeat)
             with np.errstate(all="ignore"):
                 for power, name in enumerate(("mean", "m2", "m3", "m4"), 1):
                     moments[name] = moments[name] / by**power
+        codes, stat = np.unique(stat, return_inverse=True)
         columns: dict[str, Any] = {
-            "step": np.repeat(records[:, 2], repeat),
-            "samples": np.repeat(samples.astype(np.int64), repeat),
-            "stat": _words(np.repeat(records[:, 1].astype(np.int8), repeat), MOMENT_STATS),
-            "name": _words(np.concatenate(self.ids), list(self._names)),
-            "rank": np.full(len(sums), self._rank, np.int32),
-            **{name: moments[name] for name in ("count", "mean", "m2", "m3", "m4")},
-            "unknown": moments["nan_count"],
+            **{name: moments[name] for name in MOMENT_COLUMNS},
+            "step": np.repeat(step, repeat),
+            "samples": np.repeat(samples, repeat),
+            "stat": _words(np.repeat(stat.astype(np.int32), repeat), [MOMENT_STATS[code] for code in codes]),
+            "name": _words(ids, self._names),
+            "rank": np.full(len(ids), self._rank, np.int32),
+            "stage": np.full(len(ids), -1, np.int32),
             "rounding": np.repeat(rounding, repeat),
-            "gradient_stage": _words(np.repeat(stage.astype(np.int8), repeat), _STAGES),
+            "gradient_stage": _words(np.repeat(stage.astype(np.int32), repeat), _STAGES),
             "loss_scale": np.repeat(scale, repeat),
-            "line_start": np.repeat(records[:, 0], repeat),
         }
-        return pa.table(columns, schema=CHUNK_COLUMNS), records
+        return pa.table([columns[name] for name in ROWS.names], schema=ROWS)
+
+    def _counting(self) -> NDArray[np.int64]:
+        """Return the records that count, by step.
+
+        A record whose step is not after that of the one before, of the same stat, shows that the run went
+        back: every older one at or after that step is superseded.
+        """
+        alive, taken = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        for _, records, steps in self._by_stat():
+            later = np.minimum.accumulate(steps[:0:-1])[::-1]
+            counts = np.append(steps[:-1] < later, True)
+            alive.append(records[counts])
+            taken.append(steps[counts])
+        records = np.concatenate(alive)
+        # Those of one step in the order of their lines.
+        return records[np.lexsort((records, np.concatenate(taken)))]
 
     def _stat(self, record: Mapping[str, Any]) -> str:
         for text in (record.get("stat"), self._kind):
@@ -171,24 +152,20 @@ class _Builder:
             f"its statistic {record.get('stat') or self._kind!r:.60} is none of {', '.join(MOMENT_STATS)}"
         )
 
-    def _layout(self, names: tuple[str, ...]) -> int:
-        if names == self._last:
-            return self._last_layout
-        index = self._layout_indices.get(names)
-        if index is None:
+    def _ids_of(self, names: tuple[str, ...]) -> NDArray[np.int32]:
+        if names != self._last:
             known = self._names
-            ids = np.fromiter((known.setdefault(name, len(known)) for name in names), np.int32, len(names))
-            index = self._layout_indices[names] = len(self.layouts)
-            self.layouts.append(list(names))
-            self._layout_ids.append(ids)
-        self._last, self._last_layout = names, index
-        return index
+            if names not in self._known:
+                ids = (known.setdefault(name, len(known)) for name in names)
+                self._known[names] = np.fromiter(ids, np.int32, len(names))
+            self._last, self._last_ids = names, self._known[names]
+        return self._last_ids
 
 
 def read_chunk(
     data: bytes, begin: int, kind: str, rank: int, before: Callable[[], int] = lambda: 0
-) -> JsonlChunk:
-    """Read complete lines. What cannot be read is left out and reported, and nothing else with it.
+) -> tuple[pa.Table, Stretch]:
+    """Read complete lines. What cannot be read is left out and told, and nothing else with it.
 
     Parameters
     ----------
@@ -202,39 +179,41 @@ def read_chunk(
         Rank that wrote the file.
     before : callable
         Returns the number of lines before these: a record without a step is at the step of its line's number.
+
+    Returns
+    -------
+    table : pyarrow.Table
+        :data:`ROWS`, by step, without records that later ones supersede.
+    stretch : Stretch
+        What the lines say, without what only their file tells.
     """
     builder = _Builder(kind, rank)
     problems: list[Problem] = []
     left_out = 0
-    lines = data.count(b"\n")
-    for number, (at, text) in enumerate(_lines(data), 1):
+    for number, text in enumerate(data.split(b"\n"), 1):
         if not text or text.isspace():
             continue
         try:
-            problem = builder.add(_parse(text), begin + at, partial(_number_of_line, before, number))
+            problem = builder.add(_parse(text), before, number)
         except _Skip as skip:
             problem = str(skip)
         except (ValueError, RecursionError, OverflowError) as error:
             problem = f"it is no JSON ({str(error)[:80]})"
         if problem:
             left_out += 1
-            if len(problems) < _MOST_PROBLEMS:
-                problems.append(Problem(number, problem))
-    table, records = builder.table()
-    return JsonlChunk(table, records, builder.layouts, lines, problems, left_out)
-
-
-def _number_of_line(before: Callable[[], int], number: int) -> int:
-    return before() + number
-
-
-def _lines(data: bytes) -> Iterator[tuple[int, bytes]]:
-    at, end = 0, len(data)
-    while at < end:
-        to = data.find(b"\n", at)
-        to = end if to < 0 else to
-        yield at, data[at:to]
-        at = to + 1
+            if len(problems) < MOST_PROBLEMS:
+                problems.append((number, problem))
+    table = builder.table()
+    unscaled = table.filter(pc.is_nan(table["loss_scale"]))["stat"].unique().to_pylist()
+    return table, Stretch(
+        begin=begin,
+        end=begin + len(data),
+        lines=data.count(b"\n"),
+        problems=tuple(problems),
+        left_out=left_out,
+        courses=builder.courses(),
+        unscaled=tuple(unscaled),
+    )
 
 
 def _parse(text: bytes) -> dict[str, Any]:
@@ -293,17 +272,17 @@ def _twice(text: bytes) -> str | None:
     return found[0] if found else None
 
 
-def _step(record: Mapping[str, Any], line: Callable[[], int]) -> int:
+def _step(record: Mapping[str, Any], before: Callable[[], int], number: int) -> int:
     for key in ("iter", "step", "global_step"):
         value = record.get(key)
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
         if isinstance(value, float) and not math.isfinite(value):
             continue
-        if abs(value) >= _MOST_STEP:
-            raise _Skip(f"its step {value!r:.40} is too large")
+        if not 0 <= value <= LAST_STEP:
+            raise _Skip(f"its step {value!r:.40} is {'negative' if value < 0 else 'too large'}")
         return int(value)
-    return line()
+    return before() + number
 
 
 def _scale(record: Mapping[str, Any], stat: str) -> tuple[float, int]:

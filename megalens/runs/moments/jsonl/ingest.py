@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 import zlib
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
-import numpy as np
 import orjson
+import pyarrow as pa
 
 from ...errors import ClientError
 from ..rows.cache_folder import locked
+from ..rows.import_folder import ROWS, write_part
 from ..rows.moment_rows import Progress
-from .cached_file import CachedFile, write_part
-from .chunk import CHUNK_COLUMNS, JsonlChunk, Problem, read_chunk
+from .chunk import read_chunk
+from .imported_file import ImportedFile, tail_digest, text_crc
+from .stretch import Stretch
 from .tree import StatisticsFile
 
-_CHUNK_BYTES = 24 << 20
+_CHUNK_BYTES = 12 << 20
 _LINE_BYTES = 256 << 20
 _BLOCK = 1 << 22
 _ALONE_BYTES = 48 << 20
 _MOST_PROCESSES = 8
+
+_Written = tuple[str, int, Stretch]
 
 
 # A process that parses stretches of files.
@@ -36,7 +41,7 @@ _MOST_PROCESSES = 8
 # A process of its own program and not one of ``multiprocessing``: that would run a script that has no ``if
 # __name__ == "__main__"`` a second time.
 class ParseProcess:
-    """A process that parses; used by one thread at a time and ended with its context."""
+    """A process that parses stretches in turn; ended with its context."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -60,12 +65,9 @@ class ParseProcess:
         self._process.wait()
         self._process.stdout.close()
 
-    def parse(
-        self, source: StatisticsFile, begin: int, end: int, folder: Path
-    ) -> tuple[JsonlChunk, str, int]:
-        """Parse a stretch into ``folder``; return what was read without rows, file name, checksum."""
+    def send(self, source: StatisticsFile, begin: int, end: int, folder: Path) -> None:
+        """Have a stretch parsed and written by :func:`write_part`."""
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
         task = {
             # As bytes: a name may be no UTF-8 text.
             "path": os.fsencode(source.path).hex(),
@@ -75,27 +77,25 @@ class ParseProcess:
             "rank": source.rank,
             "folder": str(folder),
         }
-        self._process.stdin.write(orjson.dumps(task) + b"\n")
-        self._process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):
+            # One that ended says so when it is asked.
+            self._process.stdin.write(orjson.dumps(task) + b"\n")
+            self._process.stdin.flush()
+
+    def receive(self, name: str) -> _Written:
+        """Return what came of the first stretch of which that was not said yet."""
+        assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
             raise ClientError(
-                f"The process that was reading {source.name} ended: there may be too little memory. Close "
-                "other programs and open it again.",
+                f"The process that was reading {name} ended: there may be too little memory. Close other "
+                "programs and open it again.",
                 code="unreadable",
             )
         answer = orjson.loads(line)
         if "error" in answer:
-            raise ClientError(f"{source.name} could not be read: {answer['error']}", code="unreadable")
-        chunk = JsonlChunk(
-            CHUNK_COLUMNS.empty_table(),
-            np.array(answer["records"], np.int64).reshape(-1, 5),
-            answer["layouts"],
-            answer["lines"],
-            [Problem(*problem) for problem in answer["problems"]],
-            answer["left_out"],
-        )
-        return chunk, answer["file"], answer["crc"]
+            raise ClientError(f"{name} could not be read: {answer['error']}", code="unreadable")
+        return answer["file"], answer["first_step"], Stretch.of_json(answer["stretch"].encode())
 
 
 def main() -> None:
@@ -105,40 +105,50 @@ def main() -> None:
             answer = _answer(orjson.loads(line))
         except (OSError, MemoryError) as error:
             answer = {"error": str(error) or type(error).__name__}
-        sys.stdout.buffer.write(orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n")
-        sys.stdout.buffer.flush()
+        try:
+            sys.stdout.buffer.write(orjson.dumps(answer) + b"\n")
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:
+            # Whoever asked is dead.
+            os._exit(1)
 
 
 def _answer(task: dict[str, object]) -> dict[str, object]:
+    source = StatisticsFile(
+        Path(os.fsdecode(bytes.fromhex(str(task["path"])))), str(task["kind"]), int(str(task["rank"]))
+    )
     begin, end = int(str(task["begin"])), int(str(task["end"]))
-    with open(bytes.fromhex(str(task["path"])), "rb") as file:
+    # Only a record without a step needs to know the number of its line.
+    rows, stretch = _parsed(source, begin, end, lambda: _lines_before(source, begin))
+    file, first_step = write_part(rows, stretch.to_json(), Path(str(task["folder"])))
+    return {"file": file, "first_step": first_step, "stretch": stretch.to_json().decode()}
+
+
+def _parsed(
+    source: StatisticsFile, begin: int, end: int, before: Callable[[], int], crc: int = 0
+) -> tuple[pa.Table, Stretch]:
+    with source.path.open("rb") as file:
         file.seek(begin)
         data = file.read(end - begin)
-        # Only a record without a step needs to know the number of its line.
-        chunk = read_chunk(
-            data, begin, str(task["kind"]), int(str(task["rank"])), lambda: _lines_before(file, begin)
-        )
-    return {
-        "file": write_part(chunk.table, Path(str(task["folder"]))),
-        "crc": zlib.crc32(data),
-        "records": chunk.records,
-        "layouts": chunk.layouts,
-        "lines": chunk.lines,
-        "problems": [[problem.line, problem.what] for problem in chunk.problems],
-        "left_out": chunk.left_out,
-    }
+    rows, stretch = read_chunk(data, begin, source.kind, source.rank, before)
+    return rows, _signed(source, stretch, zlib.crc32(data, crc))
 
 
-def _lines_before(file: BinaryIO, begin: int) -> int:
-    file.seek(0)
-    lines, left = 0, begin
-    while left and (block := file.read(min(1 << 22, left))):
-        lines, left = lines + block.count(b"\n"), left - len(block)
+def _signed(source: StatisticsFile, stretch: Stretch, crc: int) -> Stretch:
+    found = os.stat(source.path)
+    tail = tail_digest(source.path, stretch.end)
+    return replace(stretch, crc=crc, inode=found.st_ino, written=found.st_mtime_ns, tail=tail)
+
+
+def _lines_before(source: StatisticsFile, begin: int) -> int:
+    lines = 0
+    with source.path.open("rb") as file:
+        while begin and (block := file.read(min(_BLOCK, begin))):
+            lines, begin = lines + block.count(b"\n"), begin - len(block)
     return lines
 
 
-@dataclass(frozen=True)
-class _Stretch:
+class _LineRange(NamedTuple):
     """Bytes of a file: complete lines, or (``long``) a part of a line too long to be read."""
 
     begin: int
@@ -147,28 +157,30 @@ class _Stretch:
     done: bool = True
 
 
-def bring_up_to_date(files: Sequence[CachedFile], progress: Progress | None = None) -> tuple[bool, list[str]]:
-    """Parse what was appended to files; return whether there was any and which files cannot be read.
+def bring_up_to_date(
+    files: Sequence[ImportedFile], progress: Progress | None = None
+) -> tuple[bool, list[str]]:
+    """Read what was appended to files; return whether there was any and which files cannot be read.
 
     ``progress`` is called with (bytes done, bytes in all, what is being done) and may raise to cancel; what
-    was parsed until then is stored.
+    was read until then stays.
     """
     changed = False
     problems = []
-    work: list[tuple[CachedFile, int]] = []
+    work: list[tuple[ImportedFile, int]] = []
     for file in files:
-        before = (file.offset, file.replaced)
+        before = (file.read.end, file.replaced)
         try:
-            # A look at what is on disk first: another process may have read further.
-            file.load()
+            # A look at what is sealed first: another process may have read further.
+            changed = file.load() or changed
             size = file.look()
         except ClientError as error:
             problems.append(str(error))
             continue
-        changed = changed or before != (file.offset, file.replaced)
-        if size > file.offset:
+        changed = changed or before != (file.read.end, file.replaced)
+        if size > file.read.end or file.replaced > before[1]:
             work.append((file, size))
-    total = sum(size - file.offset for file, size in work)
+    total = sum(size - file.read.end for file, size in work)
     done = 0
     with ExitStack() as stack:
         pool: list[ParseProcess] = []
@@ -178,16 +190,13 @@ def bring_up_to_date(files: Sequence[CachedFile], progress: Progress | None = No
             with locked(file.folder):
                 file.load()
                 size = file.look()
-                before_bytes = file.offset
-                try:
-                    for end in _add_stretches(file, _stretches(file, size), pool):
-                        changed = True
-                        if progress is not None:
-                            progress(done + end - before_bytes, total, f"reading {file.source.name}")
-                finally:
-                    if file.offset > before_bytes:
-                        file.save()
-            done += file.offset - before_bytes
+                file.prepare()
+                begin = file.read.end
+                for end in _add_all(file, _cuts(file, size), pool):
+                    changed = True
+                    if progress is not None:
+                        progress(done + end - begin, total, f"reading {file.source.name}")
+            done += file.read.end - begin
     return changed, problems
 
 
@@ -196,121 +205,76 @@ def _processes(total: int) -> int:
     return max(1, min(cores, _MOST_PROCESSES, total // _CHUNK_BYTES))
 
 
-def _add_stretches(
-    file: CachedFile, stretches: Iterator[_Stretch], pool: list[ParseProcess]
-) -> Iterator[int]:
-    """Parse stretches, in processes where there are any, add them in order, and yield how far it got."""
-    source = file.source
-    if not pool:
-        for stretch in stretches:
-            if stretch.long:
-                _skip(file, stretch)
-            else:
-                with source.path.open("rb") as text:
-                    text.seek(stretch.begin)
-                    data = text.read(stretch.end - stretch.begin)
-                chunk = read_chunk(data, stretch.begin, source.kind, source.rank, lambda: file.lines)
-                name = write_part(chunk.table, file.folder)
-                file.add(chunk, name, stretch.begin, stretch.end, zlib.crc32(data))
-            yield file.offset
-        return
-    idle = list(pool)
-    with ThreadPoolExecutor(len(pool)) as threads:
-
-        def parse(stretch: _Stretch) -> tuple[JsonlChunk, str, int]:
-            process = idle.pop()
-            try:
-                return process.parse(source, stretch.begin, stretch.end, file.folder)
-            finally:
-                idle.append(process)
-
-        waiting = []
-        for stretch in stretches:
-            waiting.append((stretch, None if stretch.long else threads.submit(parse, stretch)))
-            # Two ahead of each process: bounded, and none is ever without work.
-            while len(waiting) > 2 * len(pool):
-                yield _take(file, *waiting.pop(0))
-        for stretch, parsed in waiting:
-            yield _take(file, stretch, parsed)
+def _add_all(file: ImportedFile, cuts: Iterator[_LineRange], pool: list[ParseProcess]) -> Iterator[int]:
+    """Read stretches, in processes where there are any, add them in order, and yield how far it got."""
+    waiting: deque[tuple[_LineRange, ParseProcess | None]] = deque()
+    for number, cut in enumerate(cuts):
+        process = pool[number % len(pool)] if pool else None
+        if process is not None and not cut.long:
+            process.send(file.source, cut.begin, cut.end, file.folder)
+        waiting.append((cut, process))
+        # Two ahead of each process: bounded, and none is ever without work.
+        while len(waiting) > 2 * len(pool):
+            yield _add(file, *waiting.popleft())
+    while waiting:
+        yield _add(file, *waiting.popleft())
 
 
-def _take(file: CachedFile, stretch: _Stretch, parsed: Future[tuple[JsonlChunk, str, int]] | None) -> int:
-    if parsed is None:
-        _skip(file, stretch)
+def _add(file: ImportedFile, cut: _LineRange, process: ParseProcess | None) -> int:
+    if cut.long:
+        _skip(file, cut)
+    elif process is not None:
+        file.add_written(*process.receive(file.source.name))
     else:
-        chunk, name, crc = parsed.result()
-        file.add(chunk, name, stretch.begin, stretch.end, crc)
-    return file.offset
+        crc = file.newest.crc
+        file.add(*_parsed(file.source, cut.begin, cut.end, lambda: file.read.lines, crc))
+    file.seal(rest=file.newest.end - file.newest.begin < _CHUNK_BYTES // 2)
+    return file.read.end
 
 
-def _skip(file: CachedFile, stretch: _Stretch) -> None:
-    crc, left = 0, stretch.end - stretch.begin
-    with file.source.path.open("rb") as text:
-        text.seek(stretch.begin)
-        while left and (block := text.read(min(_BLOCK, left))):
-            crc, left = zlib.crc32(block, crc), left - len(block)
-    file.skip(stretch.end, int(stretch.done), done=stretch.done, crc=crc)
+def _skip(file: ImportedFile, cut: _LineRange) -> None:
+    skipped = Stretch(cut.begin, cut.end, lines=int(cut.done), skipping=not cut.done)
+    if not file.read.skipping:
+        what = "it is longer than any record can be, and is left out"
+        skipped = replace(skipped, problems=((1, what),), left_out=1)
+    crc = text_crc(file.source.path, cut.begin, cut.end, file.newest.crc)
+    file.add(ROWS.empty_table(), _signed(file.source, skipped, crc))
 
 
-def _stretches(file: CachedFile, size: int) -> Iterator[_Stretch]:
+def _cuts(file: ImportedFile, size: int) -> Iterator[_LineRange]:
     """Cut what is new at line ends. An incomplete last line waits; one that lacks only its end counts."""
-    begin = file.offset
-    inside = file.skipping
+    begin, inside = file.read.end, file.read.skipping
     with file.source.path.open("rb") as text:
         while begin < size:
-            if inside:
-                end = _line_end(text, begin, size)
-                yield _Stretch(begin, end or size, long=True, done=end is not None)
+            target = min(begin + _CHUNK_BYTES, size)
+            end = None if inside else _line_end(text, begin, target, last=True)
+            if end is None and not inside:
+                # One line that is longer than a stretch.
+                end = _line_end(text, target, min(size, begin + _LINE_BYTES))
+            if end is None and (inside or size - begin > _LINE_BYTES):
+                end = _line_end(text, begin if inside else begin + _LINE_BYTES, size)
+                yield _LineRange(begin, end or size, long=True, done=end is not None)
                 begin, inside = end or size, False
                 continue
-            target = min(begin + _CHUNK_BYTES, size)
-            cut = _last_end(text, begin, target)
-            if cut is None:
-                # One line that is longer than a stretch.
-                cut = _line_end(text, target, min(size, begin + _LINE_BYTES))
-                if cut is None and size - begin > _LINE_BYTES:
-                    end = _line_end(text, begin + _LINE_BYTES, size)
-                    yield _Stretch(begin, end or size, long=True, done=end is not None)
-                    begin = end or size
-                    continue
-            if cut is None or (target == size and cut < size):
-                complete = begin if cut is None else cut
-                if _is_complete(text, complete, size):
-                    cut = size
-            if cut is None:
+            if (end is None or target == size) and _is_complete(text, end or begin, size):
+                end = size
+            if end is None:
                 return
-            yield _Stretch(begin, cut)
-            begin = cut
+            yield _LineRange(begin, end)
+            begin = end
             if target == size:
                 return
 
 
-def _last_end(text: BinaryIO, begin: int, end: int) -> int | None:
-    """Return the offset behind the last end of a line in a range."""
-    at = end
-    while at > begin:
-        low = max(begin, at - _BLOCK)
-        text.seek(low)
-        found = text.read(at - low).rfind(b"\n")
-        if found >= 0:
-            return int(low + found + 1)
-        at = low
-    return None
-
-
-def _line_end(text: BinaryIO, begin: int, end: int) -> int | None:
-    """Return the offset behind the first end of a line in a range."""
-    at = begin
-    text.seek(at)
-    while at < end:
-        block = text.read(min(_BLOCK, end - at))
-        if not block:
-            return None
-        found = block.find(b"\n")
-        if found >= 0:
-            return int(at + found + 1)
-        at += len(block)
-    return None
+def _line_end(text: BinaryIO, begin: int, end: int, *, last: bool = False) -> int | None:
+    """Return the offset behind the first (or ``last``) end of a line in a range."""
+    found = None
+    text.seek(begin)
+    while begin < end and (last or found is None) and (block := text.read(min(_BLOCK, end - begin))):
+        place = block.rfind(b"\n") if last else block.find(b"\n")
+        found = found if place < 0 else begin + place + 1
+        begin += len(block)
+    return found
 
 
 def _is_complete(text: BinaryIO, begin: int, size: int) -> bool:
@@ -321,4 +285,4 @@ def _is_complete(text: BinaryIO, begin: int, size: int) -> bool:
     data = text.read(size - begin)
     if not data.rstrip().endswith(b"}"):
         return False
-    return not read_chunk(data, 0, "param", -1).left_out
+    return not read_chunk(data, 0, "param", -1)[1].left_out

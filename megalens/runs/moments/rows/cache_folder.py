@@ -55,7 +55,7 @@ def trim_cache(keep: Path | None = None) -> int:
     entries = []
     for entry in cache_folder().glob("??/*"):
         with contextlib.suppress(OSError):
-            size = sum(file.stat().st_size for file in entry.iterdir())
+            size = sum(file.stat().st_size for file in entry.rglob("*") if file.is_file())
             entries.append(((entry / "used").stat().st_mtime, size, entry))
     total = sum(size for _, size, _ in entries)
     for used, size, entry in sorted(entries):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ....protocol import empty_table
-from .moment_rows import Chunk, Progress, StatIndex, Wanted
-from .pieces import MemoryPiece, Piece, PieceReading, complete_steps, found_stats
+from .moment_rows import Progress, Wanted
+from .pieces import MemoryPiece, MomentRows, Piece, PieceReading, complete_steps
 from .recorded_rows import RecordedRows
 
 # Rows that arrived and may not be recorded yet.
@@ -19,7 +19,7 @@ _MOST_BEHIND = 200_000
 _KEY = ["name_index", "step", "rank"]
 
 
-class LiveRows:
+class LiveRows(MomentRows):
     """The recorded rows, and of those that arrived the ones that are not recorded yet.
 
     ``received`` returns the arrived rows in memory; ``folder`` is where the hub records, if this machine has
@@ -27,25 +27,19 @@ class LiveRows:
     """
 
     def __init__(self, received: Callable[[], pa.Table], folder: Path | None) -> None:
+        super().__init__()
         self._received = received
         self._recorded = RecordedRows(folder) if folder is not None else None
         self._table = empty_table("moments")
-        self._changes = 0
         self._last: tuple[int, int] = (0, -1)
-        self._found: tuple[list[Piece], list[StatIndex]] | None = ([], [])
+        self._pieces: list[Piece] | None = []
 
-    @property
-    def version(self) -> str:
-        return str(self._changes)
-
-    @property
-    def samples(self) -> bool:
-        return any(piece.samples for piece in self._look()[0])
-
-    @property
-    def warnings(self) -> list[str]:
-        """None: the newest message of a recording that grows is often incomplete."""
-        return []
+    def pieces(self) -> list[Piece]:
+        if self._pieces is None:
+            recorded = self._recorded.pieces() if self._recorded is not None else []
+            fresh = _not_in(recorded, self._table) if recorded else self._table
+            self._pieces = [*recorded, *([MemoryPiece(fresh)] if fresh.num_rows else [])]
+        return self._pieces
 
     def refresh(self, progress: Progress | None = None) -> bool:
         more = self._recorded is not None and self._recorded.refresh(progress)
@@ -53,31 +47,15 @@ class LiveRows:
         rows = self._table.num_rows
         newest = self._table["step"][rows - 1].as_py() if rows else -1
         if more or (rows, newest) != self._last:
-            self._last = (rows, newest)
-            self._changes += 1
-            self._found = None
+            self._last, self._pieces = (rows, newest), None
+            self._changed()
             return True
         return False
 
-    def stats(self) -> list[StatIndex]:
-        """Return what there is; computed once for each version."""
-        return self._look()[1]
-
-    def chunks(self, wanted: Wanted) -> Iterator[Chunk]:
-        return complete_steps(self._look()[0], wanted)
-
     def close(self) -> None:
-        self._table, self._found = empty_table("moments"), ([], [])
+        self._table, self._pieces, self._stats = empty_table("moments"), [], []
         if self._recorded is not None:
             self._recorded.close()
-
-    def _look(self) -> tuple[list[Piece], list[StatIndex]]:
-        if self._found is None:
-            recorded = self._recorded.pieces() if self._recorded is not None else []
-            fresh = _not_in(recorded, self._table) if recorded else self._table
-            pieces = [*recorded, *([MemoryPiece(fresh)] if fresh.num_rows else [])]
-            self._found = pieces, found_stats(pieces)
-        return self._found
 
 
 def _not_in(recorded: list[Piece], table: pa.Table) -> pa.Table:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +30,7 @@ _AHEAD = 4
 _AHEAD_ROWS = 400_000
 
 Chunk = dict[str, NDArray[Any]]
-"""Columns of rows, in any order. All rows of a step are in one chunk, and later chunks have later steps.
+"""Columns of rows, ordered by step. All rows of a step are in one chunk, and later chunks have later steps.
 
 ``name_index`` (int32) is an index into :attr:`Wanted.names`; ``step`` (int64) and the rest are
 as in the stream.
@@ -107,31 +107,3 @@ def stage_codes(words: pa.DictionaryArray) -> NDArray[np.int8]:
 
 Progress = Callable[[int, int, str], object]
 """Called with (done, total, what is being done); raise from it to cancel."""
-
-
-class MomentRows(Protocol):
-    """A source of rows that may grow."""
-
-    @property
-    def version(self) -> str:
-        """Changes whenever there are more rows."""
-
-    @property
-    def samples(self) -> bool:
-        """Whether a number of samples is known with each step."""
-
-    @property
-    def warnings(self) -> list[str]:
-        """Sentences about what is superseded, left out or unreadable."""
-
-    def refresh(self, progress: Progress | None = None) -> bool:
-        """Look for new rows, and return whether there were any."""
-
-    def stats(self) -> list[StatIndex]:
-        """Return what there is, as it was found by the last refresh."""
-
-    def chunks(self, wanted: Wanted) -> Iterator[Chunk]:
-        """Read rows in chunks of complete steps, in the order of their steps."""
-
-    def close(self) -> None:
-        """Close files. Safe twice."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ....protocol import LAST_STEP, MOMENT_STATS, STREAMS, stream_schema
 from ...recorded_parquet import ParquetStream, opened_parquet
-from .moment_rows import STAGE, Chunk, StatIndex, Wanted, stage_codes
+from .moment_rows import STAGE, Chunk, Progress, StatIndex, Wanted, stage_codes
 
 _SCHEMA = stream_schema("moments")
 _WORDS = [field.name for field in _SCHEMA if pa.types.is_string(field.type)]
@@ -149,27 +149,19 @@ class MemoryPiece(Piece):
 
 
 class SealedPiece(Piece):
-    """A row group of a Parquet file, with at least one row.
+    """A row group of a Parquet file, with at least one row; ``reading`` has the file open to list it."""
 
-    ``reading`` has the file open to list it; rows from step ``until`` on do not count.
-    """
-
-    def __init__(self, path: Path, group: int, reading: PieceReading, until: int = LAST_STEP + 1) -> None:
-        self._path, self._group, self._until = path, group, until
+    def __init__(self, path: Path, group: int, reading: PieceReading) -> None:
+        self._path, self._group = path, group
         file = reading.file(path)
-        self.low, self.high, self.listed = _listed(file.group(group, _LISTED), until)
+        self.low, self.high, self.listed = _listed(file.group(group, _LISTED))
         most = file.chunk("samples", group).high
         if most is None:
             most = pc.max(file.group(group, ["samples"])["samples"]).as_py()
         self.samples = most is not None and most >= 0
 
     def read(self, reading: PieceReading) -> Chunk:
-        chunk = reading.chunk(reading.file(self._path).group(self._group, reading.columns()))
-        return (
-            chunk
-            if self._until > LAST_STEP
-            else _part(chunk, 0, int(np.searchsorted(chunk["step"], self._until)))
-        )
+        return reading.chunk(reading.file(self._path).group(self._group, reading.columns()))
 
 
 def complete_steps(pieces: Sequence[Piece], wanted: Wanted) -> Iterator[Chunk]:
@@ -224,6 +216,52 @@ def found_stats(pieces: Sequence[Piece]) -> list[StatIndex]:
     return found
 
 
+class MomentRows:
+    """A source of rows that lie in pieces and may grow."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+        """Sentences about what is superseded, left out or unreadable."""
+        self._changes = 0
+        self._stats: list[StatIndex] | None = []
+
+    def refresh(self, progress: Progress | None = None) -> bool:
+        """Look for new rows, and return whether there were any."""
+        raise NotImplementedError
+
+    def pieces(self) -> list[Piece]:
+        """Return all rows, as they were found by the last refresh."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Close files. Safe twice."""
+        raise NotImplementedError
+
+    @property
+    def version(self) -> str:
+        """Changes whenever there are more rows."""
+        return str(self._changes)
+
+    @property
+    def samples(self) -> bool:
+        """Whether a number of samples is known with each step."""
+        return any(piece.samples for piece in self.pieces())
+
+    def stats(self) -> list[StatIndex]:
+        """Return what there is; computed once for each version."""
+        if self._stats is None:
+            self._stats = found_stats(self.pieces())
+        return self._stats
+
+    def chunks(self, wanted: Wanted) -> Iterator[Chunk]:
+        """Read rows in chunks of complete steps, in the order of their steps."""
+        return complete_steps(self.pieces(), wanted)
+
+    def _changed(self) -> None:
+        self._changes += 1
+        self._stats = None
+
+
 def _split(chunks: list[Chunk], bound: int) -> tuple[list[Chunk], list[Chunk]]:
     """Return the parts of ordered chunks before and from a step; none without rows."""
     cuts = [int(np.searchsorted(chunk["step"], bound)) for chunk in chunks]
@@ -260,12 +298,12 @@ def _by_step(chunk: Chunk) -> Chunk:
 _last_names: dict[str, tuple[pa.Array, NDArray[np.bool_], tuple[str, ...]]] = {}
 
 
-def _listed(table: pa.Table, until: int = LAST_STEP + 1) -> tuple[int, int, dict[str, Listed]]:
-    """Return first and last step of the rows before a step, and what there is of each stat."""
+def _listed(table: pa.Table) -> tuple[int, int, dict[str, Listed]]:
+    """Return first and last step of the rows, and what there is of each stat."""
     step, stats, names = _numbers(table, "step"), _coded(table["stat"]), _coded(table["name"])
     code, name, known = _codes(stats), _codes(names), stats.dictionary.to_pylist()
-    # Most pieces are of one stat, and all their rows count.
-    counts = None if until > LAST_STEP and not names.null_count else (name >= 0) & (step < until)
+    # Most pieces are of one stat, and all their rows have a name.
+    counts = name >= 0 if names.null_count else None
     if counts is None and (len(known) > 1 or stats.null_count):
         counts = np.ones(len(step), bool)
     found: dict[str, Listed] = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,8 +15,9 @@ from ...query import Query
 from ...recorded_arrow import ArrowStream
 from ...recorded_parquet import DAMAGE, FileStamp
 from ...run_folder import RunFolder
-from .moment_rows import Chunk, Progress, StatIndex, Wanted
-from .pieces import MemoryPiece, Piece, PieceReading, SealedPiece, complete_steps, found_stats
+from .hidden import without
+from .moment_rows import Progress, Wanted
+from .pieces import MemoryPiece, MomentRows, Piece, PieceReading, SealedPiece
 
 _STREAM = STREAMS["moments"]
 # A recorder's own groups are smaller; one is in memory at a time.
@@ -28,55 +28,33 @@ _PIECE_ROWS = 65_536
 _SEALED_MEANWHILE = 5
 
 
-class RecordedRows:
+class RecordedRows(MomentRows):
     """Rows of a run folder. Sealed segments are listed once, and of a tail only what was appended is read.
 
     Where the training went back to a checkpoint, each step is of the attempt that trained it last.
     """
 
     def __init__(self, folder: Path) -> None:
+        super().__init__()
         earlier = RunFolder(folder).earlier if (folder / "attempts").is_dir() else []
         self._attempts = [
             *(_Attempt(part.path, until) for part, until in earlier),
             _Attempt(folder, LAST_STEP + 1),
         ]
-        self._changes = 0
-        self._stats: list[StatIndex] | None = []
-
-    @property
-    def version(self) -> str:
-        return str(self._changes)
-
-    @property
-    def samples(self) -> bool:
-        return any(piece.samples for piece in self.pieces())
-
-    @property
-    def warnings(self) -> list[str]:
-        """Which streams of the newest attempt are cut short."""
-        cut = self._attempts[-1].cut
-        return (
-            ["The moments stream ends within a message; it is read up to its last whole one."] if cut else []
-        )
 
     def refresh(self, progress: Progress | None = None) -> bool:
         """Look for new rows, and return whether there were any; raises ``unreadable``."""
         found = [attempt.refresh(progress) for attempt in self._attempts]
+        # Of a live run this is no warning: the newest message of a recording that grows is often incomplete.
+        cut = self._attempts[-1].cut
+        what = "The moments stream ends within a message; it is read up to its last whole one."
+        self.warnings = [what] if cut else []
         if any(found):
-            self._changes += 1
-            self._stats = None
+            self._changed()
         return any(found)
 
     def pieces(self) -> list[Piece]:
         return [piece for attempt in self._attempts for piece in attempt.pieces()]
-
-    def stats(self) -> list[StatIndex]:
-        if self._stats is None:
-            self._stats = found_stats(self.pieces())
-        return self._stats
-
-    def chunks(self, wanted: Wanted) -> Iterator[Chunk]:
-        return complete_steps(self.pieces(), wanted)
 
     def close(self) -> None:
         for attempt in self._attempts:
@@ -89,7 +67,7 @@ class _Attempt:
 
     def __init__(self, folder: Path, until: int) -> None:
         self._folder, self._until = folder, until
-        self._files: dict[Path, _Sealed | _Tail] = {}
+        self._files: dict[Path, SealedFile | _Tail] = {}
         self._more = False
 
     @property
@@ -113,13 +91,13 @@ class _Attempt:
     def _look(self, progress: Progress | None) -> None:
         listed = [(segment, segment.path.stat()) for segment in stream_segments(self._folder, _STREAM.name)]
         total, done = sum(about.st_size for _, about in listed), 0
-        files: dict[Path, _Sealed | _Tail] = {}
+        files: dict[Path, SealedFile | _Tail] = {}
         for segment, about in listed:
             file = self._files.get(segment.path)
             if file is None or not file.same(about):
                 # A tail without rows has nothing new yet.
                 self._more = self._more or file is not None or segment.sealed
-                file = (_Sealed if segment.sealed else _Tail)(segment.path, about, self._until)
+                file = (SealedFile if segment.sealed else _Tail)(segment.path, about, self._until)
             # What a tail has read is its own already, should a file behind it be gone.
             self._more = file.refresh() or self._more
             files[segment.path] = file
@@ -133,10 +111,12 @@ class _Attempt:
         self._files = {}
 
 
-class _Sealed:
+class SealedFile:
+    """A segment: its row groups that have rows from before step ``until``."""
+
     cut = False
 
-    def __init__(self, path: Path, found: os.stat_result, until: int) -> None:
+    def __init__(self, path: Path, found: os.stat_result, until: int = LAST_STEP + 1) -> None:
         self._stamp = FileStamp.of(found)
         reading = PieceReading(Wanted({}, ()))
         try:
@@ -146,14 +126,15 @@ class _Sealed:
             if any(group.rows > most for group in file.groups):
                 raise _unreadable(path, "It must have row groups of fewer rows.")
             groups = [at for at, group in enumerate(file.groups) if group.rows]
-            made = [SealedPiece(path, at, reading, until) for at in groups]
+            made = [SealedPiece(path, at, reading) for at in groups]
+            pieces = [without(piece, dict.fromkeys(piece.listed, until)) for piece in made]
         except FileNotFoundError:
             raise
         except DAMAGE as error:
             raise _unreadable(path, str(error)) from error
         finally:
             reading.close()
-        self.pieces: list[Piece] = [piece for piece in made if piece.listed]
+        self.pieces = [piece for piece in pieces if piece.listed]
 
     def same(self, found: os.stat_result) -> bool:
         return self._stamp == FileStamp.of(found)

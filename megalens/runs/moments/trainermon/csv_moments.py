@@ -1,10 +1,9 @@
-"""The files of a TrainerMon folder as rows of the stream ``moments``."""
+"""Lines of TrainerMon's files as rows of the stream ``moments``."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -12,14 +11,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ....protocol import MOMENT_COLUMNS, merge_moments, stream_schema
-from ...errors import ClientError
-from ..jsonl.tree import StatisticsFile, StatisticsTree
-from ..rows.moment_rows import Chunk, Progress, StatIndex, Wanted
-from ..rows.table_rows import TableRows
+from ..jsonl.tree import StatisticsTree
 from .files import KINDS, read_csv_table
-
-_MOST_WARNINGS = 20
-_State = tuple[int, int]
 
 Column = NDArray[np.float64]
 
@@ -224,107 +217,6 @@ def _name(text: str, suffix: str | None, stat: str, chunk: int) -> str:
     return f"chunk{chunk}.{name}" if chunk > 0 else name
 
 
-class TrainerMonRows:
-    """Rows of TrainerMon's CSV files; a refresh reads the files that changed.
-
-    Where a rank wrote several folders, a later one takes over from its first step on.
-    """
-
-    def __init__(self, tree: StatisticsTree) -> None:
-        self._tree = tree
-        self._rows = TableRows()
-        self._read: dict[Path, tuple[_State, list[pa.Table], list[str]]] = {}
-        self._warnings: list[str] = []
-        self._refreshed = 0
-
-    @property
-    def version(self) -> str:
-        return str(self._refreshed)
-
-    @property
-    def samples(self) -> bool:
-        """False: TrainerMon does not count them."""
-        return False
-
-    @property
-    def warnings(self) -> list[str]:
-        return self._warnings
-
-    def refresh(self, progress: Progress | None = None) -> bool:
-        closed: list[OSError] = []
-        files = self._tree.files(closed)
-        states: dict[Path, _State] = {}
-        for file in files:
-            try:
-                about = file.path.stat()
-            except OSError as error:
-                closed.append(error)
-            else:
-                states[file.path] = (about.st_size, about.st_mtime_ns)
-        changed = [file for file in files if self._read.get(file.path, (None,))[0] != states.get(file.path)]
-        if not changed and self._read.keys() == states.keys():
-            return False
-        total, done = sum(states.get(file.path, (0, 0))[0] for file in changed), 0
-        for file in changed:
-            if file.path in states:
-                self._read[file.path] = (states[file.path], *_read(file))
-                done += states[file.path][0]
-            if progress is not None:
-                progress(done, total, "Reading TrainerMon's files")
-        self._read = {file.path: self._read[file.path] for file in files if file.path in self._read}
-        sentences = [sentence for _, _, problems in self._read.values() for sentence in problems]
-        sentences += [
-            f"{Path(str(error.filename)).name} cannot be read: {error.strerror}." for error in closed
-        ]
-        more = [f"{len(sentences) - _MOST_WARNINGS} more files have lines that do not fit."]
-        self._warnings = sentences[:_MOST_WARNINGS] + (more if len(sentences) > _MOST_WARNINGS else [])
-        tables = self._newest(files)
-        rows = TableRows()
-        if tables:
-            joined = pa.concat_tables(tables)
-            rows.append(joined.take(pc.sort_indices(joined["step"])))
-        self._rows.close()
-        self._rows = rows
-        self._refreshed += 1
-        return True
-
-    def _newest(self, files: list[StatisticsFile]) -> list[pa.Table]:
-        """Return the tables of all files, without the steps that a later folder of the same rank repeats."""
-        begun: dict[Path, float] = {}
-        for file in files:
-            folder = file.path.parent
-            begun[folder] = min(
-                begun.get(folder, float("inf")),
-                self._read[file.path][0][1] if file.path in self._read else float("inf"),
-            )
-        found: list[pa.Table] = []
-        taken: dict[tuple[int, str], int] = {}
-        for folder in sorted(begun, key=lambda each: (begun[each], str(each)), reverse=True):
-            first: dict[tuple[int, str], int] = {}
-            for file in files:
-                if file.path.parent != folder or file.path not in self._read:
-                    continue
-                for table in self._read[file.path][1]:
-                    key = (file.rank, table["stat"][0].as_py())
-                    left = table.filter(pc.less(table["step"], taken[key])) if key in taken else table
-                    found.append(left)
-                    step = pc.min(table["step"]).as_py()
-                    first[key] = min(step, first.get(key, step))
-            for key, step in first.items():
-                taken[key] = min(step, taken.get(key, step))
-        return [table for table in found if table.num_rows]
-
-    def stats(self) -> list[StatIndex]:
-        return self._rows.stats()
-
-    def chunks(self, wanted: Wanted) -> Iterator[Chunk]:
-        return self._rows.chunks(wanted)
-
-    def close(self) -> None:
-        self._rows.close()
-        self._read.clear()
-
-
 def readings_of(tree: StatisticsTree, kind: str) -> tuple[pa.Table, list[str]]:
     """Return the lines of all files of a kind, kind and rank first, and sentences about what was left out."""
     tables, sentences = [], []
@@ -337,11 +229,3 @@ def readings_of(tree: StatisticsTree, kind: str) -> tuple[pa.Table, list[str]]:
                 table = table.add_column(0, "kind", pa.array([kind]).take(pa.array([0] * rows)))
                 tables.append(table.add_column(1, "rank", pa.array([file.rank] * rows, pa.int32())))
     return pa.concat_tables(tables, promote_options="default") if tables else pa.table({}), sentences
-
-
-def _read(file: StatisticsFile) -> tuple[list[pa.Table], list[str]]:
-    try:
-        lines, problems = read_csv_table(file.path)
-    except ClientError as error:
-        return [], [error.message]
-    return list(moment_tables(file.kind, file.rank, lines)), problems
