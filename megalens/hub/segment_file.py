@@ -150,14 +150,15 @@ def in_order(lowest: Sequence[float | None], read: Callable[[int], pa.Table]) ->
         rest.append(read(each))
         if sum(table.nbytes for table in rest) < _TOGETHER_BYTES and each + 1 < len(lowest):
             continue
-        table = _sorted_by_step(pa.concat_tables(rest))
+        table = sorted_by_step(pa.concat_tables(rest))
         complete = int(np.searchsorted(table["step"].to_numpy(), later[each + 1], "left"))
         if complete:
             yield table.slice(0, complete)
         rest = [table.slice(complete)]
 
 
-def _sorted_by_step(table: pa.Table) -> pa.Table:
+def sorted_by_step(table: pa.Table) -> pa.Table:
+    """Return rows sorted by step, those of one step in the order in which they came."""
     table = table.combine_chunks()
     step = table["step"].to_numpy()
     return table.take(np.argsort(step, kind="stable")) if (step[1:] < step[:-1]).any() else table
