@@ -15,9 +15,12 @@ from torch.distributed.fsdp import fully_shard
 
 import megalens
 from megalens.demo.model import GPT, GPTConfig
+from megalens.tracer.sending import producer
 
 __all__ = ["STEPS", "parted", "trained"]
 
+# However busy the machine is, the last steps of all processes are waited for.
+producer._LAST_SECONDS = 60.0
 STEPS = 2
 _ALL = dict.fromkeys(("param", "grad", "activation", "dgrad", "residual", "residual_dgrad"), 1)
 
