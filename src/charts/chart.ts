@@ -2,6 +2,7 @@ import type { IDisposable } from '@lumino/disposable';
 import type { View } from 'vega';
 import type { Result } from 'vega-embed';
 import { own } from '../protocol/records';
+import { fitCanvas, withCopy } from './pictures';
 import { frames, images, locate, type IPlotFrame, type IPlace } from './pixels';
 import { ChartError, fill, type IRecipe, type Row, toVega } from './recipe';
 import { svgOf, withView, type ICaption } from './still';
@@ -202,7 +203,14 @@ export class Chart implements IDisposable {
     // pass runs is the next one's.
     this._pass ??= Promise.resolve().then(async () => {
       this._pass = null;
-      await this._result?.view.runAsync();
+      const view = this._result?.view;
+      await view?.runAsync();
+      // Only a layout says for how many pixels a picture is.
+      const fitted = view && view === this._result?.view ? fitImages(view, devicePixelRatio) : [];
+      if (view && fitted.length > 0) {
+        fitted.forEach(item => (view as unknown as IDirtyable).dirty(item));
+        await view.runAsync();
+      }
     });
     return this._pass;
   }
@@ -230,7 +238,7 @@ export class Chart implements IDisposable {
 
   /** Return the picture as a PNG data URL at twice its size, light, with its title and caption inside. */
   async toPNG(words: ICaption, recipe = this._recipe): Promise<string> {
-    return this._export(words, recipe, async view => (await view.toCanvas(2)).toDataURL('image/png'));
+    return this._export(words, recipe, async view => (await view.toCanvas(2)).toDataURL('image/png'), 2);
   }
 
   dispose(): void {
@@ -255,8 +263,16 @@ export class Chart implements IDisposable {
     };
   }
 
-  private _export<T>(words: ICaption, recipe: IRecipe, draw: (view: View) => Promise<T>): Promise<T> {
-    return withView(this.exported(recipe), { theme: LIGHT_THEME, words }, draw);
+  private _export<T>(
+    words: ICaption,
+    recipe: IRecipe,
+    draw: (view: View) => Promise<T>,
+    ratio = 1
+  ): Promise<T> {
+    return withView(this.exported(recipe), { theme: LIGHT_THEME, words }, view => {
+      fitImages(view, ratio);
+      return draw(view);
+    });
   }
 
   private async _embed(): Promise<void> {
@@ -358,6 +374,17 @@ export class Chart implements IDisposable {
   isDisposed = false;
 }
 
+/**
+ * Have the pictures of a chart painted for the pixels that they take.
+ *
+ * @param ratio - Pixels of the device to one of the page.
+ * @returns Those that were painted over.
+ */
+const fitImages = (view: View, ratio: number): object[] =>
+  images(view).filter(({ datum = {}, image, width = 0, height = 0 }) =>
+    fitCanvas(datum, image, Math.abs(width) * ratio, Math.abs(height) * ratio)
+  );
+
 const sameValue = (before: unknown, after: unknown): boolean =>
   before === after || (typeof after === 'object' && JSON.stringify(before) === JSON.stringify(after));
 
@@ -374,15 +401,5 @@ function sameRows(before: readonly Row[] | undefined, after: readonly Row[]): bo
 }
 
 /** The rows with copies of their canvases, which may be painted over before an export is done. */
-function frozen(datasets: IRecipe['datasets']): IRecipe['datasets'] {
-  const copy = (row: Row): Row =>
-    row['image'] instanceof HTMLCanvasElement ? { ...row, image: copyCanvas(row['image']) } : row;
-  return Object.fromEntries(Object.entries(datasets).map(([name, rows]) => [name, rows.map(copy)]));
-}
-
-function copyCanvas(canvas: HTMLCanvasElement): HTMLCanvasElement {
-  const copy = document.createElement('canvas');
-  [copy.width, copy.height] = [canvas.width, canvas.height];
-  copy.getContext('2d')?.drawImage(canvas, 0, 0);
-  return copy;
-}
+const frozen = (datasets: IRecipe['datasets']): IRecipe['datasets'] =>
+  Object.fromEntries(Object.entries(datasets).map(([name, rows]) => [name, rows.map(withCopy)]));

@@ -11,11 +11,12 @@ export {
   contrastColor,
   flagColor
 } from './color-scale';
+export { greatestOf, middleOf, telling } from './extremes';
 export { followPointer, type IPointerFollower } from './follow-pointer';
 export { formatBytes, formatCount, formatFull, formatInteger, formatNumber, timeWords } from './format';
 export { legend, type IColorLegend, type ILegendWords, SigmaScale } from './legend';
 export { default as COLORS } from '#protocol/charts/colors.json';
-export { toPicture, toDataUrl, type IPicture, Pictures } from './pictures';
+export { toDataUrl, type IPicture, Pictures } from './pictures';
 export {
   domains,
   frames,
@@ -23,7 +24,6 @@ export {
   type IPlotFrame,
   type IPlace,
   type ISceneView,
-  paint,
   type IMatrix,
   type IPixels
 } from './pixels';

@@ -1,11 +1,17 @@
 import { zlibSync } from 'fflate';
 import type { ColorScale } from './color-scale';
+import { aggregated } from './extremes';
 import { type IPixels, paint, type IMatrix } from './pixels';
+
+/** Under what a picture says what it is of. Not a name: no spec and no JSON has it. */
+const SOURCE = Symbol('what a picture is of');
 
 /** What an image mark draws: a canvas where the page has one, else a PNG as a data URL. */
 export interface IPicture {
   readonly image: HTMLCanvasElement | null;
   readonly url: string | null;
+  /** Absent from what was not painted from a matrix. */
+  readonly [SOURCE]?: IPainted;
 }
 
 /**
@@ -20,17 +26,24 @@ export function toPicture(pixels: IPixels, before?: IPicture): IPicture {
     const old = before?.image;
     const fits = old?.width === pixels.width && old.height === pixels.height;
     const canvas = fits ? old : newCanvas();
-    const context = canvas?.getContext('2d');
-    if (canvas && context) {
-      if (!fits) {
-        canvas.width = pixels.width;
-        canvas.height = pixels.height;
-      }
-      context.putImageData(new ImageData(pixels.data, pixels.width, pixels.height), 0, 0);
+    if (canvas && put(canvas, pixels)) {
       return fits && before ? before : { image: canvas, url: null };
     }
   }
   return { image: null, url: toDataUrl(pixels) };
+}
+
+/** Put pixels on a canvas, which takes their size; false where the page cannot draw. */
+function put(canvas: HTMLCanvasElement, { data, width, height }: IPixels): boolean {
+  const context = canvas.getContext('2d');
+  if (!context) {
+    return false;
+  }
+  if (canvas.width !== width || canvas.height !== height) {
+    [canvas.width, canvas.height] = [width, height];
+  }
+  context.putImageData(new ImageData(data, width, height), 0, 0);
+  return true;
 }
 
 /** Make a canvas; null where there is no page. */
@@ -103,11 +116,83 @@ export function encodePng(pixels: IPixels): Uint8Array {
   return out;
 }
 
+/**
+ * A matrix that was painted, and for how many pixels, across and down. One for each picture that is painted
+ * over: a chart keeps the rows that say the same, and draws what these are of now.
+ */
 interface IPainted {
   matrix: IMatrix;
-  scale: string;
-  pixels: IPixels;
-  picture: IPicture;
+  scale: ColorScale;
+  room: readonly [number, number];
+  pixels?: IPixels | undefined;
+}
+
+/** All cells of a matrix, until somebody knows for how many pixels it is. */
+const ALL: readonly [number, number] = [Infinity, Infinity];
+
+const painted = ({ matrix, scale, room, pixels }: IPainted): IPixels =>
+  paint(aggregated(matrix, ...room), scale, pixels);
+
+/** Whether a matrix has as many cells in one room as in another. */
+function isSame({ columns, rows }: IMatrix, one: IPainted['room'], other: IPainted['room']): boolean {
+  return (
+    Math.min(columns, one[0]) === Math.min(columns, other[0]) &&
+    Math.min(rows, one[1]) === Math.min(rows, other[1])
+  );
+}
+
+/**
+ * Have a row's picture painted for the pixels that it takes: where these are fewer than its cells, what draws
+ * it would leave out cells as they come, and with them a spike.
+ *
+ * @param canvas - What is drawn, and is painted over.
+ * @returns Whether it was painted over.
+ */
+export function fitCanvas(row: object, canvas: unknown, width: number, height: number): boolean {
+  const source = (row as IPicture)[SOURCE];
+  const room = [Math.max(1, Math.floor(width)), Math.max(1, Math.floor(height))] as const;
+  if (
+    !source ||
+    !(width > 0 && height > 0) ||
+    !isCanvas(canvas) ||
+    isSame(source.matrix, source.room, room)
+  ) {
+    return false;
+  }
+  source.room = room;
+  source.pixels = painted(source);
+  return put(canvas, source.pixels);
+}
+
+/** A row with its picture for so many pixels, where it is no canvas; it says no more of what it is. */
+export function fitUrl<T extends object>(row: T, width: number, height: number): T {
+  const { [SOURCE]: source, ...rest } = row as IPicture;
+  const room = [width, height] as const;
+  return source === undefined || rest.image !== null || isSame(source.matrix, source.room, room)
+    ? row
+    : ({ ...rest, url: toDataUrl(painted({ ...source, room, pixels: undefined })) } as unknown as T);
+}
+
+/** A row with a copy of its canvas, which the view does not paint over. */
+export function withCopy<T extends object>(row: T): T {
+  const { image, [SOURCE]: source } = row as IPicture;
+  if (!isCanvas(image)) {
+    return row;
+  }
+  const copy = document.createElement('canvas');
+  [copy.width, copy.height] = [image.width, image.height];
+  copy.getContext('2d')?.drawImage(image, 0, 0);
+  return { ...row, image: copy, ...(source && { [SOURCE]: { ...source, pixels: undefined } }) };
+}
+
+const isCanvas = (value: unknown): value is HTMLCanvasElement =>
+  typeof HTMLCanvasElement !== 'undefined' && value instanceof HTMLCanvasElement;
+
+interface IEntry {
+  readonly matrix: IMatrix;
+  readonly colors: string;
+  readonly source: IPainted;
+  readonly picture: IPicture;
 }
 
 /**
@@ -121,14 +206,16 @@ export class Pictures {
     // A value between tells apart scales of the same ends, the middle colour light and dark pages.
     const colors = `${scale.domain.join()} ${scale.transform} ${scale.valueAt(0.7)} ${scale.colorAt(0.5)}`;
     const before = this._byKey.get(key);
-    if (before?.matrix === matrix && before.scale === colors) {
+    if (before?.matrix === matrix && before.colors === colors) {
       return before.picture;
     }
-    const pixels = paint(matrix, scale, before?.pixels);
-    const entry = { matrix, scale: colors, pixels, picture: toPicture(pixels, before?.picture) };
-    this._byKey.set(key, entry);
+    const source: IPainted = before?.source ?? { matrix, scale, room: ALL };
+    [source.matrix, source.scale] = [matrix, scale];
+    source.pixels = painted(source);
+    const picture = { ...toPicture(source.pixels, before?.picture), [SOURCE]: source };
+    this._byKey.set(key, { matrix, colors, source, picture });
     this.painted += 1;
-    return entry.picture;
+    return picture;
   }
 
   /** Let go of every picture but these. */
@@ -140,6 +227,6 @@ export class Pictures {
     }
   }
 
-  private readonly _byKey = new Map<unknown, IPainted>();
+  private readonly _byKey = new Map<unknown, IEntry>();
   painted = 0;
 }

@@ -20,13 +20,14 @@ export interface ISceneView {
   signal(name: string): unknown;
 }
 
-interface ISceneItem {
+export interface ISceneItem {
   x?: number;
   y?: number;
   width?: number;
   height?: number;
   datum?: Record<string, unknown>;
   items?: ISceneMark[];
+  image?: unknown;
 }
 
 interface ISceneMark {
@@ -79,8 +80,8 @@ export function frames(view: ISceneView): IPlotFrame[] {
   return [{ left, top, width: item?.width ?? 0, height: item?.height ?? 0, facet: {} }];
 }
 
-export function images(view: Pick<ISceneView, 'scenegraph'>): object[] {
-  const within = (mark: ISceneMark): object[] =>
+export function images(view: Pick<ISceneView, 'scenegraph'>): ISceneItem[] {
+  const within = (mark: ISceneMark): ISceneItem[] =>
     mark.marktype === 'image'
       ? (mark.items ?? [])
       : (mark.items ?? []).flatMap(item => (item.items ?? []).flatMap(within));

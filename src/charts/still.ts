@@ -1,5 +1,6 @@
 import type { View } from 'vega';
-import { fill, type IRecipe } from './recipe';
+import { fitUrl } from './pictures';
+import { fill, type IRecipe, type Row } from './recipe';
 import type { TemplateName } from './templates';
 import { themeConfig, type ITheme, headless } from './vega';
 import { visible } from './format';
@@ -87,5 +88,19 @@ const BESIDE: Readonly<Record<TemplateName, { readonly all: number; readonly eac
 export function sized(recipe: IRecipe, width: number): IRecipe {
   const { all, each = 0 } = BESIDE[recipe.template];
   const columns = recipe.columns ?? 1;
-  return { ...recipe, width: Math.max(40, Math.floor((width - all) / columns - each)) };
+  const fit = { ...recipe, width: Math.max(40, Math.floor((width - all) / columns - each)) };
+  const { pictures } = recipe.datasets;
+  return pictures === undefined
+    ? fit
+    : {
+        ...fit,
+        datasets: { ...recipe.datasets, pictures: pictures.map(row => fitUrl(row, ...roomOf(fit, row))) }
+      };
+}
+
+/** The pixels of a whole picture, of which a plot may show a part, or which may be a part of a plot. */
+function roomOf({ params, width = 0, height = Infinity }: IRecipe, row: Row): [number, number] {
+  const across = (Number(row['x2']) - Number(row['x'])) / (Number(params['x1']) - Number(params['x0']));
+  const down = (Number(row['y2']) - Number(row['y'])) / (Number(params['y1']) - Number(params['y0']));
+  return [width * (Math.abs(across) || 1), height * (Math.abs(down) || 1)];
 }

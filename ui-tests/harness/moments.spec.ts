@@ -67,6 +67,23 @@ test('a spike of one step is visible at every zoom, among 97 lines of 3 000 step
   expect(x1 - x0).toBeLessThan(60);
 });
 
+for (const width of [360, 1000, 1700]) {
+  test(`the largest cell of a map of 2 000 steps is in its pixels, ${width} px wide`, async ({ page }) => {
+    await page.setViewportSize({ width, height: 700 });
+    const map = { kind: 'map', by: ['name'], statistic: 'rms', transform: 'linear' } as const;
+    await show(page, map, { layers: 2, steps: 2000, spike: 1717 });
+    // The spike is 40 times what is around it, so that all else is dark; the strip's top is a round number.
+    const isSeen = async (): Promise<boolean> =>
+      (await page.evaluate(() => window.harness.farFromTop())) < 30;
+    await expect.poll(isSeen).toBe(true);
+    const box = await plot(page);
+    expect(box.width).toBeLessThan(2000);
+    await wheel(page, box.left + (1717 / 2000) * box.width, box.top + box.height / 2, -200);
+    await settled(page);
+    await expect.poll(isSeen).toBe(true);
+  });
+}
+
 test('zooming reads more detail of what is shown', async ({ page }) => {
   await show(page, { by: ['layer'], statistic: 'rms' }, { layers: 2, steps: 20_000 });
   const box = await plot(page);

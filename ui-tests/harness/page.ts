@@ -120,6 +120,24 @@ const harness = {
     return [...(canvas?.getContext('2d')?.getImageData(x - left, y - top, 1, 1).data ?? [])];
   },
 
+  /** By how much the plot's colour that is nearest to the top of the strip of colours differs from it. */
+  farFromTop(): number {
+    const canvas = document.querySelector<HTMLCanvasElement>('canvas.marks');
+    const [box, { left, top }] = [harness.plot(), drawn().origin()];
+    const [x = 0, y = 0, width = 0, height = 0] = [box.left - left, box.top - top, box.width, box.height].map(
+      each => Math.round(each * devicePixelRatio)
+    );
+    const data = canvas?.getContext('2d')?.getImageData(x, y, width, height).data ?? [];
+    const strip = drawn().recipe.datasets['legend']?.at(-1)?.['color'];
+    const wanted = [1, 3, 5].map(at => parseInt(String(strip).slice(at, at + 2), 16));
+    let least = Infinity;
+    for (let at = 0; at < data.length; at += 4) {
+      const apart = wanted.map((each, channel) => Math.abs(each - (data[at + channel] ?? 0)));
+      least = Math.min(least, Math.max(...apart));
+    }
+    return least;
+  },
+
   /** The chart that was mounted last. */
   chart: (): Chart => drawn(),
 

@@ -15,7 +15,7 @@ it('a map of more steps than columns shows a spike wherever in its column it lie
     const picture = new TrendMap(t).take({
       ...{ series, transform: 'linear', look, statistic: 'rms', filledTo: null }
     });
-    expect(picture.caption.join(' ')).toContain('the one farthest from 0');
+    expect(picture.caption.join(' ')).toContain('the one farthest from the middle of the layer');
     return picture.recipe.datasets['pictures']?.[0]?.['url'];
   };
   const without = drawn(-1, 1);

@@ -64,7 +64,7 @@ it('finds a fall and passes over values that are not finite', () => {
 
 it('says where a scalar went', () => {
   expect(scalarWords('loss', [1, 5, 9], [5.5, NaN, 1.62], 'nats/byte', untranslated)).toBe(
-    'loss fell from 5.5 to 1.62 nats/byte between step 1 and 9.'
+    'loss is NaN first at step 5. loss fell from 5.5 to 1.62 nats/byte between step 1 and 9.'
   );
   expect(scalarWords('loss', [1], [NaN], '', untranslated)).toBe('loss has no finite value.');
 });

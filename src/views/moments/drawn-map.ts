@@ -200,7 +200,7 @@ export function mapCaption(
     ...(cells.merged
       ? [
           t(
-            'A column stands for several steps: the one that is not finite or farthest from the middle of its row is drawn.'
+            'A column stands for several steps: the one that is not finite, the largest of all, or else the one farthest from the middle of its row is drawn.'
           )
         ]
       : []),

@@ -83,7 +83,23 @@ export function movesOfLines(lines: readonly ILine[]): IMoves | null {
 }
 
 /** Say what the lines did: `Gradient kurtosis rose from 3.1 to 9.8 between step 900 and 1 100 in layer 7`. */
-export function lineSummary({ options, lines, others: runs }: ILineSubject, t: Translate): string {
+export function lineSummary(subject: ILineSubject, t: Translate): string {
+  return [...firstBad(subject.lines, t), courseSummary(subject, t)].join(' ');
+}
+
+/** Say where a line was not finite first. */
+function firstBad(lines: readonly ILine[], t: Translate): string[] {
+  const found = lines.flatMap(({ name, step, nonFinite, value }) => {
+    const at = Array.from(value).findIndex(
+      (each, index) => (nonFinite[index] ?? 0) > 0 || Math.abs(each) === Infinity
+    );
+    return at < 0 ? [] : [{ name, step: step[at] ?? NaN }];
+  });
+  const [first] = found.sort((a, b) => a.step - b.step);
+  return first ? [t('Not finite first at step %1 in %2.', formatInteger(first.step), first.name)] : [];
+}
+
+function courseSummary({ options, lines, others: runs }: ILineSubject, t: Translate): string {
   const name = capital(
     axisWords(
       options,

@@ -1,5 +1,5 @@
 import { MOST_CHARACTERS } from '../../aggregate/moment-keys';
-import type { IMatrix } from '../../charts';
+import { greatestOf, middleOf, telling, type IMatrix } from '../../charts';
 import type { MomentFilter } from '../../protocol/views.generated';
 import type { IMomentGroups, MomentColumn, MomentKey } from '../../store/moment-source';
 import { nearestIndex } from '../shared/scale';
@@ -20,6 +20,9 @@ export interface IMapCells extends IMatrix {
   readonly merged: boolean;
 }
 
+/** Most steps of a row that a map asks for; of more come the ends and extremes of a quarter as many spans. */
+export const MOST_POINTS = 4096;
+
 /** Most columns, and cells, of a picture. */
 const MOST_COLUMNS = 2048;
 const MOST_CELLS = 4_000_000;
@@ -36,7 +39,7 @@ interface ICellsRequest {
 
 /**
  * Put groups into cells, one row a group. Where several steps share a column the one that is not finite is
- * shown, else the one farthest from the middle of its group: a spike of one step is never under others.
+ * shown, else the one that says most: a spike of one step is never under others.
  *
  * @param places - Where each row of the groups lies.
  * @param xs - Every such position, ascending.
@@ -54,18 +57,21 @@ export function cellsOf(
   );
   const even = Number.isFinite(gap) && gap > 0 ? gap : 1;
   const wanted = Math.round((last - first) / even) + 1;
-  // Steps that lie far apart and unevenly get a column each only as far as there is room.
-  const columns = Math.max(1, Math.min(wanted, MOST_COLUMNS, Math.floor(MOST_CELLS / groups.keys.length)));
+  // Steps that lie far apart and unevenly get a column each only as far as there is room; one that holds less
+  // than a span of thinned steps could be empty where nothing is missing.
+  const most = wish.bridge ? MOST_POINTS / 4 : MOST_COLUMNS;
+  const columns = Math.max(1, Math.min(wanted, most, Math.floor(MOST_CELLS / groups.keys.length)));
   const width = columns === 1 ? even : (last - first) / (columns - 1);
   const rows = groups.keys.length;
   const source = new Int32Array(rows * columns).fill(-1);
   let merged = false;
+  const greatest = greatestOf(groups.value);
   spans(groups).forEach(([from, to], row) => {
-    const middle = medianOf(groups.value.subarray(from, to));
+    const middle = middleOf(groups.value, Infinity, from, to);
     const rank = (at: number): number => {
       const value = groups.value[at] ?? NaN;
-      const bad = groups.nonFinite[at] !== 0 || Math.abs(value) === Infinity;
-      return bad ? Infinity : Number.isNaN(value) ? -1 : Math.abs(value - middle);
+      const isNone = Number.isNaN(value) && groups.nonFinite[at] === 0;
+      return groups.nonFinite[at] !== 0 ? Infinity : isNone ? -1 : telling(value, middle, greatest);
     };
     for (let at = from; at < to; at += 1) {
       const column = Math.min(columns - 1, Math.max(0, Math.round(((places[at] ?? first) - first) / width)));
@@ -122,11 +128,6 @@ function bridge(
       source[from + column] = before;
     }
   }
-}
-
-function medianOf(values: Float64Array): number {
-  const finite = values.filter(Number.isFinite).sort();
-  return finite[finite.length >> 1] ?? 0;
 }
 
 /** Options that say what a map is of. */

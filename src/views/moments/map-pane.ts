@@ -24,14 +24,12 @@ import { gridAcross, type IMapGrid } from './read-lines';
 import { drawnSteps } from './captions';
 import { DrawnMap, mapCaption } from './drawn-map';
 import { titleWords } from './line-words';
-import { cellsOf, cellsChosen, mapGrouping, mapRows, toggled } from './map-cells';
+import { cellsOf, cellsChosen, mapGrouping, mapRows, MOST_POINTS, toggled } from './map-cells';
 import { cellControls } from './moment-controls';
 import { MomentPane } from './pane';
 import type { MomentReader } from './reader';
 import { axisWords, byWords, columnWords } from './words';
 
-/** Most steps that one group brings; of more the extremes of each stretch. */
-const MOST_POINTS = 4096;
 /** Most rows; layers have one each. */
 const MOST_ROWS = 500;
 /** Most cells whose lines are drawn, as the options' schema says. */

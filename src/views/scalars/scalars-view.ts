@@ -179,7 +179,9 @@ export class ScalarsView extends LinesView<Required<ScalarsOptions>> {
           : []),
         ...this.lineWords(found)
       ],
-      summary: lines.map(line => scalarWords(line.name, line.step, line.value, line.unit ?? '', t)).join(' ')
+      summary: lines
+        .map(line => scalarWords(line.name, line.step, line.value, line.unit ?? '', t, line.starts))
+        .join(' ')
     };
   }
 

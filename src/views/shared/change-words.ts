@@ -1,4 +1,5 @@
 import { formatInteger, formatNumber } from '../../charts';
+import { courseOf, type ICourse } from './course';
 import { layerWords } from './layers';
 import type { Translate } from './translate';
 
@@ -17,6 +18,8 @@ export interface IMove {
   from: number;
   last: number;
   to: number;
+  /** Step at which a departure was over; null where the series stayed where it went. */
+  back: number | null;
   /** Smallest and largest value of the whole series. */
   low: number;
   high: number;
@@ -64,8 +67,11 @@ function largestMove({ layer, steps, values }: ISeries): IMove | null {
   for (let index = best.to; index > start; index--) {
     end = share(index) >= 1 - TAIL ? index : end;
   }
+  const { departure } = courseOf({ steps, values });
+  const peak = steps[best.to];
   return {
     layer,
+    back: departure?.peak.step === peak ? (departure?.back.step ?? null) : null,
     rises: goal > begin,
     first: steps[start] ?? 0,
     from: values[start] ?? NaN,
@@ -156,51 +162,127 @@ export function changeWords(name: string, series: readonly ISeries[], t: Transla
  */
 export function moveWords(
   name: string,
-  { rises, from, to, first, last }: IMove,
+  { rises, from, to, first, last, back }: IMove,
   where: string,
   others: string | null,
   t: Translate
 ): string {
   return t(
     rises
-      ? '%1 rose from %2 to %3 between step %4 and %5 in %6%7.'
-      : '%1 fell from %2 to %3 between step %4 and %5 in %6%7.',
+      ? '%1 rose from %2 to %3 between step %4 and %5 in %6%7%8.'
+      : '%1 fell from %2 to %3 between step %4 and %5 in %6%7%8.',
     name,
     formatNumber(from, 3),
     formatNumber(to, 3),
     formatInteger(first),
     formatInteger(last),
     where,
-    others === null ? '' : t(', likewise in %1', others)
+    others === null ? '' : t(', likewise in %1', others),
+    back === null ? '' : t(', and was back at step %1', formatInteger(back))
   );
 }
 
-/** Say where a scalar went: `loss fell from 5.54 to 1.62 nats/byte between step 1 and 1 240, last 1.62`. */
+/** Share of the larger end by which a scalar must differ at its ends to be said to fall or rise. */
+const SAME = 0.01;
+
+/** The most gaps of one scalar that are named. */
+const MOST_GAPS = 2;
+
+/**
+ * Say where a scalar went and what happened on the way: what is not finite first, then its ends, where most
+ * of a sudden change lies, the largest departure with its step, and steps without a value.
+ *
+ * @param starts - Steps at which the line begins anew because steps before them are missing.
+ */
 export function scalarWords(
   name: string,
   steps: ArrayLike<number>,
   values: ArrayLike<number>,
   unit: string,
-  t: Translate
+  t: Translate,
+  starts: readonly number[] = []
 ): string {
-  const indices = Array.from(values, (value, at) => (Number.isFinite(value) ? at : -1)).filter(at => at >= 0);
-  const [first, last] = [indices[0], indices[indices.length - 1]];
-  if (first === undefined || last === undefined) {
+  const { bad, start, end, low, high, departure } = courseOf({ steps, values });
+  const sentences = bad ? [badWords(name, bad, t)] : [];
+  if (start === null || end === null) {
     return t('%1 has no finite value.', name);
   }
-  const [from, to] = [values[first] ?? 0, values[last] ?? 0];
-  if (first === last) {
-    return t('%1 is %2 %3 at step %4.', name, formatNumber(from), unit, formatInteger(steps[first] ?? 0));
+  const at = (step: number): string => formatInteger(step);
+  const [from, to] = [start.value, end.value];
+  if (start.step === end.step) {
+    sentences.push(t('%1 is %2 %3 at step %4.', name, formatNumber(from), unit, at(start.step)));
+  } else if (Math.abs(to - from) <= SAME * Math.max(Math.abs(from), Math.abs(to))) {
+    sentences.push(
+      t(
+        departure
+          ? '%1 began at %2 and ended at %3 %4 between step %5 and %6.'
+          : '%1 stayed between %2 and %3 %4 from step %5 to %6.',
+        name,
+        formatNumber(departure ? from : low, 3),
+        formatNumber(departure ? to : high, 3),
+        unit,
+        at(start.step),
+        at(end.step)
+      )
+    );
+  } else {
+    const move = departure ? null : largestMove({ layer: 0, steps, values });
+    const isSudden = move !== null && move.last - move.first < (end.step - start.step) / 10;
+    sentences.push(
+      t(
+        to < from
+          ? '%1 fell from %2 to %3 %4 between step %5 and %6%7.'
+          : '%1 rose from %2 to %3 %4 between step %5 and %6%7.',
+        name,
+        formatNumber(from, 3),
+        formatNumber(to, 3),
+        unit,
+        at(start.step),
+        at(end.step),
+        isSudden ? t(', most of it between step %1 and %2', at(move.first), at(move.last)) : ''
+      )
+    );
   }
+  if (departure) {
+    const { from: left, peak, back } = departure;
+    sentences.push(
+      t(
+        peak.value > left.value
+          ? 'On the way it rose from %1 at step %2 to %3 at step %4, and was back at step %5.'
+          : 'On the way it fell from %1 at step %2 to %3 at step %4, and was back at step %5.',
+        formatNumber(left.value, 3),
+        at(left.step),
+        formatNumber(peak.value, 3),
+        at(peak.step),
+        at(back.step)
+      )
+    );
+  }
+  return [...sentences, ...gapWords(steps, starts, t)].join(' ').replace(/ {2}/g, ' ');
+}
+
+/** Say what a series is where it is not finite. */
+function badWords(name: string, { step, value, stays }: ICourse['bad'] & object, t: Translate): string {
   return t(
-    to < from
-      ? '%1 fell from %2 to %3 %4 between step %5 and %6.'
-      : '%1 rose from %2 to %3 %4 between step %5 and %6.',
+    stays ? '%1 is %2 from step %3 on.' : '%1 is %2 first at step %3.',
     name,
-    formatNumber(from, 3),
-    formatNumber(to, 3),
-    unit,
-    formatInteger(steps[first] ?? 0),
-    formatInteger(steps[last] ?? 0)
-  ).replace(/ {2}/g, ' ');
+    Number.isNaN(value) ? 'NaN' : value > 0 ? '∞' : '−∞',
+    formatInteger(step)
+  );
+}
+
+function gapWords(steps: ArrayLike<number>, starts: readonly number[], t: Translate): string[] {
+  const all = Array.from(steps);
+  const gaps = starts.flatMap(start => {
+    const before = all[all.indexOf(start) - 1];
+    return before === undefined ? [] : [[before, start] as const];
+  });
+  const named = gaps
+    .slice(0, MOST_GAPS)
+    .map(([last, next]) =>
+      t('It has no value between step %1 and %2.', formatInteger(last), formatInteger(next))
+    );
+  return gaps.length > MOST_GAPS
+    ? [...named, t('More such gaps: %1.', formatInteger(gaps.length - MOST_GAPS))]
+    : named;
 }

@@ -3,8 +3,10 @@ import {
   formatFull,
   formatInteger,
   lowMagnitude,
-  paint,
-  toPicture,
+  greatestOf,
+  middleOf,
+  Pictures,
+  telling,
   type IColorLook,
   type IPlace,
   type IRecipe
@@ -219,7 +221,7 @@ function trendHeatmap(wish: ITrendRequest, t: Translate): ITrendPicture {
     spacing = (last - first) / (MOST_COLUMNS - 1);
     caption.push(
       t(
-        'One column stands for about %1 steps; of their values the one farthest from 0 is drawn.',
+        'One column stands for about %1 steps; of their values the one farthest from the middle of the layer is drawn.',
         formatInteger(spacing)
       )
     );
@@ -228,15 +230,15 @@ function trendHeatmap(wish: ITrendRequest, t: Translate): ITrendPicture {
   const rows = bottom - top + 1;
   const values = new Float64Array(columns * rows);
   const missing = new Uint8Array(columns * rows).fill(1);
+  const greatest = Math.max(0, ...series.map(each => greatestOf(each.values) || 0));
   for (const each of series) {
+    const middle = middleOf(each.values);
     each.steps.forEach((step, at) => {
       const cell = (each.layer - top) * columns + Math.round((step - first) / spacing);
       const value = each.values[at] ?? NaN;
+      const says = (of: number): number => telling(of, middle, greatest);
       // A spike stays, and so does what is not finite.
-      if (
-        missing[cell] === 1 ||
-        !(Math.abs(value) <= Math.abs(values[cell] ?? NaN) || Number.isNaN(values[cell]))
-      ) {
+      if (missing[cell] === 1 || says(value) > says(values[cell] ?? NaN)) {
         values[cell] = value;
       }
       missing[cell] = 0;
@@ -258,7 +260,7 @@ function trendHeatmap(wish: ITrendRequest, t: Translate): ITrendPicture {
   const unfinished = series.some(each => each.values.some(value => !Number.isFinite(value)));
   const strip = colorStrip(scale, unfinished, t);
   const [x0, x1, y0, y1] = [first - spacing / 2, last + spacing / 2, top - 0.5, bottom + 0.5];
-  const picture = toPicture(paint({ rows, columns, values, missing }, scale));
+  const picture = new Pictures().draw(0, { rows, columns, values, missing }, scale);
   return {
     domain: scale.domain,
     signed: scale.signed,

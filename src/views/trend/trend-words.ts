@@ -183,9 +183,21 @@ export function trendWords(
       ...missingStepWords(answer.missing, t),
       ...memory(answer)
     ],
-    summary: nonFinite > 0 ? `${moved} ${bad}` : moved,
+    summary: [...firstBad(lines, t), moved, ...(nonFinite > 0 ? [bad] : [])].join(' '),
     swatch: flagColor(options.flag, source.hello?.flags.map(each => each.name) ?? [])
   };
+}
+
+/** Say where values were not finite first. */
+function firstBad(lines: ITrendAnswer['lines'], t: Translate): string[] {
+  const found = lines.flatMap(({ layer, steps, nonFinite }) => {
+    const step = steps[nonFinite.findIndex(count => count > 0)];
+    return step === undefined ? [] : [{ layer, step }];
+  });
+  const [first] = found.sort((a, b) => a.step - b.step);
+  return first
+    ? [t('Not finite first at step %1 in %2.', formatInteger(first.step), layerWords([first.layer]))]
+    : [];
 }
 
 /** Say which values enter a statistic where that is not all of them. */

@@ -1,0 +1,81 @@
+/** @jest-environment ./jest.environment.node.js */
+import { readPicture } from '../../charts/__tests__/read-png';
+import type { ViewOptions } from '../../protocol/views.generated';
+import { MemoryRun, rowOf } from '../../store/__tests__/memory-run';
+import { readView } from '../still';
+
+const WIDTHS = [300, 1450, 3000];
+const SPIKE = 1000;
+
+/** The value of a step: about 1, and of one step 1,000. */
+const valueAt = (step: number, spike: number): number => (step === spike ? SPIKE : 1 + (step % 10) / 100);
+
+/** What is told of one step, by tensors, statistics and numbers. */
+function runOf(steps: number, spike: number): MemoryRun {
+  const run = new MemoryRun();
+  run.connection = { kind: 'recorded' };
+  run.limitBytes = 1 << 28;
+  for (let step = 0; step < steps; step += 1) {
+    run.moments?.add({ step, name: 'layers.0.w', std: valueAt(step, spike) });
+  }
+  run.units = { loss: 'nats' };
+  run.numbers = Array.from({ length: steps }, (_, step) => ({
+    step,
+    name: 'loss',
+    value: valueAt(step, spike)
+  }));
+  return run;
+}
+
+/** How many colours the pictures of a view have, and the greatest height of its lines. */
+async function seen(run: MemoryRun, options: ViewOptions, width: number): Promise<[number, number]> {
+  const colors = new Set<number>();
+  const heights: number[] = [0];
+  for (const { recipe } of await readView(run, options, { width })) {
+    for (const { url } of recipe?.datasets['pictures'] ?? []) {
+      const picture = readPicture(url);
+      expect(picture.width).toBeLessThanOrEqual(recipe?.width ?? 0);
+      new Uint32Array(picture.data.buffer).forEach(color => colors.add(color));
+    }
+    for (const { value } of recipe?.datasets['rows'] ?? []) {
+      heights.push(Number(value));
+    }
+  }
+  return [colors.size, Math.max(...heights.filter(Number.isFinite))];
+}
+
+it.each([10, 1000, 100_000])('a spike of %i steps is seen in Statistics and Scalars', async steps => {
+  const run = runOf(steps, Math.floor(steps * 0.617));
+  const statistics = { view: 'moments', stat: 'grad', statistic: 'rms', by: ['name'] } as const;
+  for (const width of WIDTHS) {
+    expect((await seen(run, { ...statistics, kind: 'map' }, width))[0]).toBe(2);
+    expect((await seen(run, { ...statistics, kind: 'lines' }, width))[1]).toBeCloseTo(SPIKE);
+    expect((await seen(run, { view: 'scalars' }, width))[1]).toBe(SPIKE);
+  }
+});
+
+it('a spike of 5,000 steps is seen in Trend', async () => {
+  const run = runOf(0, 0);
+  for (let step = 0; step < 5000; step += 1) {
+    run.rows.push(tensor(step, Float32Array.of(valueAt(step, 3333))));
+  }
+  const trend = { view: 'trend', flag: 'MLP1_mat_mul', statistic: 'kept_max' } as const;
+  for (const width of WIDTHS) {
+    expect((await seen(run, { ...trend, kind: 'heatmap' }, width))[0]).toBe(2);
+  }
+  expect((await seen(run, { ...trend, kind: 'lines' }, 850))[1]).toBe(SPIKE);
+});
+
+it.each(WIDTHS)('a spike of 100,000 positions is seen in Heatmap %i wide', async width => {
+  const run = runOf(0, 0);
+  run.add(
+    tensor(
+      1,
+      Float32Array.from({ length: 100_000 }, (_, at) => valueAt(at, 61_803))
+    )
+  );
+  expect((await seen(run, { view: 'heatmap', flag: 'MLP1_mat_mul' }, width))[0]).toBe(2);
+});
+
+const tensor = (step: number, values: Float32Array): MemoryRun['rows'][number] =>
+  rowOf({ step, layer: 0, shape: [1, values.length, 1], values });
