@@ -144,7 +144,8 @@ export class StoredRun extends RecordedRun {
       return found ? Promise.resolve(found.bytes) : notHere();
     };
     const reader: IRunReader = { index: notHere, stream: notHere, lines, moments, asker: askerOf(held) };
-    super(id, detail, reader);
+    // What a file holds stays as it is, whatever the run did when it was made.
+    super(id, detail, reader, { grows: false });
   }
 
   override events(): Promise<readonly IRunEvent[]> {
