@@ -75,6 +75,11 @@ def runtime_folder() -> Path:
         return Path(platformdirs.user_runtime_dir("megalens", appauthor=False))
 
 
+def entry_path(run: str, folder: Path | None = None) -> Path:
+    """Return where the runtime file of a run lies."""
+    return (runtime_folder() if folder is None else Path(folder)) / f"hub-{run}.json"
+
+
 def write_entry(entry: HubEntry, folder: Path | None = None) -> Path:
     """Write a runtime file atomically, mode 0600, in a folder with mode 0700, and return its path.
 

@@ -21,7 +21,7 @@ from ..protocol.version import own_versions
 from .batch_connection import BatchConnection
 from .clients import Clients
 from .connections import HalfOpen, check_upgrade, connection_limits, select_subprotocol
-from .discovery import HubEntry, process_identity, remove_entry, write_entry
+from .discovery import HubEntry, entry_path, process_identity, remove_entry, write_entry
 from .minute_log import MinuteLog
 from .options import HubError, HubOptions, new_run_id
 from .publisher import Publisher
@@ -216,8 +216,11 @@ class Hub:
 
     def _enter(self, name: str, ended: float | None) -> None:
         """Bring the runtime file up to date: it is all that a list of runs knows of this one."""
-        if self._closed or self.entry is None or (self.entry.name, self.entry.ended) == (name, ended):
+        if self._closed or self.entry is None:
             return
+        if (self.entry.name, self.entry.ended) == (name, ended) and entry_path(self.entry.id).exists():
+            return
+        # The file may be gone, with its folder: systemd removes it when its user logs out.
         self.entry = replace(self.entry, name=name, ended=ended)
         with contextlib.suppress(HubError):
             write_entry(self.entry)

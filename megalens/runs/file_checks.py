@@ -53,6 +53,18 @@ def entries_of(shapes: pa.ListArray) -> Any:
     return np.maximum(sizes, 0)
 
 
+def check_present(batch: pa.RecordBatch, name: str) -> None:
+    """Raise ``unreadable`` for rows without a whole number, a text or a list: no recorder leaves one out."""
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        if column.null_count and not pa.types.is_floating(field.type):
+            raise ClientError(
+                f"Could not read the run folder. {name}: every row must have {field.name}, and "
+                f"{column.null_count:,} of {len(column):,} have none.",
+                code="unreadable",
+                field=field.name,
+            )
+
+
 def check_shapes(batch: pa.RecordBatch, stream: Stream, name: str) -> None:
     """Raise ``unreadable`` for rows whose number of values is not that of their shape: sizes and layouts rely
     on it.

@@ -27,7 +27,7 @@ from .parquet_footer import (
 )
 from .query import Query
 
-DAMAGE = (pa.ArrowException, OSError, ValueError, TypeError, OverflowError, MemoryError)
+DAMAGE = (pa.ArrowException, OSError, ValueError, TypeError, LookupError, ArithmeticError, MemoryError)
 """Errors of Python and Arrow over a damaged file."""
 
 _HEAD = 512

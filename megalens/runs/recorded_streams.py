@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from ..protocol import Segment, Stream, Streams, file_name, stream_segments
 from .errors import ClientError, no_memory
-from .file_checks import check_shapes
+from .file_checks import check_present, check_shapes
 from .query import Query
 from .recorded_arrow import ArrowStream, arrows_identity
 from .recorded_parquet import DAMAGE, FileStamp, opened_parquet
@@ -164,6 +164,7 @@ class RecordedStreams:
             chosen = batch if batch.schema.names == names else batch.select(names)
             if chosen.num_rows:
                 chosen = chosen.replace_schema_metadata(None).cast(wanted)
+                check_present(chosen, file_name(segment.path))
                 check_shapes(chosen, stream, file_name(segment.path))
                 yield rows_from_zero(stream, chosen) if self._layers_from_one else chosen, at
 

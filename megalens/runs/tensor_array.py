@@ -83,7 +83,16 @@ def tensor_array(
         flag=flag, layers=wanted["layer"], steps=wanted["step"], part=wanted["part"], phase=phase,
         pass_=pass_, rank=wanted["rank"],
     )  # fmt: skip
-    *_, row = (row for batch in rows.batches("tensors", query) for row in _rows(batch, wanted["micro_batch"]))
+    matching = [
+        row for batch in rows.batches("tensors", query) for row in _rows(batch, wanted["micro_batch"])
+    ]
+    if not matching:
+        raise ClientError(
+            f"Could not read the run folder. Rows of {flag} were found, and then not read again: the file is "
+            "damaged, or was replaced meanwhile.",
+            code="unreadable",
+        )
+    row = matching[-1]
     values: npt.NDArray[np.float32] = row["values"].values.to_numpy(zero_copy_only=False).astype(np.float32)
     shape = row["shape"].as_py()
     if values.size != np.prod(shape):

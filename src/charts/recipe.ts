@@ -34,6 +34,18 @@ function replaced(value: unknown, from: string, to: string): unknown {
   return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, replaced(each, from, to)]));
 }
 
+/** Names that every plain object answers to: Vega looks titles up in some, and takes what it finds there. */
+const INHERITED: ReadonlySet<string> = new Set(Object.getOwnPropertyNames(Object.prototype));
+
+/**
+ * A text of a template as Vega can take it. Titles stand in expressions, whose texts end with a line: there a
+ * space does.
+ */
+function safeText(text: string): string {
+  const line = text.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]+/g, ' ');
+  return INHERITED.has(line) ? `${line}\u2060` : line;
+}
+
 /** A chart could not be drawn; the message says what was expected, what came and what to try. */
 export class ChartError extends Error {
   override readonly name = 'ChartError';
@@ -110,7 +122,7 @@ export function fill(recipe: IRecipe, omit: IOmissions = {}): Node {
           `Chart ${recipe.template} expected the text "${value.slice(1)}" and got none. Fill it in.`
         );
       }
-      return text;
+      return safeText(text);
     }
     return value;
   };

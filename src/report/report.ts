@@ -12,6 +12,7 @@ import { RecordedRun } from '../store/recorded-run';
 import type { IRunSource } from '../store/source';
 import { openingCode } from '../views/code';
 import { readView, type IStill } from '../views/still';
+import { cleanPaths } from '../views/shared/clean-paths';
 import type { IViewRuns } from '../views/view';
 import { own } from '../protocol/records';
 import { reportViews } from '../protocol/view-info';
@@ -52,7 +53,8 @@ const MOST_LAYERS = 9;
 async function defaultViews(run: IRunSource, traced: readonly ITraced[]): Promise<ViewOptions[]> {
   const index = await run.moments?.index();
   const logged = index?.stats.some(({ rows }) => rows > 0) ?? false;
-  const scalars = await run.scalars();
+  // What cannot be read has a view, too: it says so.
+  const scalars = await run.scalars().catch(() => null);
   const flags = run.hello?.flags ?? [];
   const has = new Set(traced.map(({ flag }) => flag).filter(flag => flag !== TOKENS));
   const first = flags.find(({ name }) => has.has(name)) ?? [...has].map(name => ({ name, layers: [] }))[0];
@@ -61,7 +63,7 @@ async function defaultViews(run: IRunSource, traced: readonly ITraced[]): Promis
   const counts: Record<string, boolean> = {
     ...Object.fromEntries(parts.flatMap(part => Object.entries(part.has))),
     moments: logged,
-    scalars: !logged || scalars.step.length > 0
+    scalars: !logged || scalars === null || scalars.step.length > 0
   };
   const views = reportViews(
     stream => own(counts, stream) ?? true,
@@ -133,7 +135,13 @@ export async function buildReport(request: IReportJob, host: IReportHost): Promi
   const read: IRead[] = [];
   for (const [index, options] of views.entries()) {
     await tell(host, index, total, `Reading ${'flag' in options ? options.flag : options.view}`);
-    read.push(await readOne(recorder, others, options, index, request.format === 'html' ? budget : 0));
+    const room = request.format === 'html' ? budget : 0;
+    read.push(
+      await readOne(recorder, others, options, index, room).catch(reason => ({
+        ...{ options, stills: [broken(options.view, reason)] },
+        ...{ slide: null, held: [], notes: [] }
+      }))
+    );
   }
   const facts = factsOf(
     cleaned(detail),
@@ -183,6 +191,17 @@ async function readOne(
   return { options, stills: drawn, slide, held, notes: [thinned] };
 }
 
+/** What stands where a view cannot be read or drawn: the report goes on with the others. */
+function broken(title: string, reason: unknown): IStill {
+  const sentence = reason instanceof Error ? reason.message : String(reason);
+  return {
+    title,
+    caption: [cleanPaths(`This could not be drawn. ${sentence}`)],
+    summary: '',
+    recipe: null
+  };
+}
+
 function thin(recorder: Recorder, statistic: Statistic | undefined, budget: number): string | null {
   const left = recorder.thin(statistic ?? 'rms', budget / PACKED);
   return left === null
@@ -218,7 +237,7 @@ async function page(
   const drawn: { read: IRead; stills: IDrawn[] }[] = [];
   for (const [index, each] of read.entries()) {
     await tell(host, read.length + index, 2 * read.length, `Drawing ${each.stills[0]?.title ?? ''}`);
-    drawn.push({ read: each, stills: await Promise.all(each.stills.map(drawStill)) });
+    drawn.push({ read: each, stills: await Promise.all(each.stills.map(drawStillOrWhy)) });
   }
   const scalars = fewScalars(recorder.storedScalars);
   for (;;) {
@@ -276,9 +295,14 @@ async function notebook(
     const pictures = stills.map(async ({ recipe, title: heading, caption }) => {
       const words = { title: heading, caption };
       const look = { theme: LIGHT_THEME, words };
-      return recipe === null
-        ? { ...words, svg: '', spec: null }
-        : { ...words, svg: await drawSVG(recipe, look), spec: vegaLiteSpec(recipe, look) };
+      const nothing = { svg: '', spec: null };
+      try {
+        return recipe === null
+          ? { ...words, ...nothing }
+          : { ...words, svg: await drawSVG(recipe, look), spec: vegaLiteSpec(recipe, look) };
+      } catch (reason) {
+        return { ...broken(heading, reason), ...nothing };
+      }
     });
     cells.push({ options: pinned(options, slide), pictures: await Promise.all(pictures) });
   }
@@ -317,6 +341,9 @@ async function drawStill({ title, caption, summary, recipe, inDark }: IStill): P
   return { ...words, light: await draw(recipe, LIGHT_THEME), dark };
 }
 
+const drawStillOrWhy = (still: IStill): Promise<IDrawn> =>
+  drawStill(still).catch(reason => drawStill(broken(still.title, reason)));
+
 async function auditOf(reader: IRunReader, id: string): Promise<IAuditRow[]> {
   const { bytes } = await reader.stream(id, 'audit', {});
   const table = streamTable('audit', bytes);
@@ -331,7 +358,9 @@ async function auditOf(reader: IRunReader, id: string): Promise<IAuditRow[]> {
 }
 
 async function overheads(run: IRunSource): Promise<number[]> {
-  return run.status?.overhead ? [] : Array.from((await run.scalars([OVERHEAD])).value);
+  // A view of scalars says why these cannot be read.
+  const scalars = run.status?.overhead ? null : await run.scalars([OVERHEAD]).catch(() => null);
+  return Array.from(scalars?.value ?? []);
 }
 
 /** The runs that views compare with, each opened once. */

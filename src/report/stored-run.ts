@@ -150,7 +150,16 @@ export class StoredRun extends RecordedRun {
       return found ? Promise.resolve(found.bytes) : notHere();
     };
     const asker = askerOf(held);
-    super(id, detail, { index: notHere, stream: notHere, tensorLines, scalarLines: notHere, moments, asker });
+    const reader: IRunReader = {
+      index: notHere,
+      stream: notHere,
+      tensorLines,
+      scalarLines: notHere,
+      moments,
+      asker
+    };
+    // What a file holds stays as it is, whatever the run did when it was made.
+    super(id, detail, reader, { grows: false });
   }
 
   override events(): Promise<readonly IRunEvent[]> {

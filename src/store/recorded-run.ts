@@ -29,6 +29,8 @@ import type { TrendRequest } from '../protocol/requests.generated';
 export interface IRecordedRunOptions extends IRecordingOptions {
   /** What its views tell one another; a link of its own when absent. */
   link?: RunLink;
+  /** Whether what its reader has may become more; as the run's state says when absent. */
+  grows?: boolean;
 }
 
 const MANY_POINTS = 20_000;
@@ -46,7 +48,7 @@ export class RecordedRun implements IRunSource {
     const ended = ['finished', 'lost'].includes(detail.status.state) && detail.kind === undefined;
     this.moments = new ServerMoments(id, api.moments, {
       name: () => this.name,
-      grows: !ended,
+      grows: options.grows ?? !ended,
       more: (firstStep, lastStep) =>
         this.changed.emit({ kind: 'rows', stream: 'moments', firstStep, lastStep })
     });

@@ -109,6 +109,8 @@ const READING_WAIT = 1;
 const WATCH_WAIT = 20;
 const TURN_WAIT = 3;
 const FEW_WATCHERS = 2;
+// Milliseconds before a question is asked again that brought nothing new, however soon it was answered.
+const NOTHING_NEW = 1000;
 let watchers = 0;
 
 /** The statistics of one run as the Jupyter server reads them. */
@@ -245,6 +247,8 @@ export class ServerMoments implements IMomentSource {
         if (answer !== null && !isReading(answer) && answer.version !== version) {
           const span = changed(stats, this.take(answer).stats);
           this.options.more?.(...span);
+        } else {
+          await this.pause(NOTHING_NEW);
         }
       } catch (error) {
         if (this.isDisposed || (error instanceof ClientError && error.status === 404)) {
@@ -258,15 +262,14 @@ export class ServerMoments implements IMomentSource {
 
   private pause(ms: number): Promise<void> {
     return new Promise(resolve => {
-      const timer = setTimeout(resolve, ms);
-      this.abort.signal.addEventListener(
-        'abort',
-        () => {
-          clearTimeout(timer);
-          resolve();
-        },
-        { once: true }
-      );
+      const { signal } = this.abort;
+      const end = (): void => {
+        clearTimeout(timer);
+        signal.removeEventListener('abort', end);
+        resolve();
+      };
+      const timer = setTimeout(end, ms);
+      signal.addEventListener('abort', end);
     });
   }
 

@@ -8,7 +8,7 @@ import re
 import sys
 from pathlib import Path
 
-from tests.fuzz.suite import Finding, Result, run_cases, shares
+from tests.fuzz.suite import Finding, Result, run_cases, run_inputs, shares
 from tests.fuzz.surface import CATALOGUE
 
 __all__ = ["main", "report"]
@@ -24,8 +24,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=0, metavar="N", help="number of the first case")
     parser.add_argument("--workers", type=int, default=2, metavar="N", help="processes (default: 2)")
     parser.add_argument("--case", metavar="SURFACE:CASE", help="run this one case and show it")
+    parser.add_argument("--every-byte", action="store_true", help="change each byte of small recordings")
     options = parser.parse_args(arguments)
-    if options.case:
+    if options.every_byte:
+        from tests.fuzz.surfaces.changed_byte import all_changes
+
+        results = run_inputs({"changed_byte": all_changes()}, workers=options.workers)
+    elif options.case:
         name, _, number = options.case.rpartition(":")
         results = run_cases({name: 1}, first=int(number), workers=1)
     else:

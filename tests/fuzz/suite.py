@@ -116,15 +116,14 @@ def run_cases(counts: dict[str, int], *, first: int = 0, workers: int = 2) -> di
     return _run(sorted(tasks, key=lambda task: -task["count"]), workers)
 
 
-def run_inputs(inputs: dict[str, list[Any]]) -> dict[str, Result]:
+def run_inputs(inputs: dict[str, list[Any]], *, workers: int = 1) -> dict[str, Result]:
     """Run given inputs, by surface."""
-    return _run(
-        [
-            {"surface": name, "first": 0, "count": len(given), "inputs": to_kept(given)}
-            for name, given in inputs.items()
-        ],
-        1,
-    )
+    tasks = []
+    for name, given in inputs.items():
+        for at in range(0, len(given), _CHUNK):
+            some = given[at : at + _CHUNK]
+            tasks.append({"surface": name, "first": 0, "count": len(some), "inputs": to_kept(some)})
+    return _run(tasks, workers)
 
 
 def _run(tasks: Iterable[dict[str, Any]], workers: int) -> dict[str, Result]:

@@ -53,6 +53,7 @@ CATALOGUE: dict[str, int] = {
     "jsonl": 10,
     "traces": 20,
     "run_folder": 40,
+    "changed_byte": 20,
     "patterns": 60,
     "vectors": 60,
 }

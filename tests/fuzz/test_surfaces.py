@@ -8,6 +8,7 @@ import pytest
 from tests.fuzz.kept import from_kept, read_found, to_kept
 from tests.fuzz.suite import run_cases, run_inputs, shares
 from tests.fuzz.surface import CATALOGUE, case_input
+from tests.fuzz.surfaces.changed_byte import all_changes
 
 CASES = int(os.environ.get("MEGALENS_FUZZ_CASES", "1000"))
 
@@ -31,6 +32,17 @@ def test_many_cases_of_every_surface_find_nothing():
     # What refuses everything tests only its door.
     assert all(result.accepted for result in results.values())
     assert sum(result.cases for result in results.values()) >= CASES - len(CATALOGUE)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(200 + CASES // 10)
+def test_recordings_of_every_format_with_one_byte_changed_are_read_or_refused():
+    """A part of them; ``python -m tests.fuzz --every-byte`` changes all."""
+    changes = all_changes()
+    results = run_inputs({"changed_byte": changes[:: max(1, 2 * len(changes) // CASES)]})
+    assert_nothing_found(results)
+    assert results["changed_byte"].accepted
+    assert results["changed_byte"].refused
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hub_process import ROOT, WAIT, HubProcess, scalars, tensors
+from hub_process import ROOT, WAIT, HubProcess, scalars, tensors, until
 
 from megalens.hub.discovery import live_hubs
 
@@ -239,3 +240,10 @@ def test_nothing_is_printed_but_the_ready_line(hub):
     assert hub.terminate() == 0
     assert hub.process.stdout.read() == ""
     assert hub.process.stderr.read() == ""
+
+
+def test_a_runtime_file_that_is_gone_is_written_anew(hub, runtime):
+    (known,) = live_hubs(runtime)
+    shutil.rmtree(runtime)
+    until(lambda: live_hubs(runtime), "the runtime file")
+    assert live_hubs(runtime) == [known]

@@ -1,5 +1,5 @@
 // Opens a report in Chromium with the network cut off, uses it as a person does, and prints what it found as JSON.
-// node page_probe.mjs REPORT.html [--dark] [--still] [--axe] [--screenshot FILE] [--do '[["text", "h1"], …]']
+// node page_probe.mjs REPORT.html [--dark] [--still] [--axe] [--rest] [--screenshot FILE] [--do '[["text", "h1"], …]']
 import { chromium } from '@playwright/test';
 import { pathToFileURL } from 'node:url';
 import { violations } from '../../ui-tests/axe.cjs';
@@ -45,7 +45,12 @@ const url = pathToFileURL(file).href;
 try {
   const page = await opened({ colorScheme: has('--dark') ? 'dark' : 'light' });
   await page.waitForSelector('html[data-live]', { timeout: 30000 });
-  Object.assign(found, await use(page));
+  if (has('--rest')) {
+    found.live = Number(await page.locator('html').getAttribute('data-live'));
+    found.asked = await atRest(page);
+  } else {
+    Object.assign(found, await use(page));
+  }
   if (has('--axe')) {
     found.violations = await violations(page);
     await page.emulateMedia({ colorScheme: 'dark' });
@@ -76,6 +81,7 @@ async function opened(options) {
     ...options
   });
   const page = await context.newPage();
+  await page.addInitScript(count);
   page.on('request', request => {
     if (request.url() !== url && !/^(data|blob):/.test(request.url())) {
       found.requests.push(request.url());
@@ -85,6 +91,33 @@ async function opened(options) {
   page.on('pageerror', error => found.messages.push(`error: ${error.message}`));
   await page.goto(url, { waitUntil: 'load' });
   return page;
+}
+
+/** Count how often the page asks to be called back. */
+function count() {
+  globalThis.asked = 0;
+  for (const name of ['requestAnimationFrame', 'setTimeout', 'setInterval', 'queueMicrotask']) {
+    const before = globalThis[name].bind(globalThis);
+    globalThis[name] = (...given) => {
+      globalThis.asked += 1;
+      return before(...given);
+    };
+  }
+}
+
+/** How often the page asks to be called back in 60 frames in which nobody does anything, once it did not for ten. */
+async function atRest(page) {
+  const during = frames =>
+    page.evaluate(async frames => {
+      const before = globalThis.asked;
+      for (let left = frames; left > 0; left -= 1) {
+        await new Promise(requestAnimationFrame);
+      }
+      // The frames themselves were asked for.
+      return globalThis.asked - before - frames;
+    }, frames);
+  await until(async () => (await during(10)) === 0);
+  return during(60);
 }
 
 /** What is read and seen where no script runs. */

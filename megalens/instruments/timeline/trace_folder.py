@@ -108,7 +108,7 @@ def _write(folder: Path, mark: str, path: Path, traces: Traces, files: list[Path
             pq.write_table(rows, _segment(folder, "audit", int(steps[0])))
         header: dict[str, Any] = {
             "format": 2,
-            "run": {"id": f"trace-{mark[:16]}", "name": path.name, "started": written},
+            "run": {"id": f"trace-{mark[:16]}", "name": shown_text(path.name, 200), "started": written},
             "state": "finished",
             "ended": written,
             "origin": {"kind": "trace", "name": traces.tool, "steps": "counted"},

@@ -214,7 +214,7 @@ def write_report(
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         with os.fdopen(handle, "wb") as stream:
             stream.write(data)
-        Path(temporary).chmod(0o644)
+        Path(temporary).chmod(0o666 & ~_umask())
         Path(temporary).replace(target)
     except OSError as error:
         if temporary is not None:
@@ -225,6 +225,13 @@ def write_report(
             field="path",
         ) from error
     return target
+
+
+def _umask() -> int:
+    """Return the mode bits that new files of this process do not get; it can only be read by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def _settle(run: Run) -> None:

@@ -56,8 +56,20 @@ def _narrow(table: pa.Table, source: MomentSource) -> pa.Table:
         elif pa.types.is_dictionary(field.type):
             columns[field.name] = column.unify_dictionaries()
         else:
-            columns[field.name] = column.cast(pa.float64()) if pa.types.is_int64(field.type) else column
+            columns[field.name] = _as_number(field.name, column) if pa.types.is_int64(field.type) else column
     return pa.table(columns)
+
+
+def _as_number(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return numbers as float64; raises ``unreadable`` for whole ones that no recorder writes."""
+    try:
+        return column.cast(pa.float64())
+    except pa.ArrowInvalid as error:
+        raise ClientError(
+            f"Could not read the statistics. {name} must be a whole number up to 2^53: {error!s:.200}",
+            code="unreadable",
+            field=name,
+        ) from error
 
 
 def _doubts(table: pa.Table) -> pa.Array:
@@ -85,7 +97,7 @@ def _group_columns(table: pa.Table, by: Sequence[str]) -> pa.Table:
         codes = pc.fill_null(column.indices if pa.types.is_dictionary(column.type) else column, -1).to_numpy()
         changed |= codes[1:] != codes[:-1]
     group = np.concatenate([np.zeros(min(1, table.num_rows), np.int32), np.cumsum(changed, dtype=np.int32)])
-    numbers = {name: table.column(name).cast(pa.float64()) for name in ("step", "samples", "value", "count")}
+    numbers = {name: _as_number(name, table.column(name)) for name in ("step", "samples", "value", "count")}
     nonfinite = pc.add(table.column("nan_count"), table.column("inf_count"))
     return pa.table(
         {

@@ -4,6 +4,10 @@ import { groupMoments } from '../../aggregate';
 import type { IMomentGroups, IMomentSource } from '../../store/moment-source';
 import { StoredMoments } from '../page-data';
 import type { MomentGroupsRequest } from '../../protocol/requests.generated';
+import { StoredRun } from '../stored-run';
+import { detailOf } from './fake-reader';
+
+const MANY = 1000;
 
 const ASKED: MomentGroupsRequest = {
   stat: 'grad',
@@ -43,6 +47,30 @@ describe('groups that a file holds', () => {
     expect(await answered({ statistic: 'max' })).toMatch('does not hold the rows');
   });
 });
+
+it.each(['training', 'finished'] as const)(
+  'is asked once what there is, however the run went on that was %s when the report was made',
+  async state => {
+    const index = { version: '1', stats: [], namesFrom: 0, names: [], samples: false, warnings: [] };
+    const held = new StoredMoments({ index, rows: new Map(), groups: [] });
+    let asked = 0;
+    const moments = {
+      index: () => (++asked < MANY ? held.index() : new Promise<never>(() => undefined)),
+      rows: held.rows.bind(held),
+      groups: held.groups.bind(held)
+    };
+    const detail = detailOf();
+    const run = new StoredRun({
+      ...{ id: 'r1', rows: [], asked: [], shapes: {}, scalars: null, moments },
+      detail: { ...detail, status: { ...detail.status, state } }
+    });
+    await run.moments.index();
+    // Whoever asks again and again leaves no time for this.
+    await new Promise(resolve => setTimeout(resolve));
+    expect(asked).toBe(1);
+    run.dispose();
+  }
+);
 
 it('leaves of an answer for more steps those that were asked for', async () => {
   const step = Float64Array.of(1, 2, 3, 1, 9, 2, 3);

@@ -3,6 +3,8 @@
 import { zlibSync } from 'fflate';
 import type { ViewOptions } from '../../protocol/views.generated';
 import { drawSVG, LIGHT_THEME } from '../../charts';
+import { ClientError } from '../../client/client-error';
+import type { IRunReader } from '../../client/run-reader';
 import { MemoryRun } from '../../store/__tests__/memory-run';
 import { readView } from '../../views/still';
 import type { IPageData } from '../stored-run';
@@ -27,7 +29,11 @@ const STEP_BYTES = 4 * POSITIONS * TILES * 0.66;
 const HEATMAP: ViewOptions = { view: 'heatmap', flag: FLAG, layers: '0', step: 11 };
 
 /** Make a report in which about so many steps have room beside the script. */
-async function made(steps: number, more: Partial<IReportJob> = {}): Promise<string> {
+async function made(
+  steps: number,
+  more: Partial<IReportJob> = {},
+  reader: IRunReader = fakeReader(ROWS)
+): Promise<string> {
   const script = ' '.repeat(Math.max(0, MOST_BYTES - 300_000 - Math.round((steps + 0.5) * STEP_BYTES)));
   const request: IReportJob = {
     run: 'r1',
@@ -41,7 +47,6 @@ async function made(steps: number, more: Partial<IReportJob> = {}): Promise<stri
     parts: { script, digests: [], style: '' },
     ...more
   };
-  const reader = fakeReader(ROWS);
   return buildReport(request, {
     open: () => Promise.resolve({ detail: detailOf(), reader }),
     progress: () => undefined,
@@ -74,6 +79,40 @@ async function heldSteps(page: string): Promise<readonly number[]> {
   const held = run && (await readPageRun(run));
   return (await held?.steps(FLAG, 'train', { layers: [0] })) ?? [];
 }
+
+describe('a view that cannot be read or drawn', () => {
+  const whole = fakeReader(ROWS);
+  const damaged: IRunReader = {
+    ...whole,
+    stream: (run, stream, query) =>
+      stream === 'scalars'
+        ? Promise.reject(new ClientError('refused', 'scalars.parquet is damaged.', { status: 409 }))
+        : whole.stream(run, stream, query)
+  };
+
+  it.each([
+    ['html' as const, [{ view: 'scalars' } as const, HEATMAP]],
+    ['ipynb' as const, [{ view: 'scalars' } as const, HEATMAP]],
+    ['html' as const, null]
+  ])('is said in its place, and the others stand: %s of %j', async (format, views) => {
+    const traced = [{ flag: FLAG, compressor: 'NoOp()', first: 1, last: 40, steps: 40, layers: [0] }];
+    const text = await made(1, { format, views, traced }, damaged);
+    expect(text).toMatch(/This could not be drawn\. .*scalars\.parquet is damaged\./);
+    expect(text).toContain('step 11'.replace('11', views === null ? '40' : '11'));
+    expect(text).toContain('<svg');
+  });
+});
+
+it.each(['constructor', 'toString', '__proto__', 'a\u2028b', 'a\nb', 'a\u0000b', '"; x(', '${x}'])(
+  'draws scalars of the unit %j',
+  async unit => {
+    const run = new MemoryRun();
+    run.units = { loss: unit };
+    run.numbers = [1, 2, 3].map(step => ({ step, name: 'loss', value: step }));
+    const [still] = await readView(run, { view: 'scalars' });
+    expect(still?.recipe && (await drawSVG(still.recipe, { theme: LIGHT_THEME }))).toContain('<svg');
+  }
+);
 
 it('names every picture for screen readers, and hides the marks in it', async () => {
   const page = await made(1, {

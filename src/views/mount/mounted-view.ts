@@ -95,10 +95,12 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
     this.refresh(true);
   }
 
-  settled(): Promise<void> {
+  async settled(): Promise<void> {
     // Whoever waits for the picture gets it, in sight or not.
+    this._waiting += 1;
     this._pace.hurry();
-    return this._drawing.ended;
+    await this._drawing.ended;
+    this._waiting -= 1;
   }
 
   summary(): string {
@@ -337,7 +339,7 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
   private _follow(rest: Promise<unknown>): void {
     void this._drawing.until(rest).then(() => {
       if (!this.isDisposed) {
-        this.refresh(false);
+        this.refresh(this._waiting > 0);
       }
     });
   }
@@ -430,6 +432,8 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
   private _content: IContent | null = null;
   private _abort: AbortController | null = null;
   private readonly _drawing = new Drawing();
+  /** How many wait until it is drawn. */
+  private _waiting = 0;
   private readonly _pace = new Pace(() => this._refresh());
   private readonly _actions: IStateActions;
   private readonly _toolbar: Toolbar;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -259,3 +260,12 @@ def test_what_is_no_trace_is_refused_with_a_sentence(tmp_path, text):
     path.write_text(text)
     with pytest.raises(ClientError):
         megalens.open(path)
+
+
+@pytest.mark.parametrize("name", ["a" * 195 + ".json", os.fsdecode(b"tr\xffce.json")])
+def test_a_file_of_any_name_is_opened(tmp_path, name):
+    path = tmp_path / name
+    path.write_text(json.dumps({"traceEvents": [{"ph": "X", "name": "mm", "ts": 1, "dur": 5, "pid": 0}]}))
+    with megalens.open(path) as run:
+        run.name.encode("utf-8")
+        assert "mm" in run.table("spans")["name"].to_pylist()

@@ -2,6 +2,7 @@
 
 import pytest
 from engine_bundles import built
+from runs_fixtures import *  # noqa: F403
 
 from megalens.pictures.engine import Engine
 from megalens.protocol import check_view_options

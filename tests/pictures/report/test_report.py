@@ -244,6 +244,15 @@ def test_a_name_with_another_ending_and_a_folder_that_is_not_there_are_refused(r
     assert told == []
 
 
+def test_a_reports_file_obeys_the_umask(run, tmp_path):
+    before = os.umask(0o077)
+    try:
+        path = write_report(run, tmp_path / "report.ipynb", [FOUR[0]])
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
 def test_progress_is_told_and_whatever_it_raises_leaves_no_file(run, tmp_path):
     said = []
     write_report(run, tmp_path / "whole.html", FOUR[:2], progress=lambda *step: said.append(step))

@@ -1,0 +1,47 @@
+/** @jest-environment ./jest.environment.node.js */
+
+import type { IMomentsIndex, IMomentsReader } from '../../client/moments-api';
+import { ServerMoments } from '../server-moments';
+
+const FIRST: IMomentsIndex = {
+  version: '1',
+  stats: [],
+  namesFrom: 0,
+  names: [],
+  samples: false,
+  warnings: []
+};
+
+/** Answers at once, however long it is asked to wait: with the same, that nothing is new, or that it reads. */
+function reader(answer: Awaited<ReturnType<IMomentsReader['index']>>): IMomentsReader & { asked: number } {
+  const never = (): Promise<never> => new Promise(() => undefined);
+  return {
+    asked: 0,
+    index(_, since) {
+      this.asked += 1;
+      return this.asked > 1000 ? never() : Promise.resolve(since === null ? FIRST : answer);
+    },
+    rows: never,
+    groups: never
+  };
+}
+
+describe('following statistics', () => {
+  it.each([
+    ['the same again', FIRST],
+    ['that nothing is new', null],
+    ['that files are still read', { kind: 'reading', done: 1, total: 2 } as const]
+  ])('takes no time while %s is answered at once', async (_, answer) => {
+    jest.useFakeTimers();
+    const api = reader(answer);
+    const moments = new ServerMoments('r1', api, { name: () => 'r1', grows: true });
+    await moments.index();
+    await jest.advanceTimersByTimeAsync(0);
+    expect(api.asked).toBe(2);
+    await jest.advanceTimersByTimeAsync(10_000);
+    expect(api.asked).toBeLessThanOrEqual(12);
+    moments.dispose();
+    expect(jest.getTimerCount()).toBe(0);
+    jest.useRealTimers();
+  });
+});
