@@ -70,7 +70,12 @@ test('a spike of one step is visible at every zoom, among 97 lines of 3 000 step
 for (const width of [360, 1000, 1700]) {
   test(`the largest cell of a map of 2 000 steps is in its pixels, ${width} px wide`, async ({ page }) => {
     await page.setViewportSize({ width, height: 700 });
-    const map = { kind: 'map', by: ['name'], statistic: 'rms', transform: 'linear' } as const;
+    const map: Parameters<typeof show>[1] = {
+      kind: 'map',
+      by: ['name'],
+      statistic: 'rms',
+      transform: 'linear'
+    };
     await show(page, map, { layers: 2, steps: 2000, spike: 1717 });
     // The spike is 40 times what is around it, so that all else is dark; the strip's top is a round number.
     const isSeen = async (): Promise<boolean> =>

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...protocol import MomentGroupsRequest, MomentRowsRequest
+from ..errors import ClientError
 
 if TYPE_CHECKING:
     from ..moments import MomentSource
