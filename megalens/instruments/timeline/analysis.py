@@ -14,6 +14,7 @@ import pyarrow as pa
 from ...protocol import is_whole
 from .clocks import Clocks, clocks
 from .dependencies import Dependencies, dependencies
+from .evidence import connected, lacking
 from .megascan_files import TimelineError
 from .megascan_verdict import MegascanVerdict, megascan_of_spans
 from .replay import WORK_KINDS, StepChanges, StepReplay
@@ -80,6 +81,11 @@ class Analysis:
     def _replay(self) -> StepReplay:
         return StepReplay(self.dependencies, self.clocks)
 
+    @cached_property
+    def connected(self) -> bool:
+        """Whether what several ranks took part in connects all of them; one rank alone waits for nobody."""
+        return len(self.spans.ranks) > 1 and (self.summed or connected(self.spans, self.dependencies))
+
     @property
     def summed(self) -> bool:
         """Whether the spans are sums of steps, of which no step can be replayed."""
@@ -125,6 +131,10 @@ class Analysis:
             verdict = judge(part.spans, part.work)
         else:
             verdict = judge(part.spans, part.work, part.dependencies, part.clocks)
+        lacks = lacking(part.spans, part.work, None if part.summed else part.dependencies)
+        if not part.connected:
+            # What a rank costs the others is known where they are seen to wait for each other.
+            return replace(verdict, lacking=lacks)
         priced = [part._priced(each) for each in verdict.culprits]
         priced.sort(key=lambda each: -each.price_ns if each.price_ns == each.price_ns else -each.slower)
         matters = [part._matters(each, verdict) for each in priced]
@@ -133,7 +143,7 @@ class Analysis:
         hidden = tuple(
             replace(each, price_ns=math.nan) for each, does in zip(priced, matters, strict=True) if not does
         )
-        return replace(verdict, culprits=culprits, hidden=hidden)
+        return replace(verdict, culprits=culprits, hidden=hidden, lacking=lacks)
 
     def what_if(
         self,

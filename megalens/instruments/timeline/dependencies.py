@@ -209,7 +209,12 @@ def _problems(
             there = set(spans.rank[rows[first[number] : first[number + 1]]].tolist())
             missing[key] |= set(members[key[1]]) - there
     for (name, group), count in lacking.items():
-        text = spans.groups[group] or "an unnamed group"
+        text = spans.groups[group]
+        if not text:
+            problems.append(
+                f"{count} × {spans.names[name]} do not say which ranks took part; they are left out."
+            )
+            continue
         who = sorted(missing[name, group])
         reason = f"lack {ranks_text(who)}" if who else "have ranks that are not of the group, or one twice"
         problems.append(f"{count} × {spans.names[name]} of {text} {reason}; they are left out.")

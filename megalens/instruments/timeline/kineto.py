@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from array import array
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,211 +11,310 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...protocol import join_numbers, ranges_text
-from .chrome import SpanRow, kind_of, span_row
+from .chrome_spans import FAR_US, kind_of
+from .kineto_collectives import Collectives
+from .span_columns import SpanColumns
 from .trace_events import Event, TraceFile
 
 Times = NDArray[np.float64]
 
 _STEP = re.compile(r"ProfilerStep\s?#(\d{1,12})$")
-_BACKWARD = "autograd::engine::evaluate_function"
-_COLLECTIVE = re.compile(r"nccl(?:Dev)?Kernel|nccl:|gloo:|rccl|ucc:|mpi:", re.IGNORECASE)
-_POINT_TO_POINT = re.compile(r"send|recv", re.IGNORECASE)
-_RANKS = re.compile(r"\d{1,7}")
-_BYTES = {
-    **dict.fromkeys(("char", "byte", "bool"), 1),
-    **dict.fromkeys(("half", "bfloat16", "short"), 2),
-    **dict.fromkeys(("float", "int"), 4),
-    **dict.fromkeys(("double", "long"), 8),
-}
-_FAR_US = 1e15
-"""µs: no profile is of another century; more would overflow in ns."""
+_BACKWARD = re.compile(
+    r"autograd::engine::evaluate_function|\w+Backward\d*$|torch::autograd::AccumulateGrad$"
+)
+_OF_COLLECTIVES = ("c10d::", "record_param_comms")
+_OPERATIONS = ("cpu_op", "operator")
+_DEVICE = ("kernel", "concurrent_kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset", "mtia_ccp_events")
+_LAUNCH = re.compile(r"(\w+_)?(runtime|driver)")
 _APART_US = 50.0
 """µs: the largest gap in a backward pass, unless no forward work is in between."""
+_LONGEST_US = 30 * 24 * 3600 * 1e6
+"""What is so far from the middle of the first events is no time of the trace."""
+_MOST_MARKS = 200_000
+_MOST_INTERVALS = 2_000_000
 
 
 def is_kineto(file: TraceFile) -> bool:
-    return file.facts.distributed is not None or file.facts.schema is not None
+    return file.is_profile or bool(bytes(file.facts.distributed)) or file.facts.schema is not None
 
 
 @dataclass
 class KinetoTrace:
-    """One file: the rank and world it names, and rows with times in ns of the host's clock and rank -1."""
+    """One file: the rank and world it names, spans in ns of the host's clock, and what it lacks."""
 
     rank: int | None
     world: int | None
-    rows: list[SpanRow]
+    spans: SpanColumns
+    problems: list[str]
+
+
+class _Intervals:
+    """Begins and ends in µs, joined where they overlap when there are many."""
+
+    def __init__(self) -> None:
+        self._ends = array("d")
+        self._joined_at = 500_000
+
+    def add(self, each: list[float]) -> None:
+        self._ends.extend(each)
+        if len(self._ends) > 2 * self._joined_at:
+            self._ends = array("d", self.joined().tobytes())
+            self._joined_at = max(500_000, len(self._ends))
+
+    @property
+    def full(self) -> bool:
+        return len(self._ends) > 2 * _MOST_INTERVALS
+
+    def joined(self) -> Times:
+        return _union(np.frombuffer(self._ends, np.float64).reshape(-1, 2))
 
 
 @dataclass
 class _Found:
-    """The events that are needed. Times in µs."""
+    """What is needed of the events. Times in µs since ``origin``."""
 
-    annotations: list[Event] = field(default_factory=list)
-    backward: list[tuple[float, float]] = field(default_factory=list)
-    forward: list[float] = field(default_factory=list)
-    operations: list[tuple[float, float]] = field(default_factory=list)
-    collectives: list[Event] = field(default_factory=list)
-    kernels: list[tuple[float, float, Any]] = field(default_factory=list)
-    launches: dict[Any, float] = field(default_factory=dict)
-    devices: set[Any] = field(default_factory=set)
+    origin: int | None = None
+    marks: list[tuple[str, float, float, str]] = field(default_factory=list)
+    backward: _Intervals = field(default_factory=_Intervals)
+    operations: _Intervals = field(default_factory=_Intervals)
+    forward: array[float] = field(default_factory=lambda: array("d"))
+    kernels: array[float] = field(default_factory=lambda: array("d"))
+    """Start, end and correlation of each."""
+    launches: array[float] = field(default_factory=lambda: array("d"))
+    """Correlation and start of each."""
+    devices: set[str] = field(default_factory=set)
+    collectives: Collectives = field(default_factory=Collectives)
+
+    @property
+    def full(self) -> bool:
+        return (
+            self.operations.full
+            or self.backward.full
+            or max(len(self.kernels), len(self.launches), len(self.forward)) > 3 * _MOST_INTERVALS
+            or len(self.marks) > _MOST_MARKS
+            or self.collectives.full
+        )
 
 
 def kineto_trace(file: TraceFile) -> KinetoTrace:
     """Read a file; raises ``TimelineError`` when it is no trace."""
-    found = _Found()
-    for events in file.pieces():
-        _sort(events, found)
-    facts = file.facts.distributed if isinstance(file.facts.distributed, dict) else {}
+    found, problems = _Found(), []
+    for first, events in file.pieces():
+        file.leave_out(_sort(first, events, found))
+        if found.full:
+            problems.append(f"{file.shown} has too many events: its beginning is read.")
+            break
     base = file.facts.base_ns
-    base = base if isinstance(base, int) and 0 <= base < 1 << 62 else 0
-    rows = _rows(found, base, facts)
-    return KinetoTrace(_integer(facts.get("rank")), _integer(facts.get("world_size")), rows)
+    base = base if isinstance(base, int) and 0 <= base < 1 << 61 else 0
+    job = file.facts.job
+    spans = _spans(found, base, file, problems)
+    return KinetoTrace(whole(job.rank), whole(job.world_size), spans, problems)
 
 
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, int | str) else None
-
-
-def _integer(value: Any, end: int = 1 << 20) -> int | None:
+def whole(value: Any, end: int = 1 << 20) -> int | None:
+    """Return a number from 0 up to an end, or None."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < end else None
 
 
-def _sort(events: list[Event], found: _Found) -> None:
-    # Millions of events: one comprehension each for what there are many of.
-    usable = [
-        each
-        for each in events
-        if each.ph == "X"
-        and type(each.ts) in (float, int)
-        and type(each.dur) in (float, int)
-        and type(each.name) is str
-        and -_FAR_US < each.ts < _FAR_US
-        and 0 <= each.dur < _FAR_US
-    ]
-    found.forward += [
-        each.ts
-        for each in events
-        if each.ph == "s"
-        and each.cat == "fwdbwd"
-        and type(each.ts) in (float, int)
-        and -_FAR_US < each.ts < _FAR_US
-    ]
-    found.operations += [
-        (each.ts, each.ts + each.dur)
-        for each in usable
-        if each.cat == "cpu_op" and not each.name.startswith(("c10d::", "record_param_comms"))
-    ]
-    for each in usable:
-        category = each.cat
-        if category == "cpu_op":
-            if each.name.startswith(_BACKWARD):
-                found.backward.append((each.ts, each.ts + each.dur))
+def _number(value: Any) -> bool:
+    return type(value) in (int, float) and -FAR_US < value < FAR_US
+
+
+def _sort(first: int, events: list[Event], found: _Found) -> list[int]:
+    """Take what is needed of some events, and return the numbers of those that do not fit."""
+    if found.origin is None:
+        times = sorted(each.ts for each in events if each.ph == "X" and _number(each.ts))  # type: ignore[type-var]
+        if not times:
+            return []
+        found.origin = int(times[len(times) // 2])  # type: ignore[arg-type]
+    origin, odd = found.origin, []
+    operations: list[float] = []
+    for number, each in enumerate(events, first):
+        ts: Any = each.ts
+        if each.ph == "s" and each.cat == "fwdbwd":
+            if _number(ts) and abs(ts - origin) < _LONGEST_US:
+                found.forward.append(ts - origin)
+            continue
+        if each.ph != "X":
+            continue
+        long: Any = each.dur
+        name, category = each.name, each.cat
+        if (
+            type(ts) not in (int, float)
+            or type(long) not in (int, float)
+            or type(name) is not str
+            or not (-_LONGEST_US < ts - origin < _LONGEST_US and 0 <= long < _LONGEST_US)
+        ):
+            odd.append(number)
+            continue
+        start = float(ts - origin)
+        end = start + long
+        category = category.lower() if type(category) is str else ""
+        if category in _OPERATIONS:
+            if name.startswith(_OF_COLLECTIVES):
+                found.collectives.take_call(name, start, end, each.args)
+            elif category == "operator" and _annotated(name, start, end, each, found):
+                pass
+            else:
+                operations += (start, end)
+                if _BACKWARD.match(name):
+                    found.backward.add([start, end])
         elif category == "user_annotation":
-            (found.collectives if _COLLECTIVE.match(each.name) else found.annotations).append(each)
-        elif category in ("kernel", "gpu_memcpy", "gpu_memset"):
-            if _COLLECTIVE.match(each.name):
-                found.collectives.append(each)
-            elif each.args is not None:
-                found.kernels.append((each.ts, each.ts + each.dur, _plain(each.args.correlation)))
-                found.devices.add(str(each.args.device)[:20])
-        elif category in ("cuda_runtime", "cuda_driver") and each.args is not None:
-            found.launches[_plain(each.args.correlation)] = each.ts
+            _annotated(name, start, end, each, found)
+        elif category in _DEVICE:
+            args = each.args
+            correlation = args.correlation if args is not None and type(args.correlation) is int else -1
+            if not (category.endswith("kernel") and found.collectives.take_kernel(name, start, end, args)):
+                found.kernels.extend((start, end, float(correlation)))
+                if args is not None and whole(args.device) is not None:
+                    found.devices.add(str(args.device))
+        elif _LAUNCH.fullmatch(category) and each.args is not None and type(each.args.correlation) is int:
+            found.launches.extend((float(each.args.correlation), start))
+    found.operations.add(operations)
+    return odd
 
 
-def _rows(found: _Found, base: int, facts: dict[str, Any]) -> list[SpanRow]:
+def _annotated(name: str, start: float, end: float, event: Event, found: _Found) -> bool:
+    """Take an annotation, and return whether it is one that is known."""
+    if found.collectives.take_call(name, start, end, event.args):
+        return True
+    kind = "forward" if name.endswith("Parallel.forward") else kind_of(name.strip("#[] "))
+    if kind not in ("step", "forward", "backward", "optimizer", "data", "checkpoint") or "zero_grad" in name:
+        return False
+    found.marks.append((kind, start, end, name[:40] if kind == "step" else ""))
+    return True
+
+
+def _spans(found: _Found, base: int, file: TraceFile, problems: list[str]) -> SpanColumns:
+    zero = base + 1000 * (found.origin or 0)
+
     def ns(us: float) -> int:
-        return base + round(us * 1000)
+        return zero + round(us * 1000)
 
-    phases = _phases(found)
-    steps = _steps(found, phases)
+    operations, kernels = found.operations.joined(), _launched(found)
+    phases = _phases(found, operations)
+    steps = _steps(found, phases, operations, kernels, file, problems)
     starts = [start for start, _, _ in steps]
 
     def step(at: float) -> int:
         index = bisect_right(starts, at) - 1
         return steps[max(index, 0)][2] if steps else 0
 
-    device = "cpu"
-    kernels = _launched(found)
-    if len(kernels):
-        device = f"cuda:{next((each for each in sorted(found.devices) if each.isdigit()), '0')}"
-    rows = [span_row("step", -1, ns(start), ns(end), step=number) for start, end, number in steps]
+    spans = SpanColumns()
+    device = f"cuda:{min(found.devices, default='0', key=int)}" if len(kernels) else "cpu"
+    for start, end, number in steps:
+        spans.add("step", -1, ns(start), ns(end), step=number)
     counts: dict[tuple[str, int], int] = {}
     for kind, start, end in phases:
         which = step(start)
         count = counts[kind, which] = counts.get((kind, which), -1) + 1
         of = device if kind in ("forward", "backward", "optimizer") else "cpu"
         if len(kernels) and of == device:
-            mine = kernels[(kernels[:, 2] >= start) & (kernels[:, 2] < end)]
-            if not len(mine):
+            first, last = np.searchsorted(kernels[:, 2], (start, end))
+            if first == last:
                 continue
             # Of a device count from its first kernel to its last, whenever they were launched.
-            start, end = float(mine[:, 0].min()), float(mine[:, 1].max())
+            start, end = float(kernels[first:last, 0].min()), float(kernels[first:last, 1].max())
         batch = count if kind in ("forward", "backward") else -1
-        rows.append(span_row(kind, -1, ns(start), ns(end), step=which, micro_batch=batch, device=of))
-    work: Times = kernels[:, :2] if len(kernels) else np.array(found.operations, float).reshape(-1, 2)
-    return rows + _communication(found, _union(work), ns, step, facts, device)
+        spans.add(kind, -1, ns(start), ns(end), step=which, micro_batch=batch, device=of)
+    _add_collectives(
+        spans, found, _union(kernels[:, :2]) if len(kernels) else operations, ns, step, device, file
+    )
+    if found.collectives.unseen:
+        problems.append(
+            f"{file.shown}: {found.collectives.unseen} collectives were queued for a device, of which the "
+            "trace does not say when it ran them; they are left out."
+        )
+    return spans
 
 
-def _phases(found: _Found) -> list[tuple[str, float, float]]:
-    """Return the annotated passes on the host: kind, start and end."""
-    phases = []
-    for each in found.annotations:
-        kind = kind_of(each.name)
-        if kind in ("optimizer", "data", "checkpoint") and "zero_grad" not in each.name:
-            phases.append((kind, float(each.ts), float(each.ts + each.dur)))
+def _phases(found: _Found, operations: Times) -> list[tuple[str, float, float]]:
+    """Return the passes on the host: kind, start and end."""
+    marked = {
+        kind: np.array([(start, end) for what, start, end, _ in found.marks if what == kind], float).reshape(
+            -1, 2
+        )
+        for kind in ("forward", "backward", "optimizer", "data", "checkpoint")
+    }
+    phases = [
+        (kind, start, end)
+        for kind in ("optimizer", "data", "checkpoint")
+        for start, end in _union(marked[kind]).tolist()
+    ]
+    begins = np.sort(np.array([start for _, start, _ in phases], float))
     # Between two stretches of backward work of one pass nothing of a forward pass begins.
-    forward = np.sort(np.array(found.forward, float))
-    stretches = _union(np.array(found.backward, float).reshape(-1, 2))
+    forward = np.sort(np.frombuffer(found.forward, np.float64))
     backward: list[tuple[float, float]] = []
-    for start, end in stretches.tolist():
+    for start, end in found.backward.joined().tolist():
         if backward:
             last = backward[-1][1]
-            others = np.searchsorted(forward, start) - np.searchsorted(forward, last)
-            if start - last < _APART_US or (
-                others == 0 and not any(last <= begin < start for _, begin, _ in phases)
-            ):
+            between = [np.diff(np.searchsorted(each, (last, start)))[0] for each in (forward, begins)]
+            if start - last < _APART_US or not any(between):
                 backward[-1] = (backward[-1][0], end)
                 continue
         backward.append((start, end))
-    operations = np.array(sorted(found.operations), float).reshape(-1, 2)
-    before = -np.inf
-    for start, end in [*backward, (np.inf, np.inf)]:
-        mine = forward[(forward >= before) & (forward < start)]
+    at = 0
+    for start, end in [*backward, (np.inf, np.inf)] if len(forward) else []:
+        until = int(np.searchsorted(forward, start))
         # Recomputation in a backward pass (activation checkpointing) belongs to it.
-        if len(mine):
-            last = np.searchsorted(operations[:, 0], mine[-1], side="right") - 1
-            until = max(float(mine[-1]), float(operations[last, 1]) if last >= 0 else float(mine[-1]))
-            phases.append(("forward", float(mine[0]), min(until, start)))
-        before = end
+        if until > at:
+            begin, last = float(forward[at]), float(forward[until - 1])
+            over = np.searchsorted(operations[:, 0], last, side="right") - 1
+            ended = max(last, float(operations[over, 1])) if over >= 0 else last
+            phases.append(("forward", begin, min(ended, start)))
+        at = max(until, int(np.searchsorted(forward, end)))
     phases += [("backward", start, end) for start, end in backward]
+    for kind, known in (("forward", len(forward)), ("backward", len(backward))):
+        if not known:
+            # Where no operation says it, the training script's own annotations do.
+            phases += [(kind, start, end) for start, end in _union(marked[kind]).tolist()]
     return sorted(phases, key=lambda phase: phase[1])
 
 
-def _steps(found: _Found, phases: list[tuple[str, float, float]]) -> list[tuple[float, float, int]]:
-    """Return start, end and number of each step: the profiler's own, or between optimizer steps."""
-    marked = [
-        (each.ts, each.ts + each.dur, int(match[1]))
-        for each in found.annotations
-        if (match := _STEP.match(each.name))
-    ]
-    if marked:
-        return sorted(marked)
+def _steps(
+    found: _Found,
+    phases: list[tuple[str, float, float]],
+    operations: Times,
+    kernels: Times,
+    file: TraceFile,
+    problems: list[str],
+) -> list[tuple[float, float, int]]:
+    """Return start, end and number of each step: the profiler's, the script's, or between optimizer steps."""
+    marks = [(start, end, name) for kind, start, end, name in found.marks if kind == "step"]
+    numbered = {int(match[1]): (start, end) for start, end, name in marks if (match := _STEP.match(name))}
+    if numbered:
+        return sorted((start, end, number) for number, (start, end) in numbered.items())
+    own = _union(np.array(sorted((start, end) for start, end, _ in marks), float).reshape(-1, 2)).tolist()
+    if own:
+        return [(start, end, number) for number, (start, end) in enumerate(own, 1)]
     ends = [end for kind, _, end in phases if kind == "optimizer"]
-    begin = min((start for _, start, _ in phases), default=0.0)
-    steps = []
-    for number, end in enumerate(ends, 1):
-        steps.append((begin, end, number))
-        begin = end
-    return steps
+    if ends:
+        begins = [min(start for _, start, _ in phases), *ends[:-1]]
+        return [(start, end, number) for number, (start, end) in enumerate(zip(begins, ends, strict=True), 1)]
+    stretches = [each for each in (operations, kernels[:, :2], found.collectives.extent) if len(each)]
+    if not stretches:
+        return []
+    problems.append(f"{file.shown} says no steps: all of it is taken for one.")
+    both = np.concatenate(stretches)
+    return [(float(both[:, 0].min()), float(both[:, 1].max()), 1)]
 
 
 def _launched(found: _Found) -> Times:
-    """Return start, end and launch of each kernel, µs, float64 ``[n, 3]``; unknown launches are starts."""
-    table = [
-        (start, end, found.launches.get(correlation, start)) for start, end, correlation in found.kernels
-    ]
-    return np.array(table, float).reshape(-1, 3)
+    """Return start, end and launch of each kernel, by launch, µs, float64 ``[n, 3]``; unknown ones: start."""
+    kernels = np.frombuffer(found.kernels, np.float64).reshape(-1, 3).copy()
+    kernels[:, 2] = launched(kernels[:, 2], kernels[:, 0], found.launches)
+    return kernels[np.argsort(kernels[:, 2], kind="stable")]
+
+
+def launched(correlation: Times, otherwise: Times, launches: array[float]) -> Times:
+    """Return when each correlation was launched on the host, µs."""
+    table = np.frombuffer(launches, np.float64).reshape(-1, 2)
+    if not len(table):
+        return otherwise
+    table = table[np.argsort(table[:, 0], kind="stable")]
+    at = np.minimum(np.searchsorted(table[:, 0], correlation), len(table) - 1)
+    found: Times = np.where((table[at, 0] == correlation) & (correlation >= 0), table[at, 1], otherwise)
+    return found
 
 
 def _union(intervals: Times) -> Times:
@@ -229,16 +329,10 @@ def _union(intervals: Times) -> Times:
     return np.stack([order[first, 0], reach[np.append(first[1:], len(order)) - 1]], axis=1)
 
 
-def _communication(
-    found: _Found, work: Times, ns: Any, step: Any, facts: dict[str, Any], device: str
-) -> list[SpanRow]:
-    """Return collectives and messages; the time in which nothing is computed is their wait."""
-    groups = facts.get("pg_config")
-    only = (
-        groups[0].get("ranks")
-        if isinstance(groups, list) and len(groups) == 1 and isinstance(groups[0], dict)
-        else None
-    )
+def _add_collectives(
+    spans: SpanColumns, found: _Found, work: Times, ns: Any, step: Any, device: str, file: TraceFile
+) -> None:
+    """Add collectives and messages; the time in which nothing is computed is their wait."""
     covered = np.concatenate([[0.0], np.cumsum(work[:, 1] - work[:, 0])])
 
     def computing(at: float) -> float:
@@ -246,50 +340,14 @@ def _communication(
         over = max(0.0, float(work[index - 1, 1]) - at) if index else 0.0
         return float(covered[index]) - over
 
-    rows = []
-    for each in sorted(found.collectives, key=lambda event: event.ts):
-        start, end = each.ts, each.ts + each.dur
-        arguments = each.args
-        name = arguments.collective if arguments and isinstance(arguments.collective, str) else ""
-        name = (name or each.name.split(":")[-1].split("(")[0])[:200]
-        ranks = _ranks(arguments.ranks if arguments else None) or _ranks(only)
+    def launch(correlation: Times, otherwise: Times) -> Times:
+        return launched(correlation, otherwise, found.launches)
+
+    for each in found.collectives.found(launch, file.facts.only_group):
+        start, end = each.start, each.end
         waiting = max(0.0, end - start - (computing(end) - computing(start)))
-        others: dict[str, Any] = {
-            "step": step(start), "name": name, "group": ranges_text(join_numbers(ranks)) if ranks else "",
-            "blocked": min(round(1000 * waiting), ns(end) - ns(start)), "bytes": _size(each),
-            "device": device if each.cat == "kernel" else "cpu",
-        }  # fmt: skip
-        if arguments is not None and _integer(arguments.seq) is not None:
-            others["sequence"] = arguments.seq
-        kind = "collective"
-        if _POINT_TO_POINT.search(name) and arguments is not None:
-            kind = "send" if "send" in name.lower() else "receive"
-            peer = _integer(arguments.destination if kind == "send" else arguments.source)
-            others["peer"] = -1 if peer is None else peer
-        rows.append(span_row(kind, -1, ns(start), ns(end), **others))
-    return rows
-
-
-def _ranks(value: Any) -> list[int]:
-    if isinstance(value, str):
-        # The profiler shortens long lists in the middle, which makes them useless.
-        return [] if "..." in value else sorted({int(each) for each in _RANKS.findall(value[:400_000])})
-    if isinstance(value, list) and len(value) < 65_536:
-        return sorted({each for each in value if _integer(each) is not None})
-    return []
-
-
-def _size(event: Event) -> int:
-    arguments = event.args
-    if arguments is None:
-        return 0
-    elements = _integer(arguments.elements, 1 << 50)
-    if elements is None:
-        elements = 0
-        for dimensions in re.findall(rb"\[([\d,\s]*)\]", bytes(arguments.dimensions)[:4000]):
-            product = 1
-            for each in re.findall(rb"\d{1,12}", dimensions):
-                product *= int(each)
-            elements += product if dimensions.strip() else 0
-    kind = arguments.dtype if isinstance(arguments.dtype, str) else "float"
-    return min(elements * _BYTES.get(kind.lower(), 4), 1 << 50)
+        spans.add(
+            each.kind, -1, ns(start), ns(end), step=step(start), name=each.name, group=each.group,
+            blocked=min(round(1000 * waiting), ns(end) - ns(start)), bytes=each.bytes, peer=each.peer,
+            sequence=each.sequence, device=device if each.on_device else "cpu",
+        )  # fmt: skip

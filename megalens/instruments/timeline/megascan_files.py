@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,10 +12,13 @@ from typing import Any
 from ...protocol import MegalensError, shown_text
 from ...protocol.outside import parse_json
 
-_FILE = re.compile(
-    r"benchmark-data-(\d{1,6})-pipeline-(\d{1,6})-tensor-(\d{1,6})\.json|\w{1,80}-(\d{1,6})\.json"
-)
-_MOST_BYTES = 1 << 28
+_PLACE = re.compile(r"benchmark-data-(\d{1,6})-pipeline-(\d{1,6})-tensor-(\d{1,6})")
+_NUMBER = re.compile(r"(?<!\d)(\d{1,6})\D*$")
+_FILE = re.compile(r"benchmark-data-.*\.json(\.gz)?|\w{1,80}-\d{1,6}\.json")
+_SIGNS = (b'"rel_ts"', b'"pad_before"')
+_BEGINNING = 4096
+_MOST_BYTES = 1 << 26
+_ROW = re.compile(rb"\{[^{}]*\}")
 _COORDINATES = ("dp_rk", "pp_rk", "tp_rk", "dev", "g_rk")
 _MOST_NAMED = 20
 _COLORS = (
@@ -173,45 +177,65 @@ class RankTrace:
     """The content of one file, by global rank, each iteration once.
 
     ``coordinates`` are ``dp_rk``, ``pp_rk``, ``tp_rk``, ``dev`` and ``g_rk`` where the rows have them, as the
-    format since July 2025 does; else empty.
+    format since July 2025 does; else empty. ``place`` is that in data, pipeline and tensor parallelism where
+    only the name of the file, or a pass, says it.
     """
 
     rank: int
     coordinates: Mapping[str, int] = field(default_factory=dict)
     iterations: list[Iteration] = field(default_factory=list)
+    place: tuple[int, int, int] | None = None
 
 
-def read_rank_files(folder: Path) -> tuple[list[RankTrace], list[str]]:
-    """Read the files of a folder: traces by rank with equal iterations, and sentences about what was left
-    out.
+def is_rank_file(path: Path) -> bool:
+    """Return whether a file begins like one of MegatronApp's tracer."""
+    try:
+        with path.open("rb") as file:
+            beginning = _unpacked(file.read(_BEGINNING), _BEGINNING)
+    except (OSError, zlib.error):
+        return False
+    return any(sign in beginning for sign in _SIGNS)
+
+
+def read_rank_files(folder: Path, files: Sequence[Path] | None = None) -> tuple[list[RankTrace], list[str]]:
+    """Read the files of a folder, by default all that look like a rank's: traces by rank with equal
+    iterations, and sentences about what was left out.
 
     Raises ``TimelineError`` when there is nothing to read, or there are files of two jobs.
     """
-    try:
-        entries = sorted(
-            entry for entry in folder.iterdir() if _FILE.fullmatch(entry.name) and entry.is_file()
-        )
-    except OSError as error:
-        raise TimelineError(f"{shown_text(str(folder), 300)} cannot be read: {error.strerror}.") from error
-    named = [entry for entry in entries if entry.name.startswith("benchmark-data-")]
-    traces: dict[int, RankTrace] = {}
+    if files is None:
+        try:
+            files = sorted(
+                entry
+                for entry in folder.iterdir()
+                if entry.is_file() and (_FILE.fullmatch(entry.name) or is_rank_file(entry))
+            )
+        except OSError as error:
+            raise TimelineError(
+                f"{shown_text(str(folder), 300)} cannot be read: {error.strerror}."
+            ) from error
+    read: list[tuple[str, RankTrace]] = []
     problems: list[str] = []
-    for path in named or entries:
+    for path in files:
         name = shown_text(path.name, 200)
         try:
-            trace, wrong = read_rank_file(path)
+            trace, wrong = _read(path)
         except TimelineError as error:
             problems.append(str(error))
             continue
         problems += wrong
-        if not trace.iterations:
+        if trace.iterations:
+            read.append((name, trace))
+        else:
             problems.append(f"{name} holds no iteration.")
-        elif trace.rank in traces:
+    _set_ranks([trace for _, trace in read])
+    traces: dict[int, RankTrace] = {}
+    for name, trace in read:
+        if trace.rank in traces:
             raise TimelineError(
                 f"{name} and another file are both of rank {trace.rank}: give a folder that holds one job."
             )
-        else:
-            traces[trace.rank] = trace
+        traces[trace.rank] = trace
     if not traces:
         reason = f" {problems[0]}" if problems else ""
         raise TimelineError(
@@ -236,38 +260,72 @@ def read_rank_files(folder: Path) -> tuple[list[RankTrace], list[str]]:
 
 def read_rank_file(path: Path) -> tuple[RankTrace, list[str]]:
     """Read one file, and return sentences about what was left out; raises ``TimelineError``."""
+    trace, problems = _read(path)
+    _set_ranks([trace])
+    return trace, problems
+
+
+def _set_ranks(traces: Sequence[RankTrace]) -> None:
+    """Set the ranks that only the places say, as Megatron counts them: tensor, then data, then pipeline."""
+    places = [trace.place for trace in traces if trace.place is not None]
+    data, tensor = (1 + max((place[at] for place in places), default=0) for at in (0, 2))
+    for trace in traces:
+        if trace.rank < 0 and trace.place is not None:
+            d, p, t = trace.place
+            trace.rank = t + tensor * (d + data * p)
+    free = (number for number in range(len(traces)) if number not in {trace.rank for trace in traces})
+    for trace in traces:
+        if trace.rank < 0:
+            trace.rank = next(free)
+
+
+def _unpacked(text: bytes, most: int) -> bytes:
+    return zlib.decompressobj(31).decompress(text, most) if text.startswith(b"\x1f\x8b") else text
+
+
+def _read(path: Path) -> tuple[RankTrace, list[str]]:
+    """Read one file, whose trace has no rank yet if neither its rows nor a number in its name say it."""
     name = shown_text(path.name, 200)
-    found = _FILE.fullmatch(path.name)
-    if found is None:
-        raise TimelineError(
-            f"{name} must be named as a rank's file is, such as benchmark-data-0-pipeline-1-tensor-0.json or "
-            "app-1.json."
-        )
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise TimelineError(f"{name} has more than {_MOST_BYTES >> 20} MiB.")
-        text = path.read_bytes()
-    except OSError as error:
-        raise TimelineError(f"{name} cannot be read: {error.strerror}.") from error
+        text = _unpacked(path.read_bytes(), _MOST_BYTES)
+    except (OSError, zlib.error) as error:
+        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise TimelineError(f"{name} cannot be read: {shown_text(why, 200)}.") from error
     problems: list[str] = []
+    damaged: list[int] = []
     try:
         rows = parse_json(text)
     except ValueError as error:
-        # The writer may have been killed: complete rows count.
-        try:
-            rows = parse_json(text[: text.rfind(b"}") + 1] + b"]")
-        except ValueError:
+        # The writer may have been killed, and single rows may be damaged: the others count.
+        rows = []
+        for number, row in enumerate(_ROW.finditer(text), 1):
+            try:
+                rows.append(parse_json(row[0]))
+            except ValueError:
+                damaged.append(number)
+        if not rows:
             raise TimelineError(f"{name} must be a JSON array of rows. {str(error)[:200]}") from error
-        problems.append(f"{name} is cut off: its whole iterations are taken.")
+        if not text.rstrip().endswith(b"]"):
+            problems.append(f"{name} is cut off: its whole iterations are taken.")
     if not isinstance(rows, list):
         raise TimelineError(f"{name} must be a JSON array of rows, it is of another kind.")
-    trace = RankTrace(int(found[4]) if found[4] else -1)
+    if damaged:
+        shown = ", ".join(map(str, damaged[:_MOST_NAMED]))
+        problems.append(f"{name}: rows that are damaged were left out: {len(damaged)}, row {shown}.")
+    trace = RankTrace(-1)
     skipped = _fill(trace, rows)
     if skipped:
         problems.append(f"{name}: {skipped} rows that do not fit were left out.")
-    if trace.rank < 0:
-        named = {each: int(found[at]) for at, each in enumerate(("dp_rk", "pp_rk", "tp_rk"), 1)}
-        raise TimelineError(f"{name} does not say its rank (g_rk); its place is {named}.")
+    named, last = _PLACE.search(path.name), _NUMBER.search(path.name)
+    stage = trace.place[1] if trace.place is not None else None
+    if named:
+        d, p, t = map(int, named.groups())
+        # What a pass says of its stage counts more than a name that may have been changed.
+        trace.place = (d, p if stage is None else stage, t)
+    elif trace.rank < 0 and last:
+        trace.rank = int(last[1])
     return trace, problems
 
 
@@ -282,6 +340,10 @@ def _fill(trace: RankTrace, rows: list[Any]) -> int:
         ):
             skipped += 1
         elif row["name"] == "iteration" and row["ph"] == "B":
+            if own:
+                # Its end is damaged: that it was there keeps those after it in step with other ranks.
+                trace.iterations.append(Iteration(pad, max(each["rel_ts"] for each in own), own))
+                before = own
             pad, own = _integer(row.get("pad_before")), []
         elif own is None:
             continue
@@ -296,6 +358,8 @@ def _fill(trace: RankTrace, rows: list[Any]) -> int:
             own = None
         elif _is_time(row.get("rel_ts")):
             own.append(row)
+            if trace.place is None and _is_time(row.get("pp_rank")):
+                trace.place = (0, row["pp_rank"], 0)
             if not trace.coordinates and all(
                 _is_time(row.get(each)) for each in _COORDINATES if each != "dev"
             ):

@@ -11,7 +11,7 @@ from .spans import Floats
 
 SURE = 6.0
 """Standard errors by which a finding must exceed zero."""
-_SHORTEST = 6
+SHORTEST = 6
 _BLOCK = 4
 """Steps of a block by which lasting noise, such as of a busy host, is measured."""
 MAD = 1.4826
@@ -23,7 +23,7 @@ def stretches(values: Floats, least: float, sure: float = SURE) -> dict[int, tup
     Columns are beginning, end, mean and standard error.
     """
     result: dict[int, tuple[int, int, float, float]] = {}
-    if values.shape[1] < _SHORTEST:
+    if values.shape[1] < SHORTEST:
         return result
     smooth = running_median(values, 3)
     noise = MAD * median(np.abs(np.diff(values, axis=1)), axis=1) / sqrt(2)
@@ -34,7 +34,7 @@ def stretches(values: Floats, least: float, sure: float = SURE) -> dict[int, tup
             begin, end = _highest(smooth[row], mean / 2)
             inside = values[row, begin:end]
             count = int(np.isfinite(inside).sum())
-            if count < _SHORTEST:
+            if count < SHORTEST:
                 break
             mean = max(least, float(np.nanmean(smooth[row, begin:end])))
         else:

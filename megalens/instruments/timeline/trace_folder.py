@@ -6,12 +6,12 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from ...protocol import replace_file, segment_name, shown_text, stream_schema
@@ -19,23 +19,24 @@ from ...runs.errors import ClientError
 from ...runs.foreign_files import ForeignFiles
 from ...runs.moments.rows.cache_folder import cache_folder, locked, trim_cache
 from ...runs.run_folder import RunFolder
-from .chrome import BEGIN, END, SpanRow, chrome_spans
+from .chrome_spans import BEGIN, END, chrome_spans
 from .kineto import KinetoTrace, is_kineto, kineto_trace
-from .megascan_files import RankTrace, TimelineError, aggregate, read_rank_file, read_rank_files
+from .megascan_files import RankTrace, TimelineError, aggregate, is_rank_file, read_rank_file, read_rank_files
+from .span_columns import SpanColumns
+from .spans import PASSES, ranks_text
 from .trace_events import Event, EventArguments, TraceFile
 
 _MOST_FILES = 20_000
-_MOST_SPANS = 30_000_000
 _MOST_NAMED = 5
 _LOOKED_AT = 20
-_RANK = re.compile(r"(?:rank|worker|host)[-_]?(\d{1,6})", re.IGNORECASE)
-_MEGASCAN = (b'"rel_ts"', b'"pad_before"')
-_BEGINNING = 4096
-_ENDINGS = (".json", ".json.gz")
+_RANK = re.compile(r"(?<![a-z])(?:rank|worker|host)[-_]?(\d{1,6})(?!\d)", re.IGNORECASE)
+_ENDING = re.compile(r"\.(json|trace|gz|txt|chrome|perfetto)\b|^[^.]+$", re.IGNORECASE)
+"""Of files in a folder; one that is named itself may be called anything."""
+_FIRST_SIGNS = (b"{", b"[", b"\x1f\x8b", b"\xef\xbb\xbf")
 
 Progress = Callable[[int, int, str], object]
 
-_VERSION = 4
+_VERSION = 5
 """To be raised when the same files give other rows."""
 _MOST_PROBLEMS = 200
 
@@ -89,13 +90,16 @@ def _write(folder: Path, mark: str, path: Path, traces: Traces, files: list[Path
     import pyarrow.parquet as pq
 
     written = max(file.stat().st_mtime for file in files)
-    steps = traces.table["step"].to_numpy()
+    steps = traces.spans["step"]
+    first_step, last_step = int(steps.min()), int(steps.max())
     try:
-        spans = _segment(folder, "spans", int(steps[0]))
-        pq.write_table(traces.table, spans, compression="zstd", row_group_size=1 << 16)
+        spans = _segment(folder, "spans", first_step)
+        with pq.ParquetWriter(spans, stream_schema("spans"), compression="zstd") as file:
+            for table in traces.spans.tables():
+                file.write_table(table)
         warnings = [
             {
-                "step": int(steps[0]),
+                "step": first_step,
                 "time": written,
                 "who": "reader",
                 "action": "warning",
@@ -105,7 +109,7 @@ def _write(folder: Path, mark: str, path: Path, traces: Traces, files: list[Path
         ]
         if warnings:
             rows = pa.Table.from_pylist(warnings, schema=stream_schema("audit"))
-            pq.write_table(rows, _segment(folder, "audit", int(steps[0])))
+            pq.write_table(rows, _segment(folder, "audit", first_step))
         header: dict[str, Any] = {
             "format": 2,
             "run": {"id": f"trace-{mark[:16]}", "name": shown_text(path.name, 200), "started": written},
@@ -116,10 +120,10 @@ def _write(folder: Path, mark: str, path: Path, traces: Traces, files: list[Path
             "versions": {},
             "streams": {
                 "spans": {
-                    "rows": len(traces.table),
+                    "rows": len(traces.spans),
                     "bytes": spans.stat().st_size,
-                    "first_step": int(steps[0]),
-                    "last_step": int(steps[-1]),
+                    "first_step": first_step,
+                    "last_step": last_step,
                 }
             },
             "missing_steps": [],
@@ -138,11 +142,16 @@ def _segment(folder: Path, stream: str, first_step: int) -> Path:
 
 @dataclass(frozen=True)
 class Traces:
-    """What was read: ``spans`` rows by step, who wrote the files, and sentences about omissions."""
+    """What was read: spans, who wrote the files, and sentences about omissions."""
 
-    table: pa.Table
+    spans: SpanColumns
     tool: str
     problems: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not len(self.spans):
+            reason = f" {self.problems[0]}" if self.problems else ""
+            raise TimelineError(f"The trace holds no spans.{reason}")
 
 
 def trace_files(path: Path, within: Path | None = None) -> list[Path]:
@@ -150,16 +159,16 @@ def trace_files(path: Path, within: Path | None = None) -> list[Path]:
 
     def may_be(entry: Path) -> bool:
         return (
-            entry.name.endswith(_ENDINGS)
-            and not entry.name.startswith(".")
+            not entry.name.startswith(".")
             and entry.is_file()
             and (within is None or entry.resolve().is_relative_to(within))
+            and _begins_like_json(entry)
         )
 
     if path.is_file():
         return [path] if may_be(path) else []
     try:
-        entries = sorted(entry for entry in path.iterdir() if may_be(entry))
+        entries = sorted(entry for entry in path.iterdir() if _ENDING.search(entry.name) and may_be(entry))
     except OSError as error:
         raise TimelineError(f"{shown_text(str(path), 300)} cannot be read: {error.strerror}.") from error
     if len(entries) > _MOST_FILES:
@@ -169,6 +178,14 @@ def trace_files(path: Path, within: Path | None = None) -> list[Path]:
     return entries
 
 
+def _begins_like_json(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(64).lstrip().startswith(_FIRST_SIGNS)
+    except OSError:
+        return False
+
+
 def read_traces(path: Path, files: Sequence[Path], progress: Progress | None = None) -> Traces:
     """Read one file for each rank by PyTorch's profiler or MegatronApp's tracer, or one file in Chrome's
     format.
@@ -176,10 +193,15 @@ def read_traces(path: Path, files: Sequence[Path], progress: Progress | None = N
     ``files`` are those of :func:`trace_files`; ``progress`` is as for :func:`trace_recording`. Raises
     ``TimelineError`` when there is no trace, and when there are two jobs.
     """
-    if is_megascan(path, files):
-        traces, problems = read_rank_files(path) if path.is_dir() else _one_rank(path)
-        rows, more = chrome_spans([_events(traces)])
-        return Traces(_table(rows), "MegatronApp", (*problems, *more))
+    ranks = [each for each in files if is_rank_file(each)]
+    if ranks:
+        traces, problems = read_rank_files(path, ranks) if path.is_dir() else _one_rank(path)
+        others = [shown_text(each.name, 200) for each in files if each not in ranks]
+        if others:
+            problems.append(f"{', '.join(others[:_MOST_NAMED])}: not by MegatronApp's tracer, and left out.")
+        # Numbers that do not fit were said when they were read.
+        rows = chrome_spans([(1, _events(traces))], lambda _: None)
+        return Traces(rows, "MegatronApp", (*problems, *_room(rows)))
     found: list[TraceFile] = []
     problems = []
     for each in map(TraceFile, files):
@@ -188,6 +210,8 @@ def read_traces(path: Path, files: Sequence[Path], progress: Progress | None = N
                 found.append(each)
             elif path.is_file():
                 raise TimelineError(f"{each.shown} must be a trace: JSON with a list traceEvents.")
+            else:
+                problems.append(f"{each.shown} is no trace, and left out.")
         except TimelineError as error:
             if path.is_file():
                 raise
@@ -203,8 +227,8 @@ def read_traces(path: Path, files: Sequence[Path], progress: Progress | None = N
         if len(found) > 1 and path.is_dir():
             names = ", ".join(each.shown for each in found[:_MOST_NAMED])
             raise TimelineError(f"{path.name} holds several traces of whole jobs: name one of {names}.")
-        rows, more = chrome_spans(found[0].pieces())
-        return Traces(_table(rows), "Chrome’s trace format", (*problems, *more, *found[0].problems))
+        rows = chrome_spans(found[0].pieces(), found[0].leave_out)
+        return Traces(rows, "Chrome’s trace format", (*problems, *found[0].problems, *_room(rows)))
     if len(kineto) < len(found):
         others = [each.shown for each in found if not is_kineto(each)]
         problems.append(f"{', '.join(others[:_MOST_NAMED])}: not by PyTorch's profiler, and left out.")
@@ -215,27 +239,24 @@ def read_traces(path: Path, files: Sequence[Path], progress: Progress | None = N
             if progress is not None:
                 progress(done, sum(sizes), f"reading {file.shown}")
             try:
-                several.append((file, kineto_trace(file)))
+                trace = kineto_trace(file)
+                several.append((file, trace))
+                problems += trace.problems
             except TimelineError as error:
                 problems.append(str(error))
             problems += file.problems
         done += size
     rows = _one_job(several, path.name, problems)
-    return Traces(_table(rows), "PyTorch’s profiler", tuple(problems))
+    return Traces(rows, "PyTorch’s profiler", (*problems, *_room(rows)))
 
 
-def is_megascan(path: Path, files: Sequence[Path] | None = None) -> bool:
-    """Return whether a folder has files of MegatronApp's tracer, one a rank, among ``files`` if known."""
-    return any(map(_is_rank_file, (trace_files(path) if files is None else files)[:_LOOKED_AT]))
+def _room(spans: SpanColumns) -> list[str]:
+    return [f"The trace holds more than {len(spans)} spans: the rest is left out."] if spans.full else []
 
 
-def _is_rank_file(file: Path) -> bool:
-    try:
-        with file.open("rb") as opened:
-            beginning = opened.read(_BEGINNING)
-    except OSError:
-        return False
-    return any(mark in beginning for mark in _MEGASCAN)
+def is_megascan(path: Path) -> bool:
+    """Return whether a folder has files of MegatronApp's tracer, one a rank."""
+    return any(map(is_rank_file, trace_files(path)))
 
 
 def _one_rank(path: Path) -> tuple[list[RankTrace], list[str]]:
@@ -276,8 +297,8 @@ def _ticks(traces: Sequence[RankTrace]) -> list[Event]:
 
 def _one_job(
     several: Sequence[tuple[TraceFile, KinetoTrace]], folder: str, problems: list[str]
-) -> list[SpanRow]:
-    """Set each file's rank, and describe missing ones; consecutive files of one rank are parts of it."""
+) -> SpanColumns:
+    """Put the ranks together, and describe missing ones; consecutive files of one rank are parts of it."""
     worlds = {trace.world for _, trace in several if trace.world}
     if len(worlds) > 1:
         raise TimelineError(
@@ -285,57 +306,73 @@ def _one_job(
             "that holds one job."
         )
     parts: dict[int, list[tuple[TraceFile, KinetoTrace]]] = {}
-    unknown = []
-    for file, trace in several:
-        named = _RANK.search(file.path.name)
-        rank = trace.rank if trace.rank is not None else int(named[1]) if named else None
-        if rank is None:
-            unknown.append((file, trace))
-        elif not trace.rows:
-            problems.append(f"{file.shown} holds no passes, optimizer steps or collectives.")
+    for rank, (file, trace) in zip(_ranks(several, problems), several, strict=True):
+        if not len(trace.spans):
+            problems.append(f"{file.shown} holds no steps, passes or collectives.")
         else:
             parts.setdefault(rank, []).append((file, trace))
-    for each in unknown:
-        rank = next(number for number in range(len(several) + 1) if number not in parts)
-        parts[rank] = [each]
-        if len(several) > 1:
-            problems.append(f"{each[0].shown} does not say its rank; it is taken for rank {rank}.")
-    rows: list[SpanRow] = []
+    spans = SpanColumns()
     for rank, mine in sorted(parts.items()):
-        mine.sort(key=lambda part: min((row["start"] for row in part[1].rows), default=0))
+        mine.sort(key=lambda part: int(part[1].spans["start"].min()))
         until = last = -1
         for file, trace in mine:
-            begin = min((row["start"] for row in trace.rows), default=0)
-            if begin < until:
+            own = trace.spans
+            if int(own["start"].min()) < until:
                 raise TimelineError(
                     f"{file.shown} and another file are both of rank {rank} at the same time: give a folder "
                     "that holds one job."
                 )
-            until = max((row["end"] for row in trace.rows), default=until)
-            first = min((row["step"] for row in trace.rows), default=0)
+            until = int(own["end"].max())
+            first = int(own["step"].min())
             # Without the profiler's step numbers each file counts from its own beginning.
-            shift = last + 1 - first if first <= last else 0
-            for row in trace.rows:
-                row["rank"], row["step"] = rank, row["step"] + shift
-            last = max((row["step"] for row in trace.rows), default=last)
-            rows += trace.rows
+            own.set("step", own["step"] + (last + 1 - first if first <= last else 0))
+            own.set("rank", rank)
+            last = int(own["step"].max())
+            spans.extend(own)
+    idle = [rank for rank, mine in parts.items() if not any(_has_pass(trace) for _, trace in mine)]
+    if idle:
+        problems.append(f"No pass was found of {ranks_text(sorted(idle))}.")
     world = next(iter(worlds), 0)
     missing = sorted({*range(world or max(parts, default=-1) + 1)} - parts.keys())
     if missing:
         shown = ", ".join(map(str, missing[:_MOST_NAMED]))
         more = f" and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
         problems.append(f"Ranks {shown}{more} have no file.")
-    return rows
+    return spans
 
 
-def _table(rows: Iterable[SpanRow]) -> pa.Table:
-    schema = stream_schema("spans")
-    listed = list(rows)
-    if not listed:
-        raise TimelineError("The trace holds no spans.")
-    if len(listed) > _MOST_SPANS:
-        raise TimelineError(f"The trace holds {len(listed)} spans, and at most {_MOST_SPANS} are read.")
-    columns: dict[str, list[Any]] = {field.name: [row.get(field.name) for row in listed] for field in schema}
-    # The recording is in the order of steps.
-    order = np.argsort(columns["step"], kind="stable")
-    return pa.table(columns, schema=schema).take(pa.array(order))
+def _has_pass(trace: KinetoTrace) -> bool:
+    return bool(trace.spans.of_kind(*PASSES).any())
+
+
+def _ranks(several: Sequence[tuple[TraceFile, KinetoTrace]], problems: list[str]) -> list[int]:
+    """Return the rank of each file: what it says itself, else its name, else its place among the others."""
+    named = [_RANK.search(file.path.name) for file, _ in several]
+    ranks = [
+        trace.rank if trace.rank is not None else int(match[1]) if match else None
+        for match, (_, trace) in zip(named, several, strict=True)
+    ]
+    unknown = [at for at, rank in enumerate(ranks) if rank is None]
+    by_name = _numbers([several[at][0].path.name for at in unknown])
+    taken = {rank for rank in ranks if rank is not None}
+    if taken & {*by_name}:
+        by_name = []
+    for at, number in zip_longest(unknown, by_name):
+        if number is None:
+            number = next(each for each in range(len(several) + 1) if each not in taken)
+        ranks[at] = number
+        taken.add(number)
+        if len(several) > 1:
+            problems.append(f"{several[at][0].shown} does not say its rank; it is taken for rank {number}.")
+    return [rank or 0 for rank in ranks]
+
+
+def _numbers(names: Sequence[str]) -> list[int]:
+    """Return the first number in which several names differ that are otherwise alike; else nothing."""
+    parts = [re.split(r"(\d+)", name) for name in names]
+    if len(names) < 2 or len({tuple(each[::2]) for each in parts}) > 1:
+        return []
+    for column in list(zip(*parts, strict=True))[1::2]:
+        if len({*column}) == len(names) and max(map(len, column)) < 7:
+            return [int(each) for each in column]
+    return []

@@ -109,6 +109,8 @@ class Verdict:
         Sentences about what could not be used or judged.
     hidden : tuple of Culprit
         What is slow and costs nothing, since nobody waits for it.
+    lacking : tuple of str
+        Sentences about what would have to be there to call the job healthy.
     """
 
     culprits: tuple[Culprit, ...]
@@ -117,19 +119,26 @@ class Verdict:
     step_ns: float
     problems: tuple[str, ...] = ()
     hidden: tuple[Culprit, ...] = ()
+    lacking: tuple[str, ...] = ()
 
     @property
     def healthy(self) -> bool:
-        """Whether steps were judged and nobody makes the others wait."""
-        return not self.culprits and self.last > 0
+        """Whether nobody makes the others wait, and all was there that shows it."""
+        return not self.culprits and self.last > 0 and not self.lacking
 
     def __str__(self) -> str:
         if not self.last:
             return "\n".join(("There is nothing to judge.", *self.problems))
         judged = f"Steps {self.first} to {self.last}, {self.step_ns / 1e6:.4g} ms each"
-        found = [str(each) for each in self.culprits] or ["Healthy: no rank makes the others wait."]
+        found = [str(each) for each in self.culprits]
+        if not found:
+            found = [
+                "Nothing slow is found, which says little:"
+                if self.lacking
+                else "Healthy: no rank makes the others wait."
+            ]
         hidden = [f"Nobody waits for it: {each}" for each in self.hidden]
-        return "\n".join((f"{judged}.", *found, *hidden, *self.problems))
+        return "\n".join((f"{judged}.", *found, *self.lacking, *hidden, *self.problems))
 
     def to_message(self) -> dict[str, Any]:
         return {
@@ -139,7 +148,8 @@ class Verdict:
             "first": self.first,
             "last": self.last,
             "step_ns": None if self.step_ns != self.step_ns else self.step_ns,
-            "problems": list(self.problems),
+            "lacking": list(self.lacking),
+            "problems": [*self.lacking, *self.problems],
         }
 
 

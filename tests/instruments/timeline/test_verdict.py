@@ -29,7 +29,6 @@ def found(verdict):
         ALONE,
         Job(1, 1, 2, seed=13),
         Job(8, 1, 1, seed=14),
-        Job(1, 1, 1, seed=15),
         Job(1, 4, 4, norm=False),
     ],
 )
@@ -38,6 +37,32 @@ def test_a_healthy_job_is_called_healthy(job):
     assert verdict.culprits == ()
     assert verdict.healthy
     assert "Healthy" in str(verdict)
+
+
+def test_what_is_missing_to_call_a_job_healthy_is_said_instead():
+    rows = simulate(replace(EIGHT, faults=(Fault("device", (5,), 1.3, 1, 30),)))[0]
+    frame = rows.to_pandas()
+
+    def judged_part(part):
+        return analyse(pa.Table.from_pandas(part, preserve_index=False)).verdict()
+
+    alone = judged_part(frame[frame["rank"] == 0])
+    assert not alone.healthy
+    assert alone.culprits == ()
+    assert "Healthy" not in str(alone)
+    assert any("Only rank 0" in each for each in alone.lacking)
+    assert any("have no spans" in each for each in alone.lacking)
+    # Slow ranks are still named where nothing connects them; what they cost is not.
+    apart = judged_part(frame.assign(group="", peer=-1))
+    assert [each.ranks for each in apart.culprits] == [(5,)]
+    assert all(each.price_ns != each.price_ns for each in apart.culprits)
+    assert any("connects all of the ranks" in each for each in apart.lacking)
+    waits = frame.assign(blocked=0)
+    assert any("No rank waited" in each for each in judged_part(waits).lacking)
+    few = judged_part(frame[frame["step"] < 4])
+    assert not few.healthy
+    assert any("Steps: 3." in each for each in few.lacking)
+    assert few.to_message()["lacking"] == list(few.lacking)
 
 
 @pytest.mark.parametrize(

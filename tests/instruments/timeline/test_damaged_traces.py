@@ -1,0 +1,160 @@
+"""Traces that are damaged, cut off, or would unfold to far more than they are."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+import megalens
+from megalens.instruments.timeline.megascan_files import TimelineError
+from megalens.instruments.timeline.trace_events import TraceFile
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("MEGALENS_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def text_of(number, **more):
+    # Objects in lists, behind which commas stand as between events.
+    inner = {"a": {"b": 1}, "stack": [{"x": 1}, {"y": 2}]}
+    return json.dumps({"ph": "X", "name": f"n{number}", "ts": 10.5 * number, "dur": 2, "args": inner, **more})
+
+
+def whole(events):
+    tail = ',"traceName":"x","distributedInfo":{"rank":3,"world_size":4},"baseTimeNanoseconds":7}'
+    return ('{"traceEvents":[' + ",\n ".join(events) + "]" + tail).encode()
+
+
+def read(tmp_path, data):
+    path = tmp_path / "trace.json"
+    path.write_bytes(data)
+    file = TraceFile(path)
+    return [each.name for _, events in file.pieces() for each in events], file
+
+
+GOOD = [text_of(number) for number in range(6)]
+NAMES = [f"n{number}" for number in range(6)]
+
+
+@pytest.mark.parametrize("at", [0, 2, 5])
+@pytest.mark.parametrize(
+    "damaged",
+    ['{"ph":"X" "name":5}', '{"ph":"X","name":"x,"ts":1,"args":{"a":[{"b":1}]}}', '{"ph":}', "{}", '"no event"', text_of(9, name=[[]] * 700_000)],
+)  # fmt: skip
+def test_one_damaged_event_costs_itself_and_is_named_with_its_place(tmp_path, at, damaged):
+    events = [damaged if number == at else each for number, each in enumerate(GOOD)]
+    names, file = read(tmp_path, whole(events))
+    assert [each for each in names if each] == [each for number, each in enumerate(NAMES) if number != at]
+    assert file.problems == [f"trace.json: event {at + 1} (counted from 1) is damaged and was left out."]
+    assert (file.facts.base_ns, file.facts.job.rank) == (7, 3)
+
+
+def test_many_events_with_some_damaged_are_read_in_pieces(tmp_path):
+    events = GOOD * 10_000
+    events[777], events[40_000] = '{"a":}', '{"ph":"X","name":"\\q"}'
+    names, file = read(tmp_path, gzip.compress(whole(events)))
+    assert len(names) == 60_000
+    assert file.problems == ["trace.json: events 778, 40001 (counted from 1) are damaged and were left out."]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "lost"),
+    [(b'"n3"', b'"n\xff3"', "n3"), (b'"n3"', b'{"a":[1]}', "n3"), (b'"ts": 31.5', b'"ts": 1e999', ""), (b'"ts": 31.5', b'"ts": -nan', "")],
+)  # fmt: skip
+def test_a_member_of_another_kind_costs_that_member(tmp_path, before, after, lost):
+    names, file = read(tmp_path, whole(GOOD).replace(before, after))
+    assert names == [None if each == lost else each for each in NAMES]
+    assert file.problems == []
+
+
+@pytest.mark.parametrize("keep", [0.3, 0.6, 0.95])
+@pytest.mark.parametrize("packed", [False, True])
+def test_what_comes_before_the_end_of_a_cut_file_is_read(tmp_path, keep, packed):
+    data = whole(GOOD * 1000)
+    data = gzip.compress(data) if packed else data
+    names, file = read(tmp_path, data[: int(keep * len(data))])
+    assert names == (NAMES * 1000)[: len(names)]
+    assert len(names) > 6000 * (keep - 0.2)
+    assert file.problems == ["trace.json is cut off: its whole events are taken."]
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b'{"traceEvents":5}', b"\x1f\x8b\x08"])
+def test_what_holds_no_events_ends_in_a_sentence(tmp_path, data):
+    with pytest.raises(TimelineError, match=r"trace\.json must be a trace"):
+        read(tmp_path, data)
+
+
+def test_times_that_are_no_times_of_the_trace_cost_their_events(tmp_path):
+    now = 1_693_000_000_000_000
+
+    def step(number, ts, dur=1000):
+        return {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{number}", "ts": ts, "dur": dur}
+
+    events = [step(n, now + 1000 * n) for n in range(8)]
+    events += [step(10, 0), step(11, -5), step(12, 1e300), step(13, now, -1), step(14, now, 10**25)]
+    events += [{"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#15", "ts": now}]
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    with megalens.open(path) as run:
+        rows = run.table("spans").to_pandas()
+        assert any("events 9, 10, 11, 12, 13 and 1 more (counted" in each for each in run.warnings)
+    assert rows["start"].tolist() == [(now + 1000 * n) * 1000 for n in range(8)]
+
+
+BOMBS = {
+    "one event of 40 million brackets": b'{"traceEvents":[{"ph":"X","name":['
+    + b"[]," * 13_000_000
+    + b'[]],"ts":1,"dur":1}],"schemaVersion":1}',
+    "a great many spans": b"["
+    + b",".join(
+        b'{"ph":"X","name":"forward","ts":%d,"dur":1,"pid":0,"args":{"step":%d}}' % (n, n)
+        for n in range(900_000)
+    )
+    + b"]",
+    "a great many operations": b'{"schemaVersion":1,"traceEvents":['
+    + b",".join(b'{"ph":"X","cat":"cpu_op","name":"a","ts":%d,"dur":1}' % (2 * n) for n in range(1_200_000))
+    + b"]}",
+    "beginnings without ends": b"["
+    + b",".join(b'{"ph":"B","name":"x","ts":1,"tid":%d}' % n for n in range(1_000_000))
+    + b"]",
+}
+
+_OPEN = """
+import sys, megalens
+from megalens.runs import ClientError
+try:
+    megalens.open(sys.argv[1]).close()
+except ClientError as error:
+    print(error)
+peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print(int(peak.split()[1]) >> 10)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(BOMBS))
+def test_a_small_file_that_unfolds_to_much_takes_less_than_512_megabytes(tmp_path, name):
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(gzip.compress(BOMBS[name], 6))
+    done = subprocess.run(
+        [sys.executable, "-c", _OPEN, str(path)], capture_output=True, text=True, env=dict(os.environ)
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert int(done.stdout.split()[-1]) < 512
+
+
+def test_what_unfolds_to_more_than_traces_do_is_read_in_part(tmp_path, monkeypatch):
+    from megalens.instruments.timeline import trace_events
+
+    monkeypatch.setattr(trace_events, "_LEAST_BYTES", 1 << 20)
+    monkeypatch.setattr(trace_events, "_MOST_UNFOLDED", 5)
+    names, file = read(tmp_path, gzip.compress(whole(GOOD * 20_000)))
+    assert names == (NAMES * 20_000)[: len(names)]
+    assert len(names) > 1000
+    assert "trace.json is too large: its beginning is read." in file.problems
