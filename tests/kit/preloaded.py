@@ -1,9 +1,14 @@
 """What the server process imports before the test processes fork from it: each of them would take seconds of its own for it."""
 
 import gc
+import sys
 import warnings
+from pathlib import Path
 
 import warm
+
+# Of one slice alone pytest would not put it there.
+sys.path.append(str(Path(__file__).parents[1] / "distributed"))
 
 warm.preload()
 
