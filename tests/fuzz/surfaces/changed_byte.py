@@ -116,7 +116,7 @@ def _ask(place: Path, stream: str) -> None:
         asked = RunAnswers(run)
         questions: list[Any] = [lambda: json.dumps(asked.detail(), allow_nan=False), lambda: run.audit()]
         if stream in ("moments", "run.jso"):
-            rows = {"stats": ["param", "grad"], "first": 1, "last": 4}
+            rows = {"stats": ["param", "grad"], "steps": [1, 4]}
             groups = {"stat": "param", "statistic": "std", "by": ["name"]}
             questions += [
                 lambda: json.dumps(asked.moments_index(), allow_nan=False),
@@ -126,18 +126,19 @@ def _ask(place: Path, stream: str) -> None:
                 lambda: run.table("moments"),
             ]
         if stream in ("tensors", "run.jso"):
-            lines = {"flag": "MLP1_mat_mul", "rank": "lowest", "statistic": "mean", "points": "50"}
+            lines = {"flag": "MLP1_mat_mul", "rank": "lowest", "statistic": "mean", "points": 50}
+            chosen = {"flag": "MLP1_mat_mul", "steps": [2, 9]}
             questions += [
                 asked.index,
-                lambda: asked.stream("tensors", {"flag": "MLP1_mat_mul", "first": "2"}),
-                lambda: asked.lines("tensors", lines),
+                lambda: asked.answer("stream", {"stream": "tensors", "request": chosen}),
+                lambda: asked.answer("tensor_lines", {"request": lines}),
                 lambda: run.table("tensors").to_pylist(),
                 lambda: run.array("MLP1_mat_mul", layer=1, step=2),
             ]
         if stream in ("scalars", "run.jso"):
             questions += [
-                lambda: asked.stream("scalars", {}),
-                lambda: asked.lines("scalars", {"first": "2", "last": "4"}),
+                lambda: asked.answer("stream", {"stream": "scalars", "request": {}}),
+                lambda: asked.answer("scalar_lines", {"request": {"steps": [2, 4]}}),
                 lambda: run.table("scalars").to_pylist(),
                 lambda: run.scalars("loss", steps="1-3"),
             ]
