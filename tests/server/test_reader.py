@@ -77,7 +77,7 @@ async def test_what_needs_more_memory_than_it_may_take_is_refused_and_it_goes_on
 ):
     # One that was forked has more memory than it needs.
     monkeypatch.setenv(COLD, "1")
-    rows, values = 24, np.arange(4_000_000, dtype=np.float32)
+    rows, values = 24, np.zeros(4_000_000, np.float32)
     one = pq.read_table(run_folder / "tensors.parquet").slice(0, 1)
     with pq.ParquetWriter(run_folder / "tensors.parquet", one.schema) as writer:
         for step in range(rows):

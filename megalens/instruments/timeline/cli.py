@@ -29,7 +29,10 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
             "Judge the spans of a recorded run: slow devices, links, hosts and data, uneven stages and bad "
             "steps."
         ),
-        epilog="Exit codes: 0 healthy, 1 something is slow, 2 a run that cannot be read or has no spans.",
+        epilog=(
+            "Exit codes: 0 healthy, 1 something is slow or what would show it is not there, 2 a run that "
+            "cannot be read or has no spans."
+        ),
     )
     parser.add_argument("folder", metavar="RUN", help="the folder of a recorded run")
     parser.add_argument("--first", type=int, metavar="STEP", help="the first step that is judged")

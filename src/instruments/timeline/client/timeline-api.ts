@@ -86,6 +86,8 @@ export interface ITimelineAnswer {
   /** How many spans have the text, and the first of them by time. */
   readonly found: { readonly count: number; readonly first: readonly IFoundSpan[] };
   readonly culprits: readonly ICulprit[];
+  /** What a verdict would need and the recording does not hold, in sentences. */
+  readonly lacking: readonly string[];
   /** What is slow without a cost: nobody waits for it. */
   readonly hidden: readonly ICulprit[];
   /** ms; NaN where there is no whole step. */
@@ -165,6 +167,7 @@ export function timelineOf(value: unknown): ITimelineAnswer | null {
       }))
     },
     culprits: asArray(verdict['culprits']).map(culprit),
+    lacking: asArray(verdict['lacking'] ?? []).map(String),
     hidden: asArray(verdict['hidden'] ?? []).map(culprit),
     stepMs: verdict['step_ns'] === null ? NaN : number(verdict['step_ns']) / 1e6,
     problems: asArray(verdict['problems']).map(String),

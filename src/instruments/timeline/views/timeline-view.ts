@@ -269,7 +269,10 @@ class TimelineView extends ViewModel<TimelineOptions> {
     }
   }
 
-  private _title({ culprits }: ITimelineAnswer): string {
+  private _title({ culprits, lacking }: ITimelineAnswer): string {
+    if (culprits.length === 0 && lacking.length > 0) {
+      return this.t('Nothing slow is found, which says little');
+    }
     if (culprits.length === 0) {
       return this.t('Healthy: no rank makes the others wait');
     }

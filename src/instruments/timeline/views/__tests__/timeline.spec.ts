@@ -59,6 +59,23 @@ it('draws each stretch in the lane of its rank, says who makes the others wait, 
   expect(bars().length).toBeGreaterThanOrEqual(4);
 });
 
+it('calls no job healthy where what would show it is not there', async () => {
+  const lacks = ['The spans of one rank alone are there.'];
+  for (const lacking of [[], lacks]) {
+    const verdict = { culprits: [], hidden: [], step_ns: 10e6, lacking, problems: lacking };
+    run.answerTo(TIMELINE, () => Promise.resolve(timelineOf({ ...ANSWER, verdict })));
+    const node = document.createElement('div');
+    document.body.append(node);
+    view = await mountView(node, run, { view: 'timeline' }, { renderer: 'svg' });
+    await view.settled();
+    const healthy = lacking.length === 0;
+    expect(text('.jp-MegalensView-title').startsWith('Healthy')).toBe(healthy);
+    expect(node.textContent?.includes(lacks[0] ?? '')).toBe(!healthy);
+    view.dispose();
+    node.remove();
+  }
+});
+
 it('draws lanes before it is known who makes the others wait, and says so', async () => {
   const drafts: unknown[] = [];
   let judged = (): void => undefined;
