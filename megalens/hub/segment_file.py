@@ -146,15 +146,19 @@ def in_order(lowest: Sequence[float | None], read: Callable[[int], pa.Table]) ->
         known = lowest[each]
         later[each] = min(later[each + 1], -np.inf if known is None else known)
     rest: list[pa.Table] = []
+    size = 0
     for each in range(len(lowest)):
         rest.append(read(each))
-        if sum(table.nbytes for table in rest) < _TOGETHER_BYTES and each + 1 < len(lowest):
+        # A tail may have a message a step: what is together is counted, not summed up each time.
+        size += rest[-1].nbytes
+        if size < _TOGETHER_BYTES and each + 1 < len(lowest):
             continue
         table = sorted_by_step(pa.concat_tables(rest))
         complete = int(np.searchsorted(table["step"].to_numpy(), later[each + 1], "left"))
         if complete:
             yield table.slice(0, complete)
         rest = [table.slice(complete)]
+        size = rest[0].nbytes
 
 
 def sorted_by_step(table: pa.Table) -> pa.Table:
