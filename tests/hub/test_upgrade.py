@@ -107,6 +107,13 @@ def test_pieces_are_put_in_order_in_memory_of_a_few(pieces, together):
     assert read == list(range(len(pieces)))
 
 
+def test_a_piece_a_step_is_no_more_work_for_each_than_a_few():
+    # Work that grew with the square of the pieces would be ended by the time limit of a test.
+    pieces = [pa.table({"step": [step]}) for step in range(20_000)]
+    made = list(segment_file.in_order(range(len(pieces)), pieces.__getitem__))
+    assert [step for table in made for step in table["step"].to_pylist()] == list(range(len(pieces)))
+
+
 def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
     folder = write_old(tmp_path / "run", [1, 2, 3], 2)
 
