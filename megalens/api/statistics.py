@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from ..tracer.moments.gathering import CompleteStep
 from ..tracer.moments.hooks.gradients import LossScale
 from ..tracer.moments.intervals import JUDGED, STATE, Intervals
 from ..tracer.moments.jsonl import JsonlFiles
-from ..tracer.moments.logger import StatisticsLogger
+from ..tracer.moments.logger import OF_POINTS, StatisticsLogger
 from ..tracer.points import IAdapter, ModelPoints
 from ..tracer.sending.peers import Rendezvous
 from ..tracer.settings import TraceSettings
@@ -215,7 +216,14 @@ def log_statistics(model: nn.Module | Sequence[nn.Module], settings: StatisticsS
     counted = _samples(settings.samples)
     tracer, adapter = settings.tracer, settings.adapter
     points = model_points(model, adapter, lenient=True) if tracer is None else tracer.points
-    measured = find_moments(model, settings.optimizer, points, adapter, every_module=settings.sites == "all")
+    find = partial(
+        find_moments, model, settings.optimizer, adapter=adapter, every_module=settings.sites == "all"
+    )
+    measured = find(points)
+    if points.watch is not None:
+        # The first forward pass decides of these.
+        later = {stat: why for stat, why in measured.unavailable.items() if stat not in OF_POINTS}
+        measured = replace(measured, unavailable=later)
     if settings.loss_scale is None and measured.loss_scale is not None:
         scale = LossScale(measured.loss_scale)
     for stat in intervals.to_message():
@@ -254,6 +262,7 @@ def log_statistics(model: nn.Module | Sequence[nn.Module], settings: StatisticsS
         own=settings.own,
         at_once=settings.at_once,
         recorded=Intervals.sent(**(settings.recorded or {})),
+        renewed=partial(find, tracer.points),
     )
 
 

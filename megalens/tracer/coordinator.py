@@ -22,7 +22,7 @@ from ..protocol.messages_generated import (
 from ..protocol.version import own_version
 from .announcement import add_members, announcement, job_notes, parts_notes
 from .budget.budget import BudgetKeeper
-from .errors import TracerError, as_protocol_error, plain_text
+from .errors import TracerError, as_protocol_error, describe_error, plain_text
 from .health import ProducerHealth
 from .instrument import Host, Instrument
 from .instruments import Instruments
@@ -33,7 +33,7 @@ from .sending.hub_process import HubAddress, HubProcess
 from .sending.peers import Heartbeat, HubNotice, Peers, Proposal, Rendezvous, Schedule, StepStart
 from .sending.producer import Producer
 from .sending.worker import Worker
-from .tensors.config import change_plan
+from .tensors.config import change_plan, follow_points
 from .tensors.instrument import TensorTracer
 from .tensors.plan import LADDER, CostReduction, TracingPlan
 
@@ -243,6 +243,19 @@ class Coordinator:
         if configurable := self.instruments.infos():
             message["configurable"] = configurable
         return self.instruments.fill(message, "describe")
+
+    def follow_points(self) -> None:
+        """Follow, between two steps, points that the first forward pass has changed. Never raises."""
+        try:
+            self.schedule.amend(lambda plan: follow_points(plan, self._points, self._folders, self.warn))
+            plan = self.schedule.current
+            self._tensors.follow(plan, self._tensors.capture.version)
+            self._follow_budget(plan)
+            self._name_parts(plan)
+            self._join_hub(plan)
+        except Exception as error:
+            self.warn(f"What the first forward pass showed could not be followed: {describe_error(error)}")
+        self._announce()
 
     def applied(self, start: StepStart[TracingPlan], step: int) -> None:
         """Follow what is in force from ``step`` on, and report it to the hub."""

@@ -238,12 +238,7 @@ class GraphProbes:
         self._modules: set[nn.Module] = set()
         self._compilations: set[Any] = set()
         compilations.append(self._compilations)
-        for flag in points.flags.values():
-            for source in itertools.chain.from_iterable(flag.layers.values()):
-                item = source.item if source.computed is None else ALL_ITEMS
-                self.place(source.module, source.side, item, source.keyword if item != ALL_ITEMS else None)
-                if source.rows_of is not None:
-                    self.place(source.rows_of, "input", ALL_ITEMS)
+        self.place_all(points)
         for name, site in points.sites.items() if perturbs else ():
             # Weights are read as they are.
             for module in itertools.chain.from_iterable(site.layers.values()) if name != "weight" else ():
@@ -262,6 +257,15 @@ class GraphProbes:
         """How often code with probes was compiled so far, and how many of these times anew."""
         found = [each for each in self._compilations.copy() if each is not None]
         return len(found), len(found) - len({each.frame_id for each in found})
+
+    def place_all(self, points: ModelPoints) -> None:
+        """Place a probe wherever a flag can be seen; where there are some already, once."""
+        for flag in points.flags.values():
+            for source in itertools.chain.from_iterable(flag.layers.values()):
+                item = source.item if source.computed is None else ALL_ITEMS
+                self.place(source.module, source.side, item, source.keyword if item != ALL_ITEMS else None)
+                if source.rows_of is not None:
+                    self.place(source.rows_of, "input", ALL_ITEMS)
 
     def place(self, module: nn.Module, side: str, item: int = 0, keyword: str | None = None) -> None:
         """Place a probe at one end of a module, of one tensor or of all there (``ALL_ITEMS``); once."""

@@ -21,7 +21,7 @@ caught, reported once and counted; the step goes on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -160,6 +160,17 @@ class Instrument:
     def watches(self) -> bool:
         """Whether it does anything in a step as it is set."""
         return bool(self.settings())
+
+    @property
+    def uses_points(self) -> bool:
+        """Whether what it does as it is set hangs on where the model's tensors can be seen."""
+        return False
+
+    def places_changed(self, places: Collection[tuple[str, int]]) -> None:
+        """Note that the first forward pass, which has just ended, showed flags of layers elsewhere than
+        supposed: what was seen of them in it is of another tensor. Before the next step a plan for the new
+        places follows.
+        """
 
     def settings(self) -> Mapping[str, Any]:
         """Return its settings as JSON, for viewers."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -172,9 +172,26 @@ class SitePoints:
     reason: str | None = None
 
 
-@dataclass(frozen=True)
+class IPassWatch(Protocol):
+    """Watches one forward pass and tells what it showed."""
+
+    changed: Collection[tuple[str, int]]
+    """After :meth:`finish`: flags and layers whose place is another one than supposed before."""
+
+    def begin(self) -> None: ...
+
+    def end(self) -> None:
+        """Watch no more. Also called for a pass that raised."""
+        ...
+
+    def finish(self) -> ModelPoints: ...
+
+
+@dataclass
 class ModelPoints:
     """A model with all its trace points, as far as this process holds them.
+
+    Other threads read it while the first forward pass teaches better: each member is replaced as a whole.
 
     Attributes
     ----------
@@ -189,6 +206,9 @@ class ModelPoints:
         Where perturbations can be done, by name of the site (``weight``, ``calculation``, ``system``).
     place : RankCoordinates
         Where this process stands.
+    watch : callable, optional
+        Makes what watches a forward pass, where one is to decide what is supposed so far. A flag without
+        layers may have some after it.
     """
 
     roots: tuple[nn.Module, ...]
@@ -196,6 +216,20 @@ class ModelPoints:
     flags: Mapping[str, FlagPoints]
     sites: Mapping[str, SitePoints] = field(default_factory=dict)
     place: RankCoordinates = field(default_factory=RankCoordinates)
+    watch: Callable[[], IPassWatch] | None = None
+
+    def learn(self, seen: ModelPoints) -> None:
+        """Take what a watched pass showed in place of what was supposed."""
+        self.model, self.flags, self.sites, self.watch = seen.model, seen.flags, seen.sites, None
+
+    def give_up_watching(self, reason: str) -> None:
+        """Stay with what is supposed, of flags that nothing is supposed of with the reason why not."""
+        says = f"What the model does in a forward pass could not be watched: {reason}."
+        self.flags = {
+            name: flag if flag.layers else FlagPoints(reason=flag.reason or says)
+            for name, flag in self.flags.items()
+        }
+        self.watch = None
 
     @property
     def layers(self) -> int:

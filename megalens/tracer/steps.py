@@ -9,16 +9,18 @@ Nothing here waits, but for a pause that somebody asked for.
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
 from .coordinator import Coordinator
+from .first_pass import FirstPass
 from .own_hooks import hook_before
-from .passes import PassHooks
+from .passes import OUTSIDE, PassHooks
 from .points import ModelPoints
 from .sending.peers import StepStart
 from .sending.training_log import ScalarLog
@@ -74,6 +76,12 @@ class Steps:
         # Passes without gradients are what such steps are for.
         self.passes.phases = int(not training)
         self.forgotten = ForgottenStep(points.roots, coordinator.warn)
+        self._first_pass = FirstPass(
+            points,
+            coordinator.warn,
+            lambda places: self._instruments.notify("places_changed", places),
+            self._apart,
+        )
 
     @property
     def follows_passes(self) -> bool:
@@ -87,6 +95,7 @@ class Steps:
         """Begin evaluation or generation; return whether a step or another phase is going on."""
         inside = self.depth > 0 or self.passes.phases > 0
         self.forgotten.close()
+        self._watch_first()
         self.passes.phases += 1
         self._instruments.notify("pause", phase)
         return inside
@@ -96,6 +105,7 @@ class Steps:
         self._instruments.notify("resume", inside, last_first=True)
         if not inside:
             self.hand_in(0)
+            self._follow_points()
 
     def close(self) -> None:
         """Hand in what is left and take every hook off; there are no more steps."""
@@ -131,6 +141,7 @@ class Steps:
         self.forgotten.close()
         if start.plan is not None or start.ids:
             self._apply(start)
+        self._watch_first()
         self._control = self._coordinator.budget.control(self.number)
         self.passes.begin()
         self.spent_ns += self._instruments.take_ns()
@@ -152,6 +163,7 @@ class Steps:
         now = _clock()
         self.spent_ns += now - began
         self.hand_in(now - self._began_ns)
+        self._follow_points()
 
     def abandon(self) -> None:
         """Forget the step that is going on: it is incomplete."""
@@ -188,8 +200,27 @@ class Steps:
         except Exception as error:
             self._coordinator.not_applied(start, before, error)
 
+    def _watch_first(self) -> None:
+        if any(each.uses_points for each in self._instruments):
+            self._first_pass.open()
+
+    def _follow_points(self) -> None:
+        if self._first_pass.fresh:
+            self._first_pass.fresh = False
+            self._coordinator.follow_points()
+
+    @contextlib.contextmanager
+    def _apart(self) -> Iterator[None]:
+        """Let nobody take the passes inside for the training's."""
+        self._instruments.notify("pause", OUTSIDE)
+        try:
+            yield
+        finally:
+            self._instruments.notify("resume", True, last_first=True)
+
     def release(self) -> None:
         self.forgotten.close()
+        self._first_pass.close()
         self._instruments.notify("release", self.closed)
         self.passes.set(False)
 

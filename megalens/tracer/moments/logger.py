@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 _clock = time.perf_counter_ns
 _SITE_STATS = frozenset(("activation", "dgrad", "residual", "residual_dgrad", *SEEN))
 _SCALED = frozenset(SCALED_STATS)
+OF_POINTS = ("residual", "residual_dgrad", *SEEN, "router_similarity")
+"""What is measured where the trace points of the model say, which its first forward pass may correct."""
 
 
 class StatisticsLogger(Instrument):
@@ -62,6 +64,8 @@ class StatisticsLogger(Instrument):
         Takes what this process measured of a step, on every rank, in the producer thread.
     at_once : bool
         Whether what judges is given each step as it ends.
+    renewed : callable, optional
+        Gives what there is to measure once the first forward pass has corrected where it is.
 
     Raises
     ------
@@ -97,6 +101,7 @@ class StatisticsLogger(Instrument):
         recorded: Intervals | None = None,
         own: Callable[[StepReadings], None] | None = None,
         at_once: bool = True,
+        renewed: Callable[[], MomentPoints] | None = None,
     ) -> None:
         refused = [points.unavailable[stat] for stat in intervals.on() if stat in points.unavailable]
         if refused:
@@ -104,6 +109,7 @@ class StatisticsLogger(Instrument):
         self.tracer = tracer
         self.intervals = intervals
         self._points, self._scale, self._samples = points, scale, samples
+        self._renewed = renewed
         self._keep_rows, self._by_rank, self._take_own = keep, by_rank, own
         self.recorded = Intervals.sent() if recorded is None else recorded
         judged = by_rank or own is not None
@@ -128,12 +134,13 @@ class StatisticsLogger(Instrument):
         ]
         self._before = ParamRows(ids, [point.value for point in counted])
         self._replicas = ParamRows([at for at, _ in replicas], [point.value for _, point in replicas])
+        self._counted = counted
         self._weights = WeightFeatures(counted, points.features, self._names)
         self._due: frozenset[str] = frozenset()
         self._parts: dict[str, MeasuredRows] = {}
         self._step = 0
         self._closed = False
-        self._unmeasured = False
+        self._unmeasured = self._misplaced = False
         self._probes: dict[frozenset[str], list[MomentProbe]] = {}
         self._sites = Sites(roots, self._keep, self._spent, self._names.note if by_rank else None)
         self._communication = Communication(self._keep_communication, self._spent)
@@ -221,6 +228,23 @@ class StatisticsLogger(Instrument):
         self._due = self.intervals.due(step)
         if self._due or self._gradients is not None:
             self._spent(self._begin)
+
+    @property
+    def uses_points(self) -> bool:
+        return any(getattr(self.intervals, stat) for stat in OF_POINTS)
+
+    def places_changed(self, places: Collection[tuple[str, int]]) -> None:
+        """Measure at the new places from the next step on; what was measured of this one is given up."""
+        if self._renewed is None:
+            return
+        new = self._renewed()
+        self._points = replace(self._points, residuals=new.residuals, features=new.features)
+        self._weights = WeightFeatures(self._counted, new.features, self._names)
+        self._probes = {}
+        self._misplaced = bool(places)
+        for stat in OF_POINTS:
+            if getattr(self.intervals, stat) and stat in new.unavailable:
+                self.tracer.warn(new.unavailable[stat])
 
     def step_ends(self) -> None:
         if self._due:
@@ -347,6 +371,10 @@ class StatisticsLogger(Instrument):
             part = parts[stat]
             part.gradient_stage = "backward_scaled" if unknown else "backward"
             part.scale, part.divide = (float("nan") if unknown else self._scale.now), not unknown
+        if self._misplaced:
+            self._misplaced = False
+            for stat in OF_POINTS:
+                parts.pop(stat, None)
         given = list(parts.values())
         if self._gradients is not None:
             given += self._gradients.take()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -98,6 +98,13 @@ class Capture(MicroBatches):
         if remove is not None:
             remove()
 
+    def reject(self, places: Collection[tuple[str, int]]) -> None:
+        """Forget what was seen of flags in layers that turn out to be elsewhere; see no more there."""
+        self._rows = [row for row in self._rows if (row.meta.flag, row.meta.layer) not in places]
+        for probe in self.probes:
+            probe.rejected = probe.rejected or (probe.flag.name, probe.layer) in places
+        self._retained.drop(places)
+
     # Around steps and phases.
 
     def begin(self, step: int, phase: str, untraced: bool = False) -> None:
@@ -142,6 +149,8 @@ class Capture(MicroBatches):
         missing: dict[str, str] = {}
         scope = self.scope
         for probe in self.probes:
+            if probe.rejected:
+                continue
             if probe.flag.active and (probe.scope >= scope or not probe.source.sparse):
                 expected += 1
                 # A later scope is a phase inside of this step.
@@ -224,6 +233,8 @@ class Capture(MicroBatches):
 
     def add(self, probe: TensorProbe, tensor: Any) -> None:
         """Record what one probe saw. Never raises: an error is counted and reported once."""
+        if probe.rejected:
+            return
         if self.holding and probe.plain and self._can_wait(probe.flag, tensor):
             started = _clock()
             probe.scope = self.scope
@@ -269,6 +280,8 @@ class Capture(MicroBatches):
     def _keep(
         self, probe: TensorProbe, seen: Any, micro_batch: int, side: str, rows: tuple[int, int] | None
     ) -> None:
+        if probe.rejected:
+            return
         started = _clock()
         try:
             compute = probe.source.computed

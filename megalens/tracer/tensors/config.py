@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,8 @@ from .plan import (
 if TYPE_CHECKING:
     from ..perturb import PerturbPlan
 
+_MOST_LAYERS = 10_000
+"""Layers that can be asked for before it is known how many there are."""
 _OTHERS = ("perturb", "mode", "budget", "instruments")
 
 
@@ -110,6 +113,7 @@ def change_plan(
         What the training script allows beyond looking.
     """
     asked = dict(plan.asked)
+    make = partial(_flag_plan, points=points, folders=folders, features=features, phase=plan.phase)
     for name, setting in patch["flags"].items():
         where = f"flags.{name}"
         if name not in FLAGS:
@@ -117,20 +121,14 @@ def change_plan(
         if setting is None:
             asked.pop(name, None)
         else:
-            asked[name] = _flag_plan(name, setting, points, folders, features, where, plan.phase)
+            asked[name] = make(name, setting, where=where)
     # Whoever asks for something else is given all of it, until it is measured anew.
     cost_reduction = (
         CostReduction(**patch["cost_reduction"]) if "cost_reduction" in patch else plan.cost_reduction
     )
     if patch["flags"] or ("budget" in patch and patch["budget"] != plan.budget):
         cost_reduction = CostReduction(**patch.get("cost_reduction", {}))
-    less = apply_cost_reduction({name: flag.setting for name, flag in asked.items()}, cost_reduction)
-    flags = {
-        name: flag
-        if less[name] == flag.setting
-        else _flag_plan(name, less[name], points, folders, features, f"flags.{name}", plan.phase)
-        for name, flag in asked.items()
-    }
+    flags = _reduced(asked, cost_reduction, make)
     plan = replace(plan, flags=flags, asked=asked, cost_reduction=cost_reduction)
     if "perturb" in patch:
         perturb = _perturb(patch["perturb"], points, controls, folders, plan.phase)
@@ -140,6 +138,34 @@ def change_plan(
     if "budget" in patch:
         plan = replace(plan, budget=patch["budget"])
     return plan
+
+
+def follow_points(
+    plan: TracingPlan, points: ModelPoints, folders: Sequence[Path], refused: Callable[[str], None]
+) -> TracingPlan:
+    """Return the plan for points that have changed; what they do not allow any more is left out and said."""
+    make = partial(_flag_plan, points=points, folders=folders, features=None, phase=plan.phase)
+    asked: dict[str, FlagPlan] = {}
+    for name, flag in plan.asked.items():
+        try:
+            made = make(name, flag.setting, where=f"flags.{name}")
+        except ProtocolError as error:
+            refused(f"{name} is not traced. {error.message}")
+        else:
+            # One that stays counts its steps on.
+            asked[name] = flag if made.layers == flag.layers else made
+    return replace(plan, flags=_reduced(asked, plan.cost_reduction, make), asked=asked)
+
+
+def _reduced(
+    asked: Mapping[str, FlagPlan], cost_reduction: CostReduction, make: Callable[..., FlagPlan]
+) -> dict[str, FlagPlan]:
+    """Return what is left of each flag under a cost reduction."""
+    less = apply_cost_reduction({name: flag.setting for name, flag in asked.items()}, cost_reduction)
+    return {
+        name: flag if less[name] == flag.setting else make(name, less[name], where=f"flags.{name}")
+        for name, flag in asked.items()
+    }
 
 
 def _perturb(
@@ -180,6 +206,7 @@ def _allow(control: str, where: str, controls: Sequence[str]) -> None:
 def _flag_plan(
     name: str,
     setting: Mapping[str, Any],
+    *,
     points: ModelPoints,
     folders: Sequence[Path],
     features: Callable[[str], Sequence[int | None]] | None,
@@ -188,7 +215,9 @@ def _flag_plan(
 ) -> FlagPlan:
     here = points.flags.get(name, NO_EXPERTS)
     elsewhere = points.place.pp_size > 1 and here.reason is None
-    if not here.layers and not elsewhere:
+    # The first forward pass decides.
+    unseen = points.watch is not None and not here.layers
+    if not here.layers and not elsewhere and not unseen:
         raise ProtocolError(
             "unavailable-flag",
             f"{FLAGS[name].title} cannot be traced in this model. {here.reason or ''}".strip(),
@@ -196,7 +225,7 @@ def _flag_plan(
         )
     # Of a pipeline every stage checks the numbers, and traces those of its own layers.
     everywhere = (EMBEDDING,) if FLAGS[name].exact else range(points.layers)
-    existing = everywhere if elsewhere else here.layers
+    existing = everywhere if elsewhere else range(_MOST_LAYERS) if unseen else here.layers
     named = parse_layers(setting.get("layers", "all"), existing, f"{where}.layers")
     replicas = setting.get("replicas", "first")
     traced = replicas == "all" or points.place.dp == 0

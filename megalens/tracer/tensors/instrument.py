@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.messages_generated import Phase, Status
@@ -129,6 +129,15 @@ class TensorTracer(Instrument):
             # Sizes are known now.
             self._announced = True
             self._host.announce()
+
+    @property
+    def uses_points(self) -> bool:
+        return bool(self._plan.flags)
+
+    def places_changed(self, places: Collection[tuple[str, int]]) -> None:
+        self.capture.reject(places)
+        if self._graph is not None:
+            self._graph.place_all(self._points)
 
     def step_abandoned(self) -> None:
         self._flush()

@@ -42,6 +42,8 @@ class TensorProbe:
         Its probe in compiled code.
     plain : bool
         Whether its tensor is taken in forward passes only, and as the module has it.
+    rejected : bool
+        Whether the first forward pass showed that its tensor is elsewhere.
     """
 
     __slots__ = (
@@ -53,6 +55,7 @@ class TensorProbe:
         "metas",
         "plain",
         "readings",
+        "rejected",
         "rows",
         "scope",
         "source",
@@ -65,6 +68,7 @@ class TensorProbe:
         self.source = source
         self.scope = -1
         self.why: str | None = None
+        self.rejected = False
         at = (source.item, source.keyword) if source.computed is None else (ALL_ITEMS, None)
         self.graph = end_of(source.module, source.side, *at)
         self.rows: tuple[int, int] | None = None

@@ -8,7 +8,7 @@ column.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -52,6 +52,13 @@ class RetainedTensors:
     def add(self, probe: TensorProbe, data: Tensor, step: int, micro_batch: int, phase: str) -> None:
         self._retained.append(RetainedTensor(probe, data.clone(), step, micro_batch, phase))
         self.nbytes += data.nbytes
+
+    def drop(self, places: Collection[tuple[str, int]]) -> None:
+        """Forget the tensors of flags in layers."""
+        self._retained = [
+            each for each in self._retained if (each.probe.flag.name, each.probe.layer) not in places
+        ]
+        self.nbytes = sum(each.data.nbytes for each in self._retained)
 
     def take(self) -> list[RetainedTensor]:
         retained, self._retained, self.nbytes = self._retained, [], 0

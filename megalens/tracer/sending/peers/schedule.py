@@ -144,6 +144,11 @@ class Schedule(Generic[P]):
         self.untraced_steps = 0
 
     @property
+    def current(self) -> P:
+        """What the step that began last follows."""
+        return self._current
+
+    @property
     def in_force(self) -> tuple[P, int, int]:
         """What was decided last, the number of the change, and the step from which on it counts."""
         with self._condition:
@@ -209,12 +214,20 @@ class Schedule(Generic[P]):
 
     def amend(self, change: Callable[[P], P]) -> None:
         """Change every plan, in force or still to come: what all processes' scripts do by themselves."""
+        # A plan may stand in several places, and stays one.
+        made: dict[int, tuple[P, P]] = {}
+
+        def once(plan: P) -> P:
+            if id(plan) not in made:
+                made[id(plan)] = plan, change(plan)
+            return made[id(plan)][1]
+
         with self._changing, self._condition:
             for plan_of in (self._due, list(self._prepared.values())):
                 for entry in plan_of:
-                    entry.plan = change(entry.plan)
-            self.accepted, self.previous = change(self.accepted), change(self.previous)
-            self._current = change(self._current)
+                    entry.plan = once(entry.plan)
+            self.accepted, self.previous = once(self.accepted), once(self.previous)
+            self._current = once(self._current)
 
     # Training thread.
 
