@@ -118,9 +118,9 @@ def join(pieces: Sequence[Tensor], axis: int) -> Tensor:
     return torch.cat(made, axis).expand(tuple(shape))
 
 
-def moved(call: Callable[..., Any], ids: Tensor, args: Sequence[Any], kwargs: Any) -> Any:
-    """Apply an operation that moves data to new memory."""
-    _bounded(ids.numel())
+def moved(call: Callable[..., Any], ids: Tensor, args: Sequence[Any], kwargs: Any, size: int) -> Any:
+    """Apply an operation that moves data to new memory of ``size`` elements."""
+    _bounded(max(size, ids.numel()))
     return call(ids, *args, **kwargs)
 
 
@@ -142,6 +142,8 @@ def rows(planes: Sequence[Tensor], axis: int = -1) -> Tensor:
     made = compact([each.movedim(axis, -1) for each in planes], spare=(planes[0].ndim - 1,))
     _bounded(made[0].numel() * len(made))
     stacked = torch.stack([each.reshape(-1, each.shape[-1]) for each in made], 1)
+    if not stacked.numel():
+        return stacked
     known: dict[bytes, int] = {}
     for index, row in enumerate(stacked.numpy().reshape(len(stacked), -1)):
         known.setdefault(row.tobytes(), index)

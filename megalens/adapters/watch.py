@@ -65,6 +65,9 @@ class PassWatch:
         self, model: nn.Module | Sequence[nn.Module], points: ModelPoints, adapter: Any = None
     ) -> None:
         self.changed: set[tuple[str, int]] = set()
+        """Flags and layers of which the points are others than were supposed, after :meth:`finish`."""
+        self.failed: str | None = None
+        """Why nothing could be learnt, after :meth:`finish`; also None where the pass itself did not end."""
         self._model, self._points, self._adapter = model, points, adapter
         self._flow = Flow()
         self._calls: list[Call] = []
@@ -106,9 +109,15 @@ class PassWatch:
         self.end()
         points, flow, calls = self._points, self._flow, self._calls
         self._flow, self._calls = Flow(), []
-        if not self._whole or flow.failed or not calls or points.model.get("adapter") == "megatron":
+        self.failed = self.failed or flow.failed
+        if not self._whole or self.failed or not calls or points.model.get("adapter") == "megatron":
             return points
-        return seen_points(points, flow, calls, self._adapter, self.changed)
+        try:
+            return seen_points(points, flow, calls, self._adapter, self.changed)
+        except Exception as error:  # A fault of ours must not end a training.
+            self.changed.clear()
+            self.failed = f"{type(error).__name__}: {error}"[:300]
+            return points
 
     def _called(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         flow = self._flow

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import zip_longest
+from math import prod
 from typing import Any
 
 import torch
@@ -23,8 +24,8 @@ class Flow:
         self.call: Any = None
         self.made: list[Made] = []
         self.attentions: list[Attention] = []
-        self.lost: dict[str, int] = {}
-        """Operations that could not be followed, by name."""
+        self.lost: list[tuple[str, Any]] = []
+        """Operations that could not be followed, each with the call in which it was."""
         self.failed: str | None = None
         """The error that ended the watching."""
         self.memory = Memory()
@@ -56,7 +57,7 @@ class Flow:
     def _lose(self, name: str, inputs: Iterable[Trail | None], outputs: Iterable[Tensor]) -> None:
         known = [trail for trail in inputs if trail is not None and trail.weight is None]
         if any(trail.planes or trail.scores for trail in known) and name.partition(".")[2] not in op.PLAIN:
-            self.lost[name] = self.lost.get(name, 0) + 1
+            self.lost.append((name, self.call))
         if name.partition(".")[2] in op.EMPTY:
             known = []
         origins = frozenset[int]().union(*(trail.origins for trail in known))
@@ -186,13 +187,14 @@ class Flow:
         if name in op.COPIES:
             axes = _axes(name, args, plane.ndim)
             if axes is None:
-                return ids_of.moved(func, plane, rest, kwargs)
+                return ids_of.moved(func, plane, rest, kwargs, outputs[0].numel())
             # Along axes where it is the same everywhere nothing has to be moved.
             (small,) = ids_of.compact([plane])
             alike = [axis for axis in range(plane.ndim) if small.shape[axis] < plane.shape[axis]]
             (small,) = ids_of.compact([plane], spare=[axis for axis in axes if axis not in alike])
             if not set(axes) <= set(alike):
-                small = ids_of.moved(func, small, rest, kwargs)
+                sizes = [1 if axis in alike else size for axis, size in enumerate(outputs[0].shape)]
+                small = ids_of.moved(func, small, rest, kwargs, prod(sizes))
             for axis in alike:
                 small = small.narrow(axis, 0, 1)
             return small.expand(outputs[0].shape)
@@ -463,7 +465,7 @@ class Flow:
                 return first.noted("pow")
             if any(tensor.is_complex() for tensor, _ in others):
                 return first.noted("rotated")
-            return first.noted("scaled") if any(tensor.numel() > 1 for tensor, _ in others) else first
+            return first.noted("scaled")
         if len(featured) > 1:
             planes: list[Tensor] = []
             for plane in (plane for trail in featured for plane in trail.planes):

@@ -41,6 +41,11 @@ class Group:
     heads: dict[str, int] = field(default_factory=dict)
     crosses: bool | None = None
 
+    @property
+    def gives(self) -> set[int]:
+        """Numbers of what the attentions give."""
+        return {each.made.number for each in self.attentions if each.made is not None}
+
 
 @dataclass(frozen=True)
 class Gated:
@@ -70,6 +75,7 @@ class LayerSeen:
             raise NotSeen(self._no_attention())
         own = [group for group in groups if not group.crosses]
         if len(own) > 1:
+            self._one_output_each(own)
             hinted = set(hints)
             own = [g for g in own if any(giver(f.made) in hinted for f in g.parts.get("q", ()))] or own
         chosen = own or groups
@@ -80,10 +86,20 @@ class LayerSeen:
             )
         return chosen[0]
 
+    def _one_output_each(self, groups: Sequence[Group]) -> None:
+        """Raise ``NotSeen`` where several attentions go into one projection: they are heads of one."""
+        for made in self._flow.made:
+            owners = owners_of(made.given)
+            if made.attention is None and sum(bool(owners & group.gives) for group in groups) > 1:
+                raise NotSeen(
+                    f"This layer has {len(groups)} attentions with projections of their own, which go into "
+                    "one together: there is no one tensor of queries, keys and values."
+                )
+
     def _no_attention(self) -> str:
-        flow = self._flow
-        if flow.lost:
-            names = ", ".join(sorted(flow.lost))[:200]
+        lost = {name for name, call in self._flow.lost if call is not None and call.inside(self.layer)}
+        if lost:
+            names = ", ".join(sorted(lost))[:200]
             return f"No attention was seen in this layer: what goes through {names} could not be followed."
         return "No attention was seen in this layer: nothing is given to a softmax as products of features."
 
@@ -146,7 +162,7 @@ class LayerSeen:
 
     def context(self, group: Group) -> tuple[Call, Seen, Made]:
         """Return the call that takes what the attention gives, that tensor, and what it makes of it."""
-        numbers = {a.made.number for a in group.attentions if a.made is not None}
+        numbers = group.gives
         for made in self._flow.made:
             if made.inner or made.given is None or not numbers & owners_of(made.given):
                 continue
@@ -162,7 +178,7 @@ class LayerSeen:
 
     def attention_outputs(self, group: Group) -> list[tuple[Call, int, str]]:
         """Return calls that give what the output projection gives, the outermost first, and how."""
-        numbers = {a.made.number for a in group.attentions if a.made is not None}
+        numbers = group.gives
         out = next(
             (
                 m
@@ -226,6 +242,17 @@ class LayerSeen:
             "The probabilities exist only inside of a function: no module is given them or gives them."
         )
 
+    def follows(self, other: LayerSeen) -> bool:
+        """Return whether this layer is given what ``other`` gives, also by way of what keeps its features."""
+        keys = {seen.key for seen in other.layer.gave}
+        gave = {owners_of(seen.trail) for seen in other.layer.gave} - {frozenset()}
+        return any(seen.key in keys or owners_of(seen.trail) in gave for seen in self.layer.given)
+
+    def keeps(self) -> bool:
+        """Return whether what the layer gives still has the features that it was given: a residual stream."""
+        given = set[int]().union(*(owners_of(seen.trail) for seen in self.layer.given))
+        return bool(given & self._streams)
+
     # MLP.
 
     def mlps(self, attention: Group | None) -> list[tuple[Made, Gated | Features]]:
@@ -237,14 +264,9 @@ class LayerSeen:
         found: list[tuple[Made, Gated | Features]] = []
         for made in self._flow.made:
             trail = made.given
-            if (
-                trail is None
-                or not self._gives(made)
-                or made.call is None
-                or not made.call.inside(self.layer)
-            ):
+            if trail is None or not made.givers or made.call is None or not made.call.inside(self.layer):
                 continue
-            if owners_of(trail) & taken:
+            if owners_of(trail) & taken or not self.adds(made):
                 continue
             first = self._gated(trail) or self._activated(trail)
             if first is None:
@@ -257,9 +279,6 @@ class LayerSeen:
     def adds(self, made: Made) -> bool:
         """Return whether what ``made`` gives is in what the layer gives: added to the residual stream."""
         return made.number in self._streams
-
-    def _gives(self, made: Made) -> bool:
-        return bool(made.givers)
 
     def _gated(self, trail: Trail) -> Gated | None:
         for product in reversed(trail.products):

@@ -14,7 +14,7 @@ MOVES = _named(
     "unsafe_split unsafe_split_with_sizes unsafe_chunk chunk tensor_split unbind select slice narrow expand",
     "squeeze unsqueeze diagonal unfold",
 )
-COPIES = _named("repeat index_select index gather roll flip repeat_interleave take_along_dim")
+COPIES = _named("repeat index_select index gather roll flip take_along_dim")
 NORMS = _named(
     "native_layer_norm native_group_norm _fused_rms_norm rms_norm native_batch_norm layer_norm group_norm",
     "_native_batch_norm_legit cudnn_batch_norm batch_norm normalize",

@@ -20,6 +20,7 @@ from .watch_flow import Flow
 from .watch_layer import Features, Gated, Group, LayerSeen, NotSeen, trail_words
 from .watch_trail import Made
 
+_IDLE = "Its layer was not called in the pass that was watched."
 Finding = tuple[tuple[Source, ...], str]
 """Sources of one flag in one layer, and what shows that they are right."""
 
@@ -42,13 +43,19 @@ def seen_points(
     found: dict[str, dict[int, Finding]] = {flag: {} for flag in points.flags}
     reasons: dict[str, dict[int, str]] = {flag: {} for flag in points.flags}
     heads: list[Group] = []
+    seen: dict[int, LayerSeen] = {
+        number: LayerSeen(flow, calls, by_module[module][0], names)
+        for number, module in layers.items()
+        if module in by_module
+    }
     for number, module in layers.items():
         hints = {flag: here.layers.get(number, ()) for flag, here in points.flags.items()}
         if module not in by_module:
             for flag in points.flags:
-                reasons[flag][number] = "Its layer was not called in the pass that was watched."
+                reasons[flag][number] = _IDLE
             continue
-        layer = _Layer(LayerSeen(flow, calls, by_module[module][0], names), hints, len(by_module[module]))
+        beside = [seen[each] for each in (number - 1, number + 1) if each in seen]
+        layer = _Layer(seen[number], hints, len(by_module[module]), beside)
         for flag, find in layer.finders.items():
             if flag not in points.flags:
                 continue
@@ -56,6 +63,8 @@ def seen_points(
                 found[flag][number] = find()
             except NotSeen as error:
                 reasons[flag][number] = str(error)
+            except Exception as error:  # Of one flag: the others are still known.
+                reasons[flag][number] = f"What was seen could not be understood ({error!r:.200})."
         if isinstance(layer.group, Group):
             heads.append(layer.group)
     flags = {
@@ -91,11 +100,10 @@ def _flag(
     for number, before in supposed.layers.items():
         if number in layers:
             continue
-        if flag == "HiddenStates" or (adapter is not None and number not in found):
+        idle = flag == "HiddenStates" and why.get(number) == _IDLE
+        if idle or (adapter is not None and number not in found):
             layers[number] = before
-            evidence[number] = (
-                f"as supposed; the pass does not show it: {why.pop(number, 'it was not followed')}"
-            )
+            evidence[number] = f"as supposed: {why.pop(number, 'it was not followed')}"
     for number in {*supposed.layers, *layers}:
         if supposed.layers.get(number) != layers.get(number):
             changed.add((flag, number))
@@ -184,6 +192,8 @@ class _Layer:
     seen: LayerSeen
     hints: Mapping[str, Sequence[Source]]
     times: int
+    beside: Sequence[LayerSeen]
+    """The layers before and after it."""
 
     def __post_init__(self) -> None:
         first = self.hints["HiddenStates"][0]
@@ -340,8 +350,7 @@ class _Layer:
             return tuple(self.hints["MLP2_mat_mul"]), "what all experts give together"
         made, _ = self._mlp()
         call, item = made.givers[0]
-        added = ", and is added to the residual stream" if self.seen.adds(made) else ""
-        return (self._plain(call, item),), f"it takes what comes of the nonlinearity{added}"
+        return (self._plain(call, item),), "it goes from the nonlinearity to the residual stream"
 
     def _giver(self, made: Made) -> str:
         return self.seen.name(made.givers[0][0].module)
@@ -358,13 +367,14 @@ class _Layer:
         found = [each for each in found if not any(_within(each[0].call, module) for module in inside)]
         if len(found) > 1:
             hinted = {source.module for source in self.hints.get("MLP2_mat_mul", ())}
-            found = (
-                [each for each in found if any(call.module in hinted for call, _ in each[0].givers)]
-                or [each for each in found if self.seen.adds(each[0])]
-                or found
-            )
+            found = [
+                each for each in found if any(call.module in hinted for call, _ in each[0].givers)
+            ] or found
         if not found:
-            raise NotSeen("No projection was seen to take what comes of a nonlinearity, or of a gate.")
+            raise NotSeen(
+                "No projection was seen to take what comes of a nonlinearity, or of a gate, and to be added "
+                "to the residual stream."
+            )
         if len(found) > 1:
             where = ", ".join(self._giver(made) for made, _ in found)[:200]
             raise NotSeen(f"This layer has {len(found)} MLPs (to {where}), and one is shown.")
@@ -375,6 +385,13 @@ class _Layer:
         calls = self.seen.layer
         if not calls.gave:
             raise NotSeen(f"{self.seen.name(hint.module)} gives no tensor.")
+        own = self.seen
+        linked = any(own.follows(each) or each.follows(own) for each in self.beside)
+        if not (linked or own.keeps() or own.follows(own)):
+            raise NotSeen(
+                f"What {own.name(hint.module)} gives is not what the next layer was seen to be given, nor "
+                "the residual stream."
+            )
         times = f", called {self.times} times a pass" if self.times > 1 else ""
         item = hint.item if any(seen.item == hint.item for seen in calls.gave) else calls.gave[0].item
         source = replace(hint, item=item, sequence_first=self.sequence_first)

@@ -164,7 +164,7 @@ class FlagPoints:
 
     @property
     def widths(self) -> tuple[int, ...] | None:
-        """Size of the last axis of each part in one layer, where all are known and all layers have the same."""
+        """Size of the last axis of each part in a layer, where all are known and the same in all layers."""
         every = {
             tuple(size for each in sources for size in each.features) for sources in self.layers.values()
         }
