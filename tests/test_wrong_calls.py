@@ -109,7 +109,6 @@ OF_TRAINING = [
     (lambda: trace(vectors_folders="vectors"), "vectors_folders=… must be a list of folders, got 'vectors'."),
     (lambda: trace(adapter="gpt2"), "adapter=… must be an Adapter, as of megalens.adapters, got 'gpt2'."),
     (lambda: trace(place=3), "place=… must be a megalens.tracer.Place, got 3."),
-    (lambda: trace(torch.nn.Linear(2, 3)), "Megalens does not know where the trace points of Linear are"),
     (lambda: log(), "log_statistics(…) was not told what to log: give any of param, grad, activation"),
     (
         lambda: log(grad=1, jsonl=None),

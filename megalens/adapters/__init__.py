@@ -3,12 +3,14 @@
 from typing import TYPE_CHECKING, Any
 
 from .adapter import Adapter
-from .find import ADAPTERS, find_adapter, find_moments
+from .find import ADAPTERS, find_adapter, find_moments, find_points
 from .layer_roles import Mixture
 from .megatron_core import MegatronAdapter
 from .structure import GPT_TABLE, StructureAdapter
 from .table import sites_of
 from .torch_coordinates import mesh_place, torch_coordinates
+from .watch import PassWatch
+from .watch_table import PointRow, points_table, points_text
 
 if TYPE_CHECKING:
     from ..api.callback import MegalensCallback
@@ -20,10 +22,15 @@ __all__ = [
     "MegalensCallback",
     "MegatronAdapter",
     "Mixture",
+    "PassWatch",
+    "PointRow",
     "StructureAdapter",
     "find_adapter",
     "find_moments",
+    "find_points",
     "mesh_place",
+    "points_table",
+    "points_text",
     "sites_of",
     "torch_coordinates",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -50,8 +51,17 @@ class Adapter(LayerTable):
             raise TracerError(f"The adapter {self.name!r} does not fit {type(body).__name__}: {misfit}.")
         return self.points_of(model, {i: (layer, self) for i, layer in enumerate(self._layers(body))})
 
-    def points_of(self, model: nn.Module, layers: Mapping[int, tuple[nn.Module, LayerTable]]) -> ModelPoints:
-        """Return the trace points of ``model``, given its layers with their tables."""
+    def points_of(
+        self,
+        model: nn.Module,
+        layers: Mapping[int, tuple[nn.Module, LayerTable]],
+        supposed: str | None = None,
+    ) -> ModelPoints:
+        """Return the trace points of ``model``, given its layers with their tables.
+
+        ``supposed`` is the reason to give where a table has nothing: what it has is only supposed then, and
+        what does not fit is left out.
+        """
         body = unwrapped(model)
         sizes = model_sizes(body, self.heads, self.kv_heads, below(body, self.tokens))
         sources = {i: LayerSources(table, layer, sizes) for i, (layer, table) in layers.items()}
@@ -61,9 +71,10 @@ class Adapter(LayerTable):
             if flag in EXPERT_FLAGS and not mixed:
                 continue
             reason = self.missing(body, flag) if self.missing else None
-            found = {} if reason else {i: tuple(make(here)) for i, here in sources.items()}
+            found = {} if reason else {i: _made(make, here, supposed) for i, here in sources.items()}
             found = {i: made for i, made in found.items() if made}
-            flags[flag] = FlagPoints(found, reason or (None if found else self._unnamed(flag, mixed)))
+            absent = supposed if supposed and not mixed else self._unnamed(flag, mixed)
+            flags[flag] = FlagPoints(found, reason or (None if found else absent))
         tokens = self._input_tokens(body)
         flags["InputTokens"] = FlagPoints({EMBEDDING: tokens} if tokens else {}, self._unnamed("InputTokens"))
         described = sizes.to_message(type(body).__name__, self.name, len(layers))
@@ -116,6 +127,15 @@ class Adapter(LayerTable):
         if mixed and flag in _MIXED:
             return _MIXED[flag]
         return f"The adapter {self.name!r} names no module for {flag}."
+
+
+def _made(make: Any, here: LayerSources, supposed: str | None) -> tuple[Source, ...]:
+    try:
+        return tuple(make(here))
+    except (TracerError, AttributeError, TypeError):
+        if supposed is None:
+            raise
+        return ()
 
 
 def _sites(layers: Mapping[int, tuple[nn.Module, LayerTable]]) -> dict[str, SitePoints]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -123,7 +124,10 @@ def halves(data: Tensor) -> Sequence[Tensor]:
 
 def _named(holder: Any, *names: str) -> int | None:
     for name in names:
-        number = _number(getattr(holder, name, None))
+        number = None
+        # A config may refuse to answer.
+        with contextlib.suppress(Exception):
+            number = _number(getattr(holder, name, None))
         if number is not None:
             return number
     return None

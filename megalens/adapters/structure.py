@@ -9,9 +9,9 @@ from typing import Any
 
 from torch import nn
 
-from ..tracer import ModelPoints, TracerError
+from ..tracer import ModelPoints
 from .adapter import Adapter
-from .layer_roles import LayerRoles, layer_roles
+from .layer_roles import LayerRoles, layer_roles, mixture_of, projections
 from .sizes import bare, hidden_size, text_config, unwrapped
 from .table import find
 
@@ -51,92 +51,154 @@ def _probabilities_missing(model: nn.Module, flag: str) -> str | None:
     )
 
 
-@dataclass(frozen=True)
-class Structure:
-    """What was found of a model; ``stack`` is the path of the list of layers."""
+LATER = "It is found when the first forward pass is watched."
 
-    stack: str
-    layers: Mapping[int, tuple[nn.Module, LayerRoles]]
+
+@dataclass(frozen=True)
+class Stack:
+    """A list of layers; ``path`` is where it lies in the model."""
+
+    path: str
+    layers: Mapping[str, tuple[nn.Module, LayerRoles]]
     tokens: str | None
     positions: str | None
 
     @property
-    def first(self) -> LayerRoles:
-        """Roles of the first layer that has attention and MLP."""
-        return next(roles for _, roles in self.layers.values() if roles.is_transformer)
+    def first(self) -> LayerRoles | None:
+        """Roles of the first layer that seems to have attention and MLP."""
+        return next((roles for _, roles in self.layers.values() if roles.is_transformer), None)
 
 
 class StructureAdapter:
-    """Adapter of every model of which the structure tells where its trace points are: GPT-2, GPT-J, GPT-NeoX,
-    OPT, Bloom, Falcon, Phi, Llama and its many relatives, mixtures of experts; also wrapped by peft, and the
-    language part of models that see or hear.
+    """Adapter of every model that has lists of layers. What its modules are is supposed by their names and
+    sizes, until a forward pass shows it.
+
+    Layers are numbered over all lists in the order in which the model has them: in an encoder and a decoder,
+    those of the encoder first. Where one list reads tokens to predict them, and others see or hear for it,
+    the layers are those of that list.
     """
 
     name = "structure"
 
     def fits(self, model: nn.Module) -> bool:
-        return structure_of(unwrapped(model)) is not None
+        return bool(stacks_of(unwrapped(model)))
 
     def points(self, model: nn.Module) -> ModelPoints:
-        """Return the trace points of ``model``; ``TracerError`` when its structure is not recognised."""
+        """Return what can be supposed of ``model``; each flag of which that is nothing has its reason."""
         body = unwrapped(model)
-        found = structure_of(body)
-        if found is None:
-            raise TracerError(
-                f"The structure of {type(body).__name__} does not tell where its trace points are."
-            )
+        stacks = stacks_of(body)
         returns_probabilities = _is_huggingface(body)
         layers: dict[int, tuple[nn.Module, Adapter]] = {}
-        for number, (layer, roles) in found.layers.items():
-            paths = roles.paths()
-            if not returns_probabilities:
-                paths.pop("probabilities", None)
-            layers[number] = layer, Adapter(layer=f"{found.stack}.{{i}}", name=self.name, **paths)
-        missing = dict(found.first.missing)
+        for stack in stacks:
+            for layer, roles in stack.layers.values():
+                paths = roles.paths()
+                if not returns_probabilities:
+                    paths.pop("probabilities", None)
+                if torch_order(layer) == "SBH":
+                    paths["layout"] = "SBH"
+                layers[len(layers)] = layer, Adapter(layer="layers.{i}", name=self.name, **paths)
+        reading = next((stack for stack in stacks if stack.tokens is not None), None)
+        known = next((stack for stack in stacks if stack.first is not None), None)
+        missing = dict(known.first.missing) if known is not None and known.first is not None else {}
         table = Adapter(
-            layer=f"{found.stack}.{{i}}",
+            layer="layers.{i}",
             name=self.name,
-            tokens=found.tokens,
-            positions=found.positions,
-            heads=None if returns_probabilities else _heads_of_attention(found, _HEADS),
-            kv_heads=_heads_of_attention(found, _KEY_VALUE_HEADS),
+            tokens=None if reading is None else reading.tokens,
+            positions=None if reading is None else reading.positions,
+            heads=None if returns_probabilities or known is None else _heads_of_attention(known, _HEADS),
+            kv_heads=None if known is None else _heads_of_attention(known, _KEY_VALUE_HEADS),
             missing=lambda body, flag: missing.get(flag) or _probabilities_missing(body, flag),
         )
-        return table.points_of(model, layers)
+        return table.points_of(model, layers, supposed=LATER if layers else NO_LAYERS)
 
 
-def structure_of(body: nn.Module) -> Structure | None:
-    """Return how ``body`` is built, or None where that is not recognised."""
-    found: list[Structure] = []
+NO_LAYERS = "This model has no list of layers, of which each is called with what the one before it gave."
+
+
+def torch_order(layer: nn.Module) -> str:
+    """Return whether torch's own transformer layers in ``layer`` take samples or positions first."""
+    own = [each for each in layer.modules() if isinstance(each, nn.MultiheadAttention)]
+    return "SBH" if own and not any(each.batch_first for each in own) else "BSH"
+
+
+def stacks_of(body: nn.Module) -> list[Stack]:
+    """Return the lists of layers of ``body``, in their order."""
+    found: list[Stack] = []
     hidden = hidden_size(body)
-    for path, stack in body.named_modules():
-        if (
-            not path
-            or not isinstance(stack, (nn.ModuleList, nn.Sequential))
-            or any(path.startswith(f"{other.stack}.") for other in found)
-        ):
-            continue
-        children = dict(stack.named_children())
-        if not children or not all(name.isdecimal() for name in children):
-            continue
+    for path, holder in _lists(body, ""):
         layers = {}
-        for name, child in children.items():
+        for name, child in holder.named_children():
             layer = bare(child)
-            layers[int(name)] = layer, layer_roles(layer, hidden)
-        if not any(roles.is_transformer for _, roles in layers.values()):
-            continue
-        found.append(Structure(path, layers, *embeddings_of(body, path, path.rpartition(".")[0])))
-    # What sees or hears has layers too, but no tokens.
+            layers[name] = layer, layer_roles(layer, hidden)
+        found.append(Stack(path, layers, *embeddings_of(body, path, path.rpartition(".")[0])))
     reading = [each for each in found if each.tokens is not None]
-    if len(found) > 1:
-        found = reading
-    if len(found) != 1:
-        return None
-    (only,) = found
-    if only.tokens is None:
-        # Where there is one list of layers, every embedding is before it.
-        return replace(only, tokens=embeddings_of(body, only.stack, "")[0])
-    return only
+    if len(found) > 1 and len(reading) == 1 and _predicts(body, reading[0]):
+        # What sees or hears has layers too.
+        return reading
+    if not reading and found:
+        # Every embedding is before the first list.
+        tokens = embeddings_of(body, found[0].path, "")[0]
+        found[0] = replace(found[0], tokens=tokens)
+    return found
+
+
+def _predicts(body: nn.Module, stack: Stack) -> bool:
+    """Return whether a list is that of a language model which attends to nothing but itself."""
+    assert stack.tokens is not None
+    words = getattr(body.get_submodule(stack.tokens), "num_embeddings", None)
+    heads = [each for each in body.modules() if isinstance(each, nn.Linear) and each.out_features == words]
+    layer, _ = next(iter(stack.layers.values()))
+    attentions = {
+        path.rpartition(".")[0]
+        for path, module in projections(layer)
+        if "k" in path.rpartition(".")[2].lower()
+    }
+    return bool(heads) and len(attentions) < 2
+
+
+def _lists(module: nn.Module, prefix: str) -> Iterator[tuple[str, nn.Module]]:
+    """Give the lists of layers below ``module``; of stages, those that are in them."""
+    for name, child in module.named_children():
+        path = f"{prefix}{name}"
+        if not _is_list(child):
+            yield from _lists(child, f"{path}.")
+            continue
+        inner = list(_lists(child, f"{path}."))
+        if inner and _are_stages(child, inner, path):
+            yield from inner
+        else:
+            yield path, child
+
+
+def _is_list(module: nn.Module) -> bool:
+    """Return whether ``module`` is a list of like modules that have several others with weights in them."""
+    children = dict(module.named_children())
+    if not isinstance(module, _CONTAINERS) or not all(name.isdecimal() for name in children):
+        return False
+    layers = [bare(child) for child in children.values()]
+    return bool(layers) and all(_holds_several(layer) for layer in layers)
+
+
+_CONTAINERS = (nn.ModuleList, nn.Sequential, nn.ModuleDict)
+
+
+def _holds_several(layer: nn.Module) -> bool:
+    own = [each for each in layer.modules() if any(True for _ in each.parameters(recurse=False))]
+    return len(own) > 1
+
+
+def _are_stages(holder: nn.Module, inner: Sequence[tuple[str, nn.Module]], path: str) -> bool:
+    """Return whether the layers are those of lists within the modules of a list."""
+    for name, child in holder.named_children():
+        below = [each for at, each in inner if at.startswith(f"{path}.{name}.")]
+        mixture = mixture_of(child)
+        if len(below) != 1 or mixture is not None:
+            return False
+        kinds = {type(bare(each)) for each in below[0].children()}
+        weights = sum(each.numel() for each in child.parameters())
+        if len(kinds) != 1 or 2 * sum(each.numel() for each in below[0].parameters()) < weights:
+            return False
+    return True
 
 
 def embeddings_of(body: nn.Module, stack: str, owner: str) -> tuple[str | None, str | None]:
@@ -182,10 +244,10 @@ def _argument_index(module: nn.Module, argument: str, default: int = 0) -> int:
     return names.index(argument) if argument in names else default
 
 
-def _heads_of_attention(found: Structure, names: Sequence[str]) -> int | None:
+def _heads_of_attention(stack: Stack, names: Sequence[str]) -> int | None:
     """Return a number of heads from the attention itself: a config may name one that is not used."""
-    layer = next(layer for layer, roles in found.layers.values() if roles.is_transformer)
-    holder = (found.first.probabilities or "").partition("[")[0]
+    layer, roles = next(each for each in stack.layers.values() if each[1].is_transformer)
+    holder = (roles.probabilities or "").partition("[")[0]
     attention: Any = layer.get_submodule(holder) if holder else None
     numbers = [getattr(attention, name, None) for name in names]
     return next((number for number in numbers if isinstance(number, int) and number > 0), None)

@@ -137,10 +137,20 @@ class Source:
 
 @dataclass(frozen=True)
 class FlagPoints:
-    """Where one flag can be seen, by layer; or the reason why nowhere."""
+    """Where one flag can be seen, by layer; or the reason why nowhere.
+
+    Attributes
+    ----------
+    reasons : dict
+        Why it cannot be seen in the layers that are not in ``layers``, where that is known of each.
+    evidence : dict
+        What a forward pass has shown of it, by layer; empty before one was watched.
+    """
 
     layers: Mapping[int, tuple[Source, ...]] = field(default_factory=dict)
     reason: str | None = None
+    reasons: Mapping[int, str] = field(default_factory=dict)
+    evidence: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -154,9 +164,11 @@ class FlagPoints:
 
     @property
     def widths(self) -> tuple[int, ...] | None:
-        """Size of the last axis of each part in one layer, where all are known."""
-        first = next(iter(self.layers.values()), ())
-        sizes = [size for source in first for size in source.features]
+        """Size of the last axis of each part in a layer, where all are known and the same in all layers."""
+        every = {
+            tuple(size for each in sources for size in each.features) for sources in self.layers.values()
+        }
+        sizes = every.pop() if len(every) == 1 else ()
         return None if not sizes or None in sizes else tuple(size for size in sizes if size is not None)
 
 

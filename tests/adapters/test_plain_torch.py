@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from megalens.adapters import GPT_TABLE, Adapter, find_adapter
+from megalens.adapters import GPT_TABLE, Adapter, find_adapter, find_points
 from megalens.demo.model import GPT, GPTConfig
 from megalens.tracer import TracerError
 
@@ -155,33 +155,12 @@ def test_a_sequence_first_model_is_reported_batch_first_with_grouped_queries_in_
     }
 
 
-def test_an_unknown_model_is_answered_with_its_modules_and_a_table_that_is_filled_in_and_works(
-    capture_all,
-) -> None:
-    model = SequenceFirst()
-    with pytest.raises(TracerError) as caught:
-        find_adapter(model)
-    text = str(caught.value)
-    assert "words: Embedding" in text
-    assert "0 to 1: SequenceFirstBlock" in text
-    assert "    qkv: Linear" in text
-    # As a user pastes it, with what only they know.
-    pasted: dict = {}
-    exec(text[text.index("from megalens") :].replace("# heads=4, kv_heads=4", "heads=4, kv_heads=2"), pasted)
-    table = pasted["adapter"]
-    found = {name: getattr(table, name) for name in ("layer", "qkv", "gate_up", "fc2", "tokens")}
-    assert found == {"layer": "layers.{i}", "qkv": "qkv", "gate_up": "fc1", "fc2": "fc2", "tokens": "words"}
-    traced, _, _ = capture_all(model, lambda: model(torch.randint(0, 30, (7, 7))), table)
-    assert {flag for flag, _, _ in traced} == {
-        "QKV_mat_mul",
-        "MLP1_mat_mul",
-        "MLP2_mat_mul",
-        "HiddenStates",
-        "InputTokens",
-    }
+def test_nothing_is_supposed_of_a_model_without_layers_but_a_reason() -> None:
     many = nn.Sequential(*[m for _ in range(100) for m in (nn.Linear(2, 2), nn.ReLU())])
-    with pytest.raises(TracerError, match=r"and 140 more"):
-        find_adapter(many)
+    for model in (many, nn.Linear(2, 3)):
+        points = find_points(model)
+        assert points.layers == 0
+        assert all(not here.layers and here.reason for here in points.flags.values())
 
 
 @pytest.mark.parametrize(

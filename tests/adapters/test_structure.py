@@ -89,7 +89,7 @@ def test_a_model_of_ones_own_is_found_and_traced_as_plain_hooks_see_it(linear: t
     assert traced["InputTokens", -1, "ids"].tolist() == IDS.tolist()
     points = find_adapter(model).points(model)
     assert [points.model[key] for key in ("layers", "hidden", "heads", "vocabulary")] == [3, 16, 4, 40]
-    assert "names no module" in (points.flags["RawAttentionScore_mat_mul"].reason or "")
+    assert "first forward pass is watched" in (points.flags["RawAttentionScore_mat_mul"].reason or "")
 
 
 def test_weights_that_are_quantised_are_refused_by_name_where_they_are_to_be_perturbed() -> None:
@@ -112,10 +112,14 @@ def test_layers_that_are_wrapped_for_checkpointing_are_found_below(capture_all) 
     assert all(torch.equal(torch.as_tensor(bare[key]), torch.as_tensor(wrapped[key])) for key in bare)
 
 
-def test_two_lists_of_layers_that_read_words_are_not_guessed_between() -> None:
+def test_layers_are_numbered_over_all_lists_that_read_words() -> None:
     class Two(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.encoder, self.decoder = Model(), Model()
 
-    assert not StructureAdapter().fits(Two())
+    model = Two()
+    points = find_adapter(model).points(model)
+    modules = [sources[0].module for sources in points.flags["HiddenStates"].layers.values()]
+    assert modules == [*model.encoder.transformer["h"], *model.decoder.transformer["h"]]
+    assert points.layers == 6

@@ -1,0 +1,167 @@
+"""Numbers that stand for features, moved about as the features are.
+
+Beside a tensor ``[..., features]`` goes a tensor of whole numbers of the same shape, which says of each
+element which feature of which projection it is. Along batch and positions it has stride 0, so that a view of
+it costs nothing; where an operation copies, only those axes are copied along which it differs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+NOTHING = -1
+"""Stands for what is no feature of a projection: padding, a constant."""
+_SHIFT = 24
+_MOST = 1 << 22
+
+
+class TooLarge(Exception):
+    """Says that following an operation would take more memory than it is worth."""
+
+
+def fresh(number: int, shape: Sequence[int], axis: int = -1) -> Tensor:
+    """Return the ids of all features of projection ``number``, which lie along ``axis``."""
+    width = shape[axis]
+    ids = torch.arange(width, device="cpu") + (number << _SHIFT)
+    ones = [1] * len(shape)
+    ones[axis] = width
+    return ids.view(ones).expand(tuple(shape))
+
+
+def projection_of(ids: Tensor) -> Tensor:
+    """Return the number of the projection of each id, negative for ``NOTHING``."""
+    return ids >> _SHIFT
+
+
+def feature_of(ids: Tensor) -> Tensor:
+    return ids & ((1 << _SHIFT) - 1)
+
+
+def compact(ids: Sequence[Tensor], spare: Sequence[int] = ()) -> list[Tensor]:
+    """Return tensors of one shape without the axes along which none of them differs; their size is 1."""
+    made = list(ids)
+    for axis in range(made[0].ndim):
+        if axis not in spare and all(each.stride(axis) == 0 and each.shape[axis] > 1 for each in made):
+            made = [each.narrow(axis, 0, 1) for each in made]
+    return made
+
+
+def same(one: Tensor, other: Tensor) -> bool:
+    """Return whether two tensors of ids say the same."""
+    if one is other:
+        return True
+    return one.shape == other.shape and torch.equal(*compact([one, other]))
+
+
+def is_whole(ids: Tensor, number: int, width: int) -> bool:
+    """Return whether ``ids`` are all features of a projection in their order, along the last axis."""
+    if ids.ndim == 0 or ids.shape[-1] != width:
+        return False
+    (small,) = compact([ids])
+    return small.numel() == width and torch.equal(small.reshape(-1), fresh(number, (width,)))
+
+
+def reshape(ids: Tensor, shape: Sequence[int]) -> Tensor:
+    """Return ``ids`` in another shape."""
+    try:
+        return ids.view(tuple(shape))
+    except RuntimeError:
+        pass
+    kept, sizes = ids, list(shape)
+    for old, new in _groups(ids.shape, shape):
+        if all(ids.stride(axis) == 0 or ids.shape[axis] == 1 for axis in old):
+            for axis in old:
+                kept = kept.narrow(axis, 0, 1)
+            for axis in new:
+                sizes[axis] = 1
+    _bounded(math.prod(sizes))
+    return kept.reshape(sizes).expand(tuple(shape))
+
+
+def _groups(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], list[int]]]:
+    """Return which axes of one shape become which axes of another."""
+    groups: list[tuple[list[int], list[int]]] = []
+    i = j = 0
+    while i < len(old) or j < len(new):
+        here: tuple[list[int], list[int]] = ([], [])
+        a = b = 1
+        while True:
+            if (a < b or not here[0]) and i < len(old):
+                a *= old[i]
+                here[0].append(i)
+                i += 1
+            elif (b < a or not here[1]) and j < len(new):
+                b *= new[j]
+                here[1].append(j)
+                j += 1
+            else:
+                break
+        groups.append(here)
+    return groups
+
+
+def join(pieces: Sequence[Tensor], axis: int) -> Tensor:
+    """Return ``torch.cat`` of ids of shapes that differ along ``axis`` alone."""
+    axis %= pieces[0].ndim
+    shape = list(pieces[0].shape)
+    shape[axis] = sum(piece.shape[axis] for piece in pieces)
+    made = list(pieces)
+    for other in range(len(shape)):
+        if other != axis and all(each.stride(other) == 0 for each in made):
+            made = [each.narrow(other, 0, 1) for each in made]
+    _bounded(sum(each.numel() for each in made))
+    return torch.cat(made, axis).expand(tuple(shape))
+
+
+def moved(call: Callable[..., Any], ids: Tensor, args: Sequence[Any], kwargs: Any, size: int) -> Any:
+    """Apply an operation that moves data to new memory of ``size`` elements."""
+    _bounded(max(size, ids.numel()))
+    return call(ids, *args, **kwargs)
+
+
+def nothing(shape: Sequence[int]) -> Tensor:
+    return torch.full((1,) * len(shape), NOTHING, device="cpu").expand(tuple(shape))
+
+
+def filled(shape: Sequence[int]) -> Tensor:
+    """Return new memory full of ``NOTHING``."""
+    _bounded(math.prod(shape))
+    return torch.full(tuple(shape), NOTHING, device="cpu")
+
+
+def rows(planes: Sequence[Tensor], axis: int = -1) -> Tensor:
+    """Return the different rows of features along ``axis``, ``[rows, planes, features]``, in their order.
+
+    Raises ``TooLarge`` when there are too many to look at.
+    """
+    made = compact([each.movedim(axis, -1) for each in planes], spare=(planes[0].ndim - 1,))
+    _bounded(made[0].numel() * len(made))
+    stacked = torch.stack([each.reshape(-1, each.shape[-1]) for each in made], 1)
+    if not stacked.numel():
+        return stacked
+    known: dict[bytes, int] = {}
+    for index, row in enumerate(stacked.numpy().reshape(len(stacked), -1)):
+        known.setdefault(row.tobytes(), index)
+    picked = stacked[list(known.values())]
+    return picked[(picked >= 0).flatten(1).any(1)]
+
+
+def row_numbers(ids: Tensor) -> Tensor | None:
+    """Return for each row along the last axis which of the different rows it is, ``[..., 1]``."""
+    (small,) = compact([ids], spare=(ids.ndim - 1,))
+    if small.numel() > _MOST:
+        return None
+    known: dict[bytes, int] = {}
+    flat = small.reshape(-1, small.shape[-1])
+    numbers = [known.setdefault(row.tobytes(), len(known)) for row in flat.numpy()]
+    return torch.tensor(numbers).view(*small.shape[:-1], 1).expand(*ids.shape[:-1], 1)
+
+
+def _bounded(count: int) -> None:
+    if count > _MOST:
+        raise TooLarge

@@ -1,0 +1,179 @@
+"""Watches one forward pass of a model, and corrects by what it shows where the trace points are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ..tracer import ModelPoints
+from ..tracer.own_hooks import hook_after, hook_before
+from . import feature_ids
+from .sizes import input_features, output_features
+from .watch_calls import Call, Seen
+from .watch_flow import Flow
+from .watch_points import seen_points
+from .watch_trail import tensors_in
+
+
+class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    def __init__(self, flow: Flow) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._flow = flow
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        flow = self._flow
+        if not flow.failed and _is_composite(func):
+            # In inference mode they come whole.
+            with self:
+                made = func.decompose(*args, **kwargs)
+                if made is not NotImplemented:
+                    return made
+        try:
+            known = [(tensor, flow.of(tensor)) for tensor in tensors_in((args, kwargs))]
+        except Exception as error:
+            flow.fail(error)
+        result = func(*args, **kwargs)
+        if not flow.failed:
+            try:
+                flow.follow(func, args, kwargs, known, result)
+            except Exception as error:  # What cannot be followed must not end a training step.
+                flow.fail(error)
+        return result
+
+
+def _is_composite(func: Any) -> bool:
+    return bool(func.namespace == "aten" and func._can_decompose())
+
+
+class PassWatch:
+    """Around the first forward pass of a model: changes no value, and keeps nothing after :meth:`finish`.
+
+    Parameters
+    ----------
+    model : torch.nn.Module, or a list of model chunks
+    points : ModelPoints
+        What is supposed before the pass.
+    adapter : optional
+        The user's own, which the pass is to confirm: what it contradicts is given up.
+    """
+
+    def __init__(
+        self, model: nn.Module | Sequence[nn.Module], points: ModelPoints, adapter: Any = None
+    ) -> None:
+        self.changed: set[tuple[str, int]] = set()
+        """Flags and layers of which the points are others than were supposed, after :meth:`finish`."""
+        self.failed: str | None = None
+        """Why nothing could be learnt, after :meth:`finish`; also None where the pass itself did not end."""
+        self._model, self._points, self._adapter = model, points, adapter
+        self._flow = Flow()
+        self._calls: list[Call] = []
+        self._handles: list[Any] = []
+        self._mode: _Mode | None = None
+        self._whole = False
+
+    def __enter__(self) -> PassWatch:
+        self.begin()
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        self.end(failed=kind is not None)
+
+    def begin(self) -> None:
+        """Begin to watch, before the forward pass."""
+        for module in dict.fromkeys(each for root in self._points.roots for each in root.modules()):
+            try:
+                self._handles.append(hook_before(module, self._called, with_kwargs=True))
+                self._handles.append(hook_after(module, self._returned))
+            except RuntimeError:
+                # A scripted module takes no hooks.
+                continue
+        self._mode = _Mode(self._flow)
+        self._mode.__enter__()  # type: ignore[no-untyped-call]
+
+    def end(self, failed: bool = False) -> None:
+        """Stop watching, after the forward pass. Safe twice."""
+        mode, self._mode = self._mode, None
+        if mode is not None:
+            mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+            self._whole = not failed
+        handles, self._handles = self._handles, []
+        for handle in handles:
+            handle.remove()
+
+    def finish(self) -> ModelPoints:
+        """Return the points as the pass has shown them; those that were supposed where it did not end."""
+        self.end()
+        points, flow, calls = self._points, self._flow, self._calls
+        self._flow, self._calls = Flow(), []
+        self.failed = self.failed or flow.failed
+        if not self._whole or self.failed or not calls or points.model.get("adapter") == "megatron":
+            return points
+        try:
+            return seen_points(points, flow, calls, self._adapter, self.changed)
+        except Exception as error:  # A fault of ours must not end a training.
+            self.changed.clear()
+            self.failed = f"{type(error).__name__}: {error}"[:300]
+            return points
+
+    def _called(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        flow = self._flow
+        call = Call(module, flow.call, len(self._calls))
+        self._calls.append(call)
+        flow.call = call
+        call.given += [Seen(flow, value, i) for i, value in enumerate(args) if isinstance(value, Tensor)]
+        call.given += [
+            Seen(flow, value, len(args), name) for name, value in kwargs.items() if isinstance(value, Tensor)
+        ]
+
+    def _returned(self, module: nn.Module, args: Any, output: Any) -> None:
+        flow = self._flow
+        call: Call | None = flow.call
+        while call is not None and call.module is not module:
+            # One that ended by an exception which the model caught.
+            call = call.parent
+        if call is None:
+            return
+        flow.call = call.parent
+        values = [output] if isinstance(output, Tensor) else output
+        if isinstance(values, dict):
+            values = tuple(values.values())
+        if not isinstance(values, (tuple, list)):
+            return
+        for item, value in enumerate(values):
+            if isinstance(value, Tensor) and value.ndim:
+                self._begin_trail(call, item, value)
+                call.gave.append(Seen(flow, value, item))
+
+    def _begin_trail(self, call: Call, item: int, tensor: Tensor) -> None:
+        flow = self._flow
+        width = output_features(call.module)
+        if width is not None and input_features(call.module) is not None:
+            outer = call.parent
+            while outer is not None:
+                if output_features(outer.module) is not None and input_features(outer.module) is not None:
+                    return
+                outer = outer.parent
+            if item == 0 and tensor.shape[-1] and width % tensor.shape[-1] == 0:
+                first = call.given[0] if call.given else None
+                for before in reversed(flow.made):
+                    if before.call is None or before.call.number < call.number:
+                        break
+                    before.inner = True
+                made = flow.begin(
+                    tensor, given=first and first.trail, given_key=first and first.key, weight=call.module
+                )
+                made.call = call
+                made.givers.append((call, 0))
+                return
+        trail = flow.of(tensor)
+        if trail is None or len(trail.planes) != 1 or not trail.origins:
+            return
+        number = feature_ids.projection_of(feature_ids.compact(trail.planes)[0].reshape(-1)[:1])
+        if number.numel() and 0 <= (index := int(number)) < len(flow.made):
+            made = flow.made[index]
+            if feature_ids.is_whole(trail.planes[0], index, made.width):
+                made.givers.append((call, item))

@@ -1,0 +1,509 @@
+"""Follows features through the operations of a forward pass: what is moved, changed, multiplied, attended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import zip_longest
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from . import feature_ids as ids_of
+from . import watch_operations as op
+from .watch_memory import Memory
+from .watch_trail import MOST_PLANES, Attention, Made, Product, Trail, bent, merged, tensors_in, together
+
+
+class Flow:
+    """What a forward pass has shown so far. ``call`` is the call of a module that is running."""
+
+    def __init__(self) -> None:
+        self.call: Any = None
+        self.made: list[Made] = []
+        self.attentions: list[Attention] = []
+        self.lost: list[tuple[str, Any]] = []
+        """Operations that could not be followed, each with the call in which it was."""
+        self.failed: str | None = None
+        """The error that ended the watching."""
+        self.memory = Memory()
+
+    # What is known of a tensor.
+
+    def of(self, tensor: Any) -> Trail | None:
+        return self.memory.of(tensor)
+
+    def put(self, tensor: Tensor, trail: Trail | None) -> None:
+        self.memory.put(tensor, trail)
+
+    def key(self, tensor: Any) -> Any:
+        return self.memory.key(tensor)
+
+    def begin(self, tensor: Tensor, axis: int = -1, **known: Any) -> Made:
+        """Begin a new trail: ``tensor`` is what a product with a weight, or an attention, gives."""
+        made = Made(len(self.made), tensor.shape[axis], axis, self.call, **known)
+        made.shape, made.distributed = tuple(tensor.shape), hasattr(tensor, "device_mesh")
+        self.made.append(made)
+        ids = ids_of.fresh(made.number, tensor.shape, axis)
+        self.put(tensor, Trail((ids,), frozenset((made.number,))))
+        return made
+
+    def fail(self, error: Exception) -> None:
+        self.failed = f"{type(error).__name__}: {error}"[:300]
+        self.memory = Memory()
+
+    def _lose(self, name: str, inputs: Iterable[Trail | None], outputs: Iterable[Tensor]) -> None:
+        known = [trail for trail in inputs if trail is not None and trail.weight is None]
+        if any(trail.planes or trail.scores for trail in known) and name.partition(".")[2] not in op.PLAIN:
+            self.lost.append((name, self.call))
+        if name.partition(".")[2] in op.EMPTY:
+            known = []
+        origins = frozenset[int]().union(*(trail.origins for trail in known))
+        products = together(known)
+        for output in outputs:
+            self.put(output, Trail(origins=origins, products=products) if known else None)
+
+    # Operations.
+
+    def follow(self, func: Any, args: Sequence[Any], kwargs: Any, known: Sequence[Any], result: Any) -> None:
+        """Learn from one operation that has run.
+
+        Parameters
+        ----------
+        known : sequence of (torch.Tensor, Trail or None)
+            What it was given, and what was known of that before it ran.
+        """
+        name = func.overloadpacket.__name__
+        outputs = list(tensors_in(result))
+        inputs = [trail for _, trail in known]
+        if not any(inputs) and name not in ("embedding", "convolution"):
+            if func._schema.is_mutable:
+                for output in outputs:
+                    self.put(output, None)
+                    self.memory.overwritten(output)
+            return
+        plain = name[:-1] if name.endswith("_") and not name.endswith("__") else name
+        try:
+            done = func.namespace == "aten" and self._step(plain, func, args, kwargs, known, result)
+        except ids_of.TooLarge:
+            done = False
+        if not done and not self._custom_attention(name, known, outputs):
+            self._lose(f"{func.namespace}.{name}", inputs, outputs)
+        if func._schema.is_mutable and plain != name:
+            self.memory.overwritten(args[0])
+
+    def _step(
+        self, name: str, func: Any, args: Sequence[Any], kwargs: Any, known: Sequence[Any], result: Any
+    ) -> bool:
+        first = known[0][1] if known else None
+        if name in op.SAME and isinstance(result, Tensor):
+            cast = name == "_to_copy" and result.dtype != known[0][0].dtype
+            self.put(result, first.noted("cast") if first is not None and cast else first)
+        elif name == "copy":
+            source, target = known[-1]
+            if target is not None and target.planes and source.shape != result.shape:
+                target = replace(target, planes=tuple(p.expand(result.shape) for p in target.planes))
+            self.put(result, target)
+        elif name in op.RESHAPES or name in op.MOVES or name in op.COPIES:
+            if first is None:
+                return False
+            self._move(name, func, args, kwargs, first, result)
+        elif name in ("cat", "stack", "concat", "hstack", "vstack"):
+            return self._join(name, args, kwargs, known, result)
+        elif name in ("view_as_complex", "view_as_real"):
+            return self._complex(name, first, result)
+        elif name == "constant_pad_nd":
+            return self._pad(func, args, first, result)
+        elif name in op.PRODUCTS:
+            return self._product(name, args, result)
+        elif name in ("convolution", "_convolution"):
+            return self._convolution(known, args, result)
+        elif name == "embedding":
+            weight = self.of(args[0])
+            self.begin(result, weight=weight.weight if weight else None, given_key=self.key(args[1]))
+        elif op.ATTENTION in name or name in ("_flash_attention_forward", "_efficient_attention_forward"):
+            return self._fused_attention(name, known, result)
+        elif name in op.SOFTMAX:
+            self._softmax(args, first, result)
+        elif name in op.NORMS:
+            out = next(tensors_in(result))
+            if first is None or first.weight is not None:
+                return False
+            self.put(out, first.noted("normed"))
+        elif name == "native_dropout":
+            out = next(tensors_in(result))
+            self.put(out, None if first is None else first.noted("dropout"))
+        elif name == "glu":
+            return self._glu(args, kwargs, first, result)
+        elif (
+            torch.Tag.pointwise in func.tags or name in op.TIMES or name in op.SUMS or name in op.LINEAR_UNARY
+        ):
+            self._pointwise(name, known, result)
+        elif name in ("hardswish", "rrelu_with_noise", "prelu", "_prelu_kernel", "log_sigmoid_forward"):
+            self._pointwise(name, known[:1], next(tensors_in(result)))
+        else:
+            return False
+        return True
+
+    def _move(self, name: str, func: Any, args: Any, kwargs: Any, trail: Trail, result: Any) -> None:
+        outputs = list(tensors_in(result))
+        if trail.scores is not None:
+            note = ("cut",) if name in ("slice", "narrow", "index", "select") else ()
+            try:
+                pairs = zip(
+                    *(self._moves(name, func, args, kwargs, mark, outputs) for mark in trail.marks or ()),
+                    strict=True,
+                )
+                marks: list[Any] = list(pairs)
+            except ids_of.TooLarge:
+                marks = []
+            for output, mark in zip_longest(outputs, marks[: len(outputs)]):
+                self.put(output, replace(trail, marks=mark).noted(*note))
+            return
+        planes: list[list[Tensor]] = [[] for _ in outputs]
+        for plane in trail.planes:
+            for into, made in zip(planes, self._moves(name, func, args, kwargs, plane, outputs), strict=True):
+                into.append(made)
+        for output, each in zip(outputs, planes, strict=True):
+            self.put(output, replace(trail, planes=tuple(each)))
+
+    def _moves(
+        self, name: str, func: Any, args: Any, kwargs: Any, plane: Tensor, outputs: Sequence[Tensor]
+    ) -> Sequence[Tensor]:
+        """Return what an operation makes of ids, one for each of its outputs."""
+        if name in op.RESHAPES:
+            if plane.numel() != outputs[0].numel():
+                raise ids_of.TooLarge
+            return [ids_of.reshape(plane, outputs[0].shape)]
+        made = self._moved(name, func, args, kwargs, plane, outputs)
+        return [made] if isinstance(made, Tensor) else list(made)
+
+    def _moved(
+        self, name: str, func: Any, args: Any, kwargs: Any, plane: Tensor, outputs: Sequence[Tensor]
+    ) -> Any:
+        rest = [_on_host(arg) for arg in args[1:]]
+        if name in op.COPIES:
+            axes = _axes(name, args, plane.ndim)
+            if axes is None:
+                return ids_of.moved(func, plane, rest, kwargs, outputs[0].numel())
+            # Along axes where it is the same everywhere nothing has to be moved.
+            (small,) = ids_of.compact([plane])
+            alike = [axis for axis in range(plane.ndim) if small.shape[axis] < plane.shape[axis]]
+            (small,) = ids_of.compact([plane], spare=[axis for axis in axes if axis not in alike])
+            if not set(axes) <= set(alike):
+                sizes = [1 if axis in alike else size for axis, size in enumerate(outputs[0].shape)]
+                small = ids_of.moved(func, small, rest, kwargs, prod(sizes))
+            for axis in alike:
+                small = small.narrow(axis, 0, 1)
+            return small.expand(outputs[0].shape)
+        return func(plane, *rest, **{key: _on_host(value) for key, value in kwargs.items()})
+
+    def _join(self, name: str, args: Any, kwargs: Any, known: Any, result: Any) -> bool:
+        pieces = list(args[0])
+        trails = [self.of(piece) for piece in pieces]
+        axis = args[1] if len(args) > 1 else kwargs.get("dim", 0)
+        data = [trail for trail in trails if trail is not None]
+        if all(trail is not None and trail.weight is not None for trail in trails):
+            self.put(result, Trail(weight=True))
+            return True
+        scores = next((trail for trail in data if trail.scores is not None), None)
+        if scores is not None:
+            self.put(result, replace(scores, marks=None).noted("joined"))
+            return True
+        if not any(trail.planes for trail in data) or name not in ("cat", "concat", "stack"):
+            return False
+        if name == "stack":
+            axis = axis % result.ndim
+        # An empty tensor of one axis is left out by torch.
+        kept = [
+            (p, t) for p, t in zip(pieces, trails, strict=True) if p.ndim > 1 or p.numel() or result.ndim == 1
+        ]
+        planes = []
+        for number in range(max(len(trail.planes) for trail in data)):
+            each = [
+                trail.planes[number]
+                if trail is not None and len(trail.planes) > number
+                else ids_of.nothing(piece.shape)
+                for piece, trail in kept
+            ]
+            if name == "stack":
+                each = [plane.unsqueeze(axis) for plane in each]
+            planes.append(ids_of.join(each, axis))
+        self.put(result, merged(data, tuple(planes)))
+        return True
+
+    def _complex(self, name: str, trail: Trail | None, result: Tensor) -> bool:
+        """Keep the ids of complex numbers with an axis more, as their real view has them."""
+        if trail is None or not trail.planes:
+            return False
+        made = trail.planes
+        if name == "view_as_real" and trail.planes[0].shape != result.shape:
+            return False
+        self.put(result, replace(trail, planes=made))
+        return True
+
+    def _pad(self, func: Any, args: Any, trail: Trail | None, result: Tensor) -> bool:
+        if trail is None or not trail.planes:
+            if trail is None or trail.scores is None:
+                return False
+            self.put(result, replace(trail, marks=None))
+            return True
+        planes = []
+        for plane in trail.planes:
+            small = ids_of.compact(
+                [plane], spare=[a for a in range(plane.ndim) if plane.shape[a] != result.shape[a]]
+            )[0]
+            planes.append(func(small, args[1], ids_of.NOTHING).expand(result.shape))
+        self.put(result, replace(trail, planes=tuple(planes)))
+        return True
+
+    # Products, attention.
+
+    def _product(self, name: str, args: Any, result: Tensor) -> bool:
+        one, other = op.PRODUCTS[name]
+        left, right = args[one], args[other]
+        a, b = self.of(left), self.of(right)
+        if b is not None and b.weight is not None:
+            # Also where both depend on parameters alone: learnt queries.
+            known = None if a is None or a.weight is not None else a
+            made = self.begin(
+                result,
+                given=known,
+                given_key=self.key(left),
+                weight=b.weight if isinstance(b.weight, nn.Parameter) else None,
+            )
+            if self.call is not None:
+                self.call.products.append(made)
+            return True
+        if a is None or b is None or a.weight is not None:
+            return False
+        if name == "linear":
+            return False
+        if a.scores is not None and b.planes:
+            return self._attended(a, b, -1, result)
+        if b.scores is not None and a.planes:
+            return self._attended(b, a, -2, result)
+        if a.planes and b.planes and left.ndim > 1 and right.ndim > 1:
+            attention = Attention(self.call, name, a, b)
+            try:
+                attention.heads = {"q": ids_of.rows(a.planes), "k": ids_of.rows(b.planes, -2)}
+            except ids_of.TooLarge:
+                return False
+            if attention.heads["q"].shape[-1] != attention.heads["k"].shape[-1]:
+                return False
+            attention.queries, attention.keys = a.planes[0], b.planes[0].transpose(-1, -2)
+            origins = a.origins | b.origins
+            marks = tuple(
+                torch.arange(result.shape[axis], device="cpu")
+                .view(-1, *(1,) * (-1 - axis))
+                .expand(result.shape)
+                for axis in (-2, -1)
+            )
+            self.put(result, Trail(origins=origins, scores=attention, marks=marks))  # type: ignore[arg-type]
+            return True
+        return False
+
+    def _attended(self, scores: Trail, values: Trail, axis: int, result: Tensor) -> bool:
+        attention = scores.scores
+        assert attention is not None
+        if attention.v is not None:
+            # Probabilities that are used twice.
+            attention = replace(attention, made=None, heads=dict(attention.heads))
+        attention.heads = {**attention.heads, "v": ids_of.rows(values.planes, axis)}
+        attention.v = values
+        if scores.along(0, axis):
+            attention.exchange()
+        self.attentions.append(attention)
+        self._context(attention, result, axis)
+        return True
+
+    def _context(self, attention: Attention, result: Tensor, axis: int) -> None:
+        """Begin the trail of what an attention gives: its features are those of one head after another."""
+        made = attention.made = self.begin(result, axis, attention=attention)
+        rows = None if attention.queries is None else ids_of.row_numbers(attention.queries)
+        if rows is None or axis != -1 or rows.shape[:-1] != result.shape[:-1]:
+            return
+        width = result.shape[-1]
+        made.width = width * len(attention.heads["q"])
+        (small,) = ids_of.compact([rows])
+        ids = ids_of.fresh(made.number, (width,)) + small * width
+        self.put(result, Trail((ids.expand(result.shape),), frozenset((made.number,))))
+
+    def _fused_attention(self, name: str, known: Any, result: Any) -> bool:
+        trails = [trail for _, trail in known[:3]]
+        if len(trails) < 3 or any(trail is None or not trail.planes for trail in trails):
+            return False
+        q, k, v = trails
+        attention = Attention(self.call, name, q, k, v, softmax=True)
+        attention.heads = {part: ids_of.rows(each.planes) for part, each in zip("qkv", trails, strict=True)}
+        self.attentions.append(attention)
+        attention.queries = q.planes[0]
+        self._context(attention, next(tensors_in(result)), -1)
+        return True
+
+    def _custom_attention(self, name: str, known: Any, outputs: Sequence[Tensor]) -> bool:
+        """Take an operation of some package as an attention where its name says so and its tensors fit."""
+        if ("attention" not in name and "flash_attn" not in name) or "backward" in name or not outputs:
+            return False
+        shapes = [tensor.shape for tensor, _ in known[:3]]
+        if len(shapes) < 3 or shapes[0][:-1] != outputs[0].shape[:-1] or shapes[1] != shapes[2]:
+            return False
+        try:
+            return self._fused_attention(name, known, outputs)
+        except ids_of.TooLarge:
+            return False
+
+    def _softmax(self, args: Any, trail: Trail | None, result: Tensor) -> None:
+        if trail is None:
+            return
+        attention = trail.scores
+        if attention is None:
+            self.put(result, trail.noted("softmax"))
+            return
+        axis = args[1] if len(args) > 1 and isinstance(args[1], int) else -1
+        attention.softmax = True
+        attention.probabilities = self.key(result)
+        marks = trail.marks
+        if marks is not None and trail.along(0, axis):
+            attention.exchange()
+            marks = marks[1], marks[0]
+        self.put(result, Trail(origins=trail.origins, scores=attention, marks=marks, softmaxed=True))
+
+    def _convolution(self, known: Any, args: Any, result: Tensor) -> bool:
+        data, weight = known[0], known[1]
+        if weight[1] is None or weight[1].weight is None:
+            return False
+        groups = args[8] if len(args) > 8 else 1
+        trail = data[1]
+        if groups > 1 and groups == data[0].shape[1] == result.shape[1]:
+            if trail is None or not trail.planes:
+                return False
+            planes = []
+            for plane in trail.planes:
+                (small,) = ids_of.compact([plane])
+                if small.numel() != plane.shape[1]:
+                    return False
+                planes.append(small.expand(result.shape))
+            self.put(result, replace(trail, planes=tuple(planes)).noted("convolved"))
+            return True
+        parameter = weight[1].weight if isinstance(weight[1].weight, nn.Parameter) else None
+        made = self.begin(result, 1, given=trail, given_key=self.key(data[0]), weight=parameter)
+        if self.call is not None:
+            self.call.products.append(made)
+        return True
+
+    # Elementwise.
+
+    def _glu(self, args: Any, kwargs: Any, trail: Trail | None, result: Tensor) -> bool:
+        if trail is None or not trail.planes:
+            return False
+        axis = args[1] if len(args) > 1 else kwargs.get("dim", -1)
+        halves = [plane.chunk(2, axis) for plane in trail.planes]
+        up = replace(trail, planes=tuple(half[0] for half in halves))
+        gate = replace(trail, planes=tuple(half[1] for half in halves)).noted("sigmoid")
+        product = Product(self.call, up, gate)
+        self.put(result, replace(up, products=(*up.products, product)))
+        return True
+
+    def _pointwise(self, name: str, known: Any, result: Any) -> None:
+        if not isinstance(result, Tensor):
+            result = next(tensors_in(result))
+        data = [trail for _, trail in known if trail is not None and trail.weight is None]
+        others = [(tensor, trail) for tensor, trail in known if trail is None or trail.weight is not None]
+        if not data:
+            large = any(
+                t.numel() > result.numel() or (trail is None and t.numel() > 1) for t, trail in others
+            )
+            weights = [trail for _, trail in known if trail is not None]
+            self.put(result, None if large else Trail(weight=weights[0].weight if len(known) == 1 else True))
+            return
+        scores = next((trail for trail in data if trail.scores is not None), None)
+        if scores is not None:
+            marks = scores.marks
+            if marks is not None and marks[0].shape != result.shape:
+                marks = marks[0].expand(result.shape), marks[1].expand(result.shape)
+            self.put(result, replace(scores, marks=marks).noted(name))
+            return
+        featured = [trail for trail in data if trail.planes]
+        if not featured:
+            origins = frozenset[int]().union(*(trail.origins for trail in data))
+            self.put(result, Trail(origins=origins, products=together(data), notes=data[0].notes))
+            return
+        trail = self._combined(name, data, featured, others)
+        if len(known) > 1 or trail.planes[0].shape != result.shape:
+            trail = replace(trail, planes=tuple(_spread(plane, result) for plane in trail.planes))
+        self.put(result, trail)
+
+    def _combined(
+        self, name: str, data: Sequence[Trail], featured: Sequence[Trail], others: Sequence[Any]
+    ) -> Trail:
+        first = featured[0]
+        if name in op.TIMES or name == "pow":
+            if len(featured) > 1:
+                one, other = featured[:2]
+                if len(one.planes) == len(other.planes) == 1 and ids_of.same(one.planes[0], other.planes[0]):
+                    return merged((one, other), one.planes).noted(
+                        *(() if bent(one) or bent(other) else ("squared",))
+                    )
+                product = Product(self.call, one, other)
+                keep = other if bent(one) and not bent(other) else one
+                return replace(
+                    keep,
+                    origins=one.origins | other.origins,
+                    products=(*together((one, other)), product),
+                ).noted("gated")
+            if len(data) > 1:
+                inside = any(each.origins & first.origins for each in data if each is not first)
+                both = frozenset[int]().union(*(each.origins for each in data))
+                if not inside:
+                    product = Product(self.call, first, next(each for each in data if each is not first))
+                    return replace(first, origins=both, products=(*together(data), product)).noted("gated")
+                return replace(first, origins=both).noted("normed")
+            if name == "pow":
+                return first.noted("pow")
+            if any(tensor.is_complex() for tensor, _ in others):
+                return first.noted("rotated")
+            return first.noted("scaled")
+        if len(featured) > 1:
+            planes: list[Tensor] = []
+            for plane in (plane for trail in featured for plane in trail.planes):
+                if not any(ids_of.same(plane, each) for each in planes):
+                    planes.append(plane)
+            joined = merged(featured, tuple(planes[-MOST_PLANES:]))
+            owners = {each for trail in featured for each in trail.origins}
+            if len(planes) == 1:
+                return joined
+            return joined.noted("rotated" if len(owners) == 1 else "added")
+        if len(data) > 1 or name in op.SUMS or name in op.LINEAR_UNARY or others:
+            return first if len(data) == 1 else merged(data, first.planes)
+        return first.noted(name)
+
+
+def _spread(plane: Tensor, result: Tensor) -> Tensor:
+    """Return ids in the shape of a result, which has an axis less where it is complex."""
+    if plane.shape == result.shape:
+        return plane
+    if result.is_complex():
+        return plane.expand(*result.shape, plane.shape[-1])
+    return plane.expand(result.shape)
+
+
+def _axes(name: str, args: Any, ndim: int) -> list[int] | None:
+    """Return along which axes an operation moves data; None where that is not told."""
+    if name == "repeat":
+        return list(range(ndim)) if len(args[1]) == ndim else None
+    axes = (
+        args[1] if name in ("flip", "index_select") else args[2] if name == "roll" and len(args) > 2 else ()
+    )
+    axes = [axes] if isinstance(axes, int) else axes
+    return [axis % ndim for axis in axes] or None
+
+
+def _on_host(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.detach().to("cpu")
+    if isinstance(value, (list, tuple)):
+        return type(value)(_on_host(each) for each in value)
+    return value

@@ -1,0 +1,53 @@
+"""Runs a model once while it is watched, and again while what the pass has shown is traced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from megalens.adapters import PassWatch, find_points
+from megalens.tracer import ModelPoints
+from megalens.tracer.tensors.capture import Capture
+from megalens.tracer.tensors.config import change_plan, settings_from
+from megalens.tracer.tensors.plan import TracingPlan
+
+Traced = dict[tuple[str, int, str], Tensor]
+
+
+def watched(
+    model: nn.Module, forward: Callable[[], Any], adapter: Any = None
+) -> tuple[ModelPoints, PassWatch]:
+    """Return what one pass shows of ``model``; the pass gives what it gives when nothing watches."""
+    state = torch.get_rng_state()
+    with torch.no_grad():
+        bare = forward()
+    torch.set_rng_state(state)
+    watch = PassWatch(model, adapter.points(model) if adapter else find_points(model), adapter)
+    with torch.no_grad(), watch:
+        seen = forward()
+    if isinstance(bare, Tensor):
+        assert torch.equal(bare, seen)
+    points = watch.finish()
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+    return points, watch
+
+
+def traced(points: ModelPoints, forward: Callable[[], Any]) -> Traced:
+    """Return what is traced of one pass: every flag that there is, uncompressed."""
+    warnings: list[str] = []
+    capture = Capture(points, warnings.append, hand_over=lambda batch: None)
+    names = [name for name, here in points.flags.items() if here.layers]
+    settings = {name: {"compressor": {"name": "NoOp"}, "samples": None} for name in names}
+    capture.follow(change_plan(TracingPlan(), settings_from(settings), points))
+    for root in points.roots:
+        root.training = True
+    capture.begin(1, "train")
+    forward()
+    _, _, missing = capture.fired() or (0, 0, {})
+    rows = capture.take().rows
+    capture.release()
+    assert (missing, warnings) == ({}, []), (missing, warnings)
+    return {(r.meta.flag, r.meta.layer, r.meta.part): torch.as_tensor(r.values).detach() for r in rows}
