@@ -13,11 +13,11 @@ from torch.optim import Optimizer
 
 from ...errors import TracerError
 from ...own_hooks import hook_after
-from ...passes import after_backward
+from ...passes import after_backward, at_each_backward
 from ..part import MeasuredRows, Scale
 from ..points import ParamPoint
 from .own_gradients import UNREDUCED, OwnGradients
-from .values import ParamRows, first_tensor, half_precision
+from .values import ParamRows, half_precision
 
 _WATCHED = 4
 
@@ -132,12 +132,12 @@ class BackwardEnd:
         Modules whose call is one forward pass. The gradient of their output is the first thing in a backward
         pass, outside of all that checkpointing nests in it.
     parameters : sequence of torch.nn.Parameter
-        Where none of the roots is called as a module, some of these detect the pass instead.
+        Where a pass does not come through the output of a root, some of these detect it instead.
     ended : callable
         Called after each pass; must not raise.
     computed : callable, optional
         Called when all gradients of a pass are computed, before DDP finishes the reduction that it began;
-        must not raise. Not where no root was called.
+        must not raise. Not of a pass that comes through no root.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class BackwardEnd:
     ) -> None:
         self._ended, self._computed = ended, computed
         self._queued = False
-        self._by_root = False
+        self._entered = False
         self.on = False
         self.half = False
         """Whether the model ran in half precision, which asks for a loss scale."""
@@ -164,7 +164,7 @@ class BackwardEnd:
     def begin(self, on: bool) -> None:
         """Follow the passes of a step, or do not."""
         self.on = on
-        self._queued = self._by_root = self.half = False
+        self._queued = self._entered = self.half = False
 
     def close(self) -> None:
         """Take every hook off. Safe twice."""
@@ -177,17 +177,14 @@ class BackwardEnd:
         if torch.compiler.is_compiling() or not self.on or not torch.is_grad_enabled():
             return
         self.half = self.half or half_precision()
-        for tensor in _tensors(output):
-            if tensor.requires_grad:
-                self._by_root = True
-                tensor.register_hook(self._arrived)  # type: ignore[no-untyped-call]
-                return
+        at_each_backward(output, self._arrived)
 
-    def _arrived(self, gradient: Tensor) -> None:
+    def _arrived(self) -> None:
+        self._entered = True
         self._queue()
 
     def _accumulated(self, parameter: Tensor) -> None:
-        if self.on and not self._by_root:
+        if self.on:
             self._queue()
 
     def _queue(self) -> None:
@@ -197,23 +194,14 @@ class BackwardEnd:
 
     def _first(self) -> None:
         # Queued when the first gradient arrived, so that it runs before what DDP queued with its last bucket.
-        if self.on and self._by_root and self._computed is not None:
+        if self.on and self._entered and self._computed is not None:
             self._computed()
         after_backward(self._second)
 
     def _second(self) -> None:
-        self._queued = False
+        self._queued = self._entered = False
         if self.on:
             self._ended()
-
-
-def _tensors(output: Any) -> list[Tensor]:
-    if isinstance(output, (tuple, list)):
-        return [value for value in output if isinstance(value, Tensor)]
-    if isinstance(output, dict) or hasattr(output, "items"):
-        return [value for value in output.values() if isinstance(value, Tensor)]
-    first = first_tensor(output)
-    return [] if first is None else [first]
 
 
 class GradientMoment:
