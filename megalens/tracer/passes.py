@@ -25,14 +25,15 @@ class Unproven:
     """A forward pass in evaluation mode, of which only its backward pass says that it is a micro-batch.
 
     ``number`` is that of the micro-batch as it would be were no other pass between; once it is proven, as it
-    is. ``rows`` is what it gave, for whoever waits.
+    is. ``rows`` is what it gave, for whoever waits, and ``calls`` how often what was called in it.
     """
 
-    __slots__ = ("number", "rows")
+    __slots__ = ("calls", "number", "rows")
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, calls: dict[Any, int] | None = None) -> None:
         self.number = number
         self.rows: Any = None
+        self.calls: dict[Any, int] = {} if calls is None else calls
 
 
 class PassState(NamedTuple):
