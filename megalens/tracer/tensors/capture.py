@@ -13,7 +13,7 @@ from torch import Tensor
 from ..coordinates import to_host
 from ..passes import OUTSIDE, TRAINING, MicroBatches, PassState, Unproven
 from ..points import ModelPoints, Shards, Source
-from .batch import NO_ERROR, Batch, FiredProbes, Row, RowMeta, TensorReading, reading_of
+from .batch import NO_ERROR, ROW_BYTES, Batch, FiredProbes, Row, RowMeta, TensorReading, reading_of
 from .compressors import plan_of
 from .pieces import Cut, cut_of
 from .plan import FlagPlan, TracingPlan
@@ -361,7 +361,7 @@ class Capture(MicroBatches):
         values = tiles if tiles is not None else [to_host(each) if each.is_cuda else each for each in outputs]
         made = list(map(Row, metas, values, moments, errors))
         self._rows += made
-        nbytes = sum([row.values.nbytes + 256 for row in made])
+        nbytes = sum([row.values.nbytes + ROW_BYTES for row in made])
         self._nbytes += nbytes
         return reading_of(seen, plan, measured, metas, nbytes)
 
