@@ -161,11 +161,15 @@ class StepRows(NamedTuple):
 
 
 class FiredProbes(NamedTuple):
-    """How many probes fired in a step of those expected; by name why others did not, at most 50."""
+    """How many probes fired in a step of those expected; by name why others did not, at most 50.
+
+    ``told`` are names of which a sentence was said when they were reached.
+    """
 
     fired: int
     expected: int
     missing: dict[str, str]
+    told: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)

@@ -17,8 +17,9 @@ from .batch import NO_ERROR, ROW_BYTES, Batch, FiredProbes, Row, RowMeta, Tensor
 from .compressors import plan_of
 from .pieces import Cut, cut_of
 from .plan import FlagPlan, TracingPlan
-from .probes import TensorProbe, install_probes, reason_of
+from .probes import TensorProbe, install_probes
 from .retained import RETAINED_BYTES, RetainedTensor, RetainedTensors
+from .silent import reason_of
 from .staging import StagePool
 from .values import Window, errors_of, in_rows, local_piece, moments_of, shape_of
 
@@ -139,7 +140,9 @@ class Capture(MicroBatches):
         if not self._any_active or self._renewed:
             return None
         expected = fired = 0
+        left_out = self.left_out if self.phase == TRAINING else 0
         missing: dict[str, str] = {}
+        told: set[str] = set()
         scope = self.scope
         for probe in self.probes:
             if probe.flag.active and (probe.scope >= scope or not probe.source.sparse):
@@ -148,8 +151,10 @@ class Capture(MicroBatches):
                 if probe.scope >= scope:
                     fired += 1
                 elif len(missing) < 50:
-                    missing[probe.label] = reason_of(probe)
-        return FiredProbes(fired, expected, missing)
+                    missing[probe.label] = reason_of(probe, scope, left_out)
+                    if probe.failed >= scope:
+                        told.add(probe.label)
+        return FiredProbes(fired, expected, missing, frozenset(told))
 
     def take(self) -> Batch:
         """Hand over what has gathered."""
@@ -231,7 +236,7 @@ class Capture(MicroBatches):
             self.spent_ns += _clock() - started
             return
         if not isinstance(tensor, Tensor) and probe.source.computed is None:
-            probe.why = f"it gave no tensor{_hint(probe)}"
+            probe.why, probe.failed = f"it gave no tensor{_hint(probe)}", self.scope
             self._warn(f"{probe.label} gave no tensor{_hint(probe)}.")
             return
         if probe.flag.backward:
@@ -290,7 +295,7 @@ class Capture(MicroBatches):
                     probe.readings[key] = made
         except Exception as error:  # A tracer's fault must not end a training step.
             self.errors += 1
-            probe.why = str(error)[:300] or type(error).__name__
+            probe.why, probe.failed = str(error)[:300] or type(error).__name__, self.scope
             self._warn(f"{probe.label} could not be traced: {probe.why}")
         self.spent_ns += _clock() - started
 

@@ -168,7 +168,7 @@ class TensorTracer(Instrument):
             return
         status["nonfinite"] = sender.nonfinite()
         if sender.probes is not None:
-            fired, expected, missing = sender.probes
+            fired, expected, missing, _ = sender.probes
             status["probes"] = {"fired": fired, "expected": expected, "missing": list(missing)}
             reasons: dict[str, list[str]] = {}
             for name, reason in missing.items():

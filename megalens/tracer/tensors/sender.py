@@ -25,6 +25,7 @@ from .batch import (
 )
 from .joiner import Joiner, pack_pieces
 from .retained import RetainedTensor, retained_columns
+from .silent import SilentProbeWords
 
 if TYPE_CHECKING:
     from ..instrument import Host
@@ -67,6 +68,7 @@ class TensorSender:
     def __init__(self, host: Host) -> None:
         self._host = host
         self.probes: FiredProbes | None = None
+        self._silent = SilentProbeWords()
         self._nonfinite = 0
         self._first_nonfinite: NonFiniteFirst | None = None
 
@@ -147,13 +149,8 @@ class TensorSender:
             batch.ready.synchronize()
         if batch.probes is not None:
             self.probes = batch.probes
-            if not batch.probes.fired and batch.probes.expected:
-                self._host.warn(
-                    "No probe fired in a step that was to be traced: the traced model was not called in "
-                    "it, or it was compiled before it was traced. "
-                    "Call megalens.trace(model, compiled=True) before the first step, or "
-                    "torch.compiler.reset() after it."
-                )
+            for text in self._silent.sentences(batch.step, batch.probes):
+                self._host.warn(text)
 
     def _note_nonfinite(self, counts: np.ndarray, where: Callable[[int], tuple[int, int, str]]) -> None:
         """Count the non-finite values of rows; ``where`` gives step, layer and flag of a row."""
