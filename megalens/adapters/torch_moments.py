@@ -160,7 +160,7 @@ class TorchMoments:
             return None
         body = unwrapped(model)
         self._stacks = self._renamed(body)
-        quantised = [name for name, parameter in body.named_parameters() if not _measurable(parameter)]
+        others = [each for each in body.named_parameters() if not _measurable(each[1])]
         flat = any(type(module).__name__ == "FullyShardedDataParallel" for module in model.modules())
         names = {module: self._name(name) for name, module in body.named_modules()}
         return MomentPoints(
@@ -170,7 +170,7 @@ class TorchMoments:
             features=list(feature_points(self._points, names, shown=_shows_attention(body))),
             stage=self._coords.pp if self._coords.pp_size > 1 else -1,
             unavailable=self._unavailable(flat),
-            left_out=_quantised(quantised),
+            left_out=_unmeasured(others),
             before_reduction=before_reduction([model]),
         )
 
@@ -306,13 +306,16 @@ def _measurable(parameter: Tensor) -> bool:
     return parameter.is_floating_point() and parameter.element_size() > 1
 
 
-def _quantised(names: Sequence[str]) -> str | None:
-    if not names:
+def _unmeasured(others: Sequence[tuple[str, Tensor]]) -> str | None:
+    if not others:
         return None
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+    named = ", ".join(
+        f"{name} ({str(parameter.dtype).removeprefix('torch.')})" for name, parameter in others[:3]
+    )
     return (
-        "Quantised weights are no numbers that could be measured, and are left out: "
-        f"{', '.join(names[:3])}{more}. "
+        "Parameters that are no real floating-point numbers of 16 bits or more are not measured: "
+        f"{named}{more}. "
         "What goes into their modules and comes out of them is measured."
     )
 

@@ -319,7 +319,7 @@ class Gathering:
         if left_out:
             who = ", ".join(self._name(rank) for rank in missing[:5])
             self._warn(
-                f"Statistics of {left_out} tensors of step {step} are left out: {who} did not send a part "
+                f"Statistics of {left_out} tensors of step {step} are left out: {who} had not sent a part "
                 "of them."
             )
         return CompleteStep(

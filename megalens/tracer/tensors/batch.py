@@ -161,15 +161,11 @@ class StepRows(NamedTuple):
 
 
 class FiredProbes(NamedTuple):
-    """How many probes fired in a step of those expected; by name why others did not, at most 50.
-
-    ``told`` are names of which a sentence was said when they were reached.
-    """
+    """How many probes fired in a step of those expected; by name why others did not, at most 50."""
 
     fired: int
     expected: int
     missing: dict[str, str]
-    told: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -181,6 +177,8 @@ class Batch:
     nbytes: int = 0
     probes: FiredProbes | None = None
     """How many fired; None when nothing was to be traced."""
+    told: frozenset[str] = frozenset()
+    """Names of probes that did not fire, of which a sentence was said when they were reached."""
     ready: Any = None
     """A device event after which the copies are there; None on the CPU."""
     stage: Stage | None = None

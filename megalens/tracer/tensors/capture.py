@@ -142,7 +142,6 @@ class Capture(MicroBatches):
         expected = fired = 0
         left_out = self.left_out if self.phase == TRAINING else 0
         missing: dict[str, str] = {}
-        told: set[str] = set()
         scope = self.scope
         for probe in self.probes:
             if probe.flag.active and (probe.scope >= scope or not probe.source.sparse):
@@ -152,9 +151,11 @@ class Capture(MicroBatches):
                     fired += 1
                 elif len(missing) < 50:
                     missing[probe.label] = reason_of(probe, scope, left_out)
-                    if probe.failed >= scope:
-                        told.add(probe.label)
-        return FiredProbes(fired, expected, missing, frozenset(told))
+        return FiredProbes(fired, expected, missing)
+
+    def told(self) -> frozenset[str]:
+        """Return the names of probes of which a sentence was said in this step."""
+        return frozenset(probe.label for probe in self.probes if probe.failed >= self.scope)
 
     def take(self) -> Batch:
         """Hand over what has gathered."""

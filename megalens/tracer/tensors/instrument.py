@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.messages_generated import Phase, Status
+from ..graph_operator import compiles
 from ..graph_probes import GraphProbes
 from ..instrument import Instrument
 from ..passes import PassState, left_out_sentence
@@ -168,7 +169,7 @@ class TensorTracer(Instrument):
             return
         status["nonfinite"] = sender.nonfinite()
         if sender.probes is not None:
-            fired, expected, missing, _ = sender.probes
+            fired, expected, missing = sender.probes
             status["probes"] = {"fired": fired, "expected": expected, "missing": list(missing)}
             reasons: dict[str, list[str]] = {}
             for name, reason in missing.items():
@@ -203,6 +204,8 @@ class TensorTracer(Instrument):
                 batch.stage.give_back()
             return
         batch.probes = probes
+        if probes is not None and probes.missing:
+            batch.told = capture.told()
         # While rows wait, that all is well waits with them.
         reported = probes is not None and not (capture.holding and probes.fired == probes.expected)
         if batch.rows or reported:
@@ -242,7 +245,12 @@ class TensorTracer(Instrument):
             unfired = perturbed.unfired()
             if unfired:
                 more = f" and {len(unfired) - 5} more" if len(unfired) > 5 else ""
+                compiled = (
+                    ", or it is compiled and tracing began without knowing: megalens.trace(…, compiled=True)"
+                    if self._graph is None and compiles()
+                    else ""
+                )
                 self._warn(
-                    f"Step {step} did not reach what was to be perturbed: {', '.join(unfired[:5])}{more}. "
-                    "A compiled model calls no hooks."
+                    f"Step {step} did not reach what was to be perturbed, {'; '.join(unfired[:5])}{more}: "
+                    f"its module was not called in a pass that is perturbed{compiled}."
                 )

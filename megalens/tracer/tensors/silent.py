@@ -59,11 +59,11 @@ class SilentProbeWords:
     def __init__(self) -> None:
         self._said: set[tuple[str, str]] = set()
 
-    def sentences(self, step: int, probes: FiredProbes) -> Iterator[str]:
-        """Give what is new in a step."""
+    def sentences(self, step: int, probes: FiredProbes, told: frozenset[str]) -> Iterator[str]:
+        """Give what is new in a step, but for what was ``told`` before."""
         new: dict[str, list[str]] = {}
         for name, reason in probes.missing.items():
-            known = name in probes.told or (name, reason) in self._said
+            known = name in told or (name, reason) in self._said
             if not known and len(self._said) < _MOST_SAID:
                 self._said.add((name, reason))
                 new.setdefault(reason, []).append(name)
