@@ -109,6 +109,16 @@ def test_what_does_not_fit_beside_what_waits_comes_without_values_and_is_named(
     assert all(text in caplog.text for text in said)
 
 
+def test_rows_that_no_hub_takes_before_the_end_are_said(gpt, ids, traced, small_hub, caplog) -> None:
+    tracer = traced(gpt, flags={MLP1: NoOp()})
+    assert tracer.connected(20)
+    with held(tracer):
+        with tracer.step():
+            gpt(ids)
+        tracer._coordinator.worker.close(0.05)
+        assert "MB waited to be sent, of which the hub took nothing for 0.05 s" in caplog.text
+
+
 def test_large_rows_leave_room_for_small_ones(gpt, ids, traced, small_hub) -> None:
     tracer = traced(gpt, flags={MLP1: NoOp()}, samples="all")
     assert tracer.connected(20)

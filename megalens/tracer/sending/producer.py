@@ -156,13 +156,24 @@ class Producer(Worker):
         """Send what waits and end the thread. Safe twice.
 
         Where the training finished, a shutdown message is sent, and the hub is waited for until its recording
-        is complete.
+        is complete. What is still to be sent is waited for while some of it goes out every ``timeout``.
         """
         self.hub.last()
-        super().close(timeout, finished=finished)
+        until = time.monotonic() + _RECORDING_SECONDS
+        before = -1
+        while self.hub.frames > before and time.monotonic() < until:
+            before = self.hub.frames
+            super().close(timeout, finished=finished)
+            if self._sent_goodbye or not self._thread.is_alive():
+                break
         if self._sent_goodbye:
             self._thread.join(_RECORDING_SECONDS)
         if self._thread.is_alive():
+            if waiting := self._put_bytes - self._taken_bytes:
+                self.health.warn(
+                    f"The tracer was closed while {waiting / 1e6:.3g} MB waited to be sent, of which the hub "
+                    f"took nothing for {timeout:g} s: the last rows up to step {self.health.step} are missing."
+                )
             self.hub.abort()
             self._thread.join(2.0)
 
