@@ -8,10 +8,9 @@ import time
 from collections import deque
 from collections.abc import Collection
 
-from ..protocol import Pace, shown_text
+from ..protocol import Losses, Pace, shown_text
 from ..protocol.messages_generated import Overhead, Status
 from .errors import describe_error
-from .losses import Losses
 
 log = logging.getLogger("megalens")
 

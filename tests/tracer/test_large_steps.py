@@ -12,10 +12,9 @@ import torch
 import megalens
 from megalens import NoOp, Tile, trace
 from megalens.demo.model import GPT, GPTConfig
-from megalens.protocol import STREAMS
+from megalens.protocol import STREAMS, Losses
 from megalens.protocol.arrow_columns import arrow_batch
 from megalens.runs import ClientError
-from megalens.tracer.losses import Losses
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 SCORES, MLP1 = "RawAttentionScore_mat_mul", "MLP1_mat_mul"

@@ -172,7 +172,7 @@ class Producer(Worker):
             if waiting := self._put_bytes - self._taken_bytes:
                 self.health.warn(
                     f"The tracer was closed while {waiting / 1e6:.3g} MB waited to be sent, of which the hub "
-                    f"took nothing for {timeout:g} s: the last rows up to step {self.health.step} are missing."
+                    f"took nothing for {timeout:g} s: the last rows up to step {self.health.step} are lost."
                 )
             self.hub.abort()
             self._thread.join(2.0)

@@ -14,9 +14,8 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from ...protocol import MOMENT_COLUMNS, Empty, stream_schema
+from ...protocol import MOMENT_COLUMNS, Empty, layers_words, stream_schema
 from ...protocol.arrow_columns import arrow_column
-from ..losses import layers_words
 from ..moments.layout import COLUMNS
 from ..moments.native.library import Item, NativeKernel
 from ..points import FLAGS

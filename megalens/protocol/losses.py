@@ -1,11 +1,13 @@
-"""What was given up on its way to a hub, and the sentences that name it."""
+"""What was given up on its way to a hub or to the disk, and the sentences that name it."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-from ..protocol import join_numbers, ranges_text
+from .ranges import join_numbers, ranges_text
+
+__all__ = ["Losses", "layers_words"]
 
 _OTHER_TENSORS = "Trace it with Tile or Peaks, in fewer layers or samples, or every few steps."
 
@@ -15,6 +17,7 @@ _REASONS = {
     "waiting": ("too much waits to be sent already", "Trace less, or every few steps."),
     "stalled": ("the hub has taken nothing for long", ""),
     "unsent": ("no hub took them", ""),
+    "unwritten": ("too much waits for the disk", "If it is slow, trace less, or every few steps."),
     "too-large": ("a row is larger than one message may be", "Make its rows smaller."),
     "values-waiting": ("too much waits to be sent already", _OTHER_TENSORS),
     "values-too-large": ("one is larger than one message may be", _OTHER_TENSORS),
