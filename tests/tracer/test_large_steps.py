@@ -1,6 +1,7 @@
 """Steps that are larger than what may wait or than a message: they arrive, or what is missing is named."""
 
 import contextlib
+import socket
 import threading
 from collections.abc import Iterator
 
@@ -15,6 +16,7 @@ from megalens.demo.model import GPT, GPTConfig
 from megalens.protocol import STREAMS, Losses
 from megalens.protocol.arrow_columns import arrow_batch
 from megalens.runs import ClientError
+from megalens.tracer.sending.peers.channel import Channel, MessageKind
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 SCORES, MLP1 = "RawAttentionScore_mat_mul", "MLP1_mat_mul"
@@ -185,6 +187,26 @@ def test_rows_of_any_stream_that_are_more_than_a_message_go_in_several(
     (said,) = status["warnings"]
     assert said.startswith("Rows of scalars: 1 row of step 1 was given up, because a row is larger than one")
     assert status["dropped"]["producer"] == 1
+
+
+def test_pieces_that_are_larger_than_what_may_wait_are_taken_where_no_others_wait() -> None:
+    ours, theirs = socket.socketpair()
+    channel, other = Channel(ours, queue_bytes=1 << 21), Channel(theirs)
+    other.trusted = True
+    try:
+        assert channel.put(MessageKind.HEARTBEAT, {"step": 1})
+        assert channel.put(MessageKind.INSTRUMENT, {"order": 1}, bytes(5 << 20))
+        assert not channel.put(MessageKind.INSTRUMENT, {"order": 2}, bytes(1 << 20))
+        assert channel.put(MessageKind.HEARTBEAT, {"step": 2})
+        came = []
+        while len(came) < 3:
+            channel.flush()
+            came += [(message.meta, len(message.payload)) for message in other.receive()]
+        assert came == [({"step": 1}, 0), ({"order": 1}, 5 << 20), ({"step": 2}, 0)]
+        assert channel.waiting == 0
+    finally:
+        channel.close()
+        other.close()
 
 
 def test_losses_are_named_once_and_summed_up_at_the_end() -> None:
