@@ -11,7 +11,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from ..protocol import CheckedBody
+from ..protocol import CheckedBody, Losses
 from ..protocol.messages_generated import Recording, RunFile
 from .options import HubError
 from .recording_folder import RecordingFolder
@@ -68,6 +68,10 @@ class Recorder:
         self._queue_bytes = queue_bytes
         self._limit = limit_bytes
         self._description = description
+        self.overflow = Losses()
+        """What came faster than it could be written; of the thread that puts."""
+        self.sentences: list[str] = []
+        """What is to be said of it."""
         self._lost = _Lacking()
         # What waits while nothing can be written: lacking for now.
         self._unwritten = _Lacking()
@@ -101,8 +105,11 @@ class Recorder:
     def put(self, body: CheckedBody, step: int, size: int) -> None:
         """Hand over the rows of one frame of ``size`` bytes, with its newest step. Never waits."""
         with self._lock:
-            if self.state == "closed" or self._closing or self._waiting_bytes + size > self._queue_bytes:
+            ended = self.state == "closed" or self._closing
+            if ended or self._waiting_bytes + size > self._queue_bytes:
                 self._lose(body, step)
+                if not ended:
+                    self._name(body, step)
                 return
             self._queue.append((body, step, size))
             self._waiting_bytes += size
@@ -147,6 +154,19 @@ class Recorder:
     def behind(self) -> bool:
         """Whether rows came after the end that ``run.json`` does not yet list as missing."""
         return self._redescribe and not self._thread.is_alive()
+
+    def _name(self, body: CheckedBody, step: int) -> None:
+        """Name rows for which there is no room: tensors by flag and layers."""
+        size = f"{self._queue_bytes / 1e6:.3g} MB may wait"
+        stream = body.declared.name
+        of: dict[str, list[int]] = {f"Rows of {stream}": [-1] * body.rows}
+        if stream == "tensors":
+            of = {}
+            for flag, layer in zip(body.texts("flag"), body.numbers("layer").tolist(), strict=True):
+                of.setdefault(flag, []).append(layer)
+        for what, layers in of.items():
+            said = self.overflow.add(len(layers), "unwritten", what, step, set(layers), size)
+            self.sentences += [] if said is None else [said]
 
     def _lose(self, body: CheckedBody, step: int) -> None:
         self._lost.add(body, step)

@@ -7,7 +7,7 @@ import shutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from recorded_run import write_run
+from recorded_run import write, write_run
 
 from megalens.protocol import Tile, stream_schema
 from megalens.runs import ClientError, Run, open_run, trend
@@ -271,3 +271,13 @@ def test_a_recording_from_before_a_column_was_added_still_opens(folder, form):
     for column in later:
         assert rows.column(column).null_count == 0
         assert all(math.isnan(value) for value in rows.column(column).to_pylist())
+
+
+def test_of_more_warnings_than_a_status_has_it_is_said_where_the_others_are(folder) -> None:
+    details = [json.dumps({"text": f"Warning {number}."}) for number in range(25)]
+    row = {"step": 1, "time": 1.0, "who": "hub", "action": "warning"}
+    write(folder, "audit", [{**row, "detail": detail} for detail in details])
+    found = open_run(folder).warnings
+    assert len(found) == 20
+    assert found[1:19] == [f"Warning {number}." for number in range(18)]
+    assert found[19] == "7 more warnings are in run.audit()."
