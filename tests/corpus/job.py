@@ -42,9 +42,9 @@ class Job:
     def watch(self, model: nn.Module, *optimizers: torch.optim.Optimizer, **tracing: Any) -> None:
         """Trace this model from here on; several may be. ``tracing`` is for ``megalens.trace``."""
 
-    def show(self, hooks: Callable[[], object]) -> None:
+    def show(self, hooks: Callable[[], Callable[[], Any]]) -> None:
         """Put plain hooks into modules that are not the script's own, so that they show what :func:`see`
-        would; only for the witness.
+        would; only for the witness. ``hooks`` returns what takes them off.
         """
 
     def restart(self, model: nn.Module, *optimizers: torch.optim.Optimizer, first_step: int) -> None:

@@ -84,9 +84,8 @@ class Witness(Job):
         self._undo: list[Any] = [seeing(self._see)]
 
     def close(self) -> None:
-        for undo in reversed(self._undo):
-            if callable(undo):
-                undo()
+        while self._undo:
+            self._undo.pop()()
 
     def watch(self, model: nn.Module, *optimizers: torch.optim.Optimizer, **tracing: Any) -> None:
         names = {parameter: name for name, parameter in model.named_parameters()}
@@ -94,7 +93,7 @@ class Witness(Job):
         self.watched.append(watched)
         self._follow(watched, optimizers)
 
-    def show(self, hooks: Callable[[], object]) -> None:
+    def show(self, hooks: Callable[[], Callable[[], Any]]) -> None:
         self._undo.append(hooks())
 
     def restart(self, model: nn.Module, *optimizers: torch.optim.Optimizer, first_step: int) -> None:
@@ -120,11 +119,16 @@ class Witness(Job):
                 self._last = here
 
         model.forward = enter
+        self._undo.append(lambda: model.__dict__.pop("forward"))
         for optimizer in optimizers:
-            optimizer.register_step_pre_hook(lambda *_: self._take(watched, "taken"))
+            handle = optimizer.register_step_pre_hook(lambda *_: self._take(watched, "taken"))
+            self._undo.append(handle.remove)
         for parameter, name in watched.names.items():
             if parameter.requires_grad:
-                parameter.register_post_accumulate_grad_hook(partial(self._accumulated, watched, name))
+                handle = parameter.register_post_accumulate_grad_hook(
+                    partial(self._accumulated, watched, name)
+                )
+                self._undo.append(handle.remove)
 
     def compile(self, model: Any) -> Any:
         return model
