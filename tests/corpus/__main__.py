@@ -20,7 +20,22 @@ from .trial import Trial, all_scripts, try_script
 from .verdict import ABSENT, BAD, RIGHT, SILENT, STAGE, TWICE, WRONG
 
 _MARKS = {RIGHT: "=", STAGE: "t", ABSENT: "-", WRONG: "W", TWICE: "2", SILENT: "s", None: "."}
-_SHORT = ("QKV", "Prob", "Ctx", "Out", "MLP1", "MLP2", "Hid", "Ids", "grad", "parm")
+_SHORT = (
+    "QKV",
+    "Prob",
+    "Ctx",
+    "Out",
+    "MLP1",
+    "MLP2",
+    "Hid",
+    "Ids",
+    "grad",
+    "parm",
+    "act",
+    "dgra",
+    "res",
+    "rdgr",
+)
 
 
 def main() -> int:

@@ -4,8 +4,8 @@ import copy
 
 import pytest
 
-from tests.corpus.trial import all_scripts, try_script
-from tests.corpus.verdict import BAD, RIGHT, SILENT, TWICE, WRONG, judge
+from tests.corpus.trial import all_scripts, judge, try_script
+from tests.corpus.verdict import BAD, RIGHT, SILENT, TWICE, WRONG
 
 SCRIPTS = all_scripts()
 

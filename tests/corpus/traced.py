@@ -25,7 +25,7 @@ FLAGS = (
     "HiddenStates",
     "InputTokens",
 )
-STATISTICS = ("grad", "param")
+STATISTICS = ("grad", "param", "activation", "dgrad", "residual", "residual_dgrad")
 _COORDINATES = ("layer", "step", "part", "micro_batch", "call")
 
 
@@ -75,22 +75,31 @@ class Traced(Job):
         self, model: nn.Module, optimizers: tuple[Any, ...], recording: Recording, **tracing: Any
     ) -> None:
         self.recordings.append(recording)
-        statistics = dict.fromkeys(STATISTICS, 1)
         taken = list(optimizers) if len(optimizers) != 1 else optimizers[0]
         try:
             tracer = megalens.trace(model, name="corpus", linger=0.0, **tracing)
         except megalens.TracerError as error:
             recording.refused = str(error)
-            logger = megalens.log_statistics(
-                model, taken or None, name="corpus", linger=0.0, **statistics, **tracing
-            )
-            tracer = logger.tracer
+            options = {"name": "corpus", "linger": 0.0, **tracing}
         else:
             for flag in FLAGS:
                 self._ask(tracer, flag, recording)
-            logger = megalens.log_statistics(model, taken or None, tracer=tracer, **statistics)
+            options = {"tracer": tracer}
+        logger = self._log(model, taken or None, recording, options)
+        tracer = logger.tracer
         self._tracers.append(tracer)
         self._loggers.append(logger)
+
+    @staticmethod
+    def _log(model: nn.Module, optimizers: Any, recording: Recording, options: dict[str, Any]) -> Any:
+        statistics = dict.fromkeys(STATISTICS, 1)
+        try:
+            return megalens.log_statistics(model, optimizers, **statistics, **options)
+        except megalens.TracerError as error:
+            for name in ("residual", "residual_dgrad"):
+                del statistics[name]
+                recording.refusals[name] = str(error)
+            return megalens.log_statistics(model, optimizers, **statistics, **options)
 
     @staticmethod
     def _ask(tracer: Any, flag: str, recording: Recording) -> None:

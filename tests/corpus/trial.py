@@ -8,12 +8,15 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from . import scripts
+from .compare_statistics import compare_statistics
+from .compare_tensors import compare_tensors
 from .job import SCRIPTS, Job, Script
 from .traced import Recording, Traced
-from .verdict import BAD, Verdict, judge
+from .verdict import BAD, WRONG, Verdict, same
 from .witness import Watched, Witness
 
 
@@ -92,3 +95,18 @@ def _differ(who: str, plain: Job, other: Job) -> str | None:
         if not torch.equal(a, b) and not (a.isnan().any() and b.isnan().any()):
             return f"loss {number} is {float(b)!r} with {who}, {float(a)!r} without"
     return None
+
+
+def judge(watched: Watched, recording: Recording, *, stacks: bool) -> Verdict:
+    """Compare a recording with what was seen of the same training in a plain run.
+
+    ``stacks``: the model has several lists of layers, whose numbers in the recording are found by their
+    values.
+    """
+    verdict = Verdict()
+    compare_tensors(verdict, watched, recording, stacks)
+    compare_statistics(verdict, watched, recording, stacks)
+    for row, array in recording.arrays:
+        if not same(np.asarray(row["values"], np.float32), torch.from_numpy(array.reshape(-1))):
+            verdict.say(row["flag"], WRONG, "run.array gives other values than the row has")
+    return verdict

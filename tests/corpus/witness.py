@@ -18,6 +18,10 @@ from .job import Job, Shaped, seeing
 
 Key = tuple[str, int, str]
 """Flag, layer, part."""
+END = "end of a module"
+"""Instead of a flag, of what goes in and out of projections and embeddings; its parts are names such as
+``fc/output0``.
+"""
 
 
 @dataclass
@@ -45,6 +49,11 @@ class Step:
     ``accumulated`` by backward.
     """
     parameters: dict[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def ends(self) -> set[str]:
+        """Names of the ends of modules that were seen."""
+        return {part for here in self.passes for flag, _, part in here.values if flag == END}
 
     @property
     def micro_batches(self) -> list[Pass]:
@@ -118,6 +127,11 @@ class Witness(Job):
                 self._inside.pop()
                 self._last = here
 
+        for name, module in model.named_modules():
+            weight = module._parameters.get("weight")
+            if weight is not None and weight.ndim == 2:
+                hook = module.register_forward_hook(partial(self._went_through, name), with_kwargs=True)
+                self._undo.append(hook.remove)
         model.forward = enter
         self._undo.append(lambda: model.__dict__.pop("forward"))
         for optimizer in optimizers:
@@ -162,6 +176,10 @@ class Witness(Job):
     def _accumulated(self, watched: Watched, name: str, parameter: Tensor) -> None:
         if parameter.grad is not None:
             watched.steps[self._number].gradients[name].append(("accumulated", plain(parameter.grad)))
+
+    def _went_through(self, name: str, module: nn.Module, args: Any, kwargs: Any, output: Tensor) -> None:
+        given = next(each for each in (*args, *kwargs.values()) if isinstance(each, Tensor))
+        self._see(END, 0, {f"{name}/input0": given, f"{name}/output0": output}, None)
 
     def _see(self, flag: str, layer: int, parts: dict[str, Tensor], shaped: Shaped | None) -> None:
         again = torch._C._current_graph_task_id() != -1
