@@ -249,7 +249,7 @@ def test_a_text_that_is_over_keeps_its_place(tmp_path):
         lab.entry = entry
         before, _ = tokens_of(ask(lab, **greedy))
         stop = next(each for each in before[0][1:] if each not in before[1])
-        writer.end_tokens = frozenset([stop])
+        writer._end_tokens = frozenset([stop])
         messages = ask(lab, "MLP2_mat_mul", "MLP2_Plot", **greedy)
     ended = before[0][1:].index(stop) + 1
     candidates = updates(messages, 6)
