@@ -15,6 +15,7 @@ from .megatron_core import MegatronAdapter
 from .megatron_moments import MegatronMoments
 from .structure import GPT_TABLE, StructureAdapter
 from .torch_moments import TorchMoments
+from .watch import PassWatch
 
 ADAPTERS: tuple[Adapter | MegatronAdapter | StructureAdapter, ...] = (
     MegatronAdapter(),
@@ -56,13 +57,17 @@ def find_adapter(model: nn.Module | Sequence[nn.Module]) -> Adapter | MegatronAd
     )
 
 
-def find_points(model: nn.Module | Sequence[nn.Module]) -> ModelPoints:
-    """Return what is supposed of ``model`` before its first forward pass; ``PassWatch`` says what is so.
+def find_points(model: nn.Module | Sequence[nn.Module], adapter: Any = None) -> ModelPoints:
+    """Return what is supposed of ``model`` before its first forward pass, with what will watch that.
 
-    Raises ``TracerError`` for a list of chunks that are not of Megatron-Core only.
+    ``adapter`` is the user's own, which the pass is to confirm. Raises ``TracerError`` for a list of chunks
+    that are not of Megatron-Core, and for an adapter that does not fit.
     """
-    adapter = find_adapter(model)
-    return adapter.points(model)  # type: ignore[arg-type]
+    points: ModelPoints = (adapter or find_adapter(model)).points(model)  # type: ignore[arg-type]
+    watched = adapter is None or isinstance(adapter, Adapter)
+    if watched and points.model.get("adapter") != MegatronAdapter.name:
+        points.watch = lambda: PassWatch(points.roots, points, adapter)
+    return points
 
 
 def find_moments(

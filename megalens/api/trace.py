@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..adapters.find import find_adapter
+from ..adapters.find import find_points
 from ..protocol import RUNS_FOLDER, parse_budget
 from ..protocol.messages_generated import Model
 from ..slices import find_slices, load
@@ -199,10 +199,7 @@ def _points(model: nn.Module | Sequence[nn.Module], adapter: IAdapter | None) ->
     if not all(isinstance(chunk, nn.Module) for chunk in chunks):
         kinds = ", ".join(sorted({type(chunk).__name__ for chunk in chunks}))
         raise TracerError(f"The model must be a torch.nn.Module or a list of model chunks, got {kinds}.")
-    if adapter is None:
-        return find_adapter(model).points(model)  # type: ignore[arg-type]
-    points: ModelPoints = adapter.points(model)
-    return points
+    return find_points(model, adapter)
 
 
 def _decoder(tokenizer: Any) -> Callable[[int], str] | None:

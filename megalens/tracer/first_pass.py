@@ -105,7 +105,11 @@ class FirstPass:
             watch.end()
             if output is None:
                 return
-            self._points.learn(watch.finish())
+            seen = watch.finish()
+            if watch.failed is not None:
+                self._give_up(watch.failed)
+                return
+            self._points.learn(seen)
             changed = watch.changed
         except Exception as error:
             self._give_up(error)

@@ -187,8 +187,13 @@ class SitePoints:
 class IPassWatch(Protocol):
     """Watches one forward pass and tells what it showed."""
 
-    changed: Collection[tuple[str, int]]
-    """After :meth:`finish`: flags and layers whose place is another one than supposed before."""
+    @property
+    def changed(self) -> Collection[tuple[str, int]]:
+        """After :meth:`finish`: flags and layers whose place is another one than supposed before."""
+
+    @property
+    def failed(self) -> str | None:
+        """After :meth:`finish`: why nothing could be learnt."""
 
     def begin(self) -> None: ...
 

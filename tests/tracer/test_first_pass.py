@@ -22,6 +22,7 @@ class Watch:
     def __init__(self, supposed, seen) -> None:
         self.supposed, self.seen = supposed, seen
         self.passes: list[str] = []
+        self.failed = None
         self.changed = {(MLP1, 1), (MLP2, 0), (MLP2, 1)}
 
     def begin(self) -> None:
