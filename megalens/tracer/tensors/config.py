@@ -19,9 +19,11 @@ from ...protocol import (
     ProtocolError,
     check_message,
     compressor_from_setting,
+    join_numbers,
     named_flags,
     no_such,
     parse_layers,
+    ranges_text,
     read_flags,
     read_setting,
 )
@@ -154,7 +156,17 @@ def follow_points(
         else:
             # One that stays counts its steps on.
             asked[name] = flag if made.layers == flag.layers else made
+            for reason, layers in _by_reason(points.flags[name], set(flag.layers) - set(made.layers)).items():
+                where = ranges_text(join_numbers(layers))
+                refused(f"{FLAGS[name].title} of layers {where} is not traced. {reason}")
     return replace(plan, flags=_reduced(asked, plan.cost_reduction, make), asked=asked)
+
+
+def _by_reason(points: FlagPoints, layers: Iterable[int]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for layer in sorted(layers):
+        found.setdefault(points.reasons.get(layer) or points.reason or "", []).append(layer)
+    return found
 
 
 def _reduced(
