@@ -86,7 +86,8 @@ class PassWatch:
         """Begin to watch, before the forward pass."""
         for module in dict.fromkeys(each for root in self._points.roots for each in root.modules()):
             try:
-                self._handles.append(hook_before(module, self._called, with_kwargs=True))
+                # Before what other hooks make of it: a parallel style may give the module another tensor.
+                self._handles.append(hook_before(module, self._called, prepend=True, with_kwargs=True))
                 self._handles.append(hook_after(module, self._returned))
             except RuntimeError:
                 # A scripted module takes no hooks.
