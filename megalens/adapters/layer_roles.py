@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from torch import nn
@@ -24,9 +24,6 @@ _NAMES = {
 _CONTEXT = re.compile(r"([wc]_?)?(o|out|proj|projection|dense)\d?(_?(proj|projection|dense))?|.*\.dense")
 _GATE = re.compile(r".*gate.*|w1|wi_0|wg|.*_g")
 _DOWN = re.compile(r".*(down|out|4h_to_h|c_proj).*|(fc|w|lin|linear|dense)_?2|wo")
-_BLOCKED = {
-    "CodeGenAttention": "lies in four blocks of queries, values and keys",
-}
 _PER_HEAD = frozenset(("query_key_value",))
 """Fused layers of this name have queries, keys and values of each head, or of each group of heads, side by
 side, as Megatron-LM lays them out.
@@ -56,7 +53,7 @@ class Mixture:
 
 @dataclass(frozen=True)
 class LayerRoles:
-    """Paths in a layer, as the fields of ``Adapter``; ``missing`` says by flag why there is none."""
+    """Paths in a layer, as the fields of ``Adapter``."""
 
     attention: str | None = None
     qkv: str | None = None
@@ -73,7 +70,6 @@ class LayerRoles:
     up: str | None = None
     fc2: str | None = None
     mixture: Mixture | None = None
-    missing: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_transformer(self) -> bool:
@@ -82,7 +78,7 @@ class LayerRoles:
 
     def paths(self) -> dict[str, Any]:
         """Return the fields that an ``Adapter`` has too, where there is something."""
-        values = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "missing"}
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return {name: value for name, value in values.items() if value is not None}
 
 
@@ -207,23 +203,11 @@ def _attention(
         # output projection stands elsewhere.
         complete = module is not None and context.startswith(f"{holder}.") and not _adds_residual(module)
         roles = replace(roles, context=context, attention=holder if complete else context)
-        width, queries = input_features(linears[context]), output_features(linears.get(roles.q or "", layer))
-        if roles.k is not None and queries == 2 * (width or 0):
-            says = (
-                f"{roles.q} gives a gate of the attention beside its queries, in an order that is not "
-                "known here."
-            )
-            roles = replace(roles, q=None, k=None, v=None, missing={"QKV_mat_mul": says})
         return roles, own | outside | {context}
     return partial
 
 
 def _fused(roles: LayerRoles, path: str, attention: nn.Module | None) -> LayerRoles:
-    kind = type(attention).__name__
-    layout = _BLOCKED.get(kind)
-    if layout is not None:
-        says = f"What the fused layer {path} of {kind} gives {layout}, an order that is not known here."
-        return replace(roles, missing={"QKV_mat_mul": says})
     # BigCode has one key and value for all heads, or those of each head next to its queries.
     per_head = path.rpartition(".")[2] in _PER_HEAD or hasattr(attention, "multi_query")
     return replace(roles, qkv=path, qkv_order="grouped" if per_head else "concatenated")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -226,7 +226,8 @@ class LayerSources:
         path, item = path_and_item(table.probabilities)
         cut = output_shards(below(self._layer, table.q or table.qkv)) == "features"
         shards: Shards = "heads" if cut else "none"
-        return [Source(self._at(path), item=item, shards=shards)]
+        source = Source(self._at(path), item=item, shards=shards)
+        return [replace(source, side="input") if table.probabilities.endswith(":input") else source]
 
     def context(self) -> Sequence[Source]:
         """Return the input of the attention's output projection."""

@@ -37,7 +37,7 @@ GPT_TABLE = Adapter(
 """
 
 
-def _probabilities_missing(model: nn.Module, flag: str) -> str | None:
+def probabilities_missing(model: nn.Module, flag: str) -> str | None:
     """Explain why attention probabilities cannot be seen: only the eager implementation returns them."""
     if flag != "RawAttentionScore_mat_mul":
         return None
@@ -99,7 +99,6 @@ class StructureAdapter:
                 layers[len(layers)] = layer, Adapter(layer="layers.{i}", name=self.name, **paths)
         reading = next((stack for stack in stacks if stack.tokens is not None), None)
         known = next((stack for stack in stacks if stack.first is not None), None)
-        missing = dict(known.first.missing) if known is not None and known.first is not None else {}
         table = Adapter(
             layer="layers.{i}",
             name=self.name,
@@ -107,7 +106,7 @@ class StructureAdapter:
             positions=None if reading is None else reading.positions,
             heads=None if returns_probabilities or known is None else _heads_of_attention(known, _HEADS),
             kv_heads=None if known is None else _heads_of_attention(known, _KEY_VALUE_HEADS),
-            missing=lambda body, flag: missing.get(flag) or _probabilities_missing(body, flag),
+            missing=probabilities_missing,
         )
         return table.points_of(model, layers, supposed=LATER if layers else NO_LAYERS)
 

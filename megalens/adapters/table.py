@@ -66,18 +66,18 @@ _NOT_PATHS = frozenset(
 )
 _WITH_ITEM = frozenset(("probabilities", "positions"))
 _CHOICES = {"qkv_order": ("concatenated", "grouped"), "layout": ("BSH", "SBH")}
-_PATH = re.compile(r"([^\s.\[\]{}]+(?:\.[^\s.\[\]{}]+)*)(?:\[(\d{1,3})\])?")
+_PATH = re.compile(r"([^\s.:\[\]{}]+(?:\.[^\s.:\[\]{}]+)*)(?:\[(\d{1,3})\])?(:input)?")
 
 
 def is_path(text: str, *, item: bool = False) -> bool:
-    """Return whether ``text`` is a path, with a number in brackets where ``item`` allows one."""
+    """Return whether ``text`` is a path; with ``item`` a number in brackets and ``:input`` may follow."""
     match = _PATH.fullmatch(text)
-    return match is not None and (item or match[2] is None)
+    return match is not None and (item or match[2] == match[3] is None)
 
 
 def path_and_item(text: str) -> tuple[str, int]:
     """Return the path of a module and the index of a value in what it returns or takes, 0 by default."""
-    path, _, item = text.partition("[")
+    path, _, item = text.removesuffix(":input").partition("[")
     return path, int(item.rstrip("]") or 0)
 
 
@@ -122,7 +122,7 @@ class LayerTable:
     """Module whose *input* is the attention context: the output projection."""
     probabilities: str | None = None
     """Module whose output is the attention probabilities ``[B, H, Sq, Sk]``; ``attention path[1]`` for the
-    second value that a module returns.
+    second value that a module returns, ``path:input`` for what a module is given, such as a dropout.
     """
     fc1: str | None = None
     """Module whose output is ``MLP1_mat_mul``."""

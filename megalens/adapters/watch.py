@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -26,8 +27,8 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         flow = self._flow
-        if not flow.failed and _is_composite(func):
-            # In inference mode they come whole.
+        if torch.is_inference_mode_enabled() and not flow.failed:
+            # Operations that are made of others come whole in it.
             with self:
                 made = func.decompose(*args, **kwargs)
                 if made is not NotImplemented:
@@ -43,10 +44,6 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             except Exception as error:  # What cannot be followed must not end a training step.
                 flow.fail(error)
         return result
-
-
-def _is_composite(func: Any) -> bool:
-    return bool(func.namespace == "aten" and func._can_decompose())
 
 
 class PassWatch:
@@ -86,7 +83,8 @@ class PassWatch:
         """Begin to watch, before the forward pass."""
         for module in dict.fromkeys(each for root in self._points.roots for each in root.modules()):
             try:
-                self._handles.append(hook_before(module, self._called, with_kwargs=True))
+                # Before what other hooks make of it: a parallel style may give the module another tensor.
+                self._handles.append(hook_before(module, self._called, prepend=True, with_kwargs=True))
                 self._handles.append(hook_after(module, self._returned))
             except RuntimeError:
                 # A scripted module takes no hooks.

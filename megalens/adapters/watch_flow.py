@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from . import feature_ids as ids_of
 from . import watch_operations as op
 from .watch_memory import Memory
-from .watch_trail import MOST_PLANES, Attention, Made, Product, Trail, bent, merged, tensors_in, together
+from .watch_trail import MOST_PLANES, Attended, Made, Product, Trail, bent, merged, tensors_in, together
 
 
 class Flow:
@@ -23,7 +23,7 @@ class Flow:
     def __init__(self) -> None:
         self.call: Any = None
         self.made: list[Made] = []
-        self.attentions: list[Attention] = []
+        self.attentions: list[Attended] = []
         self.lost: list[tuple[str, Any]] = []
         """Operations that could not be followed, each with the call in which it was."""
         self.failed: str | None = None
@@ -78,21 +78,24 @@ class Flow:
         name = func.overloadpacket.__name__
         outputs = list(tensors_in(result))
         inputs = [trail for _, trail in known]
-        if not any(inputs) and name not in ("embedding", "convolution"):
-            if func._schema.is_mutable:
-                for output in outputs:
-                    self.put(output, None)
-                    self.memory.overwritten(output)
-            return
         plain = name[:-1] if name.endswith("_") and not name.endswith("__") else name
+        changed = [*tensors_in(kwargs.get("out", ())), *(args[:1] if plain != name else ())]
+        if not any(inputs) and name not in ("embedding", "convolution"):
+            for output in changed:
+                self.put(output, None)
+                self.memory.overwritten(output)
+            return
         try:
             done = func.namespace == "aten" and self._step(plain, func, args, kwargs, known, result)
         except ids_of.TooLarge:
             done = False
         if not done and not self._custom_attention(name, known, outputs):
+            if func.namespace != "aten" and not outputs:
+                # What gives nothing has written into what it was given.
+                outputs = [tensor for tensor, _ in known]
             self._lose(f"{func.namespace}.{name}", inputs, outputs)
-        if func._schema.is_mutable and plain != name:
-            self.memory.overwritten(args[0])
+        for output in changed:
+            self.memory.overwritten(output)
 
     def _step(
         self, name: str, func: Any, args: Sequence[Any], kwargs: Any, known: Sequence[Any], result: Any
@@ -286,7 +289,7 @@ class Flow:
         if b.scores is not None and a.planes:
             return self._attended(b, a, -2, result)
         if a.planes and b.planes and left.ndim > 1 and right.ndim > 1:
-            attention = Attention(self.call, name, a, b)
+            attention = Attended(self.call, name, a, b)
             try:
                 attention.heads = {"q": ids_of.rows(a.planes), "k": ids_of.rows(b.planes, -2)}
             except ids_of.TooLarge:
@@ -319,7 +322,7 @@ class Flow:
         self._context(attention, result, axis)
         return True
 
-    def _context(self, attention: Attention, result: Tensor, axis: int) -> None:
+    def _context(self, attention: Attended, result: Tensor, axis: int) -> None:
         """Begin the trail of what an attention gives: its features are those of one head after another."""
         made = attention.made = self.begin(result, axis, attention=attention)
         rows = None if attention.queries is None else ids_of.row_numbers(attention.queries)
@@ -336,7 +339,7 @@ class Flow:
         if len(trails) < 3 or any(trail is None or not trail.planes for trail in trails):
             return False
         q, k, v = trails
-        attention = Attention(self.call, name, q, k, v, softmax=True)
+        attention = Attended(self.call, name, q, k, v, softmax=True)
         attention.heads = {part: ids_of.rows(each.planes) for part, each in zip("qkv", trails, strict=True)}
         self.attentions.append(attention)
         attention.queries = q.planes[0]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from . import feature_ids
 from .watch_calls import Call, Seen
 from .watch_flow import Flow
-from .watch_trail import Attention, Made, Trail, bent, is_all_of, owners_of
+from .watch_trail import Attended, Made, Trail, bent, is_all_of, owners_of
 
 EXACT = frozenset(("cast", "cut"))
 """What may have been done with probabilities that are still those of the softmax."""
@@ -36,7 +36,7 @@ class Features:
 class Group:
     """Attentions of one layer that share their projections: one, or one for each of several heads."""
 
-    attentions: list[Attention]
+    attentions: list[Attended]
     parts: dict[str, list[Features]] = field(default_factory=dict)
     heads: dict[str, int] = field(default_factory=dict)
     crosses: bool | None = None
@@ -58,13 +58,13 @@ class LayerSeen:
     """One layer in one of its calls."""
 
     def __init__(self, flow: Flow, calls: Sequence[Call], layer: Call, names: dict[nn.Module, str]) -> None:
-        self._flow, self._names, self.layer = flow, names, layer
+        self._flow, self.names, self.layer = flow, names, layer
         self.calls = [call for call in calls[layer.number :] if call.inside(layer)]
         self._attentions = [a for a in flow.attentions if a.call is not None and a.call.inside(layer)]
         self._streams = {owner for seen in layer.gave for owner in owners_of(seen.trail)}
 
     def name(self, module: Any) -> str:
-        return self._names.get(module, type(module).__name__)
+        return self.names.get(module, type(module).__name__)
 
     # Attention.
 

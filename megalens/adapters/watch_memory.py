@@ -10,43 +10,32 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from . import feature_ids as ids_of
 from .watch_trail import Trail, merged
 
-
-class _Storage:
-    """What is known of the tensors that lie in one piece of memory, by where they lie."""
-
-    __slots__ = ("reference", "trails")
-
-    def __init__(self, tensor: Tensor) -> None:
-        self.reference: Any = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
-        self.trails: dict[Any, Trail] = {}
-
-    def gone(self) -> bool:
-        return bool(self.reference.expired())
+Trails = dict[tuple[Any, ...], Trail]
+"""What is known of the tensors that lie in one piece of memory, by where in it they lie."""
 
 
 class Memory:
     """Trails of tensors. A view of a tensor, or what is written into it, lies in the same storage."""
 
     def __init__(self) -> None:
-        self._storages: dict[int, _Storage] = {}
+        # A weak reference keeps an address from being given to another storage.
+        self._storages: dict[Any, Trails] = {}
         self._purge_at = 4096
 
     def of(self, tensor: Any) -> Trail | None:
         """Return what is known of a tensor, None where nothing is."""
         place = self._storages.get(_address(tensor))
-        trail = (
-            None if place is None else place.trails.get(geometry(tensor)) or self._assembled(place, tensor)
-        )
+        trail = None if place is None else place.get(geometry(tensor)) or self._assembled(place, tensor)
         if trail is None and isinstance(tensor, nn.Parameter):
             return Trail(weight=tensor)
         return trail
 
-    def _assembled(self, place: _Storage, tensor: Tensor) -> Trail | None:
+    def _assembled(self, place: Trails, tensor: Tensor) -> Trail | None:
         """Return what is known of a tensor of which pieces were written one by one."""
         own = geometry(tensor)
         pieces = {
             box: trail
-            for each, trail in place.trails.items()
+            for each, trail in place.items()
             if trail.planes and (box := _box(own, each)) is not None
         }
         if not pieces or not tensor.ndim:
@@ -76,46 +65,41 @@ class Memory:
                 planes.append(whole.expand(tensor.shape))
         except ids_of.TooLarge:
             return None
-        trail = place.trails[own] = merged(list(pieces.values()), tuple(planes))
+        trail = place[own] = merged(list(pieces.values()), tuple(planes))
         return trail
 
     def put(self, tensor: Tensor, trail: Trail | None) -> None:
+        """Keep what is known of a tensor; None where nothing is any more."""
         address = _address(tensor)
-        if address is None:
+        if address is None or (trail is None and address not in self._storages):
             return
-        place = self._storages.get(address)
-        if place is None:
-            if trail is None:
-                return
-            # Kept by a weak reference, an address is not given to another storage.
-            place = self._storages[address] = _Storage(tensor)
-            self._purge()
+        place = self._storages.setdefault(address, {})
         if trail is None:
-            place.trails.pop(geometry(tensor), None)
+            place.pop(geometry(tensor), None)
         else:
-            place.trails[geometry(tensor)] = trail
+            place[geometry(tensor)] = trail
+        self._purge()
 
     def key(self, tensor: Any) -> Any:
         """Return what tells one tensor from all others of this pass: where it lies, and in what shape."""
         address = _address(tensor)
         if address is None:
             return None
-        if address not in self._storages:
-            self._storages[address] = _Storage(tensor)
+        self._storages.setdefault(address, {})
         return address, geometry(tensor)
 
     def _purge(self) -> None:
         if len(self._storages) > self._purge_at:
-            self._storages = {key: place for key, place in self._storages.items() if not place.gone()}
+            self._storages = {key: place for key, place in self._storages.items() if not key.expired()}
             self._purge_at = 2 * len(self._storages) + 4096
 
     def overwritten(self, tensor: Any) -> None:
         """Forget what lies in the same memory in another shape: it has changed too."""
-        place = self._storages.get(_address(tensor))
-        if place is not None and len(place.trails) > 1:
-            own = geometry(tensor)
-            place.trails = {
-                each: trail for each, trail in place.trails.items() if each == own or _apart(own, each)
+        address, own = _address(tensor), geometry(tensor)
+        place = self._storages.get(address, {})
+        if len(place) > 1:
+            self._storages[address] = {
+                each: trail for each, trail in place.items() if each == own or _apart(own, each)
             }
 
 
@@ -123,7 +107,7 @@ def _address(tensor: Any) -> Any:
     if not isinstance(tensor, Tensor):
         return None
     try:
-        return tensor.untyped_storage()._cdata
+        return StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
     except (NotImplementedError, RuntimeError):
         return None
 

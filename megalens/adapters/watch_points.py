@@ -13,11 +13,12 @@ from ..tracer import FLAGS, FlagPoints, ModelPoints, Shards, Source, TracerError
 from .feature_parts import FeatureParts, ranges
 from .layer_sources import EXPERT_FLAGS
 from .sizes import INNER_NAMES, unwrapped
+from .structure import probabilities_missing
 from .table import sites_of
 from .torch_coordinates import input_shards, output_shards
 from .watch_calls import Call
 from .watch_flow import Flow
-from .watch_layer import Features, Gated, Group, LayerSeen, NotSeen, trail_words
+from .watch_layer import Features, Gated, Group, LayerSeen, NotSeen, giver, trail_words
 from .watch_trail import Made
 
 _IDLE = "Its layer was not called in the pass that was watched."
@@ -32,6 +33,7 @@ def seen_points(
     they were supposed.
     """
     names = module_names(points.roots)
+    body = unwrapped(points.roots[0])
     by_module: dict[nn.Module, list[Call]] = {}
     for call in calls:
         by_module.setdefault(call.module, []).append(call)
@@ -42,7 +44,7 @@ def seen_points(
     }
     found: dict[str, dict[int, Finding]] = {flag: {} for flag in points.flags}
     reasons: dict[str, dict[int, str]] = {flag: {} for flag in points.flags}
-    heads: list[Group] = []
+    heads = set[tuple[int, int]]()
     seen: dict[int, LayerSeen] = {
         number: LayerSeen(flow, calls, by_module[module][0], names)
         for number, module in layers.items()
@@ -62,11 +64,11 @@ def seen_points(
             try:
                 found[flag][number] = find()
             except NotSeen as error:
-                reasons[flag][number] = str(error)
+                reasons[flag][number] = probabilities_missing(body, flag) or str(error)
             except Exception as error:  # Of one flag: the others are still known.
                 reasons[flag][number] = f"What was seen could not be understood ({error!r:.200})."
-        if isinstance(layer.group, Group):
-            heads.append(layer.group)
+        if (counts := layer.heads()) is not None:
+            heads.add(counts)
     flags = {
         flag: _flag(flag, here, found[flag], reasons[flag], adapter, changed, names)
         for flag, here in points.flags.items()
@@ -93,10 +95,10 @@ def _flag(
         if adapter is not None and before and not same_sources(before, sources):
             why[number] = str(_contradiction(flag, adapter, before, sources, shown, names))
             continue
-        layers[number], evidence[number] = (
-            before if before and same_sources(before, sources) else sources,
-            shown,
-        )
+        kept = before is not None and same_sources(before, sources)
+        layers[number], evidence[number] = _kept(before or (), sources) if kept else sources, shown
+        if not kept:
+            changed.add((flag, number))
     for number, before in supposed.layers.items():
         if number in layers:
             continue
@@ -104,9 +106,7 @@ def _flag(
         if idle or (adapter is not None and number not in found):
             layers[number] = before
             evidence[number] = f"as supposed: {why.pop(number, 'it was not followed')}"
-    for number in {*supposed.layers, *layers}:
-        if supposed.layers.get(number) != layers.get(number):
-            changed.add((flag, number))
+    changed |= {(flag, number) for number in supposed.layers if number not in layers}
     if layers:
         return FlagPoints(dict(sorted(layers.items())), None, why, evidence)
     told = list(dict.fromkeys(why.values()))
@@ -153,7 +153,7 @@ def same_sources(one: Sequence[Source], other: Sequence[Source]) -> bool:
     if len(one) != len(other):
         return False
     for a, b in zip(one, other, strict=True):
-        alike = ("module", "side", "item", "parts", "sequence_first", "computed", "sparse")
+        alike = ("module", "side", "item", "parts", "sequence_first", "computed", "sparse", "shards")
         if any(getattr(a, name) != getattr(b, name) for name in alike):
             return False
         if b.rows_of is not None and a.rows_of is None:
@@ -161,6 +161,14 @@ def same_sources(one: Sequence[Source], other: Sequence[Source]) -> bool:
         if _indices(a, b) != _indices(b, a):
             return False
     return True
+
+
+def _kept(before: Sequence[Source], seen: Sequence[Source]) -> tuple[Source, ...]:
+    """Return the sources as they were supposed, with the sizes that were seen."""
+    return tuple(
+        a if a.features == b.features else replace(a, features=b.features)
+        for a, b in zip(before, seen, strict=True)
+    )
 
 
 def _indices(source: Source, other: Source | None = None) -> list[list[int]] | None:
@@ -224,6 +232,18 @@ class _Layer:
         positions = attention.queries.shape[-2]
         return positions == shape[0] if positions in shape[:2] else self.sequence_first
 
+    def heads(self) -> tuple[int, int] | None:
+        """Return the numbers of heads of queries and of keys, over all ranks."""
+        if isinstance(self.group, NotSeen):
+            return None
+        counts = []
+        for part in "qk":
+            features = self.group.parts[part]
+            call = features[0].made.givers[0][0] if features and features[0].made.givers else None
+            ranks = 1 if call is None else self._ranks(call.module, features[0].made)
+            counts.append(self.group.heads[part] * ranks)
+        return counts[0], counts[1]
+
     @property
     def _group(self) -> Group:
         if isinstance(self.group, NotSeen):
@@ -240,7 +260,7 @@ class _Layer:
             by_made.setdefault(features[0].made.number, []).append((part, features[0]))
             beside += [(part, each) for each in features[1:]]
         sources = tuple(self._projected(parts) for parts in by_made.values())
-        q, k, _v = (group.heads[part] for part in "qkv")
+        q, k = self.heads() or (0, 0)
         each = f"{q} heads" + (f", {k} of keys and values" if k != q else "")
         words = [f"they reach the attention ({group.attentions[0].operation}) in {each}"]
         for part, other in beside:
@@ -296,7 +316,7 @@ class _Layer:
                 if (call.module, side, seen.item) == (hint.module, hint.side, hint.item):
                     return (hint,), "the very values that the softmax gave"
         call, seen, side = places[0]
-        cut = output_shards(next((s.module for s in self.hints.get("QKV_mat_mul", ())), call.module))
+        cut = output_shards(*(giver(each.made) for each in self._group.parts["q"]))
         shards: Shards = "heads" if cut == "features" else "none"
         source = Source(
             call.module,
@@ -330,7 +350,8 @@ class _Layer:
         places = self.seen.attention_outputs(self._group)
         hints = [(hint.module, hint.item) for hint in self.hints.get("AttentionOutput_mat_mul", ())]
         call, item, done = next((p for p in places if (p[0].module, p[1]) in hints), places[0])
-        source = self._plain(call, item)
+        last, _, _ = places[-1]
+        source = self._plain(call, item, last.module)
         return (source,), "what the output projection gives" + (f", {done}" if done else "")
 
     def mlp1(self) -> Finding:
@@ -393,14 +414,24 @@ class _Layer:
                 "the residual stream."
             )
         times = f", called {self.times} times a pass" if self.times > 1 else ""
-        item = hint.item if any(seen.item == hint.item for seen in calls.gave) else calls.gave[0].item
-        source = replace(hint, item=item, sequence_first=self.sequence_first)
-        return (source,), f"what {self.seen.name(hint.module)} gives{times}"
+        seen = next((each for each in calls.gave if each.item == hint.item), calls.gave[0])
+        try:
+            last: nn.Module | None = giver(self._mlp()[0])
+        except NotSeen:
+            last = None
+        source = replace(
+            hint,
+            item=seen.item,
+            features=(seen.shape[-1],),
+            sequence_first=self.sequence_first,
+            shards=hint.shards if last is None else output_shards(hint.module, last),
+        )
+        return (source,), f"what {own.name(hint.module)} gives{times}"
 
-    def _plain(self, call: Call, item: int) -> Source:
+    def _plain(self, call: Call, item: int, inner: nn.Module | None = None) -> Source:
+        """Return the source of what a module gives; its parallel style may be that of one in it."""
         seen = next(each for each in call.gave if each.item == item)
         size = getattr(call.module, "out_features", None)
-        inner = next((s.module for s in self.hints.get("ContextLayer_mat_mul", ())), None)
         return Source(
             call.module,
             item=item,
@@ -428,10 +459,9 @@ def module_names(roots: Iterable[nn.Module]) -> dict[nn.Module, str]:
     return names
 
 
-def _model(points: ModelPoints, groups: Sequence[Group]) -> Any:
-    """Return the description of the model with the numbers of heads that were seen."""
-    counts = {(group.heads["q"], group.heads["k"]) for group in groups}
-    if len(counts) != 1 or points.place.tp_size > 1:
+def _model(points: ModelPoints, counts: set[tuple[int, int]]) -> Any:
+    """Return the description of the model with the numbers of heads that all layers were seen to have."""
+    if len(counts) != 1:
         return points.model
     ((heads, kv_heads),) = counts
     return {**points.model, "heads": heads, "kv_heads": kv_heads}

@@ -33,7 +33,7 @@ class Made:
         Which tensor that was.
     weight : torch.nn.Parameter, optional
         The weight, where it is known.
-    attention : Attention, optional
+    attention : Attended, optional
         The attention that gives it.
     """
 
@@ -45,7 +45,7 @@ class Made:
     given: Trail | None = None
     given_key: Any = None
     weight: Any = None
-    attention: Attention | None = None
+    attention: Attended | None = None
     shape: tuple[int, ...] = ()
     distributed: bool = False
     inner: bool = False
@@ -53,7 +53,7 @@ class Made:
 
 
 @dataclass(eq=False, slots=True)
-class Attention:
+class Attended:
     """One attention: the rows of features that reach it as queries, keys and values, and what it gives."""
 
     call: Any
@@ -98,7 +98,7 @@ class Trail:
         Numbers of what it depends on since the last product with a weight.
     notes : tuple of str
         What was done with the features.
-    scores : Attention, optional
+    scores : Attended, optional
         The attention of which it is the scores, or the probabilities.
     marks : tuple of torch.Tensor, optional
         Of such scores, tensors of their shape that count the queries, and the keys: they tell the axes.
@@ -113,7 +113,7 @@ class Trail:
     planes: tuple[Tensor, ...] = ()
     origins: frozenset[int] = frozenset()
     notes: tuple[str, ...] = ()
-    scores: Attention | None = None
+    scores: Attended | None = None
     marks: tuple[Tensor, Tensor] | None = None
     softmaxed: bool = False
     products: tuple[Product, ...] = ()

@@ -54,6 +54,12 @@ def by_group(data: Tensor) -> dict[str, Tensor]:
     }
 
 
+def in_blocks(data: Tensor) -> dict[str, Tensor]:
+    """CodeGen's four blocks, each of queries, values and keys."""
+    blocks = data.view(*data.shape[:2], 4, 3, -1)
+    return {part: blocks[..., i, :].flatten(2) for part, i in (("q", 0), ("k", 2), ("v", 1))}
+
+
 def latent(data: Tensor) -> dict[str, Tensor]:
     """DeepSeek's keys (without position) and values, by head."""
     heads = data.reshape(2, 9, HEADS, 16)
@@ -115,8 +121,16 @@ DEEPSEEK = replace(
 Model = tuple[str, dict[str, Any], Layout]
 MODELS: dict[str, Model] = {
     "gpt2": ("GPT2LMHead", _OLD, GPT2),
-    "gpt-bigcode, one key": ("GPTBigCode", _OLD, replace(GPT2, cut=concatenated(32, 8, 8))),
-    "gpt-bigcode, many keys": ("GPTBigCode", {**_OLD, "multi_query": False}, replace(GPT2, cut=by_head)),
+    "gpt-bigcode, one key": (
+        "GPTBigCode",
+        {**_OLD, "attn_pdrop": 0.0},
+        replace(GPT2, cut=concatenated(32, 8, 8)),
+    ),
+    "gpt-bigcode, many keys": (
+        "GPTBigCode",
+        {**_OLD, "attn_pdrop": 0.0, "multi_query": False},
+        replace(GPT2, cut=by_head),
+    ),
     "gpt-neo": (
         "GPTNeo",
         dict(
@@ -131,7 +145,7 @@ MODELS: dict[str, Model] = {
         replace(GPT2, attention="attn.attention", fused=None, cut=None, context="out_proj"),
     ),
     "gpt-j": ("GPTJ", {**_OLD, "rotary_dim": 4}, GPTJ),
-    "codegen": ("CodeGen", {**_OLD, "rotary_dim": 4}, replace(GPTJ, q=None, k=None, v=None)),
+    "codegen": ("CodeGen", {**_OLD, "rotary_dim": 4}, replace(GPTJ, fused="qkv_proj", cut=in_blocks)),
     "gpt-neox": ("GPTNeoX", _NEW, NEOX),
     "gpt-neox, one after the other": ("GPTNeoX", {**_NEW, "use_parallel_residual": False}, NEOX),
     "opt": (

@@ -8,7 +8,8 @@ import transformers
 
 from megalens.adapters import find_adapter
 from tests.adapters.model_zoo import EAGER_ONLY, LANGUAGE, MODELS, SEEING, WAYS, tiny_model
-from tests.adapters.traced_and_hooked import check
+from tests.adapters.traced_and_hooked import IDS, check
+from tests.adapters.watched import watched
 
 
 @pytest.fixture(autouse=True)
@@ -63,15 +64,15 @@ def test_a_picture_among_the_words_is_no_row_of_its_own(capture_all) -> None:
     assert {layer for _, layer, _ in traced} == {-1, 0, 1}
 
 
-def test_what_the_structure_does_not_tell_is_said_and_not_guessed() -> None:
+def test_queries_that_come_with_a_gate_are_told_from_it() -> None:
     kinds = {"layer_types": ["full_attention"] * 2, "shared_expert_intermediate_size": 16}
-    gated = transformers.Qwen3NextForCausalLM(
+    model = transformers.Qwen3NextForCausalLM(
         transformers.Qwen3NextConfig(**{**MODELS["qwen3-moe"][1], **kinds})
     )
-    for model, reason in (
-        (gated, "gives a gate"),
-        (tiny_model("codegen", "eager"), "order that is not known"),
-    ):
-        flag = find_adapter(model).points(model).flags["QKV_mat_mul"]
-        assert not flag.layers
-        assert reason in (flag.reason or "")
+    points, _ = watched(model, lambda: model(IDS[0], use_cache=False))
+    queries = points.flags["QKV_mat_mul"].layers[1][0]
+    width = model.model.layers[1].self_attn.q_proj.out_features
+    # Of each head its queries, then its gate.
+    (part,) = queries.cut(torch.arange(width).view(1, 1, -1))
+    assert part.flatten().tolist() == torch.arange(width).view(4, 2, -1)[:, 0].flatten().tolist()
+    assert "gated" in points.flags["ContextLayer_mat_mul"].evidence[1]

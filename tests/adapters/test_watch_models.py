@@ -13,7 +13,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from megalens.adapters import Adapter, PassWatch, find_points, points_table, points_text
-from megalens.tracer import ModelPoints
+from megalens.tracer import ModelPoints, TracerError
 from tests.adapters.watched import traced, watched
 
 B, S, WIDTH, HEADS = 2, 7, 16, 4
@@ -467,6 +467,21 @@ def test_a_table_that_contradicts_what_was_seen_is_refused_with_both_sides_named
     assert layers_of(points, "MLP1_mat_mul") == [0, 1]
 
 
+def test_a_table_may_name_what_a_module_is_given_as_the_probabilities() -> None:
+    blocks = [Block(), Block()]
+    for block in blocks:
+        block.first = Shown(0.5)  # type: ignore[assignment]
+    model = Stack(*blocks)
+    table = {**TABLE, "context": "first.out", "heads": HEADS}
+    points, _ = watched(model, lambda: model(IDS), Adapter(**table, probabilities="first.drop:input"))
+    values = traced(points, lambda: model(IDS))
+    assert torch.equal(values["RawAttentionScore_mat_mul", 1, ""], blocks[1].first.probabilities)
+    points, _ = watched(model, lambda: model(IDS), Adapter(**table, probabilities="first.drop"))
+    assert "shows blocks.0.first.drop:input" in (points.flags["RawAttentionScore_mat_mul"].reason or "")
+    with pytest.raises(TracerError, match="dotted path"):
+        Adapter(**TABLE, qkv="first.qkv:input")
+
+
 def test_an_order_of_parts_that_a_table_gives_wrongly_is_refused() -> None:
     blocks = [Block(), Block()]
     for block in blocks:
@@ -526,6 +541,19 @@ def test_it_is_seen_through_activation_checkpointing(reentrant: bool) -> None:
     assert all(parameter.grad is not None for parameter in model.parameters())
     for flag in (*ATTENTION, *MLP, "HiddenStates"):
         assert layers_of(points, flag) == [0, 1], points.flags[flag].reason
+
+
+def test_it_is_seen_where_a_compiled_model_runs_without_its_compiled_code() -> None:
+    model = Stack(Block(), Block())
+    compiled = torch.compile(model, backend="eager")
+    compiled(IDS)
+    watch = PassWatch(compiled, find_points(compiled))
+    with torch.compiler.set_stance("force_eager"), torch.no_grad(), watch:
+        compiled(IDS)
+    points = watch.finish()
+    for flag in (*ATTENTION, *MLP, "HiddenStates"):
+        assert layers_of(points, flag) == [0, 1], points.flags[flag].reason
+    compiled(IDS)
 
 
 def test_a_pass_that_fails_teaches_nothing() -> None:
