@@ -69,6 +69,8 @@ class StreamFile:
         The lowest and the highest step.
     identity : (int, int)
         Device and number of the tail.
+    bare : bool
+        Whether it has no large values any more.
 
     Raises
     ------
@@ -85,7 +87,7 @@ class StreamFile:
         self.last_step: int | None = None
         mode = new_file_mode(path.parent)
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, mode)
-        self._torn = False
+        self._torn = self.bare = False
         try:
             take_mode(self._descriptor, mode)
             found = os.fstat(self._descriptor)

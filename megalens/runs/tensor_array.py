@@ -98,7 +98,7 @@ def tensor_array(
     if 0 in shape and 0 not in row["source_shape"].as_py():
         raise ClientError(
             f"{flag} of layer {wanted['layer']}, step {wanted['step']}, has its statistics and no values: it "
-            "was traced with Empty, or its values were too much to be sent, which run.warnings says.",
+            "was traced with Empty, or its values were given up for want of room, which run.warnings says.",
             field="flag",
         )
     if values.size != np.prod(shape):

@@ -226,3 +226,30 @@ def test_a_model_that_is_never_called_is_named(traced, small_hub) -> None:
         small(layers=1)(IDS)
     (reason,) = silent(small_hub, tracer, 1)
     assert "its module was not called, or its code was compiled without probes" in reason
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_gradients_that_are_asked_for_and_do_not_come_are_said_once(gpt, ids, traced, inside) -> None:
+    tracer = traced(gpt, flags={"MLP1_mat_mul": {"compressor": NoOp(), "passes": ["forward", "backward"]}})
+    for _ in range(2):
+        with tracer.step():
+            loss = gpt.loss(ids)
+            if inside:
+                loss.backward()
+        if not inside:
+            loss.backward()
+    tracer.close()
+    said = [text for text in tracer.status()["warnings"] if "gradients" in text]
+    expected = "Step 1 has no gradients of MLP1 output, which are asked for: none was seen to come back inside of the step."
+    assert said == ([] if inside else [expected])
+
+
+def test_a_layer_that_is_frozen_is_no_missing_gradient(gpt, ids, traced) -> None:
+    tracer = traced(gpt, flags={"MLP1_mat_mul": {"compressor": NoOp(), "passes": ["forward", "backward"]}})
+    gpt.embedding.requires_grad_(False)
+    gpt.positions.requires_grad_(False)
+    gpt.blocks[0].requires_grad_(False)
+    with tracer.step():
+        gpt.loss(ids).backward()
+    tracer.close()
+    assert tracer.status()["warnings"] == []

@@ -178,6 +178,8 @@ class Batch:
     """How many fired; None when nothing was to be traced."""
     told: frozenset[str] = frozenset()
     """Names of probes that did not fire, of which a sentence was said when they were reached."""
+    without_gradients: Sequence[str] = ()
+    """Titles of flags of which no gradient came, and some were asked for."""
     ready: Any = None
     """A device event after which the copies are there; None on the CPU."""
     stage: Stage | None = None

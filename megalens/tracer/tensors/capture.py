@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..coordinates import to_host
 from ..passes import OUTSIDE, TRAINING, MicroBatches, PassState, Unproven
-from ..points import ModelPoints, Shards, Source
+from ..points import FLAGS, ModelPoints, Shards, Source
 from .batch import NO_ERROR, ROW_BYTES, Batch, FiredProbes, Row, RowMeta, TensorReading, reading_of
 from .compressors import plan_of
 from .pieces import Cut, cut_of
@@ -162,6 +162,17 @@ class Capture(MicroBatches):
                     missing[probe.label] = reason_of(probe, scope, left_out)
         return FiredProbes(fired, expected, missing)
 
+    def without_gradients(self) -> list[str]:
+        """Return the flags whose gradients were asked for in this step, and of which none came."""
+        if self.phase != TRAINING or self._renewed:
+            return []
+        asked: dict[str, bool] = {}
+        for probe in self.probes:
+            flag = probe.flag
+            if flag.active and flag.forward and flag.backward and probe.scope >= self.scope:
+                asked[flag.name] = asked.get(flag.name, False) or probe.returned >= self.scope
+        return [FLAGS[name].title for name, came in asked.items() if not came]
+
     def told(self) -> frozenset[str]:
         """Return the names of probes of which a sentence was said in this step."""
         return frozenset(probe.label for probe in self.probes if probe.failed >= self.scope)
@@ -289,6 +300,8 @@ class Capture(MicroBatches):
         if probe.rejected:
             return
         started = _clock()
+        if side == "backward":
+            probe.returned = self.scope
         try:
             compute = probe.source.computed
             if compute is not None:

@@ -213,8 +213,9 @@ class TensorTracer(Instrument):
                 batch.stage.give_back()
             return
         batch.probes = probes
-        if probes is not None and probes.missing:
-            batch.told = capture.told()
+        if probes is not None:
+            batch.told = capture.told() if probes.missing else batch.told
+            batch.without_gradients = capture.without_gradients()
         # While rows wait, that all is well waits with them.
         reported = probes is not None and not (capture.holding and probes.fired == probes.expected)
         if batch.rows or reported:

@@ -37,6 +37,8 @@ class TensorProbe:
         First two axes of its tensor in the current forward pass; None where the tensor has them itself.
     why, failed : str or None, int
         Why it did not fire when it was last reached and did not, and the ``scope`` of that.
+    returned : int
+        The ``scope`` in which a gradient of its tensor last came back.
     outside : int
         The ``scope`` in which it was last reached outside of the model's passes, or in one that is no
         training.
@@ -60,6 +62,7 @@ class TensorProbe:
         "plain",
         "readings",
         "rejected",
+        "returned",
         "rows",
         "scope",
         "source",
@@ -70,7 +73,7 @@ class TensorProbe:
         self.flag = flag
         self.layer = layer
         self.source = source
-        self.scope = self.failed = self.outside = -1
+        self.scope = self.failed = self.returned = self.outside = -1
         self.why: str | None = None
         self.rejected = False
         at = (source.item, source.keyword) if source.computed is None else (ALL_ITEMS, None)

@@ -149,7 +149,7 @@ class TensorSender:
             batch.ready.synchronize()
         if batch.probes is not None:
             self.probes = batch.probes
-            for text in self._silent.sentences(batch.step, batch.probes, batch.told):
+            for text in self._silent.of(batch):
                 self._host.warn(text)
 
     def _note_nonfinite(self, counts: np.ndarray, where: Callable[[int], tuple[int, int, str]]) -> None:

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from torch import nn
 
 from ..graph_operator import compiles
-from .batch import FiredProbes
+from .batch import Batch, FiredProbes
 from .probes import TensorProbe
 
 _NAMED = 3
 _MOST_SAID = 5000
+_NO_GRADIENT = "none was seen to come back inside of the step"
 
 
 def reason_of(probe: TensorProbe, scope: int, left_out: int) -> str:
@@ -59,8 +60,16 @@ class SilentProbeWords:
     def __init__(self) -> None:
         self._said: set[tuple[str, str]] = set()
 
-    def sentences(self, step: int, probes: FiredProbes, told: frozenset[str]) -> Iterator[str]:
-        """Give what is new in a step, but for what was ``told`` before."""
+    def of(self, batch: Batch) -> Iterator[str]:
+        """Give what is new in a batch that ends a step."""
+        if batch.probes is not None:
+            yield from self._silent(batch.step, batch.probes, batch.told)
+        for title in batch.without_gradients:
+            if (title, _NO_GRADIENT) not in self._said:
+                self._said.add((title, _NO_GRADIENT))
+                yield f"Step {batch.step} has no gradients of {title}, which are asked for: {_NO_GRADIENT}."
+
+    def _silent(self, step: int, probes: FiredProbes, told: frozenset[str]) -> Iterator[str]:
         new: dict[str, list[str]] = {}
         for name, reason in probes.missing.items():
             known = name in told or (name, reason) in self._said
