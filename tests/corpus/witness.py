@@ -179,9 +179,12 @@ class Witness(Job):
         if parameter.grad is not None:
             watched.steps[self._number].gradients[name].append(("accumulated", plain(parameter.grad)))
 
-    def _went_through(self, name: str, module: nn.Module, args: Any, kwargs: Any, output: Tensor) -> None:
-        given = next(each for each in (*args, *kwargs.values()) if isinstance(each, Tensor))
-        self._see(END, 0, {f"{name}/input0": given, f"{name}/output0": output}, None)
+    def _went_through(self, name: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        several = output if isinstance(output, tuple) else (output,)
+        for end, tensors in (("input0", (*args, *kwargs.values())), ("output0", several)):
+            tensor = next((each for each in tensors if isinstance(each, Tensor)), None)
+            if tensor is not None:
+                self._see(END, 0, {f"{name}/{end}": tensor}, None)
 
     def _see(
         self, flag: str, layer: int, parts: dict[str, Tensor], shaped: Shaped | None, may: bool = False
