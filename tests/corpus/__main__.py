@@ -17,9 +17,9 @@ import torch
 
 from .traced import FLAGS, STATISTICS
 from .trial import Trial, all_scripts, try_script
-from .verdict import ABSENT, BAD, RIGHT, SILENT, STAGE, TWICE, WRONG
+from .verdict import ABSENT, BAD, FIRST, RIGHT, SILENT, STAGE, TWICE, WRONG
 
-_MARKS = {RIGHT: "=", STAGE: "t", ABSENT: "-", WRONG: "W", TWICE: "2", SILENT: "s", None: "."}
+_MARKS = {RIGHT: "=", STAGE: "t", ABSENT: "-", WRONG: "W", TWICE: "2", SILENT: "s", FIRST: "1", None: "."}
 _SHORT = (
     "QKV",
     "Prob",

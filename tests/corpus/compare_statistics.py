@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .traced import STATISTICS, Recording
-from .verdict import ABSENT, RIGHT, SILENT, STAGE, WRONG, Verdict, once, reason
+from .verdict import ABSENT, FIRST, RIGHT, SILENT, STAGE, WRONG, Verdict, once, reason
 from .witness import END, Step, Watched
 
 # What a module of such a name gives are logits, which are documented not to be measured.
@@ -92,7 +92,7 @@ def _residuals(
                 )
             found.pop(key)
         if len(rows) < len(whole):
-            where = f"{len(whole) - len(rows)} layers of step {number}"
+            where = f"step {number}, {len(whole) - len(rows)} layers"
             _statistic(verdict, stat, where, None, [*whole.items()][-1:], recording)
 
 
@@ -119,7 +119,8 @@ def _statistic(
             sentence = next((each for each in recording.warnings if "omplex" in each), None)
         else:
             sentence = reason(stat, recording, where.rpartition(" ")[2])
-        verdict.say(stat, ABSENT if sentence else SILENT, sentence or where)
+        silent = FIRST if where.startswith("step 1,") else SILENT
+        verdict.say(stat, ABSENT if sentence else silent, sentence or where)
     elif any(agrees(row, tensor / _scale(stat, row)) for _, tensor in allowed):
         verdict.say(stat, STAGE if clipped and row["gradient_stage"] != "pre_clip" else RIGHT)
     else:
@@ -191,15 +192,21 @@ def _canonical(own: Iterable[str], recorded: Iterable[str]) -> dict[str, str]:
         ): name
         for name in own
     }
-    by_end: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for short, name in names.items():
-        if match := _NUMBERED.match(short):
-            by_end[match[2], match[3]].append(name)
-    found = {}
-    for name in recorded:
-        match = _NUMBERED.match(name)
-        if name in names:
-            found[name] = names[name]
-        elif match and len(by_end[match[2], match[3]]) == 1:
-            found[name] = by_end[match[2], match[3]][0]
+    found = {name: names[name] for name in recorded if name in names}
+    theirs = _by_place(set(recorded) - names.keys(), r"(^|[._])layers$")
+    for place, numbered in _by_place(names.keys(), r"^$").items():
+        # Numbers may go on from another list of layers.
+        if len(theirs.get(place, ())) == len(numbered):
+            found |= dict(zip(theirs[place], (names[each] for each in numbered), strict=True))
     return found
+
+
+def _by_place(names: Iterable[str], added: str) -> dict[tuple[str, str], list[str]]:
+    """Return names by what stands before (less what is ``added``) and after their first number, in its
+    order.
+    """
+    places: dict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
+    for name in names:
+        if match := _NUMBERED.match(name):
+            places[re.sub(added, "", match[1]).replace(".", "_"), match[3]].append((int(match[2]), name))
+    return {place: [name for _, name in sorted(numbered)] for place, numbered in places.items()}

@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from .traced import Recording
-from .verdict import ABSENT, RIGHT, SILENT, WRONG, Verdict, once, reason, same
+from .verdict import ABSENT, FIRST, RIGHT, SILENT, WRONG, Verdict, once, reason, same
 from .witness import END, Watched
 
 
@@ -31,7 +31,9 @@ def compare_tensors(verdict: Verdict, watched: Watched, recording: Recording, st
                     expected = list(enumerate(entries)) if way == "forward" else entries
                     got = found.pop((number, micro_batch, way, flag, layer, part), [])
                     where = f"step {number}, micro-batch {micro_batch}, {way}, layer {layer} {part}".rstrip()
-                    _compare(verdict, flag, where, expected, got, recording)
+                    missing = FIRST if number == min(watched.steps) else SILENT
+                    if got or (flag, layer, part) not in here.optional:
+                        _compare(verdict, flag, where, expected, got, recording, missing)
     for (number, micro_batch, way, flag, layer, part), got in found.items():
         if part != "positions" or not _are_positions(got):
             where = f"step {number}, micro-batch {micro_batch}, {way}, layer {layer} {part}".rstrip()
@@ -45,6 +47,7 @@ def _compare(
     expected: Sequence[tuple[int, Tensor]],
     got: Sequence[dict[str, Any]],
     recording: Recording,
+    silent: str,
 ) -> None:
     left = list(expected)
     for row in got:
@@ -70,7 +73,7 @@ def _compare(
         sentence = reason(flag, recording)
         verdict.say(
             flag,
-            ABSENT if sentence else SILENT,
+            ABSENT if sentence else silent,
             sentence or f"{missing} of {len(expected)}: {where}",
             missing,
         )

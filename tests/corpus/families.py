@@ -91,7 +91,7 @@ def try_family(kind: str, model_type: str, class_name: str) -> Family:
     if not all(torch.equal(a, b) for a, b in zip(plain.losses, traced.losses, strict=True)):
         family.failed = "the loss is another one with Megalens"
     family.refused = family.recording.refused
-    _judge(family, witness.watched[0].steps[1].passes[0], family.recording)
+    _judge(family, witness.watched[0].steps[2].passes[0], family.recording)
     return family
 
 
@@ -117,7 +117,7 @@ def _run(job: Job, model: Any, batch: Mapping[str, Any]) -> None:
 def _judge(family: Family, seen: Pass, recording: Recording) -> None:
     verdict = family.verdict
     once(verdict, recording.rows, "flag")
-    rows = [row for row in recording.rows if row["step"] == 1 and row["pass"] == "forward"]
+    rows = [row for row in recording.rows if row["step"] == 2 and row["pass"] == "forward"]
     inside = _Inside(seen)
     layers: dict[int, dict[tuple[str, str], Mapping[str, Any]]] = defaultdict(dict)
     for row in rows:

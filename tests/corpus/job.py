@@ -15,22 +15,28 @@ import torch
 from torch import Tensor, nn
 
 Shaped = Callable[[Tensor], Tensor]
-Seer = Callable[[str, int, dict[str, Tensor], "Shaped | None"], None]
+Seer = Callable[[str, int, dict[str, Tensor], "Shaped | None", bool], None]
 _seers: list[Seer] = []
 
 
 def see(
-    flag: str, layer: int, whole: Tensor | None = None, *, shaped: Shaped | None = None, **parts: Tensor
+    flag: str,
+    layer: int,
+    whole: Tensor | None = None,
+    *,
+    shaped: Shaped | None = None,
+    may: bool = False,
+    **parts: Tensor,
 ) -> None:
     """Show the very tensor that a flag promises, from inside of the model: what Megalens records has to be
     this.
 
     Axes are ``[B, S, …]``; queries, keys, values and context with four axes are ``[B, H, S, d]``.
-    ``shaped`` brings others into order, of the tensor as of its gradient. Nothing happens but in the
-    witness's run.
+    ``shaped`` brings others into order, of the tensor as of its gradient. What only ``may`` be recorded is
+    right where it is, and not missed. Nothing happens but in the witness's run.
     """
     if not torch.compiler.is_compiling() and _seers:
-        _seers[-1](flag, layer, {"": whole, **parts} if whole is not None else parts, shaped)
+        _seers[-1](flag, layer, {"": whole, **parts} if whole is not None else parts, shaped, may)
 
 
 class Job:

@@ -33,23 +33,22 @@ def test_the_referee_notices_what_is_made_wrong() -> None:
     assert trial.good
     assert trial.verdicts[0].counts["QKV_mat_mul"] == {RIGHT: 36}
 
-    def judged(change, flag: str) -> dict[str, int]:
+    def judged(change, what: str) -> dict[str, int]:
         recording = copy.copy(trial.recordings[0])
         recording.rows, recording.moments = copy.deepcopy((recording.rows, recording.moments))
         recording.framed = {}
         change(recording)
-        return dict(judge(trial.watched[0], recording, stacks=False).counts[flag])
+        return dict(judge(trial.watched[0], recording, stacks=False).counts[what])
+
+    flag = trial.recordings[0].rows[-1]["flag"]
 
     def keys_for_queries(recording) -> None:
         for row in recording.rows:
             row["part"] = {"q": "k", "k": "q"}.get(row["part"], row["part"])
 
     assert judged(keys_for_queries, "QKV_mat_mul") == {RIGHT: 12, WRONG: 24}
-    assert (
-        judged(lambda recording: recording.rows.append(recording.rows[0]), recording_flag(trial)).get(TWICE)
-        == 1
-    )
-    assert judged(lambda recording: recording.rows.pop(0), recording_flag(trial)).get(SILENT) == 1
+    assert judged(lambda recording: recording.rows.append(recording.rows[-1]), flag).get(TWICE) == 1
+    assert judged(lambda recording: recording.rows.pop(), flag).get(SILENT) == 1
 
     def halved(recording) -> None:
         for row in recording.moments:
@@ -59,7 +58,3 @@ def test_the_referee_notices_what_is_made_wrong() -> None:
                 )
 
     assert judged(halved, "grad").get(WRONG, 0) >= 80
-
-
-def recording_flag(trial) -> str:
-    return trial.recordings[0].rows[0]["flag"]

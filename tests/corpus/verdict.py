@@ -22,7 +22,8 @@ RIGHT, ABSENT, WRONG, TWICE, SILENT = (
 )
 STAGE = "right, of another stage"
 """A gradient as the optimizer took it, clipped, although it was there unclipped; its label says so."""
-BAD = (WRONG, TWICE, SILENT)
+FIRST = "missing in silence in the first step only"
+BAD = (WRONG, TWICE, SILENT, FIRST)
 _VALUES = {
     "values",
     "labels",
@@ -63,7 +64,7 @@ class Verdict:
     def worst(self, what: str) -> str | None:
         """Return the worst that is said of a flag; None where there is nothing of it."""
         return next(
-            (kind for kind in (WRONG, TWICE, SILENT, ABSENT, STAGE, RIGHT) if self.counts[what].get(kind)),
+            (kind for kind in (*BAD, ABSENT, STAGE, RIGHT) if self.counts[what].get(kind)),
             None,
         )
 

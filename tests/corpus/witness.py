@@ -33,6 +33,8 @@ class Pass:
     values: dict[Key, list[Tensor]] = field(default_factory=lambda: defaultdict(list))
     gradients: dict[Key, list[tuple[int, Tensor]]] = field(default_factory=lambda: defaultdict(list))
     """Number of the call in the pass, gradient; in the order in which they come."""
+    optional: set[Key] = field(default_factory=set)
+    """What may be recorded and need not be."""
     without_graph: dict[Key, int] = field(default_factory=lambda: defaultdict(int))
     """How many calls had no graph, which reentrant checkpointing makes when it computes them again."""
 
@@ -177,11 +179,16 @@ class Witness(Job):
         if parameter.grad is not None:
             watched.steps[self._number].gradients[name].append(("accumulated", plain(parameter.grad)))
 
-    def _went_through(self, name: str, module: nn.Module, args: Any, kwargs: Any, output: Tensor) -> None:
-        given = next(each for each in (*args, *kwargs.values()) if isinstance(each, Tensor))
-        self._see(END, 0, {f"{name}/input0": given, f"{name}/output0": output}, None)
+    def _went_through(self, name: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        several = output if isinstance(output, tuple) else (output,)
+        for end, tensors in (("input0", (*args, *kwargs.values())), ("output0", several)):
+            tensor = next((each for each in tensors if isinstance(each, Tensor)), None)
+            if tensor is not None:
+                self._see(END, 0, {f"{name}/{end}": tensor}, None)
 
-    def _see(self, flag: str, layer: int, parts: dict[str, Tensor], shaped: Shaped | None) -> None:
+    def _see(
+        self, flag: str, layer: int, parts: dict[str, Tensor], shaped: Shaped | None, may: bool = False
+    ) -> None:
         again = torch._C._current_graph_task_id() != -1
         if not self._inside and not again:
             return
@@ -189,6 +196,8 @@ class Witness(Job):
         shaped = shaped or _USUAL.get(flag, _itself)
         for part, tensor in parts.items():
             key = (flag, layer, part)
+            if may:
+                here.optional.add(key)
             if again:
                 # What is computed again counts only where it has the graph, which the pass itself had not.
                 call = here.without_graph[key] - 1

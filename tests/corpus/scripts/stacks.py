@@ -324,14 +324,18 @@ def mamba_like(job: Job) -> None:
             self.x_proj, self.A_log = nn.Linear(32, 32), nn.Parameter(torch.zeros(32))
 
         def forward(self, x: Tensor) -> Tensor:
-            states, gate = self.in_proj(self.norm(x)).chunk(2, -1)
+            projected = self.in_proj(self.norm(x))
+            see("MLP1_mat_mul", self.layer, projected, may=True)
+            states, gate = projected.chunk(2, -1)
             states = F.silu(self.conv1d(states.mT)[..., : x.shape[1]].mT)
             decay = torch.sigmoid(self.x_proj(states) - self.A_log.exp())
             state, outs = torch.zeros_like(states[:, 0]), []
             for at in range(x.shape[1]):
                 state = decay[:, at] * state + (1 - decay[:, at]) * states[:, at]
                 outs.append(state)
-            x = x + self.out_proj(torch.stack(outs, 1) * F.silu(gate))
+            out = self.out_proj(torch.stack(outs, 1) * F.silu(gate))
+            see("MLP2_mat_mul", self.layer, out, may=True)
+            x = x + out
             see("HiddenStates", self.layer, x)
             return x
 
