@@ -69,6 +69,7 @@ class Recorder:
         self._limit = limit_bytes
         self._description = description
         self._lost = _Lacking()
+        self._given = StepRanges()
         # What waits while nothing can be written: lacking for now.
         self._unwritten = _Lacking()
         self._lock = threading.Condition()
@@ -95,7 +96,7 @@ class Recorder:
 
     @property
     def dropped_rows(self) -> int:
-        """Rows that the recording lacks now."""
+        """Rows that the recording lacks now, but for those that it gave up to stay within its bound."""
         return self._lost.rows + self._unwritten.rows
 
     def put(self, body: CheckedBody, step: int, size: int) -> None:
@@ -154,8 +155,8 @@ class Recorder:
 
     def _missing_steps(self) -> list[list[int]]:
         every = StepRanges()
-        for lacking in (self._lost, self._unwritten):
-            for first, last in lacking.steps.to_list():
+        for steps in (self._lost.steps, self._unwritten.steps, self._given):
+            for first, last in steps.to_list():
                 every.add(first, last)
         return every.to_list()
 
@@ -220,8 +221,7 @@ class Recorder:
         if given is None:
             return
         with self._lock:
-            self._lost.rows += given.rows
-            self._lost.steps.add(given.first_step, given.last_step)
+            self._given.add(given.first_step, given.last_step)
             self.message = (
                 f"The recording may take {(self._limit or 0) / 1e6:,.0f} MB: its oldest steps are given up "
                 "for newer ones."
