@@ -216,12 +216,18 @@ export class MarksPane extends HealthPane {
 
   /** Why there are no marks. */
   private _nothing(facts: IHealthFacts): IState {
-    const { isJudged, alarms } = facts;
+    const { isJudged, alarms, bad } = facts;
     const { actions, t } = this;
     if (alarms.length > 0) {
       return emptyState(t('No alarm is of that kind.'), t('Show all'), () =>
         this.pick({ severity: 'all', rule: null, steps: null })
       );
+    }
+    if (bad !== null) {
+      const what = t('Not finite first at step %1: %2.', formatInteger(bad.step), bad.name);
+      return isJudged
+        ? nothingYet(what, actions, t)
+        : snippetState(t('%1 No alarms are judged. In the training script:', what), SNIPPET, actions, t);
     }
     if (isJudged) {
       return nothingYet(`${this._healthy(facts)}.`, actions, t);
