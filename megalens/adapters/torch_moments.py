@@ -180,6 +180,9 @@ class TorchMoments:
         renamed: dict[str, str] = {}
         for number, (source, *_) in self._points.flags["HiddenStates"].layers.items():
             own = names.get(source.module, "")
+            if own.rpartition(".")[2].isdecimal():
+                # Of several stacks each counts its own layers.
+                continue
             stack = own.rpartition(".")[0]
             stacks = (f"{stack}.layers", f"{stack.replace('.', '_')}.layers")
             wordings = (own, *(f"{each.lstrip('.')}.{number}" for each in stacks))
