@@ -480,7 +480,9 @@ class Flow:
                 return joined
             return joined.noted("rotated" if len(owners) == 1 else "added")
         if len(data) > 1 or name in op.SUMS or name in op.LINEAR_UNARY or others:
-            return first if len(data) == 1 else merged(data, first.planes)
+            if name in op.SUMS and any(tensor.numel() > 1 for tensor, _ in others):
+                first = first.noted("shifted")
+            return first if len(data) == 1 else merged((first, *data), first.planes)
         return first.noted(name)
 
 

@@ -373,6 +373,31 @@ def test_torchs_own_pair_of_encoder_and_decoder_is_numbered_over_both() -> None:
     assert layers_of(points, "HiddenStates") == [0, 1]
 
 
+class Biased(Attention):
+    """Adds something learnt to its queries, and scales them, after the projection."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.randn(WIDTH))
+
+    def forward(self, x: Tensor, other: Tensor | None = None) -> Tensor:
+        q, k, v = (
+            each.view(B, S, HEADS, HEAD).transpose(1, 2)
+            for each in (self.a(x) * 0.5 + self.bias, self.b(x), self.c(x))
+        )
+        return self.d(functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(x.shape))
+
+
+def test_what_is_done_with_queries_after_their_projection_is_said() -> None:
+    blocks = [Block(), Block()]
+    for block in blocks:
+        block.first = Biased()
+    model = Stack(*blocks)
+    points, _ = watched(model, lambda: model(IDS))
+    assert "q scaled, shifted after it" in points.flags["QKV_mat_mul"].evidence[0]
+    assert "k scaled" not in points.flags["QKV_mat_mul"].evidence[0]
+
+
 class Heads(nn.Module):
     """Every head has modules of its own, as in lectures."""
 
