@@ -79,7 +79,7 @@ class Flow:
         outputs = list(tensors_in(result))
         inputs = [trail for _, trail in known]
         plain = name[:-1] if name.endswith("_") and not name.endswith("__") else name
-        changed = [*tensors_in(kwargs.get("out", ())), *(args[:1] if plain != name else ())]
+        changed = list(tensors_in([kwargs.get("out"), args[:1] if plain != name else ()]))
         if not any(inputs) and name not in ("embedding", "convolution"):
             for output in changed:
                 self.put(output, None)

@@ -313,6 +313,39 @@ def test_a_list_that_holds_none_is_a_list() -> None:
     assert layers_of(points, "QKV_mat_mul") == [0, 1]
 
 
+class Adds(nn.Module):
+    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
+        return x + residual
+
+
+def test_layers_that_are_lists_themselves_are_what_their_modules_give_together() -> None:
+    class Listed(nn.Module):
+        """In the manner of x-transformers."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.words = nn.Embedding(40, WIDTH)
+            self.layers = nn.ModuleList(
+                nn.ModuleList([nn.ModuleList([nn.LayerNorm(WIDTH), None]), kind(), Adds()])  # type: ignore[list-item]
+                for kind in (Attention, Feed, Attention, Feed)
+            )
+
+        def forward(self, ids: Tensor) -> Tensor:
+            x = self.words(ids)
+            for norms, block, adds in self.layers:
+                x = adds(block(norms[0](x)), x)
+            return x
+
+    model = Listed()
+    points, _ = watched(model, lambda: model(IDS))
+    values = traced(points, lambda: model(IDS))
+    assert torch.equal(values["HiddenStates", 3, ""], model(IDS))
+    assert layers_of(points, "HiddenStates") == [0, 1, 2, 3]
+    assert layers_of(points, "QKV_mat_mul") == [0, 2]
+    assert layers_of(points, "MLP2_mat_mul") == [1, 3]
+    is_what_attention_had(values, 2, model.layers[2][1])
+
+
 class Recurrent(nn.Module):
     """A layer without attention, in the manner of Mamba."""
 
