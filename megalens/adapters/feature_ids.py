@@ -107,6 +107,9 @@ def _groups(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], lis
 
 def join(pieces: Sequence[Tensor], axis: int) -> Tensor:
     """Return ``torch.cat`` of ids of shapes that differ along ``axis`` alone."""
+    pieces = [piece for piece in pieces if piece.numel()] or pieces
+    if len(pieces) == 1:
+        return pieces[0]
     axis %= pieces[0].ndim
     shape = list(pieces[0].shape)
     shape[axis] = sum(piece.shape[axis] for piece in pieces)

@@ -12,7 +12,7 @@ from torch import nn
 from ..tracer import ModelPoints
 from .adapter import Adapter
 from .layer_roles import LayerRoles, layer_roles, mixture_of, projections
-from .sizes import bare, hidden_size, text_config, unwrapped
+from .sizes import bare, hidden_size, output_features, text_config, unwrapped
 from .table import find
 
 _HEADS = ("num_heads", "num_attention_heads", "n_head", "n_heads", "heads")
@@ -182,7 +182,12 @@ _CONTAINERS = (nn.ModuleList, nn.Sequential, nn.ModuleDict)
 
 
 def _holds_several(layer: nn.Module) -> bool:
-    own = [each for each in layer.modules() if any(True for _ in each.parameters(recurse=False))]
+    # Where FullyShardedDataParallel flattens parameters, modules have none of their own.
+    own = [
+        each
+        for each in layer.modules()
+        if output_features(each) is not None or any(True for _ in each.parameters(recurse=False))
+    ]
     return len(own) > 1
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import Tensor, nn
 
 from .watch_flow import Flow
@@ -11,10 +13,12 @@ from .watch_trail import Made, Trail
 class Call:
     """One call of a module: what was known of the tensors that it was given, and of those that it gave."""
 
-    __slots__ = ("gave", "given", "module", "number", "parent", "products")
+    __slots__ = ("gave", "given", "module", "number", "parent", "products", "shown")
 
     def __init__(self, module: nn.Module, parent: Call | None, number: int) -> None:
         self.module, self.parent, self.number = module, parent, number
+        self.shown = module
+        """The module that gives what this call gives."""
         self.given: list[Seen] = []
         self.gave: list[Seen] = []
         self.products: list[Made] = []
@@ -39,3 +43,18 @@ class Seen:
         self.trail: Trail | None = flow.of(tensor)
         self.key = flow.key(tensor)
         self.shape = tuple(tensor.shape)
+
+
+def gathered(holder: nn.Module, calls: Sequence[Call]) -> Call | None:
+    """Return one call that stands for those of the modules in a list that nobody calls; None without any."""
+    own = set(holder.modules())
+    inside = [call for call in calls if call.module in own]
+    outer = [call for call in inside if call.parent is None or call.parent.module not in own]
+    if not outer:
+        return None
+    first, last = outer[0], outer[-1]
+    made = Call(holder, first.parent, first.number)
+    made.given, made.gave, made.shown = first.given, last.gave, last.module
+    for call in outer:
+        call.parent = made
+    return made

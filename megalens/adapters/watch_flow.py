@@ -79,7 +79,7 @@ class Flow:
         outputs = list(tensors_in(result))
         inputs = [trail for _, trail in known]
         plain = name[:-1] if name.endswith("_") and not name.endswith("__") else name
-        changed = [*tensors_in(kwargs.get("out", ())), *(args[:1] if plain != name else ())]
+        changed = list(tensors_in([kwargs.get("out"), args[:1] if plain != name else ()]))
         if not any(inputs) and name not in ("embedding", "convolution"):
             for output in changed:
                 self.put(output, None)
@@ -480,7 +480,9 @@ class Flow:
                 return joined
             return joined.noted("rotated" if len(owners) == 1 else "added")
         if len(data) > 1 or name in op.SUMS or name in op.LINEAR_UNARY or others:
-            return first if len(data) == 1 else merged(data, first.planes)
+            if name in op.SUMS and any(tensor.numel() > 1 for tensor, _ in others):
+                first = first.noted("shifted")
+            return first if len(data) == 1 else merged((first, *data), first.planes)
         return first.noted(name)
 
 

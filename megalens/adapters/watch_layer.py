@@ -15,7 +15,7 @@ from .watch_trail import Attended, Made, Trail, bent, is_all_of, owners_of
 
 EXACT = frozenset(("cast", "cut"))
 """What may have been done with probabilities that are still those of the softmax."""
-_AFTER = ("normed", "rotated", "scaled", "gated", "added", "convolved", "cast", "dropout")
+_AFTER = ("normed", "rotated", "scaled", "shifted", "gated", "added", "convolved", "cast", "dropout")
 _WORDS = {"cast": None, "dropout": None, "added": "added to something else"}
 
 

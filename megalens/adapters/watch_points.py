@@ -16,7 +16,7 @@ from .sizes import INNER_NAMES, unwrapped
 from .structure import probabilities_missing
 from .table import sites_of
 from .torch_coordinates import input_shards, output_shards
-from .watch_calls import Call
+from .watch_calls import Call, gathered
 from .watch_flow import Flow
 from .watch_layer import Features, Gated, Group, LayerSeen, NotSeen, giver, trail_words
 from .watch_trail import Made
@@ -42,6 +42,9 @@ def seen_points(
         for number, sources in points.flags["HiddenStates"].layers.items()
         if sources
     }
+    for module in layers.values():
+        if module not in by_module and (whole := gathered(module, calls)) is not None:
+            by_module[module] = [whole]
     found: dict[str, dict[int, Finding]] = {flag: {} for flag in points.flags}
     reasons: dict[str, dict[int, str]] = {flag: {} for flag in points.flags}
     heads = set[tuple[int, int]]()
@@ -301,7 +304,7 @@ class _Layer:
             features=tuple(len(each.indices) * ranks for _, each in parts),
             shards=output_shards(call.module),
             sequence_first=self.sequence_first,
-            rows_of=self.seen.layer.module if len(made.shape) == 2 else None,
+            rows_of=self.seen.layer.shown if len(made.shape) == 2 else None,
         )
 
     def _ranks(self, module: nn.Module, made: Made) -> int:
@@ -338,7 +341,7 @@ class _Layer:
             features=(self._input_width(call, seen),),
             shards=input_shards(call.module),
             sequence_first=self.sequence_first,
-            rows_of=self.seen.layer.module if len(seen.shape) == 2 else None,
+            rows_of=self.seen.layer.shown if len(seen.shape) == 2 else None,
         )
         return (source,), "it is given what the attention gives" + (f", {done}" if done else "")
 
@@ -421,12 +424,13 @@ class _Layer:
             last = None
         source = replace(
             hint,
+            module=calls.shown,
             item=seen.item,
             features=(seen.shape[-1],),
             sequence_first=self.sequence_first,
             shards=hint.shards if last is None else output_shards(hint.module, last),
         )
-        return (source,), f"what {own.name(hint.module)} gives{times}"
+        return (source,), f"what {own.name(calls.shown)} gives{times}"
 
     def _plain(self, call: Call, item: int, inner: nn.Module | None = None) -> Source:
         """Return the source of what a module gives; its parallel style may be that of one in it."""
@@ -438,7 +442,7 @@ class _Layer:
             features=(size if isinstance(size, int) else int(seen.shape[-1]),),
             shards=output_shards(call.module, inner),
             sequence_first=self.sequence_first,
-            rows_of=self.seen.layer.module if len(seen.shape) == 2 else None,
+            rows_of=self.seen.layer.shown if len(seen.shape) == 2 else None,
         )
 
 

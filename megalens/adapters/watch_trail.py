@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from . import feature_ids
@@ -147,11 +148,18 @@ def together(trails: Iterable[Trail]) -> tuple[Product, ...]:
 
 def owners_of(trail: Trail | None) -> frozenset[int]:
     """Return the numbers of the projections of which a tensor has features."""
-    found = set[int]()
-    for plane in trail.planes if trail is not None else ():
+    return frozenset[int]().union(*(_owners(plane) for plane in (trail.planes if trail is not None else ())))
+
+
+def _owners(plane: Tensor) -> frozenset[int]:
+    known: frozenset[int] | None = getattr(plane, "owners", None)
+    if known is None:
         (small,) = feature_ids.compact([plane])
-        found |= set(feature_ids.projection_of(small).flatten().tolist())
-    return frozenset(number for number in found if number >= 0)
+        numbers = torch.unique(feature_ids.projection_of(small)).tolist()
+        known = frozenset(number for number in numbers if number >= 0)
+        # Asked for again and again, and the same as long as there is the tensor.
+        plane.owners = known  # type: ignore[attr-defined]
+    return known
 
 
 def is_all_of(trail: Trail | None, made: Made) -> bool:

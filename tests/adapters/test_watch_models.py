@@ -313,6 +313,39 @@ def test_a_list_that_holds_none_is_a_list() -> None:
     assert layers_of(points, "QKV_mat_mul") == [0, 1]
 
 
+class Adds(nn.Module):
+    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
+        return x + residual
+
+
+def test_layers_that_are_lists_themselves_are_what_their_modules_give_together() -> None:
+    class Listed(nn.Module):
+        """In the manner of x-transformers."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.words = nn.Embedding(40, WIDTH)
+            self.layers = nn.ModuleList(
+                nn.ModuleList([nn.ModuleList([nn.LayerNorm(WIDTH), None]), kind(), Adds()])  # type: ignore[list-item]
+                for kind in (Attention, Feed, Attention, Feed)
+            )
+
+        def forward(self, ids: Tensor) -> Tensor:
+            x = self.words(ids)
+            for norms, block, adds in self.layers:
+                x = adds(block(norms[0](x)), x)
+            return x
+
+    model = Listed()
+    points, _ = watched(model, lambda: model(IDS))
+    values = traced(points, lambda: model(IDS))
+    assert torch.equal(values["HiddenStates", 3, ""], model(IDS))
+    assert layers_of(points, "HiddenStates") == [0, 1, 2, 3]
+    assert layers_of(points, "QKV_mat_mul") == [0, 2]
+    assert layers_of(points, "MLP2_mat_mul") == [1, 3]
+    is_what_attention_had(values, 2, model.layers[2][1])
+
+
 class Recurrent(nn.Module):
     """A layer without attention, in the manner of Mamba."""
 
@@ -371,6 +404,31 @@ def test_torchs_own_pair_of_encoder_and_decoder_is_numbered_over_both() -> None:
     decoder = model.decoder
     points, _ = watched(decoder, lambda: decoder(y, x))
     assert layers_of(points, "HiddenStates") == [0, 1]
+
+
+class Biased(Attention):
+    """Adds something learnt to its queries, and scales them, after the projection."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.randn(WIDTH))
+
+    def forward(self, x: Tensor, other: Tensor | None = None) -> Tensor:
+        q, k, v = (
+            each.view(B, S, HEADS, HEAD).transpose(1, 2)
+            for each in (self.a(x) * 0.5 + self.bias, self.b(x), self.c(x))
+        )
+        return self.d(functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(x.shape))
+
+
+def test_what_is_done_with_queries_after_their_projection_is_said() -> None:
+    blocks = [Block(), Block()]
+    for block in blocks:
+        block.first = Biased()
+    model = Stack(*blocks)
+    points, _ = watched(model, lambda: model(IDS))
+    assert "q scaled, shifted after it" in points.flags["QKV_mat_mul"].evidence[0]
+    assert "k scaled" not in points.flags["QKV_mat_mul"].evidence[0]
 
 
 class Heads(nn.Module):

@@ -29,11 +29,11 @@ from transformers import (
 )
 
 import megalens
-from megalens.adapters import mesh_place
+from megalens.adapters import PassWatch, find_points, mesh_place
 from megalens.demo.model import GPT, GPTConfig
 from megalens.tracer import Place
 
-__all__ = ["STEPS", "alone", "in_mesh", "traced"]
+__all__ = ["STEPS", "alone", "in_mesh", "traced", "watched"]
 
 STEPS, _SAMPLES, _SEQUENCE, _VOCABULARY = 2, 4, 16, 48
 
@@ -167,6 +167,19 @@ def traced(
 def alone(rank: int, kind: str, folder: Path, flags: dict[str, Any]) -> list[float]:
     """Train and trace in one process."""
     return traced(rank, kind, "none", folder, flags)[0]
+
+
+def watched(rank: int, kind: str, way: str) -> tuple[Any, set[tuple[str, int]], dict[str, list[int]], int]:
+    """Watch one training pass of a model that is cut: what failed, what changed, the layers of each flag, and the heads."""
+    model = spread(build(kind), way)
+    watch = PassWatch(model, find_points(model))
+    ids = batch(1)
+    with watch:
+        loss = model(input_ids=ids, labels=ids).loss
+    loss.backward()
+    points = watch.finish()
+    layers = {flag: sorted(here.layers) for flag, here in points.flags.items()}
+    return watch.failed, watch.changed, layers, points.model["heads"]
 
 
 def in_mesh(rank: int) -> Place:
