@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from .traced import Recording
-from .verdict import ABSENT, FIRST, RIGHT, SILENT, WRONG, Verdict, once, reason, same
+from .verdict import ABSENT, FIRST, RIGHT, SILENT, WATCHED, WRONG, Verdict, once, reason, same
 from .witness import END, Watched
 
 
@@ -31,9 +31,9 @@ def compare_tensors(verdict: Verdict, watched: Watched, recording: Recording, st
                     expected = list(enumerate(entries)) if way == "forward" else entries
                     got = found.pop((number, micro_batch, way, flag, layer, part), [])
                     where = f"step {number}, micro-batch {micro_batch}, {way}, layer {layer} {part}".rstrip()
-                    missing = FIRST if number == min(watched.steps) else SILENT
+                    first = number == min(watched.steps)
                     if got or (flag, layer, part) not in here.optional:
-                        _compare(verdict, flag, where, expected, got, recording, missing)
+                        _compare(verdict, flag, where, expected, got, recording, first)
     for (number, micro_batch, way, flag, layer, part), got in found.items():
         if part != "positions" or not _are_positions(got):
             where = f"step {number}, micro-batch {micro_batch}, {way}, layer {layer} {part}".rstrip()
@@ -47,7 +47,7 @@ def _compare(
     expected: Sequence[tuple[int, Tensor]],
     got: Sequence[dict[str, Any]],
     recording: Recording,
-    silent: str,
+    first: bool,
 ) -> None:
     left = list(expected)
     for row in got:
@@ -71,12 +71,8 @@ def _compare(
     # A pair of models has ids of both; those of one will do.
     if missing > 0 and not (got and flag == "InputTokens"):
         sentence = reason(flag, recording)
-        verdict.say(
-            flag,
-            ABSENT if sentence else silent,
-            sentence or f"{missing} of {len(expected)}: {where}",
-            missing,
-        )
+        kind = (WATCHED if first else ABSENT) if sentence else FIRST if first else SILENT
+        verdict.say(flag, kind, sentence or f"{missing} of {len(expected)}: {where}", missing)
 
 
 def _index(entries: Sequence[tuple[int, Tensor]], entry: tuple[int, Tensor]) -> int:
