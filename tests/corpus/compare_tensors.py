@@ -49,16 +49,17 @@ def _compare(
     recording: Recording,
     first: bool,
 ) -> None:
-    left = list(expected)
+    # A call has the number that it has in the pass, or in which its gradient came.
+    left = list(enumerate(expected))
     for row in got:
         call = row.get("call")
         fitting = [
-            each
-            for each in left
-            if (call is None or len(got) == 1 or call == each[0]) and _fits(row, each[1])
+            at
+            for at, (number, tensor) in left
+            if (call in (None, at, number) or len(got) == 1) and _fits(row, tensor)
         ]
         if fitting:
-            left.pop(_index(left, fitting[0]))
+            left = [each for each in left if each[0] != fitting[0]]
             verdict.say(flag, RIGHT)
         else:
             verdict.say(
@@ -73,10 +74,6 @@ def _compare(
         sentence = reason(flag, recording)
         kind = (WATCHED if first else ABSENT) if sentence else FIRST if first else SILENT
         verdict.say(flag, kind, sentence or f"{missing} of {len(expected)}: {where}", missing)
-
-
-def _index(entries: Sequence[tuple[int, Tensor]], entry: tuple[int, Tensor]) -> int:
-    return next(at for at, each in enumerate(entries) if each is entry)
 
 
 def _fits(row: Mapping[str, Any], tensor: Tensor) -> bool:
