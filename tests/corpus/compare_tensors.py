@@ -28,7 +28,9 @@ def compare_tensors(verdict: Verdict, watched: Watched, recording: Recording, st
                 for (flag, layer, part), entries in seen.items():
                     if flag == END or (flag == "InputTokens" and way == "backward"):
                         continue
-                    expected = list(enumerate(entries)) if way == "forward" else entries
+                    expected = list(enumerate(entries))
+                    if way == "backward":
+                        expected = _numbered(entries, len(here.values[flag, layer, part]))
                     got = found.pop((number, micro_batch, way, flag, layer, part), [])
                     where = f"step {number}, micro-batch {micro_batch}, {way}, layer {layer} {part}".rstrip()
                     first = number == min(watched.steps)
@@ -49,17 +51,16 @@ def _compare(
     recording: Recording,
     first: bool,
 ) -> None:
-    # A call has the number that it has in the pass, or in which its gradient came.
-    left = list(enumerate(expected))
+    left = list(expected)
     for row in got:
         call = row.get("call")
         fitting = [
             at
-            for at, (number, tensor) in left
-            if (call in (None, at, number) or len(got) == 1) and _fits(row, tensor)
+            for at, (number, tensor) in enumerate(left)
+            if (call in (None, number) or len(got) == 1) and _fits(row, tensor)
         ]
         if fitting:
-            left = [each for each in left if each[0] != fitting[0]]
+            del left[fitting[0]]
             verdict.say(flag, RIGHT)
         else:
             verdict.say(
@@ -74,6 +75,16 @@ def _compare(
         sentence = reason(flag, recording)
         kind = (WATCHED if first else ABSENT) if sentence else FIRST if first else SILENT
         verdict.say(flag, kind, sentence or f"{missing} of {len(expected)}: {where}", missing)
+
+
+def _numbered(entries: Sequence[tuple[int, Tensor]], calls: int) -> list[tuple[int, Tensor]]:
+    """Return gradients with the number of their call; those of another backward pass go on behind all calls."""
+    passes: dict[int, int] = defaultdict(int)
+    numbered = []
+    for call, tensor in entries:
+        numbered.append((call + passes[call] * calls, tensor))
+        passes[call] += 1
+    return numbered
 
 
 def _fits(row: Mapping[str, Any], tensor: Tensor) -> bool:
