@@ -17,9 +17,19 @@ import torch
 
 from .traced import FLAGS, STATISTICS
 from .trial import Trial, all_scripts, try_script
-from .verdict import ABSENT, BAD, FIRST, RIGHT, SILENT, STAGE, TWICE, WRONG
+from .verdict import ABSENT, BAD, FIRST, RIGHT, SILENT, STAGE, TWICE, WATCHED, WRONG
 
-_MARKS = {RIGHT: "=", STAGE: "t", ABSENT: "-", WRONG: "W", TWICE: "2", SILENT: "s", FIRST: "1", None: "."}
+_MARKS = {
+    RIGHT: "=",
+    STAGE: "t",
+    ABSENT: "-",
+    WATCHED: "~",
+    WRONG: "W",
+    TWICE: "2",
+    SILENT: "s",
+    FIRST: "1",
+    None: ".",
+}
 _SHORT = (
     "QKV",
     "Prob",
@@ -75,7 +85,7 @@ def main() -> int:
         "losses equal to the bit:",
         f"{sum(not (trial.losses_differ or trial.failed) for trial in trials)} of {len(trials)}",
     )
-    print("rows:", ", ".join(f"{totals[kind]:,} {kind}" for kind in (RIGHT, STAGE, ABSENT, *BAD)))
+    print("rows:", ", ".join(f"{totals[kind]:,} {kind}" for kind in (RIGHT, STAGE, WATCHED, ABSENT, *BAD)))
     for kind in BAD:
         of = Counter(
             what
@@ -105,7 +115,7 @@ def _print(trial: Trial, sentences: bool) -> None:
             f"{name:28} {'=' if not trial.losses_differ else 'W':4} {' '.join(f'{each:4}' for each in cells)}"
         )
         for (what, kind), sentence in verdict.sentences.items():
-            if kind in BAD or (sentences and kind == ABSENT):
+            if kind in BAD or (sentences and kind in (ABSENT, WATCHED)):
                 print(f"      {kind}: {what} ×{verdict.counts[what][kind]}: {sentence[:400]}")
     if trial.losses_differ:
         print(f"{trial.script.name}: {trial.losses_differ}")

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .traced import STATISTICS, Recording
-from .verdict import ABSENT, FIRST, RIGHT, SILENT, STAGE, WRONG, Verdict, once, reason
+from .verdict import ABSENT, FIRST, RIGHT, SILENT, STAGE, WATCHED, WRONG, Verdict, once, reason
 from .witness import END, Step, Watched
 
 # What a module of such a name gives are logits, which are documented not to be measured.
@@ -119,8 +119,9 @@ def _statistic(
             sentence = next((each for each in recording.warnings if "omplex" in each), None)
         else:
             sentence = reason(stat, recording, where.rpartition(" ")[2])
-        silent = FIRST if where.startswith("step 1,") else SILENT
-        verdict.say(stat, ABSENT if sentence else silent, sentence or where)
+        first = where.startswith("step 1,")
+        kind = (WATCHED if first else ABSENT) if sentence else FIRST if first else SILENT
+        verdict.say(stat, kind, sentence or where)
     elif any(agrees(row, tensor / _scale(stat, row)) for _, tensor in allowed):
         verdict.say(stat, STAGE if clipped and row["gradient_stage"] != "pre_clip" else RIGHT)
     else:

@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from .traced import Recording
-from .verdict import ABSENT, FIRST, RIGHT, SILENT, WRONG, Verdict, once, reason, same
+from .verdict import ABSENT, FIRST, RIGHT, SILENT, WATCHED, WRONG, Verdict, once, reason, same
 from .witness import END, Watched
 
 
@@ -28,12 +28,14 @@ def compare_tensors(verdict: Verdict, watched: Watched, recording: Recording, st
                 for (flag, layer, part), entries in seen.items():
                     if flag == END or (flag == "InputTokens" and way == "backward"):
                         continue
-                    expected = list(enumerate(entries)) if way == "forward" else entries
+                    expected = list(enumerate(entries))
+                    if way == "backward":
+                        expected = _numbered(entries, len(here.values[flag, layer, part]))
                     got = found.pop((number, micro_batch, way, flag, layer, part), [])
                     where = f"step {number}, micro-batch {micro_batch}, {way}, layer {layer} {part}".rstrip()
-                    missing = FIRST if number == min(watched.steps) else SILENT
+                    first = number == min(watched.steps)
                     if got or (flag, layer, part) not in here.optional:
-                        _compare(verdict, flag, where, expected, got, recording, missing)
+                        _compare(verdict, flag, where, expected, got, recording, first)
     for (number, micro_batch, way, flag, layer, part), got in found.items():
         if part != "positions" or not _are_positions(got):
             where = f"step {number}, micro-batch {micro_batch}, {way}, layer {layer} {part}".rstrip()
@@ -47,18 +49,18 @@ def _compare(
     expected: Sequence[tuple[int, Tensor]],
     got: Sequence[dict[str, Any]],
     recording: Recording,
-    silent: str,
+    first: bool,
 ) -> None:
     left = list(expected)
     for row in got:
         call = row.get("call")
         fitting = [
-            each
-            for each in left
-            if (call is None or len(got) == 1 or call == each[0]) and _fits(row, each[1])
+            at
+            for at, (number, tensor) in enumerate(left)
+            if (call in (None, number) or len(got) == 1) and _fits(row, tensor)
         ]
         if fitting:
-            left.pop(_index(left, fitting[0]))
+            del left[fitting[0]]
             verdict.say(flag, RIGHT)
         else:
             verdict.say(
@@ -71,16 +73,18 @@ def _compare(
     # A pair of models has ids of both; those of one will do.
     if missing > 0 and not (got and flag == "InputTokens"):
         sentence = reason(flag, recording)
-        verdict.say(
-            flag,
-            ABSENT if sentence else silent,
-            sentence or f"{missing} of {len(expected)}: {where}",
-            missing,
-        )
+        kind = (WATCHED if first else ABSENT) if sentence else FIRST if first else SILENT
+        verdict.say(flag, kind, sentence or f"{missing} of {len(expected)}: {where}", missing)
 
 
-def _index(entries: Sequence[tuple[int, Tensor]], entry: tuple[int, Tensor]) -> int:
-    return next(at for at, each in enumerate(entries) if each is entry)
+def _numbered(entries: Sequence[tuple[int, Tensor]], calls: int) -> list[tuple[int, Tensor]]:
+    """Return gradients with the number of their call; those of another backward pass go on behind all calls."""
+    passes: dict[int, int] = defaultdict(int)
+    numbered = []
+    for call, tensor in entries:
+        numbered.append((call + passes[call] * calls, tensor))
+        passes[call] += 1
+    return numbered
 
 
 def _fits(row: Mapping[str, Any], tensor: Tensor) -> bool:

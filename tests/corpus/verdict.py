@@ -23,6 +23,7 @@ RIGHT, ABSENT, WRONG, TWICE, SILENT = (
 STAGE = "right, of another stage"
 """A gradient as the optimizer took it, clipped, although it was there unclipped; its label says so."""
 FIRST = "missing in silence in the first step only"
+WATCHED = "absent with a sentence in the first step only"
 BAD = (WRONG, TWICE, SILENT, FIRST)
 _VALUES = {
     "values",
@@ -64,7 +65,7 @@ class Verdict:
     def worst(self, what: str) -> str | None:
         """Return the worst that is said of a flag; None where there is nothing of it."""
         return next(
-            (kind for kind in (*BAD, ABSENT, STAGE, RIGHT) if self.counts[what].get(kind)),
+            (kind for kind in (*BAD, ABSENT, WATCHED, STAGE, RIGHT) if self.counts[what].get(kind)),
             None,
         )
 
