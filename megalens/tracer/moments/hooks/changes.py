@@ -13,19 +13,19 @@ import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ....protocol import MOMENT_COLUMNS
 from ...coordinates import to_host
+from ..layout import COLUMNS, TYPES
 from .values import local_values
 
 _COUNT, _MEAN, _M2, _LOW, _HIGH = (
     MOMENT_COLUMNS.index(name) for name in ("count", "mean", "m2", "min", "max")
 )
-_NON_FINITE = MOMENT_COLUMNS.index("nan_count"), MOMENT_COLUMNS.index("inf_count")
+NON_FINITE = slice(MOMENT_COLUMNS.index("nan_count"), MOMENT_COLUMNS.index("inf_count") + 1)
+_KINDS = {dtype: torch.finfo(dtype) for dtype in TYPES}
 _OF_EACH = 4
 """Parameters of each kind of change that are measured again."""
 _FEWEST = 16
@@ -118,12 +118,14 @@ class Comparison:
 
     Attributes
     ----------
-    before, after : Tensor
-        Rows of the same parameters, float64 ``[n, 11]``.
+    before : list of Tensor
+        Rows of some parameters, float64 ``[11]``.
+    after : Tensor
+        Theirs, ``[n, 11]``.
     dtypes : tuple of torch.dtype
         Types of their numbers.
-    not_finite : Tensor
-        How many values of all gradients were not finite before, ``[]``.
+    every : list of Tensor
+        Rows of all gradients before, ``[m, 11]`` together.
     scale : float or Tensor
         By which the script's scaler has divided them since.
     passes : int
@@ -134,14 +136,15 @@ class Comparison:
         Takes in words what else than clipping happened, where :meth:`holds` finds that.
     """
 
-    before: Tensor
+    before: list[Tensor]
     after: Tensor
     dtypes: tuple[torch.dtype, ...]
-    not_finite: Tensor
+    every: list[Tensor]
     scale: float | Tensor = 1.0
     passes: int = 1
     writes: int = 0
     found: Callable[[str], None] | None = None
+    copied: bool = False
 
     @property
     def here(self) -> bool:
@@ -150,12 +153,18 @@ class Comparison:
 
     def to_host(self) -> bool:
         """Begin to copy everything to the host; return whether a device has to be waited for."""
-        if self.after.is_cpu:
+        if self.copied:
+            # It goes with several parts, the first of which has asked for the wait.
             return False
-        self.before, self.after, self.not_finite = map(to_host, (self.before, self.after, self.not_finite))
-        if isinstance(self.scale, Tensor):
-            self.scale = to_host(self.scale)
-        return True
+        waits = self.after.is_cuda
+        self.copied = True
+        self.before, self.every = [torch.stack(self.before)], [torch.cat(self.every)]
+        if waits:
+            self.before, self.every = [to_host(self.before[0])], [to_host(self.every[0])]
+            self.after = to_host(self.after)
+        if isinstance(self.scale, Tensor) and self.scale.is_cuda:
+            self.scale, waits = to_host(self.scale), True
+        return waits
 
     def holds(self) -> bool:
         """Return whether nothing but clipping happened; once the copies are there."""
@@ -166,17 +175,17 @@ class Comparison:
 
     def more_than_clipping(self) -> str | None:
         """Return what else than clipping happened, in words; None where nothing did. Waits for a device."""
-        if float(self.not_finite):
-            # Their norm is not finite either, and clipping by it spreads that.
+        # Their norm is not finite either then, and clipping by it spreads that.
+        if any(rows.numpy()[:, NON_FINITE].any() for rows in self.every):
             return None
-        before, after = self.before.cpu().numpy(), self.after.cpu().numpy()
-        kinds = [torch.finfo(dtype) for dtype in self.dtypes]
-        return change_of(before, after, kinds, float(self.scale), self.passes, self.writes)
+        before = [row for rows in self.before for row in rows.reshape(-1, COLUMNS).tolist()]
+        kinds = [_KINDS[dtype] for dtype in self.dtypes]
+        return change_of(before, self.after.tolist(), kinds, float(self.scale), self.passes, self.writes)
 
 
 def change_of(
-    before: NDArray[np.float64],
-    after: NDArray[np.float64],
+    before: Sequence[Sequence[float]],
+    after: Sequence[Sequence[float]],
     kinds: Sequence[torch.finfo],
     scale: float = 1.0,
     passes: int = 1,
@@ -186,14 +195,14 @@ def change_of(
 
     Parameters
     ----------
-    before, after : ndarray
-        float64 ``[n, 11]``, the columns of :data:`~megalens.protocol.MOMENT_COLUMNS`.
+    before, after : sequence of sequence of float
+        ``[n, 11]``, the columns of :data:`~megalens.protocol.MOMENT_COLUMNS`.
     kinds : sequence of torch.finfo
         Their types of number.
     scale, passes, writes
         As in :class:`Comparison`.
     """
-    if after[:, _NON_FINITE].any():
+    if any(any(row[NON_FINITE]) for row in after):
         return "values became NaN or infinite"
     factors, is_cut = [], False
     for old, new, kind in zip(before, after, kinds, strict=True):
@@ -232,7 +241,7 @@ def words_of(words: str) -> str:
     )
 
 
-def _factor(old: NDArray[np.float64], new: NDArray[np.float64], kind: torch.finfo) -> float | None:
+def _factor(old: Sequence[float], new: Sequence[float], kind: torch.finfo) -> float | None:
     """Return by what all values were multiplied; NaN where that cannot be told, None where by no factor."""
     size, now = (max(abs(row[_LOW]), abs(row[_HIGH])) if row[_COUNT] else 0.0 for row in (old, new))
     if old[_COUNT] != new[_COUNT] or (not size and now):
@@ -247,7 +256,7 @@ def _factor(old: NDArray[np.float64], new: NDArray[np.float64], kind: torch.finf
     return factor if fits else None
 
 
-def _is_cut(old: NDArray[np.float64], new: NDArray[np.float64], kind: torch.finfo) -> bool:
+def _is_cut(old: Sequence[float], new: Sequence[float], kind: torch.finfo) -> bool:
     """Return whether values may have been cut at a bound, above it and below its negative."""
     bound = max(abs(new[_LOW]), abs(new[_HIGH]))
     near = _near(kind.eps)
@@ -264,6 +273,6 @@ def _near(eps: float) -> float:
     return max(1e-5, 1.5 * eps)
 
 
-def _square(row: NDArray[np.float64]) -> float:
+def _square(row: Sequence[float]) -> float:
     """Return the sum of the squares."""
-    return float(row[_M2] + row[_COUNT] * row[_MEAN] ** 2)
+    return row[_M2] + row[_COUNT] * row[_MEAN] ** 2

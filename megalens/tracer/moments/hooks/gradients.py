@@ -17,7 +17,7 @@ from ..points import ParamPoint
 from .changes import CAME, WENT, Comparison, Noted, Versions, words_of
 from .loss_scale import UNKNOWN_SCALE, LossScale
 from .own_gradients import UNREDUCED, OwnGradients
-from .values import ParamRows, half_precision, local_values, row_of
+from .values import ParamRows, half_precision, local_values, rows_of
 
 _WATCHED = 4
 
@@ -188,6 +188,7 @@ class GradientMoment:
         self._remove: list[Callable[[], None]] = []
         self._end: BackwardEnd | None = None
         self._optimizers = tuple(optimizers)
+        self._held: dict[Optimizer, tuple[int, list[int]]] = {}
         self._knows_steps = False
         if ready is not None:
             self._remove.append(ready(lambda: self._spent(self._ready)))
@@ -368,8 +369,14 @@ class GradientMoment:
         self._settled_ids |= ids
 
     def _of(self, optimizer: Optimizer) -> list[int]:
-        held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-        return [at for at, point in enumerate(self._points) if id(point.parameter) in held]
+        """Return which parameters an optimizer has; it may be given more."""
+        count = sum(len(group["params"]) for group in optimizer.param_groups)
+        known = self._held.get(optimizer)
+        if known is None or known[0] != count:
+            held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+            here = [at for at, point in enumerate(self._points) if id(point.parameter) in held]
+            known = self._held[optimizer] = count, here
+        return known[1]
 
     def _change(self, here: Sequence[int], optimizer: Optimizer) -> str | None:
         """Return what else than clipping happened since the last pass, in words.
@@ -394,10 +401,10 @@ class GradientMoment:
         unscaled = self._scaler.unscaled(optimizer)
         writes = min((kind for kind in kinds if isinstance(kind, int)), default=0) - unscaled
         found = Comparison(
-            torch.stack([row for row, _ in pairs]),
-            torch.cat([row_of(values) for _, values in pairs]),
+            [row for row, _ in pairs],
+            rows_of([values for _, values in pairs]),
             tuple(values.dtype for _, values in pairs),
-            sum((several[:, 7:9].sum() for part in self._parts for several in part.rows), torch.zeros(())),
+            [rows for part in self._parts for rows in part.rows if rows.device == pairs[0][0].device],
             self._scaler.now if unscaled or self._scaler.told else 1.0,
             self._passes,
             writes,
