@@ -23,7 +23,6 @@ RULES = {
 FOREIGN = {
     "_BaseDataLoaderIter",
     "_C",
-    "_base",
     "_current_graph_task_id",
     "_execution_engine",
     "_foreach_norm",

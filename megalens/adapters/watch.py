@@ -93,14 +93,18 @@ class PassWatch:
         self._mode.__enter__()  # type: ignore[no-untyped-call]
 
     def end(self, failed: bool = False) -> None:
-        """Stop watching, after the forward pass. Safe twice."""
+        """Stop watching, after the forward pass, and take the hooks off. Safe twice."""
+        self.stop(failed)
+        handles, self._handles = self._handles, []
+        for handle in handles:
+            handle.remove()
+
+    def stop(self, failed: bool = False) -> None:
+        """Stop watching, and leave the hooks: of a module that raised none may be taken off yet. Safe twice."""
         mode, self._mode = self._mode, None
         if mode is not None:
             mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
             self._whole = not failed
-        handles, self._handles = self._handles, []
-        for handle in handles:
-            handle.remove()
 
     def finish(self) -> ModelPoints:
         """Return the points as the pass has shown them; those that were supposed where it did not end."""

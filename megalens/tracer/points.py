@@ -197,8 +197,12 @@ class IPassWatch(Protocol):
 
     def begin(self) -> None: ...
 
+    def stop(self) -> None:
+        """Watch no more, while hooks of the module are called: of a pass that raised."""
+        ...
+
     def end(self) -> None:
-        """Watch no more. Also called for a pass that raised."""
+        """Watch no more, and take every hook off. Safe twice, and after :meth:`stop`."""
         ...
 
     def finish(self) -> ModelPoints: ...

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable
 
 import pytest
 import torch
 from seen_statistics import same
 from torch import Tensor, nn
+
+from megalens.tracer.moments import measure
+from megalens.tracer.moments.hooks.changes import Comparison, change_of
 
 
 class Taken:
@@ -379,3 +383,94 @@ def test_complex_parameters_are_named_as_complex(logged) -> None:
     assert "turn" in said
     assert "uantised" not in said
     assert {name for _, name, _ in logged.rows()} == {"head.weight", "head.bias"}
+
+
+def test_where_a_device_knows_the_answer_the_first_such_step_is_left_out(
+    gpt, ids, logged, monkeypatch
+) -> None:
+    """As on a GPU: what was compared is looked at once the step has left the training."""
+    monkeypatch.setattr(Comparison, "here", False)
+    optimizer = torch.optim.SGD(gpt.parameters(), 0.01)
+    taken = Taken(gpt, optimizer)
+    logger = logged(gpt, optimizer, grad=1)
+    said = threading.Event()
+    monkeypatch.setattr(logger._gradients, "_more_than_clipping", _then(logger, said))
+
+    def step(change: Callable[[nn.Module], None]) -> None:
+        gpt.loss(ids).backward()
+        change(gpt)
+        optimizer.step()
+
+    kept = train(logger, gpt, optimizer, taken, [lambda: step(averaged_by_hand)])
+    assert said.wait(60)
+    kept += train(logger, gpt, optimizer, taken, [lambda: step(averaged_by_hand), lambda: step(summed)])
+    assert any("all_reduce" in text for text in logger.tracer.status()["warnings"])
+    rows = logged.rows()
+    assert {step for _, _, step in rows} == {2, 3}
+    for at in (2, 3):
+        for name, gradient in kept[at - 1].items():
+            assert rows["grad", name, at]["gradient_stage"] == "pre_step"
+            same(rows["grad", name, at], gradient)
+
+
+def _then(logger, said: threading.Event) -> Callable[[str], None]:
+    found = logger._gradients._more_than_clipping
+
+    def call(words: str) -> None:
+        found(words)
+        said.set()
+
+    return call
+
+
+def test_parameters_that_are_not_trained_and_optimizers_of_other_models_change_nothing(
+    gpt, ids, logged
+) -> None:
+    for parameter in gpt.embedding.parameters():
+        parameter.requires_grad_(False)
+    other = nn.Linear(2, 2)
+    optimizer = torch.optim.SGD([p for p in gpt.parameters() if p.requires_grad], 0.01)
+    elsewhere = torch.optim.SGD(other.parameters(), 0.1)
+    logger = logged(gpt, [elsewhere, optimizer], grad=1)
+    kept = []
+    for _ in range(2):
+        with logger.step():
+            other(torch.ones(1, 2)).sum().backward()
+            elsewhere.step()
+            gpt.loss(ids).backward()
+            trained = {name: p.grad for name, p in gpt.named_parameters() if p.grad is not None}
+            kept.append({name: gradient.clone() for name, gradient in trained.items()})
+            nn.utils.clip_grad_norm_(gpt.parameters(), 1e-3)
+            optimizer.step()
+            optimizer.zero_grad()
+    assert logger.tracer.status()["warnings"] == []
+    hold(logged.rows(), kept, "pre_clip")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("how", ["by norm", "by value", "each by its norm", "noise"])
+def test_clipping_is_told_from_noise_in_every_precision(dtype, how) -> None:
+    generator = torch.Generator().manual_seed(5)
+    for size in (1e-5, 1e-2, 3.0):
+        for bound in (0.003, 0.3, 0.7):
+            # One of them has values of one sign only.
+            given = [torch.randn(200, generator=generator) * size, torch.rand(60, generator=generator) * size]
+            old = [each.to(dtype) for each in given]
+            new = [
+                each * bound
+                if how == "by norm"
+                else each.clamp(-bound * size, bound * size)
+                if how == "by value"
+                else each * (bound / (1 + at))
+                if how == "each by its norm"
+                else each + (torch.randn(each.shape, generator=generator) * size * bound).to(dtype)
+                for at, each in enumerate(old)
+            ]
+            noise = bound > 4 * torch.finfo(dtype).eps
+            words = change_of(
+                *(measure(each).tolist() for each in (old, new)), [torch.finfo(dtype)] * 2, passes=4
+            )
+            if how != "noise":
+                assert words is None
+            elif noise:
+                assert words is not None

@@ -8,23 +8,24 @@ tensor by a factor of at most 1, or cuts its values at a bound.
 from __future__ import annotations
 
 import math
+import sys
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ....protocol import MOMENT_COLUMNS
 from ...coordinates import to_host
+from ..layout import COLUMNS, TYPES
 from .values import local_values
 
 _COUNT, _MEAN, _M2, _LOW, _HIGH = (
     MOMENT_COLUMNS.index(name) for name in ("count", "mean", "m2", "min", "max")
 )
-_NON_FINITE = MOMENT_COLUMNS.index("nan_count"), MOMENT_COLUMNS.index("inf_count")
+NON_FINITE = slice(MOMENT_COLUMNS.index("nan_count"), MOMENT_COLUMNS.index("inf_count") + 1)
+_KINDS = {dtype: torch.finfo(dtype) for dtype in TYPES}
 _OF_EACH = 4
 """Parameters of each kind of change that are measured again."""
 _FEWEST = 16
@@ -38,27 +39,8 @@ and how near for those beyond, which are powers of two then. By hand: a factor o
 REPLACED, CAME, WENT = "replaced", "came", "went"
 
 
-@dataclass(frozen=True)
-class GradientVersion:
-    """A gradient as it was: the tensor itself, which is not kept alive, and its version."""
-
-    tensor: weakref.ref[Tensor]
-    version: int
-
-    @classmethod
-    def of(cls, gradient: Tensor | None) -> GradientVersion | None:
-        values = None if gradient is None else local_values(gradient)
-        if values is None:
-            return None
-        whole: Tensor = values if values._base is None else values._base
-        return cls(weakref.ref(whole), values._version)
-
-    def since(self, before: GradientVersion | None) -> int | str:
-        """Return how often it was written since then, or that it is another tensor."""
-        if before is None:
-            return CAME
-        here = self.tensor()
-        return self.version - before.version if here is not None and here is before.tensor() else REPLACED
+Noted = tuple[weakref.ref[Tensor], int] | None
+"""A gradient as it was: the tensor itself, which is not kept alive, and how often it had been written."""
 
 
 class Versions:
@@ -66,47 +48,68 @@ class Versions:
 
     def __init__(self, given: Sequence[Callable[[], Tensor | None]]) -> None:
         self._given = given
-        self._noted: list[GradientVersion | None] = [None] * len(given)
+        self._noted: list[Noted] = [None] * len(given)
+        self._order: dict[int, int] = {}
 
-    def tokens(self) -> list[GradientVersion | None]:
-        return [GradientVersion.of(give()) for give in self._given]
+    def now(self) -> list[Noted]:
+        """Return the gradients as they are; called in each step, for each parameter."""
+        found: list[Noted] = []
+        for give in self._given:
+            gradient = give()
+            if gradient is not None and type(gradient) is not Tensor:
+                gradient = local_values(gradient)
+            found.append(None if gradient is None else (weakref.ref(gradient), gradient._version))
+        return found
 
     def note(self) -> None:
-        self._noted = self.tokens()
+        self._noted = self.now()
 
-    def unchanged(self, since: Sequence[GradientVersion | None]) -> bool:
-        """Return whether every gradient is as it was then."""
+    def unchanged(self, since: Sequence[Noted]) -> bool:
+        """Return whether every gradient is as it was then, as far as versions tell."""
         return all(
-            (before is None) if now is None else now.since(before) == 0
-            for before, now in zip(since, self.tokens(), strict=True)
+            before is now
+            or (before is not None and now is not None and before[0]() is now[0]() and before[1] == now[1])
+            for before, now in zip(since, self.now(), strict=True)
         )
 
-    def kinds(self, of: Collection[int]) -> dict[int | str, list[int]]:
-        """Return by kind of change since then the parameters ``of``, as indices."""
+    def kinds(self, of: Sequence[int]) -> dict[int | str, list[int]]:
+        """Return the parameters ``of`` by kind of change since then.
+
+        A kind is how often the tensor was written, or that it is another one.
+        """
         kinds: dict[int | str, list[int]] = {}
+        every = self.now()
         for at in of:
-            before, now = self._noted[at], GradientVersion.of(self._given[at]())
-            if now is not None:
-                kinds.setdefault(now.since(before), []).append(at)
-            elif before is not None:
-                kinds.setdefault(WENT, []).append(at)
+            before, now = self._noted[at], every[at]
+            kind: int | str
+            if now is None:
+                if before is None:
+                    continue
+                kind = WENT
+            elif before is None:
+                kind = CAME
+            else:
+                kind = now[1] - before[1] if now[0]() is before[0]() else REPLACED
+            kinds.setdefault(kind, []).append(at)
         return kinds
 
     def sample(self, kinds: dict[int | str, list[int]]) -> list[int]:
         """Return a few parameters of each kind: small ones, and one of the middle."""
         chosen: list[int] = []
         for several in kinds.values():
-            sizes = {at: _values(self._given[at]()) for at in several}
-            several = sorted(
-                (at for at in several if sizes[at]), key=lambda at: (sizes[at] < _FEWEST, sizes[at])
-            )
+            several = sorted(several, key=self._place)
             chosen += dict.fromkeys(several[: _OF_EACH - 1] + several[len(several) // 2 :][:1])
         return chosen
 
-
-def _values(gradient: Tensor | None) -> int:
-    here = None if gradient is None else local_values(gradient)
-    return 0 if here is None else here.numel()
+    def _place(self, at: int) -> int:
+        """Return the size of a gradient, very small ones last: looked at once."""
+        size = self._order.get(at)
+        if size is None:
+            gradient = self._given[at]()
+            values = None if gradient is None else local_values(gradient)
+            here = 0 if values is None else values.numel()
+            size = self._order[at] = here if here >= _FEWEST else sys.maxsize - here
+        return size
 
 
 @dataclass
@@ -115,12 +118,14 @@ class Comparison:
 
     Attributes
     ----------
-    before, after : Tensor
-        Rows of the same parameters, float64 ``[n, 11]``.
+    before : list of Tensor
+        Rows of some parameters, float64 ``[11]``.
+    after : Tensor
+        Theirs, ``[n, 11]``.
     dtypes : tuple of torch.dtype
         Types of their numbers.
-    not_finite : Tensor
-        How many values of all gradients were not finite before, ``[]``.
+    every : list of Tensor
+        Rows of all gradients before, ``[m, 11]`` together.
     scale : float or Tensor
         By which the script's scaler has divided them since.
     passes : int
@@ -131,23 +136,35 @@ class Comparison:
         Takes in words what else than clipping happened, where :meth:`holds` finds that.
     """
 
-    before: Tensor
+    before: list[Tensor]
     after: Tensor
     dtypes: tuple[torch.dtype, ...]
-    not_finite: Tensor
+    every: list[Tensor]
     scale: float | Tensor = 1.0
     passes: int = 1
     writes: int = 0
     found: Callable[[str], None] | None = None
+    copied: bool = False
+
+    @property
+    def here(self) -> bool:
+        """Whether nothing has to be waited for."""
+        return self.after.is_cpu
 
     def to_host(self) -> bool:
         """Begin to copy everything to the host; return whether a device has to be waited for."""
-        if self.after.is_cpu:
+        if self.copied:
+            # It goes with several parts, the first of which has asked for the wait.
             return False
-        self.before, self.after, self.not_finite = map(to_host, (self.before, self.after, self.not_finite))
-        if isinstance(self.scale, Tensor):
-            self.scale = to_host(self.scale)
-        return True
+        waits = self.after.is_cuda
+        self.copied = True
+        self.before, self.every = [torch.stack(self.before)], [torch.cat(self.every)]
+        if waits:
+            self.before, self.every = [to_host(self.before[0])], [to_host(self.every[0])]
+            self.after = to_host(self.after)
+        if isinstance(self.scale, Tensor) and self.scale.is_cuda:
+            self.scale, waits = to_host(self.scale), True
+        return waits
 
     def holds(self) -> bool:
         """Return whether nothing but clipping happened; once the copies are there."""
@@ -158,18 +175,18 @@ class Comparison:
 
     def more_than_clipping(self) -> str | None:
         """Return what else than clipping happened, in words; None where nothing did. Waits for a device."""
-        if float(self.not_finite):
-            # Their norm is not finite either, and clipping by it spreads that.
+        # Their norm is not finite either then, and clipping by it spreads that.
+        if any(rows.numpy()[:, NON_FINITE].any() for rows in self.every):
             return None
-        before, after = self.before.cpu().numpy(), self.after.cpu().numpy()
-        eps = [torch.finfo(dtype).eps for dtype in self.dtypes]
-        return change_of(before, after, eps, float(self.scale), self.passes, self.writes)
+        before = [row for rows in self.before for row in rows.reshape(-1, COLUMNS).tolist()]
+        kinds = [_KINDS[dtype] for dtype in self.dtypes]
+        return change_of(before, self.after.tolist(), kinds, float(self.scale), self.passes, self.writes)
 
 
 def change_of(
-    before: NDArray[np.float64],
-    after: NDArray[np.float64],
-    eps: Sequence[float],
+    before: Sequence[Sequence[float]],
+    after: Sequence[Sequence[float]],
+    kinds: Sequence[torch.finfo],
     scale: float = 1.0,
     passes: int = 1,
     writes: int = 0,
@@ -178,36 +195,39 @@ def change_of(
 
     Parameters
     ----------
-    before, after : ndarray
-        float64 ``[n, 11]``, the columns of :data:`~megalens.protocol.MOMENT_COLUMNS`.
-    eps : sequence of float
-        Relative rounding of their types of number.
+    before, after : sequence of sequence of float
+        ``[n, 11]``, the columns of :data:`~megalens.protocol.MOMENT_COLUMNS`.
+    kinds : sequence of torch.finfo
+        Their types of number.
     scale, passes, writes
         As in :class:`Comparison`.
     """
-    if after[:, _NON_FINITE].any():
+    if any(any(row[NON_FINITE]) for row in after):
         return "values became NaN or infinite"
-    factors = []
-    for old, new, rounding in zip(before, after, eps, strict=True):
-        near = max(1e-5, 4 * rounding)
-        factor = _factor(old, new, near)
-        if factor is None and not _is_cut(old, new, near):
+    factors, is_cut = [], False
+    for old, new, kind in zip(before, after, kinds, strict=True):
+        factor = _factor(old, new, kind)
+        if factor is not None:
+            factors += [] if math.isnan(factor) else [factor * scale]
+        elif _is_cut(old, new, kind):
+            is_cut = True
+        else:
             return "not as clipping does, maybe by an all_reduce of the script's own"
-        if factor is not None and not math.isnan(factor):
-            factors.append(factor * scale)
     if not factors:
         return None
     low, high = min(factors), max(factors)
-    rounding = max(1e-5, 4 * max(eps))
+    coarse = max(kind.eps for kind in kinds)
+    near = _near(coarse)
     if low == 0:
         return "some or all were set to zero"
-    if high > 1 + rounding:
+    if high > 1 + near:
         return "multiplied by more than 1"
-    if len(factors) < len(before) or high - low > rounding * high or abs(high - 1) <= rounding:
+    if is_cut or high - low > near * high or abs(high - 1) <= near:
         return None
     whole = round(1 / high)
     off = abs(1 / (high * whole) - 1)
-    if off <= (rounding if whole == passes else _WHOLE if whole <= _MOST and rounding < 1e-4 else _EXACT):
+    # Half precision rounds every factor near 1 / k to that.
+    if coarse < _WHOLE and off <= (_WHOLE if whole <= _MOST or whole == passes else _EXACT):
         return f"divided by {whole}"
     return "multiplied more than once" if writes > 1 else None
 
@@ -221,36 +241,38 @@ def words_of(words: str) -> str:
     )
 
 
-def _factor(old: NDArray[np.float64], new: NDArray[np.float64], near: float) -> float | None:
-    """Return by what all values were multiplied; NaN where they are 0 as before, None where by no factor."""
+def _factor(old: Sequence[float], new: Sequence[float], kind: torch.finfo) -> float | None:
+    """Return by what all values were multiplied; NaN where that cannot be told, None where by no factor."""
     size, now = (max(abs(row[_LOW]), abs(row[_HIGH])) if row[_COUNT] else 0.0 for row in (old, new))
     if old[_COUNT] != new[_COUNT] or (not size and now):
         return None
-    if not size:
+    # What is that small is rounded to whole multiples of the least number, 0 among them.
+    least = kind.smallest_normal * kind.eps
+    if not size or (not now and size < 1e5 * least):
         return math.nan
     factor = math.sqrt(_square(new) / _square(old))
-    return (
-        factor
-        if all(
-            abs(new[column] - factor * old[column]) <= near * factor * size + 1e-30
-            for column in (_MEAN, _LOW, _HIGH)
-        )
-        else None
-    )
+    slack = _near(kind.eps) * factor * size + 4 * least
+    fits = all(abs(new[column] - factor * old[column]) <= slack for column in (_MEAN, _LOW, _HIGH))
+    return factor if fits else None
 
 
-def _is_cut(old: NDArray[np.float64], new: NDArray[np.float64], near: float) -> bool:
+def _is_cut(old: Sequence[float], new: Sequence[float], kind: torch.finfo) -> bool:
     """Return whether values may have been cut at a bound, above it and below its negative."""
     bound = max(abs(new[_LOW]), abs(new[_HIGH]))
-    ends = max(old[_LOW], -bound), min(old[_HIGH], bound)
+    near = _near(kind.eps)
     return bool(
         old[_COUNT] == new[_COUNT]
         and bound
         and _square(new) <= _square(old) * (1 + near)
-        and all(abs(new[at] - end) <= near * bound for at, end in zip((_LOW, _HIGH), ends, strict=True))
+        and all(abs(new[at] - min(max(old[at], -bound), bound)) <= near * bound for at in (_LOW, _HIGH))
     )
 
 
-def _square(row: NDArray[np.float64]) -> float:
+def _near(eps: float) -> float:
+    """Return how far figures of rounded values may be off, as a part of them."""
+    return max(1e-5, 1.5 * eps)
+
+
+def _square(row: Sequence[float]) -> float:
     """Return the sum of the squares."""
-    return float(row[_M2] + row[_COUNT] * row[_MEAN] ** 2)
+    return row[_M2] + row[_COUNT] * row[_MEAN] ** 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate
 from typing import Any
 
 import torch
@@ -15,10 +14,10 @@ from ...own_hooks import hook_after
 from ...passes import after_backward, at_each_backward
 from ..part import MeasuredRows
 from ..points import ParamPoint
-from .changes import CAME, WENT, Comparison, GradientVersion, Versions, words_of
+from .changes import CAME, WENT, Comparison, Noted, Versions, words_of
 from .loss_scale import UNKNOWN_SCALE, LossScale
 from .own_gradients import UNREDUCED, OwnGradients
-from .values import ParamRows, half_precision, local_values, row_of
+from .values import ParamRows, half_precision, local_values, rows_of
 
 _WATCHED = 4
 
@@ -188,6 +187,8 @@ class GradientMoment:
         self._forget()
         self._remove: list[Callable[[], None]] = []
         self._end: BackwardEnd | None = None
+        self._optimizers = tuple(optimizers)
+        self._held: dict[Optimizer, tuple[int, list[int]]] = {}
         self._knows_steps = False
         if ready is not None:
             self._remove.append(ready(lambda: self._spent(self._ready)))
@@ -212,7 +213,7 @@ class GradientMoment:
         self._settled_ids: set[int] = set()
         self._refused: Tensor | None = None
         self._waiting: Optimizer | None = None
-        self._start: list[GradientVersion | None] | None = None
+        self._start: list[Noted] | None = None
         self._stepped = self._freed = False
         self._passes = 0
 
@@ -273,7 +274,7 @@ class GradientMoment:
 
     def _pass_begins(self) -> None:
         # Only what comes after a measured pass may be no pass that gives parameters a gradient.
-        self._start = self._versions.tokens() if self._parts and self._complete else None
+        self._start = self._versions.now() if self._parts and self._complete else None
 
     def _passed(self) -> None:
         """Measure after a backward pass, unless an unknown scale is in the gradients.
@@ -286,7 +287,8 @@ class GradientMoment:
         elif self._complete and not (start and self._versions.unchanged(start)):
             self._passes += 1
             self._parts = list(self._measured("pre_clip", True))
-            self._versions.note()
+            if self._optimizers:
+                self._versions.note()
             if self._gone():
                 self._freed = True
                 self._warn(_FREED)
@@ -334,11 +336,17 @@ class GradientMoment:
 
     def _settle(self, optimizer: Optimizer) -> None:
         """See that what was measured is what the optimizer takes, but for clipping; else measure that."""
-        held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-        here = [at for at, point in enumerate(self._points) if id(point.parameter) in held]
+        here = self._of(optimizer)
+        if not here and any(self._of(other) for other in self._optimizers):
+            # It is of another model.
+            return
         inside = torch._C._current_graph_task_id() != -1
-        # Where an optimizer has parameters of its own making, it is taken to have all.
-        every = not inside and len(here) in (0, len(self._points))
+        # Where optimizers have parameters of their own making, each is taken to have all.
+        there = set(here)
+        every = not inside and (
+            not here
+            or not any(p.parameter.requires_grad for at, p in enumerate(self._points) if at not in there)
+        )
         ids = set(self._ids) if every else {self._ids[at] for at in here}
         changed = inside or not self._parts
         if self._parts and not inside:
@@ -360,6 +368,16 @@ class GradientMoment:
         self._settled += [_part_of(part, ids, True) for part in parts]
         self._settled_ids |= ids
 
+    def _of(self, optimizer: Optimizer) -> list[int]:
+        """Return which parameters an optimizer has; it may be given more."""
+        count = sum(len(group["params"]) for group in optimizer.param_groups)
+        known = self._held.get(optimizer)
+        if known is None or known[0] != count:
+            held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+            here = [at for at, point in enumerate(self._points) if id(point.parameter) in held]
+            known = self._held[optimizer] = count, here
+        return known[1]
+
     def _change(self, here: Sequence[int], optimizer: Optimizer) -> str | None:
         """Return what else than clipping happened since the last pass, in words.
 
@@ -371,17 +389,10 @@ class GradientMoment:
         kinds = self._versions.kinds(here)
         if (words := next((_AT_ONCE[kind] for kind in _AT_ONCE if kind in kinds), None)) is not None:
             return words
-        places = {
-            name: (rows, at - begin)
-            for part in self._parts
-            for rows, begin in zip(part.rows, accumulate(map(len, part.rows), initial=0), strict=False)
-            for at, name in enumerate(part.ids[begin : begin + len(rows)], begin)
-        }
-        now = [(self._ids[at], self._values(at)) for at in self._versions.sample(kinds)]
         pairs = [
-            (places[name][0][places[name][1]], values)
-            for name, values in now
-            if values is not None and name in places
+            (row, values)
+            for at in self._versions.sample(kinds)
+            if (values := self._values(at)) is not None and (row := self._row(self._ids[at])) is not None
         ]
         # One device is enough to tell.
         pairs = [(row, values) for row, values in pairs if row.device == pairs[0][0].device]
@@ -390,19 +401,30 @@ class GradientMoment:
         unscaled = self._scaler.unscaled(optimizer)
         writes = min((kind for kind in kinds if isinstance(kind, int)), default=0) - unscaled
         found = Comparison(
-            torch.stack([row for row, _ in pairs]),
-            torch.cat([row_of(values) for _, values in pairs]),
+            [row for row, _ in pairs],
+            rows_of([values for _, values in pairs]),
             tuple(values.dtype for _, values in pairs),
-            sum((several[:, 7:9].sum() for part in self._parts for several in part.rows), torch.zeros(())),
+            [rows for part in self._parts for rows in part.rows if rows.device == pairs[0][0].device],
             self._scaler.now if unscaled or self._scaler.told else 1.0,
             self._passes,
             writes,
             self._more_than_clipping,
         )
-        if found.after.is_cpu:
+        if found.here:
             return found.more_than_clipping()
         for part in self._parts:
             part.proof = found
+        return None
+
+    def _row(self, name: int) -> Tensor | None:
+        """Return what was measured of a name."""
+        for part in self._parts:
+            if name in part.ids:
+                at = part.ids.index(name)
+                for rows in part.rows:
+                    if at < len(rows):
+                        return rows[at]
+                    at -= len(rows)
         return None
 
     def _more_than_clipping(self, words: str) -> None:
