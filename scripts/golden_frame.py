@@ -39,8 +39,10 @@ def arrow_schema(stream: str) -> pa.Schema:
 
 
 def arrow_table(stream: str, rows: list[dict[str, Any]]) -> pa.Table:
-    """Return rows as a table; a column that came later may be left out, and is NaN then."""
-    later = {each["name"]: math.nan for each in STREAMS[stream]["fields"] if each.get("absent") == "nan"}
+    """Return rows as a table; a column that came later may be left out, and is NaN or 0 then."""
+    absent = {"nan": math.nan, "zero": 0}
+    fields = STREAMS[stream]["fields"]
+    later = {each["name"]: absent[each["absent"]] for each in fields if "absent" in each}
     return pa.Table.from_pylist([{**later, **row} for row in rows], schema=arrow_schema(stream))
 
 

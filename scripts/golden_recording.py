@@ -119,7 +119,8 @@ def _kind(stream: str, rows: Rows) -> str:
     names = [each.name for each in schema if each.type in (pa.utf8(), pa.int32())]
     counts: dict[tuple[Any, ...], int] = {}
     for row in rows:
-        key = tuple(row[name] for name in names)
+        # A column that came later may be left out of a row.
+        key = tuple(row.get(name, 0) for name in names)
         counts[key] = counts.get(key, 0) + 1
     columns = {name: [key[at] for key in counts] for at, name in enumerate(names)}
     return json.dumps({**columns, "rows": list(counts.values())})

@@ -160,7 +160,7 @@ class TorchMoments:
             return None
         body = unwrapped(model)
         self._stacks = self._renamed(body)
-        quantised = [name for name, parameter in body.named_parameters() if not _measurable(parameter)]
+        others = {name: each for name, each in body.named_parameters() if not _measurable(each)}
         flat = any(type(module).__name__ == "FullyShardedDataParallel" for module in model.modules())
         names = {module: self._name(name) for name, module in body.named_modules()}
         return MomentPoints(
@@ -170,7 +170,7 @@ class TorchMoments:
             features=list(feature_points(self._points, names, shown=_shows_attention(body))),
             stage=self._coords.pp if self._coords.pp_size > 1 else -1,
             unavailable=self._unavailable(flat),
-            left_out=_quantised(quantised),
+            left_out=_left_out(others),
             before_reduction=before_reduction([model]),
         )
 
@@ -210,11 +210,11 @@ class TorchMoments:
             if not _measurable(parameter):
                 continue
             name, counted = self._name(own), _counts(parameter, self._coords)
+            cut = counted and hasattr(parameter, "placements")
             experts = _experts(body, own, parameter)
             if not experts:
-                yield ParamPoint(
-                    name, parameter, counted, partial(_itself, parameter), partial(_gradient, parameter)
-                )
+                given = partial(_counted_gradient if cut else _gradient, parameter)
+                yield ParamPoint(name, parameter, counted, partial(_itself, parameter), given)
             holder, _, last = name.rpartition(".")
             for expert in range(experts):
                 yield ParamPoint(
@@ -306,15 +306,24 @@ def _measurable(parameter: Tensor) -> bool:
     return parameter.is_floating_point() and parameter.element_size() > 1
 
 
-def _quantised(names: Sequence[str]) -> str | None:
-    if not names:
-        return None
+def _left_out(parameters: Mapping[str, Tensor]) -> str | None:
+    """Return what to say of parameters that cannot be measured."""
+    turned = [name for name, parameter in parameters.items() if parameter.is_complex()]
+    quantised = [name for name in parameters if name not in turned]
+    said = []
+    if turned:
+        said.append(f"Complex parameters and their gradients are not measured: {_some(turned)}.")
+    if quantised:
+        said.append(
+            f"Quantised weights are no numbers that could be measured, and are left out: {_some(quantised)}. "
+            "What goes into their modules and comes out of them is measured."
+        )
+    return " ".join(said) or None
+
+
+def _some(names: Sequence[str]) -> str:
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return (
-        "Quantised weights are no numbers that could be measured, and are left out: "
-        f"{', '.join(names[:3])}{more}. "
-        "What goes into their modules and comes out of them is measured."
-    )
+    return f"{', '.join(names[:3])}{more}"
 
 
 def _experts(body: nn.Module, own: str, parameter: Tensor) -> int:
@@ -333,3 +342,22 @@ def _itself(parameter: Tensor, expert: int | None = None) -> Tensor:
 def _gradient(parameter: Tensor, expert: int | None = None) -> Tensor | None:
     gradient = parameter.grad
     return gradient if expert is None or gradient is None else gradient[expert]
+
+
+def _counted_gradient(parameter: Tensor) -> Tensor | None:
+    """Return the gradient of a ``DTensor``, of whose values this process counts its own.
+
+    It may be cut otherwise: of an embedding that is cut by rows every process has the whole gradient.
+    """
+    gradient = parameter.grad
+    if gradient is None:
+        return None
+    of, cut = getattr(gradient, "placements", None), parameter.placements  # type: ignore[attr-defined]
+    at = parameter.device_mesh.get_coordinate()  # type: ignore[attr-defined]
+    if of is None or of == cut or at is None:
+        return gradient
+    again = (
+        here and now.is_replicate() and not before.is_replicate()
+        for here, now, before in zip(at, of, cut, strict=True)
+    )
+    return None if any(again) else gradient

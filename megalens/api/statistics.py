@@ -15,7 +15,7 @@ from ..adapters.find import find_moments
 from ..protocol import StepReadings, is_whole
 from ..tracer.errors import TracerError
 from ..tracer.moments.gathering import CompleteStep
-from ..tracer.moments.hooks.gradients import LossScale
+from ..tracer.moments.hooks.loss_scale import LossScale
 from ..tracer.moments.intervals import JUDGED, STATE, Intervals
 from ..tracer.moments.jsonl import JsonlFiles
 from ..tracer.moments.logger import OF_POINTS, StatisticsLogger

@@ -40,7 +40,8 @@ _TYPES: dict[str, pa.DataType] = {
     "list<float32>": pa.list_(pa.float32()),
     "list<utf8>": pa.list_(pa.utf8()),
 }
-_ABSENT = {"nan": math.nan}
+_ABSENT: dict[str, tuple[float, str]] = {"nan": (math.nan, "float64"), "zero": (0, "int32")}
+"""What is read in place of a column that came later, and of which type it is."""
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,23}")
 _ASK = {"equal": ("int32", "int64", "utf8"), "equal_or_lowest": ("int32",), "ranges": ("int32", "int64")}
 _ASK |= {"newest_finite": ("float64",), "peaks": ("utf8",)}
@@ -253,7 +254,7 @@ def parse_stream(name: str, value: Any, field: str = "", *, strict: bool = False
     }
     policy = StreamPolicy(**settings)
     _check_policy(policy, schema, field)
-    absent = {entry["name"]: _ABSENT[entry["absent"]] for entry in value["fields"] if "absent" in entry}
+    absent = {entry["name"]: _ABSENT[entry["absent"]][0] for entry in value["fields"] if "absent" in entry}
     return Stream(name, schema, policy, copy(value), absent)
 
 
@@ -273,8 +274,9 @@ def _schema(fields: list[dict[str, Any]], where: str) -> pa.Schema:
             raise _bad(f"{where}.fields.{number}.type", f"one of {', '.join(_TYPES)}", repr(entry["type"]))
         if entry["name"] in names[:number]:
             raise _bad(f"{where}.fields.{number}.name", "another name for each column", repr(entry["name"]))
-        if "absent" in entry and (entry["absent"] not in _ABSENT or entry["type"] != "float64"):
-            raise _bad(f"{where}.fields.{number}.absent", "nan, of a float64 column", repr(entry["absent"]))
+        if "absent" in entry and _ABSENT.get(entry["absent"], (0, ""))[1] != entry["type"]:
+            expected = "nan, of a float64 column, or zero, of an int32 one"
+            raise _bad(f"{where}.fields.{number}.absent", expected, repr(entry["absent"]))
     return pa.schema([pa.field(entry["name"], _TYPES[entry["type"]]) for entry in fields])
 
 

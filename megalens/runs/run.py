@@ -233,6 +233,7 @@ class Run(Controls):
         phase: str = "train",
         pass_: str = "forward",  # noqa: S107
         rank: int | None = None,
+        call: int | None = None,
     ) -> NDArray[np.float32]:
         """Return one traced tensor with its shape. Of a live run with a recording on this machine also what
         memory no longer has.
@@ -244,8 +245,10 @@ class Run(Controls):
         layer, step : int, optional
             Layer, counted from 0, and step. Where they are absent the only layer there is, and the newest
             step.
-        part, micro_batch, rank : optional
-            Named part, forward pass of the step, global rank; the first that there is when absent.
+        part, micro_batch, rank, call : optional
+            Named part, forward pass of the step, global rank, and which call of the layer in that pass; the
+            first that there is when absent. Gradients of another backward pass of the same forward pass
+            are behind all calls.
         phase, pass_ : str
             As in :meth:`tensors`.
 
@@ -274,6 +277,7 @@ class Run(Controls):
             part=part,
             rank=rank,
             micro_batch=micro_batch,
+            call=call,
         )
 
     @renamed(name="names")

@@ -18,8 +18,8 @@ from .run_words import check_flag
 if TYPE_CHECKING:
     from .answers.selection import StreamRows
 
-_LEAST = {"layer": -1, "step": 0, "rank": 0, "micro_batch": 0}
-_ORDER = ("layer", "step", "part", "rank", "micro_batch")
+_LEAST = {"layer": -1, "step": 0, "rank": 0, "micro_batch": 0, "call": 0}
+_ORDER = ("layer", "step", "part", "rank", "micro_batch", "call")
 _MOST_NAMED = 200
 
 
@@ -84,7 +84,9 @@ def tensor_array(
         pass_=pass_, rank=wanted["rank"],
     )  # fmt: skip
     matching = [
-        row for batch in rows.batches("tensors", query) for row in _rows(batch, wanted["micro_batch"])
+        row
+        for batch in rows.batches("tensors", query)
+        for row in _rows(batch, wanted["micro_batch"], wanted["call"])
     ]
     if not matching:
         raise ClientError(
@@ -103,8 +105,8 @@ def tensor_array(
     return values.reshape([int(size) for size in shape])
 
 
-def _rows(batch: pa.RecordBatch, micro_batch: int) -> Any:
-    matching = batch.filter(pa.compute.equal(batch["micro_batch"], micro_batch))
+def _rows(batch: pa.RecordBatch, micro_batch: int, call: int) -> Any:
+    matching = batch.filter((pc.field("micro_batch") == micro_batch) & (pc.field("call") == call))
     for at in range(matching.num_rows):
         yield {name: matching[name][at] for name in ("values", "shape", "compressor")}
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -16,20 +17,23 @@ TRAINING = "train"
 OUTSIDE = "outside"
 """Phase of what runs between steps, or inside of them without gradients: it is neither traced nor perturbed.
 """
+_DEPTH = 6
+"""How deep an output is looked into; by hand."""
 
 
 class Unproven:
     """A forward pass in evaluation mode, of which only its backward pass says that it is a micro-batch.
 
     ``number`` is that of the micro-batch as it would be were no other pass between; once it is proven, as it
-    is. ``rows`` is what it gave, for whoever waits.
+    is. ``rows`` is what it gave, for whoever waits, and ``calls`` how often what was called in it.
     """
 
-    __slots__ = ("number", "rows")
+    __slots__ = ("calls", "number", "rows")
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, calls: dict[Any, int] | None = None) -> None:
         self.number = number
         self.rows: Any = None
+        self.calls: dict[Any, int] = {} if calls is None else calls
 
 
 class PassState(NamedTuple):
@@ -45,8 +49,9 @@ class MicroBatches:
     """Counts forward passes, each model chunk by itself, and knows to which of them a backward pass belongs.
 
     A pipeline interleaves forward and backward passes of several micro-batches. The gradient of a forward
-    pass's own output is the first thing that its backward pass computes, so a hook on that output tells which
-    micro-batch everything after it belongs to, what activation checkpointing computes again included.
+    pass's own output is the first thing that its backward pass computes, so a hook on each tensor of that
+    output tells which micro-batch everything after it belongs to, what activation checkpointing computes
+    again included.
 
     What is computed without gradients from the model's own call down is no training (a teacher's pass, old
     probabilities, a sample of text), unless a phase was set: it is no micro-batch, and while it runs the
@@ -132,7 +137,7 @@ class MicroBatches:
         if self._leaving_out:
             self._go_on()
         elif self.follows_backward or unproven is not None:
-            when_backpropagated(output, self._entering(self._root, self._forward, self._counts, unproven))
+            at_each_backward(output, self._entering(self._root, self._forward, self._counts, unproven))
 
     def prove(self, unproven: Unproven, renumbered: bool) -> None:
         """Accept a pass, whose backward pass has begun, as a micro-batch; its number may have changed."""
@@ -211,14 +216,37 @@ def hook_passes(
 
 
 def when_backpropagated(output: Any, call: Callable[[], None]) -> None:
-    """Call something whenever a gradient comes back to a module's output.
+    """Call something whenever a gradient comes back to the first tensor of an output that can have one."""
+    if isinstance(output, GraphPass):
+        output.backpropagated.append(call)
+    elif torch.is_grad_enabled() and (tensor := next(_differentiable(output), None)) is not None:
+        tensor.register_hook(lambda gradient: call())  # type: ignore[no-untyped-call]
 
-    The first tensor of the output that can have a gradient is what its backward pass computes first.
+
+def at_each_backward(output: Any, call: Callable[[], None]) -> None:
+    """Call something where a backward pass comes to a model's output, once in each pass.
+
+    A loss may be made of any of the tensors there: logits although the model gave its own loss first, hidden
+    states, several of them. So each is hooked, and the first that a pass comes to calls.
     """
     if isinstance(output, GraphPass):
         output.backpropagated.append(call)
-    elif torch.is_grad_enabled() and (tensor := _differentiable(output)) is not None:
-        tensor.register_hook(lambda gradient: call())  # type: ignore[no-untyped-call]
+        return
+    if not torch.is_grad_enabled():
+        return
+    # A leaf, such as a parameter that a model gives, would keep its hook.
+    tensors = {id(tensor): tensor for tensor in _differentiable(output) if tensor.grad_fn is not None}
+    newest = -1
+
+    def arrived(gradient: Tensor) -> None:
+        nonlocal newest
+        number = torch._C._current_graph_task_id()
+        if number != newest:
+            newest = number
+            call()
+
+    for tensor in tensors.values():
+        tensor.register_hook(arrived)  # type: ignore[no-untyped-call]
 
 
 def left_out_sentence(step: int, passes: int) -> str:
@@ -237,19 +265,22 @@ def after_backward(call: Callable[[], None]) -> None:
     torch.autograd.Variable._execution_engine.queue_callback(call)
 
 
-def _differentiable(output: Any) -> Tensor | None:
+def _differentiable(output: Any, depth: int = 0) -> Iterator[Tensor]:
+    """Give the tensors of an output that can have a gradient, also of nested ones and of dataclasses."""
     if isinstance(output, Tensor):
-        return output if output.requires_grad else None
+        if output.requires_grad:
+            yield output
+        return
     values: Iterable[Any] = ()
     if isinstance(output, (tuple, list)):
         values = output
     elif isinstance(output, Mapping):
         values = output.values()
-    for value in values:
-        tensor = _differentiable(value)
-        if tensor is not None:
-            return tensor
-    return None
+    elif is_dataclass(output) and not isinstance(output, type):
+        values = vars(output).values() if hasattr(output, "__dict__") else ()
+    if depth < _DEPTH:
+        for value in values:
+            yield from _differentiable(value, depth + 1)
 
 
 class PassHooks:
@@ -315,4 +346,4 @@ class PassHooks:
 
         if reported:
             self._notify("forward_ends", output)
-        when_backpropagated(output, arrived)
+        at_each_backward(output, arrived)

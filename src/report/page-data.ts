@@ -154,7 +154,8 @@ export function bytesOf(rows: readonly ITensorRow[]): Uint8Array {
       nan_count: column(row => row.nanCount),
       inf_count: column(row => row.infCount),
       compression_error: column(row => row.compressionError),
-      ...byName(WHOLE, name => column(row => row.whole?.[name] ?? NaN))
+      ...byName(WHOLE, name => column(row => row.whole?.[name] ?? NaN)),
+      call: column(row => row.call)
     },
     { step: -1, timeUs: 0 }
   );

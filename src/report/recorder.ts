@@ -376,8 +376,8 @@ export class Recorder extends RecordedRun {
   storedEvents: readonly IRunEvent[] = [];
 
   private _take(query: ITensorQuery, read: ITensorRow): ITensorRow {
-    const { flag, part, phase, pass, rank, layer, step, microBatch } = read;
-    const key = [flag, part, phase, pass, rank, layer, step, microBatch].join('\n');
+    const { flag, part, phase, pass, rank, layer, step, microBatch, call } = read;
+    const key = [flag, part, phase, pass, rank, layer, step, microBatch, call].join('\n');
     const known = this._entries.get(key);
     // What is read coarse at first comes again.
     const isFiner = known !== undefined && read.values.length > known.row.values.length;

@@ -77,8 +77,8 @@ export function joinRows(
   there: ITensorResult,
   here: ITensorResult
 ): Pick<ITensorResult, 'rows' | 'sampledEvery' | 'evictedRows'> {
-  const place = ({ step, microBatch, flag, part, phase, pass, rank, layer }: ITensorRow): string =>
-    [step, microBatch, flag, part, phase, pass, rank, layer].join('\n');
+  const place = ({ step, microBatch, flag, part, phase, pass, rank, layer, call }: ITensorRow): string =>
+    [step, microBatch, flag, part, phase, pass, rank, layer, call].join('\n');
   const rows = new Map(there.rows.map(row => [place(row), row]));
   here.rows.forEach(row => rows.set(place(row), row));
   return {

@@ -48,6 +48,8 @@ export interface ITensorRow {
   readonly infCount: number;
   /** Compression error as a fraction of the tensor's root mean square; NaN where it was not measured. */
   readonly compressionError: number;
+  /** Call of its layer within the forward pass; of gradients of later backward passes behind all calls. */
+  readonly call: number;
   /** Of the whole tensor, before sampling and compression; null where it is not known. */
   readonly whole: ITensorMoments | null;
   /** Set where the values were given up to stay within memory; their statistics are still known. */

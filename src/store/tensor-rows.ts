@@ -3,6 +3,9 @@ import { badFrame } from '../protocol/frame';
 import type { StreamTable } from '../protocol/frame-table';
 import type { Pass, Phase } from '../protocol/messages.generated';
 
+/** How many moments of the whole tensor stand between the compression error and the call. */
+const MOMENTS = 7;
+
 /**
  * The rows of a `tensors` table. Their values are views of the table's memory.
  * @throws ProtocolError `bad-frame` when a row contradicts itself.
@@ -25,8 +28,9 @@ export function tensorRows(table: StreamTable): ITensorRow[] {
     nans,
     infs,
     errors,
-    ...whole
+    ...later
   ] = table.children;
+  const [call, whole] = [later[MOMENTS], later.slice(0, MOMENTS)];
   return Array.from({ length: table.numRows }, (_, row) => {
     const retained: ArrayLike<number> = shape?.at(row) ?? [];
     const flat: unknown = values?.at(row);
@@ -61,6 +65,7 @@ export function tensorRows(table: StreamTable): ITensorRow[] {
       nanCount: Number(nans?.at(row)),
       infCount: Number(infs?.at(row)),
       compressionError: Number(errors?.at(row) ?? NaN),
+      call: Number(call?.at(row) ?? 0),
       whole: wholeOf(whole.map(column => Number(column.at(row))))
     };
   });
@@ -72,7 +77,7 @@ function wholeOf(columns: readonly number[]): ITensorMoments | null {
   return Number.isNaN(count) ? null : { count, mean, m2, m3, m4, min, max };
 }
 
-/** The order in which queries answer: step, micro-batch, layer; then part, pass and rank. */
+/** The order in which queries answer: step, micro-batch, layer; then part, pass, rank and call. */
 export function compareRows(a: ITensorRow, b: ITensorRow): number {
   return (
     a.step - b.step ||
@@ -80,7 +85,8 @@ export function compareRows(a: ITensorRow, b: ITensorRow): number {
     a.layer - b.layer ||
     (a.part < b.part ? -1 : a.part > b.part ? 1 : 0) ||
     (a.pass < b.pass ? 1 : a.pass > b.pass ? -1 : 0) ||
-    a.rank - b.rank
+    a.rank - b.rank ||
+    a.call - b.call
   );
 }
 

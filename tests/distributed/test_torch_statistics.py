@@ -50,6 +50,8 @@ def test_every_layout_has_the_statistics_of_one_process(tmp_path: Path) -> None:
     ones = [("gpt", "none", 2), ("gpt", "none", 4), ("llama", "none", 1), ("llama", "none", 2)]
     assert run_job(1, "torch_statistics_work:trained", ones, tmp_path) == [[[]] * 4]
     twos = [("gpt", "ddp", 2), ("gpt", "fsdp2", 2), ("llama", "tensor", 1), ("llama", "sequence", 1)]
+    # The weight is cut, and its gradient is whole on every process.
+    twos.append(("llama", "tensor and embedding", 1))
     # Under sequence parallelism each process has a part of the sum that is the gradient of a norm.
     norms = {
         f"model.layers.{layer}.{name}_layernorm.weight"
@@ -58,7 +60,7 @@ def test_every_layout_has_the_statistics_of_one_process(tmp_path: Path) -> None:
     }
     norms.add("model.norm.weight")
     for warnings in run_job(2, "torch_statistics_work:trained", twos, tmp_path):
-        assert warnings[:3] == [[]] * 3
+        assert [*warnings[:3], *warnings[4:]] == [[]] * 4
         assert all("Gradients of 5 parameters are left out" in text for text in warnings[3])
     fours = [("gpt", "hsdp", 4), ("llama", "fsdp2 and tensor", 2)]
     assert run_job(4, "torch_statistics_work:trained", fours, tmp_path) == [[[]] * 2] * 4

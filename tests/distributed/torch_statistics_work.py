@@ -42,11 +42,9 @@ def _train(kind: str, way: str, replicas: int, folder: Path) -> list[str]:
             with statistics.step():
                 for ids in chunks if alone else (chunks[place.dp],):
                     _loss(model, ids).backward()
-                for parameter in model.parameters() if alone else ():
-                    parameter.grad /= replicas
                 # Clipping is no collective here: every process makes the gradients small alike.
                 for parameter in model.parameters():
-                    parameter.grad *= 0.5
+                    parameter.grad *= 0.37 / (replicas if alone else 1)
                 optimizer.step()
                 optimizer.zero_grad()
     return list(statistics.tracer.status()["warnings"])

@@ -102,6 +102,11 @@ def spread(model: nn.Module, way: str) -> nn.Module:
         for layer in model.model.layers:
             fully_shard(layer, mesh=mesh["dp"])
         return fully_shard(model, mesh=mesh["dp"])
+    if way == "tensor and embedding":
+        mesh = init_device_mesh("cpu", (2,))
+        rows = {"model.embed_tokens": RowwiseParallel(input_layouts=Replicate())}
+        parallelize_module(model, mesh, rows)
+        return tensor_parallel(model, mesh, False)
     if way in ("tensor", "sequence"):
         return tensor_parallel(model, init_device_mesh("cpu", (2,)), way == "sequence")
     return model

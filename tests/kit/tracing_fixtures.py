@@ -18,7 +18,10 @@ from megalens import trace
 from megalens.demo.model import GPT, GPTConfig
 from megalens.protocol import SUBPROTOCOL, check_message, decode_frame, decode_message
 
-__all__ = ["_one_thread", "gpt", "ids", "compiler", "own_hub", "SmallHub", "small_hub", "traced", "logged"]
+__all__ = [
+    *("_one_thread", "gpt", "ids", "compiler", "own_hub", "SmallHub", "small_hub", "traced", "logged"),
+    "TENSOR_KEY",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -64,6 +67,10 @@ def own_hub(tmp_path, monkeypatch):
             continue
 
 
+TENSOR_KEY = ("step", "micro_batch", "phase", "pass", "rank", "layer", "flag", "part", "call")
+"""What tells a traced tensor from every other one of a run."""
+
+
 class SmallHub:
     """The producer's side of the protocol on a real WebSocket server, keeping all that comes."""
 
@@ -76,6 +83,8 @@ class SmallHub:
         self.headers: list = []
         self.connections: list = []
         self.seqs: list[int] = []
+        self.twice: list[tuple] = []
+        """Keys of tensors of which a tracer sent a second one."""
         self.reading = threading.Event()
         self.reading.set()
         self.server = serve(
@@ -91,6 +100,7 @@ class SmallHub:
     def _serve(self, ws) -> None:
         self.headers.append(ws.request.headers)
         self.connections.append(ws)
+        keys: set[tuple] = set()
         try:
             for data in ws:
                 self.reading.wait(20)
@@ -107,6 +117,10 @@ class SmallHub:
                     known = {"tensors": self.rows, "moments": self.moments}
                     rows = known.get(frame.stream, self.scalars)
                     for row in frame.table().to_pylist():
+                        if frame.stream == "tensors":
+                            key = tuple(row[name] for name in TENSOR_KEY)
+                            self.twice += [key] if key in keys else []
+                            keys.add(key)
                         rows.put(row)
         except ConnectionClosed:
             pass
@@ -164,6 +178,7 @@ def small_hub() -> Iterator[SmallHub]:
     hub = SmallHub()
     yield hub
     hub.close()
+    assert hub.twice == []
 
 
 @pytest.fixture

@@ -136,6 +136,7 @@ def test_safetensors_has_each_tensor_in_its_shape_with_what_it_is(run, tmp_path,
         "pass": "backward",
         "phase": "train",
         "micro_batch": 0,
+        "call": 0,
     }
     monkeypatch.setattr("megalens.runs.exports.tensor_files._FILE_BYTES", 30)
     run.export("safetensors", "small")

@@ -4,6 +4,7 @@ import json
 import math
 import shutil
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -259,7 +260,7 @@ def test_a_flag_that_is_none_is_answered_with_those_that_there_are_and_not_with_
 def test_a_recording_from_before_a_column_was_added_still_opens(folder, form):
     path = folder / "tensors.parquet"
     later = ["compression_error", "count", "mean", "m2", "m3", "m4", "min", "max"]
-    old = pq.read_table(path).drop_columns(later)
+    old = pq.read_table(path).drop_columns([*later, "call"])
     if form == "parquet":
         pq.write_table(old, path)
     else:
@@ -271,3 +272,9 @@ def test_a_recording_from_before_a_column_was_added_still_opens(folder, form):
     for column in later:
         assert rows.column(column).null_count == 0
         assert all(math.isnan(value) for value in rows.column(column).to_pylist())
+    assert set(rows.column("call").to_pylist()) == {0}
+    run = open_run(folder)
+    found = run.array("MLP1_mat_mul", layer=0, step=3)
+    assert np.array_equal(found, run.array("MLP1_mat_mul", layer=0, step=3, call=0))
+    with pytest.raises(ClientError, match="it has call 0"):
+        run.array("MLP1_mat_mul", layer=0, step=3, call=1)

@@ -39,7 +39,7 @@ def test_rows_of_the_next_step_are_written_where_these_are() -> None:
 
 def test_what_cannot_be_measured_is_left_out_and_the_rest_is_not() -> None:
     whole = torch.randn(12)
-    given = [torch.arange(3), torch.empty(0, 4), whole, torch.randn(3).to_sparse()]
+    given = [torch.arange(3), torch.empty(0, 4), whole, torch.randn(3, 3).to_sparse_csr()]
     rows = ParamRows(range(4), [lambda at=at: given[at] for at in range(4)])
     ((ids, found),) = rows.measure()
     assert ids == [1, 2]

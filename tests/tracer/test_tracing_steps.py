@@ -68,6 +68,7 @@ def test_a_traced_step_reaches_the_hub_with_every_column(gpt, ids, traced, small
         "labels": [],
         "nan_count": 0,
         "inf_count": 0,
+        "call": 0,
     }
 
 

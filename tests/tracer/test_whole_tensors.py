@@ -146,4 +146,4 @@ def test_token_ids_have_none(gpt, ids, traced, small_hub) -> None:
 
 
 def test_they_are_what_the_contract_says_may_be_absent() -> None:
-    assert tuple(STREAMS["tensors"].absent) == ("compression_error", *WHOLE)
+    assert tuple(STREAMS["tensors"].absent) == ("compression_error", *WHOLE, "call")

@@ -221,6 +221,7 @@ function makeRows(shape: ISyntheticShape, step: number): ITensorRow[] {
       nanCount,
       infCount: row.values.filter(value => !Number.isNaN(value) && !Number.isFinite(value)).length,
       compressionError: NaN,
+      call: 0,
       whole: null,
       ...row
     });

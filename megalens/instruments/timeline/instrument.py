@@ -13,7 +13,7 @@ from ...tracer.coordinates import RankCoordinates
 from ...tracer.errors import describe_error
 from ...tracer.graph_probes import GraphProbes, end_of
 from ...tracer.instrument import Instrument
-from ...tracer.passes import when_backpropagated
+from ...tracer.passes import at_each_backward
 from ...tracer.settings import TraceSettings
 from .communication import CommunicationHooks
 from .modules import LoopHooks, ModuleHooks, StageHooks, layers_of, operations_of
@@ -258,7 +258,7 @@ class TimelineInstrument(Instrument):
             return
         self._note(Span("forward", began, now, chunk=chunk, micro_batch=number, blocked=now - began))
         step = self._step
-        when_backpropagated(output, lambda: self._enter(step, chunk, number))
+        at_each_backward(output, lambda: self._enter(step, chunk, number))
 
     def _enter(self, step: int, chunk: int, number: int) -> None:
         # The tracer reports the backward pass itself next.

@@ -13,7 +13,7 @@ from .export import Export, Format
 
 _FILE_BYTES, _FILE_TENSORS = 64 * 2**20, 100_000
 _KEY = ("step", "flag", "part", "layer", "rank")
-_ABOUT = (*_KEY, "compressor", "pass", "phase", "micro_batch")
+_ABOUT = (*_KEY, "compressor", "pass", "phase", "micro_batch", "call")
 
 
 def _write(export: Export) -> None:

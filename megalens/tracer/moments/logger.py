@@ -22,7 +22,8 @@ from .collector import Collector, MemberCollector, RootCollector
 from .features import WeightFeatures
 from .gathering import CompleteStep
 from .hooks.communication import Communication
-from .hooks.gradients import UNKNOWN_SCALE, GradientMoment, LossScale
+from .hooks.gradients import GradientMoment
+from .hooks.loss_scale import UNKNOWN_SCALE, LossScale
 from .hooks.own_gradients import UNREDUCED, OwnGradients
 from .hooks.sites import MomentProbe, Sites, probes_of
 from .hooks.values import ParamRows, local_values

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -94,6 +94,14 @@ class Figures:
     micro_batch: int = -1
 
 
+class IProof(Protocol):
+    """What says, once a device is done, whether rows are what they are said to be."""
+
+    def to_host(self) -> bool: ...
+
+    def holds(self) -> bool: ...
+
+
 @dataclass
 class MeasuredRows:
     """Rows of one statistic as they were measured; a name may come several times.
@@ -108,6 +116,8 @@ class MeasuredRows:
         Whether the scale is still in the values.
     refused : Tensor, optional
         Not 0 when the step was skipped, and these rows with it.
+    proof : IProof, optional
+        Without which the rows are dropped.
     """
 
     stat: str
@@ -119,6 +129,7 @@ class MeasuredRows:
     refused: Tensor | None = None
     counted: bool = True
     micro_batch: int = -1
+    proof: IProof | None = None
 
     def add(self, ids: Sequence[int], rows: Tensor) -> None:
         self.ids += ids
@@ -142,11 +153,15 @@ class MeasuredRows:
             self.scale, waits = to_host(self.scale), True
         if self.refused is not None and self.refused.is_cuda:
             self.refused, waits = to_host(self.refused), True
+        if self.proof is not None and self.proof.to_host():
+            waits = True
         return waits
 
     def figures(self) -> Figures | None:
         """Return the merged moments of rows on the host; None where the step was skipped or has none."""
         if not self.rows or (self.refused is not None and float(self.refused)):
+            return None
+        if self.proof is not None and not self.proof.holds():
             return None
         arrays = [(rows if rows.is_cpu else rows.cpu()).numpy() for rows in self.rows]
         rows = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)

@@ -124,6 +124,7 @@ class RowMeta(NamedTuple):
     """Of the values here: of this rank's piece, where there is a join."""
     side: str = "forward"
     join: PieceJoin | None = None
+    call: int = 0
 
 
 class Row(NamedTuple):
@@ -183,7 +184,7 @@ class Batch:
 
 def identity_of(meta: RowMeta) -> tuple[Any, ...]:
     """Return what tells a tensor from others of its batch, equal on every rank that holds a piece."""
-    return (meta.micro_batch, meta.phase, meta.side, meta.layer, meta.flag, meta.part)
+    return (meta.micro_batch, meta.phase, meta.side, meta.layer, meta.flag, meta.part, meta.call)
 
 
 def unknown_moments(rows: int) -> np.ndarray:
@@ -238,6 +239,7 @@ def tensors_table(
         arrow_column(counts[:, 1].copy()),
         same.no_errors if errors is None else arrow_column(errors),
         *[arrow_column(np.ascontiguousarray(column)) for column in moments.T[:KNOWN]],
+        same.calls,
     ]
     return pa.RecordBatch.from_arrays(columns, schema=stream_schema("tensors")), counts
 
@@ -266,6 +268,7 @@ class _SameColumns:
     offsets: pa.Array
     no_labels: pa.Array
     no_errors: pa.Array
+    calls: pa.Array
 
     def times(self, steps: int) -> _SameColumns:
         """Return the columns of that many steps like this one."""
@@ -277,6 +280,7 @@ class _SameColumns:
             _offsets(self.lengths * steps),
             pa.concat_arrays([self.no_labels] * steps),
             pa.concat_arrays([self.no_errors] * steps),
+            pa.concat_arrays([self.calls] * steps),
         )
 
 
@@ -302,6 +306,7 @@ def _same_columns(metas: tuple[RowMeta, ...], rank: int) -> _SameColumns:
         _offsets(lengths),
         arrow_column([[]] * n, pa.list_(pa.utf8())),
         arrow_column(np.full(n, math.nan)),
+        arrow_column(np.fromiter((meta.call for meta in metas), np.int32, n)),
     )
 
 

@@ -64,6 +64,8 @@ class Capture(MicroBatches):
         self._retained = RetainedTensors()
         self._any_active = False
         self._renewed = False
+        self._calls: dict[tuple[str, int], dict[Any, int]] = {}
+        self._backwards: dict[Any, int] = {}
         self._order = 0
         self._samples_in_batch = 1
         self._rows: list[Row] = []
@@ -111,6 +113,8 @@ class Capture(MicroBatches):
         """Start a step, or a phase; of an untraced step no tensor is taken."""
         if phase == TRAINING or step != self.step:
             self._order = 0
+        if step != self.step:
+            self._calls, self._backwards = {}, {}
         super().begin(step, phase)
         self._renewed = False
         self.scope += 1
@@ -238,22 +242,54 @@ class Capture(MicroBatches):
         if self.holding and probe.plain and self._can_wait(probe.flag, tensor):
             started = _clock()
             probe.scope = self.scope
-            self._retained.add(probe, tensor, self.step, self.micro_batch, self.phase)
+            self._retained.add(
+                probe, tensor, self.step, self.micro_batch, self.phase, self._called(probe, self._calls_now())
+            )
             self.spent_ns += _clock() - started
             return
         if not isinstance(tensor, Tensor) and probe.source.computed is None:
             probe.why = f"it gave no tensor{_hint(probe)}"
             self._warn(f"{probe.label} gave no tensor{_hint(probe)}.")
             return
+        calls = self._calls_now()
+        call = self._called(probe, calls)
         if probe.flag.backward:
-            self._await_gradient(probe, tensor, self.unproven or Unproven(self.micro_batch))
+            self._await_gradient(probe, tensor, self.unproven or Unproven(self.micro_batch, calls), call)
         if probe.flag.forward:
-            self._keep(probe, tensor, self.micro_batch, "forward", probe.rows)
+            self._keep(probe, tensor, self.micro_batch, "forward", probe.rows, call)
+
+    def _calls_now(self) -> dict[Any, int]:
+        """Return how often each probe has seen its tensor in the forward pass that goes on."""
+        if self.unproven is not None:
+            return self.unproven.calls
+        return self._calls.setdefault((self.phase, self.micro_batch), {})
+
+    @staticmethod
+    def _called(probe: TensorProbe, calls: dict[Any, int]) -> int:
+        """Count a call, and return its number."""
+        call = calls.get(probe, 0)
+        calls[probe] = call + 1
+        return call
+
+    def _backward_call(self, probe: TensorProbe, of: Unproven, call: int | None) -> int:
+        """Return the number of a gradient: that of its call, in later backward passes behind all calls.
+
+        What does not know its call comes in the order of the backward pass.
+        """
+        calls = max(1, of.calls.get(probe, 1))
+        which = probe, self.phase, of.number, call
+        before = self._backwards.get(which, 0)
+        self._backwards[which] = before + 1
+        if call is None:
+            return before // calls * calls + calls - 1 - before % calls
+        return before * calls + call
 
     def gradient(self, probe: TensorProbe, gradient: Tensor) -> None:
         """Record what compiled code backpropagates to a probed tensor. Never raises."""
         if self.in_backward:
-            self._keep(probe, gradient, self.micro_batch, "backward", probe.rows)
+            of = Unproven(self.micro_batch, self._calls.get((self.phase, self.micro_batch)))
+            call = self._backward_call(probe, of, None)
+            self._keep(probe, gradient, self.micro_batch, "backward", probe.rows, call)
 
     def recomputed(self, probe: TensorProbe, tensor: Any) -> None:
         """Wait for the gradient of a tensor that activation checkpointing recomputes.
@@ -261,9 +297,12 @@ class Capture(MicroBatches):
         Only the second one is part of the graph.
         """
         if isinstance(tensor, Tensor):
-            self._await_gradient(probe, tensor, Unproven(self.micro_batch))
+            calls = self._calls.get((self.phase, self.micro_batch))
+            self._await_gradient(probe, tensor, Unproven(self.micro_batch, calls))
 
-    def _await_gradient(self, probe: TensorProbe, tensor: Tensor, of: Unproven) -> None:
+    def _await_gradient(
+        self, probe: TensorProbe, tensor: Tensor, of: Unproven, call: int | None = None
+    ) -> None:
         # Without a graph being built a tensor can say that it needs a gradient and be no part of one: what
         # checkpointing computes the first time.
         if not (tensor.requires_grad and torch.is_grad_enabled()):
@@ -273,12 +312,19 @@ class Capture(MicroBatches):
         def arrived(gradient: Tensor) -> None:
             # A gradient of an earlier step or of another phase is not what was asked for.
             if probe.flag.active and self.scope == scope:
-                self._keep(probe, gradient, of.number, "backward", rows)
+                number = self._backward_call(probe, of, call)
+                self._keep(probe, gradient, of.number, "backward", rows, number)
 
         tensor.register_hook(arrived)  # type: ignore[no-untyped-call]
 
     def _keep(
-        self, probe: TensorProbe, seen: Any, micro_batch: int, side: str, rows: tuple[int, int] | None
+        self,
+        probe: TensorProbe,
+        seen: Any,
+        micro_batch: int,
+        side: str,
+        rows: tuple[int, int] | None,
+        call: int,
     ) -> None:
         if probe.rejected:
             return
@@ -288,7 +334,7 @@ class Capture(MicroBatches):
             if compute is not None:
                 with torch.no_grad():
                     seen = compute(seen)
-            key = (micro_batch, self.phase, side, rows)
+            key = (micro_batch, self.phase, side, rows, call)
             odd = probe.flag.measured or self.window is not None
             reading = None if odd else probe.readings.get(key)
             if reading is not None and reading.fits(seen):
@@ -296,7 +342,7 @@ class Capture(MicroBatches):
                 self._rows += reading.rows(seen, self._stage)
                 self._nbytes += reading.nbytes
             elif seen is not None:
-                made = self._add(probe, seen, rows, micro_batch, side)
+                made = self._add(probe, seen, rows, micro_batch, side, call)
                 if made is not None and not odd:
                     if len(probe.readings) >= _MOST_METAS:
                         probe.readings.clear()
@@ -308,7 +354,13 @@ class Capture(MicroBatches):
         self.spent_ns += _clock() - started
 
     def _add(
-        self, probe: TensorProbe, seen: Tensor, rows: tuple[int, int] | None, micro_batch: int, side: str
+        self,
+        probe: TensorProbe,
+        seen: Tensor,
+        rows: tuple[int, int] | None,
+        micro_batch: int,
+        side: str,
+        call: int,
     ) -> TensorReading | None:
         """Record a tensor; return how later ones of the same layout are read, where that can be prepared."""
         source, flag = probe.source, probe.flag
@@ -344,7 +396,7 @@ class Capture(MicroBatches):
             self.positions = data.shape[2 if data.ndim == 4 else 1] * (
                 cuts[0].ranks if cuts[0].axis == 1 and data.ndim == 3 else 1
             )
-        key = (micro_batch, self.phase, side, data.shape)
+        key = (micro_batch, self.phase, side, data.shape, call)
         metas = probe.metas.get(key)
         views = source.views(chosen)
         plan = plan_of([cut.kernel for cut in cuts], views, chosen.ndim)
@@ -419,7 +471,7 @@ class Capture(MicroBatches):
         shapes: Sequence[tuple[int, ...]],
         samples: int,
     ) -> list[RowMeta]:
-        micro_batch, phase, side, _ = key
+        micro_batch, phase, side, _, call = key
         metas = [
             RowMeta(
                 micro_batch,
@@ -432,6 +484,7 @@ class Capture(MicroBatches):
                 shape,
                 side,
                 cut.join,
+                call,
             )
             for name, cut, of_part, shape in zip(probe.source.parts, cuts, of_parts, shapes, strict=True)
         ]

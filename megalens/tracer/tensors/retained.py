@@ -36,6 +36,7 @@ class RetainedTensor(NamedTuple):
     step: int
     micro_batch: int
     phase: str
+    call: int = 0
 
 
 class RetainedTensors:
@@ -49,8 +50,9 @@ class RetainedTensors:
     def full(self) -> bool:
         return self.nbytes >= _MOST_BYTES
 
-    def add(self, probe: TensorProbe, data: Tensor, step: int, micro_batch: int, phase: str) -> None:
-        self._retained.append(RetainedTensor(probe, data.clone(), step, micro_batch, phase))
+    def add(self, probe: TensorProbe, data: Tensor, *of: Any) -> None:
+        """Keep a copy of what is of a step, micro-batch, phase and call."""
+        self._retained.append(RetainedTensor(probe, data.clone(), *of))
         self.nbytes += data.nbytes
 
     def drop(self, places: Collection[tuple[str, int]]) -> None:
@@ -125,6 +127,7 @@ def retained_columns(retained: Sequence[RetainedTensor], rank: int) -> dict[str,
         "inf_count": inf,
         "compression_error": np.full(n, np.nan),
         **dict(zip(MOMENT_COLUMNS[:KNOWN], moments.T, strict=False)),
+        "call": np.fromiter((each.call for each in every), np.int32, n),
     }
 
 

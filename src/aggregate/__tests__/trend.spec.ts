@@ -68,6 +68,7 @@ function rowOf(step: number, layer: number, values: Iterable<number>): ITensorRo
     nanCount: 0,
     infCount: 0,
     compressionError: NaN,
+    call: 0,
     whole: null
   };
 }

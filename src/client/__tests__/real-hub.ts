@@ -264,7 +264,8 @@ export function tensorFrame(step: number, size = 8): Uint8Array {
       nan_count: two(0),
       inf_count: two(0),
       compression_error: [NaN, NaN],
-      ...byName(['count', 'mean', 'm2', 'm3', 'm4', 'min', 'max'], () => [NaN, NaN])
+      ...byName(['count', 'mean', 'm2', 'm3', 'm4', 'min', 'max'], () => [NaN, NaN]),
+      call: two(0)
     },
     { step }
   );

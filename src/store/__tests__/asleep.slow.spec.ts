@@ -48,6 +48,7 @@ describe('a browser tab that sleeps for an hour', () => {
           nanCount: 0,
           infCount: 0,
           compressionError: NaN,
+          call: 0,
           whole: null
         });
       }

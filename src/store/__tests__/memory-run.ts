@@ -149,6 +149,7 @@ export function rowOf(row: Partial<ITensorRow>): ITensorRow {
     nanCount: 0,
     infCount: 0,
     compressionError: NaN,
+    call: 0,
     whole: null,
     ...row
   };

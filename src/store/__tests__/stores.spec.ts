@@ -36,6 +36,7 @@ function row(step: number, more: Partial<ITensorRow> = {}): ITensorRow {
     nanCount: 0,
     infCount: 0,
     compressionError: NaN,
+    call: 0,
     whole: null,
     ...more
   };

@@ -252,7 +252,7 @@ function isInBlocks({ compressor, shape, sourceShape }: ITensorRow): boolean {
   return readCompressor(compressor).name === 'Peaks' && (shape[last] ?? 0) < (sourceShape[last] ?? 0);
 }
 
-/** Keep the first micro-batch and lowest rank of each layer, layers ascending. */
+/** Keep the first micro-batch, lowest rank and first call of each layer, layers ascending. */
 export function firstOfEach(rows: readonly ITensorRow[]): ITensorRow[] {
   const first = new Map<number, ITensorRow>();
   for (const row of rows) {
@@ -260,7 +260,8 @@ export function firstOfEach(rows: readonly ITensorRow[]): ITensorRow[] {
     const earlier =
       known === undefined ||
       row.microBatch < known.microBatch ||
-      (row.microBatch === known.microBatch && row.rank < known.rank);
+      (row.microBatch === known.microBatch &&
+        (row.rank < known.rank || (row.rank === known.rank && row.call < known.call)));
     if (earlier) {
       first.set(row.layer, row);
     }

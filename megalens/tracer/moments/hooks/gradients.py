@@ -2,122 +2,24 @@
 
 from __future__ import annotations
 
-import functools
-import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from ...errors import TracerError
 from ...own_hooks import hook_after
-from ...passes import after_backward
-from ..part import MeasuredRows, Scale
+from ...passes import after_backward, at_each_backward
+from ..part import MeasuredRows
 from ..points import ParamPoint
+from .changes import CAME, WENT, Comparison, Noted, Versions, words_of
+from .loss_scale import UNKNOWN_SCALE, LossScale
 from .own_gradients import UNREDUCED, OwnGradients
-from .values import ParamRows, first_tensor, half_precision
+from .values import ParamRows, half_precision, local_values, rows_of
 
 _WATCHED = 4
-
-UNKNOWN_SCALE = (
-    "By what the loss is multiplied is not known: the model runs in float16 without a GradScaler, or there "
-    "are several. Gradients of parameters are measured as the optimizer takes them, maybe clipped "
-    "(gradient_stage pre_step), and all others "
-    "may have a scale in them (backward_scaled). Give loss_scale=."
-)
-
-_listening: weakref.WeakSet[LossScale] = weakref.WeakSet()
-
-
-class LossScale:
-    """Reads the scale without waiting for a device.
-
-    ``source`` is a ``GradScaler``, a number, a tensor or a callable. Without one, a ``GradScaler`` is noticed
-    when it multiplies a loss; as long as none does, nothing is scaled. Raises ``TracerError`` for anything
-    else.
-    """
-
-    def __init__(self, source: Any) -> None:
-        self._scaler: Any = None
-        self._get: Callable[[], Any] = lambda: 1.0
-        self.now: Scale = 1.0
-        """That of the step that is going on."""
-        if source is None:
-            _listen()
-            _listening.add(self)
-        elif callable(getattr(source, "unscale_", None)) and callable(getattr(source, "get_scale", None)):
-            self._scaler = source
-            self._get = self._of_scaler
-        elif callable(source):
-            self._get = source
-        elif isinstance(source, (int, float, Tensor)) and not isinstance(source, bool):
-            self._get = lambda: source
-        else:
-            raise TracerError(
-                f"loss_scale must be a GradScaler, a number or a function that gives it, got {source!r:.100}."
-            )
-        self._known = source is not None
-        self._heard = self._several = False
-
-    def begin(self) -> None:
-        """Read the scale of the step that begins."""
-        self._heard = False
-        self.now = _copied(self._get())
-
-    def unknown(self, half: bool) -> bool:
-        """Return whether a scale that is not known may be in the gradients.
-
-        A model in float16 (``half``) has one, and of two scalers it is unknown which applies to a gradient.
-        """
-        return self._several or (half and not self._known)
-
-    def hear(self, scaler: Any) -> None:
-        """Take a scaler that has just multiplied a loss."""
-        if scaler.is_enabled():
-            self._several = self._several or self._scaler not in (None, scaler)
-            self._scaler, self._known = scaler, True
-            if not self._heard:
-                self._heard, self.now = True, _copied(self._of_scaler())
-
-    @property
-    def skips(self) -> bool:
-        """Whether steps with infinite gradients are skipped."""
-        return self._scaler is not None and bool(self._scaler.is_enabled())
-
-    def unscaled(self, optimizer: Optimizer) -> bool:
-        """Return whether the scaler has already divided this optimizer's gradients."""
-        if self._scaler is None:
-            return False
-        state = getattr(self._scaler, "_per_optimizer_states", {}).get(id(optimizer), {})
-        return getattr(state.get("stage"), "name", "") in ("UNSCALED", "STEPPED")
-
-    def _of_scaler(self) -> Any:
-        # get_scale() waits for the device once there is a tensor.
-        scale = getattr(self._scaler, "_scale", None)
-        return self._scaler.get_scale() if scale is None else scale
-
-
-def _copied(scale: Any) -> Scale:
-    # A scaler writes the next one into the same tensor.
-    return scale.detach().clone() if isinstance(scale, Tensor) else float(scale)
-
-
-@functools.cache
-def _listen() -> None:
-    """Make every ``GradScaler`` call the listeners when it multiplies a loss; from the first listener on."""
-    before = torch.amp.GradScaler.scale
-
-    @functools.wraps(before)
-    def scale(scaler: Any, outputs: Any) -> Any:
-        scaled = before(scaler, outputs)
-        if not torch.compiler.is_compiling():
-            for each in tuple(_listening):
-                each.hear(scaler)
-        return scaled
-
-    torch.amp.GradScaler.scale = scale  # type: ignore[method-assign, assignment]
 
 
 class BackwardEnd:
@@ -132,27 +34,30 @@ class BackwardEnd:
         Modules whose call is one forward pass. The gradient of their output is the first thing in a backward
         pass, outside of all that checkpointing nests in it.
     parameters : sequence of torch.nn.Parameter
-        Where none of the roots is called as a module, some of these detect the pass instead.
-    ended : callable
-        Called after each pass; must not raise.
+        Where a pass does not come through the output of a root, some of these detect it instead.
+    began, ended : callable
+        Called when a pass comes to a root's output, and after each pass; must not raise.
     computed : callable, optional
         Called when all gradients of a pass are computed, before DDP finishes the reduction that it began;
-        must not raise. Not where no root was called.
+        must not raise. Not of a pass that comes through no root.
     """
 
     def __init__(
         self,
         roots: Sequence[nn.Module],
         parameters: Sequence[nn.Parameter],
+        began: Callable[[], None],
         ended: Callable[[], None],
         computed: Callable[[], None] | None = None,
     ) -> None:
-        self._ended, self._computed = ended, computed
+        self._began, self._ended, self._computed = began, ended, computed
         self._queued = False
-        self._by_root = False
+        self._entered = False
         self.on = False
         self.half = False
         """Whether the model ran in half precision, which asks for a loss scale."""
+        self.accumulated: list[Tensor] = []
+        """Of the parameters that are looked at, those that the pass has given a gradient."""
         spread = [p for p in parameters if p.requires_grad]
         chosen = spread[:: max(1, len(spread) // _WATCHED)][:_WATCHED]
         self._handles: list[Any] = [hook_after(root, self._called) for root in roots]
@@ -164,7 +69,7 @@ class BackwardEnd:
     def begin(self, on: bool) -> None:
         """Follow the passes of a step, or do not."""
         self.on = on
-        self._queued = self._by_root = self.half = False
+        self._queued = self._entered = self.half = False
 
     def close(self) -> None:
         """Take every hook off. Safe twice."""
@@ -177,43 +82,49 @@ class BackwardEnd:
         if torch.compiler.is_compiling() or not self.on or not torch.is_grad_enabled():
             return
         self.half = self.half or half_precision()
-        for tensor in _tensors(output):
-            if tensor.requires_grad:
-                self._by_root = True
-                tensor.register_hook(self._arrived)  # type: ignore[no-untyped-call]
-                return
+        at_each_backward(output, self._arrived)
 
-    def _arrived(self, gradient: Tensor) -> None:
+    def _arrived(self) -> None:
+        self._entered = True
         self._queue()
 
     def _accumulated(self, parameter: Tensor) -> None:
-        if self.on and not self._by_root:
+        if self.on:
             self._queue()
+            self.accumulated.append(parameter)
 
     def _queue(self) -> None:
         if self.on and not self._queued:
-            self._queued = True
+            self._queued, self.accumulated = True, []
+            if self._entered:
+                self._began()
             after_backward(self._first)
 
     def _first(self) -> None:
         # Queued when the first gradient arrived, so that it runs before what DDP queued with its last bucket.
-        if self.on and self._by_root and self._computed is not None:
+        if self.on and self._entered and self._computed is not None:
             self._computed()
         after_backward(self._second)
 
     def _second(self) -> None:
-        self._queued = False
+        self._queued = self._entered = False
         if self.on:
             self._ended()
 
 
-def _tensors(output: Any) -> list[Tensor]:
-    if isinstance(output, (tuple, list)):
-        return [value for value in output if isinstance(value, Tensor)]
-    if isinstance(output, dict) or hasattr(output, "items"):
-        return [value for value in output.values() if isinstance(value, Tensor)]
-    first = first_tensor(output)
-    return [] if first is None else [first]
+_MISSED = (
+    "Gradients of a step were measured as the optimizer took them, maybe clipped, because no backward pass "
+    "through the model was seen in it. Their gradient_stage is pre_step."
+)
+_FREED = (
+    "Gradients of parameters are not measured: at the end of the backward pass they are gone, as an "
+    "optimizer that steps inside of it takes them. Give that optimizer to megalens.log_statistics, where it "
+    "is one of torch's."
+)
+_AT_ONCE = {
+    CAME: "set by the script where the pass gave none",
+    WENT: "taken away",
+}
 
 
 class GradientMoment:
@@ -221,9 +132,10 @@ class GradientMoment:
 
     Clipping is done between the last backward pass and the optimizer's step, by whatever means. Which pass is
     the last is not known before: an epoch ends with a step of fewer. So they are measured at the end of each,
-    and those of the last one stay: they are not clipped yet. Where no pass was seen, or an unknown scale may
-    be in them, the optimizer's step is the first moment to be sure of; they are then labelled as the
-    optimizer took them.
+    and those of the last one before the optimizer's step stay: they are not clipped yet. When the optimizer
+    takes them, some are measured again: where more than clipping has happened, all are, and are labelled as
+    the optimizer took them. So they are where no pass was seen, or an unknown scale may be in them, and where
+    the optimizer steps inside of the backward pass.
 
     Parameters
     ----------
@@ -261,15 +173,22 @@ class GradientMoment:
         self._names = {at: point.name for at, point in zip(ids, params, strict=True)}
         self._gradients = ParamRows(ids, [point.gradient for point in params])
         self._replicas = ParamRows([at for at, _ in replicas], [point.gradient for _, point in replicas])
+        self._points = [*params, *(point for _, point in replicas)]
+        self._ids = [*ids, *(at for at, _ in replicas)]
+        self._places: dict[Tensor, list[int]] = {}
+        for at, point in enumerate(self._points):
+            self._places.setdefault(point.parameter, []).append(at)
+        self._versions = Versions([point.gradient for point in self._points])
         self._own, self._direction = own, direction
-        self._directed = False
         self._scaler = scale
         self._spent, self._warn = spent, warn
-        self._on = self._stepped = self._complete = False
-        self._refused: Tensor | None = None
-        self._parts: list[MeasuredRows] = []
+        self._on = self._complete = self._directed = False
+        self._changes = False
+        self._forget()
         self._remove: list[Callable[[], None]] = []
         self._end: BackwardEnd | None = None
+        self._optimizers = tuple(optimizers)
+        self._held: dict[Optimizer, tuple[int, list[int]]] = {}
         self._knows_steps = False
         if ready is not None:
             self._remove.append(ready(lambda: self._spent(self._ready)))
@@ -277,13 +196,26 @@ class GradientMoment:
         self._end = BackwardEnd(
             roots,
             [point.parameter for point in params],
+            lambda: self._spent(self._pass_begins),
             lambda: self._spent(self._passed),
             None if own is None else lambda: self._spent(own.computed),
         )
         self._remove.append(self._end.close)
         for optimizer in optimizers:
             self._remove.append(optimizer.register_step_pre_hook(self._before_step).remove)
+            self._remove.append(optimizer.register_step_post_hook(self._after_step).remove)
             self._knows_steps = True
+
+    def _forget(self) -> None:
+        self._parts: list[MeasuredRows] = []
+        self._directions: list[MeasuredRows] = []
+        self._settled: list[MeasuredRows] = []
+        self._settled_ids: set[int] = set()
+        self._refused: Tensor | None = None
+        self._waiting: Optimizer | None = None
+        self._start: list[Noted] | None = None
+        self._stepped = self._freed = False
+        self._passes = 0
 
     def begin(self, due: Collection[str]) -> None:
         """Begin a step, of whose gradients these statistics are measured."""
@@ -293,28 +225,33 @@ class GradientMoment:
         if self._own is not None:
             self._own.begin(due)
         if on or self._on:
-            self._on, self._stepped = on, False
-            self._parts, self._refused = [], None
+            self._on = on
+            self._forget()
             if self._end is not None:
                 self._end.begin(on)
 
     def take(self) -> list[MeasuredRows]:
         """Return the gradients of the step that ends; none where the scaler skipped the step."""
-        parts, self._parts = self._parts, []
+        if self._waiting is not None:
+            # The step ends inside of the optimizer's, which called the model itself.
+            self._spent(self._settle_waiting)
+        parts = [*self._directions] if self._freed else [*self._rows(), *self._directions]
         own = [] if self._own is None else self._own.take()
-        if not self._on:
+        on, stepped, refused = self._on, self._stepped, self._refused
+        self._forget()
+        if not on:
             return []
         self._on = False
         if self._end is not None:
             self._end.begin(False)
-        if self._scaler.skips and self._knows_steps and not self._stepped:
+        if self._scaler.skips and self._knows_steps and not stepped:
             return []
         unknown = self._unknown
         for part in own:
             part.gradient_stage = "backward_scaled" if unknown else "backward"
             part.scale, part.divide = (float("nan") if unknown else self._scaler.now), not unknown
         for part in (found := [*parts, *own]):
-            part.refused = self._refused
+            part.refused = refused
         return found
 
     def close(self) -> None:
@@ -325,21 +262,48 @@ class GradientMoment:
         for call in remove:
             call()
 
+    def _rows(self) -> list[MeasuredRows]:
+        """Return what was measured last, but of an optimizer that has stepped since what it took."""
+        if not self._settled:
+            return self._parts
+        return [*(_part_of(part, self._settled_ids, False) for part in self._parts), *self._settled]
+
     def _ready(self) -> None:
         if self._on and self._complete:
-            self._measure("pre_clip", divide=False)
+            self._parts = list(self._measured("pre_clip", False))
+
+    def _pass_begins(self) -> None:
+        # Only what comes after a measured pass may be no pass that gives parameters a gradient.
+        self._start = self._versions.now() if self._parts and self._complete else None
 
     def _passed(self) -> None:
         """Measure after a backward pass, unless an unknown scale is in the gradients.
 
         Its owner divides by it before the optimizer's step at the latest.
         """
+        start, self._start = self._start, None
         if self._unknown:
             self._parts = []
-        elif self._complete:
-            self._measure("pre_clip", divide=True)
+        elif self._complete and not (start and self._versions.unchanged(start)):
+            self._passes += 1
+            self._parts = list(self._measured("pre_clip", True))
+            if self._optimizers:
+                self._versions.note()
+            if self._gone():
+                self._freed = True
+                self._warn(_FREED)
 
-    def _before_step(self, optimizer: Optimizer, *_: Any) -> None:
+    def _gone(self) -> bool:
+        """Return whether a gradient that the pass gave is gone, and no known optimizer has taken it."""
+        came = [] if self._end is None else self._end.accumulated
+        return any(
+            self._values(at) is None and self._ids[at] not in self._settled_ids
+            for parameter in came
+            if parameter.grad is None
+            for at in self._places.get(parameter, ())
+        )
+
+    def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if not self._on:
             return
         first, self._stepped = not self._stepped, True
@@ -347,42 +311,161 @@ class GradientMoment:
         found = getattr(optimizer, "found_inf", None)
         if isinstance(found, Tensor):
             self._refused = found.detach().clone()
-        if self._complete and not self._parts:
-            self._spent(lambda: self._last_chance(optimizer))
+        if any(callable(given) for given in (*args, *kwargs.values())):
+            # It computes the gradients itself, by calling that.
+            self._waiting = optimizer
+        elif self._complete and not self._freed:
+            self._spent(lambda: self._settle(optimizer))
         if self._directed and first:
             self._spent(self._measure_direction)
+
+    def _after_step(self, optimizer: Optimizer, *_: Any) -> None:
+        if self._waiting is optimizer:
+            self._spent(self._settle_waiting)
+
+    def _settle_waiting(self) -> None:
+        optimizer, self._waiting = self._waiting, None
+        if optimizer is not None and self._on and self._complete and not self._freed:
+            self._settle(optimizer)
 
     def _measure_direction(self) -> None:
         part = MeasuredRows("gradient_direction")
         for ids, rows in () if self._direction is None else self._direction.measure():
             part.add(ids, rows)
-        self._parts.append(part)
+        self._directions.append(part)
 
-    def _last_chance(self, optimizer: Optimizer) -> None:
-        unknown = self._unknown
-        self._measure("pre_step", divide=not unknown and not self._scaler.unscaled(optimizer))
-        self._warn(
-            UNKNOWN_SCALE
-            if unknown
-            else "Gradients of a step were measured as the optimizer took them, maybe clipped, because no "
-            "backward pass through the model was seen in it. Their gradient_stage is pre_step."
+    def _settle(self, optimizer: Optimizer) -> None:
+        """See that what was measured is what the optimizer takes, but for clipping; else measure that."""
+        here = self._of(optimizer)
+        if not here and any(self._of(other) for other in self._optimizers):
+            # It is of another model.
+            return
+        inside = torch._C._current_graph_task_id() != -1
+        # Where optimizers have parameters of their own making, each is taken to have all.
+        there = set(here)
+        every = not inside and (
+            not here
+            or not any(p.parameter.requires_grad for at, p in enumerate(self._points) if at not in there)
         )
+        ids = set(self._ids) if every else {self._ids[at] for at in here}
+        changed = inside or not self._parts
+        if self._parts and not inside:
+            words = self._change(here or range(len(self._points)), optimizer)
+            changed = words is not None
+            if words is not None:
+                self._warn(words_of(words))
+        elif not inside:
+            self._warn(UNKNOWN_SCALE if self._unknown else _MISSED)
+        parts = self._parts
+        if changed:
+            divide = not self._unknown and not self._scaler.unscaled(optimizer)
+            parts = list(self._measured("pre_step", divide, None if every else ids))
+        if every:
+            self._parts = parts
+            return
+        # Later passes leave gradients of other optimizers there, too.
+        self._settled = [_part_of(part, ids, False) for part in self._settled]
+        self._settled += [_part_of(part, ids, True) for part in parts]
+        self._settled_ids |= ids
+
+    def _of(self, optimizer: Optimizer) -> list[int]:
+        """Return which parameters an optimizer has; it may be given more."""
+        count = sum(len(group["params"]) for group in optimizer.param_groups)
+        known = self._held.get(optimizer)
+        if known is None or known[0] != count:
+            held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+            here = [at for at, point in enumerate(self._points) if id(point.parameter) in held]
+            known = self._held[optimizer] = count, here
+        return known[1]
+
+    def _change(self, here: Sequence[int], optimizer: Optimizer) -> str | None:
+        """Return what else than clipping happened since the last pass, in words.
+
+        Where only a device knows it, its rows are dropped if so, and later ones are measured when the
+        optimizer takes them.
+        """
+        if self._changes:
+            return ""
+        kinds = self._versions.kinds(here)
+        if (words := next((_AT_ONCE[kind] for kind in _AT_ONCE if kind in kinds), None)) is not None:
+            return words
+        pairs = [
+            (row, values)
+            for at in self._versions.sample(kinds)
+            if (values := self._values(at)) is not None and (row := self._row(self._ids[at])) is not None
+        ]
+        # One device is enough to tell.
+        pairs = [(row, values) for row, values in pairs if row.device == pairs[0][0].device]
+        if not pairs:
+            return None
+        unscaled = self._scaler.unscaled(optimizer)
+        writes = min((kind for kind in kinds if isinstance(kind, int)), default=0) - unscaled
+        found = Comparison(
+            [row for row, _ in pairs],
+            rows_of([values for _, values in pairs]),
+            tuple(values.dtype for _, values in pairs),
+            [rows for part in self._parts for rows in part.rows if rows.device == pairs[0][0].device],
+            self._scaler.now if unscaled or self._scaler.told else 1.0,
+            self._passes,
+            writes,
+            self._more_than_clipping,
+        )
+        if found.here:
+            return found.more_than_clipping()
+        for part in self._parts:
+            part.proof = found
+        return None
+
+    def _row(self, name: int) -> Tensor | None:
+        """Return what was measured of a name."""
+        for part in self._parts:
+            if name in part.ids:
+                at = part.ids.index(name)
+                for rows in part.rows:
+                    if at < len(rows):
+                        return rows[at]
+                    at -= len(rows)
+        return None
+
+    def _more_than_clipping(self, words: str) -> None:
+        # Called in the producer thread.
+        self._changes = True
+        self._warn(f"{words_of(words)} Those of the step itself are not recorded.")
+
+    def _values(self, at: int) -> Tensor | None:
+        gradient = self._points[at].gradient()
+        return None if gradient is None else local_values(gradient)
 
     @property
     def _unknown(self) -> bool:
         return self._end is not None and self._scaler.unknown(self._end.half)
 
-    def _measure(self, stage: str, *, divide: bool) -> None:
-        self._parts = []
+    def _measured(
+        self, stage: str, divide: bool, only: Collection[int] | None = None
+    ) -> Iterator[MeasuredRows]:
         for given, counted in ((self._gradients, True), (self._replicas, False)):
             part = MeasuredRows("grad", [], [], stage, self._scaler.now, divide, counted=counted)
-            for measured, rows in given.measure():
+            for measured, rows in given.measure(only):
                 part.add(measured, rows)
             if counted or part.rows:
-                self._parts.append(part)
+                yield part
         if self._gradients.in_part:
             first = self._names[self._gradients.in_part[0]]
             self._warn(
                 f"Gradients of {len(self._gradients.in_part)} parameters are left out: no process has "
                 f"them, only parts of their sum ({first})."
             )
+
+
+def _part_of(part: MeasuredRows, ids: Collection[int], inside: bool) -> MeasuredRows:
+    """Return the rows of these names, or of all others."""
+    found = replace(part, ids=[], rows=[])
+    begin = 0
+    for rows in part.rows:
+        here = part.ids[begin : begin + len(rows)]
+        begin += len(rows)
+        chosen = [at for at, name in enumerate(here) if (name in ids) is inside]
+        if chosen:
+            # A copy: the next measurement may write where these are.
+            found.add([here[at] for at in chosen], rows[chosen])
+    return found

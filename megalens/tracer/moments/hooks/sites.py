@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ...graph_probes import ALL_ITEMS, end_of, passes_of
 from ...own_hooks import hook_after, hook_before
-from ...passes import when_backpropagated
+from ...passes import at_each_backward
 from .. import measure, measure_natively
 from ..layout import COLUMNS, TYPES
 from ..part import NameList
@@ -166,7 +166,7 @@ class Sites:
                 for row in rows:
                     self._keep(*row)
 
-        when_backpropagated(output, proved)
+        at_each_backward(output, proved)
 
     def _counts(self, probe: MomentProbe) -> bool:
         if self.paused:

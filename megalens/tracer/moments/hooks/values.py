@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from ....protocol import MOMENT_COLUMNS
 from .. import measure, measure_natively
 from ..layout import COLUMNS, TYPES
+from ..merge import merge_rows
 
 _TYPES = frozenset(TYPES)
 _PLAIN = (Tensor, nn.Parameter)
+_COUNT, _NEAR_ZERO = MOMENT_COLUMNS.index("count"), MOMENT_COLUMNS.index("near_zero_count")
 
 
 class ParamRows:
@@ -29,8 +32,8 @@ class ParamRows:
         self.in_part: list[int] = []
         """Ids of those that were left out in the last call: no process has them, only parts of their sum."""
 
-    def measure(self) -> list[tuple[list[int], Tensor]]:
-        """Measure what there is, each device's in one call.
+    def measure(self, only: Collection[int] | None = None) -> list[tuple[list[int], Tensor]]:
+        """Measure what there is, or ``only`` some ids of it, each device's in one call.
 
         Returns ids and their rows, float64 ``[n, 11]`` on the device, which the next call may overwrite.
         """
@@ -38,6 +41,8 @@ class ParamRows:
         tensors: list[Tensor] = []
         self.in_part = []
         for at, give in self._given:
+            if only is not None and at not in only:
+                continue
             tensor = give()
             if tensor is None:
                 continue
@@ -52,9 +57,15 @@ class ParamRows:
         rows = measure_natively(tensors, self._rows_for(len(tensors)))
         if rows is not None:
             return [(ids, rows)]
-        return [
+        found = [
             ([ids[at] for at in here], measure([tensors[at] for at in here])) for here in _by_device(tensors)
         ]
+        several = [
+            at
+            for at, tensor in enumerate(tensors)
+            if tensor.layout is torch.sparse_coo and tensor.dtype in _TYPES
+        ]
+        return found + [([ids[at]], row_of(tensors[at])) for at in several]
 
     def _rows_for(self, count: int) -> Tensor:
         # The length of a tensor takes longer to ask for than twenty tensors to describe.
@@ -83,6 +94,26 @@ def measurable(tensor: Any) -> bool:
         and tensor.layout is torch.strided
         and not tensor.is_meta
     )
+
+
+def row_of(values: Tensor) -> Tensor:
+    """Measure one tensor, float64 ``[1, 11]``; the values that a sparse one lacks are zeros, and count."""
+    if values.layout is not torch.sparse_coo:
+        return measure([values])
+    with torch.no_grad():
+        # What is there several times is a sum. The tensor itself stays as it is.
+        there = values.coalesce().values()
+    rows = measure([there])
+    zeros = torch.zeros_like(rows)
+    zeros[0, [_COUNT, _NEAR_ZERO]] = float(values.numel() - there.numel())
+    return merge_rows(torch.stack([rows, zeros]))
+
+
+def rows_of(several: Sequence[Tensor]) -> Tensor:
+    """Measure tensors of one device, float64 ``[n, 11]``, sparse ones as :func:`row_of` does."""
+    if any(values.layout is torch.sparse_coo for values in several):
+        return torch.cat([row_of(values) for values in several])
+    return measure(several, threads=1)
 
 
 def local_values(tensor: Tensor) -> Tensor | None:
