@@ -160,7 +160,7 @@ class TorchMoments:
             return None
         body = unwrapped(model)
         self._stacks = self._renamed(body)
-        others = {name: each for name, each in body.named_parameters() if not _measurable(each)}
+        others = [each for each in body.named_parameters() if not _measurable(each[1])]
         flat = any(type(module).__name__ == "FullyShardedDataParallel" for module in model.modules())
         names = {module: self._name(name) for name, module in body.named_modules()}
         return MomentPoints(
@@ -170,7 +170,7 @@ class TorchMoments:
             features=list(feature_points(self._points, names, shown=_shows_attention(body))),
             stage=self._coords.pp if self._coords.pp_size > 1 else -1,
             unavailable=self._unavailable(flat),
-            left_out=_left_out(others),
+            left_out=_unmeasured(others),
             before_reduction=before_reduction([model]),
         )
 
@@ -306,24 +306,18 @@ def _measurable(parameter: Tensor) -> bool:
     return parameter.is_floating_point() and parameter.element_size() > 1
 
 
-def _left_out(parameters: Mapping[str, Tensor]) -> str | None:
-    """Return what to say of parameters that cannot be measured."""
-    turned = [name for name, parameter in parameters.items() if parameter.is_complex()]
-    quantised = [name for name in parameters if name not in turned]
-    said = []
-    if turned:
-        said.append(f"Complex parameters and their gradients are not measured: {_some(turned)}.")
-    if quantised:
-        said.append(
-            f"Quantised weights are no numbers that could be measured, and are left out: {_some(quantised)}. "
-            "What goes into their modules and comes out of them is measured."
-        )
-    return " ".join(said) or None
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f"{', '.join(names[:3])}{more}"
+def _unmeasured(others: Sequence[tuple[str, Tensor]]) -> str | None:
+    if not others:
+        return None
+    more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+    named = ", ".join(
+        f"{name} ({str(parameter.dtype).removeprefix('torch.')})" for name, parameter in others[:3]
+    )
+    return (
+        "Parameters that are no real floating-point numbers of 16 bits or more are not measured: "
+        f"{named}{more}. "
+        "What goes into their modules and comes out of them is measured."
+    )
 
 
 def _experts(body: nn.Module, own: str, parameter: Tensor) -> int:

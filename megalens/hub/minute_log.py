@@ -31,10 +31,12 @@ class WarningLog:
             if text in self._seen or len(self._seen) >= _MOST_WARNINGS:
                 continue
             form = _NUMBERS.sub("0", text)
-            if self._alike[form] < _MOST_ALIKE:
-                self._alike[form] += 1
+            self._alike[form] += 1
+            if self._alike[form] <= _MOST_ALIKE:
                 self._seen.add(text)
                 yield text
+            elif self._alike[form] == _MOST_ALIKE + 1:
+                yield f"Further warnings like this one are not recorded: {text}"[:500]
 
 
 class MinuteLog:

@@ -107,6 +107,8 @@ class Publisher:
             return
         if self.closing is not None and not (self.closing.done() and self.recorder.behind):
             return
+        for text in (*self.recorder.sentences, *self.recorder.totals()):
+            self._state.warn(text)
         self.record_warnings("hub", list(self._state.warnings))
         self.closing = asyncio.create_task(asyncio.to_thread(self.recorder.close, self._state.description()))
         self.closing.add_done_callback(lambda _: self._changed())

@@ -6,12 +6,13 @@ import contextlib
 import threading
 import time
 from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
 
-from ..protocol import CheckedBody
+from ..protocol import CheckedBody, Losses
 from ..protocol.messages_generated import Recording, RunFile
 from .options import HubError
 from .recording_folder import RecordingFolder
@@ -68,6 +69,11 @@ class Recorder:
         self._queue_bytes = queue_bytes
         self._limit = limit_bytes
         self._description = description
+        self.overflow = Losses()
+        """What came faster than it could be written; of the thread that puts."""
+        self.sentences: list[str] = []
+        """What is to be said of it."""
+        self._bare_rows, self._bare_steps = 0, StepRanges()
         self._lost = _Lacking()
         # What waits while nothing can be written: lacking for now.
         self._unwritten = _Lacking()
@@ -101,8 +107,11 @@ class Recorder:
     def put(self, body: CheckedBody, step: int, size: int) -> None:
         """Hand over the rows of one frame of ``size`` bytes, with its newest step. Never waits."""
         with self._lock:
-            if self.state == "closed" or self._closing or self._waiting_bytes + size > self._queue_bytes:
+            ended = self.state == "closed" or self._closing
+            if ended or self._waiting_bytes + size > self._queue_bytes:
                 self._lose(body, step)
+                if not ended:
+                    self._name(body, step)
                 return
             self._queue.append((body, step, size))
             self._waiting_bytes += size
@@ -147,6 +156,31 @@ class Recorder:
     def behind(self) -> bool:
         """Whether rows came after the end that ``run.json`` does not yet list as missing."""
         return self._redescribe and not self._thread.is_alive()
+
+    def totals(self) -> Iterator[str]:
+        """Give the sentences that sum up what was given up, at the end."""
+        yield from self.overflow.totals()
+        with self._lock:
+            rows, steps = self._bare_rows, self._bare_steps.to_list()
+        if rows:
+            yield (
+                f"Large values of traced tensors of steps {steps[0][0]} to {steps[-1][1]} were given up "
+                f"({rows:,} rows): the recording may take {(self._limit or 0) / 1e6:,.0f} MB. Their "
+                "statistics are there."
+            )
+
+    def _name(self, body: CheckedBody, step: int) -> None:
+        """Name rows for which there is no room: tensors by flag and layers."""
+        size = f"{self._queue_bytes / 1e6:.3g} MB may wait"
+        stream = body.declared.name
+        of: dict[str, list[int]] = {f"Rows of {stream}": [-1] * body.rows}
+        if stream == "tensors":
+            of = {}
+            for flag, layer in zip(body.texts("flag"), body.numbers("layer").tolist(), strict=True):
+                of.setdefault(flag, []).append(layer)
+        for what, layers in of.items():
+            said = self.overflow.add(len(layers), "unwritten", what, step, set(layers), size)
+            self.sentences += [] if said is None else [said]
 
     def _lose(self, body: CheckedBody, step: int) -> None:
         self._lost.add(body, step)
@@ -216,17 +250,19 @@ class Recorder:
             self._go_on()
 
     def _keep_newest(self) -> None:
-        given = self._folder.keep_newest()
-        if given is None:
-            return
-        with self._lock:
-            self._lost.rows += given.rows
-            self._lost.steps.add(given.first_step, given.last_step)
-            self.message = (
-                f"The recording may take {(self._limit or 0) / 1e6:,.0f} MB: its oldest steps are given up "
-                "for newer ones."
-            )
-            self._redescribe = True
+        limit = f"The recording may take {(self._limit or 0) / 1e6:,.0f} MB: "
+        for given in self._folder.keep_newest():
+            with self._lock:
+                if not given.values:
+                    self._lost.rows += given.rows
+                    self._lost.steps.add(given.first_step, given.last_step)
+                    self.message = f"{limit}its oldest steps are given up for newer ones."
+                    self._redescribe = True
+                    continue
+                self._bare_rows += given.rows
+                self._bare_steps.add(given.first_step, given.last_step)
+                if not self._lost.steps:
+                    self.message = f"{limit}values of its oldest tensors are given up for newer ones."
 
     def _seal(self) -> None:
         unsealed = self._folder.seal()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
 from ..protocol import CheckedBody, replace_file
+from .bare_segment import WORTH_BYTES, can_be_bare, give_up_values
 from .options import HubError
 from .sealer import Sealer, seal_detached
 from .segment_file import seal_tail
@@ -20,6 +21,10 @@ from .stream_folder import StreamFile, StreamFolder
 _TAIL_BYTES = 32 * 1024 * 1024
 _PARTS = 32
 """A bounded recording gives up about one part in so many of its bytes at a time."""
+_BARE_PART = 8
+"""Rows without values may take one part in so many of a bounded recording."""
+_BARE_AT_ONCE = 8
+"""Segments of which values are given up together: the recorder writes nothing meanwhile."""
 _CLOSE_SECONDS = 0.5
 _SEALED_PER_SECOND = 32 * 1024 * 1024
 """What is sealed at least, in bytes, unless every core is busy."""
@@ -27,11 +32,15 @@ _SEALED_PER_SECOND = 32 * 1024 * 1024
 
 @dataclass(frozen=True)
 class GivenUp:
-    """What a recording lacks because it may not take more bytes."""
+    """What a recording lacks because it may not take more bytes.
+
+    ``values`` says that rows lack only their values.
+    """
 
     rows: int
     first_step: int
     last_step: int
+    values: bool = False
 
 
 class RecordingFolder:
@@ -75,15 +84,22 @@ class RecordingFolder:
         self._sealer.poll()
         return self._unsealed_words(self._sealer.failed)
 
-    def keep_newest(self) -> GivenUp | None:
-        """Give up the oldest segments of bounded streams where the recording exceeds its limit.
+    def keep_newest(self) -> Iterator[GivenUp]:
+        """Give up the oldest of bounded streams where the recording exceeds its limit; say what.
 
-        A quarter of the limit is made free at once, so that this comes seldom. Streams that are kept whole
-        (scalars, audit) stay. Returns None where nothing was given up; raises ``OSError``.
+        Large values of tensors go first, of a few segments at a time. Where that is not enough, or rows
+        without values take an eighth of the limit, whole segments go, and a quarter of the limit is made free
+        at once, so that this comes seldom. Streams that are kept whole (scalars, audit) stay. Raises
+        ``OSError``.
         """
         if self._limit is None or self.bytes <= self._limit:
-            return None
-        excess = self.bytes - self._limit * 3 // 4
+            return
+        yield from self._give_up_values(self._limit)
+        if self.bytes > self._limit:
+            yield from self._remove_oldest(self._limit)
+
+    def _remove_oldest(self, limit: int) -> Iterator[GivenUp]:
+        excess = self.bytes - limit * 3 // 4
         bounded = [folder for folder in self.streams.values() if folder.stream.policy.keep == "newest"]
         files = [(file, folder) for folder in bounded for file in folder.closed_files()]
         gone: list[StreamFile] = []
@@ -96,10 +112,34 @@ class RecordingFolder:
             self._sealer.forget(file)
             gone.append(file)
             excess -= file.bytes
-        steps = [step for file in gone for step in (file.first_step, file.last_step) if step is not None]
-        if not gone:
-            return None
-        return GivenUp(sum(file.rows for file in gone), min(steps, default=0), max(steps, default=0))
+        yield from _given(gone)
+
+    def _give_up_values(self, limit: int) -> Iterator[GivenUp]:
+        files = [
+            file
+            for folder in self.streams.values()
+            if folder.stream.policy.keep == "newest" and can_be_bare(folder.stream)
+            for file in folder.closed_files()
+        ]
+        if sum(file.bytes for file in files if file.bare) > limit // _BARE_PART:
+            return
+        bare: list[StreamFile] = []
+        for file in sorted(files, key=lambda each: -1 if each.last_step is None else each.last_step):
+            if file.bare or file.bytes <= WORTH_BYTES * file.rows:
+                continue
+            self._sealer.leave(file)
+            try:
+                segment = give_up_values(file.path, file.stream, file.rows)
+            except (HubError, pa.ArrowException):
+                # It cannot be read: it goes as a whole when its turn comes.
+                continue
+            self._sealer.forget(file)
+            file.become(segment, segment.stat().st_size)
+            file.bare = True
+            bare.append(file)
+            if self.bytes <= limit or len(bare) == _BARE_AT_ONCE:
+                break
+        yield from _given(bare, values=True)
 
     @property
     def bytes(self) -> int:
@@ -152,3 +192,9 @@ class RecordingFolder:
         name = tail.path.relative_to(self.path)
         others = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
         return f"{name}{others} could not be sealed to Parquet: {why}. It stays readable as it is."
+
+
+def _given(files: Sequence[StreamFile], *, values: bool = False) -> Iterator[GivenUp]:
+    steps = [step for file in files for step in (file.first_step, file.last_step) if step is not None]
+    if files:
+        yield GivenUp(sum(file.rows for file in files), min(steps, default=0), max(steps, default=0), values)

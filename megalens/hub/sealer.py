@@ -47,6 +47,11 @@ class Sealer:
         """Queue a tail to which nothing is added any more."""
         self._waiting.append(tail)
 
+    def leave(self, tail: StreamFile) -> None:
+        """Take a tail from the child where it is at it; it waits again then."""
+        if tail is self._sealing:
+            self._end_child()
+
     def forget(self, tail: StreamFile) -> None:
         """Forget a tail that was removed."""
         if tail is self._sealing:

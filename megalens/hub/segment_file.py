@@ -1,4 +1,4 @@
-"""Sealed segments: rows of a stream, sorted by step, as a Parquet file that never changes again."""
+"""Sealed segments: rows of a stream, sorted by step, as a Parquet file to which nothing is added."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def seal_tail(
             found = os.fstat(file.fileno())
             if identity is not None and identity != (found.st_dev, found.st_ino):
                 raise HubError(f"{tail.name} is another file by now.")
-            schema, batches = _read_tail(file, tail.name, rows)
+            schema, batches = read_tail(file, tail.name, rows)
         _remove(partial, folder)
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
@@ -168,8 +168,11 @@ def sorted_by_step(table: pa.Table) -> pa.Table:
     return table.take(np.argsort(step, kind="stable")) if (step[1:] < step[:-1]).any() else table
 
 
-def _read_tail(file: BinaryIO, name: str, rows: int | None) -> tuple[pa.Schema, list[pa.RecordBatch]]:
-    """Return a tail's batches that have rows, which lie in the file."""
+def read_tail(file: BinaryIO, name: str, rows: int | None) -> tuple[pa.Schema, list[pa.RecordBatch]]:
+    """Return a tail's schema and its batches that have rows, which lie in the file.
+
+    Raises ``HubError`` when it is damaged.
+    """
     # A file of no bytes cannot be mapped.
     data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if os.fstat(file.fileno()).st_size else b""
     source = pa.BufferReader(data)

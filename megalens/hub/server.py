@@ -197,6 +197,8 @@ class Hub:
         if recorder and recorder.state == "on" and recorder.message:
             # It was interrupted, or gives up old steps, which the state alone does not tell.
             self.state.warn(recorder.message)
+        for text in recorder.sentences if recorder else ():
+            self.state.warn(text)
         silent = self.state.ranks.silent(time.monotonic())
         if silent != self._silent:
             self._silent = silent

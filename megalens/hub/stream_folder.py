@@ -59,6 +59,8 @@ class StreamFile:
         The lowest and the highest step.
     identity : (int, int)
         Device and number of the tail.
+    bare : bool
+        Whether it has no large values any more.
 
     Raises
     ------
@@ -74,7 +76,7 @@ class StreamFile:
         self.first_step: int | None = None
         self.last_step: int | None = None
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
-        self._torn = False
+        self._torn = self.bare = False
         try:
             found = os.fstat(self._descriptor)
             self.identity = found.st_dev, found.st_ino

@@ -14,6 +14,7 @@ from .contract import *
 from .errors import *
 from .generation import *
 from .instrument_settings import *
+from .losses import *
 from .messages import *
 from .old_names import *
 from .outside import *

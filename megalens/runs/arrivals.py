@@ -124,6 +124,11 @@ class Arrivals:
         memory = self.memory.get(stream)
         return 0 if memory is None else memory.rows + memory.evicted_rows
 
+    def evicted(self, stream: str) -> int:
+        """Return how many rows of a stream were evicted."""
+        memory = self.memory.get(stream)
+        return 0 if memory is None else memory.evicted_rows
+
     def table(self, stream: str) -> pa.Table:
         memory = self.memory.get(stream)
         # A run that was not reached yet has named no other streams.

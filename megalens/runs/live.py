@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ..protocol import (
     SUBPROTOCOL,
@@ -38,8 +39,9 @@ from .arrivals import Arrivals
 from .errors import ClientError, as_int
 from .link import LinkTarget, ViewerLink
 from .query import Query
-from .recorded import earlier_attempts, rows_before
+from .recorded import earlier_attempts, lacking_here, rows_before, with_recorded
 from .run import Run
+from .run_words import lacking_words
 from .status import RunStatus
 
 if TYPE_CHECKING:
@@ -159,7 +161,10 @@ class LiveRun(Run):
         if dropped > 0:
             found.append(f"{dropped} frames were given up on the way here.")
         if self.evicted_rows:
-            found.append(f"{self.evicted_rows} older rows were given up to stay within memory.")
+            where = "" if self._folder is None else " The recording has them, and they are read from there."
+            found.append(f"{self.evicted_rows} older rows were given up to stay within memory.{where}")
+        if missing := self._status.get("recording", {}).get("missing_steps"):
+            found.append(lacking_words(missing))
         if self._bad:
             found.append(f"{self._bad} messages could not be read.")
         if isinstance(self._problem, ProtocolError) and self._greeted:
@@ -174,7 +179,7 @@ class LiveRun(Run):
         if self._moments is None:
             from .moments import LiveRows, MomentSource
 
-            self._moments = MomentSource(LiveRows(lambda: self._read("moments", Query()), self._folder))
+            self._moments = MomentSource(LiveRows(lambda: self._received("moments", Query()), self._folder))
             self._moments.refresh()
         return self._moments
 
@@ -241,13 +246,42 @@ class LiveRun(Run):
         return self._arrivals.streams
 
     def _read(self, stream: str, query: Query) -> pa.Table:
+        found = self._received(stream, query)
+        folder = self._folder
+        if folder is None or not (folder / "run.json").is_file():
+            return found
+        if self._has_all(stream):
+            # But for what an earlier attempt of the training recorded.
+            return pa.concat_tables([*rows_before(folder, stream, query), found])
+        try:
+            return with_recorded(folder, stream, query, found)
+        except (ClientError, OSError) as error:
+            note = f"The recording cannot be read, and memory has the newest rows only: {error}"[:500]
+            if note not in self._notes:
+                self._notes.append(note)
+            return found
+
+    def _received(self, stream: str, query: Query) -> pa.Table:
         with self._changed:
-            table = self._arrivals.table(stream)
-        found = query.filter(table)
-        if self._streams.named(stream).policy.keep == "all" and self._folder is not None:
-            # The hub has all of these streams, but for what an earlier attempt of the training recorded.
-            found = pa.concat_tables([*rows_before(self._folder, stream, query), found])
-        return found
+            return query.filter(self._arrivals.table(stream))
+
+    def _has_all(self, stream: str) -> bool:
+        """Whether memory has all rows of a stream that the hub has had, as far as its status tells."""
+        with self._changed:
+            came = self._status.get("streams", {}).get(stream, {"rows": 0})["rows"]
+            whole = self._arrivals.evicted(stream) == 0 and self._arrivals.missed == 0 and not self._notes
+            return whole and "time" in self._status and self._arrivals.count_of(stream) >= came
+
+    def _not_kept(self, stream: str, query: Query) -> str | None:
+        if self._folder is not None:
+            return lacking_here(self._status.get("recording", {}).get("missing_steps", []), query)
+        if self._has_all(stream):
+            return None
+        steps = pc.min_max(self._received(stream, Query())["step"]).as_py()
+        return (
+            f"Of {stream} only steps {steps['min']} to {steps['max']} are here: memory keeps the newest, and "
+            "this machine has no recording of the run."
+        )
 
     def _configure(self, patch: ConfigPatch, timeout: float) -> int:
         answer = self._ask({"type": "configure", "id": "", "patch": patch}, timeout, "change")

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ..protocol import Streams, attempt_folders
+from ..protocol import LAST_STEP, Streams, attempt_folders
 from ..protocol.messages_generated import ConfigPatch, Status
 from .errors import ClientError, as_int
 from .query import Query
 from .run import Run
 from .run_folder import RunFolder
+from .run_words import lacking_words
 from .status import RunStatus
 
 if TYPE_CHECKING:
@@ -39,6 +41,33 @@ def rows_before(folder: Path, stream: str, query: Query) -> list[pa.Table]:
                 if stream in part.streams:
                     found.append(part.read(stream, query.before(until)))
     return found
+
+
+def with_recorded(folder: Path, stream: str, query: Query, received: pa.Table) -> pa.Table:
+    """Return the matching rows of a recording that grows, then the received ones that it does not have yet.
+
+    Rows are compared by their columns of text and whole numbers. Raises ``ClientError`` or ``OSError``.
+    """
+    run = RunFolder(folder)
+    if stream not in run.streams:
+        return received
+    recorded = run.read(stream, query)
+    keys = [
+        field.name
+        for field in recorded.schema
+        if pa.types.is_string(field.type) or pa.types.is_integer(field.type)
+    ]
+    rows = pa.array(range(received.num_rows), pa.int64())
+    fresh = received.select(keys).append_column("of received", rows)
+    fresh = fresh.join(recorded.select(keys), keys, join_type="left anti")
+    return pa.concat_tables([recorded, received.take(fresh["of received"].sort())])
+
+
+def lacking_here(missing: Sequence[Sequence[int]], query: Query) -> str | None:
+    """Return a sentence on the steps of a query that a recording lacks; None where it lacks none of them."""
+    first, last = query.first or 0, LAST_STEP if query.last is None else query.last
+    here = [[max(low, first), min(high, last)] for low, high in missing if low <= last and high >= first]
+    return lacking_words(here) if here else None
 
 
 def run_of_attempt(folder: Path) -> Path:
@@ -115,6 +144,9 @@ class RecordedRun(Run):
 
     def _read(self, stream: str, query: Query) -> pa.Table:
         return self._folder.read(stream, query)
+
+    def _not_kept(self, stream: str, query: Query) -> str | None:
+        return lacking_here(self._folder.missing_steps, query)
 
     def _configure(self, patch: ConfigPatch, timeout: float) -> int:
         raise ClientError(

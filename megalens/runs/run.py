@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -173,6 +174,14 @@ class Run(Controls):
     def _read(self, stream: str, query: Query) -> pa.Table:
         """Return the matching rows of a stream, in the order in which they came."""
 
+    def _received(self, stream: str, query: Query) -> pa.Table:
+        """Return those that are in memory, where some are."""
+        return self._read(stream, query)
+
+    def _not_kept(self, stream: str, query: Query) -> str | None:
+        """Return a sentence on matching rows that are nowhere any more; None where none is known."""
+        return None
+
     @renamed(layer="layers")
     def tensors(
         self,
@@ -210,6 +219,8 @@ class Run(Controls):
         pyarrow.Table
             Rows of the stream ``tensors``; ``values`` is flat float32 of shape ``shape``. ``.to_pandas()``
             works on it. Where parts are of the experts of a mixture, a column ``expert`` has their numbers.
+            Of a live run also what memory no longer has, where this machine has the recording; a warning
+            says where steps are nowhere any more.
 
         Raises
         ------
@@ -220,7 +231,10 @@ class Run(Controls):
         query = Query.of(
             flag=flag, layers=layers, part=part, steps=steps, phase=phase, pass_=pass_, rank=rank
         )
-        return with_experts(self._read("tensors", query))
+        found = self._read("tensors", query)
+        if steps is not None and not found.num_rows and (why := self._not_kept("tensors", query)):
+            warnings.warn(f"Not kept: {why}", stacklevel=3)
+        return with_experts(found)
 
     def array(
         self,

@@ -22,6 +22,7 @@ from .status import bare_hello
 from .tensor_index import TensorIndex
 
 _LAYERS_FROM_ONE = 1
+_MOST_WARNINGS = 20
 _STATES = ("waiting", "training", "paused", "idle", "finished", "lost")
 
 
@@ -176,8 +177,11 @@ class RunFolder:
         for stream in self.truncated():
             warnings.append(f"The {stream} stream was cut short; it is read up to its last whole message.")
         warnings += self._recorded_warnings()
+        more = len(warnings) - _MOST_WARNINGS
+        if more > 0:
+            warnings[_MOST_WARNINGS - 1 :] = [f"{more + 1} more warnings are in run.audit()."]
         if warnings:
-            status["warnings"] = warnings[:20]
+            status["warnings"] = warnings
         return status
 
     def _recorded_warnings(self) -> list[str]:

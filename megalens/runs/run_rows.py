@@ -34,7 +34,7 @@ class _RowsRun(Protocol):
     def moment_source(self) -> MomentSource: ...
     @property
     def _streams(self) -> Streams: ...
-    def _read(self, stream: str, query: Query) -> pa.Table: ...
+    def _received(self, stream: str, query: Query) -> pa.Table: ...
 
 
 class ReceivedRows:
@@ -66,7 +66,7 @@ class ReceivedRows:
             if query.last is not None and query.last <= newest:
                 return
             query = replace(query, first=max(newest + 1, query.first or newest + 1))
-        table = self._run._read(stream, query)
+        table = self._run._received(stream, query)
         yield from (table if columns is None else table.select(columns)).to_batches()
 
 

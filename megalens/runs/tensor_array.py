@@ -97,6 +97,12 @@ def tensor_array(
     row = matching[-1]
     values: npt.NDArray[np.float32] = row["values"].values.to_numpy(zero_copy_only=False).astype(np.float32)
     shape = row["shape"].as_py()
+    if 0 in shape and 0 not in row["source_shape"].as_py():
+        raise ClientError(
+            f"{flag} of layer {wanted['layer']}, step {wanted['step']}, has its statistics and no values: it "
+            "was traced with Empty, or its values were given up for want of room, which run.warnings says.",
+            field="flag",
+        )
     if values.size != np.prod(shape):
         raise ClientError(
             f"{flag} was traced with {row['compressor']}, which keeps no values of its shape {shape}.",
@@ -108,7 +114,7 @@ def tensor_array(
 def _rows(batch: pa.RecordBatch, micro_batch: int, call: int) -> Any:
     matching = batch.filter((pc.field("micro_batch") == micro_batch) & (pc.field("call") == call))
     for at in range(matching.num_rows):
-        yield {name: matching[name][at] for name in ("values", "shape", "compressor")}
+        yield {name: matching[name][at] for name in ("values", "shape", "source_shape", "compressor")}
 
 
 def _several(values: list[Any]) -> str:

@@ -30,16 +30,19 @@ from .tensors.compressors import suited_compressor
 def add_members(
     peers: Peers, places: Sequence[RankPlace], own: int, status: Status, notes: list[str]
 ) -> None:
-    """Add the ranks of a job to rank 0's ``status``, and to ``notes`` their warnings.
+    """Add the ranks of a job to rank 0's ``status``, and to ``notes`` what they alone warn of.
 
     Lost rows of ranks without a connection of their own to the hub are added as well.
     """
     status["ranks"] = peers.members.states()
+    own_words = {*status.get("warnings", ()), *notes}
     for rank, heartbeat in peers.members.heartbeats().items():
         place = next((p for p in places if p["rank"] == rank), None)
         if rank == own or place is None or place["tp"] == 0:
             continue
-        notes += [f"{peers.members.name(rank)}: {text}"[:500] for text in heartbeat.get("warnings", [])]
+        # Ranks that hold pieces of the same tensors mostly have the same to say.
+        others = [text for text in heartbeat.get("warnings", []) if text not in own_words]
+        notes += [f"{peers.members.name(rank)}: {text}"[:500] for text in others]
         dropped = heartbeat["dropped"]["producer"] if "dropped" in heartbeat else 0
         if dropped:
             status["dropped"] = {**status["dropped"], "producer": status["dropped"]["producer"] + dropped}

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Collection
 
-from ..protocol import Pace, shown_text
+from ..protocol import Losses, Pace, shown_text
 from ..protocol.messages_generated import Overhead, Status
 from .errors import describe_error
 
@@ -68,7 +68,7 @@ class ProducerHealth:
     def __init__(self) -> None:
         self.step = self.failures = 0
         self.overhead = OverheadMeter()
-        self._lost: dict[str, int] = {}
+        self._losses = Losses()
         self._sizes: dict[int, float] = {}
         self._warnings: deque[str] = deque(maxlen=20)
         self._lines = Pace(_LINES_AT_ONCE, _LINES_A_SECOND)
@@ -77,11 +77,26 @@ class ProducerHealth:
     @property
     def dropped(self) -> int:
         """Rows that never reached the hub."""
-        return sum(self._lost.copy().values())
+        return self._losses.rows
 
-    def lose(self, rows: int, why: str) -> None:
-        """Count rows lost for a reason. Each reason belongs to one thread, so that none needs a lock."""
-        self._lost[why] = self._lost.get(why, 0) + rows
+    def lose(
+        self,
+        rows: int,
+        why: str,
+        what: str,
+        step: int | None = None,
+        layers: Collection[int] = (),
+        size: str = "",
+    ) -> None:
+        """Count rows that are given up, and name the first of their kind; see :meth:`Losses.add`."""
+        sentence = self._losses.add(rows, why, what, self.step if step is None else step, layers, size)
+        if sentence is not None:
+            self.warn(sentence)
+
+    def sum_up(self) -> None:
+        """Name all that was given up, at the end."""
+        for text in self._losses.totals():
+            self.warn(text)
 
     def warn(self, text: str) -> None:
         """Say a sentence once: in the log, and in ``status`` for viewers."""

@@ -288,7 +288,7 @@ class Host:
             return worker.send(stream, rows, at)
         count, nbytes = _size(rows)
         if not worker.task(lambda: self._send(worker, stream, rows, at), nbytes):
-            self.lose(count, "waiting")
+            self.lose(count, "waiting", f"Rows of {stream}", at)
         return 0
 
     def _send(self, worker: Producer, stream: str, rows: Rows, step: int) -> None:
@@ -343,9 +343,31 @@ class Host:
         peers = self._peers()
         return peers is None or peers.members.gone(rank)
 
-    def lose(self, rows: int, why: str) -> None:
-        """Count rows that never reach a hub: ``waiting`` (queue full), ``unsent`` or ``unjoined``."""
-        self._health.lose(rows, why)
+    @property
+    def queue_bytes(self) -> int:
+        """How many bytes may wait to be sent."""
+        return 0 if self._worker is None else self._worker.queue_bytes
+
+    def room(self, *, large: bool = False) -> int:
+        """See :meth:`Worker.room`."""
+        return 0 if self._worker is None else self._worker.room(large=large)
+
+    def lose(
+        self,
+        rows: int,
+        why: str,
+        what: str = "",
+        step: int | None = None,
+        layers: Collection[int] = (),
+        size: str = "",
+    ) -> None:
+        """Count rows that are given up, and name the first of their kind; see :meth:`Losses.add`.
+
+        ``what`` is the instrument, and ``step`` the one that began last, where absent.
+        """
+        self._health.lose(
+            rows, why, what or f"Rows of {self._name}", self._begun() if step is None else step, layers, size
+        )
 
 
 def _size(rows: Rows) -> tuple[int, int]:

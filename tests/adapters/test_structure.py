@@ -96,7 +96,7 @@ def test_weights_that_are_quantised_are_refused_by_name_where_they_are_to_be_per
     model = Model(QuantisedLinear)
     refused = refused_layers(find_adapter(model).points(model), "weight")
     assert sorted(refused) == [0, 1, 2]
-    assert "transformer.h.1.attn.c_attn has a weight of torch.int8, which is quantised" in refused[1]
+    assert "transformer.h.1.attn.c_attn has a weight of torch.int8, which cannot be perturbed" in refused[1]
 
 
 def test_layers_that_are_wrapped_for_checkpointing_are_found_below(capture_all) -> None:

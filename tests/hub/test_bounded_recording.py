@@ -5,14 +5,18 @@ import json
 import time
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hub_process import WAIT, moments, scalars, tensors
 from recorded_files import parquet_of, recorded_table
 
 from megalens.hub.recorder import Recorder
-from megalens.protocol import FrameChecker, decode_frame
+from megalens.protocol import STREAMS, FrameChecker, Streams, decode_frame, encode_frame
 from megalens.runs import open_run
 from megalens.runs.moments.rows.recorded_rows import RecordedRows
+from megalens.runs.query import Query
+from megalens.runs.recorded_streams import KnownFiles, RecordedStreams
 
 LIMIT = 200_000
 
@@ -151,3 +155,78 @@ def test_a_hub_tells_its_viewers_the_size_and_the_bound(start_hub, tmp_path):
     kept = run.table("tensors")["step"].to_pylist()
     assert min(kept) == missing[1] + 1
     assert max(kept) == 1000
+
+
+def scores(step, layers=(1, 2)):
+    """Rows of 16 kB that hardly become smaller in a file."""
+    data = tensors(step, layers=layers, size=4096, flag="RawAttentionScore_mat_mul")
+    table = decode_frame(data).table()
+    values = np.random.default_rng(step).random(4096 * len(layers), np.float32)
+    lists = pa.ListArray.from_arrays(np.arange(0, values.size + 1, 4096, np.int32), values)
+    at = table.schema.get_field_index("values")
+    return encode_frame("tensors", table.set_column(at, table.schema.field(at), lists), step=step)
+
+
+@pytest.mark.slow
+def test_values_go_before_rows_and_rows_keep_their_statistics(recorder, tmp_path):
+    limit = 3_000_000
+    bounded = recorder(limit)
+    frames = (frame for step in range(1, 201) for frame in (scores(step), tensors(step)))
+    record(bounded, frames)
+    bounded.close({"format": 1})
+    status = bounded.status()
+    assert status["bytes"] <= limit
+    assert "missing_steps" not in status
+    assert (
+        status["message"]
+        == "The recording may take 3 MB: values of its oldest tensors are given up for newer ones."
+    )
+    (said,) = bounded.totals()
+    assert said.startswith("Large values of traced tensors of steps 1 to ")
+    rows = parquet_of(tmp_path / "run", "tensors").to_pylist()
+    # No row is missing, and none comes twice.
+    assert len({(row["step"], row["layer"], row["flag"]) for row in rows}) == len(rows) == 800
+    large = [row for row in rows if row["flag"] == "RawAttentionScore_mat_mul"]
+    bare = [row for row in large if not row["values"]]
+    first = max(row["step"] for row in bare) + 1
+    assert {row["step"] for row in large if row["values"]} == set(range(first, 201))
+    for row in rows:
+        if row in bare:
+            assert (row["shape"], row["compressor"]) == ([1, 1, 0], "Empty()")
+        else:
+            assert (row["shape"], row["compressor"]) == ([1, 1, len(row["values"])], "NoOp()")
+        assert row["source_shape"] == [1, 1, 4096 if row in large else 8]
+
+
+@pytest.mark.slow
+def test_rows_without_values_do_not_fill_a_recording(recorder, tmp_path):
+    bounded = recorder(100_000)
+    record(bounded, (scores(step) for step in range(1, 401)))
+    bounded.close({"format": 1})
+    status = bounded.status()
+    assert status["bytes"] <= 100_000
+    steps = steps_of(tmp_path)
+    ((first, last),) = status["missing_steps"]
+    assert first == 1
+    assert sorted(set(steps)) == list(range(last + 1, 401))
+    assert status["message"].endswith("its oldest steps are given up for newer ones.")
+
+
+@pytest.mark.slow
+def test_a_reader_of_tensors_sees_that_values_are_gone(recorder, tmp_path):
+    bounded = recorder(3_000_000)
+    record(bounded, (scores(step) for step in range(1, 50)))
+    folder = tmp_path / "run"
+    known = RecordedStreams(folder, Streams(STREAMS.values()), False, KnownFiles())
+
+    def lengths():
+        batches = known.batches("tensors", Query(), ["step", "values"])
+        return {row["step"]: len(row["values"]) for batch in batches for row in batch.to_pylist()}
+
+    assert lengths()[1] == 4096
+    assert [entry["steps"][0] for entry in known.tensor_index(lambda: None).index()] == [1]
+    record(bounded, (scores(step) for step in range(50, 200)))
+    bounded.close({"format": 1})
+    found = lengths()
+    assert (found[1], found[199]) == (0, 4096)
+    assert [entry["steps"] for entry in known.tensor_index(lambda: None).index()] == [list(range(1, 200))]

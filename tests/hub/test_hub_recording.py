@@ -157,8 +157,14 @@ def test_what_does_not_fit_the_queue_is_counted_by_step(tmp_path):
     body = FrameChecker().check(decode_frame(tensors(1)), tensors(1))
     recorder = Recorder(tmp_path / "run", {"format": 1}, queue_bytes=10)
     recorder.put(body, 1, 1000)
-    assert recorder.dropped_rows == 2
+    recorder.put(body, 1, 1000)
+    assert recorder.dropped_rows == 4
     assert recorder.status()["missing_steps"] == [[1, 1]]
+    assert [*recorder.sentences, *recorder.overflow.totals()] == [
+        "HiddenStates, layers 1-2: 2 rows of step 1 were given up, because too much waits for the disk "
+        "(1e-05 MB may wait). If it is slow, trace less, or every few steps.",
+        "HiddenStates, layers 1-2: in all 4 rows of step 1 were given up, because too much waits for the disk.",
+    ]
     recorder.close({"format": 1})
     recorder.close({"format": 1})
     assert json.loads((tmp_path / "run" / "run.json").read_text())["missing_steps"] == [[1, 1]]

@@ -135,6 +135,10 @@ def test_what_does_not_fit_meanwhile_is_named_to_the_step(recorder, disk):
     assert status["missing_steps"] == [[5, 11]]
     assert recording.dropped_rows == 7
     assert "7 rows are missing" in status["message"]
+    (said,) = recording.sentences
+    assert said.startswith(
+        "Rows of scalars: 1 row of step 5 was given up, because too much waits for the disk ("
+    )
     run = finish(recording)
     assert run["missing_steps"] == [[5, 11]]
     assert steps_of(recording) == [1, 2, 3, 4, 12]

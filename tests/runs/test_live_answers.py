@@ -29,7 +29,7 @@ def test_a_live_run_is_answered_for_from_its_first_step(run):
     by_address = connect(run.address, token=run.token)
     with by_address:
         eventually(lambda: by_address.step == STEPS, "the newest step")
-        came = by_address._read("tensors", Query())
+        came = by_address._received("tensors", Query())
         assert came["step"].to_pylist()[0] > 1
         answers = RunAnswers(by_address)
         (entry,) = answers.index()

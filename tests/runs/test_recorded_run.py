@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from recorded_run import write_run
+from recorded_run import write, write_run
 
 from megalens.protocol import Tile, stream_schema
 from megalens.runs import ClientError, Run, open_run, trend
@@ -278,3 +278,13 @@ def test_a_recording_from_before_a_column_was_added_still_opens(folder, form):
     assert np.array_equal(found, run.array("MLP1_mat_mul", layer=0, step=3, call=0))
     with pytest.raises(ClientError, match="it has call 0"):
         run.array("MLP1_mat_mul", layer=0, step=3, call=1)
+
+
+def test_of_more_warnings_than_a_status_has_it_is_said_where_the_others_are(folder) -> None:
+    details = [json.dumps({"text": f"Warning {number}."}) for number in range(25)]
+    row = {"step": 1, "time": 1.0, "who": "hub", "action": "warning"}
+    write(folder, "audit", [{**row, "detail": detail} for detail in details])
+    found = open_run(folder).warnings
+    assert len(found) == 20
+    assert found[1:19] == [f"Warning {number}." for number in range(18)]
+    assert found[19] == "7 more warnings are in run.audit()."

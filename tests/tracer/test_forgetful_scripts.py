@@ -96,7 +96,7 @@ def a_checkpoint_of_the_future(script):
         (steps_twice, "An optimizer ends the steps (tracer.wrap), so with tracer.step() does nothing."),
         (
             another_model,
-            "No probe fired in a step that was to be traced: the traced model was not called in it",
+            "Step 1 has no rows of Hidden states, layer 0; Hidden states, layer 1: its module was not called",
         ),
         (
             another_optimizer,

@@ -151,7 +151,7 @@ def compiled() -> nn.Module:
 
 
 REFUSED = {
-    "Integers": (Integers, "has a weight of torch.int8, which is quantised"),
+    "Integers": (Integers, "has a weight of torch.int8, which cannot be perturbed"),
     "Fused": (lambda: Fused(2, 2), "gradient_accumulation_fusion"),
     "Packed": (packed, "has a weight that is a Packed"),
     "parametrised": (lambda: parametrizations.weight_norm(nn.Linear(2, 2)), "has no parameter 'weight'"),

@@ -137,3 +137,20 @@ def test_a_generation_inside_of_a_run_is_perturbed_and_the_training_around_it_is
             texts.append(text())
     assert texts[0] == texts[1]
     assert texts[0] != clean_text
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_what_a_perturbation_did_not_reach_is_named_and_taken_for_compiled_only_where_something_is(
+    gpt, ids, traced, small_hub, monkeypatch, compiled
+) -> None:
+    monkeypatch.setattr("megalens.tracer.tensors.instrument.compiles", lambda: compiled)
+    tracer = traced(gpt, allow=["perturb"])
+    small_hub.next("announce")
+    arm(small_hub, {"calculation": {**SITES["calculation"], "layers": "1"}}, steps=2)
+    with tracer.step():
+        gpt.blocks[0](gpt.embedding(ids))
+    (said,) = [text for text in tracer.status()["warnings"] if "did not reach" in text]
+    assert said.startswith(
+        "Step 1 did not reach what was to be perturbed, calculation of layer 1 (blocks.1.mlp.fc2): its"
+    )
+    assert ("compiled" in said) is compiled

@@ -184,8 +184,20 @@ def test_what_does_not_come_is_named_and_the_rest_goes_out() -> None:
     assert [row.meta.flag for row in rows] == ["HiddenStates"]
     assert joining.joiner.lost_rows == 1
     assert joining.said == [
-        "Pieces of 1 tensors of step 1 did not come from rank 1 of the test. These tensors are left out."
+        "Pieces of 1 tensors of step 1 did not come from rank 1 of the test. These tensors are left out: "
+        "MLP1 output, layer 1."
     ]
+
+
+def test_a_batch_that_alone_is_larger_than_what_may_wait_waits_for_its_pieces(monkeypatch) -> None:
+    monkeypatch.setattr("megalens.tracer.tensors.joiner._MOST_BYTES", 10)
+    joining = Joining()
+    joining.joiner.put(Batch(1, joining.rows(0), nbytes=100))
+    assert list(joining.joiner.ready()) == []
+    joining.send(1)
+    ((_, rows, _),) = joining.joiner.ready()
+    assert [row.meta.flag for row in rows] == ["MLP1_mat_mul", "HiddenStates"]
+    assert joining.said == []
 
 
 def test_nobody_is_late_while_what_came_has_not_been_taken() -> None:
@@ -229,6 +241,7 @@ def test_memory_of_a_step_that_was_joined_is_used_again_only_once_it_is_sent() -
         warn=pytest.fail,
         gather=lambda gatherer: None,
         later=lambda task, *_, **how: (task(), True)[1],
+        room=lambda **how: 1 << 30,
         caught_up=lambda: True,
         lose=pytest.fail,
         send=lambda stream, table, step: sent.append(table),

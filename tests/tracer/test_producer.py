@@ -159,7 +159,7 @@ def test_a_stalled_hub_costs_bounded_memory_and_counted_rows_and_no_waiting(
     producer = tracer._coordinator.worker
     small_hub.next("announce")
     small_hub.reading.clear()
-    producer._queue_bytes = 1 << 20
+    producer.queue_bytes = 1 << 20
     wide = torch.randint(0, 50, (64, 12))
     gpt.requires_grad_(False)
     slowest = 0.0

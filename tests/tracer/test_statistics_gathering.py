@@ -133,7 +133,7 @@ def test_a_tensor_of_which_a_part_does_not_come_is_left_out_and_named() -> None:
     assert counts(second) == {"own": 1}
     assert second.left_out == 1
     assert ranks.warnings == [
-        "Statistics of 1 tensors of step 2 are left out: rank 1 did not send a part of them."
+        "Statistics of 1 tensors of step 2 are left out: rank 1 had not sent a part of them."
     ]
 
 

@@ -185,3 +185,61 @@ def test_a_layer_has_one_number_in_traced_tensors_and_in_the_names_of_statistics
         assert mean == pytest.approx(named[f"blocks.{layer}/output0"], rel=1e-5)
     # The embedding is no layer.
     assert set(means["InputTokens"]) == {-1}
+
+
+def said(logger) -> list[str]:
+    return [text for text in logger.tracer.status()["warnings"] if "Step 1 has" in text or "Nothing" in text]
+
+
+def test_modules_that_a_step_does_not_reach_are_named_once(gpt, ids, logged) -> None:
+    logger = logged(gpt, activation=1)
+    mlp = gpt.blocks[1].mlp
+    mlp.forward = lambda x: mlp.fc2.forward(mlp.fc1(x))
+    for _ in range(2):
+        with logger.step():
+            gpt.loss(ids).backward()
+    rows = logged.rows()
+    assert not [name for _, name, _ in rows if "blocks.1.mlp.fc2" in name]
+    assert said(logger) == [
+        "Step 1 has no statistics of what goes into and out of blocks.1.mlp.fc2: it was not called, or only its "
+        "forward method, which runs no hooks."
+    ]
+
+
+def test_the_projection_that_torch_reads_without_a_call_is_named(logged) -> None:
+    class Attending(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Linear(8, 8)
+            self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+
+        def forward(self, x):
+            x = self.first(x)
+            return self.attention(x, x, x)[0]
+
+    model = Attending()
+    logger = logged(model, activation=1)
+    with logger.step():
+        model(torch.randn(2, 3, 8)).sum().backward()
+    assert {name for _, name, _ in logged.rows()} >= {"first/input0", "first/output0"}
+    assert said(logger) == [
+        "Step 1 has no statistics of what goes into and out of attention.out_proj: nn.MultiheadAttention reads "
+        "its weight and does not call it."
+    ]
+
+
+def test_of_passes_that_are_no_training_it_is_not_said_that_nothing_was_called(gpt, ids, logged) -> None:
+    logger = logged(gpt, activation=1)
+    with logger.step(), torch.no_grad():
+        gpt(ids)
+    assert not any(name.startswith("blocks") for _, name, _ in logged.rows())
+    assert said(logger) == []
+    assert any("forward passes that are no training" in text for text in logger.tracer.status()["warnings"])
+
+
+def test_a_step_that_reaches_all_modules_has_nothing_said_of_it(gpt, ids, logged) -> None:
+    logger = logged(gpt, activation=1, dgrad=1)
+    with logger.step():
+        gpt.loss(ids).backward()
+    assert logged.rows()
+    assert logger.tracer.status()["warnings"] == []

@@ -202,7 +202,7 @@ class TimelineInstrument(Instrument):
         self._sender.put(self._step, spans, self._settings.granularity == "steps")
         self._look_closer()
         if self._lost:
-            self._host.lose(self._lost, "waiting")
+            self._host.lose(self._lost, "told")
             self._host.warn(
                 f"Step {self._step} had more than {_MOST_SPANS} spans; {self._lost} of them are left out."
             )

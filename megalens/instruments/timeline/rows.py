@@ -196,7 +196,7 @@ class SpanSender:
         if not self._host.later(self._take, SPAN_BYTES * len(spans), patient=True):
             with contextlib.suppress(IndexError):
                 self._clock.give(self._steps.pop().marks)
-            self._host.lose(len(spans), "waiting")
+            self._host.lose(len(spans), "waiting", "Spans")
 
     def close(self) -> None:
         """Accept nothing more; what came is still sent."""

@@ -137,7 +137,7 @@ def _lacking(run: Run, rows: StreamRows) -> str | None:
         return lacking_words(missing) if missing else None
     if not isinstance(rows, ReceivedRows):
         return None
-    steps = run._read("tensors", Query())["step"]
+    steps = run._received("tensors", Query())["step"]
     first = pc.min(steps).as_py() if len(steps) else None
     if first is None or first <= 1:
         return None

@@ -220,10 +220,7 @@ class Collector:
             return
         waiting = self._put - self._taken
         if waiting >= _MOST_WAITING:
-            host.lose(sum(len(part.ids) for part in step.parts), "waiting")
-            host.warn(
-                f"The statistics of step {step.step} were given up: earlier ones still wait to be sent."
-            )
+            host.lose(sum(len(part.ids) for part in step.parts), "waiting", "Statistics", step.step)
             return
         self._put += 1
         host.later(lambda: self._own(step), patient=not self._at_once and waiting < _MOST_WAITING // 2)
@@ -354,7 +351,7 @@ class RootCollector(Collector):
         """Send what is complete, in the producer thread."""
         for complete in self._gathering.ready(self._host.caught_up, everything=everything):
             if complete.left_out:
-                self._host.lose(complete.left_out, "unsent")
+                self._host.lose(complete.left_out, "told")
             sent = complete
             if self._recorded is not None:
                 known = self._recorded(complete.step)

@@ -235,7 +235,10 @@ class Gathering:
             here = self._steps[step]
             missing = [rank for rank in self._ranks if rank not in here.heard]
             if missing and not everything:
-                full = sum(each.nbytes for each in self._steps.values()) > _MOST_BYTES
+                # A step that alone is larger still waits for its parts.
+                full = len(self._steps) > 1 and (
+                    sum(each.nbytes for each in self._steps.values()) > _MOST_BYTES
+                )
                 late = time.monotonic() - here.since > _PATIENCE_SECONDS
                 lost = all(self._ranks[rank].step > step or self._gone(rank) for rank in missing)
                 # Asked last: what a process sent before it left has come by the time that it is known to be
@@ -316,7 +319,7 @@ class Gathering:
         if left_out:
             who = ", ".join(self._name(rank) for rank in missing[:5])
             self._warn(
-                f"Statistics of {left_out} tensors of step {step} are left out: {who} did not send a part "
+                f"Statistics of {left_out} tensors of step {step} are left out: {who} had not sent a part "
                 "of them."
             )
         return CompleteStep(

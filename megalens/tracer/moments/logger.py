@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 from torch.optim import Optimizer
 
-from ...protocol import LEAST_RANKS, RANK_SCALAR, SCALED_STATS, StepReadings
+from ...protocol import LEAST_RANKS, RANK_SCALAR, SCALED_STATS, StepReadings, parse_name
 from ...protocol.messages_generated import Announce, Statistics, Status
 from ..errors import TracerError
 from ..instrument import Instrument
@@ -141,7 +142,9 @@ class StatisticsLogger(Instrument):
         self._parts: dict[str, MeasuredRows] = {}
         self._step = 0
         self._closed = False
-        self._unmeasured = self._misplaced = False
+        self._misplaced = False
+        self._looked = False
+        """Whether it was looked at which modules a step reaches."""
         self._probes: dict[frozenset[str], list[MomentProbe]] = {}
         self._sites = Sites(roots, self._keep, self._spent, self._names.note if by_rank else None)
         self._communication = Communication(self._keep_communication, self._spent)
@@ -326,6 +329,39 @@ class StatisticsLogger(Instrument):
         if self._collector is not None:
             self._collector.end()
 
+    def _look(self) -> None:
+        """Name what the first step that is measured did not reach."""
+        unreached = [
+            (name.rpartition("/")[0] or name, module)
+            for name, module in ((self._names[at], module) for at, module in self._sites.unreached())
+            # Which experts a step takes is for its tokens to say.
+            if parse_name(name).expert is None
+        ]
+        if not self._sites.fired:
+            if not self._sites.left_out:
+                self.tracer.warn(
+                    f"Nothing could be measured inside of the model in step {self._step}: its modules were "
+                    "not called in it, or were compiled (torch.compile) before this began. In that case call "
+                    "megalens.log_statistics(…, compiled=True) before the first step, or "
+                    "torch.compiler.reset() after it."
+                )
+            return
+        read = [name for name, module in unreached if isinstance(module, NonDynamicallyQuantizableLinear)]
+        others = [
+            name for name, module in unreached if not isinstance(module, NonDynamicallyQuantizableLinear)
+        ]
+        for names, why in (
+            (read, "nn.MultiheadAttention reads its weight and does not call it"),
+            (others, "it was not called, or only its forward method, which runs no hooks"),
+        ):
+            if names:
+                named = list(dict.fromkeys(names))
+                more = f" and {len(named) - 3} more" if len(named) > 3 else ""
+                self.tracer.warn(
+                    f"Step {self._step} has no statistics of what goes into and out of {', '.join(named[:3])}"
+                    f"{more}: {why}."
+                )
+
     # The step.
 
     def _begin(self) -> None:
@@ -357,14 +393,9 @@ class StatisticsLogger(Instrument):
                 if not self.left_out_passes:
                     self.tracer.warn(left_out_sentence(self._step, self._sites.left_out))
                 self.left_out_passes += self._sites.left_out
-            if not self._sites.fired and not self._unmeasured:
-                self._unmeasured = True
-                self.tracer.warn(
-                    f"Nothing could be measured inside of the model in step {self._step}. If the model is "
-                    "compiled (torch.compile), it was so before this began: "
-                    "call megalens.log_statistics(…, compiled=True) before the first step, or "
-                    "torch.compiler.reset() after it."
-                )
+            if not self._looked:
+                self._looked = True
+                self._look()
         unknown = self._scale.unknown(self._sites.half)
         if unknown and _SCALED & parts.keys():
             self.tracer.warn(UNKNOWN_SCALE)

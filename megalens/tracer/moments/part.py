@@ -41,6 +41,9 @@ class NameList:
             self._names.append(name)
         return at
 
+    def __getitem__(self, at: int) -> str:
+        return self._names[at]
+
     def note(self, at: int, dtype: str) -> None:
         """Note the type of number of a tensor; called at every measurement, and seldom new."""
         if self._dtypes.get(at) != dtype:

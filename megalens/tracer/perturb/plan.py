@@ -151,7 +151,7 @@ def _weight_refusal(module: nn.Module) -> str | None:
             "of an adapter"
         )
     if weight.dtype not in FLOATS:
-        return f"has a weight of {weight.dtype}, which is quantised"
+        return f"has a weight of {weight.dtype}, which cannot be perturbed"
     if type(weight) not in (nn.Parameter, torch.Tensor) and not is_sharded(weight):
         return f"has a weight that is a {type(weight).__name__}, which is not understood here"
     if weight.device.type == "meta":

@@ -155,6 +155,11 @@ class HubConnection:
         return None if self._process is None else self._process.pid
 
     @property
+    def frames(self) -> int:
+        """How many frames were made."""
+        return self._seq
+
+    @property
     def folder(self) -> str | None:
         """The run folder, where the hub records on this machine."""
         return None if self._address is None else self._address.record

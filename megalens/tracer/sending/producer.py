@@ -8,7 +8,7 @@ import logging
 import queue
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +37,8 @@ from .worker import IGatherer, Rows, StepCost, Worker
 
 log = logging.getLogger("megalens")
 
+_MOST_FRAME_BYTES = 60 << 20
+"""Of a frame's rows, below the 64 MiB of a message."""
 _STATUS_SECONDS = 1.0
 _LAST_SECONDS = 5.0
 _HUB_SECONDS = 5.0
@@ -154,13 +156,24 @@ class Producer(Worker):
         """Send what waits and end the thread. Safe twice.
 
         Where the training finished, a shutdown message is sent, and the hub is waited for until its recording
-        is complete.
+        is complete. What is still to be sent is waited for while some of it goes out every ``timeout``.
         """
         self.hub.last()
-        super().close(timeout, finished=finished)
+        until = time.monotonic() + _RECORDING_SECONDS
+        before = -1
+        while self.hub.frames > before and time.monotonic() < until:
+            before = self.hub.frames
+            super().close(timeout, finished=finished)
+            if self._sent_goodbye or not self._thread.is_alive():
+                break
         if self._sent_goodbye:
             self._thread.join(_RECORDING_SECONDS)
         if self._thread.is_alive():
+            if waiting := self._put_bytes - self._taken_bytes:
+                self.health.warn(
+                    f"The tracer was closed while {waiting / 1e6:.3g} MB waited to be sent, of which the hub "
+                    f"took nothing for {timeout:g} s: the last rows up to step {self.health.step} are lost."
+                )
             self.hub.abort()
             self._thread.join(2.0)
 
@@ -193,7 +206,10 @@ class Producer(Worker):
             if time.monotonic() - self._status_at >= _STATUS_SECONDS:
                 with self._unharmed():
                     self._send_status()
-        for last in (self._await_hub, self._send_last, self._send_scalars, self._send_status):
+        lasts = (
+            self._await_hub, self._send_last, self._send_scalars, self.health.sum_up, self._send_status
+        )  # fmt: skip
+        for last in lasts:
             with self._unharmed():
                 last()
         if self._finished:
@@ -317,25 +333,36 @@ class Producer(Worker):
                 self._scalars.add(cost.step, "megalens_overhead", percent, "%")
 
     def send(self, stream: str, rows: Rows, step: int) -> int:
-        """Send rows of a stream as one frame, in the thread; return its size, 0 where they are lost."""
+        """Send rows of a stream, in the thread; return how many bytes, 0 where they are lost.
+
+        They go in one frame, unless that would be larger than a message may be.
+        """
         # Before it is sent: should the hub die over it, this step is one of those that are named.
         self.health.step = max(self.health.step, step)
-        steps = [step]
         if isinstance(rows, FrameTemplate):
-            count = rows.rows
             sent = self.hub.send_made(step, lambda seq: [rows.frame(step=step, seq=seq)])
-        else:
-            declared = self._streams.named(stream)
-            batch = _batch(rows, declared)
-            count = batch.num_rows
-            if count and "step" in declared.schema.names:
+            return self._sent_rows(stream, rows.rows, [step], sent)
+        declared = self._streams.named(stream)
+        size = 0
+        for batch in _in_frames(_batch(rows, declared)):
+            steps = [step]
+            if batch.num_rows and "step" in declared.schema.names:
                 steps = batch.column("step").unique().to_pylist()
+            if batch.nbytes > _MOST_FRAME_BYTES:
+                words = f"{batch.nbytes / 1e6:.3g} MB a row; {_MOST_FRAME_BYTES / 1e6:.3g} MB at most"
+                self.health.lose(1, "too-large", f"Rows of {stream}", min(steps), size=words)
+                continue
             sent = self.hub.send_frame(declared, batch, step, min(steps))
+            size += self._sent_rows(stream, batch.num_rows, steps, sent)
+        return size
+
+    def _sent_rows(self, stream: str, count: int, steps: list[int], sent: int) -> int:
+        """Count rows of a frame of ``sent`` bytes, 0 where no hub took it; return that."""
         if sent:
             self._sent = True
             self.health.sent(steps, sent)
         elif not self._hubless:
-            self.health.lose(count, "unsent")
+            self.health.lose(count, "unsent", f"Rows of {stream}", min(steps))
         return sent
 
     def numbers(self, step: int) -> dict[str, float] | None:
@@ -389,6 +416,16 @@ class Producer(Worker):
             status = self._report(self.health.status())
             # Made once a second by this package itself: it is not checked against the schema each time.
             self.hub.send(json.dumps(status, ensure_ascii=False, allow_nan=False))
+
+
+def _in_frames(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Give a batch in parts that a message can carry, one row at least."""
+    if batch.nbytes <= _MOST_FRAME_BYTES or batch.num_rows < 2:
+        yield batch
+        return
+    half = batch.num_rows // 2
+    yield from _in_frames(batch.slice(0, half))
+    yield from _in_frames(batch.slice(half))
 
 
 def _batch(rows: Any, declared: Stream) -> Any:

@@ -28,6 +28,7 @@ training.
 """
 _LOOK_SECONDS = 1.0
 _MOST_PATIENT_BYTES = 16 << 20
+_NO_BOUND = 1 << 62
 _WAKE = "there is something to do"
 
 
@@ -91,14 +92,16 @@ class Worker:
     is patient does not wake the thread; it looks by itself at least once a second, and then sends several
     steps together.
 
-    ``queue_bytes`` may wait before the newest tasks are refused.
+    ``queue_bytes`` may wait before the newest tasks are refused. A larger task is taken where nothing waits:
+    its memory is there already, and a step that is larger than the bound still arrives. A quarter is for
+    small rows, so that large ones do not take their place.
     """
 
     run_id: str | None = None
 
     def __init__(self, queue_bytes: int = 64 << 20) -> None:
         self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._queue_bytes = queue_bytes
+        self.queue_bytes = queue_bytes
         self._waiting: deque[Task] = deque()
         self._costs: deque[tuple[StepCost, int]] = deque()
         """Each with how many tasks had been handed over before."""
@@ -129,9 +132,11 @@ class Worker:
 
         What is ``patient`` may wait for up to a second while nobody looks.
         """
-        waiting = self._put_bytes - self._taken_bytes + nbytes
-        if nbytes and waiting > self._queue_bytes:
+        before = self._put_bytes - self._taken_bytes
+        if nbytes and before and before + nbytes > self.queue_bytes:
             return False
+        nbytes = min(nbytes, self._for_large)
+        waiting = before + nbytes
         self._put_bytes += nbytes
         self._tasks += 1
         self._waiting.append(Task(run, nbytes))
@@ -139,6 +144,15 @@ class Worker:
             self._awake = True
             self.wake()
         return True
+
+    @property
+    def _for_large(self) -> int:
+        return self.queue_bytes * 3 // 4
+
+    def room(self, *, large: bool = False) -> int:
+        """Return how many bytes may be handed over, of large rows or of any; no bound where none wait."""
+        waiting = self._put_bytes - self._taken_bytes
+        return max(0, (self._for_large if large else self.queue_bytes) - waiting) if waiting else _NO_BOUND
 
     def wake(self) -> None:
         """Let the thread look at what waits, now."""
@@ -150,7 +164,7 @@ class Worker:
         Where far too much waits for a hub that stands still, its numbers are counted as lost.
         """
         if len(self._costs) >= _MOST_WAITING:
-            self.health.lose(len(cost.scalars), "stalled")
+            self.health.lose(len(cost.scalars), "stalled", "Logged numbers", cost.step)
             return
         self._costs.append((cost, self._tasks))
         self._unreported_ns += cost.wall_ns

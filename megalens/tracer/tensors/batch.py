@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
@@ -14,13 +14,19 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from ...protocol import MOMENT_COLUMNS, stream_schema
+from ...protocol import MOMENT_COLUMNS, Empty, layers_words, stream_schema
 from ...protocol.arrow_columns import arrow_column
 from ..moments.layout import COLUMNS
 from ..moments.native.library import Item, NativeKernel
+from ..points import FLAGS
 from .compressors import TilePlan
 from .pieces import PieceJoin
 from .staging import Stage, slices_of
+
+ROW_BYTES = 256
+"""What a row takes besides its values."""
+_LARGE_BYTES = 4 << 20
+_EMPTY = str(Empty())
 
 NO_ERROR = math.nan
 """The compression error of a row for which it was not measured; this very object."""
@@ -171,6 +177,10 @@ class Batch:
     nbytes: int = 0
     probes: FiredProbes | None = None
     """How many fired; None when nothing was to be traced."""
+    told: frozenset[str] = frozenset()
+    """Names of probes that did not fire, of which a sentence was said when they were reached."""
+    without_gradients: Sequence[str] = ()
+    """Titles of flags of which no gradient came, and some were asked for."""
     ready: Any = None
     """A device event after which the copies are there; None on the CPU."""
     stage: Stage | None = None
@@ -192,6 +202,47 @@ def unknown_moments(rows: int) -> np.ndarray:
     unknown = np.full((rows, len(MOMENT_COLUMNS)), math.nan)
     unknown[:, NON_FINITE] = 0
     return unknown
+
+
+def without_values(row: Row) -> Row:
+    """Return a row with its statistics alone, as the compressor ``Empty`` makes it."""
+    meta = row.meta._replace(compressor=_EMPTY, shape=(*row.meta.shape[:-1], 0))
+    return Row(meta, np.empty(0, np.float32), row.moments)
+
+
+def fitting_rows(rows: Sequence[Row], small: int, large: int) -> tuple[list[Row], list[Row]]:
+    """Return rows of which the largest are without values, and those whose values are given up.
+
+    Parameters
+    ----------
+    small, large : int
+        Bytes for all rows, and for all with one above 4 MiB.
+    """
+    used = ROW_BYTES * len(rows)
+    fits: set[int] = set()
+    for at in sorted(range(len(rows)), key=lambda at: rows[at].values.nbytes):
+        nbytes = rows[at].values.nbytes
+        if used + nbytes > (large if nbytes > _LARGE_BYTES else small):
+            break
+        used += nbytes
+        fits.add(at)
+    made = [row if at in fits else without_values(row) for at, row in enumerate(rows)]
+    return made, [row for at, row in enumerate(rows) if at not in fits]
+
+
+def by_flag(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Return rows by the title of their flag."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(FLAGS[row.meta.flag].title, []).append(row)
+    return found
+
+
+def named_rows(rows: Iterable[Row]) -> str:
+    """Return what rows are of, such as ``MLP1 output, layers 0-3``."""
+    return "; ".join(
+        f"{title}{layers_words({row.meta.layer for row in of})}" for title, of in by_flag(rows).items()
+    )
 
 
 def split_rows(rows: Sequence[Row], limit: int) -> Iterator[Sequence[Row]]:

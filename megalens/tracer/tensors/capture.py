@@ -12,13 +12,14 @@ from torch import Tensor
 
 from ..coordinates import to_host
 from ..passes import OUTSIDE, TRAINING, MicroBatches, PassState, Unproven
-from ..points import ModelPoints, Shards, Source
-from .batch import NO_ERROR, Batch, FiredProbes, Row, RowMeta, TensorReading, reading_of
+from ..points import FLAGS, ModelPoints, Shards, Source
+from .batch import NO_ERROR, ROW_BYTES, Batch, FiredProbes, Row, RowMeta, TensorReading, reading_of
 from .compressors import plan_of
 from .pieces import Cut, cut_of
 from .plan import FlagPlan, TracingPlan
-from .probes import TensorProbe, install_probes, reason_of
+from .probes import TensorProbe, install_probes
 from .retained import RETAINED_BYTES, RetainedTensor, RetainedTensors
+from .silent import reason_of
 from .staging import StagePool
 from .values import Window, errors_of, in_rows, local_piece, moments_of, shape_of
 
@@ -150,6 +151,7 @@ class Capture(MicroBatches):
         if not self._any_active or self._renewed:
             return None
         expected = fired = 0
+        left_out = self.left_out if self.phase == TRAINING else 0
         missing: dict[str, str] = {}
         scope = self.scope
         for probe in self.probes:
@@ -161,8 +163,23 @@ class Capture(MicroBatches):
                 if probe.scope >= scope:
                     fired += 1
                 elif len(missing) < 50:
-                    missing[probe.label] = reason_of(probe)
+                    missing[probe.label] = reason_of(probe, scope, left_out)
         return FiredProbes(fired, expected, missing)
+
+    def without_gradients(self) -> list[str]:
+        """Return the flags whose gradients were asked for in this step, and of which none came."""
+        if self.phase != TRAINING or self._renewed:
+            return []
+        asked: dict[str, bool] = {}
+        for probe in self.probes:
+            flag = probe.flag
+            if flag.active and flag.forward and flag.backward and probe.scope >= self.scope:
+                asked[flag.name] = asked.get(flag.name, False) or probe.returned >= self.scope
+        return [FLAGS[name].title for name, came in asked.items() if not came]
+
+    def told(self) -> frozenset[str]:
+        """Return the names of probes of which a sentence was said in this step."""
+        return frozenset(probe.label for probe in self.probes if probe.failed >= self.scope)
 
     def take(self) -> Batch:
         """Hand over what has gathered."""
@@ -248,7 +265,7 @@ class Capture(MicroBatches):
             self.spent_ns += _clock() - started
             return
         if not isinstance(tensor, Tensor) and probe.source.computed is None:
-            probe.why = f"it gave no tensor{_hint(probe)}"
+            probe.why, probe.failed = f"it gave no tensor{_hint(probe)}", self.scope
             self._warn(f"{probe.label} gave no tensor{_hint(probe)}.")
             return
         calls = self._calls_now()
@@ -329,6 +346,8 @@ class Capture(MicroBatches):
         if probe.rejected:
             return
         started = _clock()
+        if side == "backward":
+            probe.returned = self.scope
         try:
             compute = probe.source.computed
             if compute is not None:
@@ -349,7 +368,7 @@ class Capture(MicroBatches):
                     probe.readings[key] = made
         except Exception as error:  # A tracer's fault must not end a training step.
             self.errors += 1
-            probe.why = str(error)[:300] or type(error).__name__
+            probe.why, probe.failed = str(error)[:300] or type(error).__name__, self.scope
             self._warn(f"{probe.label} could not be traced: {probe.why}")
         self.spent_ns += _clock() - started
 
@@ -426,7 +445,7 @@ class Capture(MicroBatches):
         values = tiles if tiles is not None else [to_host(each) if each.is_cuda else each for each in outputs]
         made = list(map(Row, metas, values, moments, errors))
         self._rows += made
-        nbytes = sum([row.values.nbytes + 256 for row in made])
+        nbytes = sum([row.values.nbytes + ROW_BYTES for row in made])
         self._nbytes += nbytes
         return reading_of(seen, plan, measured, metas, nbytes)
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.messages_generated import Phase, Status
+from ..graph_operator import compiles
 from ..graph_probes import GraphProbes
 from ..instrument import Instrument
 from ..passes import PassState, left_out_sentence
@@ -212,6 +213,9 @@ class TensorTracer(Instrument):
                 batch.stage.give_back()
             return
         batch.probes = probes
+        if probes is not None:
+            batch.told = capture.told() if probes.missing else batch.told
+            batch.without_gradients = capture.without_gradients()
         # While rows wait, that all is well waits with them.
         reported = probes is not None and not (capture.holding and probes.fired == probes.expected)
         if batch.rows or reported:
@@ -251,7 +255,12 @@ class TensorTracer(Instrument):
             unfired = perturbed.unfired()
             if unfired:
                 more = f" and {len(unfired) - 5} more" if len(unfired) > 5 else ""
+                compiled = (
+                    ", or it is compiled and tracing began without knowing: megalens.trace(…, compiled=True)"
+                    if self._graph is None and compiles()
+                    else ""
+                )
                 self._warn(
-                    f"Step {step} did not reach what was to be perturbed: {', '.join(unfired[:5])}{more}. "
-                    "A compiled model calls no hooks."
+                    f"Step {step} did not reach what was to be perturbed, {'; '.join(unfired[:5])}{more}: "
+                    f"its module was not called in a pass that is perturbed{compiled}."
                 )

@@ -15,7 +15,7 @@ from ...protocol import layer_name
 from ..moments import merge_pieces
 from ..moments.layout import COLUMNS
 from ..points import FLAGS
-from .batch import NO_ERROR, Batch, Row, RowMeta, StepRows, identity_of
+from .batch import NO_ERROR, Batch, Row, RowMeta, StepRows, identity_of, named_rows
 from .pieces import join_pieces
 from .staging import Stage, StagePool, slices_of
 
@@ -139,7 +139,10 @@ class Joiner:
                 heard = self._heard.issuperset(self._ranks[1:])
                 patience = _PATIENCE_SECONDS if heard else _FIRST_PATIENCE_SECONDS
                 late = caught_up and time.monotonic() - head.since > patience
-                full = sum(waiting.batch.nbytes for waiting in self._waiting) > _MOST_BYTES
+                # A batch that alone is larger still waits for its pieces.
+                full = len(self._waiting) > 1 and (
+                    sum(waiting.batch.nbytes for waiting in self._waiting) > _MOST_BYTES
+                )
                 if not (late or full or everything):
                     return
             self._waiting.popleft()
@@ -160,7 +163,7 @@ class Joiner:
             names = ", ".join(self._name(rank) for rank in absent[:5])
             self._warn(
                 f"Pieces of {len(mine)} tensors of step {head.batch.step} did not come from {names}. "
-                "These tensors are left out."
+                f"These tensors are left out: {named_rows(mine)}."
             )
             return self._without(batch, len(mine))
         others = [head.pieces[rank] for rank in self._ranks[1:]]

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from ...protocol import layer_name
-from ..graph_operator import compiles
 from ..graph_probes import ALL_ITEMS, end_of
 from ..own_hooks import hook_after, hook_before
 from ..passes import IPassSink, hook_passes
@@ -36,8 +35,13 @@ class TensorProbe:
         What is done with this rank's piece of each part, by its shape.
     rows : tuple of int or None
         First two axes of its tensor in the current forward pass; None where the tensor has them itself.
-    why : str or None
-        Why it did not fire when it was last reached.
+    why, failed : str or None, int
+        Why it did not fire when it was last reached and did not, and the ``scope`` of that.
+    returned : int
+        The ``scope`` in which a gradient of its tensor last came back.
+    outside : int
+        The ``scope`` in which it was last reached outside of the model's passes, or in one that is no
+        training.
     graph : GraphEnd or None
         Its probe in compiled code.
     plain : bool
@@ -48,14 +52,17 @@ class TensorProbe:
 
     __slots__ = (
         "cuts",
+        "failed",
         "flag",
         "graph",
         "label",
         "layer",
         "metas",
+        "outside",
         "plain",
         "readings",
         "rejected",
+        "returned",
         "rows",
         "scope",
         "source",
@@ -66,7 +73,7 @@ class TensorProbe:
         self.flag = flag
         self.layer = layer
         self.source = source
-        self.scope = -1
+        self.scope = self.failed = self.returned = self.outside = -1
         self.why: str | None = None
         self.rejected = False
         at = (source.item, source.keyword) if source.computed is None else (ALL_ITEMS, None)
@@ -86,6 +93,7 @@ class IProbeSink(IPassSink, Protocol):
 
     in_forward: bool
     in_backward: bool
+    scope: int
 
     def add(self, probe: TensorProbe, tensor: Any) -> None: ...
 
@@ -96,26 +104,6 @@ class IProbeSink(IPassSink, Protocol):
     def recomputed(self, probe: TensorProbe, tensor: Any) -> None:
         """Look at a tensor that is computed again for the backward pass."""
         ...
-
-
-def reason_of(probe: TensorProbe) -> str:
-    """Return why a probe did not fire in the step that ends."""
-    graph = probe.graph
-    if probe.why or (graph is not None and graph.lost):
-        return probe.why or str(graph and graph.lost)
-    if not probe.flag.forward:
-        return "no gradient came back to it in this step"
-    if probe.scope < 0 and graph is not None and not graph.ran:
-        return (
-            "its module was not called, or its code was compiled without probes: torch.compiler.reset() "
-            "has it compiled anew"
-        )
-    if probe.scope < 0 and graph is None and compiles():
-        return (
-            "its module was not called, or it is compiled and tracing began without knowing: "
-            "megalens.trace(…, compiled=True)"
-        )
-    return "its module was not called in this step"
 
 
 def install_probes(
@@ -169,6 +157,8 @@ def _hooks(probe: TensorProbe, sink: IProbeSink) -> Iterator[Any]:
             sink.add(probe, tensor)
         elif flag.backward and sink.in_backward:
             sink.recomputed(probe, tensor)
+        elif torch._C._current_graph_task_id() == -1:
+            probe.outside = sink.scope
 
     def after(module: nn.Module, args: Any, output: Any) -> None:
         if not flag.active or _is_compiling():

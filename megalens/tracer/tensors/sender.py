@@ -11,23 +11,28 @@ import numpy as np
 from ...protocol.messages_generated import NonFinite, NonFiniteFirst
 from .batch import (
     NON_FINITE,
+    ROW_BYTES,
     Batch,
     FiredProbes,
     Row,
     RowMeta,
     StepRows,
+    by_flag,
+    fitting_rows,
     split_rows,
     tensors_table,
+    without_values,
 )
 from .joiner import Joiner, pack_pieces
 from .retained import RetainedTensor, retained_columns
+from .silent import SilentProbeWords
 
 if TYPE_CHECKING:
     from ..instrument import Host
 
 STREAM = "tensors"
 _FRAME_BYTES = 32 << 20
-_MOST_TENSOR_BYTES = 60 << 20
+_MOST_VALUES_BYTES = 59 << 20
 _TOGETHER_BYTES = 24 << 20
 """Steps that are sent together are no more than this: what the worker lets wait, and the step that ends the
 wait, go in one message.
@@ -63,16 +68,50 @@ class TensorSender:
     def __init__(self, host: Host) -> None:
         self._host = host
         self.probes: FiredProbes | None = None
+        self._silent = SilentProbeWords()
         self._nonfinite = 0
         self._first_nonfinite: NonFiniteFirst | None = None
 
     def put(self, batch: Batch) -> None:
-        """Hand over a batch, in the training thread. Rows that are too many are given up and counted."""
-        if not self._host.later(lambda: self._take(batch), batch.nbytes, patient=True):
-            self._host.lose(len(batch.rows), "waiting")
+        """Hand over a batch, in the training thread. What is too much to wait is given up and named."""
+        host = self._host
+        if batch.nbytes > host.room(large=True):
+            self._shorten(batch)
+        if not host.later(lambda: self._take(batch), batch.nbytes, patient=True):
+            self._lose(batch.step, batch.rows, "waiting")
             batch.rows, batch.nbytes = [], 0
             # The probes that fired are reported all the same.
-            self._host.later(lambda: self._take(batch), patient=True)
+            host.later(lambda: self._take(batch), patient=True)
+
+    def _shorten(self, batch: Batch) -> None:
+        """Give up what does not fit: values of the largest rows, and rows that lie on several ranks."""
+        room = self._host.room(), self._host.room(large=True)
+        made, bare = fitting_rows(batch.rows, *room)
+        if not bare:
+            return
+        joined = [row for row in batch.rows if row.meta.join is not None]
+        if joined:
+            # A rank that sends only some pieces of a batch would be taken for one with another model.
+            self._lose(batch.step, joined, "waiting")
+            made, bare = fitting_rows([row for row in batch.rows if row.meta.join is None], *room)
+        self._lose(batch.step, bare, "values-waiting")
+        if batch.stage is not None:
+            # Its memory may wait no more than the values that were given up.
+            made = [
+                row._replace(values=row.values.copy()) if isinstance(row.values, np.ndarray) else row
+                for row in made
+            ]
+            batch.stage.give_back()
+        batch.rows, batch.stage = made, None
+        batch.nbytes = sum(row.values.nbytes + ROW_BYTES for row in made)
+
+    def _lose(self, step: int, rows: Sequence[Row], why: str) -> None:
+        """Count and name rows by flag and layer."""
+        for title, of in by_flag(rows).items():
+            largest = max(row.values.nbytes for row in of) / 1e6
+            bound = _MOST_VALUES_BYTES if why == "values-too-large" else self._host.queue_bytes
+            size = f"{largest:.3g} MB a row; {bound / 1e6:.3g} MB at most"
+            self._host.lose(len(of), why, title, step, {row.meta.layer for row in of}, size)
 
     def undelivered(self) -> None:
         """Describe everything anew."""
@@ -80,7 +119,14 @@ class TensorSender:
     def put_retained(self, retained: Sequence[RetainedTensor], nbytes: int) -> None:
         """Hand over small tensors of several passes, in the training thread. Never waits."""
         if not self._host.later(lambda: self._take_retained(retained), nbytes):
-            self._host.lose(sum(len(each.probe.source.parts) for each in retained), "waiting")
+            first = retained[0]
+            self._host.lose(
+                sum(len(each.probe.source.parts) for each in retained),
+                "waiting",
+                "Tensors of several passes",
+                first.step,
+                {each.probe.layer for each in retained},
+            )
 
     def nonfinite(self) -> NonFinite:
         first = self._first_nonfinite
@@ -103,13 +149,8 @@ class TensorSender:
             batch.ready.synchronize()
         if batch.probes is not None:
             self.probes = batch.probes
-            if not batch.probes.fired and batch.probes.expected:
-                self._host.warn(
-                    "No probe fired in a step that was to be traced: the traced model was not called in "
-                    "it, or it was compiled before it was traced. "
-                    "Call megalens.trace(model, compiled=True) before the first step, or "
-                    "torch.compiler.reset() after it."
-                )
+            for text in self._silent.of(batch):
+                self._host.warn(text)
 
     def _note_nonfinite(self, counts: np.ndarray, where: Callable[[int], tuple[int, int, str]]) -> None:
         """Count the non-finite values of rows; ``where`` gives step, layer and flag of a row."""
@@ -163,7 +204,7 @@ class LeaderSender(TensorSender):
             self._send(step)
         before, self._unjoined_rows = self._unjoined_rows, joiner.lost_rows
         if before != self._unjoined_rows:
-            self._host.lose(self._unjoined_rows - before, "unjoined")
+            self._host.lose(self._unjoined_rows - before, "told")
 
     def _take_pieces(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
         if self._joiner is None:
@@ -186,7 +227,11 @@ class LeaderSender(TensorSender):
         super()._take_retained(retained)
 
     def _send(self, step: StepRows) -> None:
-        nbytes = sum(row.values.nbytes for row in step.rows)
+        sizes = [row.values.nbytes for row in step.rows]
+        if max(sizes, default=0) > _MOST_VALUES_BYTES:
+            step = step._replace(rows=self._sendable(step))
+            sizes = [row.values.nbytes for row in step.rows]
+        nbytes = sum(sizes)
         if self._ready_bytes + nbytes > _TOGETHER_BYTES:
             self._flush()
         self._ready.append(step)
@@ -211,15 +256,14 @@ class LeaderSender(TensorSender):
                 if each.stage is not None:
                     each.stage.give_back()
 
+    def _sendable(self, step: StepRows) -> Sequence[Row]:
+        """Return a step's rows, those that are larger than a message without their values."""
+        large = [row for row in step.rows if row.values.nbytes > _MOST_VALUES_BYTES]
+        self._lose(step.step, large, "values-too-large")
+        return [without_values(row) if row.values.nbytes > _MOST_VALUES_BYTES else row for row in step.rows]
+
     def _send_rows(self, steps: Sequence[StepRows]) -> None:
         rows = [row for each in steps for row in each.rows]
-        if len(rows) == 1 and rows[0].values.nbytes > _MOST_TENSOR_BYTES:
-            self._host.lose(1, "unsent")
-            self._host.warn(
-                f"{rows[0].meta.flag} is larger than one message may be ({_MOST_TENSOR_BYTES >> 20} MiB). "
-                "Compress it more."
-            )
-            return
         table, counts = tensors_table(steps, self._host.place.rank, self._texts)
         self._note_nonfinite(
             counts.sum(axis=1),

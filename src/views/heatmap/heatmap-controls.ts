@@ -111,7 +111,10 @@ export interface IHeatmapSubject {
 
 export function noValues({ subject, actions, t }: IHeatmapSubject): IState {
   return nothingYet(
-    t('Only the shape and the counts of %1 were kept. Choose a compressor that keeps values.', subject),
+    t(
+      'Only the shape and the statistics of %1 are here: it was traced with a compressor that keeps no values, or its values were given up for want of room, as a warning says.',
+      subject
+    ),
     actions,
     t
   );

@@ -56,6 +56,8 @@ class MomentProbe:
     module: nn.Module
     input: End | None
     output: End | None
+    reached: bool = False
+    """Whether it was called in this step."""
     counts: bool = False
     """Whether the call that is going on is counted."""
     unseen: int = 0
@@ -95,6 +97,7 @@ class Sites:
         self._noted = noted
         self._spent = spent
         self._handles: list[Any] = []
+        self._probes: Sequence[MomentProbe] = ()
         self._scope = 0
         self._trains = True
         self._last: tuple[weakref.ref[Tensor], int, Tensor] | None = None
@@ -119,9 +122,10 @@ class Sites:
             self._rows += torch.split(more, 1)
         self._used = 0
         self._handles = [hook_before(root, self._root_called, prepend=True) for root in self._roots]
+        self._probes = probes
         for probe in probes:
             probe.unseen = 0
-            probe.counts = False
+            probe.counts = probe.reached = False
             # Before the hooks of parallel styles on the way in, and after them on the way out: the tensors as
             # the model has them.
             self._handles.append(
@@ -135,6 +139,11 @@ class Sites:
                 called, left = partial(self._root_called, root, ()), partial(self._root_left, root, ())
                 self._handles.append(passes.watch(called, left))
         self._handles += [hook_after(root, self._root_left) for root in self._roots]
+
+    def unreached(self) -> list[tuple[int, nn.Module]]:
+        """Return the index of a name at each module that was not called in this step, and the module."""
+        ends = ((probe, probe.input or probe.output) for probe in self._probes if not probe.reached)
+        return [(end.at, probe.module) for probe, end in ends if end is not None]
 
     def end(self) -> None:
         """Take every hook off. Safe twice."""
@@ -187,6 +196,7 @@ class Sites:
             # What is compiled into a graph would stay there after this step.
             if torch.compiler.is_compiling():
                 return None
+            probe.reached = True
             probe.counts = self._counts(probe)
             if not probe.counts or probe.input is None:
                 return None
@@ -213,11 +223,12 @@ class Sites:
             graph = None if end is None else end_of(probe.module, side, 0 if end.of is None else ALL_ITEMS)
             if graph is not None and end is not None:
                 yield graph.watch(
-                    self._value_watcher(end), self._gradient_watcher(end) if end.backward else None
+                    self._value_watcher(probe, end), self._gradient_watcher(end) if end.backward else None
                 )
 
-    def _value_watcher(self, end: End) -> Callable[[Any], None]:
+    def _value_watcher(self, probe: MomentProbe, end: End) -> Callable[[Any], None]:
         def watch(seen: Any) -> None:
+            probe.reached = True
             # In a backward pass it is computed again.
             if not self.paused and self._trains and torch._C._current_graph_task_id() == -1:
                 self._spent(lambda: self._look_out(end, seen))

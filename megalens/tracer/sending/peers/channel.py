@@ -20,6 +20,8 @@ _UNPROVED_BYTES = 4096
 _READ_BYTES = 1 << 20
 
 _EARLY_BYTES = 64 << 20
+_NO_PAYLOAD = 1 << 20
+"""Up to so many bytes are taken for messages without a payload."""
 
 
 class Outgoing(NamedTuple):
@@ -70,7 +72,7 @@ class Outbox:
                 continue
             self._early.append(message)
             self._early_bytes += len(message.payload)
-            if self._early_bytes > _EARLY_BYTES:
+            if self._early_bytes > _EARLY_BYTES and len(self._early) > 1:
                 self._early_bytes -= len(self._early.popleft().payload)
                 self._give_up()
 
@@ -112,7 +114,8 @@ class Message:
 class Channel:
     """One connected socket, which the channel owns, and what waits on it in both directions.
 
-    ``queue_bytes`` is the payload that may wait to be sent; more is refused by :meth:`put`.
+    ``queue_bytes`` is the payload that may wait to be sent; more is refused by :meth:`put`, unless no other
+    payload waits: its memory is there already.
     """
 
     def __init__(self, sock: socket.socket, queue_bytes: int = 64 << 20) -> None:
@@ -137,7 +140,8 @@ class Channel:
     def put(self, kind: MessageKind, meta: Mapping[str, Any], payload: Any = b"") -> bool:
         """Queue a message; False when too much waits and the payload was not taken."""
         view = memoryview(payload).cast("B") if payload is not None else memoryview(b"")
-        if len(view) and self.waiting + len(view) > self._queue_bytes:
+        beside = self.waiting > _NO_PAYLOAD and self.waiting + len(view) > self._queue_bytes
+        if len(view) > _PAYLOAD_BYTES or (len(view) and beside):
             return False
         text = json.dumps(meta, separators=(",", ":"), allow_nan=False).encode()
         self._out.append(memoryview(_HEADER.pack(_MAGIC, kind, len(text), len(view)) + text))
