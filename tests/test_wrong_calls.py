@@ -82,6 +82,10 @@ OF_TRAINING = [
         "record='runs' needs hub='spawn': it is the hub that this call starts which",
     ),
     (lambda: trace(record=5), "record=… must be a folder, got 5."),
+    (
+        lambda: trace(record_mode=0o050),
+        "record_mode=… must be a mode of a folder that its owner may use, such as 0o750, got 40.",
+    ),
     (lambda: trace(record_bytes="1 GB"), "record_bytes=… must be a whole number from 1, got '1 GB'."),
     (
         lambda: trace(hub="spwan"),

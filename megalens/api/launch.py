@@ -146,6 +146,10 @@ _SETTINGS: dict[str, tuple[Callable[[str], Any], str]] = {
         int,
         "what the recording may take; its oldest steps are given up for newer ones (default: no bound)",
     ),
+    "record_mode": (
+        lambda text: int(text, 8),
+        "permissions of the run's folder in octal digits, such as 750 (default: its owner's alone)",
+    ),
     "resume": (
         str,
         "run folder, or id of a run, whose recording goes on: of a training that restarts from a "

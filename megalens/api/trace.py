@@ -129,6 +129,7 @@ def _hub(settings: TraceSettings) -> tuple[HubProcess | None, HubAddress | None]
         settings.hub_host,
         settings.hub_port,
         settings.record_bytes,
+        settings.record_mode,
         retry,
     )
     return process, process.start()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..hub.terminal import ask_to_stop
 from ..protocol import RUNS_FOLDER, parse_json, shown_text
-from .hub import count, seconds
+from .hub import add_record_mode, count, seconds
 
 if TYPE_CHECKING:
     from ..hub.dialects.dialect import Translation
@@ -47,6 +47,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
                 metavar="DIR",
                 help=f"record in DIR/<run id> (default: {RUNS_FOLDER})",
             )
+            add_record_mode(parser)
         parser.set_defaults(run=run)
     for name, client, dialect in (
         ("serve-3606", "Megatron-LM's tensor tracer", "Megatron-LM's pull request 3606"),
@@ -131,14 +132,14 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _record(arguments: argparse.Namespace) -> int:
-    return _run(arguments, arguments.into)
+    return _run(arguments, arguments.into, arguments.record_mode)
 
 
 def _connect(arguments: argparse.Namespace) -> int:
     return _run(arguments, None)
 
 
-def _run(arguments: argparse.Namespace, record: Path | None) -> int:
+def _run(arguments: argparse.Namespace, record: Path | None, record_mode: int | None = None) -> int:
     from ..hub.dialects.dialect import DialectError
     from ..hub.dialects.follow import follow
     from ..hub.options import HubError
@@ -151,6 +152,7 @@ def _run(arguments: argparse.Namespace, record: Path | None) -> int:
             follow(
                 plan,
                 record=record,
+                record_mode=record_mode,
                 linger=arguments.linger,
                 until_stdin_closes=arguments.until_stdin_closes,
             )

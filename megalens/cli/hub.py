@@ -9,6 +9,7 @@ import gc
 import json
 import logging
 import os
+import re
 import signal
 import sys
 import time
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..hub.discovery import live_hubs, runtime_folder
 from ..hub.options import HubError
-from ..protocol import shown_text
+from ..protocol import RECORD_MODE, is_record_mode, shown_text
 
 if TYPE_CHECKING:
     from ..hub.options import HubOptions
@@ -64,6 +65,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
             "(default: no bound)"
         ),
     )
+    add_record_mode(hub)
     hub.add_argument(
         "--linger",
         type=seconds,
@@ -99,6 +101,25 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     runs.set_defaults(run=main_runs)
 
 
+def add_record_mode(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--record-mode",
+        type=_mode,
+        metavar="MODE",
+        help=(
+            "permissions of the run's folder in octal digits, such as 750 (default: its owner's alone, and "
+            "its group's to read where DIR has the setgid bit)"
+        ),
+    )
+
+
+def _mode(text: str) -> int:
+    mode = int(text, 8) if re.fullmatch("[0-7]{3,4}", text) else 0
+    if not is_record_mode(mode):
+        raise argparse.ArgumentTypeError(f"expected the digits of {RECORD_MODE}, got {text!r:.100}")
+    return mode
+
+
 def main_hub(arguments: argparse.Namespace) -> int:
     from ..hub.options import HubOptions
     from ..hub.server import keep_freed_memory
@@ -121,6 +142,7 @@ def main_hub(arguments: argparse.Namespace) -> int:
         port=arguments.port,
         record=arguments.record,
         record_bytes=arguments.record_bytes,
+        record_mode=arguments.record_mode,
         resume=arguments.resume,
         first_step=arguments.first_step or 1,
         linger=arguments.linger,

@@ -32,6 +32,8 @@ class HubOptions:
         Folder in which the run folder is made; no recording when None.
     record_bytes : int or None
         What the recording may take; its oldest steps are given up for newer ones. No bound when None.
+    record_mode : int or None
+        Permissions of the run folder; its owner's alone, or its group's as of ``make_run_folder``, when None.
     resume : Path or None
         Run folder whose recording goes on, instead of ``record``.
     first_step : int
@@ -61,6 +63,7 @@ class HubOptions:
     port: int = 0
     record: Path | None = None
     record_bytes: int | None = None
+    record_mode: int | None = None
     resume: Path | None = None
     first_step: int = 1
     linger: float = 10.0

@@ -43,6 +43,8 @@ class Recorder:
     limit_bytes : int, optional
         What the streams may take on disk while they are recorded: the oldest steps are given up for newer
         ones, and named. As much as comes when absent.
+    mode : int, optional
+        Permissions of the run folder; as of ``make_run_folder`` when absent.
     resumes : bool
         Whether a recording goes on in the folder, which contains only earlier attempts.
 
@@ -60,6 +62,7 @@ class Recorder:
         retry_seconds: float = 1.0,
         limit_bytes: int | None = None,
         *,
+        mode: int | None = None,
         resumes: bool = False,
     ) -> None:
         self.state: Literal["on", "failed", "closed"] = "on"
@@ -89,7 +92,7 @@ class Recorder:
         self._tries = 0
         self._retry_at = 0.0
         try:
-            self._folder = RecordingFolder(path, limit_bytes, resumes=resumes)
+            self._folder = RecordingFolder(path, limit_bytes, mode=mode, resumes=resumes)
             self._describe()
         except OSError as error:
             raise HubError(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from ..protocol import CheckedBody, replace_file
+from ..protocol import CheckedBody, make_run_folder, replace_file
 from .bare_segment import WORTH_BYTES, can_be_bare, give_up_values
 from .options import HubError
 from .sealer import Sealer, seal_detached
@@ -46,16 +46,20 @@ class GivenUp:
 class RecordingFolder:
     """The run folder that a recorder writes, made here unless a recording goes on in it (``resumes``).
 
-    ``limit_bytes`` is the bound of :meth:`keep_newest`. Raises ``OSError``.
+    ``limit_bytes`` is the bound of :meth:`keep_newest`, ``mode`` as of ``make_run_folder``. Raises
+    ``OSError``.
     """
 
-    def __init__(self, path: Path, limit_bytes: int | None = None, *, resumes: bool = False) -> None:
+    def __init__(
+        self, path: Path, limit_bytes: int | None = None, *, mode: int | None = None, resumes: bool = False
+    ) -> None:
         self.path = path
         self.streams: dict[str, StreamFolder] = {}
         self._limit = limit_bytes
+        self._mode = mode
         self._began = time.monotonic()
         self._sealer = Sealer()
-        path.mkdir(parents=True, exist_ok=resumes)
+        make_run_folder(path, mode, exist_ok=resumes)
 
     def deleted(self) -> bool:
         """Whether the recording was deleted: its ``run.json`` goes last."""
@@ -63,7 +67,7 @@ class RecordingFolder:
 
     def mend(self) -> list[StreamFile]:
         """Make the folder again where somebody removed it; return the files that are gone."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        make_run_folder(self.path, self._mode, exist_ok=True)
         gone = [file for stream in self.streams.values() for file in stream.gone()]
         for file in gone:
             self._sealer.forget(file)
@@ -151,7 +155,7 @@ class RecordingFolder:
         """Replace ``run.json`` atomically, adding the streams' summaries."""
         streams = {name: folder.summary() for name, folder in self.streams.items()}
         text = json.dumps({**description, "streams": streams}, ensure_ascii=False, allow_nan=False, indent=1)
-        replace_file(self.path / "run.json", f"{text}\n".encode(), sync=True)
+        replace_file(self.path / "run.json", f"{text}\n".encode(), mode=None, sync=True)
 
     def finish(self) -> str | None:
         """Close every stream and seal what can be within half a second; a detached process seals the rest.

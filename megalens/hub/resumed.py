@@ -17,6 +17,7 @@ from ..protocol import (
     attempt_folders,
     check_definition,
     is_stream_file,
+    make_subfolder,
     read_json_file,
     replace_file,
     shown_text,
@@ -106,9 +107,10 @@ def set_aside(folder: Path, header: RunFile, first_step: int) -> None:
         "superseded_from": first_step,
     }
     try:
-        attempt.mkdir(parents=True)
+        for made in (attempt.parent, attempt):
+            make_subfolder(made)
         text = json.dumps(superseded, ensure_ascii=False, allow_nan=False, indent=1)
-        replace_file(attempt / "run.json", f"{text}\n".encode(), sync=True)
+        replace_file(attempt / "run.json", f"{text}\n".encode(), mode=None, sync=True)
         for entry in sorted(folder.iterdir()):
             if _has_rows(entry):
                 if entry.is_dir():

@@ -18,7 +18,9 @@ from ..protocol import (
     SEALED,
     Stream,
     StreamPolicy,
+    new_file_mode,
     stream_segments,
+    take_mode,
 )
 from .options import HubError
 
@@ -75,8 +77,9 @@ def seal_tail(
             schema, batches = read_tail(file, tail.name, rows)
         _remove(partial, folder)
         try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-            with open(os.open(partial, flags, 0o644, dir_fd=folder), "wb", buffering=1 << 20) as made:
+            flags, mode = os.O_WRONLY | os.O_CREAT | os.O_EXCL, new_file_mode(folder)
+            with open(os.open(partial, flags, mode, dir_fd=folder), "wb", buffering=1 << 20) as made:
+                take_mode(made.fileno(), mode)
                 lowest = [each["step"].to_numpy().min() for each in batches]
                 tables = in_order(lowest, lambda at: pa.Table.from_batches([batches[at]]))
                 write_segment(made, stream, schema, tables)

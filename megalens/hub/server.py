@@ -122,6 +122,7 @@ class Hub:
                     self.state.description(),
                     options.recorder_queue_bytes,
                     limit_bytes=options.record_bytes,
+                    mode=options.record_mode,
                     resumes=options.resume is not None,
                 )
             write_entry(self.entry)

@@ -8,7 +8,17 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ..protocol import SEALED, TAIL, CheckedBody, Stream, segment_name, stream_segments
+from ..protocol import (
+    SEALED,
+    TAIL,
+    CheckedBody,
+    Stream,
+    make_subfolder,
+    new_file_mode,
+    segment_name,
+    stream_segments,
+    take_mode,
+)
 from ..protocol.messages_generated import StreamSummary
 
 _MOST_RANGES = 1000
@@ -75,9 +85,11 @@ class StreamFile:
         self.bytes = 0
         self.first_step: int | None = None
         self.last_step: int | None = None
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+        mode = new_file_mode(path.parent)
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, mode)
         self._torn = self.bare = False
         try:
+            take_mode(self._descriptor, mode)
             found = os.fstat(self._descriptor)
             self.identity = found.st_dev, found.st_ino
             self._write([memoryview(stream.schema_message)])
@@ -177,7 +189,7 @@ class StreamFolder:
     def _rotate(self, body: CheckedBody) -> None:
         steps = body.numbers("step").tolist()
         folder = self._run / self.stream.name
-        folder.mkdir(exist_ok=True)
+        make_subfolder(folder)
         # Where it cannot be made, the old one goes on.
         tail = StreamFile(folder / segment_name(self._number, steps[0] if steps else 0, TAIL), self.stream)
         if self._tail is not None:

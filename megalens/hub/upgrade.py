@@ -19,10 +19,13 @@ from ..protocol import (
     ProtocolError,
     Stream,
     attempt_folders,
+    make_subfolder,
+    new_file_mode,
     parse_stream,
     read_json_file,
     segment_name,
     stream_segments,
+    take_mode,
 )
 from .discovery import live_hubs
 from .options import HubError
@@ -91,7 +94,7 @@ def _adopt(path: Path, stream: Stream) -> Path:
     if path.suffix == TAIL:
         with pa.memory_map(str(path)) as source:
             batch = next(iter(pa.ipc.open_stream(source)), None)
-        folder.mkdir(exist_ok=True)
+        make_subfolder(folder)
         tail = folder / segment_name(0, _first_step(batch), TAIL)
         os.replace(path, tail)
         return seal_tail(tail, stream)
@@ -99,11 +102,12 @@ def _adopt(path: Path, stream: Stream) -> Path:
 
     with pq.ParquetFile(path) as file:
         first = next(file.iter_batches(1, columns=["step"]), None)
-        folder.mkdir(exist_ok=True)
+        make_subfolder(folder)
         segment = folder / segment_name(0, _first_step(first), SEALED)
         half = segment.with_name(segment.name + PARTIAL)
         try:
             with open(half, "wb", buffering=1 << 20) as made:
+                take_mode(made.fileno(), new_file_mode(folder))
                 write_segment(made, stream, file.schema_arrow, _in_order(file))
                 made.flush()
                 os.fsync(made.fileno())

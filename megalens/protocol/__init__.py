@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .connection import *
 from .contract import *
 from .errors import *
+from .folder_modes import *
 from .generation import *
 from .instrument_settings import *
 from .losses import *

@@ -14,6 +14,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from .folder_modes import new_file_mode, take_mode
+
 __all__ = [
     "MOST_RUN_FILE_BYTES",
     "MOST_WHOLE",
@@ -146,7 +148,7 @@ def attempt_folders(folder: Path) -> list[Path]:
     return []
 
 
-def replace_file(path: Path, content: bytes, *, mode: int = 0o666, sync: bool = False) -> None:
+def replace_file(path: Path, content: bytes, *, mode: int | None = 0o666, sync: bool = False) -> None:
     """Replace a file, or make it, in one go.
 
     It is written under another name in the same folder first: a dot, the file's name, another dot and eight
@@ -154,8 +156,8 @@ def replace_file(path: Path, content: bytes, *, mode: int = 0o666, sync: bool = 
 
     Parameters
     ----------
-    mode : int
-        Of the file, before the process's mask.
+    mode : int or None
+        Of the file, before the process's mask; None in a run folder, whose mode decides (``folder_modes``).
     sync : bool
         Whether its bytes shall be on the disk before it replaces the other.
 
@@ -165,8 +167,11 @@ def replace_file(path: Path, content: bytes, *, mode: int = 0o666, sync: bool = 
         When the disk is full or fails, or the folder cannot be written; the file is then as it was.
     """
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    made = new_file_mode(path.parent) if mode is None else mode
     try:
-        with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, made), "wb") as file:
+            if mode is None:
+                take_mode(partial, made)
             file.write(content)
             if sync:
                 file.flush()

@@ -20,6 +20,7 @@ def sql_frame(rows: StreamRows, query: str) -> DataFrame:
         raise bad_argument("query", "text in SQL", query)
     import duckdb
 
+    from ..protocol import make_run_folder
     from .moments.rows.cache_folder import cache_folder
 
     tables = {name: _StreamScan(rows, name) for name in rows.streams}
@@ -29,6 +30,7 @@ def sql_frame(rows: StreamRows, query: str) -> DataFrame:
         "enable_external_access": "false",
         "temp_directory": str(cache_folder() / "spill"),
     }
+    make_run_folder(cache_folder(), exist_ok=True)
     with duckdb.connect(config=config) as connection:
         for name, table in tables.items():
             connection.register(name, table)

@@ -194,6 +194,6 @@ def write_name(folder: RunFolder, name: str) -> None:
 
 def _replace(file: Path, value: Any) -> None:
     try:
-        replace_file(file, json.dumps(value, ensure_ascii=False, indent=1).encode())
+        replace_file(file, json.dumps(value, ensure_ascii=False, indent=1).encode(), mode=None)
     except OSError as error:
         raise ServerError(409, "refused", f"Could not write the run's folder: {error.strerror}.") from error

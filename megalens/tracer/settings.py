@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..protocol import PHASES, is_whole
+from ..protocol import PHASES, RECORD_MODE, is_record_mode, is_whole
 from ..protocol.messages_generated import Phase
 from .coordinates import RankCoordinates
 from .errors import TracerError
@@ -37,6 +37,10 @@ class TraceSettings:
     record_bytes : int, optional
         What the recording may take while it is written. Its oldest steps are then given up for newer ones,
         and named; scalars stay. No bound when absent.
+    record_mode : int, optional
+        Permissions of the run's own folder, such as ``0o750``, and of what is written into it. When absent it
+        is its owner's alone; where ``record`` has the setgid bit, by which a group shares a folder, the group
+        may read the run too.
     resume : str or Path, optional
         Run folder, or the id of a run in ``record`` (in ``megalens-runs`` when absent), whose recording goes
         on: of a training that restarts from a checkpoint, with ``first_step``. What was recorded of that step
@@ -97,6 +101,7 @@ class TraceSettings:
     samples: int | str | None = 1
     record: str | Path | None = None
     record_bytes: int | None = None
+    record_mode: int | None = None
     resume: str | Path | None = None
     hub: Any = "spawn"
     tokenizer: Any = None
@@ -129,6 +134,7 @@ class TraceSettings:
                 self.record_bytes is None or is_whole(self.record_bytes, 1),
                 "a whole number from 1",
             ),
+            ("record_mode", self.record_mode is None or is_record_mode(self.record_mode), RECORD_MODE),
             ("vectors_folders", not isinstance(self.vectors_folders, (str, Path)), "a list of folders"),
             ("allow", _words_among(self.allow, CONTROLS), f"a list out of {', '.join(CONTROLS)}"),
             ("first_step", self.first_step is None or is_whole(self.first_step, 1), "a whole number from 1"),

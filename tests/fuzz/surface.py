@@ -51,6 +51,7 @@ CATALOGUE: dict[str, int] = {
     "dialect_generate": 30,
     "rest": 50,
     "jsonl": 10,
+    "csv_folders": 10,
     "traces": 20,
     "run_folder": 40,
     "changed_byte": 20,

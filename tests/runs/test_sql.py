@@ -1,6 +1,8 @@
 """SQL over the streams of a run: it sees what the run's own reader sees, and nothing else."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -156,3 +158,21 @@ def test_what_is_no_text_and_a_file_that_cannot_be_read_are_said_in_our_own_word
         run.sql("from scalars")
     assert damaged.value.code == "unreadable"
     assert run.sql("select count(*) as n from moments")["n"].tolist() == [320]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ["", "raise SystemExit", "run.sql('select nope from moments')"])
+def test_a_script_that_asks_ends_without_a_word_of_a_library(tmp_path, end):
+    write_moments(tmp_path / "run")
+    script = (
+        "import sys\n"
+        "from megalens import open\n"
+        "sys.excepthook = lambda *_: None\n"
+        "run = open(sys.argv[1])\n"
+        "kept = run.moments('grad', by='layer'), run.sql('select * from moments')\n"
+        f"{end}\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, tmp_path / "run"], capture_output=True, text=True, timeout=120
+    )
+    assert done.stderr == ""

@@ -15,7 +15,7 @@ import megalens
 from megalens.runs import ClientError
 from megalens.runs.moments import MomentQuery
 from megalens.runs.moments.rows import import_folder
-from megalens.runs.moments.trainermon import imported_folder
+from megalens.runs.moments.trainermon import files, imported_folder
 
 FIXTURES = Path(__file__).parents[3] / "shared" / "fixtures" / "trainermon"
 needs_fixtures = pytest.mark.skipif(not FIXTURES.is_dir(), reason="TrainerMon's own output is not there")
@@ -304,3 +304,36 @@ def test_a_million_lines_are_read_within_bounds(tmp_path):
     frame = run.moments("grad", [])
     assert len(frame) == steps
     assert set(frame["count"]) == {1200}
+
+
+def test_a_byte_of_a_header_that_is_no_text_costs_its_own_file_alone(tmp_path):
+    write(tmp_path, "param_updated_0-0.csv", HEADER + lines(0))
+    bad = HEADER.encode().replace(b"zeros", b"z\xffros") + lines(0).encode()
+    write(tmp_path, "grad_reduced_0-1.csv", "").write_bytes(bad)
+    run = megalens.open(tmp_path)
+    assert len(run.moments("param", ["name"])) == 3
+    assert len(run.moments("grad", ["name"])) == 3
+
+
+def test_few_rows_of_a_file_with_a_cut_line_are_pythons_at_a_time(tmp_path, monkeypatch):
+    held = []
+    table = files._table
+    monkeypatch.setattr(files, "_ROWS", 4)
+    monkeypatch.setattr(files, "_table", lambda header, rows: held.append(len(rows)) or table(header, rows))
+    path = write(tmp_path, "param_updated_0-0.csv", HEADER + lines(0) + "0,lay\n" + lines(1) + HEADER * 50)
+    got, problems = files.read_csv_table(path)
+    assert got["step"].to_pylist() == [0] * 3 + [1] * 3
+    # Neither do headers that are all the same cost a table each.
+    assert held == [4, 2]
+    assert "1 line does not fit" in problems[0]
+
+
+def test_headers_without_end_are_left_out_and_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_MOST_HEADERS", 3)
+    other = "vpp_stage,name,step\n"
+    wide = "vpp_stage,step," + ",".join(f"c{at}" for at in range(60)) + "\n"
+    text = HEADER + lines(0) + other + "0,a,1\n" + wide + "0,b,2\n" + (HEADER + other) * 5 + "0,c,3\n"
+    got, problems = files.read_csv_table(write(tmp_path, "param_updated_0-0.csv", text))
+    # What is below the header that was read last is read.
+    assert got["step"].to_pylist() == [0] * 3 + [1, 3]
+    assert "7 lines do not fit the header" in problems[0]

@@ -15,7 +15,14 @@ from .hosted_run import HostedRun
 from .translator import Translator
 
 
-async def follow(plan: Translation, *, record: Path | None, linger: float, until_stdin_closes: bool) -> None:
+async def follow(
+    plan: Translation,
+    *,
+    record: Path | None,
+    linger: float,
+    until_stdin_closes: bool,
+    record_mode: int | None = None,
+) -> None:
     """Translate until the peer ends or somebody asks to stop, and close the recording.
 
     ``linger`` is, without a recording, how long viewers find the finished run. Raises ``DialectError``,
@@ -25,7 +32,7 @@ async def follow(plan: Translation, *, record: Path | None, linger: float, until
     logging.getLogger("websockets").addHandler(logging.NullHandler())
     logging.getLogger("websockets").propagate = False
     translator = Translator(plan)
-    options = HubOptions(name=plan.name, record=record, linger=linger)
+    options = HubOptions(name=plan.name, record=record, record_mode=record_mode, linger=linger)
     async with HostedRun(options, f"translation of {plan.address}"[:200], translator.configure) as host:
         print(f"run {host.entry.id}", flush=True)
         if record is not None:

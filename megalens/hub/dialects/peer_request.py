@@ -7,7 +7,7 @@ from typing import Any
 
 from ...protocol import Compressor, ProtocolError, Tile, compressor_from_setting
 from ...protocol.messages_generated import CompressorSetting, Config, FlagSetting
-from .dialect import GROUP_TILES, Dialect
+from .dialect import GROUP_TILES, Dialect, FlagFacts
 
 # Peers reduce twice, on each rank and again after the gather, so only what changes nothing the second time
 # keeps its meaning.
@@ -112,8 +112,13 @@ def chosen_config(
 
 
 def asked_config(dialect: Dialect, config: Config) -> Config:
-    """Return what to ask of the peer: what is wanted, what it sends anyway, and what it needs to send it."""
+    """Return what to ask of the peer: what is wanted, what it sends anyway, and what it needs to send it.
+
+    Raises ``ProtocolError`` for a flag that it has not.
+    """
     wanted = config["flags"]
+    for name in wanted:
+        _facts(dialect, name, f"flags.{name}")
     needed = {facts.needs for name, facts in dialect.flags.items() if name in wanted}
     flags = dict(wanted)
     for name, facts in dialect.flags.items():
@@ -162,7 +167,7 @@ def compressor_text(dialect: Dialect, flag: str, config: Config, tiles: int) -> 
     return "Unknown()" if compressor is None else str(compressor)
 
 
-def _checked(dialect: Dialect, name: str, setting: FlagSetting, field: str) -> Compressor:
+def _facts(dialect: Dialect, name: str, field: str) -> FlagFacts:
     facts = dialect.flags.get(name)
     if facts is None:
         names = ", ".join(dialect.flags)
@@ -173,6 +178,11 @@ def _checked(dialect: Dialect, name: str, setting: FlagSetting, field: str) -> C
             expected=names,
             got=name[:200],
         )
+    return facts
+
+
+def _checked(dialect: Dialect, name: str, setting: FlagSetting, field: str) -> Compressor:
+    facts = _facts(dialect, name, field)
     if facts.never:
         raise ProtocolError("unavailable-flag", facts.never, field=field)
     if setting.get("passes", ["forward"]) != ["forward"]:

@@ -99,6 +99,7 @@ def serve(
     samples: int | str | None = "all",
     record: str | Path | None = None,
     record_bytes: int | None = None,
+    record_mode: int | None = None,
     hub: Any = "spawn",
     adapter: IAdapter | None = None,
     vectors_folders: Sequence[str | Path] = (),
@@ -122,9 +123,11 @@ def serve(
         With ``encode(text)`` and ``decode(ids)``. A folder has its own.
     name : str, optional
         Name of the run; the folder's when absent, or the model's class.
-    flags, layers, samples, record, record_bytes, hub, adapter, vectors_folders, linger, hub_host, hub_port
+    flags, layers, samples, record, record_bytes, record_mode, hub, adapter, vectors_folders
         As :func:`megalens.trace` takes them. All sequences of a batch are traced unless ``samples`` says
         otherwise.
+    linger, hub_host, hub_port
+        As :func:`megalens.trace` takes them.
     perturb : bool
         Whether viewers may perturb the model while it writes.
 
@@ -160,6 +163,7 @@ def serve(
         samples=samples,
         record=record,
         record_bytes=record_bytes,
+        record_mode=record_mode,
         hub=hub,
         tokenizer=_PieceDecoder(writer),
         adapter=AttentionAdapter(adapter),

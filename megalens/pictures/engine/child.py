@@ -164,10 +164,13 @@ def _listen(pipe: IO[bytes], inbox: queue.SimpleQueue[tuple[dict[str, Any], byte
 
 
 def _bound(most_data: int) -> None:
-    if most_data:
-        with suppress(ImportError, ValueError, OSError):
-            import resource
+    with suppress(ImportError, ValueError, OSError):
+        import resource
 
+        # V8 reserves more address space than login nodes let a process have unless it asks for all it may.
+        highest = resource.getrlimit(resource.RLIMIT_AS)[1]
+        resource.setrlimit(resource.RLIMIT_AS, (highest, highest))
+        if most_data:
             # Address space is what V8 reserves by the terabyte; data is what it uses.
             resource.setrlimit(resource.RLIMIT_DATA, (most_data, most_data))
 

@@ -79,6 +79,7 @@ class EngineProcess:
                 f"The engine's process could not be started: {error.strerror}.", code="missing"
             ) from error
         self._errors = b""
+        self._started = False
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._inbox: queue.SimpleQueue[Frame | EngineError] = queue.SimpleQueue()
         self._listener = threading.Thread(target=self._listen, name="megalens-engine", daemon=True)
@@ -147,6 +148,7 @@ class EngineProcess:
         problem: EngineError | None = None
         try:
             while (frame := read_frame(self._process.stdout)) is not None:
+                self._started = True
                 self._inbox.put(frame)
                 if self._inbox.qsize() > _MOST_WAITING:
                     raise FrameError("The engine sends more than is taken.")
@@ -176,6 +178,13 @@ class EngineProcess:
             self._process.stdin.close()
 
     def _gone(self) -> EngineError:
+        if not self._started and (most := _most_addresses()) is not None:
+            return EngineError(
+                f"The engine could not be started: a process may reserve {most / 2**30:,.0f} GiB of address "
+                "space here (ulimit -v), and V8 reserves 1,400 GiB, of which it uses little. Draw this where "
+                "there is no such limit: ulimit -v unlimited, a compute node, or a notebook's own page.",
+                code="missing",
+            )
         text = self._errors.decode("utf-8", "replace")
         if "out of memory" in text.lower() or "MemoryError" in text:
             return _broken("memory", "")
@@ -184,6 +193,16 @@ class EngineProcess:
             "again, there may be too little memory.",
             code="ended",
         )
+
+
+def _most_addresses() -> int | None:
+    """Return how many bytes of address space a process of ours may reserve at most, None where any number."""
+    with suppress(ImportError, OSError):
+        import resource
+
+        most = resource.getrlimit(resource.RLIMIT_AS)[1]
+        return None if most == resource.RLIM_INFINITY else most
+    return None
 
 
 def _broken(code: str, message: str) -> EngineError:

@@ -75,6 +75,8 @@ class HubProcess:
         Any free one when 0.
     record_bytes : int, optional
         What the recording may take; no bound when absent.
+    record_mode : int, optional
+        Permissions of the run folder; its owner's alone when absent.
     resume : (Path, int), optional
         Run folder whose recording goes on, and from which step on.
     """
@@ -87,6 +89,7 @@ class HubProcess:
         host: str = "127.0.0.1",
         port: int = 0,
         record_bytes: int | None = None,
+        record_mode: int | None = None,
         resume: tuple[Path, int] | None = None,
     ) -> None:
         self._resume = resume
@@ -95,6 +98,7 @@ class HubProcess:
         self._name = name
         self._record = record
         self._record_bytes = record_bytes
+        self._record_mode = record_mode
         self._linger = linger
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -127,6 +131,8 @@ class HubProcess:
             command += ["--record", self._record]
         if self._record_bytes:
             command += ["--record-bytes", str(self._record_bytes)]
+        if self._record_mode is not None:
+            command += ["--record-mode", f"{self._record_mode:o}"]
         # A file, not a pipe: nobody reads it later, and a full pipe would stop the hub.
         with tempfile.TemporaryFile() as complaints:
             try:

@@ -158,6 +158,9 @@ def test_connect_ends_with_its_standard_input(tmp_path):
         (["--dialect", "T1", "--reduction", "std"], 2, "keep their meaning"),
         (["--dialect", "inference"], 2, "--prompt"),
         (["--tiles", "8"], 2, "need --dialect"),
+        (["--dialect", "T1", "--flag", "Nope"], 2, "has no flag 'Nope'"),
+        (["--dialect", "T2", "--flag", "QKV_mat_mul", "--flag", "Nope"], 2, "has no flag 'Nope'"),
+        (["--dialect", "T1", "--record-mode", "50"], 2, "a folder that its owner may use"),
         (["--dialect", "T1", "--config", "{}"], 2, "flags"),
     ],
 )

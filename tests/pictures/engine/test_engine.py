@@ -249,6 +249,38 @@ def test_a_missing_bundle_says_what_to_do(tmp_path):
     assert caught.value.code == "missing"
 
 
+BOUNDED = """
+import resource
+resource.setrlimit(resource.RLIMIT_AS, (16 << 30, HIGHEST))
+from megalens.pictures.engine import Engine, EngineError
+try:
+    print(Engine(BUNDLE).run("echo", "drawn", None)[0])
+except EngineError as error:
+    print(error.code, error)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("most", "said"),
+    [
+        ("resource.RLIM_INFINITY", "drawn"),
+        (
+            "16 << 30",
+            "missing The engine could not be started: a process may reserve 16 GiB of address space here",
+        ),
+    ],
+)
+def test_a_limit_of_address_space_is_raised_where_it_may_be_and_else_named(bundle, most, said):
+    script = BOUNDED.replace("HIGHEST", most).replace(
+        "BUNDLE", f"__import__('pathlib').Path({str(bundle)!r})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=WAIT
+    )
+    assert done.stdout.startswith(said), done.stderr
+
+
 def test_two_threads_share_the_engine(engine):
     found = {}
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from page_probe import probe
-from recorded_run import RUN_ID, values_of, write_run
+from recorded_run import RUN_ID, flag_info, tensor, values_of, write, write_run
 
 from megalens.pictures.report import ReportError, build_report, write_report
 from megalens.runs import open_run
@@ -382,3 +382,31 @@ def test_a_folder_whose_name_looks_like_code_stays_a_name_in_a_notebook(tmp_path
     opened = ast.parse(notebook.cells[1].source).body
     assert [type(line) for line in opened] == [ast.Import, ast.Assign]
     assert ast.literal_eval(opened[1].value.args[0]) == f"megalens-runs/{name}"
+
+
+@pytest.mark.parametrize("name", ["constructor", "toString", "__proto__", "a\u2028b"])
+def test_a_report_is_drawn_whatever_flags_scalars_units_and_runs_are_called(tmp_path, name):
+    folder = write_run(
+        tmp_path / "run",
+        run={"id": "r1", "name": name, "started": 1.0},
+        flags=[flag_info(name, name, [0], [], ["position", "feature"])],
+        more=[tensor(step, 0, name, "", "Tile(tiles=16)", values_of(step, 0)) for step in (1, 2)],
+        config={"flags": {name: {"compressor": {"name": "NoOp", "params": {}}}}},
+    )
+    (folder / "scalars.parquet").unlink()
+    rows = [
+        {"step": step, "time": 0.0, "rank": 0, "name": each, "value": 1.0, "unit": unit}
+        for step in (1, 2)
+        for each, unit in ((name, name), ("loss", name), (f"{name}_2", ""))
+    ]
+    write(folder, "scalars", rows)
+    views = [
+        {"view": "scalars"},
+        {"view": "heatmap", "flag": name, "layers": "all"},
+        {"view": "trend", "flag": name},
+    ]
+    run = open_run(folder)
+    for chosen in (views, None):
+        text = write_report(run, tmp_path / "report.html", chosen).read_text(encoding="utf-8")
+        assert "could not be drawn" not in text
+        assert text.count("<figure") >= 3

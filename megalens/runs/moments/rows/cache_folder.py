@@ -11,6 +11,8 @@ from pathlib import Path
 
 from platformdirs import user_cache_path
 
+from ....protocol import make_run_folder
+
 _FOLDER = "MEGALENS_CACHE_DIR"
 _BYTES = "MEGALENS_CACHE_BYTES"
 _DEFAULT_BYTES = 20 * 1024**3
@@ -29,7 +31,8 @@ def locked(folder: Path) -> Iterator[None]:
 
     A lock only spares the second process the same work: the files are consistent at every moment without it.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    for made in (cache_folder(), folder):
+        make_run_folder(made, exist_ok=True)
     try:
         import fcntl
     except ImportError:

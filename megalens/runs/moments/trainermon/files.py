@@ -32,6 +32,8 @@ _TEXTS = ("name", "module_name", "scope", "shape", "dtype")
 _INTEGERS = ("vpp_stage", "step", "micro_step")
 _MOST_BYTES = 2 << 30
 _MOST_COLUMNS = 64
+_MOST_HEADERS = 1_000
+_ROWS = 20_000
 
 
 def read_csv_table(path: Path) -> tuple[pa.Table, list[str]]:
@@ -62,6 +64,8 @@ def read_csv_table(path: Path) -> tuple[pa.Table, list[str]]:
     try:
         return pa.csv.read_csv(
             pa.BufferReader(text),
+            # Its bytes may be no UTF-8, which would fail where its names are asked for.
+            read_options=pa.csv.ReadOptions(column_names=header, skip_rows=1),
             parse_options=pa.csv.ParseOptions(newlines_in_values=False),
             convert_options=pa.csv.ConvertOptions(
                 column_types={name: _type(name) for name in header}, null_values=[]
@@ -76,19 +80,33 @@ def _type(name: str) -> pa.DataType:
 
 
 def _line_by_line(path: Path, text: bytes, header: list[str]) -> tuple[pa.Table, list[str]]:
-    """Read a file in which some lines do not fit its header."""
+    """Read a file in which some lines do not fit its header.
+
+    Few of its rows are Python's at a time. Lines below a header that is one too many do not fit.
+    """
     found: list[pa.Table] = []
     rows: list[list[Any]] = []
+    columns, headers, fits = {*header}, 0, True
     wrong = first = 0
     lines = csv.reader(io.TextIOWrapper(io.BytesIO(text), "utf-8", "replace", newline=""))
     for number, cells in enumerate(_readable(lines), 1):
-        if cells and cells[0] == header[0] and "step" in cells and len({*cells}) == len(cells):
-            found.append(_table(header, rows))
-            header, rows = cells[:_MOST_COLUMNS], []
+        if cells == header:
+            fits = True
             continue
-        values = None if cells is None or len(cells) != len(header) else _values(header, cells)
+        if cells and cells[0] == header[0] and "step" in cells and len({*cells}) == len(cells):
+            headers += 1
+            fits = headers < _MOST_HEADERS and len(columns | {*cells}) <= _MOST_COLUMNS
+            if fits:
+                columns |= {*cells}
+                found.append(_table(header, rows))
+                header, rows = cells, []
+                continue
+        values = None if not fits or cells is None or len(cells) != len(header) else _values(header, cells)
         if values is not None:
             rows.append(values)
+            if len(rows) == _ROWS:
+                found.append(_table(header, rows))
+                rows = []
         elif cells != []:
             wrong, first = wrong + 1, first or number
     found.append(_table(header, rows))
