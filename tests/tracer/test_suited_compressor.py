@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 import torch
+import transformers
 from torch import nn
 
 from megalens.adapters import find_adapter
 from megalens.demo.model import GPT, GPTConfig
 from megalens.protocol import NoOp, Peaks, ProtocolError, Tile
 from megalens.tracer import FlagPoints, Source
+from megalens.tracer.tensors.compression_error import CompressionError
 from megalens.tracer.tensors.compressors import make_kernel, suited_compressor
 from megalens.tracer.tensors.plan import CostReduction, apply_cost_reduction
 
@@ -59,6 +61,38 @@ def test_the_rms_of_a_tile_is_the_root_of_its_mean_square():
     )
     means = make_kernel(Tile(10))(torch.from_numpy(data), 0).double()
     assert float(means.square().mean().sqrt()) < 0.5 * float(whole.square().mean().sqrt())
+
+
+@pytest.mark.parametrize("features", [1, 32, 64, 96])
+def test_where_every_tile_is_one_feature_it_is_the_value_with_its_sign(features):
+    chosen = suited_compressor("HiddenStates", at(features))
+    for data in (torch.randn(2, 5, features), torch.randn(2, 5, features, dtype=torch.float64)):
+        kept = make_kernel(chosen)(data, 0)
+        torch.testing.assert_close(kept, data.float(), rtol=0, atol=0)
+        assert float(CompressionError(chosen)(data, kept, 0)) < 1e-7
+    wider = torch.randn(2, 5, 2 * 96)
+    assert (make_kernel(chosen)(wider, 0) >= 0).all()
+
+
+def test_of_parts_of_other_widths_those_of_single_features_keep_their_values(traced, small_hub):
+    config = transformers.LlamaConfig(
+        hidden_size=64, intermediate_size=96, num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=2, vocab_size=50
+    )  # fmt: skip
+    model = transformers.LlamaForCausalLM(config)
+    tracer = traced(model, flags=["QKV_mat_mul", "HiddenStates"], samples=None)
+    seen = {}
+    attention = model.model.layers[0].self_attn
+    for name in ("q_proj", "k_proj", "v_proj"):
+        getattr(attention, name).register_forward_hook(
+            lambda m, a, y, name=name: seen.update({name[0]: y.detach()})
+        )
+    with tracer.step():
+        model(torch.randint(0, 50, (2, 8)))
+    rows = {row["part"]: row for row in small_hub.next_rows(4) if row["flag"] == "QKV_mat_mul"}
+    assert rows["q"]["shape"] == [2, 8, 32]
+    assert min(rows["q"]["values"]) >= 0
+    for part in ("k", "v"):
+        np.testing.assert_array_equal(np.reshape(rows[part]["values"], (2, 8, 32)), seen[part].numpy())
 
 
 def test_peaks_are_of_queries_and_keys_only(traced, small_hub):

@@ -131,7 +131,8 @@ class WrittenPasses:
 
     def _state(self, row: _Row) -> None:
         self.state, self.message = row["state"], row["message"]
-        if row["state"] == "running":
+        # It is said again as the text grows.
+        if row["state"] == "running" and not self.prompts:
             self.padded, self._first_step = row["padded"], row["first_step"]
             self.prompts = [[] for _ in range(row["sequences"])]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -12,63 +11,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from .errors import GenerationError
-from .language_model import LanguageModel, Reading
+from .language_model import LanguageModel, PaddedPrompts, Reading
+from .sampling import Sampler
 from .texts import ITextStream
-
-
-# From logits to the next token: temperature, top-k and top-p in the order and by the rules of transformers'
-# ``LogitsProcessor`` classes.
-class Sampler:
-    """Draws tokens from its own random generator.
-
-    Parameters
-    ----------
-    temperature : float
-        Logits are divided by it; 0 always takes the most probable token.
-    top_k, top_p
-        Draw from the k most probable tokens only (0: all), and from the fewest that reach p together (1:
-        all).
-    seed : int
-        The same seed draws the same tokens.
-    """
-
-    def __init__(
-        self, temperature: float, top_k: int, top_p: float, seed: int, device: torch.device | str = "cpu"
-    ) -> None:
-        self._temperature, self._top_k, self._top_p = temperature, top_k, top_p
-        self._random = torch.Generator(device=device).manual_seed(seed)
-
-    def filtered(self, logits: Tensor) -> Tensor:
-        """Return the logits to draw from, float32 ``[B, V]``, minus infinity where a token is cut off.
-
-        Raises ``GenerationError`` when they are NaN.
-        """
-        scores = logits.float()
-        if bool((scores.isnan() | scores.isposinf()).any()):
-            raise GenerationError(
-                "The model gave logits that are NaN or infinite, from which no token can be taken."
-            )
-        if self._temperature == 0:
-            best = scores.argmax(-1, keepdim=True)
-            return torch.full_like(scores, -math.inf).scatter_(1, best, 0.0)
-        if self._temperature != 1:
-            scores = scores / self._temperature
-        if self._top_k:
-            last = scores.topk(min(self._top_k, scores.shape[-1]))[0][..., -1, None]
-            scores = scores.masked_fill(scores < last, -math.inf)
-        if self._top_p < 1:
-            ordered, order = scores.sort(descending=False)
-            cut = ordered.softmax(-1).cumsum(-1) <= 1 - self._top_p
-            cut[..., -1] = False
-            scores = scores.masked_fill(cut.scatter(1, order, cut), -math.inf)
-        return scores
-
-    def draw(self, filtered: Tensor) -> Tensor:
-        """Return one token of each row, int64 ``[B]``."""
-        if self._temperature == 0:
-            return filtered.argmax(-1)
-        return torch.multinomial(filtered.softmax(-1), 1, generator=self._random)[:, 0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,19 +150,16 @@ class Decoding:
         self._tokens = tokens
         self._stop, self._stop_tokens = tuple(stop), frozenset(stop_tokens)
         self._scope, self._hooks, self._ends, self._before = pass_scope, hooks, ends, before
-        self._padded = max(len(prompt) for prompt in prompts)
-        self._pads = torch.tensor([self._padded - len(prompt) for prompt in prompts], device=model.device)
+        padded = PaddedPrompts.of(prompts, model.device, model.pad)
+        self._padded, self._pads, self._ids = padded.padded, padded.pads, padded.ids
+        self._processors = model.processors(padded, sampler, tokens, self._stop_tokens) if tokens else None
         self._going = [True] * len(prompts)
         self._written = 0
         self._ending = [_Ending(model.texts.stream(), prompt, self._stop) for prompt in prompts if self._stop]
 
     def __iter__(self) -> Iterator[GenerationPass]:
         reading = self._model.begin(self._prompts, self._tokens)
-        ids = torch.tensor(
-            [[0] * (self._padded - len(prompt)) + list(prompt) for prompt in self._prompts],
-            device=self._model.device,
-        )
-        done = self._pass(0, 0, ids, reading, reading.prompts)
+        done = self._pass(0, 0, self._ids, reading, reading.prompts)
         yield done
         while any(done.goes_on):
             tokens = done.tokens
@@ -243,8 +185,10 @@ class Decoding:
             wrote = tuple(self._going)
             if self._written < self._tokens:
                 # Sequences that have ended draw along, so that the others draw what they would without them.
-                filtered = self._sampler.filtered(logits[:, -1])
+                filtered = self._sampler.filtered(logits[:, -1], self._ids, self._processors)
                 tokens = self._model.agreed(self._sampler.draw(filtered))
+                if self._processors is not None:
+                    self._ids = torch.cat([self._ids, tokens[:, None]], dim=1)
                 self._written += 1
                 self._end(tokens)
             else:

@@ -13,11 +13,12 @@ from ...protocol.errors import must_be
 from ...protocol.generation import GenerationRequest
 from ...protocol.messages_generated import Perturb
 from ...tracer.perturb import PerturbPlan
-from .decoding import Decoding, GenerationPass, Sampler
+from .decoding import Decoding, GenerationPass
 from .errors import GenerationError
 from .hidden import no_attention
 from .language_model import LanguageModel
 from .lens import no_lens
+from .sampling import Sampler
 from .sweep import generation_perturb, sweep_points
 
 if TYPE_CHECKING:
@@ -180,8 +181,11 @@ class GenerationJob:
         request = self.request
         sampler = Sampler(request.temperature, request.top_k, request.top_p, request.seed, model.device)
         stop_tokens = model.end_tokens if request.stop_tokens is None else request.stop_tokens
+        stop = request.stop or model.stop
+        if request.tokens:
+            self.add_message(model.said(sampler))
         return Decoding(
-            model, self.sequences, sampler, request.tokens, stop=request.stop, stop_tokens=stop_tokens, **more
+            model, self.sequences, sampler, request.tokens, stop=stop, stop_tokens=stop_tokens, **more
         )
 
     def passed(self, done: GenerationPass, step: int) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ...tracer.tensors.values import Window
 from .errors import GenerationError
+from .sampling import Processors, Sampler
 from .texts import Texts
 
 
@@ -79,9 +80,12 @@ class LanguageModel(ABC):
     ----------
     alone : bool
         Whether this process computes a forward pass without others.
+    pad : int
+        The id of padding.
     """
 
     alone = True
+    pad = 0
 
     def __init__(
         self,
@@ -95,7 +99,17 @@ class LanguageModel(ABC):
     ) -> None:
         self.module, self.texts = module, texts
         self.vocabulary, self.context, self.slides = vocabulary, context, slides
-        self.end_tokens = texts.end_tokens if end_tokens is None else frozenset(end_tokens)
+        self._end_tokens = texts.end_tokens if end_tokens is None else frozenset(end_tokens)
+
+    @property
+    def end_tokens(self) -> frozenset[int]:
+        """Tokens after which a text is over."""
+        return self._end_tokens
+
+    @property
+    def stop(self) -> tuple[str, ...]:
+        """Texts after which a text is over."""
+        return ()
 
     @property
     def device(self) -> torch.device:
@@ -105,6 +119,16 @@ class LanguageModel(ABC):
     def agreed(self, tokens: Tensor) -> Tensor:
         """Return the tokens, int64 ``[B]``, on which all processes of the model agree."""
         return tokens
+
+    def processors(
+        self, prompts: PaddedPrompts, sampler: Sampler, tokens: int, stop_tokens: frozenset[int]
+    ) -> Processors | None:
+        """Return what the model itself makes of its logits before a token is drawn; None: nothing."""
+        return None
+
+    def said(self, sampler: Sampler) -> str:
+        """Return sentences about what the texts do not follow of the model's own settings."""
+        return ""
 
     @abstractmethod
     def begin(self, prompts: Sequence[Sequence[int]], tokens: int = 0) -> Reading:

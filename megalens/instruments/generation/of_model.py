@@ -13,7 +13,9 @@ from ...adapters.sizes import unwrapped
 from ...demo.model import GPT, Cache
 from ...tracer.tensors.values import Window
 from .errors import GenerationError
-from .language_model import LanguageModel, PaddedPrompts, Reading
+from .language_model import LanguageModel, PaddedPrompts, Reading, RereadingReading
+from .own_config import followed_processors, said_of_config
+from .sampling import Processors, Sampler
 from .texts import Texts
 
 
@@ -29,34 +31,66 @@ class HuggingFaceLanguageModel(LanguageModel):
 
     def __init__(self, module: nn.Module, texts: Texts) -> None:
         inner: Any = unwrapped(module)
+        self._inner = inner
+        if getattr(inner.config, "is_encoder_decoder", False):
+            raise GenerationError(
+                f"{type(inner).__name__} is an encoder and a decoder. Text is written by models that "
+                "go on from a prompt."
+            )
         config: Any = inner.config.get_text_config()
-        ends = getattr(getattr(inner, "generation_config", None), "eos_token_id", None)
-        ends = [ends] if isinstance(ends, int) else ends
         super().__init__(
             module,
             texts,
             vocabulary=getattr(config, "vocab_size", None),
             context=getattr(config, "max_position_embeddings", None),
-            end_tokens=ends or None,
-        )
-        self._pad = next(
-            (
-                each
-                for name in ("pad_token_id", "eos_token_id")
-                if isinstance(each := getattr(config, name, None), int)
-            ),
-            0,
         )
         names = inspect.signature(inner.forward).parameters
         self._takes_positions = "position_ids" in names or any(
             each.kind is inspect.Parameter.VAR_KEYWORD for each in names.values()
         )
 
-    def begin(self, prompts: Sequence[Sequence[int]], tokens: int = 0) -> Reading:
-        pad = self._pad if self.vocabulary is None or 0 <= self._pad < self.vocabulary else 0
-        return _HuggingFaceReading(
-            self.module, PaddedPrompts.of(prompts, self.device, pad), self._takes_positions
+    @property
+    def end_tokens(self) -> frozenset[int]:
+        ends = self._setting("eos_token_id")
+        return frozenset([ends] if isinstance(ends, int) else ends or ()) or super().end_tokens
+
+    @property
+    def stop(self) -> tuple[str, ...]:
+        stop = self._setting("stop_strings")
+        return (stop,) if isinstance(stop, str) else tuple(stop or ())
+
+    @property
+    def pad(self) -> int:  # type: ignore[override]
+        """The id with which generate pads."""
+        config = self._inner.config.get_text_config()
+        ids = (getattr(config, name, None) for name in ("pad_token_id", "eos_token_id"))
+        for each in (self._setting("pad_token_id"), *sorted(self.end_tokens), *ids):
+            if isinstance(each, int) and 0 <= each < (self.vocabulary or each + 1):
+                return each
+        return 0
+
+    def _setting(self, name: str) -> Any:
+        return getattr(getattr(self._inner, "generation_config", None), name, None)
+
+    def processors(
+        self, prompts: PaddedPrompts, sampler: Sampler, tokens: int, stop_tokens: frozenset[int]
+    ) -> Processors | None:
+        return followed_processors(
+            self._inner, sampler, prompts.ids, prompts.real().long(), tokens, stop_tokens
         )
+
+    def said(self, sampler: Sampler) -> str:
+        return said_of_config(self._inner, sampler)
+
+    def begin(self, prompts: Sequence[Sequence[int]], tokens: int = 0) -> Reading:
+        padded = PaddedPrompts.of(prompts, self.device, self.pad)
+        if self._setting("use_cache") is False or getattr(self._inner, "_is_stateful", False):
+            return RereadingReading(self._reread, padded)
+        return _HuggingFaceReading(self.module, padded, self._takes_positions)
+
+    def _reread(self, ids: Tensor, indices: Tensor) -> Tensor:
+        logits: Tensor = self.module(input_ids=ids, use_cache=False, return_dict=True).logits
+        return logits.take_along_dim(indices[:, :, None], 1)
 
 
 class _HuggingFaceReading(Reading):
@@ -80,7 +114,12 @@ class _HuggingFaceReading(Reading):
             given["position_ids"] = positions.clamp(min=0)[:, -ids.shape[1] :]
         # The model makes the cache that it needs.
         output = self._module(**given, past_key_values=self._cache, use_cache=True, return_dict=True)
-        self._cache = output.past_key_values
+        self._cache = getattr(output, "past_key_values", None)
+        if self._cache is None:
+            raise GenerationError(
+                f"{type(unwrapped(self._module)).__name__} kept no keys and values of what it read. Have it "
+                "read everything in every pass: model.generation_config.use_cache = False."
+            )
         logits: Tensor = output.logits
         return logits
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -14,65 +13,16 @@ from ...protocol.messages_generated import GenerateRequest
 from ...runs.errors import ClientError, as_int
 from ...runs.query import LayerChoice, Query
 from ...runs.run_words import check_flag
+from .text_array import generation_array
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
     from pandas import DataFrame
 
     from ...runs.run import Run
 
 _SHOWN_CHARACTERS = 400
-
-_NONE = np.empty((0, 0), np.float32)
-
-
-# A traced tensor over all positions of a text, put together from the passes that computed it.
-def generation_array(
-    run: Run, tokens: DataFrame, flag: str, layer: int, sequence: int, part: str | None
-) -> NDArray[np.float32]:
-    """Return a traced tensor of every position of a sequence; see ``Generation.array``."""
-    read = tokens[tokens["tensor_step"] >= 0]
-    if read.empty:
-        raise ClientError(f"There is no sequence {sequence} of which tensors were read.", code="not-found")
-    first, last = int(read["tensor_step"].min()), int(read["tensor_step"].max())
-    rows = run.tensors(
-        flag,
-        layers=layer,
-        part=part,
-        steps=range(first, last + 1),
-        phase="generate",
-        pass_="forward",  # noqa: S106
-    ).to_pylist()
-    passes: dict[tuple[int, int], NDArray[np.float32]] = {}
-    for row in rows:
-        shape = [int(size) for size in row["shape"]]
-        values = np.asarray(row["values"], np.float32)
-        if values.size == np.prod(shape) and sequence < shape[0]:
-            passes.setdefault((row["step"], row["micro_batch"]), values.reshape(shape)[sequence])
-    if not passes:
-        raise ClientError(
-            f"Generation {tokens['generation'].iloc[0]} has no rows of {flag} of layer {layer}. Switch it "
-            f"on before: run.configure({flag}=True).",
-            code="not-found",
-            field="flag",
-        )
-    count = int(tokens["position"].max()) + 1
-    some = next(iter(passes.values()))
-    heads = some.ndim == 3
-    joined = np.full((some.shape[0], count, count) if heads else (count, *some.shape[1:]), np.nan, np.float32)
-    for position, step, number, offset in read[
-        ["position", "tensor_step", "tensor_pass", "tensor_offset"]
-    ].itertuples(index=False):
-        values = passes.get((int(step), int(number)), _NONE)
-        if not values.size or offset >= values.shape[-2]:
-            continue
-        if heads:
-            # The keys of a query end with itself; what is before the first token of the prompt is padding.
-            keys = values[:, offset, : values.shape[-1] - (values.shape[-2] - 1 - offset)]
-            joined[:, position, : position + 1] = keys[:, -(position + 1) :]
-        else:
-            joined[position] = values[offset]
-    return joined
 
 
 class Generation:
@@ -188,19 +138,22 @@ class Generation:
         Returns
         -------
         numpy.ndarray
-            float32 ``[positions, features]``, of attention probabilities ``[heads, positions, positions]``.
-            NaN where a position was not traced: the last token, which the model has not read, and what was
-            left out of the trace.
+            float32 ``[positions, features]``, of attention probabilities ``[heads, queries, keys]``. NaN
+            where a position was not traced: the last token, which the model has not read, and what was left
+            out of the trace. :class:`Peaks` joins queries and keys of long texts, of more than 256 positions
+            where nothing was said: a cell then has the largest value of a power of two of positions, as many
+            as make the last position the last cell; ``NoOp`` keeps each.
 
         Raises
         ------
         ClientError
-            When this generation has no rows of it.
+            When this generation has no rows of it, or of several kinds.
         """
         check_flag(self._run.flags, flag)
-        return generation_array(
-            self._run, self.tokens(sequence), flag, as_int(layer, "layer", -1), sequence, part
+        rows = self._rows("tokens", sequence).select(
+            ["generation", "position", "tensor_step", "tensor_pass", "tensor_offset"]
         )
+        return generation_array(self._run, rows.to_pandas(), flag, as_int(layer, "layer", -1), sequence, part)
 
     # While it runs.
 

@@ -26,8 +26,12 @@ class PipelinePlan:
     ----------
     step_ms : float
         Length of a step, ms; its mean where durations vary.
+    period_ms : float
+        The longest that a stage takes from its first operation until its optimizer is done: how often a step
+        begins where no stage waits for the others at a step's end.
     bubble : list of float
-        By stage, the share of the step in which it is idle.
+        By stage, the share of the step in which it is idle. Of a schedule such as ZB-H2 that is mostly how
+        far its stages begin and end one after the other, which ``period_ms`` leaves out.
     peak_bytes : list of float
         By stage, the most weights and activations.
     """
@@ -36,6 +40,7 @@ class PipelinePlan:
         self._answer = answer
         self.plan = Plan.of(answer["plan"])
         self.step_ms = float(answer["step_ms"])
+        self.period_ms = float(answer["period_ms"])
         self.bubble: list[float] = list(answer["bubble"])
         self.peak_bytes: list[float] = list(answer["peak_bytes"])
 
@@ -68,7 +73,7 @@ class PipelinePlan:
         layout = self.plan.layout
         return (
             f"<PipelinePlan {self.schedule}: {layout.stages} stages, {layout.chunks} chunks, "
-            f"{layout.micro_batches} micro-batches, {self.step_ms:.4g} ms>"
+            f"{layout.micro_batches} micro-batches, {self.step_ms:.4g} ms, steady {self.period_ms:.4g} ms>"
         )
 
 

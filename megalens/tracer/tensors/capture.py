@@ -383,7 +383,7 @@ class Capture(MicroBatches):
     ) -> TensorReading | None:
         """Record a tensor; return how later ones of the same layout are read, where that can be prepared."""
         source, flag = probe.source, probe.flag
-        data, known = local_piece(in_rows(seen, rows).detach())
+        data, known = local_piece(in_rows(seen, rows, source.parts).detach())
         if source.sparse and data.ndim == 2:
             data = data.unsqueeze(0)
         if data.ndim < 2 and not source.like_ids:

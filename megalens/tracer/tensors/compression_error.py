@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ...protocol import Compressor, Empty, NoOp, Peaks, Projection, Tile
+from .compressors import native_squares
 
 _CHUNK = 1 << 22
 _MOST_WORK = 1 << 33
@@ -154,10 +155,12 @@ class CompressionError:
             side = compressor.side(features)
             return lambda x, stored: stored.repeat_interleave(side, -1)[:, :features]
         assert isinstance(compressor, Tile)
+        width = -(-features // compressor.tiles)
+        if width == 1 and native_squares(compressor):
+            return lambda x, stored: stored
         found = _CENTRES.fullmatch(compressor.reduction.replace(" ", ""))
         if found is None:
             return None
-        width = -(-features // compressor.tiles)
         widths: Tensor | None = None
         if "sum" in found.groups():
             widths = torch.full((-(-features // width),), width, dtype=wide)

@@ -61,8 +61,9 @@ def make_kernel(compressor: Compressor, vectors: Tensor | None = None, field: st
     that an error names. Raises ``ProtocolError`` (``bad-reduction``) when a tile's reduction cannot be read.
     """
     if isinstance(compressor, Tile):
-        kernel = _tile(compressor.tiles, parse_reduction(compressor.reduction, f"{field}.params.reduction"))
-        squares = _SQUARES.get(compressor.reduction.replace(" ", ""))
+        reduction = parse_reduction(compressor.reduction, f"{field}.params.reduction")
+        squares = native_squares(compressor)
+        kernel = _tile(compressor.tiles, reduction, bool(squares))
         return kernel if squares is None else NativeTiles(compressor.tiles, squares, kernel)
     if isinstance(compressor, Projection):
         assert vectors is not None
@@ -72,13 +73,19 @@ def make_kernel(compressor: Compressor, vectors: Tensor | None = None, field: st
     return _empty if isinstance(compressor, Empty) else copy_values
 
 
-def _tile(tiles: int, reduction: Reduction) -> Kernel:
+def native_squares(compressor: Tile) -> bool | None:
+    """Return whether tiles are root mean squares; None where they are neither those nor means."""
+    return _SQUARES.get(compressor.reduction.replace(" ", ""))
+
+
+def _tile(tiles: int, reduction: Reduction, squares: bool) -> Kernel:
     def kernel(data: Tensor, layer: int) -> Tensor:
-        data = data.float()
         features = data.shape[-1]
         width = -(-features // tiles)
-        if features == 0:
-            return data.clone()
+        # The root of a single square is the value without its sign, which one would take for the value.
+        if features == 0 or (squares and width == 1):
+            return copy_values(data, layer)
+        data = data.float()
         full, rest = divmod(features, width)
         if rest == 0:
             return reduction(torch.unflatten(data, -1, (full, width)))
@@ -154,16 +161,22 @@ def plan_of(kernels: Sequence[Kernel], parts: Sequence[Tensor], axes: int) -> Ti
         return None
     planes: list[Plane] = []
     shapes: list[tuple[int, ...]] = []
+    single = 0
     for kernel, part in zip(native, parts, strict=True):
         features = math.prod(part.shape[axes - 1 :])
         width = -(-features // kernel.tiles)
+        single += width == 1
         before = sum(map(math.prod, shapes))
         plane = library.plane(part, width, before, in_groups=part.ndim > axes) if features else None
         if plane is None:
             return None
         planes.append(plane)
         shapes.append((*part.shape[: axes - 1], -(-features // width)))
-    return TilePlan(library, parts[0].dtype, native[0].squares, planes, shapes)
+    squares = native[0].squares
+    if squares and 0 < single < len(parts):
+        return None
+    # The mean of one feature is its value, with its sign.
+    return TilePlan(library, parts[0].dtype, squares and not single, planes, shapes)
 
 
 def projection_kernel(vectors: Tensor) -> Kernel:

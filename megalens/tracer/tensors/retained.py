@@ -86,7 +86,9 @@ def retained_columns(retained: Sequence[RetainedTensor], rank: int) -> dict[str,
         flag, source = each.probe.flag, each.probe.source
         # A layer's own way to its parts, or its own vectors, is for that layer only.
         own = each.probe if source.split is not None or flag.vectors is not None else None
-        alike.setdefault((flag, own, each.phase, each.data.shape, each.data.dtype), []).append(each)
+        # Several modules of a layer may give parts of one flag, such as queries, keys and values.
+        key = (flag, own, source.parts, each.phase, each.data.shape, each.data.dtype)
+        alike.setdefault(key, []).append(each)
     with torch.no_grad():
         blocks = [block for several in alike.values() for block in _blocks(several)]
     rows = np.repeat(np.arange(len(blocks)), [len(block.alike) for block in blocks])

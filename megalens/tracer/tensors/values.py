@@ -58,8 +58,14 @@ def local_piece(data: Tensor) -> tuple[Tensor, Shards | None]:
     return local, "heads" if axes == 4 else "sequence"
 
 
-def in_rows(tensor: Tensor, rows: tuple[int, int] | None) -> Tensor:
-    """Return a tensor with the axes ``rows`` (batch, sequence) first, where its other axes hold as many."""
+def in_rows(tensor: Tensor, rows: tuple[int, int] | None, parts: tuple[str, ...] = ()) -> Tensor:
+    """Return a tensor with the axes ``rows`` (batch, sequence) first, where its other axes hold as many.
+
+    Of keys and values that latent attention makes of all it has cached, ``[B, 1, keys, *]``, those that are
+    new.
+    """
+    if rows is not None and parts == ("k", "v") and tensor.ndim == 4:
+        tensor = tensor[:, :, -rows[1] :]
     if rows is None or tensor.ndim == 3 or math.prod(tensor.shape[:-1]) != math.prod(rows):
         return tensor
     return tensor.reshape(*rows, tensor.shape[-1])

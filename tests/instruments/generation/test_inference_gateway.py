@@ -6,6 +6,7 @@ import math
 from contextlib import asynccontextmanager, contextmanager
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from translation import WAIT, plan, translate
@@ -14,11 +15,14 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 import megalens
+from megalens.adapters import find_adapter
 from megalens.demo.model import GPT, GPTConfig
 from megalens.hub.dialects.generation_writer import plane
 from megalens.hub.dialects.inference_gateway import InferenceGateway
+from megalens.hub.dialects.written_passes import _CANDIDATES, WrittenPasses
 from megalens.hub.discovery import find_hub
 from megalens.instruments.generation import as_language_model
+from tests.adapters.model_zoo import tiny_model
 
 pytestmark = pytest.mark.slow
 LAYERS, HEADS, HIDDEN = 2, 2, 32
@@ -46,10 +50,10 @@ def small():
 
 
 @contextmanager
-def serving(model, folder):
+def serving(model, folder, tokenizer=None):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MEGALENS_RUNTIME_DIR", str(folder))
-        lab = megalens.serve(model, name="lab", linger=0.1)
+        lab = megalens.serve(model, tokenizer, name="lab", linger=0.1)
         lab.tracer.connected(timeout=WAIT)
         entry = find_hub(lab.tracer.run_id)
     try:
@@ -249,7 +253,7 @@ def test_a_text_that_is_over_keeps_its_place(tmp_path):
         lab.entry = entry
         before, _ = tokens_of(ask(lab, **greedy))
         stop = next(each for each in before[0][1:] if each not in before[1])
-        writer.end_tokens = frozenset([stop])
+        writer._end_tokens = frozenset([stop])
         messages = ask(lab, "MLP2_mat_mul", "MLP2_Plot", **greedy)
     ended = before[0][1:].index(stop) + 1
     candidates = updates(messages, 6)
@@ -334,6 +338,97 @@ def perturbed(function="noise1", coefficient=0.5):
         "system_perturbation_fn": function,
         "system_perturbation_coef": coefficient,
     }
+
+
+class Letters:
+    """A tokenizer for any vocabulary of 64 tokens."""
+
+    vocab_size = 64
+
+    def encode(self, text):
+        return [ord(letter) % 48 + 3 for letter in text]
+
+    def decode(self, ids):
+        return "".join(chr(65 + token % 26) for token in ids)
+
+
+FAMILIES = [
+    "gpt2",
+    "llama",
+    "qwen2",
+    "gemma2",
+    "phi-3",
+    "gpt-neox",
+    "falcon, one key",
+    "bloom",
+    "deepseek v3",
+    "glm-4-moe",
+]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_kind_of_attention_and_mlp_is_sent_in_every_pass_of_every_request(family, tmp_path):
+    model = tiny_model(family, "eager").eval()
+    model.generation_config.eos_token_id = None
+    first = set(find_adapter(model).points(model).flags["MLP1_mat_mul"].layers)
+    with serving(model, tmp_path / "rt", Letters()) as (_, entry):
+
+        async def run():
+            async with served(entry) as address, client(address) as socket:
+                return [await generated(socket, *ALL, compressor_config=TILES) for _ in range(3)]
+
+        for messages in asyncio.run(run()):
+            assert [message for message in messages if message["type"] == "error"] == []
+            order = [(each["update_type"], each.get("layer_id")) for each in messages[1:-1]]
+            one_pass = [
+                (number, layer + 1)
+                for layer in range(2)
+                for number in (1, 2, 4, 5)
+                if number != 4 or layer in first
+            ]
+            assert order == [*[*one_pass, (6, None)] * 3, (7, 1), (7, 2)]
+            vectors = updates(messages, 1)
+            assert [len(each["result"]) for each in vectors] == [2 * 12 * 96] * 2 + [2 * 96] * 4
+            # Each third holds something: queries, keys and values.
+            thirds = np.array(vectors[-1]["result"]).reshape(2, 3, 32)
+            assert np.abs(thirds).max(-1).all()
+
+
+TILES = {
+    "QKV": {"pixels": 96, "method": "data.mean(dim=-1)"},
+    "MLP": {"pixels": 64, "method": "data.mean(dim=-1)"},
+}
+
+
+def test_a_text_that_is_said_to_run_once_more_goes_on():
+    passes = WrittenPasses(1, [])
+
+    def state(state):
+        return pa.table(
+            {
+                "generation": [1],
+                "state": [state],
+                "message": [""],
+                "sequences": [1],
+                "padded": [1],
+                "first_step": [3],
+            }
+        )
+
+    def token(kind, position, step):
+        lists = {name: [[]] for name in _CANDIDATES}
+        values = {"generation": 1, "sequence": 0, "position": position, "kind": kind, "id": 7, "text": "a"}
+        values |= {"piece": "a", "logit": 0.0, "probability": 0.5, "tensor_step": step, "tensor_pass": 0}
+        return pa.table({**{name: [value] for name, value in values.items()}, **lists})
+
+    passes.take("generations", state("running"))
+    passes.take("tokens", token("prompt", 0, 3))
+    passes.take("tokens", token("generated", 1, 4))
+    passes.take("generations", state("running"))
+    passes.take("tokens", token("generated", 2, -1))
+    passes.take("generations", state("finished"))
+    assert [sorted(done.tokens) for done in passes.complete()] == [[0], [0]]
+    assert not passes.broken
 
 
 def test_a_perturbation_is_done_to_what_it_was_asked_with(lab):

@@ -20,9 +20,9 @@ FLAGS = {
 KEY = ["step", "layer", "flag", "part"]
 
 
-def written(spoil: bool = False):
+def written(spoil: bool = False, family: str = "GPT2"):
     torch.manual_seed(1)
-    model = writer("GPT2").module
+    model = writer(family).module
     if spoil:
         mlp = model.transformer.h[1].mlp
         mlp.c_fc.register_forward_hook(
@@ -54,12 +54,13 @@ def gathered(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("runtime_folder")
-def test_rows_of_several_passes_are_those_of_each_pass_alone(monkeypatch, gathered) -> None:
-    together = written()
+@pytest.mark.parametrize("family", ["GPT2", "Llama"])
+def test_rows_of_several_passes_are_those_of_each_pass_alone(monkeypatch, gathered, family) -> None:
+    together = written(family=family)
     assert max(gathered) >= 20
     gathered.clear()
     monkeypatch.setattr(capture, "RETAINED_BYTES", -1)
-    alone = written()
+    alone = written(family=family)
     assert not any(gathered)
     assert together[0] == alone[0]
     assert together[1].num_rows == alone[1].num_rows > 100

@@ -34,6 +34,17 @@ def test_a_plan_says_what_a_step_of_it_is(tmp_path) -> None:
     assert "1f1b: 4 stages" in repr(made)
 
 
+def test_the_steady_period_tells_schedules_apart_whose_stages_begin_one_after_the_other() -> None:
+    times = {"forward": 4.0, "input_gradient": 4.0, "weight_gradient": 4.0}
+    first, second = (plan(times, name, stages=4, micro_batches=8) for name in ("zb_h1", "zb_h2"))
+    # Both steps are as long, with (P - 1) F of skew in the second one.
+    assert first.step_ms == second.step_ms == pytest.approx(8 * 12 + 3 * 4)
+    assert first.bubble == pytest.approx(second.bubble)
+    assert first.period_ms == pytest.approx(8 * 12 + 3 * 4)
+    assert second.period_ms == pytest.approx(8 * 12)
+    assert repr(second).endswith("108 ms, steady 96 ms>")
+
+
 def test_every_schedule_has_a_plan_by_its_name() -> None:
     shapes = {"zb_v": ("v", 2), "dualpipev": ("v", 2), "dualpipe": ("two_way", 2)}
     for name in NAMES:

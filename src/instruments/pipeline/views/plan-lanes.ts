@@ -58,6 +58,16 @@ export function rangeOf(steps: readonly [number, number] | null): { first?: numb
 export const idleShare = ({ bubble }: IPlanned): number =>
   bubble.reduce((sum, each) => sum + each, 0) / bubble.length;
 
+/**
+ * The share of the period in which a stage is idle, on average: without what stages begin and end one after
+ * the other. Null where that is the step's own.
+ */
+export const steadyIdleShare = ({ busyMs, periodMs, nominalMs }: IPlanned): number | null =>
+  // What is lost to rounding is no shorter period.
+  periodMs < (1 - 1e-9) * nominalMs
+    ? Math.max(0, 1 - busyMs.reduce((sum, each) => sum + each, 0) / busyMs.length / periodMs)
+    : null;
+
 /** The lanes of a plan: what each stage does, its optimizer last. */
 export function planLanes(planned: IPlanned, t: Translate): ILane[] {
   const { table, plan, begin, end, done } = planned;

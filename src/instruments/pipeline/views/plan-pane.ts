@@ -8,6 +8,7 @@ import { PipelinePane } from './pipeline-pane';
 import {
   idleShare,
   planLanes,
+  steadyIdleShare,
   type ILaneGroup,
   departures,
   measuredLanes,
@@ -46,7 +47,7 @@ export class SchedulesPane extends PipelinePane {
                 timeWords(first.stepMs),
                 this.nameOf(last),
                 timeWords(last.stepMs)
-              )
+              ) + this._steadiest(within, first)
             : '',
         ...this.gantt.draw({
           groups: this._shown.map(each => ({
@@ -75,15 +76,32 @@ export class SchedulesPane extends PipelinePane {
 
   private _heading(planned: IPlanned): string {
     const { t } = this;
-    const { overMemoryBytes, peakBytes, stepMs } = planned;
+    const { overMemoryBytes, peakBytes, periodMs, stepMs } = planned;
     const peak = Math.max(...peakBytes);
+    const steady = steadyIdleShare(planned);
     return [
       this.nameOf(planned),
       t('%1 a step', timeWords(stepMs)),
       t('bubble %1 %', formatNumber(100 * idleShare(planned), 3)),
+      ...(steady === null
+        ? []
+        : [t('steady %1, bubble %2 %', timeWords(periodMs), formatNumber(100 * steady, 3))]),
       ...(peak > 0 ? [formatBytes(peak)] : []),
       ...(overMemoryBytes > 0 ? [t('%1 too much', formatBytes(overMemoryBytes))] : [])
     ].join(' · ');
+  }
+
+  /** Which schedule's steps follow each other soonest, where that is another than the fastest. */
+  private _steadiest(within: readonly IPlanned[], fastest: IPlanned): string {
+    const { t } = this;
+    const steadiest = within.reduce((best, each) => (each.periodMs < best.periodMs ? each : best), fastest);
+    return steadiest === fastest
+      ? ''
+      : ` ${t(
+          'Where no stage waits for the others at a step’s end, steps of %1 follow soonest, every %2.',
+          this.nameOf(steadiest),
+          timeWords(steadiest.periodMs)
+        )}`;
   }
 
   private _shown: readonly IPlanned[] = [];
@@ -237,17 +255,29 @@ export class PlanPane extends PipelinePane {
 
   private _summary(shown: IPlanned): string {
     const { t } = this;
-    const { peakBytes, stepMs } = shown;
+    const { peakBytes, periodMs, stepMs } = shown;
     const idle = formatNumber(100 * idleShare(shown), 3);
     const peak = Math.max(...peakBytes);
-    return peak > 0
-      ? t(
-          'A step takes %1, stages are idle for %2 % of it, the fullest holds %3.',
-          timeWords(stepMs),
-          idle,
-          formatBytes(peak)
-        )
-      : t('A step takes %1, stages are idle for %2 % of it.', timeWords(stepMs), idle);
+    const steady = steadyIdleShare(shown);
+    return [
+      peak > 0
+        ? t(
+            'A step takes %1, stages are idle for %2 % of it, the fullest holds %3.',
+            timeWords(stepMs),
+            idle,
+            formatBytes(peak)
+          )
+        : t('A step takes %1, stages are idle for %2 % of it.', timeWords(stepMs), idle),
+      ...(steady === null
+        ? []
+        : [
+            t(
+              'Where no stage waits for the others at a step’s end, one follows every %1, and %2 % of that is idle.',
+              timeWords(periodMs),
+              formatNumber(100 * steady, 3)
+            )
+          ])
+    ].join(' ');
   }
 
   private _caption(read: IPipelineRead, shown: IPlanned, comparison: IComparison | null): string[] {

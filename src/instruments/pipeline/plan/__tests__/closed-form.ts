@@ -27,7 +27,7 @@ interface IUniformTimes {
  * - ZB-V: 0 where F = I = W. Qi et al. 2024, "Pipeline Parallelism with Controllable Memory", section 4.
  * - DualPipe: (P/2-1)(F&B + B - 3W), F&B being a forward and a backward pass that overlap and give on what
  *   they have when both are done. DeepSeek-AI 2024, "DeepSeek-V3 Technical Report", table 2. It holds where F
- *   = I and W is at most I. One after the other, as plans run them, the bubble is smaller.
+ *   = I and W is at most I. One after the other, as plans run them, it is `inTurnBubble`.
  * - DualPipeV: the same of 2P virtual stages on P stages: (P-1)(F&B + B - 3W)/2. README of the DualPipe
  *   repository.
  */
@@ -62,4 +62,17 @@ export function closedFormBubble(
     case 'search':
       return null;
   }
+}
+
+/**
+ * The same of DualPipe and DualPipeV where the two passes of a pair run one after the other, and each hands
+ * on what it has when it is done: (P/2-1)(F+I-W), of 2P virtual stages on P stages (P-1)(F+I-W)/2, where I is
+ * at most F and W at most I. F + B for F&B in the formula of the authors would count I twice.
+ */
+export function inTurnBubble(
+  schedule: 'dualpipe' | 'dualpipev',
+  { stages, forward, input, weight }: IUniformTimes
+): number | null {
+  const deep = schedule === 'dualpipe' ? stages / 2 - 1 : (stages - 1) / 2;
+  return input <= forward && weight <= input ? deep * (forward + input - weight) : null;
 }

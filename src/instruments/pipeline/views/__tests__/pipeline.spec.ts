@@ -51,6 +51,23 @@ it('plans a schedule from typed times: 1F1B of 4 stages and 8 micro-batches take
   expect(bars()).toBe(64);
 });
 
+it('says the steady period where stages begin and end a step one after the other', async () => {
+  await show({ schedule: 'zb_h2', kind: 'plan' });
+  // Every stage is busy for 8 × 3 ms from its first operation until its last.
+  expect(said()).toContain('A step takes 27 ms, stages are idle for 11.1 % of it.');
+  expect(said()).toContain(
+    'Where no stage waits for the others at a step’s end, one follows every 24 ms, and 0 % of that is idle.'
+  );
+  await view.update({ schedule: '1f1b' } as Partial<PipelineOptions>);
+  await view.settled();
+  expect(said()).not.toContain('one follows every');
+  await view.update({ kind: 'schedules' } as Partial<PipelineOptions>);
+  await view.settled();
+  expect(said()).toContain('ZB-H1 · 27 ms a step · bubble 11.1 %');
+  expect(said()).not.toContain('ZB-H1 · 27 ms a step · bubble 11.1 % · steady');
+  expect(said()).toContain('ZB-H2 · 27 ms a step · bubble 11.1 % · steady 24 ms, bubble 0 %');
+});
+
 it('shows every schedule with its time, bubble and memory, the fastest first, and goes to the one that is clicked', async () => {
   await show({ kind: 'schedules', activation_mb: 100 });
   expect(titles()).toEqual(['12 schedules side by side']);
