@@ -1,6 +1,6 @@
 import { formatInteger, formatNumber } from '../../charts';
 import type { IMomentIndex, MomentColumn } from '../../store/moment-source';
-import { movesOf, moveWords, type IMoves } from '../shared/change-words';
+import { firstBadWords, movesOf, moveWords, type IMoves } from '../shared/change-words';
 import type { Translate } from '../shared/translate';
 import { nonFiniteWords, omittedWords, optionWords, trustWords } from './captions';
 import { hiddenWords } from '../shared/lines/legend';
@@ -93,10 +93,9 @@ function firstBad(lines: readonly ILine[], t: Translate): string[] {
     const at = Array.from(value).findIndex(
       (each, index) => (nonFinite[index] ?? 0) > 0 || Math.abs(each) === Infinity
     );
-    return at < 0 ? [] : [{ name, step: step[at] ?? NaN }];
+    return at < 0 ? [] : [{ where: name, step: step[at] ?? NaN }];
   });
-  const [first] = found.sort((a, b) => a.step - b.step);
-  return first ? [t('Not finite first at step %1 in %2.', formatInteger(first.step), first.name)] : [];
+  return firstBadWords(found, t);
 }
 
 function courseSummary({ options, lines, others: runs }: ILineSubject, t: Translate): string {
