@@ -78,6 +78,7 @@ class Recorder:
         """What is to be said of it."""
         self._bare_rows, self._bare_steps = 0, StepRanges()
         self._lost = _Lacking()
+        self._given = StepRanges()
         # What waits while nothing can be written: lacking for now.
         self._unwritten = _Lacking()
         self._lock = threading.Condition()
@@ -104,7 +105,7 @@ class Recorder:
 
     @property
     def dropped_rows(self) -> int:
-        """Rows that the recording lacks now."""
+        """Rows that the recording lacks now, but for those that it gave up to stay within its bound."""
         return self._lost.rows + self._unwritten.rows
 
     def put(self, body: CheckedBody, step: int, size: int) -> None:
@@ -191,8 +192,8 @@ class Recorder:
 
     def _missing_steps(self) -> list[list[int]]:
         every = StepRanges()
-        for lacking in (self._lost, self._unwritten):
-            for first, last in lacking.steps.to_list():
+        for steps in (self._lost.steps, self._unwritten.steps, self._given):
+            for first, last in steps.to_list():
                 every.add(first, last)
         return every.to_list()
 
@@ -257,14 +258,13 @@ class Recorder:
         for given in self._folder.keep_newest():
             with self._lock:
                 if not given.values:
-                    self._lost.rows += given.rows
-                    self._lost.steps.add(given.first_step, given.last_step)
+                    self._given.add(given.first_step, given.last_step)
                     self.message = f"{limit}its oldest steps are given up for newer ones."
                     self._redescribe = True
                     continue
                 self._bare_rows += given.rows
                 self._bare_steps.add(given.first_step, given.last_step)
-                if not self._lost.steps:
+                if not self._given:
                     self.message = f"{limit}values of its oldest tensors are given up for newer ones."
 
     def _seal(self) -> None:

@@ -56,6 +56,7 @@ class RunRegistry:
         self._seen: dict[str, HubTarget] = {}
         self._records: dict[str, Path] = {}
         self._ended: dict[str, float] = {}
+        self._lost: set[str] = set()
         self._notes = NotesFiles()
 
     def listing(self) -> dict[str, Any]:
@@ -203,6 +204,7 @@ class RunRegistry:
             gone = remove_recording(folder.path, folder.streams)
             for known in (self._records, self._names, self._announced, self._steps, self._seen, self._ended):
                 known.pop(run_id, None)
+            self._lost.discard(run_id)
             self._recordings.forget(folder.path)
             self._notes.forget(folder.path)
         return gone
@@ -235,14 +237,18 @@ class RunRegistry:
         return self.entry(same[0].id)
 
     def saw(
-        self, run_id: str, *, name: str | None = None, step: int | None = None, over: bool | None = None
+        self, run_id: str, *, name: str | None = None, step: int | None = None, state: str | None = None
     ) -> None:
         """Note what a relayed message reports about a live run."""
         with self._lock:
-            if over:
+            if state in ("finished", "lost"):
                 self._ended.setdefault(run_id, time.time())
-            elif over is not None:
+            elif state is not None:
                 self._ended.pop(run_id, None)
+            if state == "lost":
+                self._lost.add(run_id)
+            elif state is not None:
+                self._lost.discard(run_id)
             if name is not None:
                 self._announced[run_id] = name
             if step is not None:
@@ -313,16 +319,21 @@ class RunRegistry:
             "state": "live",
             "started": target.started,
             "ended": target.ended or (folder.ended if folder else None) or self._ended.get(target.id),
+            **({"stopped": True} if self._is_stopped(target.id, folder) else {}),
             "step": max(steps, default=None),
             "folder": self._recordings.relative(folder.path) if folder else None,
             **(self._written(folder) if folder else {"bytes": recording_bytes(path)} if path else {}),
         }
 
+    def _is_stopped(self, run_id: str, folder: RunFolder | None) -> bool:
+        """Return whether the training went without saying that it had ended; its hub may still be there."""
+        return run_id in self._lost or (folder is not None and folder.header.get("state") == "lost")
+
     def _recorded_entry(self, folder: RunFolder) -> dict[str, Any]:
         return {
             "id": folder.id,
             "name": self._names.get(folder.id) or folder.name,
-            "state": "recorded" if folder.closed else "gone",
+            "state": "recorded" if folder.closed and folder.state != "lost" else "gone",
             "started": folder.started,
             "ended": folder.ended,
             "step": max(folder.step, self._steps.get(folder.id, 0)),

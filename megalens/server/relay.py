@@ -244,9 +244,7 @@ class RelayHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
         if message["type"] == "hello":
             self.registry.saw(self._run_id, name=message["run"]["name"])
         elif message["type"] == "status":
-            self.registry.saw(
-                self._run_id, step=message["step"], over=message["state"] in ("finished", "lost")
-            )
+            self.registry.saw(self._run_id, step=message["step"], state=message["state"])
 
     def _close(self, code: int, name: str, message: str) -> None:
         reason = json.dumps({"code": name, "message": message}, ensure_ascii=False)

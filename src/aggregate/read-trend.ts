@@ -3,7 +3,7 @@ import type { IRunSource } from '../store/source';
 import type { ITensorRow, ITensorResult } from '../store/tensor-data';
 import { thinLine, gapStarts, joinStarts, indexAt } from './read-scalars';
 import { isSelective } from './group';
-import { byLayer, mapLine, trendOf } from './trend';
+import { byLayer, mapLine, trendOf, type ITrend } from './trend';
 import type { TrendRequest } from '../protocol/requests.generated';
 
 /** Newest steps that are read each time: more rows of them may come. */
@@ -190,7 +190,7 @@ export async function trendOfRows(
   { rows, evictedRows, sampledEvery, missing = [], kept: memory, thinned }: ITensorResult,
   { statistic, selection, points }: Pick<TrendRequest, 'statistic' | 'selection' | 'points'>
 ): Promise<ITrendAnswer> {
-  const columns = await trendOf(rows, statistic, selection);
+  const columns = asDrawn(await trendOf(rows, statistic, selection), statistic);
   const changes = changesOf(rows);
   // Where rows were given up it is not known which steps there were.
   const sparseTo = evictedRows > 0 ? (memory?.thinnedTo ?? Infinity) : -Infinity;
@@ -220,6 +220,16 @@ export async function trendOfRows(
     sampledEvery,
     ...(memory ? { memory } : {})
   };
+}
+
+/**
+ * A trend without the numbers of steps and layers of which fewer values are finite than not: what a few
+ * finite ones are left with, often 0, is not what the tensor did.
+ */
+function asDrawn(columns: ITrend, statistic: TrendRequest['statistic']): ITrend {
+  const { value, count, nonFinite } = columns;
+  const known = (each: number, at: number): number => ((nonFinite[at] ?? 0) > (count[at] ?? 0) ? NaN : each);
+  return statistic.endsWith('nonfinite') ? columns : { ...columns, value: value.map(known) };
 }
 
 /** What is known where a line continues an earlier one. */

@@ -70,12 +70,14 @@ export interface IRunEntry {
   readonly name: string;
   /** Where others have the same name: when it began, or whatever else tells it from them. */
   readonly apart?: string;
-  /** `gone`: recorded half, its hub vanished and nothing closed it. */
+  /** `gone`: its training or its hub went without saying that it had ended. */
   readonly state: 'live' | 'recorded' | 'gone';
   /** Seconds since the epoch. */
   readonly started: number;
   /** Seconds since the epoch, or null while it runs. */
   readonly ended: number | null;
+  /** Whether the training of a live run went without saying that it had ended. */
+  readonly stopped?: true;
   /** Newest step that the server knows of. */
   readonly step: number | null;
   /** Run folder relative to the server's root, or null. */
@@ -316,7 +318,8 @@ export function isRunId(value: unknown): value is string {
 }
 
 function entryOf(value: unknown): IRunEntry {
-  const { id, name, state, started, ended, step, folder, kind, bytes, notes, tags } = asObject(value);
+  const { id, name, state, started, ended, stopped, step, folder, kind, bytes, notes, tags } =
+    asObject(value);
   if (!isRunId(id) || (state !== 'live' && state !== 'recorded' && state !== 'gone')) {
     throw badAnswer('a run without an id or with an unknown state');
   }
@@ -329,6 +332,7 @@ function entryOf(value: unknown): IRunEntry {
     step: Number.isSafeInteger(step) ? Number(step) : null,
     folder: typeof folder === 'string' ? folder : null,
     ...kindOf(kind),
+    ...(stopped === true ? { stopped } : {}),
     ...(Number.isSafeInteger(bytes) ? { bytes: Number(bytes) } : {}),
     ...(typeof notes === 'string' ? { notes: boundedText(notes, MOST_NOTES) } : {}),
     ...(Array.isArray(tags)

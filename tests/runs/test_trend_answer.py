@@ -98,6 +98,15 @@ def test_lines_of_kept_values_come_out_as_written(case):
         same(ask(case, statistic=statistic), expected)
 
 
+@pytest.mark.parametrize("statistic", ["rms", "mean", "abs_mean"])
+def test_a_layer_of_which_fewer_values_are_finite_than_not_has_no_number(statistic):
+    values = [[3, -3, "nan"], [0, "nan", "nan"]]
+    case = {"rows": [{"step": at, "layer": 0, "values": each} for at, each in enumerate(values)]}
+    whole, broken = ask(case, statistic=f"kept_{statistic}").table["value"].to_pylist()
+    assert math.isfinite(whole)
+    assert math.isnan(broken)
+
+
 @pytest.mark.parametrize("case", BANDS, ids=lambda case: case.get("doc", "")[:40])
 @pytest.mark.parametrize("interval", ["std", "ci95"])
 def test_bands_come_out_as_written(case, interval):

@@ -94,7 +94,7 @@ async def test_a_run_that_nobody_chose_has_ended_once_its_hub_says_so_in_its_run
     assert run.process.poll() is None
 
 
-async def test_a_lost_run_is_recorded_though_its_hub_is_still_there(ask, live, outside):
+async def test_a_lost_run_has_stopped_though_its_hub_is_still_there(ask, live, outside):
     run = live("--record", outside, "--linger", "600")
     run.step(3)
     run._socket.socket.shutdown(2)
@@ -103,5 +103,5 @@ async def test_a_lost_run_is_recorded_though_its_hub_is_still_there(ask, live, o
         if entry["state"] != "live":
             break
         await asyncio.sleep(0.05)
-    assert entry["state"] == "recorded"
+    assert entry["state"] == "gone"
     assert (await ask("runs", run.id))[1]["status"]["state"] == "lost"

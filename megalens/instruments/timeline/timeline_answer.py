@@ -218,13 +218,17 @@ def _spans(
 
 
 def _slow(analysis: Analysis) -> dict[str, Any]:
-    """Return each rank's excess over its stage in each step (0.1: 10 % longer), None where absent."""
+    """Return each rank's excess over its stage in each step (0.1: 10 % longer), None where absent.
+
+    A rank that is alone is compared with its own usual step.
+    """
     done = analysis.work
+    alone = len(done.ranks) == 1
     with np.errstate(invalid="ignore"):
         ratio = np.full(done.compute.shape, np.nan)
         for stage in np.unique(done.stage):
             mine = done.stage == stage
-            ratio[mine] = done.compute[mine] / np.nanmedian(done.compute[mine], axis=0) - 1
+            ratio[mine] = done.compute[mine] / np.nanmedian(done.compute[mine], axis=int(alone)) - 1
     return {
         "ranks": done.ranks.tolist(),
         "steps": done.steps.tolist(),

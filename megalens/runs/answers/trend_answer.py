@@ -234,11 +234,13 @@ class _LayerRows:
 
 
 def _value(merged: Mapping[str, Column], statistic: str) -> Column:
+    if statistic == "nonfinite":
+        return merged["nan_count"]
     if statistic == "abs_mean":
         with np.errstate(invalid="ignore", divide="ignore"):
             found: Column = merged["absolute"] / merged["count"]
-            return found
-    if statistic == "nonfinite":
-        return merged["nan_count"]
-    found = reading_value({**merged, "m2_error": np.zeros(1), "m4_error": np.zeros(1)}, statistic)
-    return np.where(merged["count"] > 0, found, np.nan)
+    else:
+        found = reading_value({**merged, "m2_error": np.zeros(1), "m4_error": np.zeros(1)}, statistic)
+    # What a few finite values are left with, often 0, is not what a tensor did.
+    is_most = merged["count"] >= np.maximum(merged.get("bad", merged["nan_count"]), 1)
+    return np.where(is_most, found, np.nan)

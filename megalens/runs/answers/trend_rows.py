@@ -17,6 +17,7 @@ Column = NDArray[np.float64]
 Columns = dict[str, Column]
 _MOMENTS = ("count", "mean", "m2", "m3", "m4", "min", "max")
 _UNITS = {"unit_count": "count", "unit_mean": "mean", "unit_m2": "m2"}
+_SUMMED = ("absolute", "bad")
 _CHUNK_VALUES = 1 << 20
 
 
@@ -31,14 +32,15 @@ def tensor_moments(batch: pa.RecordBatch, names: Sequence[str]) -> Columns | Non
 def retained_moments(batch: pa.RecordBatch, selection: Selection) -> Columns:
     """Return the moments of the selected stored values, one entry a row.
 
-    ``absolute`` is the sum of the magnitudes; ``unit_count``, ``unit_mean`` and ``unit_m2`` are the moments
-    of the means of the units: single positions of single samples, or samples of a tensor without positions.
+    ``absolute`` is the sum of the magnitudes, ``bad`` how many are not finite; ``unit_count``, ``unit_mean``
+    and ``unit_m2`` are the moments of the means of the units: single positions of single samples, or samples
+    of a tensor without positions.
     """
     lists = batch.column("values")
     flat = lists.flatten().to_numpy(zero_copy_only=False)
     begins = np.append(0, np.cumsum(pc.fill_null(pc.list_value_length(lists), 0).to_numpy()))
     kinds = _kinds(batch)
-    found: Columns = {name: np.zeros(batch.num_rows) for name in (*_MOMENTS, "absolute", *_UNITS)}
+    found: Columns = {name: np.zeros(batch.num_rows) for name in (*_MOMENTS, *_SUMMED, *_UNITS)}
     for kind in np.unique(kinds):
         of_kind = np.flatnonzero(kinds == kind)
         first = int(of_kind[0])
@@ -64,7 +66,8 @@ def _merge_rows(columns: Columns, group: NDArray[np.int64], groups: int) -> Colu
         )
     )
     if "absolute" in columns:
-        merged["absolute"] = np.bincount(group, columns["absolute"], groups).astype(np.float64)
+        for name in _SUMMED:
+            merged[name] = np.bincount(group, columns[name], groups).astype(np.float64)
         none = np.zeros(len(group))
         units = {"nan_count": none, "inf_count": none} | {of: columns[name] for name, of in _UNITS.items()}
         joined = merge_moments(units, group, groups)
@@ -151,6 +154,7 @@ def _moments(cut: NDArray[np.float64]) -> Columns:
         "min": np.where(there, cut, np.inf).min((1, 2), initial=np.inf),
         "max": np.where(there, cut, -np.inf).max((1, 2), initial=-np.inf),
         "absolute": np.abs(cut).sum((1, 2)),
+        "bad": cut[0].size - count,
         "unit_count": number,
         "unit_mean": unit_mean,
         "unit_m2": (apart**2).sum(1),

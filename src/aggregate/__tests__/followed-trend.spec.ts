@@ -70,4 +70,13 @@ describe('the trend of a run that goes on', () => {
       expect(values.includes(1e6 + 480)).toBe(step >= 480);
     }
   });
+
+  it('has no number, not 0, of a layer of which fewer values are finite than not', async () => {
+    const run = new MemoryRun();
+    run.add(kept(3, 1), { step: 2, layer: 0, shape: [1, 1, 3], values: Float32Array.of(NaN, 0, NaN) });
+    const { lines } = await readTrend(run, { ...QUERY, statistic: 'kept_rms' });
+    expect([...(lines[0]?.values ?? [])]).toEqual([Math.sqrt(5), NaN]);
+    const counts = await readTrend(run, { ...QUERY, statistic: 'nonfinite' });
+    expect([...(counts.lines[0]?.values ?? [])]).toEqual([0, 2]);
+  });
 });

@@ -44,6 +44,9 @@ export function runMark(entry: IRunEntry, open: IOpenRun | null, trans: Translat
     case 'gone':
       return stopped(steps);
     case 'live': {
+      if (source === null && entry.stopped) {
+        return stopped(at);
+      }
       const { connection, status } = source ?? {};
       const kind = connection?.kind;
       const reason = connection?.kind === 'closed' ? connection.reason : null;

@@ -1,5 +1,6 @@
 /** @jest-environment ./jest.environment.node.js */
 import { SeededRandom } from '../../protocol/seeded-random';
+import { drawnValues } from '../moments/line';
 import { changeWords, scalarWords } from '../shared/change-words';
 import { courseOf } from '../shared/course';
 import { untranslated } from '../shared/translate';
@@ -67,4 +68,14 @@ it('noise alone departs from nothing, at any length', () => {
     const values = Array.from({ length }, () => 1 + random.centred() + random.centred() + random.centred());
     expect(courseOf({ steps: values.map((_, at) => at), values }).departure).toBeNull();
   }
+});
+
+it('draws nothing, not 0, where fewer values of a group are finite than not', () => {
+  const groups = {
+    value: Float64Array.of(3, 0, 2, NaN),
+    count: Float64Array.of(100, 4, 60, 0),
+    nonFinite: Float64Array.of(0, 96, 40, 100)
+  };
+  expect([...drawnValues(groups, { statistic: 'l2' })]).toEqual([3, NaN, 2, NaN]);
+  expect(drawnValues(groups, { statistic: 'nonfinite' })).toBe(groups.value);
 });

@@ -13,7 +13,7 @@ import { capital } from '../shared/describe';
 import { numberColumn, type ITableColumn } from '../shared/table';
 import { linesAcross, type PlaceOf } from './read-lines';
 import { optionWords, trustWords } from './captions';
-import { spans, groupId } from './line';
+import { drawnValues, groupId, spans } from './line';
 import { LinesPane } from './lines-pane';
 import {
   alongOf,
@@ -284,7 +284,7 @@ export class CellAcrossPane extends OverPane {
     const isOverSteps = this.options.columns === 'step';
     const name = isOverSteps ? this.t('%1 · step %2', words, formatInteger(step)) : words;
     return linesAcross(
-      groups,
+      { ...groups, value: drawnValues(groups, this.options) },
       0,
       () => name,
       () => name,

@@ -9,6 +9,7 @@ import type { ILine } from '../shared/lines/line';
 import type { ILinkedMarks } from '../shared/links';
 import { nearestIndex } from '../shared/scale';
 import type { Translate } from '../shared/translate';
+import { drawnValues } from './line';
 import { linesAcross, onlyAt } from './read-lines';
 import { nonFiniteWords, omittedWords, optionWords, trustWords } from './captions';
 import { markOf, OverPane } from './over-pane';
@@ -60,7 +61,8 @@ async function readLayers(query: ILayersQuery, signal: AbortSignal, t: Translate
     const alone = others.length > 0 && rest.length === 0;
     const ofRun = (key: MomentKey): string => `${names[run] ?? ''} · ${words(key)}`;
     const name = alone ? (): string => names[run] ?? '' : others.length > 0 ? ofRun : words;
-    return linesAcross(groups, run, name, alone ? name : words, alone ? ids[run] : undefined);
+    const drawn = { ...groups, value: drawnValues(groups, options) };
+    return linesAcross(drawn, run, name, alone ? name : words, alone ? ids[run] : undefined);
   };
   const base = await reader.groups({ ...question, steps: [query.step, query.step] }, signal);
   const own = across(base, 0);

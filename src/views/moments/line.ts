@@ -36,6 +36,19 @@ export function startsOf(total: Pick<IMomentGroups, 'step' | 'stepsTotal'>): rea
   return total.stepsTotal > total.step.length ? [] : gapStarts(total.step).map(at => total.step[at] ?? NaN);
 }
 
+/**
+ * Values as lines draw them: none where fewer values of a group are finite than not. What a few finite ones
+ * are left with, often 0, is not what the tensor did.
+ */
+export function drawnValues(
+  { value, count, nonFinite }: Pick<IMomentGroups, 'count' | 'nonFinite' | 'value'>,
+  { statistic }: Pick<MomentOptions, 'statistic'>
+): Float64Array {
+  return statistic === 'nonfinite'
+    ? value
+    : value.map((each, at) => ((nonFinite[at] ?? 0) > (count[at] ?? 0) ? NaN : each));
+}
+
 export interface ILineRequest {
   readonly options: MomentOptions;
   readonly by: readonly MomentColumn[];
@@ -62,6 +75,7 @@ export function linesOf(groups: IMomentGroups, wish: ILineRequest): ILine[] {
         ? groups.samples
         : groups.step;
   const all = spans(groups);
+  const drawn = { ...groups, x: xs, value: drawnValues(groups, options) };
   const longest = all.reduce((most, [from, to]) => Math.max(most, to - from), 0);
   return all.flatMap(([from, to], at): ILine[] => {
     const key = groups.keys[at] ?? [];
@@ -71,7 +85,7 @@ export function linesOf(groups: IMomentGroups, wish: ILineRequest): ILine[] {
       : [
           {
             key: groupId(key),
-            ...byName(LINE_COLUMNS, column => (column === 'x' ? xs : groups[column]).subarray(from, to)),
+            ...byName(LINE_COLUMNS, column => drawn[column].subarray(from, to)),
             name: name(key),
             label: label(key),
             ...(entry === undefined ? {} : { entry }),

@@ -91,6 +91,14 @@ def test_the_verdict_and_the_slow_ranks_come_with_it(run):
     assert all(0.1 < value < 0.3 for value in slow["values"][2])
 
 
+def test_a_rank_that_is_alone_is_compared_with_its_own_usual_step(tmp_path):
+    recorded(tmp_path / "one", Job(1, 1, 1, steps=12, seed=3))
+    with open_run(tmp_path / "one") as opened:
+        (values,) = ask((RunAnswers(opened),))["slow"]["values"]
+    assert sorted(values)[len(values) // 2] == pytest.approx(0, abs=0.05)
+    assert max(values) > 0 > min(values)
+
+
 def test_a_messages_other_end_and_a_collectives_last_rank_are_what_a_span_depends_on(run):
     answer = ask(run, window=[0, ask(run)["steps"][0][2]], columns=1000)
     pieces = answer["pieces"]

@@ -14,6 +14,7 @@ import {
   mutesOf,
   AlarmReader
 } from '../store/alarms';
+import { firstBad, type IFirstBad } from '../store/first-bad';
 
 /** Alarms of one rule in one module. */
 export interface IAlarmGroup {
@@ -95,6 +96,8 @@ export interface IHealthFacts {
   readonly hidden: readonly IAlarm[];
   readonly chosen: readonly IAlarm[];
   readonly first: IAlarm | null;
+  /** The first value that is not finite, where no alarm tells of one. */
+  readonly bad: IFirstBad | null;
   /** The alarm whose tensor is drawn. */
   readonly shown: IAlarm | null;
 }
@@ -107,6 +110,9 @@ export class HealthReader {
     const concerned = change.kind === 'rows' && change.stream === 'alarms';
     if (concerned || change.kind === 'hello') {
       this._alarms.renew();
+    }
+    if (change.kind === 'rows' || change.kind === 'status') {
+      this._bad = null;
     }
     return concerned;
   }
@@ -122,7 +128,10 @@ export class HealthReader {
     const shown = alarms.find(
       each => each.name === options.name && (options.step === null || each.step === options.step)
     );
+    // A picture of alarms is better than none.
+    const bad = all.length > 0 ? null : await (this._bad ??= firstBad(this._source).catch(() => null));
     return {
+      bad,
       judged: typeof judged === 'number' ? judged : (this._source.status?.step ?? null),
       isJudged: state !== undefined || monitorSettings(this._source) !== undefined || all.length > 0,
       alarms,
@@ -140,4 +149,5 @@ export class HealthReader {
   }
 
   private readonly _alarms = new AlarmReader();
+  private _bad: Promise<IFirstBad | null> | null = null;
 }

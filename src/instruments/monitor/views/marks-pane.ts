@@ -1,5 +1,6 @@
 import { COLORS, formatInteger, type IPlace, type Row } from '../../../charts';
 import { parseName } from '../../../protocol/tensor-name';
+import { firstBadWords } from '../../../views/shared/change-words';
 import type { IPointed } from '../../../store/run-link';
 import type { IMark, IMoved, INote, Loaded } from '../../../views/shared/content';
 import { rangeOf, type ILinkedMarks, type IStepAxis } from '../../../views/shared/links';
@@ -216,17 +217,22 @@ export class MarksPane extends HealthPane {
 
   /** Why there are no marks. */
   private _nothing(facts: IHealthFacts): IState {
-    const { isJudged, alarms } = facts;
+    const { isJudged, alarms, bad } = facts;
     const { actions, t } = this;
     if (alarms.length > 0) {
       return emptyState(t('No alarm is of that kind.'), t('Show all'), () =>
         this.pick({ severity: 'all', rule: null, steps: null })
       );
     }
-    if (isJudged) {
-      return nothingYet(`${this._healthy(facts)}.`, actions, t);
-    }
-    return snippetState(t('No alarms are judged. In the training script:'), SNIPPET, actions, t);
+    const what = firstBadWords(bad ? [{ step: bad.step, where: bad.name }] : [], t);
+    return isJudged
+      ? nothingYet(what[0] ?? `${this._healthy(facts)}.`, actions, t)
+      : snippetState(
+          [...what, t('No alarms are judged. In the training script:')].join(' '),
+          SNIPPET,
+          actions,
+          t
+        );
   }
 
   private _points: readonly IPoint[] = [];

@@ -42,6 +42,10 @@ export interface ICulprit {
   readonly first: number;
   readonly last: number;
   readonly sentence: string;
+  /** 0.34 for 1.34 times as long; of pauses and waits a share of the rank's computing. */
+  readonly slower: number;
+  /** By how much a step would be shorter without it, ms; NaN where that is not known. */
+  readonly priceMs: number;
 }
 
 /** What depends on what: from the one rank and moment to the other. */
@@ -203,13 +207,15 @@ function piecesOf(columns: Record<string, unknown>, kinds: readonly string[]): I
 }
 
 function culprit(value: unknown): ICulprit {
-  const { kind, ranks, first, last, sentence } = asObject(value);
+  const { kind, ranks, first, last, sentence, slower, price_ns: price } = asObject(value);
   return {
     kind: String(kind),
     ranks: numbers(ranks),
     first: number(first),
     last: number(last),
-    sentence: String(sentence)
+    sentence: String(sentence),
+    slower: number(slower),
+    priceMs: number(price) / 1e6
   };
 }
 

@@ -53,7 +53,8 @@ export class SlowMap {
           xLabel: "datum.value % 1 === 0 ? join(split(format(datum.value, ',d'), ','), ' ') : ''",
           xTitle: this._t('step'),
           yTitle: this._t('rank'),
-          legendTitle: this._t('% longer than its stage')
+          legendTitle:
+            answer.ranksThere === 1 ? this._t('% longer than usual') : this._t('% longer than its stage')
         },
         params: {
           x0,

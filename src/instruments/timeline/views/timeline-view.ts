@@ -1,4 +1,4 @@
-import { formatInteger, type IPlace, type IRecipe, type Row, timeWords } from '../../../charts';
+import { formatInteger, formatNumber, type IPlace, type IRecipe, type Row, timeWords } from '../../../charts';
 import type { ConfigPatch } from '../../../protocol/messages.generated';
 import type { TimelineOptions } from '../../../protocol/views.generated';
 import type { IRunSource, SourceChange } from '../../../store/source';
@@ -7,12 +7,18 @@ import { type Control, selectControl } from '../../../views/shared/control';
 import { goControl } from '../../../views/shared/controls';
 import { chip, rangesField, type ITip } from '../../../views/shared/table';
 import type { ILegend } from '../../../views/shared/lines/legend';
-import { retryAction, nothingYet, snippetState, type IState } from '../../../views/shared/states';
+import { emptyState, retryAction, nothingYet, snippetState, type IState } from '../../../views/shared/states';
 import { ViewModel, type IViewEnvironment } from '../../../views/shared/view-model';
 import { hold, moveOf, axisParams } from '../../../views/shared/scale';
 import { KINDS, kindColor } from '../../../views/shared/span-kinds';
 import type { IViewDefinition } from '../../../views/shared/definition';
-import { TIMELINE, type IPiece, type ITimelineAnswer, type ITimelineLane } from '../client/timeline-api';
+import {
+  TIMELINE,
+  type ICulprit,
+  type IPiece,
+  type ITimelineAnswer,
+  type ITimelineLane
+} from '../client/timeline-api';
 import {
   clockRow,
   HALF,
@@ -26,6 +32,8 @@ import {
   pieceTip
 } from './lanes';
 import { SlowMap } from './slow-map';
+import { own } from '../../../protocol/records';
+import type { Translate } from '../../../views/shared/translate';
 import type { TimelineRequest } from '../../../protocol/requests.generated';
 
 /** What records spans, in a training script. */
@@ -52,10 +60,10 @@ class TimelineView extends ViewModel<TimelineOptions> {
     const answer = await this._ask(signal);
     this._answer = answer;
     if (answer === null) {
-      return { state: this._nothing() };
+      return { state: await this._nothing(signal) };
     }
     const texts = {
-      title: answer.isDraft ? this.t('Still looking for who makes the others wait …') : this._title(answer),
+      title: answer.isDraft ? this._looking(answer) : this._title(answer),
       caption: this._caption(answer),
       summary: this._summary(answer),
       notes: [
@@ -269,12 +277,20 @@ class TimelineView extends ViewModel<TimelineOptions> {
     }
   }
 
-  private _title({ culprits, lacking }: ITimelineAnswer): string {
+  private _looking({ ranksThere }: ITimelineAnswer): string {
+    return ranksThere === 1
+      ? this.t('Still looking for what costs time …')
+      : this.t('Still looking for who makes the others wait …');
+  }
+
+  private _title({ culprits, lacking, ranksThere }: ITimelineAnswer): string {
     if (culprits.length === 0 && lacking.length > 0) {
       return this.t('Nothing slow is found, which says little');
     }
     if (culprits.length === 0) {
-      return this.t('Healthy: no rank makes the others wait');
+      return ranksThere === 1
+        ? this.t('No step took unusually long')
+        : this.t('Healthy: no rank makes the others wait');
     }
     return culprits.length === 1
       ? this.t('One thing costs time')
@@ -309,7 +325,7 @@ class TimelineView extends ViewModel<TimelineOptions> {
 
   private _summary({ lanes, chosen, stepMs }: ITimelineAnswer): string {
     return this.t(
-      '%1 ranks, steps %2 to %3, %4 each.',
+      lanes.length === 1 ? '%1 rank, steps %2 to %3, %4 each.' : '%1 ranks, steps %2 to %3, %4 each.',
       formatInteger(lanes.length),
       formatInteger(chosen[0]),
       formatInteger(chosen[1]),
@@ -318,11 +334,12 @@ class TimelineView extends ViewModel<TimelineOptions> {
   }
 
   private _note(culprit: ITimelineAnswer['culprits'][number]): INote {
-    const { first, last, sentence } = culprit;
+    const { first, last } = culprit;
     const [from] = this._answer?.chosen ?? [first];
     const run = (): void =>
       this.choose({ kind: 'lanes', steps: [Math.max(from, first - 1), Math.min(last, first + 4)] });
-    return { text: sentence, tone: 'finding', action: { label: this.t('Show these steps'), run } };
+    const text = this._answer?.ranksThere === 1 ? aloneWords(culprit, this.t) : culprit.sentence;
+    return { text, tone: 'finding', action: { label: this.t('Show these steps'), run } };
   }
 
   /** How many spans are found, and a way to the next of them. */
@@ -390,8 +407,20 @@ class TimelineView extends ViewModel<TimelineOptions> {
       .at(-1);
   }
 
-  private _nothing(): IState {
-    const { actions, source, t } = this;
+  private async _nothing(signal: AbortSignal): Promise<IState> {
+    const { actions, source, t, options } = this;
+    const draft = { ranks: options.ranks, columns: MOST_SENTENCES, draft: true };
+    const others = options.steps ? await source.asker?.(TIMELINE)?.(draft, signal) : null;
+    if (others) {
+      return emptyState(
+        t(
+          'Of these steps no spans are recorded; there are spans of steps %1 to %2.',
+          ...others.there.map(formatInteger)
+        ),
+        t('Show the newest steps'),
+        () => this.choose({ steps: null })
+      );
+    }
     if (source.asker?.(TIMELINE) === undefined) {
       return nothingYet(t('The timeline is read from a recording, and here is none.'), actions, t);
     }
@@ -428,6 +457,24 @@ class TimelineView extends ViewModel<TimelineOptions> {
   /** Of what it is known who makes the others wait, and of what that is being found out. */
   private _judged = '';
   private _judging = '';
+}
+
+/** Say what costs time where a rank is alone: which part of a step took longer than in other steps. */
+function aloneWords({ kind, first, last, slower, priceMs }: ICulprit, t: Translate): string {
+  const when =
+    first === last
+      ? t('Step %1', formatInteger(first))
+      : t('Steps %1 to %2', formatInteger(first), formatInteger(last));
+  const by = `${formatNumber(100 * slower, 3)} %`;
+  const words: Readonly<Record<string, string>> = {
+    device: t('%1: computing took %2 longer than in other steps.', when, by),
+    host: t('%1: pauses took %2 of the time of computing.', when, by),
+    data: t('%1: waiting for data took %2 of the time of computing.', when, by)
+  };
+  const what = own(words, kind) ?? t('%1: it took %2 longer than a step usually does.', when, by);
+  return Number.isFinite(priceMs)
+    ? `${what} ${t('Without that a step is %1 shorter.', timeWords(priceMs))}`
+    : what;
 }
 
 function markOf({ lane, begin, end }: Pick<IPiece, 'begin' | 'end' | 'lane'>): IMark {

@@ -89,6 +89,7 @@ describe('notes, tags and deleting', () => {
 describe('the mark of a run', () => {
   it('says that a run has finished without anybody choosing it', () => {
     expect(runMark(LIVE, null, trans).word).toBe('live');
+    expect(runMark({ ...LIVE, ended: 120, stopped: true }, null, trans).word).toBe('stopped');
     expect(runMark({ ...LIVE, ended: 120 }, null, trans)).toMatchObject({
       kind: 'recorded',
       word: 'finished'

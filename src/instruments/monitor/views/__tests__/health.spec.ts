@@ -119,6 +119,20 @@ it('says which line judges a run that nobody judges', async () => {
   expect(texts('.jp-MegalensState pre')[0]).toBe('monitor = megalens.monitor(model, optimizer)');
 });
 
+it('says of a run that nobody judged where values were not finite first', async () => {
+  run.log({ step: 7, name: 'decoder.layers.1.mlp.linear_fc1.weight', stat: 'grad', count: 3, nan: 5 });
+  await show();
+  const none = 'No alarms are judged. In the training script:';
+  expect(texts('.jp-MegalensState p')[0]).toBe(
+    `Not finite first at step 7 in decoder.layers.1.mlp.linear_fc1.weight. ${none}`
+  );
+  run.units = { loss: 'nats' };
+  run.numbers = [2, 5, 6].map(step => ({ step, name: 'loss', value: step < 5 ? 2 : NaN }));
+  run.changed.emit({ kind: 'rows', stream: 'scalars', firstStep: 6, lastStep: 6 });
+  await settled();
+  expect(texts('.jp-MegalensState p')[0]).toBe(`Not finite first at step 5 in loss. ${none}`);
+});
+
 it('says for how many steps a judged run is healthy', async () => {
   run.status = {
     type: 'status',

@@ -194,6 +194,33 @@ it('counts the spans that are searched for and goes from one to the next', async
   expect(next()?.textContent).toBe('Go to the next, step 12');
 });
 
+it('compares the steps of a run of one rank with one another, and blames nobody', async () => {
+  const culprit = { ranks: [0], first: 3, last: 30, sentence: 'Rank 0 computes 75 % slower than its like.' };
+  const told = [
+    { ...culprit, kind: 'device', slower: 0.75, price_ns: 1.04e9 },
+    { ...culprit, kind: 'step', first: 2323, last: 2323, slower: 3.1, price_ns: null }
+  ];
+  const lanes = [{ rank: 0, stage: 0, half_width: 0, reference: 0 }];
+  const verdict = { culprits: told, hidden: [], step_ns: 10e6, problems: [] };
+  answer = { ...ANSWER, lanes, ranks_there: 1, ranks_chosen: 1, verdict };
+  await show();
+  const said = text('.jp-MegalensView');
+  expect(said).toContain(
+    'Steps 3 to 30: computing took 75 % longer than in other steps. Without that a step is 1.04 s shorter.'
+  );
+  expect(said).toContain('Step 2 323: it took 310 % longer than a step usually does.');
+  expect(said).toContain('1 rank, steps 3 to 4, 10 ms each.');
+  expect(said).not.toMatch(/its like|1 ranks|the others|± 0/);
+});
+
+it('says of which steps there are spans where there are none of those that are chosen', async () => {
+  run.answerTo(TIMELINE, request => Promise.resolve(request.first === undefined ? timelineOf(ANSWER) : null));
+  await show({ steps: [100, 120] });
+  expect(text('.jp-MegalensView')).toContain(
+    'Of these steps no spans are recorded; there are spans of steps 1 to 40.'
+  );
+});
+
 it('says what is missing: spans, or a recording', async () => {
   answer = { steps_there: null };
   await show();
