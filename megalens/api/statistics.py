@@ -140,6 +140,7 @@ class StatisticsSettings:
     grad_accumulated: int | None = None
     param_origin: int | None = None
     gradient_direction: int | None = None
+    inputs: int | None = None
     communication: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 

@@ -25,6 +25,7 @@ from ...protocol.messages_generated import Status
 from ...tracer.errors import TracerError, describe_error
 from ...tracer.instrument import Instrument
 from .actions import Action, post
+from .optimizer_numbers import OptimizerNumbers
 
 if TYPE_CHECKING:
     from ...tracer.instrument import Host
@@ -131,6 +132,7 @@ class MonitorInstrument(Instrument):
         self._actions = actions
         self._tracer: Tracer
         self._watch: Watch
+        self._numbers: OptimizerNumbers
         self._host: Host | None = None
         self._box = BlackBox(black_box, box_bytes)
         # Filled in the producer thread, emptied between two steps in the training thread.
@@ -146,9 +148,15 @@ class MonitorInstrument(Instrument):
         self._may_stop = any(action.stop for action in actions)
         self.stopped = ""
 
-    def begin(self, tracer: Tracer, watch: Watch, recorded: Callable[[int], Collection[str]]) -> None:
+    def begin(
+        self,
+        tracer: Tracer,
+        watch: Watch,
+        recorded: Callable[[int], Collection[str]],
+        numbers: OptimizerNumbers,
+    ) -> None:
         """Set what it judges with, before it is attached; ``recorded`` is that of :class:`BlackBox`."""
-        self._tracer, self._watch = tracer, watch
+        self._tracer, self._watch, self._numbers = tracer, watch, numbers
         self._box.recorded = recorded
 
     # The producer thread.
@@ -177,7 +185,8 @@ class MonitorInstrument(Instrument):
                 return
             self._untaken.popleft()
             ids = self._samples.pop(step.step, step.sample_ids)
-            self._take(replace(step, scalars=numbers or {}, sample_ids=ids), host)
+            scalars = {**(numbers or {}), **self._numbers.of(step.step)}
+            self._take(replace(step, scalars=scalars, sample_ids=ids), host)
 
     def _take(self, step: StepReadings, host: Host) -> None:
         while self._to_follow and self._to_follow[0][0] <= step.step:
@@ -224,6 +233,13 @@ class MonitorInstrument(Instrument):
         while len(self._samples) >= _MOST_SAMPLES:
             del self._samples[next(iter(self._samples))]
         self._samples[step] = text[:_MOST_TEXT]
+
+    def step_ends(self) -> None:
+        if self._host is not None:
+            self._numbers.step_ends(self._host.step)
+
+    def release(self, closing: bool) -> None:
+        self._numbers.close()
 
     def step_begins(self, step: int, untraced: bool) -> None:
         """Run, between two steps, the actions that alarms have set off."""

@@ -18,6 +18,9 @@ Column = NDArray[np.float64]
 Rows = NDArray[np.intp]
 _Found = TypeVar("_Found")
 
+OPTIMIZER_RATE, OPTIMIZER_STEPS = "optimizer lr", "optimizer steps"
+"""Numbers that the optimizer itself gives: its largest learning rate, and how many steps it counts."""
+
 ALL = "*"
 """Name of the series of all tensors of a statistic on a rank: the mean of their sizes."""
 
@@ -86,7 +89,7 @@ class TableLayout:
     @cached_property
     def tensors(self) -> NDArray[np.bool_]:
         """Whether each row is of a tensor's own values: no training-loop number, nothing of two tensors."""
-        return ~self.of("gradient_direction", "scalar", RANK_SCALAR)
+        return ~self.of("gradient_direction", "inputs", "scalar", RANK_SCALAR)
 
     def matching(self, pattern: str) -> NDArray[np.bool_]:
         """Return for each row whether its name matches somewhere."""
@@ -205,6 +208,11 @@ class StepTable:
     """Numbers or arrays of earlier steps that rules store under their own keys, oldest first."""
     _memory: dict[Any, Any] = field(default_factory=dict)
     _past: dict[str, Past] = field(default_factory=dict)
+
+    @cached_property
+    def rate(self) -> float:
+        """The learning rate, as the optimizer had it or as it was logged; NaN where it is not known."""
+        return self.scalars.get(OPTIMIZER_RATE, self.scalars.get("lr", np.nan))
 
     def remember(self, key: Any, value: Any) -> list[Any]:
         """Store a number or an array for later steps, and return those of earlier ones."""

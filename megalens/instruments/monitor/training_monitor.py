@@ -22,13 +22,14 @@ from ...tracer.moments.logger import StatisticsLogger
 from ...tracer.tracer import Tracer
 from .actions import TrainingStopped, actions_from
 from .instrument import MonitorInstrument
+from .optimizer_numbers import OptimizerNumbers
 from .rule import Alarm, OwnRule, first_serious
 from .settings import WatchSettings, read_rules
 from .trainermon.config import MonitorConfig, read_config
 from .trainermon.rules import RecordedRules, rules_from, values_of
 from .watch import Watch
 
-_DEFAULTS = {"param": 1, "grad": 1, "activation": 10, "optimizer_state": 1}
+_DEFAULTS = {"param": 1, "grad": 1, "activation": 10, "optimizer_state": 1, "inputs": 1}
 _STORED_ALARMS = 1000
 _BOX_BYTES = 64 << 20
 
@@ -238,7 +239,8 @@ class TrainingMonitor:
         self.statistics, self.tracer = statistics, statistics.tracer
         self._watch = watch
         self._instrument = instrument
-        instrument.begin(self.tracer, self._watch, statistics.recorded.due)
+        self._numbers = OptimizerNumbers(statistics.optimizers)
+        instrument.begin(self.tracer, self._watch, statistics.recorded.due, self._numbers)
         self.tracer.attach(instrument)
 
     @property
@@ -296,6 +298,7 @@ class TrainingMonitor:
         self._leave()
 
     def _leave(self) -> None:
+        self._numbers.close()
         # Its own tracer has ended, and still reports what there was.
         if not self.statistics.owns_tracer:
             self.tracer.detach(self._instrument)

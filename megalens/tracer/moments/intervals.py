@@ -17,7 +17,7 @@ SEEN = ("attention_entropy", "attention_max", "router_entropy")
 STATE = ("exp_avg", "exp_avg_sq")
 """What Adam and its like keep of each parameter."""
 
-JUDGED = frozenset(("param_origin", "gradient_direction", "communication", *STATE, *UNREDUCED))
+JUDGED = frozenset(("param_origin", "gradient_direction", "communication", "inputs", *STATE, *UNREDUCED))
 """What is measured to be judged, and not sent."""
 
 _TITLES = {
@@ -38,6 +38,7 @@ _TITLES = {
     "param_origin": "Parameters before the step",
     "gradient_direction": "Gradients along the optimizer's mean",
     "communication": "Communication",
+    "inputs": "Numbers of what the model is given",
     "grad_unreduced": "Gradients before reduction",
     "grad_accumulated": "Gradients after each micro-batch",
 }
@@ -56,6 +57,8 @@ class Intervals:
         Parameters before the step, and how far gradients point where the optimizer goes.
     communication : int
         What collectives are given and give.
+    inputs : int
+        A number of what the model is given, by which data that come again are known.
     grad_unreduced, grad_accumulated : int
         Each process's own gradients: those of the last micro-batch, and after each.
     """
@@ -79,6 +82,7 @@ class Intervals:
     param_origin: int = 0
     gradient_direction: int = 0
     communication: int = 0
+    inputs: int = 0
 
     @classmethod
     def of(cls, **steps: int | None) -> Intervals:

@@ -24,6 +24,7 @@ from .features import WeightFeatures
 from .gathering import CompleteStep
 from .hooks.communication import Communication
 from .hooks.gradients import GradientMoment
+from .hooks.inputs import Inputs
 from .hooks.loss_scale import UNKNOWN_SCALE, LossScale
 from .hooks.own_gradients import UNREDUCED, OwnGradients
 from .hooks.sites import MomentProbe, Sites, probes_of
@@ -76,6 +77,8 @@ class StatisticsLogger(Instrument):
 
     Attributes
     ----------
+    optimizers : tuple of torch.optim.Optimizer
+        What updates the model, as far as it was named.
     failures : int
         How often something could not be measured because of an error of its own.
     left_out_passes : int
@@ -122,6 +125,7 @@ class StatisticsLogger(Instrument):
             if each.name not in points.unavailable and (judged or each.name not in JUDGED)
         )
         self.owns_tracer = owns_tracer
+        self.optimizers = tuple(optimizers)
         self._names = NameList(points.stage)
         counted = [point for point in points.params if point.counted]
         ids = [self._names.index(point.name) for point in counted]
@@ -147,7 +151,8 @@ class StatisticsLogger(Instrument):
         """Whether it was looked at which modules a step reaches."""
         self._probes: dict[frozenset[str], list[MomentProbe]] = {}
         self._sites = Sites(roots, self._keep, self._spent, self._names.note if by_rank else None)
-        self._communication = Communication(self._keep_communication, self._spent)
+        self._communication = Communication(partial(self._keep_own, "communication"), self._spent)
+        self._inputs = Inputs(roots, partial(self._keep_own, "inputs", "inputs"), self._spent)
         self._gradients: GradientMoment | None = None
         own_gradients = OwnGradients(
             points.params,
@@ -257,8 +262,9 @@ class StatisticsLogger(Instrument):
 
     def step_abandoned(self) -> None:
         self._due = frozenset()
-        self._parts = {}
         self._communication.end()
+        self._inputs.end()
+        self._parts = {}
         self._spent(self._sites.end)
         if self._gradients is not None:
             self._spent(lambda: self._gradients and self._gradients.take())
@@ -372,6 +378,8 @@ class StatisticsLogger(Instrument):
             self._scale.begin()
         if "communication" in self._due:
             self._communication.begin()
+        if "inputs" in self._due:
+            self._inputs.begin()
         if self._gradients is not None:
             self._gradients.begin(self._due)
         here = self._due & _SITE_STATS
@@ -386,6 +394,7 @@ class StatisticsLogger(Instrument):
 
     def _end(self) -> None:
         self._communication.end()
+        self._inputs.end()
         parts = self._parts
         if self._due & _SITE_STATS:
             self._sites.end()
@@ -431,9 +440,9 @@ class StatisticsLogger(Instrument):
             part = self._parts[stat] = MeasuredRows(stat)
         part.add((at,), row)
 
-    def _keep_communication(self, name: str, rows: Tensor) -> None:
+    def _keep_own(self, stat: str, name: str, rows: Tensor) -> None:
         # Each process has its own, and none counts for the others.
-        part = self._parts.setdefault("communication", MeasuredRows("communication", counted=False))
+        part = self._parts.setdefault(stat, MeasuredRows(stat, counted=False))
         part.add((self._names.index(name),), rows)
 
     def _keep_losses(self, values: Mapping[str, Any]) -> None:
@@ -471,6 +480,7 @@ class StatisticsLogger(Instrument):
         self._closed = True
         self._due = frozenset()
         self._communication.end()
+        self._inputs.end()
         self._sites.end()
         if self._gradients is not None:
             self._gradients.close()

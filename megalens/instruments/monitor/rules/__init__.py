@@ -6,7 +6,8 @@ from ..rule import Rule
 from .model import AttentionCollapse, Initial, Repeated, RouterImbalance
 from .optimizer import Clipping, OptimizerState, UpdateRatio
 from .ranks import Missing, OddRank, Reduction, Replicas
-from .values import Collapse, Dead, Drift, Jump, LossSpike, NotFinite, Overflow
+from .scalars import LossSpike
+from .values import Collapse, Dead, Drift, Jump, NotFinite, Overflow
 
 __all__ = ["RULES"]
 

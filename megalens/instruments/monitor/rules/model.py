@@ -11,7 +11,7 @@ import numpy as np
 from ....protocol.kinds import number
 from ..levels import median_of
 from ..rule import Finding, Rule
-from ..table import StepTable
+from ..table import ALL, StepTable
 
 
 @dataclass(frozen=True)
@@ -186,6 +186,7 @@ class Repeated(Rule):
 
     def find(self, now: StepTable) -> Iterator[Finding]:
         """Find samples, activations and losses that show that data were read twice."""
+        yield from self._given_before(now)
         layout, past = now.layout, now.past("size")
         if now.nonfinite.any():
             return
@@ -230,6 +231,27 @@ class Repeated(Rule):
                     float(bends[-steps:].max()) / usual,
                     "The loss has lost its noise, as it does on one batch that is read again and again.",
                 )
+
+    def _given_before(self, now: StepTable) -> Iterator[Finding]:
+        """Find what the model was given that it was given before, at once or in turns."""
+        steps = int(self.steps)
+        for row in now.layout.rows("inputs").tolist():
+            if now.layout.names[row] == ALL:
+                continue
+            rank = int(now.layout.ranks[row])
+            numbers = [*now.remember(("inputs", rank), now.rows[row, 1]), now.rows[row, 1]]
+            for turn in range(1, len(numbers) - 1):
+                last = 1 if turn == 1 else steps
+                same = numbers[-last:] == numbers[-last - turn : -turn]
+                # That one batch comes twice is told at once; and of a turn of some, once it goes on.
+                if same and len(numbers) >= last + turn and len({*numbers[-turn:]}) in (1, turn):
+                    words = (
+                        "The model is given what it was given in the step before."
+                        if turn == 1
+                        else f"The model is given the same {turn} batches in turns, for {last} steps now."
+                    )
+                    yield _again(np.array([row]), 0.0, words)
+                    break
 
 
 _LEAST_TENSORS = 6

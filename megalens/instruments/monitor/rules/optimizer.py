@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -12,18 +13,41 @@ from numpy.typing import NDArray
 from ....protocol import MOMENT_COLUMNS
 from ....protocol.kinds import number
 from ..rule import Finding, Rule
-from ..table import StepTable
+from ..table import OPTIMIZER_STEPS, StepTable
 
 _LEAST = 6
 _STATES = {"exp_avg": "beta1", "exp_avg_sq": "beta2"}
+# Of a state, within which the equation holds; and which part of the tensors may be odd.
+_HOLDS, _MOST_ODD, _FEWEST = 1e-4, 0.3, 4
+# Of a tensor with so many values: the correlation of squares with gradients' that is one, and what is left of
+# one that is lost.
+_LEAST_VALUES, _ALIKE, _LOST = 256, 0.2, 0.25
 
 
-def follows(now: StepTable, stat: str, rank: int) -> tuple[float, float, NDArray[np.intp]] | None:
-    """Return a and b of state = a · old state + b · gradient (or its square) of a rank, and the rows; or
-    None.
+@dataclass(frozen=True)
+class Followed:
+    """What the state of one rank's parameters follows: state = a · old state + b · gradient, or its square.
+
+    Of Adam a is beta and b is 1 − beta, times what clipping left. ``rows`` are the states, ``grads`` their
+    gradients, ``odd`` the states that do not follow while all others do, with their ``value``, what it should
+    be and what the old state alone would give, each as a part of the state's rms.
+    """
+
+    a: float
+    b: float
+    rows: NDArray[np.intp]
+    grads: NDArray[np.intp]
+    odd: NDArray[np.intp]
+    value: NDArray[np.float64]
+    expected: NDArray[np.float64]
+    idle: NDArray[np.float64]
+
+
+def follows(now: StepTable, stat: str, rank: int) -> Followed | None:
+    """Return the equation that a rank's states follow; None where they follow none.
 
     Means are linear: that of ``exp_avg`` follows the gradients' means, and that of ``exp_avg_sq`` their mean
-    squares. Of Adam a is beta and b is 1 − beta, times what clipping left.
+    squares.
     """
     layout = now.layout
     of, grads = layout.pairs(stat, "grad")
@@ -38,23 +62,41 @@ def follows(now: StepTable, stat: str, rank: int) -> tuple[float, float, NDArray
     gave = now.rms[grads] ** 2 if stat == "exp_avg_sq" else now.rows[grads, 1]
     scale = now.rms[of]
     good = np.isfinite(old) & (scale > 0) & (now.rms[grads] > 0)
+    of, grads = of[good], grads[good]
     x = np.stack((old, gave), axis=1)[good] / scale[good, None]
     y = new[good] / scale[good]
     if len(y) < _LEAST:
         return None
+    most = _HOLDS * max(np.abs(y).max(), 1e-30)
+    solution = _solved(x, y)
+    if solution is not None and np.abs(y - x @ solution).max() <= most:
+        odd = np.zeros(len(y), bool)
+    else:
+        # Nearly all follow what all did in the steps before.
+        usual = now.memory.get((_STATES[stat], rank), ())[-8:]
+        if len(usual) < 3:
+            return None
+        a = float(np.median(usual))
+        slopes = (y - a * x[:, 0]) / x[:, 1]
+        order = np.argsort(slopes)
+        weights = np.cumsum(np.abs(x[order, 1]))
+        b = float(slopes[order[np.searchsorted(weights, weights[-1] / 2)]])
+        odd = np.abs(y - x @ np.array([a, b])) > most
+        if odd.sum() > _MOST_ODD * len(y) or len(y) - odd.sum() < _FEWEST:
+            return None
+        solution = _solved(x[~odd], y[~odd])
+        if solution is None or np.abs(y - x @ solution)[~odd].max() > most:
+            return None
+    a, b = map(float, solution)
+    return Followed(a, b, of, grads, of[odd], y[odd], x[odd] @ solution, a * x[odd, 0])
+
+
+def _solved(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64] | None:
     if not x[:, 0].any():
         square = float(x[:, 1] @ x[:, 1])
-        if not square:
-            return None
-        solution = np.array([0.0, float(x[:, 1] @ y) / square])
-    else:
-        solution, _, rank_of, _ = np.linalg.lstsq(x, y, rcond=1e-6)
-        if rank_of < 2:
-            return None
-    left = y - x @ solution
-    if np.abs(left).max() > 1e-4 * max(np.abs(y).max(), 1e-30):
-        return None
-    return float(solution[0]), float(solution[1]), of
+        return np.array([0.0, float(x[:, 1] @ y) / square]) if square else None
+    solution, _, rank_of, _ = np.linalg.lstsq(x, y, rcond=1e-6)
+    return np.asarray(solution, np.float64) if rank_of == 2 else None
 
 
 @dataclass(frozen=True)
@@ -79,12 +121,13 @@ class OptimizerState(Rule):
 
     def find(self, now: StepTable) -> Iterator[Finding]:
         """Find wrong betas, by the equation that state and gradients obey."""
+        yield from self._counted_anew(now)
         for stat, beta in _STATES.items():
             for rank in now.layout.ranks_of(stat):
                 found = follows(now, stat, rank)
                 if found is None:
                     continue
-                a, _, rows = found
+                a, rows = found.a, found.rows
                 first = not (now.before_step[rows] == now.step - 1).any()
                 if first:
                     # A new state is expected at the very first step.
@@ -100,6 +143,9 @@ class OptimizerState(Rule):
                 if now.step <= 2:
                     continue
                 earlier = now.remember((beta, rank), a)
+                yield from self._odd(now, stat, rank, found)
+                if stat == "exp_avg_sq":
+                    yield from self._out_of_order(now, rank, found)
                 usual = float(np.median(earlier)) if len(earlier) >= 3 else np.nan
                 if abs(a - usual) > self.change:
                     if abs(a) < 1e-3:
@@ -111,6 +157,66 @@ class OptimizerState(Rule):
                     yield _about(rows, beta, a, 0.9, f"It follows beta1 {a:.4g}; usual is 0.9.")
                 elif beta == "beta2" and a < self.beta2_min:
                     yield _about(rows, beta, a, 0.999, f"It follows beta2 {a:.4g}; usual is 0.95 to 0.999.")
+
+    def _counted_anew(self, now: StepTable) -> Iterator[Finding]:
+        """Find an optimizer that counts fewer steps than before."""
+        count, rows = now.scalars.get(OPTIMIZER_STEPS), now.layout.rows("exp_avg")
+        if count is None or not len(rows):
+            return
+        earlier = now.remember(OPTIMIZER_STEPS, count)
+        if earlier and count < earlier[-1]:
+            yield _about(
+                rows, "steps", count, earlier[-1] + 1,
+                f"The optimizer counts {count:,.0f} steps, and {earlier[-1]:,.0f} the step before: it "
+                "corrects its means as at the start, so that updates have another size.",
+            )  # fmt: skip
+
+    def _out_of_order(self, now: StepTable, rank: int, found: Followed) -> Iterator[Finding]:
+        """Find squares that lie where other gradients do: large ones no longer meet large gradients."""
+        rows, before = now.rows[found.rows], now.before[found.rows]
+        count, mean, m2, m3, m4 = now.rows[found.grads, :5].T
+        square = mean**2 + m2 / count
+        fourth = m4 / count + 4 * mean * m3 / count + 6 * mean**2 * m2 / count + mean**4
+        spread = np.maximum(fourth - square**2, 0)
+        old = before[:, 2] / before[:, 0]
+        own = rows[:, 2] / rows[:, 0] - found.a**2 * old - found.b**2 * spread
+        alike = own / (2 * found.a * found.b * np.sqrt(old * spread))
+        known = now.remember(("alike", rank, now.layout.series[found.rows].tobytes()), alike)
+        if len(known) < 34:
+            return
+        # One batch may be another; of values that lie elsewhere all that follow are.
+        usual, last = np.median(known[-34:-2], axis=0), np.mean([*known[-2:], alike], axis=0)
+        lost = (rows[:, 0] >= _LEAST_VALUES) & (usual > _ALIKE) & (last < _LOST * usual)
+        if lost.any():
+            yield Finding(
+                found.rows[lost],
+                "order",
+                last[lost],
+                usual[lost],
+                lambda value, usual: (
+                    f"Its values go together with the gradients' squares by a correlation of {value:.2f}, "
+                    f"{usual:.2f} before: they lie where others belong."
+                ),
+            )
+
+    def _odd(self, now: StepTable, stat: str, rank: int, found: Followed) -> Iterator[Finding]:
+        """Find tensors whose state does not follow from their gradient, while that of all others does."""
+        before = now.remember(("odd", stat, rank), len(found.odd))[-3:]
+        if not len(found.odd) or len(before) < 3 or any(before):
+            return
+        nothing = np.abs(found.value - found.idle) <= _HOLDS
+        for which, words in (
+            (nothing, "The optimizer took nothing of its gradient: it was zero when the optimizer came."),
+            (~nothing, "It does not follow from its gradient and what it was: one of them was written."),
+        ):
+            if which.any():
+                yield Finding(
+                    found.odd[which],
+                    "state",
+                    found.value[which],
+                    found.expected[which],
+                    partial(_said, words),
+                )
 
 
 @dataclass(frozen=True)
@@ -135,7 +241,7 @@ class Clipping(Rule):
             found = follows(now, "exp_avg", rank)
             if found is None or now.step <= 2:
                 continue
-            a, b, rows = found
+            a, b, rows = found.a, found.b, found.rows
             if not 0.3 < a < 0.999:
                 continue
             grads = now.layout.rows("grad")
@@ -144,6 +250,7 @@ class Clipping(Rule):
             taken = b / (1 - a)
             applied = norm * taken
             clipped = now.remember(("clipped", rank), applied if taken < 0.98 else np.nan)
+            yield from self._nothing(now, rank, applied, rows)
             known = [each for each in clipped if each == each][-8:]
             if len(known) >= 4 and max(known) < 1.05 * min(known) and applied > self.factor * max(known):
                 yield _about(
@@ -151,6 +258,17 @@ class Clipping(Rule):
                     f"The gradients' norm of {applied:.3g} was taken whole; before it was clipped at "
                     f"{max(known):.3g}.",
                 )  # fmt: skip
+
+    def _nothing(
+        self, now: StepTable, rank: int, applied: float, rows: NDArray[np.intp]
+    ) -> Iterator[Finding]:
+        before = now.remember(("applied", rank), applied)[-8:]
+        if len(before) >= 4 and applied < _NOTHING * min(before):
+            yield _about(
+                rows, "norm", applied, min(before),
+                "The optimizer took nothing of the gradients: all were zero when it came, though the "
+                "backward pass gave some.",
+            )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -174,9 +292,9 @@ class UpdateRatio(Rule):
 
     def find(self, now: StepTable) -> Iterator[Finding]:
         layout = now.layout
-        rate = now.scalars.get("lr", 0.0)
+        rate = now.rate
         of, first = layout.pairs("param", "exp_avg")
-        if not len(of) or rate <= 0:
+        if not len(of) or not rate > 0:
             return
         squares, found = layout.pairs("exp_avg_sq", "param")
         square = np.full(len(now.rows), np.nan)
@@ -230,9 +348,15 @@ class UpdateRatio(Rule):
             )
 
 
+# Of the least norm that was taken, what is nothing.
+_NOTHING = 1e-3
 _EXTREMES = slice(MOMENT_COLUMNS.index("min"), MOMENT_COLUMNS.index("max") + 1)
 # |m| / √v of Adam is at most (1 − β1) / √(1 − β2), 3.2 of the usual betas, or 1.
 _ADAM = 10.0
+
+
+def _said(words: str, *_: float) -> str:
+    return words
 
 
 def _about(rows: NDArray[np.intp], statistic: str, value: float, expected: float, words: str) -> Finding:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,10 +13,10 @@ from ....protocol import RANK_SCALAR
 from ....protocol.kinds import number
 from ..levels import median_of
 from ..rule import Finding, Rule, Severity
-from ..table import StepTable
+from ..table import StepTable, TableLayout
 
-_THRESHOLD = "How many usual deviations from the level of the last steps it may be off."
-_FACTOR = "And at least how many times as large or small it must be."
+THRESHOLD = "How many usual deviations from the level of the last steps it may be off."
+FACTOR = "And at least how many times as large or small it must be."
 
 
 _GRADIENT_FACTOR = (
@@ -54,7 +55,7 @@ def _find_least(now: StepTable, factor: float, gradient_factor: float, of_rms: b
     return least
 
 
-def _off(
+def off_level(
     now: StepTable, quantity: str, threshold: float, least: np.ndarray | float, most: float = np.inf
 ) -> np.ndarray:
     """Return each row's signed deviation where it is too large; else 0."""
@@ -72,8 +73,8 @@ class Jump(Rule):
     name = "jump"
     title = "Jump"
     properties: ClassVar = {
-        "threshold": number("Threshold", _THRESHOLD, 2, 1000, 10),
-        "factor": number("Factor", _FACTOR, 1.01, 1e6, 4),
+        "threshold": number("Threshold", THRESHOLD, 2, 1000, 10),
+        "factor": number("Factor", FACTOR, 1.01, 1e6, 4),
         "gradient_factor": number("Factor of gradients", _GRADIENT_FACTOR, 1.01, 1e9, 16384),
     }
 
@@ -89,14 +90,14 @@ class Jump(Rule):
             threshold = self.threshold / 2 if quantity == "change" else self.threshold
             # The size of Adam's updates is that of the learning rate, however noisy it was while that rose.
             sure = quantity == "change" and len(now.layout.rows("exp_avg_sq"))
-            off = _off(now, quantity, threshold, least, _SURE_BITS if sure else np.inf)
+            off = off_level(now, quantity, threshold, least, _SURE_BITS if sure else np.inf)
             found = (off > 0) & judged
             if quantity == "change" and found.any():
                 # One tensor's mean may settle at any time; earlier magnitudes are no news.
                 found &= ~now.layout.matching(r"^[^*]") & ~(now.change < now.past("change").top + 1)
             rows = np.flatnonzero(found)
             if len(rows):
-                yield _relative_to(now, quantity, statistic, rows)
+                yield relative_to(now, quantity, statistic, rows)
 
 
 @dataclass(frozen=True)
@@ -108,8 +109,8 @@ class Collapse(Rule):
     name = "collapse"
     title = "Collapse"
     properties: ClassVar = {
-        "threshold": number("Threshold", _THRESHOLD, 2, 1000, 10),
-        "factor": number("Factor", _FACTOR, 1.01, 1e6, 8),
+        "threshold": number("Threshold", THRESHOLD, 2, 1000, 10),
+        "factor": number("Factor", FACTOR, 1.01, 1e6, 8),
         "gradient_factor": number("Factor of gradients", _GRADIENT_FACTOR, 1.01, 1e9, 16384),
     }
 
@@ -118,10 +119,10 @@ class Collapse(Rule):
     gradient_factor: float = 16384.0
 
     def find(self, now: StepTable) -> Iterator[Finding]:
-        off = _off(now, "size", self.threshold, _least(now, self.factor, self.gradient_factor))
+        off = off_level(now, "size", self.threshold, _least(now, self.factor, self.gradient_factor))
         rows = np.flatnonzero((off < 0) & now.layout.tensors)
         if len(rows):
-            yield _relative_to(now, "size", "rms", rows)
+            yield relative_to(now, "size", "rms", rows)
 
 
 @dataclass(frozen=True)
@@ -148,6 +149,7 @@ class Drift(Rule):
 
     def find(self, now: StepTable) -> Iterator[Finding]:
         """Find tensors whose last levels differ from those before by more than levels usually do."""
+        yield from self._grown(now)
         past = now.past("size")
         least = _least(now, self.factor, self.factor)
         loss = now.layout.of("scalar") & now.layout.matching("loss")
@@ -168,104 +170,41 @@ class Drift(Rule):
         if found.any():
             yield _moved(rows[found], blocks[found, -1], before[found])
 
-
-@dataclass(frozen=True)
-class LossSpike(Rule):
-    """Loss, gradient norm or learning rate is suddenly far off, or the loss stays above what it was: a broken
-    or repeated batch, other data, a schedule that begins anew, or the first sign of a divergence.
-    """
-
-    name = "loss"
-    title = "Loss spike"
-    properties: ClassVar = {
-        "threshold": number("Threshold", _THRESHOLD, 2, 1000, 10),
-        "factor": number(
-            "Factor", "And at least how many times as large or small the loss must be.", 1.01, 1e6, 1.25
-        ),
-        "rate_factor": number(
-            "Rate factor", "How many times the highest learning rate so far it may be at once.", 1.01, 1e6, 3
-        ),
-    }
-
-    threshold: float = 10.0
-    factor: float = 1.25
-    rate_factor: float = 3.0
-
-    def find(self, now: StepTable) -> Iterator[Finding]:
-        layout = now.layout
-        loss = layout.of("scalar") & layout.matching("loss")
-        rate = layout.of("scalar") & layout.matching(r"^lr$|learning.rate")
-        norm = layout.of("scalar") & ~loss & ~rate
-        off = _off(now, "size", self.threshold, np.log2(self.factor))
-        large = _off(now, "size", self.threshold, _LARGE_NORM)
-        past = now.past("size")
-        # A schedule may rise, and restart, but not jump above everything before.
-        raised = (past.seen >= 2) & (now.size > past.top + np.log2(self.rate_factor)) & (past.off > 0)
-        raised &= now.size > np.log2(np.abs(now.before[:, 1])) + np.log2(self.rate_factor)
-        rows = np.flatnonzero((loss & (off != 0)) | (norm & (large > 0)) | (rate & raised))
-        if len(rows):
-            yield _relative_to(now, "size", "value", rows)
-        yield from self._begun_anew(now, rate)
-        yield from self._stays_above(now, loss, rate)
-
-    def _begun_anew(self, now: StepTable, rate: np.ndarray) -> Iterator[Finding]:
-        """Find a learning rate that fell to less than a third at once and rises: a second warm-up."""
-        for at in np.flatnonzero(rate).tolist():
-            values = _last(now, at)[-5:]
-            fell = len(values) == 5 and values[1] * self.rate_factor < values[0]
-            if fell and (np.diff(values[1:]) > 0).all() and values[-1] < values[0]:
-                yield Finding(
-                    np.array([at]),
-                    "value",
-                    values[-1],
-                    values[0],
-                    lambda value, before: (
-                        f"It fell at once from {before:.3g} and rises again, now {value:.3g}: the schedule "
-                        "has begun anew."
-                    ),
-                )
-
-    def _stays_above(self, now: StepTable, loss: np.ndarray, rate: np.ndarray) -> Iterator[Finding]:
-        """Find a loss whose last 8 values exceed the 16 before beyond noise, at no rising learning rate."""
-        rose = any(
-            values[-1] > 1.1 * values.min() or values.max() > 1.1 * values[0]
-            for at in np.flatnonzero(rate).tolist()
-            if len(values := _last(now, at)[-3 * _STAYS :])
-        )
-        for at in np.flatnonzero(loss).tolist():
-            values = _last(now, at)[-3 * _STAYS :]
-            last, before = values[-_STAYS:], values[:-_STAYS]
-            # Noise alone puts 24 numbers in this order once in 700,000 times.
-            if rose or len(before) < 2 * _STAYS or not last.min() > before.max():
-                continue
-            value, level = float(np.median(last)), float(np.median(before))
-            # Of differences, which a slope does not widen.
-            noise = 1.4826 * float(np.median(np.abs(np.diff(before)))) / 2**0.5
-            if value - level > _RISE * noise:
-                yield Finding(
-                    np.array([at]),
-                    "level",
-                    value,
-                    level,
-                    lambda value, level: (
-                        f"It stays at {value:.3g} for {_STAYS} steps, above all of the {2 * _STAYS} steps "
-                        f"before, which were about {level:.3g}."
-                    ),
-                )
+    def _grown(self, now: StepTable) -> Iterator[Finding]:
+        """Find parameters that have grown for some steps far faster than they ever did, at no rising rate."""
+        rates = [*now.remember("rate", now.rate), now.rate]
+        rows = now.layout.rows("param")
+        # A bias may begin anywhere, and grow by anything.
+        rows = rows[~np.isin(rows, now.layout.all_rows) & ~now.layout.matching("bias")[rows]]
+        before = now.before[rows]
+        size = np.log2(np.maximum(before[:, 2], 0) / before[:, 0] + before[:, 1] ** 2) / 2
+        growth = np.where(now.before_step[rows] == now.step - 1, now.size[rows] - size, np.nan)
+        earlier = np.array(now.remember(("growth", now.layout.series[rows].tobytes()), growth))
+        if len(earlier) < 2 * _GROWTH_STEPS + 8 or rates[-1] > 1.05 * min(rates):
+            return
+        last = np.vstack((earlier[-_GROWTH_STEPS + 1 :], growth))
+        usual = 1.4826 * median_of(np.abs(earlier[: -_GROWTH_STEPS + 1]).T)
+        slowest = last.min(axis=0)
+        # Healthy ones set in slowly.
+        just = np.abs(earlier[-2 * _GROWTH_STEPS : -_GROWTH_STEPS + 1]).max(axis=0)
+        found = slowest > np.maximum(_LEAST_GROWTH, np.maximum(_GROWTH * usual, 2 * just))
+        if found.any():
+            yield Finding(
+                rows[found],
+                "growth",
+                2.0 ** slowest[found] - 1,
+                2.0 ** usual[found] - 1,
+                lambda value, usual: (
+                    f"It has grown by {value:.2g} or more of itself in each of the last {_GROWTH_STEPS} "
+                    f"steps; usual is {usual:.2g}."
+                ),
+            )
 
 
-def _last(now: StepTable, at: int) -> np.ndarray:
-    """Return the last values of a number of the training loop, with this step's."""
-    value = float(now.rows[at, 1])
-    return np.array([*now.remember(("value", now.layout.names[at]), value), value])
-
-
-# Steps for which a loss that rose stays, and by how many times its noise it rises.
-_STAYS, _RISE = 8, 3.0
 # An exponent that rises by fewer doublings above its level does not count as growing.
 _GROWS_BITS = 0.05
-# Doublings of the gradient's norm.
-_LARGE_NORM = 5.0
+# Steps in a row in which a parameter grows by so many times what it usually does, and by so many doublings.
+_GROWTH_STEPS, _GROWTH, _LEAST_GROWTH = 4, 5.0, 0.01
 _WORDS = {
     "rms": "Its rms",
     "max_abs": "Its largest value",
@@ -284,7 +223,7 @@ def _moved(rows: np.ndarray, new: np.ndarray, old: np.ndarray) -> Finding:
     )
 
 
-def _relative_to(now: StepTable, quantity: str, statistic: str, rows: np.ndarray) -> Finding:
+def relative_to(now: StepTable, quantity: str, statistic: str, rows: np.ndarray) -> Finding:
     words = _WORDS[statistic]
     value, level = 2.0 ** getattr(now, quantity)[rows], 2.0 ** now.past(quantity).level[rows]
     if statistic == "max_abs":
@@ -418,6 +357,7 @@ class Dead(Rule):
                 2.0 ** past.level[rows],
                 lambda _, expected: f"All values are 0; they usually are about {expected:.3g}.",
             )
+        yield from self._without_gradient(now)
         rows = np.flatnonzero(now.still >= self.steps)
         if len(rows):
             yield Finding(
@@ -427,3 +367,42 @@ class Dead(Rule):
                 np.nan,
                 lambda *_: "It has a gradient, and the update leaves every value as it was.",
             )
+
+    def _without_gradient(self, now: StepTable) -> Iterator[Finding]:
+        """Find parameters that had a gradient at every step, and have none for some steps now."""
+        layout, last = now.layout, int(self.steps)
+        for rank in layout.ranks_of("grad"):
+            here = layout.once(
+                ("with gradient", rank),
+                partial(_with_gradient, layout, rank),
+            )
+            steps = [*now.remember(("with gradient", rank), here), here]
+            known = steps[-last - _ALWAYS : -last]
+            if len(known) < _ALWAYS or (known[-1] is here and all(each is here for each in steps[-last:])):
+                continue
+            gone = frozenset.intersection(*known).difference(*steps[-last:])
+            rows = layout.rows("param")
+            rows = rows[[layout.names[at] in gone and layout.ranks[at] == rank for at in rows.tolist()]]
+            rows = rows[~layout.matching(r"expert")[rows]]
+            if len(rows):
+                # What is cut off takes with it whatever comes before it.
+                cut = rows[np.argmax(layout.place[rows])]
+                others = f", and so are {len(rows) - 1} tensors before it" if len(rows) > 1 else ""
+                words = (
+                    f"It has had no gradient for {last} steps, and had one at every step before: it is "
+                    f"frozen, or cut off from the loss{others}."
+                )
+                yield Finding(np.array([cut]), "gradient", 0.0, np.nan, partial(_said, words))
+
+
+def _with_gradient(layout: TableLayout, rank: int) -> frozenset[str]:
+    rows = layout.rows("grad")
+    return frozenset(layout.names[at] for at in rows[layout.ranks[rows] == rank].tolist())
+
+
+def _said(words: str, *_: float) -> str:
+    return words
+
+
+# Steps in a row in which what has lost its gradient had one.
+_ALWAYS = 16
