@@ -7,21 +7,31 @@ from typing import Any
 
 import torch
 
-from . import models, one_process
+from . import models, one_process, unseen
 from .healthy import HEALTHY
 from .judging import false_by_step
 from .training import Fault, Training
 
-__all__ = ["LOCAL", "false_alarms", "fault_alarms"]
+__all__ = ["KINDS", "LOCAL", "false_alarms", "fault_alarms", "kind_alarms"]
 
 LOCAL = (*one_process.FAULTS, *models.FAULTS)
 """Faults in trainings by one process."""
+KINDS = (*unseen.CHOSEN, *unseen.JUDGED)
+"""Kinds of faults on other models: first those on which thresholds may be chosen."""
 
 
 def fault_alarms(number: int) -> tuple[list[Any], list[int]]:
     """Return the alarms of a fault's training, and the steps in which the peer's rules reported anything."""
+    return _alarms(LOCAL[number])
+
+
+def kind_alarms(number: int) -> tuple[list[Any], list[int]]:
+    """Return the same of one of :data:`KINDS`."""
+    return _alarms(KINDS[number])
+
+
+def _alarms(fault: Fault) -> tuple[list[Any], list[int]]:
     torch.set_num_threads(1)
-    fault: Fault = LOCAL[number]
     training = fault.training()
     alarms: list[Any] = []
     for alarms in training.run(fault):
