@@ -77,7 +77,7 @@ class StepTables:
     ) -> NDArray[np.int64]:
         still = np.zeros(len(rows), np.int64)
         of_param, of_grad = layout.pairs("param", "grad")
-        rate = scalars.get(OPTIMIZER_RATE, scalars.get("lr", 1.0))
+        rate = scalars.get("lr", scalars.get(OPTIMIZER_RATE, 1.0))
         self._rate = max(self._rate, rate)
         # At the end of a schedule updates are lost to rounding.
         if len(of_param) and rate > 0.01 * self._rate:

@@ -211,8 +211,8 @@ class StepTable:
 
     @cached_property
     def rate(self) -> float:
-        """The learning rate, as the optimizer had it or as it was logged; NaN where it is not known."""
-        return self.scalars.get(OPTIMIZER_RATE, self.scalars.get("lr", np.nan))
+        """The learning rate as it was logged, or else as the optimizer had it; NaN where it is not known."""
+        return self.scalars.get("lr", self.scalars.get(OPTIMIZER_RATE, np.nan))
 
     def remember(self, key: Any, value: Any) -> list[Any]:
         """Store a number or an array for later steps, and return those of earlier ones."""
