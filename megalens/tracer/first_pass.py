@@ -51,6 +51,8 @@ class FirstPass:
         self._points, self._warn, self._learned, self._apart = points, warn, learned, apart
         self._handles: list[Any] = []
         self._watch: IPassWatch | None = None
+        self._left: IPassWatch | None = None
+        """Of a pass that raised: its hooks are taken off before the next."""
         self._depth = 0
         self.fresh = False
         """Whether the points have changed since somebody has followed them."""
@@ -76,6 +78,9 @@ class FirstPass:
         handles, self._handles = self._handles, []
         for handle in handles:
             handle.remove()
+        left, self._left = self._left, None
+        if left is not None:
+            left.end()
 
     def _begins(self, module: nn.Module, args: Any) -> None:
         if self._watch is not None:
@@ -86,6 +91,9 @@ class FirstPass:
         if make is None or torch.compiler.is_compiling():
             return
         try:
+            left, self._left = self._left, None
+            if left is not None:
+                left.end()
             watch = make()
             watch.begin()
         except Exception as error:
@@ -102,10 +110,17 @@ class FirstPass:
         if watch is None:
             return
         try:
-            watch.end()
             if output is None:
+                # Hooks that are being called may not be taken off.
+                watch.stop()
+                self._left = watch
                 return
-            self._points.learn(watch.finish())
+            watch.end()
+            seen = watch.finish()
+            if watch.failed is not None:
+                self._give_up(watch.failed)
+                return
+            self._points.learn(seen)
             changed = watch.changed
         except Exception as error:
             self._give_up(error)

@@ -175,13 +175,22 @@ class SitePoints:
 class IPassWatch(Protocol):
     """Watches one forward pass and tells what it showed."""
 
-    changed: Collection[tuple[str, int]]
-    """After :meth:`finish`: flags and layers whose place is another one than supposed before."""
+    @property
+    def changed(self) -> Collection[tuple[str, int]]:
+        """After :meth:`finish`: flags and layers whose place is another one than supposed before."""
+
+    @property
+    def failed(self) -> str | None:
+        """After :meth:`finish`: why nothing could be learnt."""
 
     def begin(self) -> None: ...
 
+    def stop(self) -> None:
+        """Watch no more, while hooks of the module are called: of a pass that raised."""
+        ...
+
     def end(self) -> None:
-        """Watch no more. Also called for a pass that raised."""
+        """Watch no more, and take every hook off. Safe twice, and after :meth:`stop`."""
         ...
 
     def finish(self) -> ModelPoints: ...

@@ -22,10 +22,14 @@ class Watch:
     def __init__(self, supposed, seen) -> None:
         self.supposed, self.seen = supposed, seen
         self.passes: list[str] = []
+        self.failed = None
         self.changed = {(MLP1, 1), (MLP2, 0), (MLP2, 1)}
 
     def begin(self) -> None:
         self.passes.append("begin")
+
+    def stop(self) -> None:
+        self.passes.append("stop")
 
     def end(self) -> None:
         self.passes.append("end")
@@ -127,9 +131,10 @@ def test_a_pass_that_raises_shows_nothing_and_the_next_one_is_watched(traced, sm
     tracer = traced(model, flags={CONTEXT: NoOp()}, adapter=adapter)
     with pytest.raises(IndexError), tracer.step():
         model(IDS + 100)
-    assert adapter.watches[0].passes == ["begin", "end"]
+    assert adapter.watches[0].passes == ["begin", "stop"]
     with tracer.step():
         model(IDS)
+    assert adapter.watches[0].passes[-1] == "end"
     with tracer.step():
         model(IDS)
     assert set(rows(small_hub, 2)) == {(3, CONTEXT, 0), (3, CONTEXT, 1)}
