@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ....protocol import MOMENT_COLUMNS
 from ....protocol.kinds import number
-from ..rule import Finding, Rule
+from ..rule import Finding, Rule, says
 from ..table import OPTIMIZER_STEPS, StepTable
 
 _LEAST = 6
@@ -181,7 +181,7 @@ class OptimizerState(Rule):
                     "state",
                     found.value[which],
                     found.expected[which],
-                    partial(_said, words),
+                    partial(says, words),
                 )
 
 
@@ -321,9 +321,5 @@ _EXTREMES = slice(MOMENT_COLUMNS.index("min"), MOMENT_COLUMNS.index("max") + 1)
 _ADAM = 10.0
 
 
-def _said(words: str, *_: float) -> str:
-    return words
-
-
 def _about(rows: NDArray[np.intp], statistic: str, value: float, expected: float, words: str) -> Finding:
-    return Finding(rows[:1], statistic, value, expected, lambda *_: words)
+    return Finding(rows[:1], statistic, value, expected, partial(says, words))

@@ -12,7 +12,7 @@ import numpy as np
 from ....protocol import RANK_SCALAR
 from ....protocol.kinds import number
 from ..levels import median_of
-from ..rule import Finding, Rule, Severity
+from ..rule import Finding, Rule, Severity, says
 from ..table import StepTable, TableLayout
 
 THRESHOLD = "How many usual deviations from the level of the last steps it may be off."
@@ -392,16 +392,12 @@ class Dead(Rule):
                     f"It has had no gradient for {last} steps, and had one at every step before: it is "
                     f"frozen, or cut off from the loss{others}."
                 )
-                yield Finding(np.array([cut]), "gradient", 0.0, np.nan, partial(_said, words))
+                yield Finding(np.array([cut]), "gradient", 0.0, np.nan, partial(says, words))
 
 
 def _with_gradient(layout: TableLayout, rank: int) -> frozenset[str]:
     rows = layout.rows("grad")
     return frozenset(layout.names[at] for at in rows[layout.ranks[rows] == rank].tolist())
-
-
-def _said(words: str, *_: float) -> str:
-    return words
 
 
 # Steps in a row in which what has lost its gradient had one.
