@@ -102,6 +102,9 @@ class StatisticsSettings:
         functions of the module stand behind others during such a step; names that were imported from it
         before are not seen, neither is what DDP reduces. What an asynchronous collective gives is measured
         after ``wait()``.
+    inputs : int or None
+        Every how many steps they are also given a number of what the model was given in the step, by which
+        data that come again are known.
     options : mapping
         For :func:`megalens.trace` (``name``, ``record``, ``hub``, …) where there is no tracer yet, by
         keyword. With ``hub=None`` there are only files.

@@ -504,7 +504,7 @@ class Dropped(TypedDict):
     viewer: int
     """Rows that this viewer was not sent because it was slow; a newer row of the same flag and layer came instead."""
     recorder: int
-    """Rows that the recording lacks."""
+    """Rows that the recording lacks, but for those given up to stay within its bound."""
 
 
 class Recording(TypedDict):

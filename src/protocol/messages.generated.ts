@@ -912,7 +912,7 @@ export interface Dropped {
    */
   viewer: number;
   /**
-   * Rows that the recording lacks.
+   * Rows that the recording lacks, but for those given up to stay within its bound.
    */
   recorder: number;
 }

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...protocol import MOMENT_COLUMNS, Readings, StepReadings
 from .levels import Levels, module_order, trace_order
-from .table import ALL, OPTIMIZER_RATE, QUANTITIES, Column, RowBlock, StepTable, TableLayout
+from .table import ALL, OPTIMIZER_RATE, QUANTITIES, Column, RowBlock, StepTable, TableLayout, rms_of
 
 _SCALARS = re.compile(r"loss|grad.*norm|norm.*grad|^lr$|learning.rate", re.IGNORECASE)
 # Largest finite value of each format, as a power of two.
@@ -77,13 +77,13 @@ class StepTables:
     ) -> NDArray[np.int64]:
         still = np.zeros(len(rows), np.int64)
         of_param, of_grad = layout.pairs("param", "grad")
-        rate = scalars.get(OPTIMIZER_RATE, scalars.get("lr", 1.0))
+        rate = scalars.get("lr", scalars.get(OPTIMIZER_RATE, 1.0))
         self._rate = max(self._rate, rate)
         # At the end of a schedule updates are lost to rounding.
         if len(of_param) and rate > 0.01 * self._rate:
             moved = (rows[of_param, :7] != before[of_param, :7]).any(axis=1)
             # A bias before a batch norm has a gradient of rounding alone.
-            rms = np.sqrt(np.maximum(rows[of_grad, 2], 0) / rows[of_grad, 0] + rows[of_grad, 1] ** 2)
+            rms = rms_of(rows[of_grad])
             learns = rms > _ROUNDING * (np.nanmedian(rms) if np.isfinite(rms).any() else 0.0)
             still[of_param] = np.where(~moved & learns, self._still[layout.series[of_param]] + 1, 0)
         return still

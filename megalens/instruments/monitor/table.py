@@ -30,6 +30,13 @@ QUANTITIES = ("size", "peak", "change")
 _DIGITS = re.compile(r"(?<![^.])\d+(?![^.])")
 
 
+def rms_of(rows: NDArray[np.float64]) -> Column:
+    """Return the root of the mean square of the finite values of each row; NaN where there are none."""
+    count, mean, m2 = rows[:, :3].T
+    found: Column = np.sqrt(np.maximum(m2, 0) / count + mean * mean)
+    return found
+
+
 @dataclass(frozen=True, eq=False)
 class RowBlock:
     """What is constant from step to step in the readings of one process and statistic."""
@@ -211,8 +218,8 @@ class StepTable:
 
     @cached_property
     def rate(self) -> float:
-        """The learning rate, as the optimizer had it or as it was logged; NaN where it is not known."""
-        return self.scalars.get(OPTIMIZER_RATE, self.scalars.get("lr", np.nan))
+        """The learning rate as it was logged, or else as the optimizer had it; NaN where it is not known."""
+        return self.scalars.get("lr", self.scalars.get(OPTIMIZER_RATE, np.nan))
 
     def remember(self, key: Any, value: Any) -> list[Any]:
         """Store a number or an array for later steps, and return those of earlier ones."""
@@ -235,8 +242,7 @@ class StepTable:
     @cached_property
     def rms(self) -> Column:
         """Root of the mean square of the finite values; NaN where there are none."""
-        count, mean, m2 = self.column("count"), self.column("mean"), self.column("m2")
-        return np.sqrt(np.maximum(m2, 0) / count + mean * mean)
+        return rms_of(self.rows)
 
     @cached_property
     def size(self) -> Column:

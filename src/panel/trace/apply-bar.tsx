@@ -20,7 +20,7 @@ export function ApplyBar({ model }: { model: PanelModel }): React.ReactElement |
   if (trace === undefined || trace.hello === null || trace.rows.length === 0 || !trace.writable) {
     return null;
   }
-  const { apply, dirty, estimate } = trace;
+  const { apply, dirty, estimate, flood } = trace;
   const size = sizeText(estimate, trans);
   const busy = isUnderWay(apply);
   // A disabled button would let go of the focus that pressed it.
@@ -33,13 +33,26 @@ export function ApplyBar({ model }: { model: PanelModel }): React.ReactElement |
           {apply.message}
         </p>
       )}
+      {flood.isFlood && (
+        <p className="jp-MegalensField-fault" role="alert">
+          {trans.__('A step sends %1.', formatBytes(estimate.bytes))}{' '}
+          {flood.held !== null &&
+            trans.__('The recording holds about %1 such steps.', formatInteger(flood.held))}{' '}
+          {trans.__('A compressor, fewer layers or every 10th step make it less.')}
+        </p>
+      )}
       <p className={`jp-MegalensApply-state jp-mod-${apply.kind}`} role="status" aria-live="polite">
         {applyText(apply, trans)}
       </p>
       <div className="jp-MegalensApply">
         <span
           className="jp-MegalensApply-size"
-          title={trans.__('Expected size of one step’s frames with these settings, one micro-batch a step')}
+          title={[
+            trans.__('Expected size of one step’s frames with these settings'),
+            ...(flood.held === null
+              ? []
+              : [trans.__('The recording holds about %1 such steps', formatInteger(flood.held))])
+          ].join('\n')}
         >
           {size}
         </span>
@@ -47,7 +60,7 @@ export function ApplyBar({ model }: { model: PanelModel }): React.ReactElement |
           {trans.__('Revert')}
         </PanelButton>
         <PanelButton className="jp-MegalensButton jp-mod-accept" idle={idle} act={() => void trace.submit()}>
-          {trans.__('Apply')}
+          {flood.isFlood ? trans.__('Apply anyway') : trans.__('Apply')}
         </PanelButton>
       </div>
     </section>

@@ -5,7 +5,8 @@ import type {
   ConfigPatch,
   FlagInfo,
   FlagSetting,
-  Hello
+  Hello,
+  Status
 } from '../../protocol/messages.generated';
 import { parseLayers, rangesText } from '../../protocol/ranges';
 
@@ -21,8 +22,24 @@ function countLayers(text: string, existing: readonly number[]): number {
 /** The layers that exist, in words: `1–4`, or `2, 4–6` where some lack it. */
 export const layerSpan = (existing: readonly number[]): string => rangesText(existing, '–', ', ') || '–';
 
-/** Arrow's cost of a row besides its values: names, shapes, offsets. Measured on the demo model's frames. */
-const FRAME_ROW_BYTES = 160;
+/** Arrow's cost of a row besides its values, and of a frame: names, shapes, offsets. Measured on frames. */
+export const FRAME_ROW_BYTES = 192;
+export const FRAME_BYTES = 2976;
+
+/** From how many bytes a step, or for how few steps within its bound, a recording is a flood. */
+const FLOOD_BYTES = 64e6;
+const FEW_STEPS = 200;
+
+/** Steps that a bounded recording can hold of such a size; null where it has no bound. */
+export function stepsHeld(bytes: number, { recording }: Pick<Status, 'recording'>): number | null {
+  const limit = recording?.limit_bytes;
+  return limit === undefined || bytes <= 0 ? null : Math.floor(limit / bytes);
+}
+
+/** Whether settings send more than a recording is made for. */
+export function isFlood(bytes: number, held: number | null): boolean {
+  return bytes >= FLOOD_BYTES || (held !== null && held < FEW_STEPS);
+}
 
 /** Positions of a sample, as any flag whose sizes are known has them; null before the first traced step. */
 export function positionsOf(flags: readonly FlagInfo[]): number | null {

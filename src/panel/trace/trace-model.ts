@@ -25,7 +25,7 @@ import {
   type Draft,
   type IFullSetting
 } from './draft';
-import { estimateBytes, positionsOf } from './estimate';
+import { estimateBytes, FRAME_BYTES, isFlood, positionsOf, stepsHeld } from './estimate';
 
 /** Settings that other viewers changed since it was last noted. */
 export interface IForeignChange {
@@ -49,6 +49,9 @@ export interface IFlagRow {
   /** Fault that the hub found in this flag, by field within the flag. */
   readonly faults: ReadonlyMap<string, IFault>;
 }
+
+/** Steps that the measured size of a step is the mean of. */
+const MEAN_STEPS = 33;
 
 /**
  * What a run traces, and the changes being written.
@@ -112,30 +115,65 @@ export class TraceModel extends SourceModel {
     return this.hello?.layout?.dp ?? 1;
   }
 
-  /** Bytes per step that the draft is expected to send; `complete` is false if a flag's size is unknown. */
+  /**
+   * Bytes per step that the draft is expected to send; `complete` is false if a flag's size is unknown. What
+   * is measured of the settings in force says by how much more a step sends than one micro-batch would.
+   */
   get estimate(): { bytes: number; complete: boolean } {
-    let bytes = 0;
-    let complete = true;
-    const positions = positionsOf(this.hello?.flags ?? []);
-    for (const { info, setting } of this.rows) {
+    const settings = this.rows.map(({ info, setting }) => [info.name, setting] as const);
+    const { bytes, complete } = this._sized(new Map(settings));
+    return { bytes: bytes * this._measured(), complete };
+  }
+
+  /** Whether the draft sends so much that it should be asked first, and for how many steps a bound lasts. */
+  get flood(): { isFlood: boolean; held: number | null } {
+    const { bytes } = this.estimate;
+    const held = stepsHeld(bytes, this.source.status ?? {});
+    return { isFlood: this.dirty && isFlood(bytes, held), held };
+  }
+
+  /** By how much more a step sends than is expected of one micro-batch; as it was while settings are new. */
+  private _measured(): number {
+    const { status } = this.source;
+    const measured = status?.bytes_per_step ?? 0;
+    const apply = this._apply;
+    const isOld = apply.kind === 'applied' && (status?.step ?? 0) < apply.step + MEAN_STEPS;
+    if (measured > 0 && !isOld) {
+      const flags = Object.values(this._config.flags);
+      const now = this._sized(new Map(Object.entries(this._config.flags)));
+      // What is measured is of steps that send something.
+      const every = Math.min(...flags.map(setting => setting.every ?? 1));
+      this._scale = now.complete && now.bytes > 0 ? measured / every / now.bytes : this._scale;
+    }
+    return this._scale;
+  }
+
+  private _sized(settings: ReadonlyMap<string, FlagSetting | null>): { bytes: number; complete: boolean } {
+    let [bytes, often, complete] = [0, 0, true];
+    const flags = this.hello?.flags ?? [];
+    const positions = positionsOf(flags);
+    for (const info of flags) {
+      const setting = settings.get(info.name) ?? null;
       if (setting !== null) {
         const size = estimateBytes(info, setting, positions, this.replicas);
         bytes += size ?? 0;
+        often = Math.max(often, size === null ? 0 : 1 / (setting.every ?? 1));
         complete &&= size !== null;
       }
     }
-    return { bytes, complete };
+    return { bytes: bytes + often * FRAME_BYTES, complete };
   }
 
   /** What is in force with its expected bytes per step, largest first; null while that is unknown. */
   get costs(): readonly { name: string; title: string; bytes: number | null }[] {
     const flags = this.hello?.flags ?? [];
     const positions = positionsOf(flags);
+    const scale = this._measured();
     return Object.entries(this._config.flags)
       .map(([flag, setting]) => {
         const info = flags.find(({ name }) => name === flag);
         const bytes = info ? estimateBytes(info, setting, positions, this.replicas) : null;
-        return { name: flag, title: info?.title ?? flag, bytes };
+        return { name: flag, title: info?.title ?? flag, bytes: bytes === null ? null : bytes * scale };
       })
       .sort((a, b) => (b.bytes ?? -1) - (a.bytes ?? -1));
   }
@@ -278,6 +316,8 @@ export class TraceModel extends SourceModel {
 
   private readonly _own = new Set<string>();
   private readonly _last = new Map<string, FlagSetting>();
+  /** 1 before anything is measured. */
+  private _scale = 1;
   private _config: Config;
   private _draft: Draft = new Map();
   private _apply: ApplyState = { kind: 'idle' };

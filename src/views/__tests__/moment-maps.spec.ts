@@ -281,3 +281,18 @@ describe('lines of chosen cells', () => {
     expect(await stills({ by: ['name'], cells: ['[1,2,3]', 'nonsense', '[{},1]'] })).toHaveLength(1);
   });
 });
+
+it('tells the event of a map: what is not finite first, a spike with its steps, its row and its end', async () => {
+  const rows = NAMES.flatMap(name =>
+    Array.from({ length: 60 }, (_, step) => ({
+      ...{ step, rank: 0, name, count: 10, nan: name === 'embed.weight' && step === 50 ? 3 : 0 },
+      std: name === 'blocks.0.wq.weight' && step === 30 ? 9 : 1
+    }))
+  ).sort((a, b) => a.step - b.step);
+  const [still] = await stills({ by: ['name'] }, rows);
+  const words = still?.summary.replace(/\u202f/g, ' ');
+  expect(words).toMatch(/^Not finite first at step 50 in embed\.weight\./);
+  expect(words).toContain('rose from 1 to 9 between step 29 and 30 in blocks.0.wq.weight');
+  expect(words).toContain('was back at step 31');
+  expect(words).toMatch(/The largest magnitude, 9, is at step 30 in blocks\.0\.wq\.weight\.$/);
+});

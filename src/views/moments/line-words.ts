@@ -1,6 +1,6 @@
 import { formatInteger, formatNumber } from '../../charts';
 import type { IMomentIndex, MomentColumn } from '../../store/moment-source';
-import { movesOf, moveWords, type IMoves } from '../shared/change-words';
+import { firstBadWords, movesOf, moveWords, type IMoves } from '../shared/change-words';
 import type { Translate } from '../shared/translate';
 import { nonFiniteWords, omittedWords, optionWords, trustWords } from './captions';
 import { hiddenWords } from '../shared/lines/legend';
@@ -77,8 +77,11 @@ export function lineCaption(
   ];
 }
 
+/** What a line says of its values at its steps. */
+export type Told = Pick<ILine, 'name' | 'nonFinite' | 'step' | 'value'>;
+
 /** What lines did. They are numbered by their index, as layers are: a line need not be of a layer. */
-export function movesOfLines(lines: readonly ILine[]): IMoves | null {
+export function movesOfLines(lines: readonly Pick<ILine, 'step' | 'value'>[]): IMoves | null {
   return movesOf(lines.map(({ step, value }, layer) => ({ layer, steps: step, values: value })));
 }
 
@@ -87,16 +90,27 @@ export function lineSummary(subject: ILineSubject, t: Translate): string {
   return [...firstBad(subject.lines, t), courseSummary(subject, t)].join(' ');
 }
 
+/** Say where rows were not finite first, and what moved most; nothing where nothing did. */
+export function eventWords(name: string, rows: readonly Told[], t: Translate): string[] {
+  const found = movesOfLines(rows);
+  return [...firstBad(rows, t), ...(found && !found.isSteady ? [movedWords(name, rows, found, t)] : [])];
+}
+
+function movedWords(name: string, lines: readonly Told[], found: IMoves, t: Translate): string {
+  const { strongest, likewise } = found;
+  const others = likewise.length > 0 ? t('%1 more', formatInteger(likewise.length)) : null;
+  return moveWords(name, strongest, lines[strongest.layer]?.name ?? '', others, t);
+}
+
 /** Say where a line was not finite first. */
-function firstBad(lines: readonly ILine[], t: Translate): string[] {
+function firstBad(lines: readonly Told[], t: Translate): string[] {
   const found = lines.flatMap(({ name, step, nonFinite, value }) => {
     const at = Array.from(value).findIndex(
       (each, index) => (nonFinite[index] ?? 0) > 0 || Math.abs(each) === Infinity
     );
-    return at < 0 ? [] : [{ name, step: step[at] ?? NaN }];
+    return at < 0 ? [] : [{ where: name, step: step[at] ?? NaN }];
   });
-  const [first] = found.sort((a, b) => a.step - b.step);
-  return first ? [t('Not finite first at step %1 in %2.', formatInteger(first.step), first.name)] : [];
+  return firstBadWords(found, t);
 }
 
 function courseSummary({ options, lines, others: runs }: ILineSubject, t: Translate): string {
@@ -114,17 +128,15 @@ function courseSummary({ options, lines, others: runs }: ILineSubject, t: Transl
       ? t('%1 stayed the same in every series.', name)
       : t('%1 has too few finite values to say how it moved.', name);
   }
-  const { strongest, likewise, isSteady } = found;
-  const where = lines[strongest.layer]?.name ?? '';
+  const { strongest, isSteady } = found;
   if (isSteady) {
     return t(
       '%1 stayed about the same; it moved most in %2, between %3 and %4.',
       name,
-      where,
+      lines[strongest.layer]?.name ?? '',
       formatNumber(strongest.low, 3),
       formatNumber(strongest.high, 3)
     );
   }
-  const others = likewise.length > 0 ? t('%1 more', formatInteger(likewise.length)) : null;
-  return moveWords(name, strongest, where, others, t);
+  return movedWords(name, lines, found, t);
 }

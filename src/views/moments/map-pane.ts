@@ -23,15 +23,19 @@ import type { ITip } from '../shared/table';
 import { gridAcross, type IMapGrid } from './read-lines';
 import { drawnSteps } from './captions';
 import { DrawnMap, mapCaption } from './drawn-map';
-import { titleWords } from './line-words';
+import { drawnValues, spans } from './line';
+import { eventWords, titleWords } from './line-words';
 import { cellsOf, cellsChosen, mapGrouping, mapRows, MOST_POINTS, toggled } from './map-cells';
 import { cellControls } from './moment-controls';
 import { MomentPane } from './pane';
 import type { MomentReader } from './reader';
 import { axisWords, byWords, columnWords } from './words';
+import { capital } from '../shared/describe';
 
 /** Most rows; layers have one each. */
 const MOST_ROWS = 500;
+/** Cells of a map up to which it is said what its rows did. */
+const MOST_TOLD = 200_000;
 /** Most cells whose lines are drawn, as the options' schema says. */
 const MOST_CHOSEN = 20;
 /** Pixels of a row, and of the whole. */
@@ -328,15 +332,28 @@ export class MapPane extends MomentPane {
   }
 
   private _summary(map: DrawnMap): string {
-    const { peak } = map;
-    return peak === null
-      ? this.t('No value is finite.')
-      : this.t(
-          'The largest magnitude, %1, is at %2 in %3.',
-          map.valueName(peak),
-          map.columnName(peak),
-          map.rowName(peak.row)
-        );
+    const { peak, groups } = map;
+    const { t, options } = this;
+    if (peak === null) {
+      return t('No value is finite.');
+    }
+    const largest = t(
+      'The largest magnitude, %1, is at %2 in %3.',
+      map.valueName(peak),
+      map.columnName(peak),
+      map.rowName(peak.row)
+    );
+    if (!this._isOverSteps || groups.step.length > MOST_TOLD) {
+      return largest;
+    }
+    const value = drawnValues(groups, options);
+    const rows = spans(groups).map(([from, to], at) => ({
+      name: map.rowName(at),
+      step: groups.step.subarray(from, to),
+      value: value.subarray(from, to),
+      nonFinite: groups.nonFinite.subarray(from, to)
+    }));
+    return [...eventWords(capital(axisWords(options, [], t)), rows, t), largest].join(' ');
   }
 
   private get _isOverSteps(): boolean {

@@ -261,6 +261,15 @@ export function scalarWords(
   return [...sentences, ...gapWords(steps, starts, t)].join(' ').replace(/ {2}/g, ' ');
 }
 
+/** Say where values were not finite first; nothing where they all are. */
+export function firstBadWords(
+  found: readonly { readonly step: number; readonly where: string }[],
+  t: Translate
+): string[] {
+  const [first] = [...found].sort((a, b) => a.step - b.step);
+  return first ? [t('Not finite first at step %1 in %2.', formatInteger(first.step), first.where)] : [];
+}
+
 /** Say what a series is where it is not finite. */
 function badWords(name: string, { step, value, stays }: ICourse['bad'] & object, t: Translate): string {
   return t(

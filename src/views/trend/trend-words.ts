@@ -13,7 +13,7 @@ import type { TrendOptions } from '../../protocol/views.generated';
 import type { ITrendAnswer, ITrendTensor } from '../../store/line-data';
 import type { IMissingSteps, ITensorShape } from '../../store/tensor-data';
 import type { IRunSource } from '../../store/source';
-import { changeWords, type ISeries } from '../shared/change-words';
+import { changeWords, firstBadWords, type ISeries } from '../shared/change-words';
 import type { IContent } from '../shared/content';
 import { type Control, selectControl } from '../shared/control';
 import { numberField } from '../shared/table';
@@ -192,12 +192,9 @@ export function trendWords(
 function firstBad(lines: ITrendAnswer['lines'], t: Translate): string[] {
   const found = lines.flatMap(({ layer, steps, nonFinite }) => {
     const step = steps[nonFinite.findIndex(count => count > 0)];
-    return step === undefined ? [] : [{ layer, step }];
+    return step === undefined ? [] : [{ step, where: layerWords([layer]) }];
   });
-  const [first] = found.sort((a, b) => a.step - b.step);
-  return first
-    ? [t('Not finite first at step %1 in %2.', formatInteger(first.step), layerWords([first.layer]))]
-    : [];
+  return firstBadWords(found, t);
 }
 
 /** Say which values enter a statistic where that is not all of them. */

@@ -84,7 +84,7 @@ def test_the_numbers_of_the_loop_are_judged_too():
         if at >= 50:
             optimizer.param_groups[0]["lr"] = 1e-2
 
-    # Said by nobody, the updates tell it.
+    # Where another rate is logged, the updates tell it.
     _, monitor, _ = train(60, fault=fault, hub=None)
     assert [(alarm.rule, alarm.stat, alarm.name) for alarm in monitor.alarms][:1] == [("jump", "param", "*")]
     rates = [1e-3] * 15 + [1e-2] * 5
@@ -109,7 +109,7 @@ def test_a_lost_state_and_a_wrong_beta_are_found_in_their_step(kind):
     def forget(optimizer):
         optimizer.param_groups[0]["betas"] = (0.9, 0.5)
 
-    for fault, statistics in ((lose, {"beta1", "beta2"}), (forget, {"beta2"})):
+    for fault, statistics in ((lose, {"beta1", "beta2", "steps"}), (forget, {"beta2"})):
         torch.manual_seed(0)
         model = GPT(GPTConfig(vocabulary=50, layers=2, hidden=16, heads=2, sequence=12))
         optimizer = torch.optim.AdamW(model.parameters(), 1e-3, **kind)

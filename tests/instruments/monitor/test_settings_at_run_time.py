@@ -29,7 +29,8 @@ class Training:
 
     def hooks(self):
         of_parameters = sum(len(p._post_accumulate_grad_hooks or ()) for p in self.model.parameters())
-        return of_parameters + len(self.optimizer._optimizer_step_pre_hooks)
+        # One of the optimizer's reads its learning rate, and stays.
+        return of_parameters + len(self.optimizer._optimizer_step_pre_hooks) - 1
 
     def go(self, steps=1, spoil=1.0, block=0):
         for _ in range(steps):

@@ -11,7 +11,7 @@ import numpy as np
 from ....protocol.kinds import number
 from ..levels import median_of
 from ..rule import Finding, Rule
-from ..table import ALL, StepTable
+from ..table import ALL, StepTable, rms_of
 
 
 @dataclass(frozen=True)
@@ -205,8 +205,7 @@ class Repeated(Rule):
             rows = np.flatnonzero(judged & (layout.ranks == rank))
             if len(rows) < _LEAST_TENSORS:
                 continue
-            before = now.before[rows]
-            last = np.log2(np.sqrt(np.maximum(before[:, 2], 0) / before[:, 0] + before[:, 1] ** 2))
+            last = np.log2(rms_of(now.before[rows]))
             moved = np.abs(now.size[rows] - last) / past.sigma[rows]
             # Of what was all zeros before, anything is far.
             worst = float(np.quantile(np.minimum(moved, 1e9), 0.95))

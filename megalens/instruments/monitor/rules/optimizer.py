@@ -12,31 +12,27 @@ from numpy.typing import NDArray
 
 from ....protocol import MOMENT_COLUMNS
 from ....protocol.kinds import number
-from ..rule import Finding, Rule
+from ..rule import Finding, Rule, says
 from ..table import OPTIMIZER_STEPS, StepTable
 
 _LEAST = 6
 _STATES = {"exp_avg": "beta1", "exp_avg_sq": "beta2"}
 # Of a state, within which the equation holds; and which part of the tensors may be odd.
 _HOLDS, _MOST_ODD, _FEWEST = 1e-4, 0.3, 4
-# Of a tensor with so many values: the correlation of squares with gradients' that is one, and what is left of
-# one that is lost.
-_LEAST_VALUES, _ALIKE, _LOST = 256, 0.2, 0.25
 
 
 @dataclass(frozen=True)
 class Followed:
     """What the state of one rank's parameters follows: state = a · old state + b · gradient, or its square.
 
-    Of Adam a is beta and b is 1 − beta, times what clipping left. ``rows`` are the states, ``grads`` their
-    gradients, ``odd`` the states that do not follow while all others do, with their ``value``, what it should
-    be and what the old state alone would give, each as a part of the state's rms.
+    Of Adam a is beta and b is 1 − beta, times what clipping left. ``rows`` are the states, ``odd`` those that
+    do not follow while all others do, with their ``value``, what it should be and what the old state alone
+    would give, each as a part of the state's rms.
     """
 
     a: float
     b: float
     rows: NDArray[np.intp]
-    grads: NDArray[np.intp]
     odd: NDArray[np.intp]
     value: NDArray[np.float64]
     expected: NDArray[np.float64]
@@ -62,7 +58,7 @@ def follows(now: StepTable, stat: str, rank: int) -> Followed | None:
     gave = now.rms[grads] ** 2 if stat == "exp_avg_sq" else now.rows[grads, 1]
     scale = now.rms[of]
     good = np.isfinite(old) & (scale > 0) & (now.rms[grads] > 0)
-    of, grads = of[good], grads[good]
+    of = of[good]
     x = np.stack((old, gave), axis=1)[good] / scale[good, None]
     y = new[good] / scale[good]
     if len(y) < _LEAST:
@@ -88,7 +84,7 @@ def follows(now: StepTable, stat: str, rank: int) -> Followed | None:
         if solution is None or np.abs(y - x @ solution)[~odd].max() > most:
             return None
     a, b = map(float, solution)
-    return Followed(a, b, of, grads, of[odd], y[odd], x[odd] @ solution, a * x[odd, 0])
+    return Followed(a, b, of, of[odd], y[odd], x[odd] @ solution, a * x[odd, 0])
 
 
 def _solved(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64] | None:
@@ -144,8 +140,6 @@ class OptimizerState(Rule):
                     continue
                 earlier = now.remember((beta, rank), a)
                 yield from self._odd(now, stat, rank, found)
-                if stat == "exp_avg_sq":
-                    yield from self._out_of_order(now, rank, found)
                 usual = float(np.median(earlier)) if len(earlier) >= 3 else np.nan
                 if abs(a - usual) > self.change:
                     if abs(a) < 1e-3:
@@ -171,34 +165,6 @@ class OptimizerState(Rule):
                 "corrects its means as at the start, so that updates have another size.",
             )  # fmt: skip
 
-    def _out_of_order(self, now: StepTable, rank: int, found: Followed) -> Iterator[Finding]:
-        """Find squares that lie where other gradients do: large ones no longer meet large gradients."""
-        rows, before = now.rows[found.rows], now.before[found.rows]
-        count, mean, m2, m3, m4 = now.rows[found.grads, :5].T
-        square = mean**2 + m2 / count
-        fourth = m4 / count + 4 * mean * m3 / count + 6 * mean**2 * m2 / count + mean**4
-        spread = np.maximum(fourth - square**2, 0)
-        old = before[:, 2] / before[:, 0]
-        own = rows[:, 2] / rows[:, 0] - found.a**2 * old - found.b**2 * spread
-        alike = own / (2 * found.a * found.b * np.sqrt(old * spread))
-        known = now.remember(("alike", rank, now.layout.series[found.rows].tobytes()), alike)
-        if len(known) < 34:
-            return
-        # One batch may be another; of values that lie elsewhere all that follow are.
-        usual, last = np.median(known[-34:-2], axis=0), np.mean([*known[-2:], alike], axis=0)
-        lost = (rows[:, 0] >= _LEAST_VALUES) & (usual > _ALIKE) & (last < _LOST * usual)
-        if lost.any():
-            yield Finding(
-                found.rows[lost],
-                "order",
-                last[lost],
-                usual[lost],
-                lambda value, usual: (
-                    f"Its values go together with the gradients' squares by a correlation of {value:.2f}, "
-                    f"{usual:.2f} before: they lie where others belong."
-                ),
-            )
-
     def _odd(self, now: StepTable, stat: str, rank: int, found: Followed) -> Iterator[Finding]:
         """Find tensors whose state does not follow from their gradient, while that of all others does."""
         before = now.remember(("odd", stat, rank), len(found.odd))[-3:]
@@ -215,7 +181,7 @@ class OptimizerState(Rule):
                     "state",
                     found.value[which],
                     found.expected[which],
-                    partial(_said, words),
+                    partial(says, words),
                 )
 
 
@@ -355,9 +321,5 @@ _EXTREMES = slice(MOMENT_COLUMNS.index("min"), MOMENT_COLUMNS.index("max") + 1)
 _ADAM = 10.0
 
 
-def _said(words: str, *_: float) -> str:
-    return words
-
-
 def _about(rows: NDArray[np.intp], statistic: str, value: float, expected: float, words: str) -> Finding:
-    return Finding(rows[:1], statistic, value, expected, lambda *_: words)
+    return Finding(rows[:1], statistic, value, expected, partial(says, words))

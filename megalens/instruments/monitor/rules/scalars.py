@@ -32,13 +32,13 @@ class LossSpike(Rule):
             "How many times the learning rate that its course leads to it may be at once.",
             1.01,
             1e6,
-            1.6,
+            3,
         ),
     }
 
     threshold: float = 10.0
     factor: float = 1.25
-    rate_factor: float = 1.6
+    rate_factor: float = 3.0
 
     def find(self, now: StepTable) -> Iterator[Finding]:
         layout = now.layout

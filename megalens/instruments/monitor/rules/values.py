@@ -12,8 +12,8 @@ import numpy as np
 from ....protocol import RANK_SCALAR
 from ....protocol.kinds import number
 from ..levels import median_of
-from ..rule import Finding, Rule, Severity
-from ..table import StepTable, TableLayout
+from ..rule import Finding, Rule, Severity, says
+from ..table import StepTable, TableLayout, rms_of
 
 THRESHOLD = "How many usual deviations from the level of the last steps it may be off."
 FACTOR = "And at least how many times as large or small it must be."
@@ -176,8 +176,7 @@ class Drift(Rule):
         rows = now.layout.rows("param")
         # A bias may begin anywhere, and grow by anything.
         rows = rows[~np.isin(rows, now.layout.all_rows) & ~now.layout.matching("bias")[rows]]
-        before = now.before[rows]
-        size = np.log2(np.maximum(before[:, 2], 0) / before[:, 0] + before[:, 1] ** 2) / 2
+        size = np.log2(rms_of(now.before[rows]))
         growth = np.where(now.before_step[rows] == now.step - 1, now.size[rows] - size, np.nan)
         earlier = np.array(now.remember(("growth", now.layout.series[rows].tobytes()), growth))
         if len(earlier) < 2 * _GROWTH_STEPS + 8 or rates[-1] > 1.05 * min(rates):
@@ -392,16 +391,12 @@ class Dead(Rule):
                     f"It has had no gradient for {last} steps, and had one at every step before: it is "
                     f"frozen, or cut off from the loss{others}."
                 )
-                yield Finding(np.array([cut]), "gradient", 0.0, np.nan, partial(_said, words))
+                yield Finding(np.array([cut]), "gradient", 0.0, np.nan, partial(says, words))
 
 
 def _with_gradient(layout: TableLayout, rank: int) -> frozenset[str]:
     rows = layout.rows("grad")
     return frozenset(layout.names[at] for at in rows[layout.ranks[rows] == rank].tolist())
-
-
-def _said(words: str, *_: float) -> str:
-    return words
 
 
 # Steps in a row in which what has lost its gradient had one.

@@ -123,7 +123,13 @@ function AlarmLine(props: {
         title={first.sentence}
         onClick={open}
       >
-        {trans.__('%1: first at step %2, %3, %4', text, formatInteger(first.step), first.rule, first.name)}
+        {trans.__(
+          '%1: first at step %2, %3: %4',
+          text,
+          formatInteger(first.step),
+          first.name,
+          first.sentence
+        )}
       </button>
     </p>
   );

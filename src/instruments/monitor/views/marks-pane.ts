@@ -1,5 +1,6 @@
 import { COLORS, formatInteger, type IPlace, type Row } from '../../../charts';
 import { parseName } from '../../../protocol/tensor-name';
+import { firstBadWords } from '../../../views/shared/change-words';
 import type { IPointed } from '../../../store/run-link';
 import type { IMark, IMoved, INote, Loaded } from '../../../views/shared/content';
 import { rangeOf, type ILinkedMarks, type IStepAxis } from '../../../views/shared/links';
@@ -223,16 +224,15 @@ export class MarksPane extends HealthPane {
         this.pick({ severity: 'all', rule: null, steps: null })
       );
     }
-    if (bad !== null) {
-      const what = t('Not finite first at step %1: %2.', formatInteger(bad.step), bad.name);
-      return isJudged
-        ? nothingYet(what, actions, t)
-        : snippetState(t('%1 No alarms are judged. In the training script:', what), SNIPPET, actions, t);
-    }
-    if (isJudged) {
-      return nothingYet(`${this._healthy(facts)}.`, actions, t);
-    }
-    return snippetState(t('No alarms are judged. In the training script:'), SNIPPET, actions, t);
+    const what = firstBadWords(bad ? [{ step: bad.step, where: bad.name }] : [], t);
+    return isJudged
+      ? nothingYet(what[0] ?? `${this._healthy(facts)}.`, actions, t)
+      : snippetState(
+          [...what, t('No alarms are judged. In the training script:')].join(' '),
+          SNIPPET,
+          actions,
+          t
+        );
   }
 
   private _points: readonly IPoint[] = [];

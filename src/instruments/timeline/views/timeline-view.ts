@@ -468,8 +468,8 @@ function aloneWords({ kind, first, last, slower, priceMs }: ICulprit, t: Transla
   const by = `${formatNumber(100 * slower, 3)} %`;
   const words: Readonly<Record<string, string>> = {
     device: t('%1: computing took %2 longer than in other steps.', when, by),
-    host: t('%1: pauses between passes took %2 of the time of computing.', when, by),
-    data: t('%1: waiting for batches took %2 of the time of computing.', when, by)
+    host: t('%1: pauses took %2 of the time of computing.', when, by),
+    data: t('%1: waiting for data took %2 of the time of computing.', when, by)
   };
   const what = own(words, kind) ?? t('%1: it took %2 longer than a step usually does.', when, by);
   return Number.isFinite(priceMs)

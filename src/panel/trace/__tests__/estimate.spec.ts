@@ -2,11 +2,11 @@
 import { nullTranslator } from '@jupyterlab/translation';
 import type { CompressorSetting, FlagInfo } from '../../../protocol/messages.generated';
 import { firstSetting } from '../draft';
-import { blocksOf, estimateBytes, tilesText } from '../estimate';
+import { blocksOf, estimateBytes, FRAME_BYTES, tilesText } from '../estimate';
 
 const trans = nullTranslator.load('megalens');
 const POSITIONS = 256;
-const ROW = 160;
+const ROW = 192;
 
 const flag = (...widths: number[]): FlagInfo => ({
   name: 'MLP1_mat_mul',
@@ -69,4 +69,27 @@ it('begins with what the run says suits a tensor', () => {
   expect(firstSetting({ ...flag(512), compressor }, [])).toEqual({ compressor });
   const empty = { name: 'Empty', title: 'Counts only', description: '', schema: {} };
   expect(firstSetting(flag(512), [empty])).toEqual({ compressor: { name: 'Empty', params: {} } });
+});
+
+it.each([
+  // Frames of a model with 4 layers, 64 positions, 128 features and 2 heads, as its tracer sent them.
+  ['MLP1_mat_mul', { name: 'Tile', params: { tiles: 8, reduction: 'mean' } }, 12_032],
+  ['MLP1_mat_mul', { name: 'NoOp' }, 528_024],
+  ['MLP1_mat_mul', { name: 'Empty' }, 3744],
+  ['QKV_mat_mul', { name: 'Empty' }, 5280],
+  ['RawAttentionScore_mat_mul', { name: 'Peaks', params: { cells: 16 } }, 12_056]
+])('forecasts a frame of %s with %j within 3 %%', (name, compressor, measured) => {
+  const layers = [0, 1, 2, 3];
+  const info: FlagInfo =
+    name === 'RawAttentionScore_mat_mul'
+      ? {
+          ...{ name, title: '', layers, parts: [''], axes: ['head', 'query', 'key'], features: null },
+          bytes_per_layer: 4 * 2 * 64 * 64
+        }
+      : {
+          ...(name === 'QKV_mat_mul' ? flag(128, 128, 128) : flag(512)),
+          ...{ name, layers, bytes_per_layer: 4 * 64 * (name === 'QKV_mat_mul' ? 384 : 512) }
+        };
+  const bytes = (estimateBytes(info, { compressor }, 64) ?? NaN) + FRAME_BYTES;
+  expect(Math.abs(bytes / measured - 1)).toBeLessThan(0.03);
 });

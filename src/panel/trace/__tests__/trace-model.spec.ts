@@ -122,11 +122,29 @@ describe('TraceModel', () => {
     const trace = new TraceModel(new ControlledRun());
     trace.toggle('MLP1_mat_mul', true);
     // 4 layers × (128 positions × 86 tiles × 4 bytes + the row itself)
-    expect(trace.estimate).toEqual({ bytes: 4 * (128 * 86 * 4 + 160), complete: true });
+    expect(trace.estimate).toEqual({ bytes: 4 * (128 * 86 * 4 + 192) + 2976, complete: true });
     trace.change('MLP1_mat_mul', { every: 2, layers: '3' });
-    expect(trace.estimate.bytes).toBe((128 * 86 * 4 + 160) / 2);
+    expect(trace.estimate.bytes).toBe((128 * 86 * 4 + 192 + 2976) / 2);
     trace.change('MLP1_mat_mul', { samples: null });
     expect(trace.estimate).toEqual({ bytes: 0, complete: false });
+  });
+
+  it('forecasts from what a step is measured to send, and warns of a flood', () => {
+    const run = new ControlledRun();
+    run.hello!.config = { flags: { MLP1_mat_mul: { compressor: { name: 'Empty' }, every: 2 } } };
+    const one = 4 * 192 + 2976;
+    // Eight micro-batches in each of the steps that send something.
+    const recording = { state: 'on', bytes: 0, limit_bytes: 1e9 } as const;
+    run.status = { type: 'status', state: 'training', step: 100, bytes_per_step: 8 * one, recording };
+    const trace = new TraceModel(run);
+    expect(trace.estimate.bytes).toBeCloseTo((8 * one) / 2);
+    expect(trace.flood.isFlood).toBe(false);
+    trace.change('MLP1_mat_mul', { every: 1, compressor: { name: 'NoOp' } });
+    const bytes = 8 * (one + 4 * 128 * 512 * 4);
+    expect(trace.estimate.bytes).toBeCloseTo(bytes);
+    expect(trace.flood).toEqual({ isFlood: true, held: Math.floor(1e9 / bytes) });
+    trace.change('MLP1_mat_mul', { every: 10 });
+    expect(trace.flood.isFlood).toBe(false);
   });
 
   it('knows a flag’s size from the positions that another flag told', () => {
@@ -134,7 +152,7 @@ describe('TraceModel', () => {
     run.hello!.flags[1]!.bytes_per_layer = null;
     const trace = new TraceModel(run);
     trace.toggle('QKV_mat_mul', true);
-    expect(trace.estimate).toEqual({ bytes: 4 * (128 * 64 * 3 * 4 + 3 * 160), complete: true });
+    expect(trace.estimate).toEqual({ bytes: 4 * (128 * 64 * 3 * 4 + 3 * 192) + 2976, complete: true });
     run.hello!.flags[0]!.bytes_per_layer = null;
     expect(trace.estimate).toEqual({ bytes: 0, complete: false });
   });

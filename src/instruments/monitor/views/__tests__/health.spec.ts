@@ -124,13 +124,13 @@ it('says of a run that nobody judged where values were not finite first', async 
   await show();
   const none = 'No alarms are judged. In the training script:';
   expect(texts('.jp-MegalensState p')[0]).toBe(
-    `Not finite first at step 7: decoder.layers.1.mlp.linear_fc1.weight. ${none}`
+    `Not finite first at step 7 in decoder.layers.1.mlp.linear_fc1.weight. ${none}`
   );
   run.units = { loss: 'nats' };
   run.numbers = [2, 5, 6].map(step => ({ step, name: 'loss', value: step < 5 ? 2 : NaN }));
   run.changed.emit({ kind: 'rows', stream: 'scalars', firstStep: 6, lastStep: 6 });
   await settled();
-  expect(texts('.jp-MegalensState p')[0]).toBe(`Not finite first at step 5: loss. ${none}`);
+  expect(texts('.jp-MegalensState p')[0]).toBe(`Not finite first at step 5 in loss. ${none}`);
 });
 
 it('says for how many steps a judged run is healthy', async () => {
