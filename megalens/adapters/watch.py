@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -23,6 +23,11 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, flow: Flow) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._flow = flow
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Code that is compiled runs as it would without a watch, which does not see into it."""
+        return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -84,8 +89,9 @@ class PassWatch:
         for module in dict.fromkeys(each for root in self._points.roots for each in root.modules()):
             try:
                 # Before what other hooks make of it: a parallel style may give the module another tensor.
-                self._handles.append(hook_before(module, self._called, prepend=True, with_kwargs=True))
-                self._handles.append(hook_after(module, self._returned))
+                called, returned = self._guarded(self._called), self._guarded(self._returned)
+                self._handles.append(hook_before(module, called, prepend=True, with_kwargs=True))
+                self._handles.append(hook_after(module, returned))
             except RuntimeError:
                 # A scripted module takes no hooks.
                 continue
@@ -120,6 +126,20 @@ class PassWatch:
             self.changed.clear()
             self.failed = f"{type(error).__name__}: {error}"[:300]
             return points
+
+    def _guarded(self, look: Callable[..., None]) -> Callable[..., None]:
+        """Return a hook whose own error ends the watching, not the training step."""
+
+        def hook(*args: Any) -> None:
+            # What is compiled is not looked into, and must not be compiled with what looks.
+            if torch.compiler.is_compiling() or self._flow.failed:
+                return
+            try:
+                look(*args)
+            except Exception as error:
+                self._flow.fail(error)
+
+        return hook
 
     def _called(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         flow = self._flow
