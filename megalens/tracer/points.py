@@ -261,7 +261,7 @@ class ModelPoints:
         flags = {}
         for name, flag in self.flags.items():
             layers = {layer: each for layer, each in flag.layers.items() if (name, layer) not in lost}
-            why = {layer: says for layer in flag.layers.keys() - layers.keys()}
+            why = dict.fromkeys(flag.layers.keys() - layers.keys(), says)
             reason_why = None if layers else flag.reason or says
             flags[name] = replace(flag, layers=layers, reason=reason_why, reasons={**flag.reasons, **why})
         self.flags, self.watch = flags, None
