@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ..protocol import parse_name
@@ -277,6 +278,9 @@ def _canonical(name: str) -> str:
 
 def _projects(module: nn.Module) -> bool:
     """Return whether a module is an embedding or maps features by a matrix, as ``nn.Linear``."""
+    if isinstance(module, torch.jit.ScriptModule):
+        # It takes no hooks.
+        return False
     weight = module._parameters.get("weight")
     return weight is not None and weight.ndim == 2
 

@@ -49,7 +49,10 @@ def seen_points(
     reasons: dict[str, dict[int, str]] = {flag: {} for flag in points.flags}
     heads = set[tuple[int, int]]()
     seen: dict[int, LayerSeen] = {
-        number: LayerSeen(flow, calls, by_module[module][0], names)
+        # A call that raised, which the model caught, shows nothing.
+        number: LayerSeen(
+            flow, calls, next((c for c in by_module[module] if c.gave), by_module[module][0]), names
+        )
         for number, module in layers.items()
         if module in by_module
     }
