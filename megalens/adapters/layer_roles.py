@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from torch import nn
 
-from .sizes import input_features, output_features
+from .sizes import input_features, output_features, stored
 
 _TAIL = r"(_?(proj|projection|lin|linear|layer))?"
 _NAMES = {
@@ -209,7 +209,7 @@ def _attention(
 
 def _fused(roles: LayerRoles, path: str, attention: nn.Module | None) -> LayerRoles:
     # BigCode has one key and value for all heads, or those of each head next to its queries.
-    per_head = path.rpartition(".")[2] in _PER_HEAD or hasattr(attention, "multi_query")
+    per_head = path.rpartition(".")[2] in _PER_HEAD or stored(attention, "multi_query") is not None
     return replace(roles, qkv=path, qkv_order="grouped" if per_head else "concatenated")
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ..protocol import expert_part
 from ..tracer import Shards, Source, TracerError
 from .layer_roles import Mixture
-from .sizes import ModelSizes, halves, input_features, output_features
+from .sizes import ModelSizes, halves, input_features, output_features, stored
 from .table import LayerTable, below, path_and_item
 from .torch_coordinates import input_shards, output_shards
 
@@ -91,7 +91,7 @@ def router_sources(layer: nn.Module, mixture: Mixture) -> Sequence[Source]:
     router = layer.get_submodule(mixture.router)
     second = type(router).__name__ in _LOGITS_SECOND
     # Models that balance their experts by a bias score each of them by itself.
-    alone = second or hasattr(router, "e_score_correction_bias")
+    alone = second or stored(router, "e_score_correction_bias") is not None
     probabilities = _Probabilities(1 if second else 0, alone)
     return [Source(router, computed=probabilities, features=(mixture.count,), rows_of=layer)]
 
@@ -108,8 +108,8 @@ def expert_sources(layer: nn.Module, mixture: Mixture, hidden: int | None) -> Se
             for number, expert in enumerate(experts.children())
         ]
     inner: Any = experts
-    while hasattr(inner, "base_layer"):
-        inner = inner.base_layer
+    while (below_it := stored(inner, "base_layer")) is not None:
+        inner = below_it
     if len(inspect.signature(inner.forward).parameters) < 3:
         return []
     outputs = _StackedExperts(experts, mixture.count)
@@ -212,7 +212,7 @@ class LayerSources:
         if table.kv is not None:
             module = self._at(table.kv)
             attention: Any = self._at(table.kv.rpartition(".")[0])
-            key, value = int(attention.qk_nope_head_dim), int(attention.v_head_dim)
+            key, value = int(stored(attention, "qk_nope_head_dim")), int(stored(attention, "v_head_dim"))
             heads = (output_features(module) or 0) // (key + value)
             widths = (heads * key, heads * value)
             sources.append(self._parts(module, ("k", "v"), KeyValueParts(key, value), widths))

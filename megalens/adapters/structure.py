@@ -12,7 +12,7 @@ from torch import nn
 from ..tracer import ModelPoints
 from .adapter import Adapter
 from .layer_roles import LayerRoles, layer_roles, mixture_of, projections
-from .sizes import bare, hidden_size, output_features, text_config, unwrapped
+from .sizes import bare, hidden_size, output_features, stored, text_config, unwrapped
 from .table import find
 
 _HEADS = ("num_heads", "num_attention_heads", "n_head", "n_heads", "heads")
@@ -144,7 +144,7 @@ def stacks_of(body: nn.Module) -> list[Stack]:
 def _predicts(body: nn.Module, stack: Stack) -> bool:
     """Return whether a list is that of a language model which attends to nothing but itself."""
     assert stack.tokens is not None
-    words = getattr(body.get_submodule(stack.tokens), "num_embeddings", None)
+    words = stored(body.get_submodule(stack.tokens), "num_embeddings")
     heads = [each for each in body.modules() if isinstance(each, nn.Linear) and each.out_features == words]
     layer, _ = next(iter(stack.layers.values()))
     attentions = {
@@ -194,7 +194,7 @@ def _holds_several(layer: nn.Module) -> bool:
 def _are_stages(holder: nn.Module, inner: Sequence[tuple[str, nn.Module]], path: str) -> bool:
     """Return whether the layers are those of lists within the modules of a list."""
     for name, child in holder.named_children():
-        below = [each for at, each in inner if at.startswith(f"{path}.{name}.")]
+        below = [each for at, each in inner if f"{at}.".startswith(f"{path}.{name}.")]
         mixture = mixture_of(child)
         if len(below) != 1 or mixture is not None:
             return False
@@ -233,7 +233,7 @@ def _is_huggingface(body: nn.Module) -> bool:
 def _tables(body: nn.Module, owner: str, stack: str) -> Iterator[tuple[str, int]]:
     holder = body.get_submodule(owner)
     for name, module in holder.named_modules(prefix=owner):
-        rows = getattr(module, "num_embeddings", None)
+        rows = stored(module, "num_embeddings")
         if isinstance(rows, int) and not name.startswith(f"{stack}."):
             yield name, rows
 
@@ -253,5 +253,5 @@ def _heads_of_attention(stack: Stack, names: Sequence[str]) -> int | None:
     layer, roles = next(each for each in stack.layers.values() if each[1].is_transformer)
     holder = (roles.probabilities or "").partition("[")[0]
     attention: Any = layer.get_submodule(holder) if holder else None
-    numbers = [getattr(attention, name, None) for name in names]
+    numbers = [stored(attention, name) for name in names]
     return next((number for number in numbers if isinstance(number, int) and number > 0), None)

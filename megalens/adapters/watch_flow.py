@@ -14,7 +14,18 @@ from torch import Tensor, nn
 from . import feature_ids as ids_of
 from . import watch_operations as op
 from .watch_memory import Memory
-from .watch_trail import MOST_PLANES, Attended, Made, Product, Trail, bent, merged, tensors_in, together
+from .watch_trail import (
+    MOST_PLANES,
+    Attended,
+    Made,
+    Product,
+    Trail,
+    bent,
+    merged,
+    owners_of_plane,
+    tensors_in,
+    together,
+)
 
 
 class Flow:
@@ -474,7 +485,10 @@ class Flow:
             for plane in (plane for trail in featured for plane in trail.planes):
                 if not any(ids_of.same(plane, each) for each in planes):
                     planes.append(plane)
-            joined = merged(featured, tuple(planes[-MOST_PLANES:]))
+            newest = sorted(planes, key=lambda plane: max(owners_of_plane(plane), default=-1))[-MOST_PLANES:]
+            joined = merged(
+                featured, tuple(plane for plane in planes if any(plane is each for each in newest))
+            )
             owners = {each for trail in featured for each in trail.origins}
             if len(planes) == 1:
                 return joined

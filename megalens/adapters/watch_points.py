@@ -12,7 +12,7 @@ from torch import nn
 from ..tracer import FLAGS, FlagPoints, ModelPoints, Shards, Source, TracerError
 from .feature_parts import FeatureParts, ranges
 from .layer_sources import EXPERT_FLAGS
-from .sizes import INNER_NAMES, unwrapped
+from .sizes import INNER_NAMES, has_weight, stored, unwrapped
 from .structure import probabilities_missing
 from .table import sites_of
 from .torch_coordinates import input_shards, output_shards
@@ -63,12 +63,12 @@ def seen_points(
                 reasons[flag][number] = _IDLE
             continue
         beside = [seen[each] for each in (number - 1, number + 1) if each in seen]
-        layer = _Layer(seen[number], hints, len(by_module[module]), beside)
+        layer = _Layer(seen[number], hints, by_module[module], beside, by_module)
         for flag, find in layer.finders.items():
             if flag not in points.flags:
                 continue
             try:
-                found[flag][number] = find()
+                found[flag][number] = layer.checked(flag, find())
             except NotSeen as error:
                 reasons[flag][number] = probabilities_missing(body, flag) or str(error)
             except Exception as error:  # Of one flag: the others are still known.
@@ -186,7 +186,7 @@ def _indices(source: Source, other: Source | None = None) -> list[list[int]] | N
         if each is not None and isinstance(each.split, FeatureParts):
             width = max(max(part) for part in each.split.indices) + 1
     for each in (source, other):
-        size = getattr(getattr(each, "module", None), "out_features", None)
+        size = stored(each and each.module, "out_features")
         if isinstance(size, int) and (width is None or size >= width):
             width = size
     if width is None and None not in source.features:
@@ -205,9 +205,11 @@ class _Layer:
 
     seen: LayerSeen
     hints: Mapping[str, Sequence[Source]]
-    times: int
+    calls: Sequence[Call]
+    """Those of the layer; only the first of them is in ``seen``."""
     beside: Sequence[LayerSeen]
     """The layers before and after it."""
+    by_module: Mapping[nn.Module, Sequence[Call]]
 
     def __post_init__(self) -> None:
         first = self.hints["HiddenStates"][0]
@@ -227,6 +229,30 @@ class _Layer:
             "MLP2_mat_mul": self.mlp2,
             "HiddenStates": self.hidden,
         }
+
+    def checked(self, flag: str, finding: Finding) -> Finding:
+        """Return what was found; raises ``NotSeen`` where its modules give other tensors too."""
+        for source in finding[0]:
+            name = self.seen.name(source.module)
+            calls = self.by_module.get(source.module, ())
+            if any(not any(call.inside(each) for each in self.calls) for call in calls):
+                raise NotSeen(
+                    f"{name} is called outside of this layer too, and what it gives there is not told apart."
+                )
+            if flag != "HiddenStates" and not self._once(source.module):
+                raise NotSeen(self._several_times(name, len(calls) // len(self.calls)))
+        return finding
+
+    @staticmethod
+    def _several_times(name: str, times: int) -> str:
+        return (
+            f"{name} is called {times} times in one pass of this layer, and what it gives each time is not "
+            "told apart."
+        )
+
+    def _once(self, module: nn.Module) -> bool:
+        """Return whether a module is called once in each call of the layer."""
+        return len(self.by_module.get(module, ())) <= len(self.calls)
 
     def _order(self, group: Group) -> bool:
         """Return whether positions come before samples, by which axis the attention has them in."""
@@ -263,6 +289,11 @@ class _Layer:
         for part, features in group.parts.items():
             if not features:
                 raise NotSeen(f"What reaches the attention as {part} comes from no projection.")
+            if features[0].made.number in self.seen.given:
+                # The stream itself, of which at most other features or positions come from a projection.
+                raise NotSeen(
+                    f"What reaches the attention as {part} is also what the layer is given, unprojected."
+                )
             by_made.setdefault(features[0].made.number, []).append((part, features[0]))
             beside += [(part, each) for each in features[1:]]
         sources = tuple(self._projected(parts) for parts in by_made.values())
@@ -270,8 +301,8 @@ class _Layer:
         each = f"{q} heads" + (f", {k} of keys and values" if k != q else "")
         words = [f"they reach the attention ({group.attentions[0].operation}) in {each}"]
         for part, other in beside:
-            module = other.made.givers[0][0].module if other.made.givers else None
-            words.append(f"{part} has {len(other.indices)} features of {self.seen.name(module)} besides")
+            name = self._giver(other.made) if other.made.givers else "a function"
+            words.append(f"{part} has {len(other.indices)} features of {name} besides")
         for part in "qkv":
             done = trail_words(getattr(group.attentions[0], part))
             words += [f"{part} {done} after it"] if done else []
@@ -312,11 +343,12 @@ class _Layer:
 
     def _ranks(self, module: nn.Module, made: Made) -> int:
         """Return over how many ranks the features of a projection are spread."""
-        size = getattr(module, "out_features", None)
+        size = stored(module, "out_features")
         return size // made.width if isinstance(size, int) and made.width and size % made.width == 0 else 1
 
     def probabilities(self) -> Finding:
         places = self.seen.probabilities(self._group)
+        places = [place for place in places if self._once(place[0].module)] or places
         for hint in self.hints.get("RawAttentionScore_mat_mul", ()):
             for call, seen, side in places:
                 if (call.module, side, seen.item) == (hint.module, hint.side, hint.item):
@@ -349,11 +381,12 @@ class _Layer:
         return (source,), "it is given what the attention gives" + (f", {done}" if done else "")
 
     def _input_width(self, call: Call, seen: Any) -> int:
-        size = getattr(call.module, "in_features", None)
+        size = stored(call.module, "in_features")
         return size if isinstance(size, int) else int(seen.shape[-1])
 
     def attention_output(self) -> Finding:
         places = self.seen.attention_outputs(self._group)
+        places = [place for place in places if self._once(place[0].module)] or places
         hints = [(hint.module, hint.item) for hint in self.hints.get("AttentionOutput_mat_mul", ())]
         call, item, done = next((p for p in places if (p[0].module, p[1]) in hints), places[0])
         last, _, _ = places[-1]
@@ -362,6 +395,11 @@ class _Layer:
 
     def mlp1(self) -> Finding:
         made, first = self._mlp()
+        if first is None:
+            raise NotSeen(
+                f"What goes through a nonlinearity to {self._giver(made)} is more than the features of one "
+                "projection, or two that are multiplied."
+            )
         if isinstance(first, Features):
             source = self._projected([("", first)])
             return (source,), f"it goes through a nonlinearity to {self._giver(made)}"
@@ -382,7 +420,7 @@ class _Layer:
     def _giver(self, made: Made) -> str:
         return self.seen.name(made.givers[0][0].module)
 
-    def _mlp(self) -> tuple[Made, Gated | Features]:
+    def _mlp(self) -> tuple[Made, Gated | Features | None]:
         if self.hints.get("RouterProbabilities"):
             raise NotSeen(
                 "This layer is a mixture of experts, whose first linear layers see other tokens each, so "
@@ -402,6 +440,8 @@ class _Layer:
                 "No projection was seen to take what comes of a nonlinearity, or of a gate, and to be added "
                 "to the residual stream."
             )
+        if len(found) > 1 and len({giver(made) for made, _ in found}) == 1:
+            raise NotSeen(self._several_times(self._giver(found[0][0]), len(found)))
         if len(found) > 1:
             where = ", ".join(self._giver(made) for made, _ in found)[:200]
             raise NotSeen(f"This layer has {len(found)} MLPs (to {where}), and one is shown.")
@@ -419,7 +459,7 @@ class _Layer:
                 f"What {own.name(hint.module)} gives is not what the next layer was seen to be given, nor "
                 "the residual stream."
             )
-        times = f", called {self.times} times a pass" if self.times > 1 else ""
+        times = f", called {len(self.calls)} times a pass" if len(self.calls) > 1 else ""
         seen = next((each for each in calls.gave if each.item == hint.item), calls.gave[0])
         try:
             last: nn.Module | None = giver(self._mlp()[0])
@@ -438,7 +478,7 @@ class _Layer:
     def _plain(self, call: Call, item: int, inner: nn.Module | None = None) -> Source:
         """Return the source of what a module gives; its parallel style may be that of one in it."""
         seen = next(each for each in call.gave if each.item == item)
-        size = getattr(call.module, "out_features", None)
+        size = stored(call.module, "out_features")
         return Source(
             call.module,
             item=item,
@@ -485,8 +525,7 @@ def _sites(points: ModelPoints, flags: Mapping[str, FlagPoints], layers: Mapping
     linears = ("QKV_mat_mul", "ContextLayer_mat_mul", "MLP1_mat_mul", "MLP2_mat_mul")
     return sites_of(
         weight={
-            number: [m for m in modules(number, "weight", *linears) if hasattr(m, "weight")]
-            for number in layers
+            number: [m for m in modules(number, "weight", *linears) if has_weight(m)] for number in layers
         },
         calculation={number: modules(number, "calculation", "MLP2_mat_mul")[:1] for number in layers},
         system={number: modules(number, "system") for number in layers},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -129,9 +129,9 @@ class Trail:
         return replace(self, notes=self.notes + new) if new else self
 
 
-def bent(trail: Trail) -> str:
+def bent(trail: Trail, unless: Collection[str] = ()) -> str:
     """Return the nonlinearity that features went through; empty where there was none."""
-    return next((note for note in trail.notes if note in NONLINEAR), "")
+    return next((note for note in trail.notes if note in NONLINEAR and note not in unless), "")
 
 
 def merged(trails: Sequence[Trail], planes: tuple[Tensor, ...]) -> Trail:
@@ -148,10 +148,19 @@ def together(trails: Iterable[Trail]) -> tuple[Product, ...]:
 
 def owners_of(trail: Trail | None) -> frozenset[int]:
     """Return the numbers of the projections of which a tensor has features."""
-    return frozenset[int]().union(*(_owners(plane) for plane in (trail.planes if trail is not None else ())))
+    return frozenset[int]().union(
+        *(owners_of_plane(plane) for plane in (trail.planes if trail is not None else ()))
+    )
 
 
-def _owners(plane: Tensor) -> frozenset[int]:
+def same_planes(one: Trail, other: Trail) -> bool:
+    """Return whether two tensors have the same features of the same projections."""
+    return len(one.planes) == len(other.planes) and all(
+        a.shape == b.shape and feature_ids.same(a, b) for a, b in zip(one.planes, other.planes, strict=True)
+    )
+
+
+def owners_of_plane(plane: Tensor) -> frozenset[int]:
     known: frozenset[int] | None = getattr(plane, "owners", None)
     if known is None:
         (small,) = feature_ids.compact([plane])

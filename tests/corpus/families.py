@@ -77,7 +77,7 @@ def try_family(kind: str, model_type: str, class_name: str) -> Family:
         _run(witness, copy.deepcopy(model), batch)
     finally:
         witness.close()
-    with tempfile.TemporaryDirectory(prefix="corpus-") as folder:
+    with tempfile.TemporaryDirectory(prefix="corpus-", ignore_cleanup_errors=True) as folder:
         traced = Traced(Path(folder))
         try:
             _run(traced, model, batch)
