@@ -1,10 +1,12 @@
 """Steps replayed through their dependencies with some durations changed, as without a culprit.
 
 Each rank is a chain of its own work and of moments at which it is blocked in a collective or message. A
-blocked rank continues once all whom it waits for have begun theirs and the transfer is done:
+blocked rank continues once the parts of all whom it waits for are there and the transfer is done:
 
-    done = last beginning of any sender + transfer        (of a collective every rank is one)
+    done = when the last sender's part was there + transfer        (of a collective every rank is a sender)
     a rank continues at max(its own arrival, done)
+
+What goes on while a rank works is two moments of it: one at which its part is there, one at which it waits.
 
 Work and transfers are as measured; waiting follows. A replay without changes gives the measured step.
 """
@@ -17,13 +19,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .clocks import Clocks
-from .dependencies import Dependencies
+from .dependencies import NOT_BLOCKED_NS, Dependencies
 from .spans import COMMUNICATION, KINDS, PASSES, Bools, Floats, Integers, Spans
 
 WORK_KINDS = ("compute", "data", "checkpoint", "host")
 """Kinds of a rank's own work that can be scaled."""
 _PHASES = {"compute": (*PASSES, "optimizer"), "data": ("data",), "checkpoint": ("checkpoint",)}
-_RECEIVE = KINDS.index("receive")
+_SEND, _RECEIVE = KINDS.index("send"), KINDS.index("receive")
 _END = -2
 """In place of an event: the end of the rank's step."""
 _NOBODY = -1
@@ -55,12 +57,10 @@ class _StepPieces:
     own: Floats
     """Work by kind ``[pieces, 4]``."""
     event: Integers
-    ahead: Floats
-    """Time from the event's begin to its wait: 0 unless it is asynchronous."""
     sends: Integers
-    """Whether the event waits for this rank: not for the receiver of a message."""
+    """Whether the event waits for this moment: not for the receiver of a message."""
     waits: Integers
-    """Whether the rank waits for the event: not the sender of a message."""
+    """Whether the rank waits for the event: not the sender of a message, nor where a part is there."""
     blocked: Floats
     """How long it is blocked independently of the others."""
     late: Floats
@@ -106,23 +106,16 @@ def _pieces(found: Dependencies, clocks: Clocks, step: int) -> _StepPieces | Non
     # A batch that was waited for since the step before, or a checkpoint, belongs to this one.
     before = rows[spans.of_kind("data", "checkpoint", rows=rows) & np.isin(spans.rank[rows], ranks)]
     np.minimum.at(starts, np.searchsorted(ranks, spans.rank[before]), spans.start[before])
-    waits = rows[spans.of_kind(*COMMUNICATION, rows=rows) & np.isin(spans.rank[rows], ranks)]
-    index = np.searchsorted(ranks, spans.rank[waits])
-    begin = spans.end[waits] - spans.blocked[waits]
-    inside = (begin >= starts[index]) & (spans.end[waits] <= ends[index])
-    rank = np.concatenate([index[inside], np.arange(len(ranks))])
-    came = np.concatenate([begin[inside], ends])
-    row = np.concatenate([waits[inside], np.full(len(ranks), -1)])
-    order = np.lexsort((came, row < 0, rank))
-    rank, came, row = rank[order], came[order], row[order]
-    went = np.where(row < 0, came, spans.end[row])
+    moments = _moments(found, rows, ranks, starts, ends)
+    rank, row, event = moments.rank, moments.row, moments.event
     # Work begins where the rank continued and ends where it waits.
+    width = int((ends - starts).max()) + 1
+    passed = np.maximum.accumulate(rank * width + moments.went - starts[rank])
     new = np.concatenate([[True], rank[1:] != rank[:-1]])
-    since = np.where(new, starts[rank], np.concatenate([[0], went[:-1]]))
-    came = np.maximum(came, since)
-    went = np.maximum(went, came)
+    since = starts[rank] + np.where(new, 0, np.concatenate([[0], passed[:-1]]) - rank * width)
+    came = np.maximum(moments.came, since)
+    went = np.maximum(moments.went, came)
     own = _split(spans, rows, ranks, rank, starts, since, came)
-    event = _events(found, row)
     zero = int(clocks.aligned(ranks, starts).max())
 
     def on_one(times: Integers) -> Floats:
@@ -130,11 +123,9 @@ def _pieces(found: Dependencies, clocks: Clocks, step: int) -> _StepPieces | Non
         return aligned
 
     at, on = on_one(came), on_one(went)
-    ahead = np.where(event >= 0, np.maximum(came - spans.start[row], 0), 0).astype(float)
     known = event >= 0
-    sends = (known & (spans.kind[row] != _RECEIVE)).astype(np.int64)
-    awaiting = known & found.waited(row, at - ahead, on)
-    done, transfer = _transfers(event, at - ahead, at, on, sends > 0, awaiting, spans.bytes[row], found.count)
+    awaiting = moments.waits & found.waited(row, on_one(np.maximum(spans.arrival[row], starts[rank])), on)
+    done, transfer = _transfers(event, at, on, moments.sends, awaiting, spans.bytes[row], found.count)
     ready = np.full(len(event), -np.inf)
     ready[known] = done[event[known]]
     waited = awaiting & (ready > at)
@@ -146,8 +137,7 @@ def _pieces(found: Dependencies, clocks: Clocks, step: int) -> _StepPieces | Non
         rank,
         own,
         event,
-        ahead,
-        sends,
+        moments.sends.astype(np.int64),
         awaiting.astype(np.int64),
         blocked,
         late,
@@ -158,14 +148,63 @@ def _pieces(found: Dependencies, clocks: Clocks, step: int) -> _StepPieces | Non
     )
 
 
+@dataclass(frozen=True)
+class _Moments:
+    """When ranks give their parts to events or wait for them, and their steps end; by rank and time."""
+
+    rank: Integers
+    """Index of its rank ``[moments]``, as all below."""
+    row: Integers
+    """Of the span, -1 at the end of a step."""
+    event: Integers
+    came: Integers
+    went: Integers
+    """ns of the rank's own clock."""
+    sends: Bools
+    waits: Bools
+
+
+def _moments(
+    found: Dependencies, rows: Integers, ranks: Integers, starts: Integers, ends: Integers
+) -> _Moments:
+    spans = found.spans
+    traffic = rows[spans.of_kind(*COMMUNICATION, rows=rows) & np.isin(spans.rank[rows], ranks)]
+    index = np.searchsorted(ranks, spans.rank[traffic])
+    wait, end = spans.end[traffic] - spans.blocked[traffic], spans.end[traffic]
+    inside = (wait >= starts[index]) & (end <= ends[index])
+    traffic, index, wait, end = (each[inside] for each in (traffic, index, wait, end))
+    event = _events(found, traffic)
+    kind = spans.kind[traffic]
+    sends = (event >= 0) & (kind != _RECEIVE)
+    there = np.where(sends, np.maximum(spans.arrival[traffic], starts[index]), wait)
+    # A send that blocks nobody is over at once.
+    over = (kind == _SEND) & (spans.blocked[traffic] == 0) & sends
+    wait, end = np.where(over, there, wait), np.where(over, there, end)
+    early = np.flatnonzero(there < wait)
+    count, steps = len(traffic), np.arange(len(ranks))
+    at = np.concatenate([early, np.arange(count)])
+    first = np.arange(len(at)) < len(early)
+    apart = np.isin(at, early)
+    nobody = np.zeros(len(ranks), bool)
+    columns = (
+        np.concatenate([index[at], steps]),
+        np.concatenate([traffic[at], np.full(len(ranks), -1)]),
+        np.concatenate([event[at], np.full(len(ranks), _END)]),
+        np.concatenate([np.where(first, there[at], wait[at]), ends]),
+        np.concatenate([np.where(first, there[at], end[at]), ends]),
+        np.concatenate([sends[at] & (first | ~apart), nobody]),
+        np.concatenate([(event[at] >= 0) & ~first, nobody]),
+    )
+    order = np.lexsort((columns[3], columns[1] < 0, columns[0]))
+    return _Moments(*(column[order] for column in columns))
+
+
 def _events(found: Dependencies, row: Integers) -> Integers:
-    """Return the event of each piece where all of its spans are pieces of this step."""
-    event = np.where(row >= 0, found.event[row], _NOBODY)
+    """Return the event of each span where all of its spans are in this step."""
+    event = found.event[row]
     known = event[event >= 0]
     here = np.bincount(known, minlength=found.count) == np.diff(found.first)
-    usable = here & found.complete
-    event[event >= 0] = np.where(usable[known], known, _NOBODY)
-    event[row < 0] = _END
+    event[event >= 0] = np.where((here & found.complete)[known], known, _NOBODY)
     return event
 
 
@@ -207,29 +246,23 @@ def _split(
 
 
 def _transfers(
-    event: Integers,
-    issued: Floats,
-    at: Floats,
-    on: Floats,
-    sends: Bools,
-    waits: Bools,
-    size: Integers,
-    count: int,
+    event: Integers, at: Floats, on: Floats, sends: Bools, waits: Bools, size: Integers, count: int
 ) -> tuple[Floats, Floats]:
-    """Return when each event was done, and how long after its last beginning.
+    """Return when each event was done, and how long after its last part was there.
 
-    Only who waited before the last beginning saw all of it. Where nobody did, it took at most until somebody
-    continued, and probably as long as others of its size.
+    Who came before the last part, or was blocked, saw when it was done. Where nobody did, it took at most
+    until somebody continued, and probably as long as others of its size.
     """
     begun, done = np.full(count, -np.inf), np.full(count, np.inf)
-    np.maximum.at(begun, event[sends], issued[sends])
+    np.maximum.at(begun, event[sends], at[sends])
     np.minimum.at(done, event[waits], on[waits])
     there = np.isfinite(begun) & np.isfinite(done)
     transfer = np.zeros(count)
     transfer[there] = np.maximum(done[there] - begun[there], 0)
     seen = np.zeros(count, bool)
     saw = np.flatnonzero(waits)
-    seen[event[saw[at[saw] <= begun[event[saw]]]]] = True
+    first = on[saw] <= done[event[saw]]
+    seen[event[saw[(at[saw] <= begun[event[saw]]) | (first & (on[saw] - at[saw] > NOT_BLOCKED_NS))]]] = True
     sizes = np.zeros(count, np.int64)
     sizes[event[saw]] = size[saw]
     for each in np.unique(sizes[there & ~seen]):
@@ -246,9 +279,8 @@ def _play(step: _StepPieces, changes: StepChanges) -> float:
     for (rank, kind), value in changes.work.items():
         factor[step.ranks == rank, WORK_KINDS.index(kind)] = value
     work = (step.own * factor[step.rank]).sum(axis=1).tolist()
-    event, ahead, sends, waits, blocked, late = (
-        column.tolist()
-        for column in (step.event, step.ahead, step.sends, step.waits, step.blocked, step.late)
+    event, sends, waits, blocked, late = (
+        column.tolist() for column in (step.event, step.sends, step.waits, step.blocked, step.late)
     )
     awaited = np.bincount(step.event[step.sends > 0], minlength=1).tolist()
     begun = [-np.inf] * len(awaited)
@@ -263,7 +295,7 @@ def _play(step: _StepPieces, changes: StepChanges) -> float:
         mine = event[at]
         while mine != _END:
             if sends[at]:
-                begun[mine] = max(begun[mine], time - ahead[at])
+                begun[mine] = max(begun[mine], time)
                 awaited[mine] -= 1
                 if not awaited[mine]:
                     factor_of = changes.links.get(step.members[mine], 1.0)

@@ -150,6 +150,8 @@ KINDS += ("collective", "send", "receive")
 PASSES = ("forward", "backward", "wgrad")
 COMMUNICATION = ("collective", "send", "receive")
 
+_WITH_THE_PASS = ("reduce_gradients",)
+"""Collectives that begin with a pass and need what it computes last: a rank's part is there at its end."""
 _NUMBERS: tuple[str, ...] = ("step", "rank", "stage", "chunk", "micro_batch", "start", "end", "count")
 _NUMBERS += ("blocked", "bytes", "peer", "sequence")
 _LATER: tuple[str, ...] = ("clock",)
@@ -237,6 +239,12 @@ class Spans:
         )
         outer: Bools = ~(self.of_kind(*PASSES) & named.astype(bool))
         return outer
+
+    @cached_property
+    def arrival(self) -> Integers:
+        """When a rank's part of a collective or message is there, ns of its own clock."""
+        late = np.array([name in _WITH_THE_PASS for name in self.names] or [False])
+        return np.where(late[self.name], self.end - self.blocked, self.start) if len(self) else self.start
 
     @cached_property
     def ranks(self) -> Integers:
