@@ -11,6 +11,7 @@ from typing import Any, Literal, overload
 import numpy as np
 import pyarrow as pa
 
+from ...protocol.messages_generated import Layout, Origin
 from .clocks import Clocks, clocks
 from .dependencies import Dependencies, dependencies
 from .evidence import lacking
@@ -169,5 +170,12 @@ def analyse(run: Any) -> Analysis:
             "The run has no spans. Record them with megalens.trace(model, timeline='phases') or "
             "run.configure(timeline='phases')."
         )
-    layout = None if isinstance(run, pa.Table) else run.layout
-    return Analysis(Spans.of(table), world=(layout or {}).get("world_size") or 0)
+    world = 0 if isinstance(run, pa.Table) else world_of(run.layout, run.origin)
+    return Analysis(Spans.of(table), world=world)
+
+
+def world_of(layout: Layout | None, origin: Origin | None) -> int:
+    """Return of how many ranks a run says that its job is; 0 where it does not."""
+    if layout is not None:
+        return layout["world_size"]
+    return origin.get("ranks", 0) if origin is not None else 0
