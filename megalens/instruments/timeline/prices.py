@@ -10,7 +10,7 @@ import numpy as np
 
 from ...protocol import is_whole
 from .replay import StepChanges, StepReplay
-from .spans import Floats, Spans, Work
+from .spans import COMPUTING, Floats, Spans, Work
 from .units import joined, unit_groups, units_of
 from .verdict import Culprit, Verdict, interval_text, significant
 
@@ -166,11 +166,34 @@ class Prices:
         for each in (one for culprit in culprits for one in (culprit.parts or (culprit,))):
             if each.kind == "link":
                 links[each.ranks] = 1 / (1 + each.slower)
-            elif each.kind in ("device", "stage"):
+            elif each.kind == "stage":
                 work |= {(rank, "compute"): 1 / (1 + each.slower) for rank in each.ranks}
+            elif each.kind == "device":
+                work |= self._parts(each)
             elif each.kind != "step":
                 work |= {(rank, each.kind): self._factor(each, rank) for rank in each.ranks}
         return StepChanges(work, links)
+
+    def _parts(self, culprit: Culprit) -> dict[tuple[int, str], float]:
+        """Return the factors on what a slow device computes longer than the other ranks of its stage."""
+        done = self._work
+        inside = (done.steps >= culprit.first) & (done.steps <= culprit.last)
+        at = int(np.searchsorted(done.ranks, culprit.ranks[0]))
+        others = (done.stage == done.stage[at]) & (done.ranks != culprit.ranks[0])
+        uniform = {(culprit.ranks[0], "compute"): 1 / (1 + culprit.slower)}
+        if not others.any():
+            return uniform
+        own = np.nanmedian(done.parts[:, at, inside], axis=1)
+        usual = np.nanmedian(np.nanmedian(done.parts[:, others][:, :, inside], axis=2), axis=1)
+        more = np.maximum(own - usual, 0)
+        if not more.sum() > 0:
+            return uniform
+        extra = own.sum() * (1 - 1 / (1 + culprit.slower)) * more / more.sum()
+        return {
+            (culprit.ranks[0], kind): max(0.0, 1 - extra[part] / own[part])
+            for part, kind in enumerate(COMPUTING)
+            if own[part] > 0
+        }
 
     def _factor(self, culprit: Culprit, rank: int) -> float:
         done = self._work

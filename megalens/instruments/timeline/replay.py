@@ -6,6 +6,8 @@ blocked rank continues once the parts of all whom it waits for are there and the
     done = when the last sender's part was there + transfer        (of a collective every rank is a sender)
     a rank continues at max(its own arrival, done)
 
+Collectives of one group are done one after the other: a transfer begins when the one before is done.
+
 What goes on while a rank works is two moments of it: one at which its part is there, one at which it waits.
 
 Work and transfers are as measured; waiting follows. A replay without changes gives the measured step.
@@ -20,11 +22,12 @@ import numpy as np
 
 from .clocks import Clocks
 from .dependencies import NOT_BLOCKED_NS, Dependencies
-from .spans import COMMUNICATION, KINDS, PASSES, Bools, Floats, Integers, Spans
+from .spans import COMMUNICATION, COMPUTING, KINDS, Bools, Floats, Integers, Spans
 
 WORK_KINDS = ("compute", "data", "checkpoint", "host")
 """Kinds of a rank's own work that can be scaled."""
-_PHASES = {"compute": (*PASSES, "optimizer"), "data": ("data",), "checkpoint": ("checkpoint",)}
+_PARTS = (*COMPUTING, "data", "checkpoint", "host")
+"""What they consist of; a factor may be of one of these too."""
 _SEND, _RECEIVE = KINDS.index("send"), KINDS.index("receive")
 _END = -2
 """In place of an event: the end of the rank's step."""
@@ -38,7 +41,7 @@ class StepChanges:
     Attributes
     ----------
     work : mapping
-        By rank and kind of ``WORK_KINDS`` the factor on its durations.
+        By rank and kind of ``WORK_KINDS``, or part of computing, the factor on its durations.
     links : mapping
         By the ranks of a message or collective, rising, the factor on its transfers.
     """
@@ -55,7 +58,7 @@ class _StepPieces:
     rank: Integers
     """Index of each piece's rank ``[pieces]``, as all below."""
     own: Floats
-    """Work by kind ``[pieces, 4]``."""
+    """Work by part ``[pieces, parts]``."""
     event: Integers
     sends: Integers
     """Whether the event waits for this moment: not for the receiver of a message."""
@@ -66,6 +69,8 @@ class _StepPieces:
     late: Floats
     """Time from the event to the rank's continuation."""
     transfer: Mapping[int, float]
+    before: Mapping[int, int]
+    """The event of the same group that is done first, one after the other."""
     members: Mapping[int, tuple[int, ...]]
     lead: Floats
     """When each rank begins ``[ranks]``."""
@@ -125,7 +130,7 @@ def _pieces(found: Dependencies, clocks: Clocks, step: int) -> _StepPieces | Non
     at, on = on_one(came), on_one(went)
     known = event >= 0
     awaiting = moments.waits & found.waited(row, on_one(np.maximum(spans.arrival[row], starts[rank])), on)
-    done, transfer = _transfers(event, at, on, moments.sends, awaiting, spans.bytes[row], found.count)
+    done, transfer, before = _transfers(found, event, at, on, moments.sends, awaiting, spans.bytes[row])
     ready = np.full(len(event), -np.inf)
     ready[known] = done[event[known]]
     waited = awaiting & (ready > at)
@@ -142,6 +147,7 @@ def _pieces(found: Dependencies, clocks: Clocks, step: int) -> _StepPieces | Non
         blocked,
         late,
         {int(each): float(transfer[each]) for each in numbers},
+        {int(each): int(before[each]) for each in numbers},
         {int(each): tuple(sorted(set(spans.rank[found.of(int(each))].tolist()))) for each in numbers},
         (clocks.aligned(ranks, starts) - zero).astype(float),
         float(clocks.aligned(ranks, ends).max() - zero),
@@ -217,11 +223,11 @@ def _split(
     since: Integers,
     until: Integers,
 ) -> Floats:
-    """Return how much of each interval is of which kind of work, ns ``[pieces, 4]``."""
-    own = np.zeros((len(rank), len(WORK_KINDS)))
+    """Return how much of each interval is of which part of the work, ns ``[pieces, parts]``."""
+    own = np.zeros((len(rank), len(_PARTS)))
     step = int((until - starts[rank]).max(initial=0)) + 1
-    for column, kind in enumerate(WORK_KINDS[:-1]):
-        mine = rows[spans.of_kind(*_PHASES[kind], rows=rows) & spans.complete_phases[rows]]
+    for column, kind in enumerate(_PARTS[:-1]):
+        mine = rows[spans.of_kind(kind, rows=rows) & spans.complete_phases[rows]]
         mine = mine[np.isin(spans.rank[mine], ranks)]
         index = np.searchsorted(ranks, spans.rank[mine])
         begin = index * step + np.clip(spans.start[mine] - starts[index], 0, step - 1)
@@ -246,38 +252,49 @@ def _split(
 
 
 def _transfers(
-    event: Integers, at: Floats, on: Floats, sends: Bools, waits: Bools, size: Integers, count: int
-) -> tuple[Floats, Floats]:
-    """Return when each event was done, and how long after its last part was there.
+    found: Dependencies, event: Integers, at: Floats, on: Floats, sends: Bools, waits: Bools, size: Integers
+) -> tuple[Floats, Floats, Integers]:
+    """Return when each event was done, how long its transfer took, and the event before it in its group.
 
     Who came before the last part, or was blocked, saw when it was done. Where nobody did, it took at most
     until somebody continued, and probably as long as others of its size.
     """
-    begun, done = np.full(count, -np.inf), np.full(count, np.inf)
+    count = found.count
+    begun, until = np.full(count, -np.inf), np.full(count, np.inf)
     np.maximum.at(begun, event[sends], at[sends])
-    np.minimum.at(done, event[waits], on[waits])
-    there = np.isfinite(begun) & np.isfinite(done)
-    transfer = np.zeros(count)
-    transfer[there] = np.maximum(done[there] - begun[there], 0)
+    np.minimum.at(until, event[waits], on[waits])
+    there = np.isfinite(begun) & np.isfinite(until)
+    until = np.where(there, np.maximum(until, begun), until)
     seen = np.zeros(count, bool)
     saw = np.flatnonzero(waits)
-    first = on[saw] <= done[event[saw]]
+    first = on[saw] <= until[event[saw]]
     seen[event[saw[(at[saw] <= begun[event[saw]]) | (first & (on[saw] - at[saw] > NOT_BLOCKED_NS))]]] = True
     sizes = np.zeros(count, np.int64)
     sizes[event[saw]] = size[saw]
-    for each in np.unique(sizes[there & ~seen]):
-        like = transfer[there & seen & (sizes == each)]
-        usual = float(np.median(like)) if len(like) else 0.0
-        mine = there & ~seen & (sizes == each)
-        transfer[mine] = np.minimum(transfer[mine], usual)
-    done[there] = begun[there] + transfer[there]
-    return done, transfer
+    before = np.full(count, _NOBODY)
+    several = np.flatnonzero(there & ~found.message)
+    several = several[np.lexsort((begun[several], found.group[several]))]
+    follows = found.group[several[1:]] == found.group[several[:-1]]
+    before[several[1:][follows]] = several[:-1][follows]
+    transfer, done = np.zeros(count), np.where(seen & there, until, begun)
+    # Once with what was seen alone, then with what the others probably took.
+    for _ in range(2):
+        since = np.where(before >= 0, np.maximum(begun, done[before]), begun)
+        transfer[there] = np.maximum(until[there] - since[there], 0)
+        for each in np.unique(sizes[there & ~seen]):
+            like = transfer[there & seen & (sizes == each)]
+            usual = float(np.median(like)) if len(like) else 0.0
+            mine = there & ~seen & (sizes == each)
+            transfer[mine] = np.minimum(transfer[mine], usual)
+        done[there] = np.minimum(since[there] + transfer[there], until[there])
+    return done, transfer, before
 
 
 def _play(step: _StepPieces, changes: StepChanges) -> float:
-    factor = np.ones((len(step.ranks), len(WORK_KINDS)))
+    factor = np.ones((len(step.ranks), len(_PARTS)))
     for (rank, kind), value in changes.work.items():
-        factor[step.ranks == rank, WORK_KINDS.index(kind)] = value
+        for part in COMPUTING if kind == "compute" else (kind,):
+            factor[step.ranks == rank, _PARTS.index(part)] *= value
     work = (step.own * factor[step.rank]).sum(axis=1).tolist()
     event, sends, waits, blocked, late = (
         column.tolist() for column in (step.event, step.sends, step.waits, step.blocked, step.late)
@@ -299,7 +316,8 @@ def _play(step: _StepPieces, changes: StepChanges) -> float:
                 awaited[mine] -= 1
                 if not awaited[mine]:
                     factor_of = changes.links.get(step.members[mine], 1.0)
-                    done[mine] = begun[mine] + step.transfer[mine] * factor_of
+                    first = done.get(step.before[mine], begun[mine])
+                    done[mine] = max(begun[mine], first) + step.transfer[mine] * factor_of
                     for other, piece in asleep.pop(mine, ()):
                         now[other] = max(now[other] + blocked[piece], done[mine] + late[piece])
                         runnable.append((other, piece + 1))
