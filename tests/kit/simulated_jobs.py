@@ -317,13 +317,17 @@ class _Player:
         )
 
     def _buckets(self, stage: int, start: Times, ready: list[Times]) -> None:
-        """Reduce each layer's gradients once all replicas have them, one layer after the other."""
+        """Reduce each layer's gradients once all replicas have them, one layer after the other.
+
+        Each is a bucket of 25 MiB; of the first one, 1 MiB goes ahead.
+        """
         done = np.zeros(self.now[stage].shape[1])
-        for own in ready:
-            done = np.maximum(done, own.max(axis=0)) + self._transfer(stage, 4.0 / len(ready))
+        first = start + (ready[0] - start) / 25
+        for own, share in ((first, 0.04), (ready[0], 0.96), *((each, 1.0) for each in ready[1:])):
+            done = np.maximum(done, own.max(axis=0)) + self._transfer(stage, 4.0 * share / len(ready))
         wait = self.now[stage].copy()
         self.now[stage] = np.maximum(wait, done) + self._tail(wait.shape)
-        self._asynchronous(stage, start, wait, self.now[stage], "reduce_gradients")
+        self._asynchronous(stage, start, wait, self.now[stage], "reduce_gradients", 25 * len(ready))
 
     def _transfer(self, stage: int, size: float) -> Times:
         """Return what a transfer of each data-parallel group of a stage takes ``[tensor]``."""
@@ -333,10 +337,12 @@ class _Player:
                 factor[t] *= fault.factor if {*fault.ranks} <= {*self.rank[stage, :, t].tolist()} else 1
         return self.job.transfer_ms * _MS * size * factor * self._noise(factor.shape, 0.05)
 
-    def _asynchronous(self, stage: int, start: Times, wait: Times, end: Times, name: str) -> None:
+    def _asynchronous(
+        self, stage: int, start: Times, wait: Times, end: Times, name: str, size: int = 4
+    ) -> None:
         groups = [_group(self.rank[stage, :, t]) for t in range(self.job.tensor)] * self.job.data
         number = self._number(name, stage)
-        values = {**_DEFAULTS, "name": name, "group": groups, "sequence": number, "bytes": 4 << 20}
+        values = {**_DEFAULTS, "name": name, "group": groups, "sequence": number, "bytes": size << 20}
         self.rows.add(
             self.rank[stage], start, end, wait=wait.ravel(), kind="collective", step=self.step, **values
         )

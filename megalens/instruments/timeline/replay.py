@@ -32,6 +32,8 @@ _SEND, _RECEIVE = KINDS.index("send"), KINDS.index("receive")
 _END = -2
 """In place of an event: the end of the rank's step."""
 _NOBODY = -1
+_FIRST_BUCKET, _BUCKET = 1 << 20, 25 << 20
+"""Bytes of DDP's first bucket, and of the others unless it is told otherwise."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,7 @@ def _pieces(found: Dependencies, clocks: Clocks, step: int) -> _StepPieces | Non
     awaiting = moments.waits & found.waited(row, on_one(np.maximum(spans.arrival[row], starts[rank])), on)
     done, transfer, before = _transfers(found, event, at, on, moments.sends, awaiting, spans.bytes[row])
     ready = np.full(len(event), -np.inf)
-    ready[known] = done[event[known]]
+    ready[known] = done[event[known] % max(found.count, 1)]
     waited = awaiting & (ready > at)
     late = np.where(waited, np.maximum(on - np.where(waited, ready, 0), 0), 0)
     blocked = np.where(waited, 0, on - at)
@@ -148,7 +150,10 @@ def _pieces(found: Dependencies, clocks: Clocks, step: int) -> _StepPieces | Non
         late,
         {int(each): float(transfer[each]) for each in numbers},
         {int(each): int(before[each]) for each in numbers},
-        {int(each): tuple(sorted(set(spans.rank[found.of(int(each))].tolist()))) for each in numbers},
+        {
+            each: tuple(sorted({*spans.rank[found.of(each % found.count)].tolist()}))
+            for each in numbers.tolist()
+        },
         (clocks.aligned(ranks, starts) - zero).astype(float),
         float(clocks.aligned(ranks, ends).max() - zero),
     )
@@ -187,19 +192,28 @@ def _moments(
     over = (kind == _SEND) & (spans.blocked[traffic] == 0) & sends
     wait, end = np.where(over, there, wait), np.where(over, there, end)
     early = np.flatnonzero(there < wait)
+    # Of what begins with a pass the first large bucket is an event of its own.
+    begins = spans.arrival[traffic] > spans.start[traffic]
+    begins &= sends & (spans.bytes[traffic] > _FIRST_BUCKET + _BUCKET)
+    bucket = np.flatnonzero(begins & (spans.start[traffic] >= starts[index]))
     count, steps = len(traffic), np.arange(len(ranks))
-    at = np.concatenate([early, np.arange(count)])
-    first = np.arange(len(at)) < len(early)
+    at = np.concatenate([early, bucket, np.arange(count)])
+    first = np.arange(len(at)) < len(early) + len(bucket)
     apart = np.isin(at, early)
+    share = (_FIRST_BUCKET + _BUCKET) / spans.bytes[traffic[bucket]]
+    filled = spans.start[traffic[bucket]] + share * (there - spans.start[traffic])[bucket]
+    there = np.concatenate([there[early], filled.astype(np.int64), wait])
+    event = event[at]
+    event[len(early) : len(early) + len(bucket)] += found.count
     nobody = np.zeros(len(ranks), bool)
     columns = (
         np.concatenate([index[at], steps]),
         np.concatenate([traffic[at], np.full(len(ranks), -1)]),
-        np.concatenate([event[at], np.full(len(ranks), _END)]),
-        np.concatenate([np.where(first, there[at], wait[at]), ends]),
-        np.concatenate([np.where(first, there[at], end[at]), ends]),
+        np.concatenate([event, np.full(len(ranks), _END)]),
+        np.concatenate([there, ends]),
+        np.concatenate([np.where(first, there, end[at]), ends]),
         np.concatenate([sends[at] & (first | ~apart), nobody]),
-        np.concatenate([(event[at] >= 0) & ~first, nobody]),
+        np.concatenate([(event >= 0) & ~first, nobody]),
     )
     order = np.lexsort((columns[3], columns[1] < 0, columns[0]))
     return _Moments(*(column[order] for column in columns))
@@ -260,8 +274,9 @@ def _transfers(
     until somebody continued, and probably as long as others of its size.
     """
     count = found.count
-    begun, until = np.full(count, -np.inf), np.full(count, np.inf)
+    begun, until = np.full(2 * count, -np.inf), np.full(count, np.inf)
     np.maximum.at(begun, event[sends], at[sends])
+    begun, filled = begun[:count], begun[count:]
     np.minimum.at(until, event[waits], on[waits])
     there = np.isfinite(begun) & np.isfinite(until)
     until = np.where(there, np.maximum(until, begun), until)
@@ -273,7 +288,9 @@ def _transfers(
     sizes[event[saw]] = size[saw]
     before = np.full(count, _NOBODY)
     several = np.flatnonzero(there & ~found.message)
-    several = several[np.lexsort((begun[several], found.group[several]))]
+    # In the order in which the first of their ranks issues them.
+    head = found.rows[found.first[several]]
+    several = several[np.lexsort((head, found.spans.arrival[head], found.group[several]))]
     follows = found.group[several[1:]] == found.group[several[:-1]]
     before[several[1:][follows]] = several[:-1][follows]
     transfer, done = np.zeros(count), np.where(seen & there, until, begun)
@@ -287,7 +304,19 @@ def _transfers(
             mine = there & ~seen & (sizes == each)
             transfer[mine] = np.minimum(transfer[mine], usual)
         done[there] = np.minimum(since[there] + transfer[there], until[there])
-    return done, transfer, before
+    # A bucket is moved once it is full and the one before was: the last, or all from the first on, says when.
+    first = np.flatnonzero(there & np.isfinite(filled))
+    last = (sizes[first] - _FIRST_BUCKET - 1) % _BUCKET + 1
+    whole = done[first] - np.maximum(
+        filled[first], np.where(before[first] >= 0, done[before[first]], -np.inf)
+    )
+    whole = np.minimum(whole, (done[first] - begun[first]) * sizes[first] / last)
+    rest = np.zeros(count)
+    transfer[first] = whole * last / sizes[first]
+    rest[first] = whole - transfer[first]
+    earlier = np.full(count, _NOBODY)
+    earlier[first], before[first] = before[first], first + count
+    return done, np.append(transfer, rest), np.append(before, earlier)
 
 
 def _play(step: _StepPieces, changes: StepChanges) -> float:

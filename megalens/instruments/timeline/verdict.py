@@ -264,17 +264,30 @@ def _devices(done: Work, usable: Bools, problems: list[str]) -> list[Culprit]:
 
 
 def _others(values: Floats, role: Integers, past: float = 0.2) -> Floats:
-    """Return each value's reference: the median of its role, of two the other, of one its own past."""
+    """Return each value's reference: the median of the others of its role; of one alone, its own past."""
     base = np.empty_like(values)
     for each in np.unique(role):
         mine = np.flatnonzero(role == each)
-        if len(mine) >= 3:
-            base[mine] = median(values[mine], axis=0)
-        elif len(mine) == 2:
-            base[mine] = values[mine[::-1]]
+        if len(mine) > 1:
+            base[mine] = _median_of_others(values[mine])
         else:
             base[mine] = np.nanquantile(running_median(values[mine], 5), past, axis=1, keepdims=True)
     return base
+
+
+def _median_of_others(values: Floats) -> Floats:
+    """Return for each row the median of all other rows, by column; missing values are passed over."""
+    order = np.argsort(values, axis=0)
+    rank = np.argsort(order, axis=0)
+    ordered = np.append(np.take_along_axis(values, order, axis=0), np.full((1, values.shape[1]), np.nan), 0)
+    count = np.isfinite(values).sum(axis=0)
+    others = np.where(np.isfinite(values), count - 1, count)
+    result = np.zeros(values.shape)
+    for at in (np.maximum(others - 1, 0) // 2, others // 2):
+        # Among the others, all from its own place on move up by one.
+        at = np.where(others > 0, np.minimum(at + (at >= rank), len(values)), len(values))
+        result += np.take_along_axis(ordered, at, axis=0) / 2
+    return result
 
 
 def _found(
