@@ -4,7 +4,7 @@ import type { ScalarsOptions } from '../../protocol/views.generated';
 import type { IPointed } from '../../store/run-link';
 import type { IRunSource } from '../../store/source';
 import type { IMark } from '../shared/content';
-import { scalarWords } from '../shared/change-words';
+import { scalarsWords } from '../shared/change-words';
 import { type Control, selectControl } from '../shared/control';
 import { transformControl } from '../shared/controls';
 import { axisTexts, placeWords } from '../shared/lines/step-axis';
@@ -179,9 +179,7 @@ export class ScalarsView extends LinesView<Required<ScalarsOptions>> {
           : []),
         ...this.lineWords(found)
       ],
-      summary: lines
-        .map(line => scalarWords(line.name, line.step, line.value, line.unit ?? '', t, line.starts))
-        .join(' ')
+      summary: scalarsWords(lines, t)
     };
   }
 

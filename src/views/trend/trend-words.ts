@@ -13,7 +13,7 @@ import type { TrendOptions } from '../../protocol/views.generated';
 import type { ITrendAnswer, ITrendTensor } from '../../store/line-data';
 import type { IMissingSteps, ITensorShape } from '../../store/tensor-data';
 import type { IRunSource } from '../../store/source';
-import { changeWords, firstBadWords, type ISeries } from '../shared/change-words';
+import { changeWords } from '../shared/change-words';
 import type { IContent } from '../shared/content';
 import { type Control, selectControl } from '../shared/control';
 import { numberField } from '../shared/table';
@@ -151,7 +151,7 @@ export interface ITrendSubject {
 export function trendWords(
   { source, options, shape, selection, flag, memory, t }: ITrendSubject,
   answer: ITrendAnswer,
-  series: readonly ISeries[],
+  moved: string,
   more: readonly string[]
 ): Pick<IContent, 'caption' | 'summary' | 'title'> & { readonly swatch: string } {
   const name = statisticWords(options.statistic, t);
@@ -163,7 +163,6 @@ export function trendWords(
     'Values that were not finite: %1; marks along the top show where.',
     formatInteger(nonFinite)
   );
-  const moved = changeWords(capital(name), series, t);
   return {
     title: t(
       '%1, %2 of %3, steps %4 to %5',
@@ -183,19 +182,21 @@ export function trendWords(
       ...missingStepWords(answer.missing, t),
       ...memory(answer)
     ],
-    summary: [...firstBad(lines, t), moved, ...(nonFinite > 0 ? [bad] : [])].join(' '),
+    summary: [moved, ...(nonFinite > 0 ? [bad] : [])].join(' '),
     swatch: flagColor(options.flag, source.hello?.flags.map(each => each.name) ?? [])
   };
 }
 
-/** Say where values were not finite first. */
-function firstBad(lines: ITrendAnswer['lines'], t: Translate): string[] {
-  const found = lines.flatMap(({ layer, steps, nonFinite }) => {
-    const step = steps[nonFinite.findIndex(count => count > 0)];
-    return step === undefined ? [] : [{ step, where: layerWords([layer]) }];
-  });
-  return firstBadWords(found, t);
-}
+/** Say what each layer did. */
+export const layersWords = (
+  lines: ITrendAnswer['lines'],
+  { options: { statistic }, t }: ITrendSubject
+): string =>
+  changeWords(
+    capital(statisticWords(statistic, t)),
+    lines.map(line => ({ ...line, starts: line.starts.map(at => line.steps[at] ?? NaN) })),
+    t
+  );
 
 /** Say which values enter a statistic where that is not all of them. */
 export function selectionWords(row: ITrendTensor | null, selection: TensorSelection, t: Translate): string[] {
