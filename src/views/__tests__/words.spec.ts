@@ -5,6 +5,7 @@ import { compressorWords, omissionWords, readCompressor, tokenText } from '../sh
 import { inRanges, isRangeText } from '../../protocol/ranges';
 import { chosenLayers, layerName, layerWords } from '../shared/layers';
 import { untranslated } from '../shared/translate';
+import { missingStepWords } from '../trend/trend-words';
 
 const plain = (text: string): string => text.replace(/\u202f/g, ' ');
 const ramp = (
@@ -194,4 +195,26 @@ it('says everything that was left out, and nothing when nothing was', () => {
 
 it('shows the white space of tokens', () => {
   expect(tokenText(' the\n\t')).toBe('␣the⏎⇥');
+});
+
+it('names as missing what is known to lack and is not drawn, no other step', () => {
+  const why = 'Gone.';
+  const missing = [{ first: 0, last: 1060, why }];
+  const stepsFrom = (first: number, last: number, every = 1): Float64Array =>
+    Float64Array.from({ length: Math.floor((last - first) / every) + 1 }, (_, at) => first + at * every);
+  const told = (line: { steps: Float64Array; starts: number[] } | null, spans = missing): string[] =>
+    missingStepWords(spans, line ? [line] : [], untranslated).map(plain);
+  expect(told(null)).toEqual(['Steps 1 to 1 060 are missing. Gone.']);
+  expect(told({ steps: stepsFrom(117, 2000), starts: [] })).toEqual(['Steps 1 to 116 are missing. Gone.']);
+  expect(told({ steps: stepsFrom(1, 2000), starts: [] })).toEqual([]);
+  expect(told({ steps: stepsFrom(10, 2000, 10), starts: [] })).toEqual([]);
+  const holed = Float64Array.of(...stepsFrom(10, 300, 10), ...stepsFrom(500, 900, 10));
+  expect(told({ steps: holed, starts: [30] })).toEqual([
+    'Steps 301 to 499 are missing. Gone.',
+    'Steps 901 to 1 060 are missing. Gone.'
+  ]);
+  expect(told({ steps: holed, starts: [30] }, [{ first: 310, last: 310, why }])).toEqual([
+    'Step 310 is missing. Gone.'
+  ]);
+  expect(told({ steps: holed, starts: [30] }, [{ first: 301, last: 309, why }])).toEqual([]);
 });
