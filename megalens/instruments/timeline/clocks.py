@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from .dependencies import Dependencies
+from .dependencies import NOT_BLOCKED_NS, Dependencies
 from .spans import Floats, Integers, Spans, ranks_text
 
 _ROUNDS = 6
@@ -196,6 +196,10 @@ def _collectives(found: Dependencies, where: Integers, middle: Integers) -> Iter
         rows = found.rows[found.first[events][:, None] + np.arange(size)]
         # What was blocked at its end ended when it was seen to end.
         rows = rows[(spans.blocked[rows] > 0).all(axis=1)]
+        # Who works meanwhile sees it end late, unless it waits for it.
+        blocked, long = spans.blocked[rows], spans.end[rows] - spans.start[rows]
+        saw = ((blocked == long) | (blocked > NOT_BLOCKED_NS)).all(axis=1)
+        rows = rows[saw] if saw.any() else rows
         if len(rows) > _MOST_EVENTS:
             rows = rows[np.linspace(0, len(rows) - 1, _MOST_EVENTS).astype(int)]
         if not len(rows):

@@ -27,6 +27,7 @@ from .spans import PASSES, ranks_text
 from .trace_events import Event, EventArguments, TraceFile
 
 _MOST_FILES = 20_000
+_MOST_WORLD = 1_048_576
 _MOST_NAMED = 5
 _LOOKED_AT = 20
 _RANK = re.compile(r"(?<![a-z])(?:rank|worker|host)[-_]?(\d{1,6})(?!\d)", re.IGNORECASE)
@@ -36,7 +37,7 @@ _FIRST_SIGNS = (b"{", b"[", b"\x1f\x8b", b"\xef\xbb\xbf")
 
 Progress = Callable[[int, int, str], object]
 
-_VERSION = 5
+_VERSION = 6
 """To be raised when the same files give other rows."""
 _MOST_PROBLEMS = 200
 
@@ -115,7 +116,8 @@ def _write(folder: Path, mark: str, path: Path, traces: Traces, files: list[Path
             "run": {"id": f"trace-{mark[:16]}", "name": shown_text(path.name, 200), "started": written},
             "state": "finished",
             "ended": written,
-            "origin": {"kind": "trace", "name": traces.tool, "steps": "counted"},
+            "origin": {"kind": "trace", "name": traces.tool, "steps": "counted"}
+            | ({"ranks": traces.ranks} if traces.ranks else {}),
             "flags": [],
             "versions": {},
             "streams": {
@@ -142,11 +144,15 @@ def _segment(folder: Path, stream: str, first_step: int) -> Path:
 
 @dataclass(frozen=True)
 class Traces:
-    """What was read: spans, who wrote the files, and sentences about omissions."""
+    """What was read: spans, who wrote the files, sentences about omissions, and of how many ranks the job is.
+
+    The last is 0 where no file says so.
+    """
 
     spans: SpanColumns
     tool: str
     problems: tuple[str, ...]
+    ranks: int = 0
 
     def __post_init__(self) -> None:
         if not len(self.spans):
@@ -247,7 +253,8 @@ def read_traces(path: Path, files: Sequence[Path], progress: Progress | None = N
             problems += file.problems
         done += size
     rows = _one_job(several, path.name, problems)
-    return Traces(rows, "PyTorch’s profiler", (*problems, *_room(rows)))
+    world = next((trace.world for _, trace in several if trace.world), 0)
+    return Traces(rows, "PyTorch’s profiler", (*problems, *_room(rows)), min(world, _MOST_WORLD))
 
 
 def _room(spans: SpanColumns) -> list[str]:

@@ -23,8 +23,8 @@ import type { ITip } from '../shared/table';
 import { gridAcross, type IMapGrid } from './read-lines';
 import { drawnSteps } from './captions';
 import { DrawnMap, mapCaption } from './drawn-map';
-import { drawnValues, spans } from './line';
-import { eventWords, titleWords } from './line-words';
+import { drawnValues, spans, startsOf } from './line';
+import { titleWords, toldWords } from './line-words';
 import { cellsOf, cellsChosen, mapGrouping, mapRows, MOST_POINTS, toggled } from './map-cells';
 import { cellControls } from './moment-controls';
 import { MomentPane } from './pane';
@@ -339,7 +339,7 @@ export class MapPane extends MomentPane {
     }
     const largest = t(
       'The largest magnitude, %1, is at %2 in %3.',
-      map.valueName(peak),
+      map.valueName(peak, 4),
       map.columnName(peak),
       map.rowName(peak.row)
     );
@@ -347,13 +347,15 @@ export class MapPane extends MomentPane {
       return largest;
     }
     const value = drawnValues(groups, options);
+    const starts = startsOf(this.total ?? { ...NOTHING, stepsTotal: 0 });
     const rows = spans(groups).map(([from, to], at) => ({
       name: map.rowName(at),
       step: groups.step.subarray(from, to),
       value: value.subarray(from, to),
-      nonFinite: groups.nonFinite.subarray(from, to)
+      nonFinite: groups.nonFinite.subarray(from, to),
+      starts
     }));
-    return [...eventWords(capital(axisWords(options, [], t)), rows, t), largest].join(' ');
+    return `${toldWords(capital(axisWords(options, [], t)), rows, t)} ${largest}`;
   }
 
   private get _isOverSteps(): boolean {

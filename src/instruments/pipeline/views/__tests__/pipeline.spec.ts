@@ -68,6 +68,19 @@ it('says the steady period where stages begin and end a step one after the other
   expect(said()).toContain('ZB-H2 · 27 ms a step · bubble 11.1 % · steady 24 ms, bubble 0 %');
 });
 
+it('says why of two schedules whose steps are as long one comes first', async () => {
+  await show({ kind: 'schedules', stages: 2, micro_batches: 5, activation_mb: 100 });
+  expect(said()).toContain(
+    'ZB-V is the fastest with 15.5 ms, GPipe the slowest with 18 ms. A step of DualPipeV takes as long; it comes after, because its steady period is 15.5 ms, not 15 ms.'
+  );
+  expect(said().indexOf('ZB-H2 ·')).toBeLessThan(said().indexOf('ZB-H1 ·'));
+  await view.update({ stages: 1, micro_batches: 2, kind: 'plan' } as Partial<PipelineOptions>);
+  await view.settled();
+  expect(said()).toMatch(
+    /1F1B is the fastest of \d+ schedules. A step of MegaDPP takes as long and holds 50 MB more\./
+  );
+});
+
 it('shows every schedule with its time, bubble and memory, the fastest first, and goes to the one that is clicked', async () => {
   await show({ kind: 'schedules', activation_mb: 100 });
   expect(titles()).toEqual(['12 schedules side by side']);
