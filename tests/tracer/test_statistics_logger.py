@@ -119,7 +119,9 @@ def test_a_model_that_no_adapter_knows_has_everything_but_the_residual_stream(tm
     model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
     with megalens.log_statistics(model, None, residual=1, hub=None) as logger, logger.step():
         model(torch.ones(2, 3)).sum().backward()
-    assert any("residual stream of this model is not known" in each for each in warned(logger))
+    assert any(
+        "residual stream of this model is not known" in each for each in logger.tracer.status()["warnings"]
+    )
     known = Adapter(layer="{i}")
     options = {"hub": None, "jsonl": tmp_path, "adapter": known}
     with megalens.log_statistics(model, None, residual=1, **options) as logger, logger.step():
