@@ -180,7 +180,7 @@ class TorchMoments:
         renamed: dict[str, str] = {}
         for number, (source, *_) in self._points.flags["HiddenStates"].layers.items():
             own = names.get(source.module, "")
-            if own.rpartition(".")[2].isdecimal():
+            if "." in own and own.rpartition(".")[2].isdecimal():
                 # Of several stacks each counts its own layers.
                 continue
             stack = own.rpartition(".")[0]
