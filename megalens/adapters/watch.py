@@ -20,13 +20,15 @@ from .watch_trail import bent, owners_of_plane, same_planes, tensors_in
 
 
 class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    supports_higher_order_operators = True
+
     def __init__(self, flow: Flow) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._flow = flow
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
-        """Code that is compiled runs as it would without a watch, which does not see into it."""
+        """Keep out of what is compiled meanwhile: for another mode torch would not compile it, nor ever."""
         return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -70,6 +72,7 @@ class PassWatch:
         """Flags and layers of which the points are others than were supposed, after :meth:`finish`."""
         self.failed: str | None = None
         """Why nothing could be learnt, after :meth:`finish`; also None where the pass itself did not end."""
+        self.interrupted = False
         self._model, self._points, self._adapter = model, points, adapter
         self._flow = Flow()
         self._calls: list[Call] = []
@@ -105,8 +108,16 @@ class PassWatch:
         for handle in handles:
             handle.remove()
 
+    def interrupt(self) -> None:
+        """Take the hooks off, before something is compiled that has them; the mode is off for that long."""
+        self.interrupted = True
+        self._flow.fail(RuntimeError("something is compiled in it"))
+        handles, self._handles = self._handles, []
+        for handle in handles:
+            handle.remove()
+
     def stop(self, failed: bool = False) -> None:
-        """Stop watching, and leave the hooks: of a module that raised none may be taken off. Safe twice."""
+        """Stop watching, and leave the hooks: a module that raised keeps them as yet. Safe twice."""
         mode, self._mode = self._mode, None
         if mode is not None:
             mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]

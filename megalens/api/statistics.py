@@ -18,7 +18,8 @@ from ..tracer.moments.gathering import CompleteStep
 from ..tracer.moments.hooks.loss_scale import LossScale
 from ..tracer.moments.intervals import JUDGED, STATE, Intervals
 from ..tracer.moments.jsonl import JsonlFiles
-from ..tracer.moments.logger import OF_POINTS, StatisticsLogger
+from ..tracer.moments.logger import StatisticsLogger
+from ..tracer.moments.moved import OF_POINTS
 from ..tracer.points import IAdapter, ModelPoints
 from ..tracer.sending.peers import Rendezvous
 from ..tracer.settings import TraceSettings

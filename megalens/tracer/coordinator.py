@@ -250,6 +250,7 @@ class Coordinator:
             self.schedule.amend(lambda plan: follow_points(plan, self._points, self._folders, self.warn))
             plan = self.schedule.current
             self._tensors.follow(plan, self._tensors.capture.version)
+            self._tensors.say_found()
             self._follow_budget(plan)
             self._name_parts(plan)
             self._join_hub(plan)

@@ -5,14 +5,18 @@
     points as modules tell ─▶ first pass, watched ─▶ points as seen ─▶ settings, hooks, announcement
 
 Where nothing is compiled it is the training's own pass. Compiled code cannot be watched, so there the pass is
-computed once more, before the training's own, by the interpreter, without gradients, with the random numbers
-and the buffers put back afterwards. Nothing that goes wrong here reaches the training.
+computed once more, before the training's own, by the interpreter, without gradients, with all that it changes
+put back afterwards. Where only the pass itself shows that something in it is compiled, what it showed is
+forgotten, and the next one is computed once more. Nothing that goes wrong here reaches the training.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator
+import os
+import sys
+from collections.abc import Callable, Collection
+from types import FrameType
 from typing import Any
 
 import torch
@@ -20,11 +24,14 @@ from torch import Tensor, nn
 from torch.utils import _pytree
 
 from .errors import describe_error
+from .graph_operator import compiles
 from .graph_probes import is_compiled
 from .own_hooks import OwnHook
 from .points import IPassWatch, ModelPoints
+from .put_back import put_back
 
 _COMPILED = "_compiled_call_impl"
+_COMPILES = os.path.join("torch", "_dynamo", "eval_frame.py")
 _PLAIN = (Tensor, int, float, str, bool, torch.dtype, torch.device, type(None))
 """What a pass can be given a second time: it holds nothing that the first time has changed."""
 
@@ -54,23 +61,34 @@ class FirstPass:
         self._left: IPassWatch | None = None
         """Of a pass that raised: its hooks are taken off before the next."""
         self._depth = 0
+        self._in_place: list[bool] = []
+        """Of each root, whether its call is compiled in place."""
+        self._compiler = _Compiler(self._interrupt)
+        self._compiler.remove()
+        self._compiled = False
+        """Whether a pass has shown that something in it is compiled."""
+        self._came = False
+        """Whether a pass came since :meth:`open`."""
+        self._said = False
         self.fresh = False
         """Whether the points have changed since somebody has followed them."""
 
     def open(self) -> None:
         """Watch the next pass, unless one was watched. Safe twice."""
-        if self._handles or self._points.watch is None:
+        if self._points.watch is None:
             return
-        compiled = is_compiled(self._points.roots)
-        for root in self._points.roots:
-            if getattr(root, _COMPILED, None) is not None:
-                self._handles.append(_CompiledCall(root, self._looked_before))
-            elif compiled:
-                before = OwnHook(self._looked_before)
-                self._handles.append(root.register_forward_pre_hook(before, prepend=True, with_kwargs=True))
+        self._came = False
+        in_place = [getattr(root, _COMPILED, None) is not None for root in self._points.roots]
+        if self._handles and in_place == self._in_place:
+            return
+        self.close()
+        self._in_place = in_place
+        for root, compiled in zip(self._points.roots, in_place, strict=True):
+            if compiled:
+                self._handles.append(_CompiledCall(root, self._look_before))
             else:
-                self._handles.append(root.register_forward_pre_hook(OwnHook(self._begins), prepend=True))
-                after = OwnHook(self._ends)
+                before, after = OwnHook(self._comes), OwnHook(self._ends)
+                self._handles.append(root.register_forward_pre_hook(before, prepend=True, with_kwargs=True))
                 self._handles.append(root.register_forward_hook(after, prepend=True, always_call=True))
 
     def close(self) -> None:
@@ -82,13 +100,32 @@ class FirstPass:
         if left is not None:
             left.end()
 
-    def _begins(self, module: nn.Module, args: Any) -> None:
+    def step_ends(self, step: int) -> None:
+        """Say, once, where a step showed no pass although there may have been one."""
+        if self._handles and not (self._came or self._said) and compiles():
+            self._said = True
+            self._warn(
+                f"Step {step} did not show what the model does: it was not called, or its call is a part of "
+                "what torch.compile has compiled, such as a function that calls it. Until a pass is seen, "
+                "tensors are traced where modules suggest that they are, and flags of which these suggest "
+                "nothing are not."
+            )
+
+    def _comes(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        if torch.compiler.is_compiling():
+            return
+        self._came = True
         if self._watch is not None:
             # A model that calls itself.
             self._depth += 1
-            return
+        elif self._compiled or is_compiled(self._points.roots) or _called_by_compiler():
+            self._look_before(module, args, kwargs)
+        else:
+            self._begin()
+
+    def _begin(self) -> None:
         make = self._points.watch
-        if make is None or torch.compiler.is_compiling():
+        if make is None:
             return
         try:
             left, self._left = self._left, None
@@ -100,6 +137,16 @@ class FirstPass:
             self._give_up(error)
         else:
             self._watch = watch
+            self._compiler = _Compiler(self._interrupt)
+
+    def _interrupt(self) -> None:
+        """Forget a pass in which something is compiled, before that is."""
+        if self._watch is not None and not self._compiled:
+            self._compiled = True
+            try:
+                self._watch.interrupt()
+            except Exception as error:
+                self._warn(f"A pass could not be left unwatched: {describe_error(error)}")
 
     def _ends(self, module: nn.Module, args: Any, output: Any) -> None:
         # Also called for a pass that raised, of which ``output`` is None: what it showed is incomplete.
@@ -109,7 +156,11 @@ class FirstPass:
         watch, self._watch = self._watch, None
         if watch is None:
             return
+        self._compiler.remove()
         try:
+            if watch.interrupted:
+                watch.end()
+                return
             if output is None:
                 # Hooks that are being called may not be taken off.
                 watch.stop()
@@ -129,17 +180,26 @@ class FirstPass:
         self.fresh = True
         self._learned(changed)
 
-    def _looked_before(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+    def _look_before(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         """Compute the pass once more before the training does, watched."""
+        self._came = True
         if self._watch is not None or not torch.is_grad_enabled() or torch.compiler.is_compiling():
             return
         if not all(isinstance(leaf, _PLAIN) for leaf in _pytree.tree_leaves((args, kwargs))):
             self._give_up("it is given objects that a pass may change, and its code is compiled")
             return
+        if any(nn.parameter.is_lazy(each) for each in module.parameters()):
+            self._give_up("its parameters are made in the first pass, and its code is compiled")
+            return
         output: Any = None
         try:
-            with self._apart(), _put_back(module):
-                self._begins(module, args)
+            with (
+                self._apart(),
+                put_back(module),
+                torch.no_grad(),
+                torch.compiler.set_stance("force_eager"),
+            ):
+                self._begin()
                 try:
                     output = module(*args, **kwargs)
                 finally:
@@ -178,14 +238,28 @@ class _CompiledCall:
         setattr(self._root, _COMPILED, self._compiled)
 
 
-@contextlib.contextmanager
-def _put_back(module: nn.Module) -> Iterator[None]:
-    """Leave, afterwards, random numbers and buffers as they were; inside, nothing runs compiled."""
-    buffers = [(buffer, buffer.detach().clone()) for buffer in module.buffers()]
-    devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
-    with torch.random.fork_rng(devices), torch.no_grad(), torch.compiler.set_stance("force_eager"):
-        try:
-            yield
-        finally:
-            for buffer, before in buffers:
-                buffer.copy_(before)
+class _Compiler:
+    """Calls something when ``torch.compile`` begins to compile, before it traces anything."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        handler: Any = getattr(sys.modules.get("torch._dynamo"), "callback_handler", None)
+        self._callbacks = getattr(handler, "start_callbacks", [])
+        # Of some versions of torch it takes arguments.
+        self._call = lambda *_: call()
+        self._callbacks.append(self._call)
+
+    def remove(self) -> None:
+        """Safe twice."""
+        if self._call in self._callbacks:
+            self._callbacks.remove(self._call)
+
+
+def _called_by_compiler() -> bool:
+    """Return whether what called is about to have the frames that it calls compiled."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if "callback" in code.co_freevars and code.co_filename.endswith(_COMPILES):
+            return True
+        frame = frame.f_back
+    return False

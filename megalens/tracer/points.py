@@ -195,7 +195,14 @@ class IPassWatch(Protocol):
     def failed(self) -> str | None:
         """After :meth:`finish`: why nothing could be learnt."""
 
+    @property
+    def interrupted(self) -> bool: ...
+
     def begin(self) -> None: ...
+
+    def interrupt(self) -> None:
+        """Learn nothing of this pass, in which something is about to be compiled: take the hooks off."""
+        ...
 
     def stop(self) -> None:
         """Watch no more, while hooks of the module are called: of a pass that raised."""

@@ -95,9 +95,9 @@ class Steps:
         """Begin evaluation or generation; return whether a step or another phase is going on."""
         inside = self.depth > 0 or self.passes.phases > 0
         self.forgotten.close()
-        self._watch_first()
         self.passes.phases += 1
         self._instruments.notify("pause", phase)
+        self._watch_first()
         return inside
 
     def resume(self, inside: bool) -> None:
@@ -141,11 +141,12 @@ class Steps:
         self.forgotten.close()
         if start.plan is not None or start.ids:
             self._apply(start)
-        self._watch_first()
         self._control = self._coordinator.budget.control(self.number)
         self.passes.begin()
         self.spent_ns += self._instruments.take_ns()
         self._instruments.notify("step_begins", self.number, start.untraced or self._control)
+        # Its hooks come before those of instruments.
+        self._watch_first()
         # What they measured themselves of that is in what is measured here.
         self._instruments.take_ns()
         self.spent_ns += _clock() - now
@@ -159,6 +160,7 @@ class Steps:
         self.passes.inside = False
         self.spent_ns += self._instruments.take_ns()
         self._instruments.notify("step_ends", last_first=True)
+        self._first_pass.step_ends(self.number)
         self._instruments.take_ns()
         now = _clock()
         self.spent_ns += now - began

@@ -1,8 +1,9 @@
 """What a watched first forward pass shows takes the place of what was supposed: settings, rows, the training."""
 
-import copy
+import random
 from dataclasses import replace
 
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -23,10 +24,14 @@ class Watch:
         self.supposed, self.seen = supposed, seen
         self.passes: list[str] = []
         self.failed = None
+        self.interrupted = False
         self.changed = {(MLP1, 1), (MLP2, 0), (MLP2, 1)}
 
     def begin(self) -> None:
         self.passes.append("begin")
+
+    def interrupt(self) -> None:
+        self.interrupted = True
 
     def stop(self) -> None:
         self.passes.append("stop")
@@ -153,26 +158,39 @@ def test_a_watch_that_fails_is_said_and_leaves_the_training_alone(traced, small_
 
 
 class Drops(nn.Module):
-    """Draws random numbers and counts its passes in a buffer."""
+    """Draws random numbers, some of a generator of its own, and counts its passes wherever one can."""
 
     def __init__(self, body: nn.Module) -> None:
         super().__init__()
         self.body = body
         self.register_buffer("passes", torch.zeros(()))
+        self.register_buffer("replaced", torch.zeros(()))
+        self.counted, self.seen, self.kept = 0, [], torch.zeros(1)
+        self.own = torch.Generator().manual_seed(2)
 
     @property
     def blocks(self):
         return self.body.blocks
 
     def forward(self, ids):
+        self.count(ids)
+        drawn = nn.functional.dropout(self.body(ids).float(), 0.5)
+        return drawn * (self.passes + self.replaced + self.kept) * len(self.seen) * self.last
+
+    @torch.compiler.disable
+    def count(self, ids):
         self.passes += 1
-        return nn.functional.dropout(self.body(ids).float(), 0.5) * self.passes
+        self.replaced = self.replaced + 2
+        self.counted += 1
+        self.seen.append(self.counted)
+        self.kept.add_(torch.rand(1, generator=self.own) + random.random() + numpy.random.rand())
+        self.last = getattr(self, "last", 0) + self.counted
 
 
 @pytest.mark.parametrize("way", ["wrapped", "in place"])
 def test_a_compiled_model_is_watched_in_a_pass_of_its_own_that_leaves_no_trace(traced, compiler, way) -> None:
     body = Drops(small())
-    other = copy.deepcopy(body)
+    other = Drops(small())
 
     def run(model: nn.Module, tracer=None) -> list:
         if way == "wrapped":
@@ -181,6 +199,8 @@ def test_a_compiled_model_is_watched_in_a_pass_of_its_own_that_leaves_no_trace(t
             model.compile(backend="eager")
             called = model
         torch.manual_seed(1)
+        random.seed(1)
+        numpy.random.seed(1)
         losses = []
         adapter = Watched()
         adapter_points = adapter.points

@@ -82,10 +82,11 @@ def test_a_module_that_gives_no_tensor_is_named(traced, small_hub, compiled) -> 
     model = LlamaForCausalLM(LlamaConfig(**sizes, num_attention_heads=2, attn_implementation="eager"))
     run = torch.compile(model, fullgraph=True, backend="aot_eager") if compiled else model
     tracer = traced(run, flags={"RawAttentionScore_mat_mul": NoOp(), "HiddenStates": NoOp()})
-    model.set_attn_implementation("sdpa")
-    with tracer.step():
-        run(input_ids=IDS)
-    reasons = silent(small_hub, tracer, 1)
+    for implementation in ("eager", "sdpa"):
+        model.set_attn_implementation(implementation)
+        with tracer.step():
+            run(input_ids=IDS)
+    reasons = silent(small_hub, tracer, 2)
     expected = (
         "compiled code has no tensor there"
         if compiled
@@ -176,11 +177,24 @@ def test_a_silent_probe_is_said_once_and_each_new_one(gpt, ids, traced, small_hu
     ]
 
 
+def test_many_silent_probes_are_named_by_their_flags(gpt, ids, traced, monkeypatch) -> None:
+    monkeypatch.setattr("megalens.tracer.tensors.silent.compiles", lambda: False)
+    tracer = traced(gpt, flags=dict.fromkeys(("MLP1_mat_mul", "MLP2_mat_mul", "InputTokens"), NoOp()))
+    with tracer.step():
+        gpt.forward(ids)
+    tracer.close()
+    (said,) = [text for text in tracer.status()["warnings"] if "has no rows of" in text]
+    names = "MLP1 output, layers 0-1; MLP2 output, layers 0-1; Input tokens, embedding ids; Input tokens, embedding"
+    assert said.startswith(f"Step 1 has no rows of {names} positions: its module was called")
+
+
 def test_why_a_probe_failed_in_one_step_is_not_said_of_the_next(
     gpt, ids, traced, small_hub, monkeypatch
 ) -> None:
     monkeypatch.setattr("megalens.tracer.tensors.silent.compiles", lambda: False)
     tracer = traced(gpt, flags={"MLP1_mat_mul": NoOp()}, layers="1")
+    with tracer.step():
+        gpt(ids)
     mlp = gpt.blocks[1].mlp
     whole, mlp.forward = mlp.fc1.forward, lambda x: (mlp.fc1(x), x)[1]
     for forward in (lambda x: None, whole):
@@ -190,7 +204,7 @@ def test_why_a_probe_failed_in_one_step_is_not_said_of_the_next(
     mlp.forward = lambda x: x
     with tracer.step():
         gpt(ids)
-    assert silent(small_hub, tracer, 3) == {NOT_CALLED: ["MLP1 output, layer 1"]}
+    assert silent(small_hub, tracer, 4) == {NOT_CALLED: ["MLP1 output, layer 1"]}
     assert tracer.status()["warnings"][0] == "MLP1 output, layer 1 gave no tensor."
 
 

@@ -195,9 +195,12 @@ def test_losses_are_the_same_to_the_last_bit():
     assert len(steps) == 6
 
 
-def test_what_a_model_has_not_is_said_once_its_first_pass_has_shown_it():
+def test_what_a_model_has_not_is_said_once_its_first_pass_has_shown_it(tmp_path):
     model = gpt()
-    with megalens.log_statistics(model, None, router_entropy=1, hub=None) as logger, logger.step():
+    with (
+        megalens.log_statistics(model, None, router_entropy=1, hub=None, jsonl=tmp_path) as logger,
+        logger.step(),
+    ):
         model(torch.zeros(1, 4, dtype=torch.long)).sum().backward()
     (said,) = [text for text in logger.tracer.status()["warnings"] if "router" in text]
     assert "no router of a mixture of experts was found" in said

@@ -117,14 +117,17 @@ def test_a_wrong_argument_is_named(gpt, options: dict, words: str) -> None:
 
 def test_a_model_that_no_adapter_knows_has_everything_but_the_residual_stream(tmp_path) -> None:
     model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
-    with megalens.log_statistics(model, None, residual=1, hub=None) as logger, logger.step():
+    files = {"hub": None, "jsonl": tmp_path / "unknown"}
+    with megalens.log_statistics(model, None, residual=1, **files) as logger, logger.step():
         model(torch.ones(2, 3)).sum().backward()
-    assert any("residual stream of this model is not known" in each for each in warned(logger))
+    assert any(
+        "residual stream of this model is not known" in each for each in logger.tracer.status()["warnings"]
+    )
     known = Adapter(layer="{i}")
-    options = {"hub": None, "jsonl": tmp_path, "adapter": known}
+    options = {"hub": None, "jsonl": tmp_path / "known", "adapter": known}
     with megalens.log_statistics(model, None, residual=1, **options) as logger, logger.step():
         model(torch.ones(2, 3))
-    (file,) = tmp_path.rglob("rank0.jsonl")
+    (file,) = (tmp_path / "known").rglob("rank0.jsonl")
     assert sorted(json.loads(file.read_text())["values"]) == [
         "layers.0/output0",
         "layers.1/output0",

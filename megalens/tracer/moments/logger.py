@@ -31,6 +31,7 @@ from .hooks.sites import MomentProbe, Sites, probes_of
 from .hooks.values import ParamRows, local_values
 from .intervals import JUDGED, SEEN, STATE, Intervals
 from .measure import measure
+from .moved import OF_POINTS, Moved, moved
 from .part import MeasuredRows, MeasuredStep, NameList
 from .points import MomentPoints, ParamPoint
 
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
 _clock = time.perf_counter_ns
 _SITE_STATS = frozenset(("activation", "dgrad", "residual", "residual_dgrad", *SEEN))
 _SCALED = frozenset(SCALED_STATS)
-OF_POINTS = ("residual", "residual_dgrad", *SEEN, "router_similarity")
-"""What is measured where the trace points of the model say, which its first forward pass may correct."""
 
 
 class StatisticsLogger(Instrument):
@@ -146,7 +145,7 @@ class StatisticsLogger(Instrument):
         self._parts: dict[str, MeasuredRows] = {}
         self._step = 0
         self._closed = False
-        self._misplaced = False
+        self._moved = Moved()
         self._looked = False
         """Whether it was looked at which modules a step reaches."""
         self._probes: dict[frozenset[str], list[MomentProbe]] = {}
@@ -246,11 +245,16 @@ class StatisticsLogger(Instrument):
         """Measure at the new places from the next step on; what was measured of this one is given up."""
         if self._renewed is None:
             return
-        new = self._renewed()
-        self._points = replace(self._points, residuals=new.residuals, features=new.features)
+        new, before = self._renewed(), self._points
+        self._points = replace(before, residuals=new.residuals, features=new.features)
+        self._moved, late = moved(before, new, places, self._due)
+        if late:
+            self.tracer.warn(
+                f"Rows of these statistics begin after step {self._step}, whose first forward pass showed "
+                f"where their tensors are: {late}."
+            )
         self._weights = WeightFeatures(self._counted, new.features, self._names)
         self._probes = {}
-        self._misplaced = bool(places)
         for stat in OF_POINTS:
             if getattr(self.intervals, stat) and stat in new.unavailable:
                 self.tracer.warn(new.unavailable[stat])
@@ -412,10 +416,8 @@ class StatisticsLogger(Instrument):
             part = parts[stat]
             part.gradient_stage = "backward_scaled" if unknown else "backward"
             part.scale, part.divide = (float("nan") if unknown else self._scale.now), not unknown
-        if self._misplaced:
-            self._misplaced = False
-            for stat in OF_POINTS:
-                parts.pop(stat, None)
+        self._moved.leave_out(parts, self._names)
+        self._moved = Moved()
         given = list(parts.values())
         if self._gradients is not None:
             given += self._gradients.take()

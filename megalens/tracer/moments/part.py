@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Protocol
@@ -137,6 +137,11 @@ class MeasuredRows:
     def add(self, ids: Sequence[int], rows: Tensor) -> None:
         self.ids += ids
         self.rows.append(rows)
+
+    def leave_out(self, ids: Collection[int]) -> None:
+        """Drop the rows of some names, where each row was added by itself."""
+        kept = [(at, row) for at, row in zip(self.ids, self.rows, strict=True) if at not in ids]
+        self.ids, self.rows = [at for at, _ in kept], [row for _, row in kept]
 
     def to_host(self) -> bool:
         """Begin to copy everything to the host; return whether a device has to be waited for."""

@@ -19,11 +19,10 @@ from ...protocol import (
     ProtocolError,
     check_message,
     compressor_from_setting,
-    join_numbers,
+    layers_words,
     named_flags,
     no_such,
     parse_layers,
-    ranges_text,
     read_flags,
     read_setting,
 )
@@ -157,8 +156,7 @@ def follow_points(
             # One that stays counts its steps on.
             asked[name] = flag if made.layers == flag.layers else made
             for reason, layers in _by_reason(points.flags[name], set(flag.layers) - set(made.layers)).items():
-                where = ranges_text(join_numbers(layers))
-                refused(f"{FLAGS[name].title} of layers {where} is not traced. {reason}")
+                refused(f"{FLAGS[name].title}{layers_words(layers)}: not traced. {reason}")
     return replace(plan, flags=_reduced(asked, plan.cost_reduction, make), asked=asked)
 
 

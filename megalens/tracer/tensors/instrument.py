@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ...protocol import layers_words
 from ...protocol.messages_generated import Phase, Status
 from ..graph_operator import compiles
 from ..graph_probes import GraphProbes
 from ..instrument import Instrument
 from ..passes import PassState, left_out_sentence
 from ..perturb import Installed, PerturbPlan, install_perturbations
-from ..points import ModelPoints
+from ..points import FLAGS, ModelPoints
 from .batch import Batch, FiredProbes
 from .capture import Capture
 from .plan import TracingPlan
@@ -55,6 +56,8 @@ class TensorTracer(Instrument):
         """Forward passes inside of steps that were no training, so far."""
         self._armed: PerturbPlan | None = None
         self._armed_steps = 0
+        self._found: dict[str, set[int]] = {}
+        """By flag, layers of which the first forward pass showed that the tensor is elsewhere."""
 
     @property
     def plan(self) -> TracingPlan:
@@ -137,8 +140,28 @@ class TensorTracer(Instrument):
 
     def places_changed(self, places: Collection[tuple[str, int]]) -> None:
         self.capture.reject(places)
+        for name, layer in places:
+            flag = self._plan.flags.get(name)
+            if flag is not None and flag.active:
+                self._found.setdefault(name, set()).add(layer)
         if self._graph is not None:
             self._graph.place_all(self._points)
+
+    def say_found(self) -> None:
+        """Name the layers of which the pass that showed where their tensors are has no rows, once the plan
+        has them.
+        """
+        found, self._found = self._found, {}
+        named = [
+            FLAGS[name].title + layers_words(layers)
+            for name, flag in self._plan.flags.items()
+            if (layers := found.get(name, set()) & set(flag.layers))
+        ]
+        if named:
+            self._warn(
+                f"Rows of these begin after step {self.capture.step}, whose first forward pass showed where "
+                f"they are: {'; '.join(named)}."
+            )
 
     def step_abandoned(self) -> None:
         self._flush()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from torch import nn
 
+from ...protocol import layers_words
 from ..graph_operator import compiles
 from .batch import Batch, FiredProbes
 from .probes import TensorProbe
@@ -77,9 +78,22 @@ class SilentProbeWords:
                 self._said.add((name, reason))
                 new.setdefault(reason, []).append(name)
         for reason, names in new.items():
-            more = len(names) - _NAMED
-            if len(new) == 1:
-                # Not all of many are listed.
-                more += probes.expected - probes.fired - len(probes.missing)
+            # Not all of many are listed.
+            more = probes.expected - probes.fired - len(probes.missing) if len(new) == 1 else 0
             others = f" and {more} more" if more > 0 else ""
-            yield f"Step {step} has no rows of {'; '.join(names[:_NAMED])}{others}: {reason}."
+            yield f"Step {step} has no rows of {'; '.join(_gathered(names))}{others}: {reason}."
+
+
+def _gathered(names: Sequence[str]) -> Sequence[str]:
+    """Return names of probes, those of one flag together where there are many."""
+    if len(names) <= _NAMED:
+        return names
+    layers: dict[str, set[int]] = {}
+    for name in names:
+        title, _, layer = name.rpartition(", layer ")
+        number = layer.partition(" ")[0]
+        if title and number.isdecimal():
+            layers.setdefault(title, set()).add(int(number))
+        else:
+            layers[name] = set()
+    return [title + layers_words(numbers) for title, numbers in layers.items()]
