@@ -245,6 +245,18 @@ class LayerSeen:
             "The probabilities exist only inside of a function: no module is given them or gives them."
         )
 
+    def router(self, calls: Iterable[Call], count: int) -> tuple[Seen, str]:
+        """Return what a router gives of all its experts, and what makes probabilities of that.
+
+        This is ``softmax``, ``sigmoid`` or nothing; ``?`` where it was not seen to go through any.
+        """
+        for seen in (seen for call in calls for seen in call.gave):
+            owners = owners_of(seen.trail)
+            made = self._flow.made[next(iter(owners))] if len(owners) == 1 else None
+            if seen.trail and made is not None and made.width == count and is_all_of(seen.trail, made):
+                return seen, "" if bent(seen.trail) else made.scored or "?"
+        raise NotSeen("The router gives no tensor with a number for each expert that could be followed.")
+
     def follows(self, other: LayerSeen) -> bool:
         """Return whether this layer is given what ``other`` gives, also by way of what keeps its features."""
         keys = {seen.key for seen in other.layer.gave}

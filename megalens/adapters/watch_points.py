@@ -11,7 +11,7 @@ from torch import nn
 
 from ..tracer import FLAGS, FlagPoints, ModelPoints, Shards, Source, TracerError
 from .feature_parts import FeatureParts, ranges
-from .layer_sources import EXPERT_FLAGS
+from .layer_sources import RouterScores
 from .sizes import INNER_NAMES, has_weight, stored, unwrapped
 from .structure import probabilities_missing
 from .table import sites_of
@@ -88,7 +88,7 @@ def _flag(
     changed: set[tuple[str, int]],
     names: Mapping[nn.Module, str],
 ) -> FlagPoints:
-    if flag in EXPERT_FLAGS or flag == "InputTokens":
+    if flag in ("ExpertOutputs", "InputTokens"):
         return supposed
     layers: dict[int, tuple[Source, ...]] = {}
     why = dict(reasons)
@@ -217,7 +217,7 @@ class _Layer:
             self.sequence_first = self._order(self.group)
         except NotSeen as error:
             self.group = error
-        self.finders: Mapping[str, Callable[[], Finding]] = {
+        self.finders: dict[str, Callable[[], Finding]] = {
             "QKV_mat_mul": self.qkv,
             "RawAttentionScore_mat_mul": self.probabilities,
             "ContextLayer_mat_mul": self.context,
@@ -226,6 +226,8 @@ class _Layer:
             "MLP2_mat_mul": self.mlp2,
             "HiddenStates": self.hidden,
         }
+        if self.hints.get("RouterProbabilities"):
+            self.finders["RouterProbabilities"] = self.router
 
     def checked(self, flag: str, finding: Finding) -> Finding:
         """Return what was found; raises ``NotSeen`` where its modules give other tensors too."""
@@ -408,6 +410,13 @@ class _Layer:
         made, _ = self._mlp()
         call, item = made.givers[0]
         return (self._plain(call, item),), "it goes from the nonlinearity to the residual stream"
+
+    def router(self) -> Finding:
+        (hint,) = self.hints["RouterProbabilities"]
+        seen, by = self.seen.router(self.by_module.get(hint.module, ()), hint.features[0] or 0)
+        source = replace(hint, computed=RouterScores(seen.item, "softmax" if by == "?" else by))
+        shown = {"": "they went through it already", "?": "softmax of it: the pass was not seen to score it"}
+        return (source,), shown.get(by, f"it goes through a {by}")
 
     def _giver(self, made: Made) -> str:
         return self.seen.name(made.givers[0][0].module)
