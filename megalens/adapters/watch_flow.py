@@ -318,7 +318,7 @@ class Flow:
             # Probabilities that are used twice.
             attention = replace(attention, made=None, heads=dict(attention.heads))
         attention.heads = {**attention.heads, "v": ids_of.rows(values.planes, axis)}
-        attention.v = values
+        attention.v, attention.bent = values, attention.softmax or bool(bent(scores))
         if scores.along(0, axis):
             attention.exchange()
         self.attentions.append(attention)
@@ -342,7 +342,7 @@ class Flow:
         if len(trails) < 3 or any(trail is None or not trail.planes for trail in trails):
             return False
         q, k, v = trails
-        attention = Attended(self.call, name, q, k, v, softmax=True)
+        attention = Attended(self.call, name, q, k, v, softmax=True, bent=True)
         attention.heads = {part: ids_of.rows(each.planes) for part, each in zip("qkv", trails, strict=True)}
         self.attentions.append(attention)
         attention.queries = q.planes[0]

@@ -256,7 +256,7 @@ class _Layer:
     def _order(self, group: Group) -> bool:
         """Return whether positions come before samples, by which axis the attention has them in."""
         attention = group.attentions[0]
-        features = group.parts["q"]
+        features = group.parts.get("q")
         shape = features[0].made.shape if features else ()
         if attention.queries is None or len(shape) != 3 or shape[0] == shape[1]:
             return self.sequence_first
@@ -268,6 +268,8 @@ class _Layer:
         if isinstance(self.group, NotSeen):
             return None
         counts = []
+        if self.group.unknown:
+            return None
         for part in "qk":
             features = self.group.parts[part]
             call = features[0].made.givers[0][0] if features and features[0].made.givers else None
@@ -285,6 +287,8 @@ class _Layer:
         group = self._group
         by_made: dict[int, list[tuple[str, Features]]] = {}
         beside = []
+        if group.unknown:
+            raise NotSeen(group.unknown)
         for part, features in group.parts.items():
             if not features:
                 raise NotSeen(f"What reaches the attention as {part} comes from no projection.")
@@ -348,7 +352,7 @@ class _Layer:
                 if (call.module, side, seen.item) == (hint.module, hint.side, hint.item):
                     return (hint,), "the very values that the softmax gave"
         call, seen, side = places[0]
-        cut = output_shards(*(giver(each.made) for each in self._group.parts["q"]))
+        cut = output_shards(*(giver(each.made) for each in self._group.parts.get("q", ())))
         shards: Shards = "heads" if cut == "features" else "none"
         source = Source(
             call.module,

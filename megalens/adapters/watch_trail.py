@@ -63,6 +63,8 @@ class Attended:
     v: Trail | None = None
     heads: dict[str, Tensor] = field(default_factory=dict)
     softmax: bool = False
+    bent: bool = False
+    """Whether the scores went through a softmax or another nonlinearity."""
     probabilities: Any = None
     """Where the softmax's result lies in memory."""
     made: Made | None = None
