@@ -6,11 +6,11 @@ import inspect
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from torch import nn
 
-from .sizes import input_features, output_features, stored
+from .sizes import input_features, output_features
 
 _TAIL = r"(_?(proj|projection|lin|linear|layer))?"
 _NAMES = {
@@ -21,13 +21,6 @@ _NAMES = {
     "qkv": re.compile(rf"(c_attn|query_key_value|att_proj|([wc]_?|fused_?|linear_?)?qkv){_TAIL}"),
 }
 """Queries, keys and values have one shape, so that only names tell them apart."""
-_CONTEXT = re.compile(r"([wc]_?)?(o|out|proj|projection|dense)\d?(_?(proj|projection|dense))?|.*\.dense")
-_GATE = re.compile(r".*gate.*|w1|wi_0|wg|.*_g")
-_DOWN = re.compile(r".*(down|out|4h_to_h|c_proj).*|(fc|w|lin|linear|dense)_?2|wo")
-_PER_HEAD = frozenset(("query_key_value",))
-"""Fused layers of this name have queries, keys and values of each head, or of each group of heads, side by
-side, as Megatron-LM lays them out.
-"""
 
 
 @dataclass(frozen=True)
@@ -57,7 +50,6 @@ class LayerRoles:
 
     attention: str | None = None
     qkv: str | None = None
-    qkv_order: Literal["concatenated", "grouped"] = "concatenated"
     q: str | None = None
     k: str | None = None
     v: str | None = None
@@ -70,11 +62,6 @@ class LayerRoles:
     up: str | None = None
     fc2: str | None = None
     mixture: Mixture | None = None
-
-    @property
-    def is_transformer(self) -> bool:
-        """Whether there is an attention with its output, and something that follows it."""
-        return self.context is not None and (self.fc2 is not None or self.mixture is not None)
 
     def paths(self) -> dict[str, Any]:
         """Return the fields that an ``Adapter`` has too, where there is something."""
@@ -192,7 +179,7 @@ def _attention(
             module = None
         roles = LayerRoles() if module is None else LayerRoles(attention=holder, probabilities=f"{holder}[1]")
         if "qkv" in parts:
-            roles = _fused(roles, parts["qkv"], module)
+            roles = replace(roles, qkv=parts["qkv"])
         else:
             own_kv = None if "k" in parts else parts["kv"]
             roles = replace(roles, q=parts["q"], k=parts.get("k"), v=parts.get("v"), kv=own_kv)
@@ -207,12 +194,6 @@ def _attention(
     return partial
 
 
-def _fused(roles: LayerRoles, path: str, attention: nn.Module | None) -> LayerRoles:
-    # BigCode has one key and value for all heads, or those of each head next to its queries.
-    per_head = path.rpartition(".")[2] in _PER_HEAD or stored(attention, "multi_query") is not None
-    return replace(roles, qkv=path, qkv_order="grouped" if per_head else "concatenated")
-
-
 def _context(
     linears: Mapping[str, nn.Module], holder: str, taken: set[str], hidden: int | None
 ) -> str | None:
@@ -222,10 +203,9 @@ def _context(
         inside = [
             path for path in linears if path not in taken and (not below or path.startswith(f"{below}."))
         ]
-        fitting = [path for path in inside if hidden is None or output_features(linears[path]) == hidden]
-        named = [path for path in fitting if _CONTEXT.fullmatch(path[len(below) :].lstrip(".").lower())]
-        if named or (below and len(fitting) == 1):
-            return (named or fitting)[0]
+        for path in inside:
+            if hidden is None or output_features(linears[path]) == hidden:
+                return path
     return None
 
 
@@ -254,8 +234,6 @@ def _fits_mlp(group: Mapping[str, nn.Module], hidden: int | None) -> dict[str, A
         return {}
     paths = list(group)
     sizes = {path: (input_features(module), output_features(module)) for path, module in group.items()}
-    # Where the width is that of the stream, only the name tells which way a layer goes; else the order in
-    # which they were made.
     downs = [
         path
         for path in paths
@@ -268,12 +246,9 @@ def _fits_mlp(group: Mapping[str, nn.Module], hidden: int | None) -> dict[str, A
     ]
     if not downs:
         return {}
-    down = next((path for path in downs if _DOWN.fullmatch(path.rpartition(".")[2].lower())), downs[-1])
+    down = downs[-1]
     ups = [path for path in paths if path != down]
     if len(ups) == 1:
         twice = sizes[ups[0]][1] == 2 * (sizes[down][0] or 0)
         return {"gate_up" if twice else "fc1": ups[0], "fc2": down}
-    gates = [path for path in ups if _GATE.fullmatch(path.rpartition(".")[2].lower())]
-    if len(gates) != 1:
-        return {"fc2": down}
-    return {"gate": gates[0], "up": next(path for path in ups if path != gates[0]), "fc2": down}
+    return {"gate": ups[0], "up": ups[1], "fc2": down}

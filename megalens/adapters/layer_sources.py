@@ -17,8 +17,6 @@ from .sizes import ModelSizes, halves, input_features, output_features, stored
 from .table import LayerTable, below, path_and_item
 from .torch_coordinates import input_shards, output_shards
 
-_LOGITS_SECOND = frozenset(("Llama4Router",))
-
 
 @dataclass(frozen=True)
 class ConcatenatedParts:
@@ -89,11 +87,8 @@ def router_sources(layer: nn.Module, mixture: Mixture) -> Sequence[Source]:
     if mixture.router is None:
         return []
     router = layer.get_submodule(mixture.router)
-    second = type(router).__name__ in _LOGITS_SECOND
-    # Models that balance their experts by a bias score each of them by itself.
-    alone = second or stored(router, "e_score_correction_bias") is not None
-    probabilities = _Probabilities(1 if second else 0, alone)
-    return [Source(router, computed=probabilities, features=(mixture.count,), rows_of=layer)]
+    computed = RouterScores(0, "softmax")
+    return [Source(router, computed=computed, features=(mixture.count,), rows_of=layer)]
 
 
 def expert_sources(layer: nn.Module, mixture: Mixture, hidden: int | None) -> Sequence[Source]:
@@ -132,15 +127,24 @@ def _width(expert: nn.Module) -> int | None:
 
 
 @dataclass(frozen=True)
-class _Probabilities:
-    """Makes probabilities of a router's output: over all experts, before the best are chosen."""
+class RouterScores:
+    """Makes probabilities of a router's output: over all experts, before the best are chosen.
+
+    Attributes
+    ----------
+    by : str
+        ``softmax``, or ``sigmoid`` for those that score each expert by itself; empty for what already went
+        through it.
+    """
 
     item: int
-    alone: bool
+    by: str
 
     def __call__(self, output: Any) -> Tensor:
-        logits: Tensor = output if isinstance(output, Tensor) else output[self.item]
-        return logits.float().sigmoid() if self.alone else logits.float().softmax(-1)
+        scores: Tensor = (output if isinstance(output, Tensor) else output[self.item]).float()
+        if not self.by:
+            return scores
+        return scores.sigmoid() if self.by == "sigmoid" else scores.softmax(-1)
 
 
 class _StackedExperts:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from torch import nn
 
@@ -14,10 +13,6 @@ from .adapter import Adapter
 from .layer_roles import LayerRoles, layer_roles, mixture_of, projections
 from .sizes import bare, hidden_size, output_features, stored, text_config, unwrapped
 from .table import find
-
-_HEADS = ("num_heads", "num_attention_heads", "n_head", "n_heads", "heads")
-_KEY_VALUE_HEADS = ("num_kv_heads", "kv_heads", "n_kv_heads", "num_key_value_heads")
-
 
 # Plain PyTorch models: the table of the demo's GPT, which is also the one to copy for a model of one's own.
 GPT_TABLE = Adapter(
@@ -63,11 +58,6 @@ class Stack:
     tokens: str | None
     positions: str | None
 
-    @property
-    def first(self) -> LayerRoles | None:
-        """Roles of the first layer that seems to have attention and MLP."""
-        return next((roles for _, roles in self.layers.values() if roles.is_transformer), None)
-
 
 class StructureAdapter:
     """Adapter of every model that has lists of layers. What its modules are is supposed by their names and
@@ -98,14 +88,11 @@ class StructureAdapter:
                     paths["layout"] = "SBH"
                 layers[len(layers)] = layer, Adapter(layer="layers.{i}", name=self.name, **paths)
         reading = next((stack for stack in stacks if stack.tokens is not None), None)
-        known = next((stack for stack in stacks if stack.first is not None), None)
         table = Adapter(
             layer="layers.{i}",
             name=self.name,
             tokens=None if reading is None else reading.tokens,
             positions=None if reading is None else reading.positions,
-            heads=None if returns_probabilities or known is None else _heads_of_attention(known, _HEADS),
-            kv_heads=None if known is None else _heads_of_attention(known, _KEY_VALUE_HEADS),
             missing=probabilities_missing,
         )
         return table.points_of(model, layers, supposed=LATER if layers else NO_LAYERS)
@@ -246,12 +233,3 @@ def _is_position(path: str) -> bool:
 def _argument_index(module: nn.Module, argument: str, default: int = 0) -> int:
     names = list(inspect.signature(module.forward).parameters)
     return names.index(argument) if argument in names else default
-
-
-def _heads_of_attention(stack: Stack, names: Sequence[str]) -> int | None:
-    """Return a number of heads from the attention itself: a config may name one that is not used."""
-    layer, roles = next(each for each in stack.layers.values() if each[1].is_transformer)
-    holder = (roles.probabilities or "").partition("[")[0]
-    attention: Any = layer.get_submodule(holder) if holder else None
-    numbers = [stored(attention, name) for name in names]
-    return next((number for number in numbers if isinstance(number, int) and number > 0), None)

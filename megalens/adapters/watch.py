@@ -16,7 +16,7 @@ from .sizes import input_features, output_features
 from .watch_calls import Call, Seen
 from .watch_flow import Flow
 from .watch_points import seen_points
-from .watch_trail import bent, owners_of_plane, same_planes, tensors_in
+from .watch_trail import bent, is_all_of, owners_of_plane, same_planes, tensors_in
 
 
 class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -176,12 +176,15 @@ class PassWatch:
             values = tuple(values.values())
         if not isinstance(values, (tuple, list)):
             return
+        # Of several tensors that with the features of a product is what a projection gives.
+        several = enumerate(values) if len(values) > 1 else ()
+        main = next((item for item, value in several if _has_all(flow, value, call)), 0)
         for item, value in enumerate(values):
             if isinstance(value, Tensor) and value.ndim:
-                self._begin_trail(call, item, value)
+                self._begin_trail(call, item, value, item == main)
                 call.gave.append(Seen(flow, value, item))
 
-    def _begin_trail(self, call: Call, item: int, tensor: Tensor) -> None:
+    def _begin_trail(self, call: Call, item: int, tensor: Tensor, main: bool) -> None:
         flow = self._flow
         trail = flow.of(tensor)
         width = _width(call.module)
@@ -191,14 +194,14 @@ class PassWatch:
                 if _width(outer.module) is not None:
                     return
                 outer = outer.parent
-            if item == 0 and tensor.shape[-1] and width % tensor.shape[-1] == 0:
-                self._begin(call, tensor)
+            if main and tensor.shape[-1] and width % tensor.shape[-1] == 0:
+                self._begin(call, item, tensor)
                 return
         if trail is None or not trail.planes or not trail.origins:
             return
         if len(trail.planes) > 1:
-            if item == 0 and call.given and all(_is_linear(flow, plane, call) for plane in trail.planes):
-                self._begin(call, tensor)
+            if main and call.given and all(_is_linear(flow, plane, call) for plane in trail.planes):
+                self._begin(call, item, tensor)
             return
         number = feature_ids.projection_of(feature_ids.compact(trail.planes)[0].reshape(-1)[:1])
         if number.numel() and 0 <= (index := int(number)) < len(flow.made):
@@ -206,7 +209,7 @@ class PassWatch:
             if feature_ids.is_whole(trail.planes[0], index, made.width):
                 made.givers.append((call, item))
 
-    def _begin(self, call: Call, tensor: Tensor) -> None:
+    def _begin(self, call: Call, item: int, tensor: Tensor) -> None:
         """Take what a module gives as features of its own, and what it is made of as a part of that."""
         flow = self._flow
         first = call.given[0] if call.given else None
@@ -214,14 +217,29 @@ class PassWatch:
             if before.call is None or before.call.number < call.number:
                 break
             before.inner = True
+        inner = flow.of(tensor)
         made = flow.begin(tensor, given=first and first.trail, given_key=first and first.key)
         made.call = call
-        made.givers.append((call, 0))
+        if inner is not None:
+            made.scored = next(filter(None, (flow.made[each].scored for each in inner.origins)), "")
+        made.givers.append((call, item))
 
 
 def _width(module: nn.Module) -> int | None:
     """Return how many features a module gives that says of itself that it maps features to features."""
     return None if input_features(module) is None else output_features(module)
+
+
+def _has_all(flow: Flow, value: Any, call: Call) -> bool:
+    """Return whether a tensor has all features of one product in a call, as it gave them."""
+    trail = flow.of(value)
+    if trail is None or len(trail.planes) != 1 or trail.notes:
+        return False
+    owners = owners_of_plane(trail.planes[0])
+    if len(owners) != 1:
+        return False
+    made = flow.made[next(iter(owners))]
+    return made.call is not None and made.call.inside(call) and is_all_of(trail, made)
 
 
 def _is_linear(flow: Flow, plane: Tensor, call: Call) -> bool:

@@ -39,6 +39,8 @@ class Group:
     attentions: list[Attended]
     parts: dict[str, list[Features]] = field(default_factory=dict)
     heads: dict[str, int] = field(default_factory=dict)
+    unknown: str = ""
+    """Why the parts cannot be told."""
     crosses: bool | None = None
 
     @property
@@ -106,6 +108,11 @@ class LayerSeen:
         if lost:
             names = ", ".join(sorted(lost))[:200]
             return f"No attention was seen in this layer: what goes through {names} could not be followed."
+        if self._attentions:
+            return (
+                "What is multiplied in this layer goes through no softmax: of a linear attention, or a state "
+                "space, queries, keys and values cannot be told."
+            )
         return (
             "No attention was seen in this layer: no products of queries and keys were followed through a "
             "softmax to values."
@@ -113,18 +120,20 @@ class LayerSeen:
 
     def _groups(self) -> list[Group]:
         groups: dict[Any, Group] = {}
-        for attention in self._attentions:
+        for attention in (each for each in self._attentions if each.bent):
             key = tuple(tuple(sorted(owners_of(getattr(attention, part)))) for part in "qkv")
             groups.setdefault(key, Group([])).attentions.append(attention)
         for group in groups.values():
-            for part in "qkv":
-                rows = [attention.heads[part] for attention in group.attentions]
-                group.parts[part], group.heads[part] = self._features(part, rows)
-            q, k = group.parts["q"], group.parts["k"]
-            group.crosses = self._crosses(q, k)
+            try:
+                for part in "qkv":
+                    rows = [attention.heads[part] for attention in group.attentions]
+                    group.parts[part], group.heads[part] = self._features(rows)
+            except NotSeen as error:
+                group.parts, group.heads, group.unknown = {}, {}, f"Of {part}: {error}"
+            group.crosses = self._crosses(group.parts.get("q", ()), group.parts.get("k", ()))
         return list(groups.values())
 
-    def _features(self, part: str, rows: Sequence[Tensor]) -> tuple[list[Features], int]:
+    def _features(self, rows: Sequence[Tensor]) -> tuple[list[Features], int]:
         """Return which features of which projections the rows are; the projection of most of them first."""
         found: dict[int, dict[int, None]] = {}
         heads: dict[tuple[int, ...], None] = {}
@@ -250,6 +259,18 @@ class LayerSeen:
             "The probabilities exist only inside of a function: no module is given them or gives them."
         )
 
+    def router(self, calls: Iterable[Call], count: int) -> tuple[Seen, str]:
+        """Return what a router gives of all its experts, and what makes probabilities of that.
+
+        This is ``softmax``, ``sigmoid`` or nothing; ``?`` where it was not seen to go through any.
+        """
+        for seen in (seen for call in calls for seen in call.gave):
+            owners = owners_of(seen.trail)
+            made = self._flow.made[next(iter(owners))] if len(owners) == 1 else None
+            if seen.trail and made is not None and made.width == count and is_all_of(seen.trail, made):
+                return seen, "" if bent(seen.trail) else made.scored or "?"
+        raise NotSeen("The router gives no tensor with a number for each expert that could be followed.")
+
     def follows(self, other: LayerSeen) -> bool:
         """Return whether this layer is given what ``other`` gives, also by way of what keeps its features."""
         keys = {seen.key for seen in other.layer.gave}
@@ -322,7 +343,7 @@ class LayerSeen:
         if len(trail.planes) != 1:
             return None
         try:
-            features, _ = self._features("", [feature_ids.rows(trail.planes)])
+            features, _ = self._features([feature_ids.rows(trail.planes)])
         except (NotSeen, feature_ids.TooLarge):
             return None
         return features[0] if len(features) == 1 and features[0].made.attention is None else None

@@ -11,7 +11,7 @@ from torch import nn
 
 from ..tracer import FLAGS, FlagPoints, ModelPoints, Shards, Source, TracerError
 from .feature_parts import FeatureParts, ranges
-from .layer_sources import EXPERT_FLAGS
+from .layer_sources import RouterScores
 from .sizes import INNER_NAMES, has_weight, stored, unwrapped
 from .structure import probabilities_missing
 from .table import sites_of
@@ -91,7 +91,7 @@ def _flag(
     changed: set[tuple[str, int]],
     names: Mapping[nn.Module, str],
 ) -> FlagPoints:
-    if flag in EXPERT_FLAGS or flag == "InputTokens":
+    if flag in ("ExpertOutputs", "InputTokens"):
         return supposed
     layers: dict[int, tuple[Source, ...]] = {}
     why = dict(reasons)
@@ -220,7 +220,7 @@ class _Layer:
             self.sequence_first = self._order(self.group)
         except NotSeen as error:
             self.group = error
-        self.finders: Mapping[str, Callable[[], Finding]] = {
+        self.finders: dict[str, Callable[[], Finding]] = {
             "QKV_mat_mul": self.qkv,
             "RawAttentionScore_mat_mul": self.probabilities,
             "ContextLayer_mat_mul": self.context,
@@ -229,6 +229,8 @@ class _Layer:
             "MLP2_mat_mul": self.mlp2,
             "HiddenStates": self.hidden,
         }
+        if self.hints.get("RouterProbabilities"):
+            self.finders["RouterProbabilities"] = self.router
 
     def checked(self, flag: str, finding: Finding) -> Finding:
         """Return what was found; raises ``NotSeen`` where its modules give other tensors too."""
@@ -257,7 +259,7 @@ class _Layer:
     def _order(self, group: Group) -> bool:
         """Return whether positions come before samples, by which axis the attention has them in."""
         attention = group.attentions[0]
-        features = group.parts["q"]
+        features = group.parts.get("q")
         shape = features[0].made.shape if features else ()
         if attention.queries is None or len(shape) != 3 or shape[0] == shape[1]:
             return self.sequence_first
@@ -269,6 +271,8 @@ class _Layer:
         if isinstance(self.group, NotSeen):
             return None
         counts = []
+        if self.group.unknown:
+            return None
         for part in "qk":
             features = self.group.parts[part]
             call = features[0].made.givers[0][0] if features and features[0].made.givers else None
@@ -286,6 +290,8 @@ class _Layer:
         group = self._group
         by_made: dict[int, list[tuple[str, Features]]] = {}
         beside = []
+        if group.unknown:
+            raise NotSeen(group.unknown)
         for part, features in group.parts.items():
             if not features:
                 raise NotSeen(f"What reaches the attention as {part} comes from no projection.")
@@ -354,7 +360,7 @@ class _Layer:
                 if (call.module, side, seen.item) == (hint.module, hint.side, hint.item):
                     return (hint,), "the very values that the softmax gave"
         call, seen, side = places[0]
-        cut = output_shards(*(giver(each.made) for each in self._group.parts["q"]))
+        cut = output_shards(*(giver(each.made) for each in self._group.parts.get("q", ())))
         shards: Shards = "heads" if cut == "features" else "none"
         source = Source(
             call.module,
@@ -416,6 +422,13 @@ class _Layer:
         made, _ = self._mlp()
         call, item = made.givers[0]
         return (self._plain(call, item),), "it goes from the nonlinearity to the residual stream"
+
+    def router(self) -> Finding:
+        (hint,) = self.hints["RouterProbabilities"]
+        seen, by = self.seen.router(self.by_module.get(hint.module, ()), hint.features[0] or 0)
+        source = replace(hint, computed=RouterScores(seen.item, "softmax" if by == "?" else by))
+        shown = {"": "they went through it already", "?": "softmax of it: the pass was not seen to score it"}
+        return (source,), shown.get(by, f"it goes through a {by}")
 
     def _giver(self, made: Made) -> str:
         return self.seen.name(made.givers[0][0].module)
