@@ -16,6 +16,7 @@ from .megatron_moments import MegatronMoments
 from .structure import GPT_TABLE, StructureAdapter
 from .torch_moments import TorchMoments
 from .watch import PassWatch
+from .watch_table import points_text
 
 ADAPTERS: tuple[Adapter | MegatronAdapter | StructureAdapter, ...] = (
     MegatronAdapter(),
@@ -65,6 +66,7 @@ def find_points(model: nn.Module | Sequence[nn.Module], adapter: Any = None) -> 
     """
     points: ModelPoints = (adapter or find_adapter(model)).points(model)  # type: ignore[arg-type]
     points.told = adapter is not None
+    points.table = points_text
     watched = adapter is None or isinstance(adapter, Adapter)
     if watched and points.model.get("adapter") != MegatronAdapter.name:
         points.watch = lambda: PassWatch(points.roots, points, adapter)

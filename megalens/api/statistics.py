@@ -220,7 +220,7 @@ def log_statistics(model: nn.Module | Sequence[nn.Module], settings: StatisticsS
     scale = LossScale(settings.loss_scale)
     counted = _samples(settings.samples)
     tracer, adapter = settings.tracer, settings.adapter
-    points = model_points(model, adapter, lenient=True) if tracer is None else tracer.points
+    points = model_points(model, adapter) if tracer is None else tracer.points
     find = partial(
         find_moments, model, settings.optimizer, adapter=adapter, every_module=settings.sites == "all"
     )

@@ -12,14 +12,13 @@ from torch import nn
 
 from ..adapters.find import find_points
 from ..protocol import RUNS_FOLDER, parse_budget
-from ..protocol.messages_generated import Model
 from ..slices import find_slices, load
 from ..tracer.coordinates import RankCoordinates
 from ..tracer.errors import TracerError
 from ..tracer.graph_probes import is_compiled
 from ..tracer.instrument import Instrument
 from ..tracer.instruments import instruments_from
-from ..tracer.points import FLAGS, FlagPoints, IAdapter, ModelPoints
+from ..tracer.points import IAdapter, ModelPoints
 from ..tracer.sending.hub_process import HubAddress, HubProcess, address_from
 from ..tracer.sending.peers import Rendezvous
 from ..tracer.settings import TraceSettings
@@ -55,7 +54,7 @@ def trace(model: nn.Module | Sequence[nn.Module], settings: TraceSettings) -> Tr
     ProtocolError
         When a flag setting is wrong, with the field at fault.
     """
-    points = _known(model, settings.adapter, settings.place, lenient=settings.lenient)
+    points = _placed(_points(model, settings.adapter), settings.place)
     folders = [Path(folder) for folder in settings.vectors_folders]
     instruments = _instruments(model, settings, points.place)
     defaults = {
@@ -160,38 +159,9 @@ def _placed(points: ModelPoints, place: RankCoordinates | None) -> ModelPoints:
     )
 
 
-def model_points(
-    model: nn.Module | Sequence[nn.Module], adapter: IAdapter | None, *, lenient: bool = False
-) -> ModelPoints:
-    """Return the trace points of a model with this process's coordinates in the job.
-
-    Parameters
-    ----------
-    model, adapter
-        As for :func:`trace`.
-    lenient : bool
-        Whether a module that no adapter knows has no trace points, where it otherwise is an error.
-    """
-    return _known(model, adapter, None, lenient=lenient)
-
-
-def _known(
-    model: nn.Module | Sequence[nn.Module],
-    adapter: IAdapter | None,
-    place: RankCoordinates | None,
-    *,
-    lenient: bool,
-) -> ModelPoints:
-    try:
-        return _placed(_points(model, adapter), place)
-    except TracerError as error:
-        chunks = tuple(model) if isinstance(model, (list, tuple)) else (model,)
-        if not lenient or adapter is not None or not all(isinstance(each, nn.Module) for each in chunks):
-            raise
-        reason = str(error).partition(" Its modules are:")[0][:400]
-        unknown = {flag: FlagPoints(reason=reason) for flag in FLAGS}
-        described: Model = {"name": type(chunks[0]).__name__, "layers": 0}
-        return _placed(ModelPoints(chunks, described, unknown), place)
+def model_points(model: nn.Module | Sequence[nn.Module], adapter: IAdapter | None) -> ModelPoints:
+    """Return the trace points of a model with this process's coordinates in the job; as for :func:`trace`."""
+    return _placed(_points(model, adapter), None)
 
 
 def _points(model: nn.Module | Sequence[nn.Module], adapter: IAdapter | None) -> ModelPoints:

@@ -13,6 +13,7 @@ forgotten, and the next one is computed once more. Nothing that goes wrong here 
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import sys
 from collections.abc import Callable, Collection
@@ -63,7 +64,7 @@ class FirstPass:
         self._depth = 0
         self._in_place: list[bool] = []
         """Of each root, whether its call is compiled in place."""
-        self._compiler = _Compiler(self._interrupt)
+        self._compiler = _CompileStarts(self._interrupt)
         self._compiler.remove()
         self._compiled = False
         """Whether a pass has shown that something in it is compiled."""
@@ -137,7 +138,7 @@ class FirstPass:
             self._give_up(error)
         else:
             self._watch = watch
-            self._compiler = _Compiler(self._interrupt)
+            self._compiler = _CompileStarts(self._interrupt)
 
     def _interrupt(self) -> None:
         """Forget a pass in which something is compiled, before that is."""
@@ -238,7 +239,7 @@ class _CompiledCall:
         setattr(self._root, _COMPILED, self._compiled)
 
 
-class _Compiler:
+class _CompileStarts:
     """Calls something when ``torch.compile`` begins to compile, before it traces anything."""
 
     def __init__(self, call: Callable[[], None]) -> None:
@@ -256,7 +257,7 @@ class _Compiler:
 
 def _called_by_compiler() -> bool:
     """Return whether what called is about to have the frames that it calls compiled."""
-    frame: FrameType | None = sys._getframe(1)
+    frame: FrameType | None = inspect.currentframe()
     while frame is not None:
         code = frame.f_code
         if "callback" in code.co_freevars and code.co_filename.endswith(_COMPILES):

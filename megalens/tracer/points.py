@@ -215,9 +215,9 @@ class IPassWatch(Protocol):
     def finish(self) -> ModelPoints: ...
 
 
-@dataclass
+@dataclass(repr=False)
 class ModelPoints:
-    """A model with all its trace points, as far as this process holds them.
+    """A model with all its trace points, as far as this process holds them; printed, a table of them.
 
     Other threads read it while the first forward pass teaches better: each member is replaced as a whole.
 
@@ -239,6 +239,8 @@ class ModelPoints:
         layers may have some after it.
     told : bool
         Whether the user's own adapter says where the tensors are: then no pass has to confirm it.
+    table : callable, optional
+        Makes the text that they are printed as.
     """
 
     roots: tuple[nn.Module, ...]
@@ -248,6 +250,10 @@ class ModelPoints:
     place: RankCoordinates = field(default_factory=RankCoordinates)
     watch: Callable[[], IPassWatch] | None = None
     told: bool = False
+    table: Callable[[ModelPoints], str] | None = None
+
+    def __repr__(self) -> str:
+        return f"<points of {self.model['name']}>" if self.table is None else self.table(self)
 
     def learn(self, seen: ModelPoints) -> None:
         """Take what a watched pass showed in place of what was supposed."""

@@ -44,7 +44,7 @@ def _of_module(module: nn.Module) -> Callable[[], None]:
     names = () if type(module).__module__.startswith("torch.") else own.keys() - _OF_TORCH
     attributes = {name: own[name] for name in names}
     undo = [_of_value(value) for value in attributes.values()]
-    buffers = dict(module._buffers)
+    buffers = own["_buffers"].copy()
     undo += [_of_value(buffer) for buffer in buffers.values()]
     there = {name: set(own[name]) for name in ("_parameters", "_modules")}
 
@@ -53,8 +53,8 @@ def _of_module(module: nn.Module) -> Callable[[], None]:
             for name in own.keys() - _OF_TORCH - attributes.keys():
                 del own[name]
             own.update(attributes)
-        module._buffers.clear()
-        module._buffers.update(buffers)
+        own["_buffers"].clear()
+        own["_buffers"].update(buffers)
         for name, before in there.items():
             for new in set(own[name]) - before:
                 del own[name][new]

@@ -164,11 +164,6 @@ class TraceSettings:
         """Whether the trace starts a hub of its own."""
         return isinstance(self.hub, str) and self.hub == "spawn"
 
-    @property
-    def lenient(self) -> bool:
-        """Whether a model without trace points will do: times need none."""
-        return self.timeline is not None and self.flags is None
-
 
 def _none_or(value: Any, *kinds: type) -> bool:
     return value is None or isinstance(value, kinds)

@@ -100,6 +100,8 @@ def test_rows_of_a_wrong_place_are_dropped_and_the_right_one_is_traced_from_the_
     assert adapter.watches[0].passes == ["begin", "end"]
     assert len(adapter.watches) == 1
     assert set(tracer.config["flags"]) == {MLP1, HIDDEN}
+    begins = "Rows of these begin after step 1, whose first forward pass showed where they are: MLP1 output, layer 1."
+    assert begins in tracer.status()["warnings"]
     (said,) = [text for text in tracer.status()["warnings"] if MLP2 in text]
     assert "is not traced" in said
     assert "No pass has it." in said
@@ -155,6 +157,15 @@ def test_a_watch_that_fails_is_said_and_leaves_the_training_alone(traced, small_
     said = tracer.status()["warnings"]
     assert any("could not be watched: ZeroDivisionError" in text for text in said)
     assert list(tracer.config["flags"]) == [HIDDEN]
+
+
+def test_the_points_are_printed_as_a_table(traced) -> None:
+    model = small()
+    tracer = traced(model, flags=[MLP1])
+    assert "supposed before a forward pass was watched" in repr(tracer.points)
+    with tracer.step():
+        model(IDS)
+    assert "blocks.*.mlp.fc1 — it goes through a nonlinearity to blocks.*.mlp.fc2" in repr(tracer.points)
 
 
 class Drops(nn.Module):

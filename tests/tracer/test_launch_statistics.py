@@ -114,10 +114,11 @@ def test_one_argument_logs_statistics_of_any_model_and_says_where_they_are_not_w
     assert lines["grad_raw_moments_by_param"][0]["values"]["1.bias"]["sum_1"] == 6.0
 
 
-def test_what_a_model_cannot_have_is_said_once_its_first_pass_has_shown_it() -> None:
+def test_what_a_model_cannot_have_is_said_once_its_first_pass_has_shown_it(own_hub) -> None:
     model = torch.nn.Linear(2, 2)
-    given = parsed("--megalens-hub", "none", "--log-residual-stats-interval", "1")
+    given = parsed("--log-residual-stats-interval", "1", "--megalens-linger", "0.1")
     with trace_from(given, model, {}) as tracer, tracer.step():
+        own_hub.add(tracer.hub_pid)
         model(torch.ones(1, 2)).sum().backward()
     (said,) = [text for text in tracer.status()["warnings"] if "residual" in text]
     assert "residual stream of this model is not known" in said

@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from as_supposed import AsSupposed
 from torch import nn
 
 from megalens import Tile
 from megalens.adapters import Adapter
+from megalens.adapters.structure import GPT_TABLE
 from megalens.tracer.points import Source
 from megalens.tracer.tensors.batch import TensorReading
 from megalens.tracer.tensors.plan import _MEASURED as MEASURED_EVERY
@@ -64,7 +66,9 @@ def test_parts_of_unequal_size_that_lie_in_groups_are_read_where_they_lie(
     )
     # As the model is not: two groups of two queries, a key and a value, 6 features each.
     table = Adapter(layer="blocks.{i}", qkv="attention.qkv", qkv_order="grouped", fc1="mlp.fc1", fc2="mlp.fc2", tokens="embedding", heads=4, kv_heads=2)  # fmt: skip
-    tracer = traced(gpt, adapter=table, flags={"QKV_mat_mul": Tile(tiles)}, layers="0", samples=samples)
+    tracer = traced(
+        gpt, adapter=AsSupposed(table), flags={"QKV_mat_mul": Tile(tiles)}, layers="0", samples=samples
+    )
     for step in range(4):
         with tracer.step():
             gpt((ids + step) % 50)
@@ -107,7 +111,8 @@ def test_whatever_comes_next_gives_its_own_rows(gpt, traced, small_hub, monkeypa
     mlp.fc2[0].register_forward_hook(lambda module, args, output: output.float())
     seen: list[torch.Tensor] = []
     mlp.fc1.register_forward_hook(lambda module, args, output: seen.append(output.detach().double()[:2]))
-    tracer = traced(gpt, flags={"MLP1_mat_mul": Tile(4, "rms")}, layers="0", samples=2)
+    flags = {"MLP1_mat_mul": Tile(4, "rms")}
+    tracer = traced(gpt, adapter=AsSupposed(GPT_TABLE), flags=flags, layers="0", samples=2)
     rng = np.random.default_rng(0)
     for step in range(60):
         if step % 2 == 0 or rng.random() < 0.5:

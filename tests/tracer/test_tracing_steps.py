@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from as_supposed import AsSupposed
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -244,7 +245,7 @@ def test_an_error_of_the_tracers_own_never_reaches_the_step(gpt, ids, traced, sm
                 object.__setattr__(source, "split", broken)
             return points
 
-    adapter = Broken(layer="blocks.{i}", qkv="attention.qkv", fc1="mlp.fc1", heads=2)
+    adapter = AsSupposed(Broken(layer="blocks.{i}", qkv="attention.qkv", fc1="mlp.fc1", heads=2))
     tracer = traced(gpt, flags={"QKV_mat_mul": Tile(2), "MLP1_mat_mul": Tile(2)}, adapter=adapter)
     for _ in range(3):
         with tracer.step():
@@ -381,7 +382,7 @@ def test_a_wrong_setting_is_refused_with_its_field_and_changes_nothing(gpt, flag
 
 
 def test_a_flag_that_the_model_lacks_is_refused_with_the_reason(gpt) -> None:
-    adapter = Adapter(layer="blocks.{i}", name="mine")
+    adapter = AsSupposed(Adapter(layer="blocks.{i}", name="mine"))
     with pytest.raises(ProtocolError, match="names no module for MLP1_mat_mul") as caught:
         trace(gpt, flags=["MLP1_mat_mul"], hub=None, adapter=adapter)
     assert caught.value.code == "unavailable-flag"
