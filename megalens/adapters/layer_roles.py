@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
@@ -43,29 +43,8 @@ class Mixture:
     router: str | None
 
 
-@dataclass(frozen=True)
-class LayerRoles:
-    """Paths in a layer, as the fields of ``Adapter``."""
-
-    attention: str | None = None
-    qkv: str | None = None
-    q: str | None = None
-    k: str | None = None
-    v: str | None = None
-    kv: str | None = None
-    context: str | None = None
-    probabilities: str | None = None
-    fc1: str | None = None
-    gate_up: str | None = None
-    gate: str | None = None
-    up: str | None = None
-    fc2: str | None = None
-    mixture: Mixture | None = None
-
-    def paths(self) -> dict[str, Any]:
-        """Return the fields that an ``Adapter`` has too, where there is something."""
-        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {name: value for name, value in values.items() if value is not None}
+Roles = dict[str, Any]
+"""Fields of ``Adapter`` for one layer, where there is something."""
 
 
 def projections(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
@@ -81,7 +60,7 @@ def projections(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.M
             yield from projections(child, f"{path}.")
 
 
-def layer_roles(layer: nn.Module, hidden: int | None) -> LayerRoles:
+def layer_roles(layer: nn.Module, hidden: int | None) -> Roles:
     """Return what the modules of ``layer`` are; ``hidden`` is the width of the residual stream."""
     mixture = mixture_of(layer)
     inside = f"{mixture.block or mixture.experts}." if mixture else None
@@ -93,8 +72,11 @@ def layer_roles(layer: nn.Module, hidden: int | None) -> LayerRoles:
     }
     roles, taken = _attention(layer, linears, hidden)
     rest = {path: module for path, module in linears.items() if path not in taken}
-    mlp = {} if mixture and mixture.block else _mlp(rest, hidden)
-    return replace(roles, mixture=mixture, **mlp)
+    if mixture is not None:
+        roles["mixture"] = mixture
+    if mixture is None or not mixture.block:
+        roles |= _mlp(rest, hidden)
+    return roles
 
 
 def mixture_of(layer: nn.Module) -> Mixture | None:
@@ -148,7 +130,7 @@ def _rows(module: nn.Module) -> int | None:
 
 def _attention(
     layer: nn.Module, linears: Mapping[str, nn.Module], hidden: int | None
-) -> tuple[LayerRoles, set[str]]:
+) -> tuple[Roles, set[str]]:
     """Return the roles of the first attention, and the linear layers of any."""
     found: dict[str, dict[str, str]] = {}
     for path in linears:
@@ -156,26 +138,24 @@ def _attention(
         for role, pattern in _NAMES.items():
             if pattern.fullmatch(name.lower()):
                 found.setdefault(holder, {})[role] = path
-    roles, taken = LayerRoles(), set[str]()
+    roles: Roles = {}
+    taken = set[str]()
     for holder, parts in found.items():
         taken |= {path for path in linears if holder and path.startswith(f"{holder}.")} | set(parts.values())
         whole = "qkv" in parts or {"q", "k", "v"} <= set(parts) or {"q", "kv"} <= set(parts)
-        if roles != LayerRoles() or not whole:
+        if roles or not whole:
             continue
         context = _context(linears, holder, set(parts.values()), hidden)
         # Nobody calls a container.
         called = bool(holder) and not _contains(layer.get_submodule(holder))
-        if "qkv" in parts:
-            roles = LayerRoles(qkv=parts["qkv"])
-        else:
-            own_kv = None if "k" in parts else parts["kv"]
-            roles = LayerRoles(q=parts["q"], k=parts.get("k"), v=parts.get("v"), kv=own_kv)
+        fused = ("qkv",) if "qkv" in parts else ("q", "k", "v") if "k" in parts else ("q", "kv")
+        roles = {role: parts[role] for role in fused if role in parts}
         if called:
-            roles = replace(roles, attention=holder, probabilities=f"{holder}[1]")
+            roles |= {"attention": holder, "probabilities": f"{holder}[1]"}
         if context is not None:
             # One whose output projection stands elsewhere does not give the attention's own output.
             inside = called and context.startswith(f"{holder}.")
-            roles = replace(roles, context=context, attention=holder if inside else context)
+            roles |= {"context": context, "attention": holder if inside else context}
             taken.add(context)
     return roles, taken
 
