@@ -211,6 +211,7 @@ class _Layer:
     def __post_init__(self) -> None:
         first = self.hints["HiddenStates"][0]
         self.sequence_first = first.sequence_first
+        self.several = 1
         self.group: Group | NotSeen
         try:
             self.group = self.seen.attention(s.module for s in self.hints.get("QKV_mat_mul", ()))
@@ -304,6 +305,7 @@ class _Layer:
         for part in "qkv":
             done = trail_words(getattr(group.attentions[0], part))
             words += [f"{part} {done} after it"] if done else []
+        words += [_chosen(group.among, "attentions")] if group.among > 1 else []
         if group.crosses:
             words.append("a cross-attention: its keys come from elsewhere")
         return sources, "; ".join(words)
@@ -413,7 +415,8 @@ class _Layer:
             return tuple(self.hints["MLP2_mat_mul"]), "what all experts give together"
         made, _ = self._mlp()
         call, item = made.givers[0]
-        return (self._plain(call, item),), "it goes from the nonlinearity to the residual stream"
+        more = f"; {_chosen(self.several, 'MLPs')}" if self.several > 1 else ""
+        return (self._plain(call, item),), f"it goes from the nonlinearity to the residual stream{more}"
 
     def router(self) -> Finding:
         (hint,) = self.hints["RouterProbabilities"]
@@ -435,6 +438,7 @@ class _Layer:
         found = self.seen.mlps(group)
         inside = {source.module for source in self.hints.get("ExpertOutputs", ())}
         found = [each for each in found if not any(_within(each[0].call, module) for module in inside)]
+        self.several = len(found)
         if len(found) > 1:
             hinted = {source.module for source in self.hints.get("MLP2_mat_mul", ())}
             found = [
@@ -492,6 +496,10 @@ class _Layer:
             sequence_first=self.sequence_first,
             rows_of=self.seen.layer.shown if len(seen.shape) == 2 else None,
         )
+
+
+def _chosen(count: int, what: str) -> str:
+    return f"one of {count} {what} of this layer, chosen by its name"
 
 
 def _within(call: Call | None, module: nn.Module) -> bool:
