@@ -100,7 +100,7 @@ class PassWatch:
             handle.remove()
 
     def stop(self, failed: bool = False) -> None:
-        """Stop watching, and leave the hooks: of a module that raised none may go yet. Safe twice."""
+        """Stop watching, and leave the hooks: a module that raised keeps them as yet. Safe twice."""
         mode, self._mode = self._mode, None
         if mode is not None:
             mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
