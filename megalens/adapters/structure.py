@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from torch import nn
 
 from ..tracer import ModelPoints
 from .adapter import Adapter
-from .layer_roles import LayerRoles, layer_roles, mixture_of, projections
+from .layer_roles import Roles, layer_roles, mixture_of, projections
 from .sizes import bare, hidden_size, output_features, stored, text_config, unwrapped
 from .table import find
 
@@ -54,7 +54,7 @@ class Stack:
     """A list of layers; ``path`` is where it lies in the model."""
 
     path: str
-    layers: Mapping[str, tuple[nn.Module, LayerRoles]]
+    layers: Sequence[tuple[nn.Module, Roles]]
     tokens: str | None
     positions: str | None
 
@@ -80,8 +80,7 @@ class StructureAdapter:
         returns_probabilities = _is_huggingface(body)
         layers: dict[int, tuple[nn.Module, Adapter]] = {}
         for stack in stacks:
-            for layer, roles in stack.layers.values():
-                paths = roles.paths()
+            for layer, paths in stack.layers:
                 if not returns_probabilities:
                     paths.pop("probabilities", None)
                 if torch_order(layer) == "SBH":
@@ -112,10 +111,7 @@ def stacks_of(body: nn.Module) -> list[Stack]:
     found: list[Stack] = []
     hidden = hidden_size(body)
     for path, holder in _lists(body, ""):
-        layers = {}
-        for name, child in holder.named_children():
-            layer = bare(child)
-            layers[name] = layer, layer_roles(layer, hidden)
+        layers = [(layer, layer_roles(layer, hidden)) for layer in map(bare, holder.children())]
         found.append(Stack(path, layers, *embeddings_of(body, path, path.rpartition(".")[0])))
     reading = [each for each in found if each.tokens is not None]
     if len(found) > 1 and len(reading) == 1 and _predicts(body, reading[0]):
@@ -133,7 +129,7 @@ def _predicts(body: nn.Module, stack: Stack) -> bool:
     assert stack.tokens is not None
     words = stored(body.get_submodule(stack.tokens), "num_embeddings")
     heads = [each for each in body.modules() if isinstance(each, nn.Linear) and each.out_features == words]
-    layer, _ = next(iter(stack.layers.values()))
+    layer, _ = stack.layers[0]
     attentions = {
         path.rpartition(".")[0]
         for path, module in projections(layer)

@@ -14,15 +14,14 @@ from torch import Tensor
 from . import feature_ids as ids_of
 from . import watch_operations as op
 from .watch_memory import Memory
+from .watch_pointwise import combined, spread
 from .watch_trail import (
-    MOST_PLANES,
     Attended,
     Made,
     Product,
     Trail,
     bent,
     merged,
-    owners_of_plane,
     tensors_in,
     together,
 )
@@ -440,68 +439,10 @@ class Flow:
             origins = frozenset[int]().union(*(trail.origins for trail in data))
             self.put(result, Trail(origins=origins, products=together(data), notes=data[0].notes))
             return
-        trail = self._combined(name, data, featured, others)
+        trail = combined(self.call, name, data, featured, others)
         if len(known) > 1 or trail.planes[0].shape != result.shape:
-            trail = replace(trail, planes=tuple(_spread(plane, result) for plane in trail.planes))
+            trail = replace(trail, planes=tuple(spread(plane, result) for plane in trail.planes))
         self.put(result, trail)
-
-    def _combined(
-        self, name: str, data: Sequence[Trail], featured: Sequence[Trail], others: Sequence[Any]
-    ) -> Trail:
-        first = featured[0]
-        if name in op.TIMES or name == "pow":
-            if len(featured) > 1:
-                one, other = featured[:2]
-                if len(one.planes) == len(other.planes) == 1 and ids_of.same(one.planes[0], other.planes[0]):
-                    return merged((one, other), one.planes).noted(
-                        *(() if bent(one) or bent(other) else ("squared",))
-                    )
-                product = Product(self.call, one, other)
-                keep = other if bent(one) and not bent(other) else one
-                return replace(
-                    keep,
-                    origins=one.origins | other.origins,
-                    products=(*together((one, other)), product),
-                ).noted("gated")
-            if len(data) > 1:
-                inside = any(each.origins & first.origins for each in data if each is not first)
-                both = frozenset[int]().union(*(each.origins for each in data))
-                if not inside:
-                    product = Product(self.call, first, next(each for each in data if each is not first))
-                    return replace(first, origins=both, products=(*together(data), product)).noted("gated")
-                return replace(first, origins=both).noted("normed")
-            if name == "pow":
-                return first.noted("pow")
-            if any(tensor.is_complex() for tensor, _ in others):
-                return first.noted("rotated")
-            return first.noted("scaled")
-        if len(featured) > 1:
-            planes: list[Tensor] = []
-            for plane in (plane for trail in featured for plane in trail.planes):
-                if not any(ids_of.same(plane, each) for each in planes):
-                    planes.append(plane)
-            newest = sorted(planes, key=lambda plane: max(owners_of_plane(plane), default=-1))[-MOST_PLANES:]
-            joined = merged(
-                featured, tuple(plane for plane in planes if any(plane is each for each in newest))
-            )
-            owners = {each for trail in featured for each in trail.origins}
-            if len(planes) == 1:
-                return joined
-            return joined.noted("rotated" if len(owners) == 1 else "added")
-        if len(data) > 1 or name in op.SUMS or name in op.LINEAR_UNARY or others:
-            if name in op.SUMS and any(tensor.numel() > 1 for tensor, _ in others):
-                first = first.noted("shifted")
-            return first if len(data) == 1 else merged((first, *data), first.planes)
-        return first.noted(name)
-
-
-def _spread(plane: Tensor, result: Tensor) -> Tensor:
-    """Return ids in the shape of a result, which has an axis less where it is complex."""
-    if plane.shape == result.shape:
-        return plane
-    if result.is_complex():
-        return plane.expand(*result.shape, plane.shape[-1])
-    return plane.expand(result.shape)
 
 
 def _axes(name: str, args: Any, ndim: int) -> list[int] | None:

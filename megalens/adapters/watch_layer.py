@@ -39,6 +39,8 @@ class Group:
     attentions: list[Attended]
     parts: dict[str, list[Features]] = field(default_factory=dict)
     heads: dict[str, int] = field(default_factory=dict)
+    among: int = 1
+    """How many attentions of its own the layer has."""
     unknown: str = ""
     """Why the parts cannot be told."""
     crosses: bool | None = None
@@ -81,7 +83,8 @@ class LayerSeen:
         # Scores without a softmax choose what another attention attends to.
         groups = [group for group in groups if any(each.softmax for each in group.attentions)] or groups
         own = [group for group in groups if not group.crosses]
-        if len(own) > 1:
+        count = len(own)
+        if count > 1:
             self._one_output_each(own)
             hinted = set(hints)
             own = [g for g in own if any(giver(f.made) in hinted for f in g.parts.get("q", ()))] or own
@@ -91,6 +94,7 @@ class LayerSeen:
             raise NotSeen(
                 f"This layer has {len(chosen)} attentions of its own (in {where}), and one is shown."
             )
+        chosen[0].among = max(count, 1)
         return chosen[0]
 
     def _one_output_each(self, groups: Sequence[Group]) -> None:
