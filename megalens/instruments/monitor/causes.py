@@ -45,6 +45,7 @@ class _Cause:
     of_everything: bool
     critical: bool
     last: int
+    not_finite: bool = False
     dates: set[int] = field(default_factory=set)
     """Steps of those of its alarms that tell when something happened."""
     modules: set[str] = field(default_factory=set)
@@ -108,7 +109,8 @@ class Causes:
         if kind != "gradual":
             cause.dates.add(alarm.step)
         # What is not finite spreads to all that is computed, and a loss that stays elsewhere tells of all.
-        cause.of_everything |= alarm.rule == "nonfinite" or (kind == "gradual" and alarm.stat == "scalar")
+        cause.not_finite |= alarm.rule == "nonfinite"
+        cause.of_everything |= cause.not_finite or (kind == "gradual" and alarm.stat == "scalar")
         return replace(alarm, cause=cause.number, severity="note" if follows else alarm.severity)
 
 
@@ -118,7 +120,9 @@ def _explains(cause: _Cause, alarm: Alarm, key: str, kind: _Kind, module: str) -
     step = alarm.step
     same = step - cause.found.get((key, alarm.rank), -_OPEN) <= _SOON
     if kind == "own":
-        return same or (module in cause.modules and key in _OF_A_TENSOR)
+        # In a step with values that are not finite no equation holds.
+        spoilt = cause.not_finite and cause.last == step
+        return same or spoilt or (module in cause.modules and key in _OF_A_TENSOR)
     if module in cause.modules:
         return True
     if cause.last == step and (
