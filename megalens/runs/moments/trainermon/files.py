@@ -28,7 +28,10 @@ KINDS = {
 }
 """What each kind of file measures, in words of the stream ``moments``."""
 
-_TEXTS = ("name", "module_name", "scope", "shape", "dtype")
+STACKS = "stack_info"
+"""From where each module was called first: no statistics."""
+
+_TEXTS = ("name", "module_name", "scope", "shape", "dtype", STACKS)
 _INTEGERS = ("vpp_stage", "step", "micro_step")
 _MOST_BYTES = 2 << 30
 _MOST_COLUMNS = 64
@@ -59,6 +62,8 @@ def read_csv_table(path: Path) -> tuple[pa.Table, list[str]]:
     header = first.decode("utf-8", "replace").split(",")
     if not first:
         return pa.table({}), []
+    if header == ["module_name", STACKS]:
+        return _stacks(path, text)
     if "step" not in header or len(header) > _MOST_COLUMNS or len({*header}) < len(header):
         return pa.table({}), [f"{shown_text(path.name, 200)} begins with no header of TrainerMon's."]
     try:
@@ -73,6 +78,16 @@ def read_csv_table(path: Path) -> tuple[pa.Table, list[str]]:
         ), []
     except pa.ArrowInvalid:
         return _line_by_line(path, text, header)
+
+
+def _stacks(path: Path, text: bytes) -> tuple[pa.Table, list[str]]:
+    """Read where modules are called from: texts of several lines, in quotes."""
+    lines = csv.reader(io.TextIOWrapper(io.BytesIO(text), "utf-8", "replace", newline=""), strict=True)
+    header, *rows = _readable(lines)
+    good = [cells for cells in rows if cells is not None and len(cells) == 2]
+    wrong = len(rows) - len(good)
+    problems = [f"{shown_text(path.name, 200)}: {wrong:,} of its entries are damaged and left out."]
+    return _table(header or [], good), problems if wrong else []
 
 
 def _type(name: str) -> pa.DataType:
@@ -153,9 +168,10 @@ def _table(header: list[str], rows: list[list[Any]]) -> pa.Table:
         )
 
 
-OTHER_KINDS = ("attention_hook", "linear_hook", "moe_router_weight_hook", "moe_router_logit_hook", "other")
+_FEATURES = ("attention_hook", "linear_hook", "moe_router_weight_hook", "moe_router_logit_hook", "other")
+OTHER_KINDS = (*_FEATURES, STACKS)
 
-_FIRST = re.compile(rf"({'|'.join((*KINDS, *OTHER_KINDS))})_(\d{{1,15}})-(\d{{1,15}})(_part_\d{{1,9}})?\.csv")
+_FIRST = re.compile(rf"({'|'.join((*KINDS, *_FEATURES))})_(\d{{1,15}})-(\d{{1,15}})(_part_\d{{1,9}})?\.csv")
 # Monitor V2.
 _SECOND = re.compile(r"(module|weight_grad|optimizer|param|cc)_step(\d{1,15})-(\d{1,15})\.csv")
 _FOLDER = re.compile(r"[\w-]{0,20}-rank(\d{1,5})-[\w-]{0,20}|rank_(\d{1,5})")
@@ -163,6 +179,8 @@ _FOLDER = re.compile(r"[\w-]{0,20}-rank(\d{1,5})-[\w-]{0,20}|rank_(\d{1,5})")
 
 def csv_kind(name: str) -> str | None:
     """Return what a file is of by its name, such as ``grad_reduced``; None where it is not TrainerMon's."""
+    if name == f"{STACKS}.csv":
+        return STACKS
     found = _FIRST.fullmatch(name) or _SECOND.fullmatch(name)
     return None if found is None else found[1]
 

@@ -19,7 +19,7 @@ from ..rows.import_folder import ROWS, ImportedRows, ImportFolder, is_much, writ
 from ..rows.moment_rows import Progress
 from ..rows.pieces import MemoryPiece, Piece
 from .csv_moments import moment_tables
-from .files import read_csv_table
+from .files import STACKS, read_csv_table
 
 _MOST_WARNINGS = 20
 _SEGMENT_BYTES = 6 << 20
@@ -196,7 +196,12 @@ class TrainerMonRows(ImportedRows):
                 done += size
                 if progress is not None:
                     progress(done, total, "Reading TrainerMon's files")
-        self._count(self._newest(), self._sentences(closed))
+        sentences = self._sentences(closed)
+        if all(file.kind == STACKS for files in found.values() for file in files.values()):
+            sentences.append(
+                f"There are no statistics here, only from where modules are called: run.readings({STACKS!r})."
+            )
+        self._count(self._newest(), sentences)
         if first:
             trim_cache()
         return True
