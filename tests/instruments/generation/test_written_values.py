@@ -76,6 +76,7 @@ MODES = {
     "prompt lookup": {"prompt_lookup_num_tokens": 2},
     "assisted": {"num_assistant_tokens": 3},
     "chunks": {"prefill_chunk_size": 3},
+    "streamed": {},
 }
 
 
@@ -87,10 +88,12 @@ def test_own_generate_writes_the_same_while_it_is_traced_and_every_pass_is_what_
 ) -> None:
     model, plain = model_of(name), model_of(name)
     seen = hooked(plain, name)
-    alone = mode in ("prompt lookup", "assisted")
+    alone = mode in ("prompt lookup", "assisted", "streamed")
     ids = IDS[:1] if alone else IDS
     asked = {"attention_mask": (ids > 0).long(), "do_sample": False, "max_new_tokens": 6, **MODES[mode]}
     helps = {"assistant_model": model_of(name)} if mode == "assisted" else {}
+    if mode == "streamed":
+        helps = {"streamer": transformers.TextStreamer(byte_level())}
     if (name, mode) == ("Falcon", "static"):
         with pytest.raises(ValueError, match="too many values to unpack"):
             plain.generate(ids, **asked, **helps)
