@@ -1,6 +1,6 @@
 import { formatInteger } from '../../../charts';
 import type { Translate } from '../../../views/shared/translate';
-import { type IComparison, type IMeasuredRun, type IPlanned, KINDS } from '../plan';
+import { type IComparison, type IMeasuredRun, type IPlanned, KINDS, type Outcome } from '../plan';
 
 /** Least time between two plans of a run that goes on. */
 const RENEW_MS = 10_000;
@@ -52,6 +52,36 @@ export abstract class PlanReader<R> {
 /** First and last of the steps that options ask for, where they do. */
 export function rangeOf(steps: readonly [number, number] | null): { first?: number; last?: number } {
   return steps === null ? {} : { first: steps[0], last: steps[1] };
+}
+
+/**
+ * A plan as it is drawn: where durations vary, the mean of its steps, so that the picture ends where the
+ * number of the sentences and lists says. Outcomes that are no plan stay as they are.
+ */
+export function drawnPlan<P extends Outcome>(outcome: P): P {
+  if ('refused' in outcome || outcome.typical === undefined) {
+    return outcome;
+  }
+  const { busyMs, criticalPath, stepMs, table, typical } = outcome;
+  const { begin, end, done } = typical;
+  const places = new Map(Array.from({ length: table.count }, (_, at) => [table.name(at), at]));
+  const path = criticalPath.map(part => {
+    if (part.what === 'message') {
+      return part;
+    }
+    const at = part.what === 'operation' ? (places.get(part.operation) ?? -1) : -1;
+    const last = table.starts[part.stage + 1]! - 1;
+    return at < 0
+      ? { ...part, begin: end[last] ?? NaN, end: done[part.stage] ?? NaN }
+      : { ...part, begin: begin[at] ?? NaN, end: end[at] ?? NaN };
+  });
+  return {
+    ...outcome,
+    ...typical,
+    nominalMs: stepMs,
+    bubble: busyMs.map(busy => (stepMs > 0 ? Math.max(0, 1 - busy / stepMs) : 0)),
+    criticalPath: path
+  };
 }
 
 /** The share of a step in which a stage is idle, on average. */
