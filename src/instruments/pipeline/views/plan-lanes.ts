@@ -2,6 +2,8 @@ import { formatInteger } from '../../../charts';
 import type { Translate } from '../../../views/shared/translate';
 import { type IComparison, type IMeasuredRun, type IPlanned, KINDS, type Outcome } from '../plan';
 
+/** The part of a step that a period of steps must be below to be told. */
+const SHORTER = 0.99;
 /** Least time between two plans of a run that goes on. */
 const RENEW_MS = 10_000;
 
@@ -93,8 +95,8 @@ export const idleShare = ({ bubble }: IPlanned): number =>
  * the other. Null where that is the step's own.
  */
 export const steadyIdleShare = ({ busyMs, periodMs, nominalMs }: IPlanned): number | null =>
-  // What is lost to rounding is no shorter period.
-  periodMs < (1 - 1e-9) * nominalMs
+  // What is lost to rounding, or in a draw of jitter, is no shorter period.
+  periodMs < SHORTER * nominalMs
     ? Math.max(0, 1 - busyMs.reduce((sum, each) => sum + each, 0) / busyMs.length / periodMs)
     : null;
 
