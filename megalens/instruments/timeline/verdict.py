@@ -39,8 +39,8 @@ class Culprit:
     ----------
     kind : str
         ``device`` (computes more slowly), ``link`` (slow transfers between the ranks), ``host`` (pauses
-        between passes), ``data`` (waits for batches), ``stage`` (more to compute than other stages), ``step``
-        (one long step).
+        between passes), ``data`` (waits for batches), ``checkpoint`` (saves while others do not), ``stage``
+        (more to compute than other stages), ``step`` (one long step).
     ranks : tuple of int
         Whose.
     first, last : int
@@ -92,6 +92,7 @@ class Culprit:
             "link": f"transfers between {who} take {by} longer than others of their size",
             "host": f"{who} pause{several} between passes for {by} of {whose} computing",
             "data": f"{who} wait{several} for data for {by} of {whose} computing",
+            "checkpoint": f"{who} save{several} for {by} of {whose} computing, and others do not",
             "stage": f"the stage of {who} computes {by} more than the others",
             "step": f"the step takes {self.slower:.0%} longer; {who} make{several} it so",
         }[self.kind]
@@ -103,7 +104,10 @@ class Culprit:
             return ""
         if not self.price_ns > 0:
             return " Without that alone a step is no shorter: others are as slow."
-        text = f" Without that a step is {price_text(self.price_ns, self.price_low, self.price_high)} shorter"
+        which = "a step in which it is so" if self.kind == "checkpoint" else "a step"
+        text = (
+            f" Without that {which} is {price_text(self.price_ns, self.price_low, self.price_high)} shorter"
+        )
         alone = [each.price_ns for each in self.parts]
         if alone and all(each == each for each in alone):
             most = max(alone)
@@ -212,6 +216,7 @@ def judge(
     own = np.nanmedian(done.compute, axis=1, keepdims=True)
     culprits += _found("host", done, (done.host - _others(done.host, done.stage)) / own, usable)
     culprits += _found("data", done, done.data / own, usable)
+    culprits = _saves(done, own, culprits)
     culprits += _stages(done, culprits, usable)
     if found is not None and clocks is not None:
         problems += [*found.problems, *clocks.problems]
@@ -243,6 +248,22 @@ def _bad_steps(done: Work) -> tuple[list[Culprit], Bools]:
         nan = float("nan")
         culprits.append(Culprit("step", ranks, step, step, slower, nan, nan, 1.0))
     return culprits, usable
+
+
+def _saves(done: Work, own: Floats, culprits: list[Culprit]) -> list[Culprit]:
+    """Return culprits with ranks that save while others do not, in place of their single long steps."""
+    saving = np.nan_to_num(done.checkpoint)
+    at_all: Bools = saving.max(axis=0) > 0
+    if not at_all.any():
+        return culprits
+    more = (done.checkpoint - _others(done.checkpoint, np.zeros_like(done.stage))) / own
+    found = _found("checkpoint", done, more, at_all) if len(done.ranks) > 1 else []
+    who = {rank for each in found for rank in each.ranks}
+    steps = {*done.steps[at_all].tolist()}
+    known = [
+        each for each in culprits if each.kind == "step" and each.first in steps and {*each.ranks} <= who
+    ]
+    return [*(each for each in culprits if each not in known), *found]
 
 
 def _devices(done: Work, usable: Bools, problems: list[str]) -> list[Culprit]:
@@ -486,7 +507,7 @@ def _one(a: Culprit, b: Culprit) -> bool:
     shorter = min(a.last - a.first, b.last - b.first) + 1
     if a.kind != b.kind or overlap < shorter / 2:
         return False
-    return a.kind in ("host", "data", "link") and 0.5 < (1 + a.slower) / (1 + b.slower) < 2
+    return a.kind in ("host", "data", "checkpoint", "link") and 0.5 < (1 + a.slower) / (1 + b.slower) < 2
 
 
 def _confidence(errors: float) -> float:
