@@ -16,6 +16,8 @@ from .stretches import MAD, SURE, median, running_median, stretches
 
 _LEAST = 0.032
 """Healthy devices differ by less."""
+_LEAST_PASS = 0.06
+"""The same of one kind of pass alone."""
 _LEAST_LINK = 0.15
 _LEAST_STAGE = 0.08
 _BAD_STEP = 0.3
@@ -281,7 +283,30 @@ def _devices(done: Work, usable: Bools, problems: list[str]) -> list[Culprit]:
                     "A stage of one rank is compared with itself at other steps only: whether it has always "
                     "been slow, or has more to compute, shows with layers (timeline='layers')."
                 )
-    return _found("device", done, against, usable, logarithmic=True)
+    found = _found("device", done, against, usable, logarithmic=True)
+    known = {rank for each in found for rank in each.ranks}
+    return found + [each for each in _passes(done, usable) if not {*each.ranks} & known]
+
+
+def _passes(done: Work, usable: Bools) -> list[Culprit]:
+    """Return devices that are slow in their forward or backward passes, relative to all that they compute."""
+    several = np.array([(done.stage == stage).sum() > 1 for stage in done.stage])
+    forward, backward, wgrad, _ = done.parts
+    result: list[Culprit] = []
+    for part in (forward, backward + wgrad):
+        with np.errstate(divide="ignore"):
+            values = np.where(part > 0, np.log(part), np.nan)
+        against = np.where(several[:, None], values - _others(values, done.stage), np.nan)
+        for each in _found("device", done, against, usable, logarithmic=True, least=_LEAST_PASS):
+            at = int(np.searchsorted(done.ranks, each.ranks[0]))
+            inside = (done.steps >= each.first) & (done.steps <= each.last)
+            own, usual = (float(np.nanmedian(times[at, inside])) for times in (done.compute, part))
+            extra = usual * each.slower / (1 + each.slower)
+            share = extra / (own - extra) / each.slower
+            sizes = [share * size for size in (each.slower, each.low, each.high)]
+            if extra >= _LEAST_NS:
+                result.append(replace(each, slower=sizes[0], low=sizes[1], high=sizes[2]))
+    return result
 
 
 def _others(values: Floats, role: Integers, past: float = 0.2) -> Floats:
