@@ -38,6 +38,8 @@ _CLOSE = 20.0
 _LIKELY_DRIFT = 1e5
 """ns/s (100 ppm): the assumed drift of a clock without evidence."""
 _LEAST_JUMP = 1e6
+_LEAST_SEEN = 3
+"""Collectives of a group that all of its ranks saw end."""
 _MOST_EVENTS = 1_000
 """Collectives of a group that are used, spread over the recording: more do not improve a clock."""
 
@@ -195,7 +197,7 @@ def _collectives(
 ) -> Iterator[_GroupEnds]:
     """Yield the ends of each group's collectives, of those that all of its ranks saw end, or of the others.
 
-    Who works meanwhile sees an end late, unless it waits for it; so does a kind that is mostly not seen.
+    Who works meanwhile sees an end late, unless it waits for it. A few that seem seen were late by chance.
     """
     spans = found.spans
     usable = np.flatnonzero(found.complete & found.mutual)
@@ -207,9 +209,7 @@ def _collectives(
         rows = rows[(spans.blocked[rows] > 0).all(axis=1)]
         blocked, long = spans.blocked[rows], spans.end[rows] - spans.start[rows]
         saw = ((blocked == long) | (blocked > NOT_BLOCKED_NS)).all(axis=1)
-        name = spans.name[rows[:, 0]] if len(rows) else np.arange(0)
-        if len(rows):
-            saw &= (2 * np.bincount(name, saw) >= np.bincount(name))[name]
+        saw &= saw.sum() >= _LEAST_SEEN
         rows = rows[saw == seen]
         if len(rows) > _MOST_EVENTS:
             rows = rows[np.linspace(0, len(rows) - 1, _MOST_EVENTS).astype(int)]
