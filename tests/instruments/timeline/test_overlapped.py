@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from bench.timeline.overlapped import JUDGED, outcome
 from megalens.instruments.timeline.analysis import Analysis, analyse
 from megalens.instruments.timeline.prices import WhatIf
 from megalens.instruments.timeline.spans import Spans
@@ -120,3 +121,10 @@ def test_one_observation_has_no_interval_and_numbers_have_no_exponent():
         "1 s",
         "65 s",
     ]
+
+
+@pytest.mark.slow
+def test_random_jobs_that_communicate_while_they_work_are_judged_as_in_the_bench():
+    results = [outcome(seed) for seed in range(JUDGED, JUDGED + 9)]
+    assert {each.kind for each in results} >= {"none", "forward", "backward", "two", "node", "data"}
+    assert [each for each in results if not each.found or each.false or not each.priced] == []
