@@ -318,6 +318,9 @@ class TimelineView extends ViewModel<TimelineOptions> {
         : []),
       ...(most > 0 ? [t('Clocks agree to ± %1 (95 %).', timeWords(most))] : []),
       ...(summed ? [t('Spans shorter than a pixel are summed: zoom in to see each.')] : []),
+      ...(answer.priceMs > 0
+        ? [t('Without all of these a step is %1 shorter.', timeWords(answer.priceMs))]
+        : []),
       ...answer.hidden.slice(0, MOST_SENTENCES).map(each => t('Nobody waits for it: %1', each.sentence)),
       ...answer.problems.slice(0, MOST_SENTENCES)
     ];
