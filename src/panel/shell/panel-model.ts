@@ -11,7 +11,7 @@ import { STATS } from '../../views/moments/words';
 import { DemoModel } from '../runs/demo-model';
 import { RunActions } from '../runs/run-actions';
 import { RunsModel, type CompareAs, type IRunsModelOptions } from '../runs/runs-model';
-import { isAvailable } from '../trace/draft';
+import { isAvailable } from '../../views/shared/forecast';
 import { Coalesced } from './source-model';
 import {
   ENABLE_COMMAND,
