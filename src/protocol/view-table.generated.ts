@@ -14,7 +14,8 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     command: 'megalens:open-overview',
     icon: 'megalens:lens',
     offer: ['panel', 'palette', 'launcher'],
-    needs: { streams: [], flag: false }
+    needs: { streams: [], flag: false },
+    report: { order: 0 }
   },
   heatmap: {
     name: 'heatmap',

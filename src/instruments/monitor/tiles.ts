@@ -1,6 +1,6 @@
 import { formatInteger } from '../../charts';
 import type { IRunSource } from '../../store/source';
-import type { IFound, INews, ITiles } from '../../views/overview/tiles';
+import { NOT_FINITE, type IFound, type INews, type ITiles } from '../../views/overview/tiles';
 import type { Translate } from '../../views/shared/translate';
 import { AlarmReader, isMuted, monitorSettings, mutesOf, type IAlarm } from './store/alarms';
 import { alarmWords } from './views/health-words';
@@ -54,16 +54,16 @@ export function episodesOf(alarms: readonly IAlarm[]): IAlarm[][] {
 
 /** An episode by its first alarm: what came after it mostly follows from it. */
 function newsOf(episode: readonly IAlarm[], t: Translate): INews {
-  const { name, step } = episode[0] as IAlarm;
+  const { name, rule, step, value } = episode[0] as IAlarm;
   const [more, last] = [episode.length - 1, episode.at(-1)?.step ?? step];
-  const words = alarmWords(episode[0] as IAlarm, t);
+  const words = alarmWords(episode[0] as IAlarm, t).replace(/\.$/, '');
   const others =
     last === step
       ? t('%1; %2 more at this step', words, formatInteger(more))
       : t('%1; %2 more up to step %3', words, formatInteger(more), formatInteger(last));
   return {
     step,
-    subject: name,
+    subject: Number.isFinite(value) && rule !== 'nonfinite' ? name : NOT_FINITE,
     text: more === 0 ? words : others,
     tone: episode.some(({ severity }) => severity === 'critical') ? 'critical' : 'warning',
     opens: { view: 'health', name, step }

@@ -1,7 +1,7 @@
-import { readScalars } from '../../aggregate';
+import { readScalars, readTrend } from '../../aggregate';
 import { formatInteger, formatNumber } from '../../charts';
 import { courseOf } from '../shared/course';
-import { flagWords } from '../shared/describe';
+import { flagInfo, flagWords } from '../shared/describe';
 import { layerWords } from '../shared/layers';
 import type { ViewOptions } from '../../protocol/views.generated';
 import type { IRunSource, SourceChange } from '../../store/source';
@@ -9,7 +9,8 @@ import type { IState } from '../shared/states';
 import type { Translate } from '../shared/translate';
 import type { IViewEnvironment } from '../shared/view-model';
 import { nonFiniteView } from './non-finite-view';
-import type { IFound, INews, ITilePage, ITiles } from './tiles';
+import { tracedFlags, trendOptions } from './picture-tiles';
+import { NOT_FINITE, type IFound, type INews, type ITilePage, type ITiles } from './tiles';
 import { WordsTile, type ISaid } from './words-tile';
 
 /** Most sentences. */
@@ -34,7 +35,8 @@ export class NewsTile extends WordsTile {
 
   protected async read(signal: AbortSignal): Promise<ISaid | IState> {
     const { source, t, _page: page } = this;
-    const looks = [lookAtCourse, ...this._added.flatMap(({ look }) => look ?? [])];
+    // What a rule found says more than the course of a line, and comes first.
+    const looks = [...this._added.flatMap(({ look }) => look ?? []), lookAtCourse];
     const found = await Promise.allSettled(looks.map(look => look(source, t, signal)));
     signal.throwIfAborted();
     const known = found.flatMap(each => (each.status === 'fulfilled' ? [each.value] : []));
@@ -72,8 +74,8 @@ export function newest(found: readonly IFound[]): INews[] {
   for (const each of found.flatMap(({ news }) => news)) {
     const key = `${each.step} ${each.subject}`;
     const before = known.get(key);
-    // What a rule found says more than the course of a line.
-    known.set(key, before === undefined || before.tone === 'warning' ? each : before);
+    const isGraver = before?.tone === 'warning' && each.tone === 'critical';
+    known.set(key, before === undefined || isGraver ? each : before);
   }
   return [...known.values()]
     .sort((a, b) => b.step - a.step || Number(b.tone === 'critical') - Number(a.tone === 'critical'))
@@ -94,7 +96,7 @@ export async function lookAtCourse(source: IRunSource, t: Translate, signal: Abo
         ? [
             {
               step: bad.step,
-              subject: name,
+              subject: NOT_FINITE,
               tone: 'critical' as const,
               text: bad.stays ? t('%1 is not finite from here on', name) : t('%1 is not finite', name),
               opens
@@ -114,8 +116,9 @@ export async function lookAtCourse(source: IRunSource, t: Translate, signal: Abo
         : [])
     ];
   });
+  const seen = source.status?.nonfinite === undefined ? await badTensors(source, t, signal) : [];
   return {
-    news: [...news, ...nonFiniteNews(source, t)],
+    news: [...news, ...nonFiniteNews(source, t), ...seen],
     looked: [t('values that are not finite'), ...(names.length > 0 ? [t('sudden changes of the loss')] : [])]
   };
 }
@@ -135,30 +138,17 @@ function departureWords(
 }
 
 /** The first value that was not finite among traced tensors, and among statistics. */
-function nonFiniteNews({ status, hello }: IRunSource, t: Translate): INews[] {
+function nonFiniteNews(source: IRunSource, t: Translate): INews[] {
+  const { status } = source;
   const { first, moments } = status?.nonfinite ?? {};
-  const [ofTensors, ofStatistics] = [nonFiniteView(status, 'tensors'), nonFiniteView(status, 'moments')];
+  const ofStatistics = nonFiniteView(status, 'moments');
   return [
-    ...(first && ofTensors
-      ? [
-          {
-            step: first.step,
-            subject: first.flag,
-            tone: 'critical' as const,
-            text: t(
-              '%1 of %2: the first value that is not finite',
-              flagWords(hello, first.flag, null, t),
-              layerWords([first.layer])
-            ),
-            opens: ofTensors
-          }
-        ]
-      : []),
+    ...(first ? [badTensor(source, first.flag, first.step, first.layer, t)] : []),
     ...(moments && ofStatistics
       ? [
           {
             step: moments.first.step,
-            subject: moments.first.name,
+            subject: NOT_FINITE,
             tone: 'critical' as const,
             text: t('%1: the first statistic that is not finite', moments.first.name),
             opens: ofStatistics
@@ -166,4 +156,48 @@ function nonFiniteNews({ status, hello }: IRunSource, t: Translate): INews[] {
         ]
       : [])
   ];
+}
+
+/** Most trace points of a recording that are looked through. */
+const MOST_FLAGS = 3;
+
+/** The first values of traced tensors that are not finite, of a run that does not say so itself. */
+async function badTensors(source: IRunSource, t: Translate, signal: AbortSignal): Promise<INews[]> {
+  const found: INews[] = [];
+  for (const flag of tracedFlags(source).slice(0, MOST_FLAGS)) {
+    const { phase, pass, rank, statistic } = trendOptions(flag, null);
+    const { layers, parts } = await source.shapeOf(flag);
+    const axes = flagInfo(source.hello, flag)?.axes ?? [];
+    const query = {
+      ...{ flag, phase, pass, statistic, layers, rank: rank ?? ('lowest' as const) },
+      ...(parts[0] ? { part: parts[0] } : {}),
+      selection: { positions: 'all', vector: 0, interval: 'none' as const, axes }
+    };
+    const { lines } = await readTrend(source, query, signal);
+    const bad = lines
+      .flatMap(({ layer, steps, nonFinite }) => {
+        const step = steps[nonFinite.findIndex(count => count > 0)];
+        return step === undefined ? [] : [{ step, layer }];
+      })
+      .sort((a, b) => a.step - b.step);
+    if (bad[0]) {
+      const { step, layer } = bad[0];
+      found.push(badTensor(source, flag, step, layer, t));
+    }
+  }
+  return found;
+}
+
+function badTensor({ hello }: IRunSource, flag: string, step: number, layer: number, t: Translate): INews {
+  return {
+    step,
+    subject: NOT_FINITE,
+    tone: 'critical',
+    text: t(
+      '%1 of %2: the first value that is not finite',
+      flagWords(hello, flag, null, t),
+      layerWords([layer])
+    ),
+    opens: { view: 'heatmap', flag, layers: String(layer), step }
+  };
 }

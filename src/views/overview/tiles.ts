@@ -25,6 +25,9 @@ export interface ITile {
   create(source: IRunSource, env: IViewEnvironment, page: ITilePage): IViewModel;
 }
 
+/** The subject of all news of values that are not finite: of a step they have one cause. */
+export const NOT_FINITE = 'not finite';
+
 /** Something out of the ordinary. */
 export interface INews {
   readonly step: number;
