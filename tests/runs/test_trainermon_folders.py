@@ -427,3 +427,43 @@ def test_a_file_of_any_size_is_read_in_bounded_memory_and_lets_others_in(tmp_pat
     write(tmp_path / "run", "grad_reduced_0-9999.csv", BLOWN[name])
     cost = cost_of(tmp_path / "run", tmp_path / "cache")
     assert (cost.answer, cost.mib < MOST_MIB, cost.waits < MOST_SECONDS) == ("ok", True, True), cost
+
+
+STACKS = """module_name,stack_info
+0:embedding,"File module.py, line 1884, in _call_impl, \n return inner() \nFile a.py, line 3, in forward, \n x = e(i) \n"
+0:layers.0,"File b.py, line 9, in train, \n loss = m(x, ""y"") \n"
+"""
+
+
+def test_a_folder_of_call_stacks_alone_opens_and_says_so(tmp_path):
+    path = write(tmp_path, "stack_info.csv", STACKS)
+    for folder in (tmp_path, path.parent):
+        run = megalens.open(folder)
+        frame = run.readings("stack_info")
+        assert [*frame.columns] == ["kind", "rank", "module_name", "stack_info"]
+        assert frame["module_name"].tolist() == ["0:embedding", "0:layers.0"]
+        assert frame["stack_info"][0].splitlines()[2] == "File a.py, line 3, in forward, "
+        assert frame["stack_info"][1].endswith('loss = m(x, "y") \n')
+        assert run.warnings == [
+            "There are no statistics here, only from where modules are called: run.readings('stack_info')."
+        ]
+    # Beside statistics nothing is missing.
+    write(tmp_path, "grad_reduced_0-0.csv", HEADER + lines(0))
+    run = megalens.open(tmp_path)
+    assert run.warnings == []
+    assert len(run.moments("grad", ["name"])) == len(run.readings("grad")) == 3
+
+
+def test_a_damaged_entry_of_call_stacks_costs_itself(tmp_path):
+    write(tmp_path, "stack_info.csv", STACKS + '0:a,b,c\n0:cut,"File c.py, \n')
+    with pytest.warns(UserWarning, match="2 of its entries are damaged"):
+        frame = megalens.open(tmp_path).readings("stack_info")
+    assert len(frame) == 2
+
+
+@pytest.mark.parametrize("text", ["", "module_name\n", "a,b\n1,2\n", '"' + "x" * 200_000])
+def test_call_stacks_with_no_header_are_nobodys(tmp_path, text):
+    path = write(tmp_path, "stack_info.csv", text)
+    table, problems = files.read_csv_table(path)
+    assert table.num_rows == 0
+    assert all("begins with no header" in each for each in problems)

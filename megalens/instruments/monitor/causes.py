@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -26,6 +27,8 @@ _OF_A_TENSOR = {"drift growth", "dead gradient", "dead update", "update_ratio up
 # Parts of a step in which each rank computes by itself.
 _APART = {"parameters", "forward", "backward"}
 
+_UP_TO_LAYER = re.compile(r".*?\.\d+(?![^.])")
+
 # Steps after its last alarm in which a cause may have another, and steps after its first.
 _OPEN, _LONGEST = 16, 32
 # Steps in which what is sudden shows everywhere, and in which one finding spreads.
@@ -45,9 +48,13 @@ class _Cause:
     of_everything: bool
     critical: bool
     last: int
+    not_finite: bool = False
     dates: set[int] = field(default_factory=set)
     """Steps of those of its alarms that tell when something happened."""
     modules: set[str] = field(default_factory=set)
+    layers: set[str] = field(default_factory=set)
+    rules: set[tuple[str, int]] = field(default_factory=set)
+    """Rules, and ranks, of its evidence that is of everything."""
     found: dict[tuple[str, int], int] = field(default_factory=dict)
     """When each finding last was, by rule and statistic, and rank."""
     now: set[int] = field(default_factory=set)
@@ -104,11 +111,15 @@ class Causes:
         cause.now.add(alarm.rank)
         cause.stages.add(alarm.stage)
         cause.modules.add(module)
+        cause.layers.add(_layer(module))
+        if kind == "own" and key not in _OF_A_TENSOR:
+            cause.rules.add((alarm.rule, alarm.rank))
         cause.found[key, alarm.rank] = alarm.step
         if kind != "gradual":
             cause.dates.add(alarm.step)
         # What is not finite spreads to all that is computed, and a loss that stays elsewhere tells of all.
-        cause.of_everything |= alarm.rule == "nonfinite" or (kind == "gradual" and alarm.stat == "scalar")
+        cause.not_finite |= alarm.rule == "nonfinite"
+        cause.of_everything |= cause.not_finite or (kind == "gradual" and alarm.stat == "scalar")
         return replace(alarm, cause=cause.number, severity="note" if follows else alarm.severity)
 
 
@@ -118,7 +129,17 @@ def _explains(cause: _Cause, alarm: Alarm, key: str, kind: _Kind, module: str) -
     step = alarm.step
     same = step - cause.found.get((key, alarm.rank), -_OPEN) <= _SOON
     if kind == "own":
-        return same or (module in cause.modules and key in _OF_A_TENSOR)
+        # In a step with values that are not finite no equation holds.
+        spoilt = cause.not_finite and cause.last == step
+        again = (
+            module in cause.modules
+            if key in _OF_A_TENSOR
+            else any(
+                rule == alarm.rule and (rank == alarm.rank or -1 in (rank, alarm.rank))
+                for rule, rank in cause.rules
+            )
+        )
+        return same or spoilt or again
     if module in cause.modules:
         return True
     if cause.last == step and (
@@ -136,4 +157,11 @@ def _explains(cause: _Cause, alarm: Alarm, key: str, kind: _Kind, module: str) -
             or any(step - date in _DATED for date in cause.dates)
             or (not cause.dates and step - cause.step <= _TOGETHER)
         )
-    return cause.of_everything and any(step - date <= _SOON for date in cause.dates)
+    soon = any(step - date <= _SOON for date in cause.dates)
+    return soon and (cause.of_everything or _layer(module) in cause.layers)
+
+
+def _layer(module: str) -> str:
+    """Return a module's name up to the first number; whole where it has none."""
+    found = _UP_TO_LAYER.match(module)
+    return found[0] if found else module

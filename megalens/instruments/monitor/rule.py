@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -140,6 +141,11 @@ class Finding:
 def says(words: str, *_: float) -> str:
     """Return the words, whatever value and expectation are: with ``partial``, the sentence of a finding."""
     return words
+
+
+def about_all(rows: NDArray[np.intp], statistic: str, value: float, expected: float, words: str) -> Finding:
+    """Return a finding that is of all rows together, in the place of the first."""
+    return Finding(rows[:1], statistic, value, expected, partial(says, words))
 
 
 class Rule(Kind):

@@ -82,7 +82,7 @@ class Prices:
             for each, does in zip(priced, matters, strict=True)
             if not does
         )
-        lasting = [each for each in culprits if each.kind != "step"]
+        lasting = [each for each in culprits if each.kind not in ("step", "checkpoint")]
         price = _price(self.without(lasting) if len(lasting) > 1 else None)
         return replace(
             verdict,
@@ -93,9 +93,11 @@ class Prices:
             price_high=price[2],
         )
 
-    def chosen(self, first: int = 0, last: int | None = None) -> list[int]:
-        """Return the steps of a range that are replayed, spread over it."""
+    def chosen(self, first: int = 0, last: int | None = None, saving: bool = False) -> list[int]:
+        """Return the steps of a range that are replayed, spread over it or over those in which ranks save."""
         steps = self._spans.steps
+        if saving:
+            steps = steps[np.nan_to_num(self._work.checkpoint).any(axis=0)]
         inside = steps[(steps >= first) & (steps <= (steps[-1] if last is None else last))]
         if not len(inside):
             return []
@@ -128,7 +130,8 @@ class Prices:
         """Return what the steps in which any of these is slow take less without all of them."""
         if not culprits:
             return None
-        steps = self.chosen(min(each.first for each in culprits), max(each.last for each in culprits))
+        saving = all(each.kind == "checkpoint" for each in culprits)
+        steps = self.chosen(min(each.first for each in culprits), max(each.last for each in culprits), saving)
         return self.compare(steps, culprits)
 
     def _alone(self, culprits: Iterable[Culprit]) -> dict[Culprit, Culprit]:
@@ -155,7 +158,7 @@ class Prices:
         others = [each for each in all_of_them if each.kind != "step" and each is not culprit]
         if not others:
             return False
-        steps = self.chosen(culprit.first, culprit.last)
+        steps = self.chosen(culprit.first, culprit.last, culprit.kind == "checkpoint")
         result = self.compare(steps, [*others, culprit], before=others)
         return result is None or (not result.saved_low <= 0 and result.saved_ns >= least)
 
@@ -199,6 +202,8 @@ class Prices:
         done = self._work
         inside = (done.steps >= culprit.first) & (done.steps <= culprit.last)
         at = int(np.searchsorted(done.ranks, rank))
+        if culprit.kind == "checkpoint":
+            inside &= np.nan_to_num(done.checkpoint).any(axis=0)
         now = float(np.nanmedian(getattr(done, culprit.kind)[at, inside]))
         extra = culprit.slower * float(np.nanmedian(done.compute[at]))
         return max(0.0, 1 - extra / now) if now > 0 else 1.0

@@ -305,17 +305,17 @@ def _transfers(
             transfer[mine] = np.minimum(transfer[mine], usual)
         done[there] = np.minimum(since[there] + transfer[there], until[there])
     # A bucket is moved once it is full and the one before was: the last, or all from the first on, says when.
-    first = np.flatnonzero(there & np.isfinite(filled))
-    last = (sizes[first] - _FIRST_BUCKET - 1) % _BUCKET + 1
-    whole = done[first] - np.maximum(
-        filled[first], np.where(before[first] >= 0, done[before[first]], -np.inf)
+    split = np.flatnonzero(there & np.isfinite(filled))
+    last = (sizes[split] - _FIRST_BUCKET - 1) % _BUCKET + 1
+    whole = done[split] - np.maximum(
+        filled[split], np.where(before[split] >= 0, done[before[split]], -np.inf)
     )
-    whole = np.minimum(whole, (done[first] - begun[first]) * sizes[first] / last)
+    whole = np.minimum(whole, (done[split] - begun[split]) * sizes[split] / last)
     rest = np.zeros(count)
-    transfer[first] = whole * last / sizes[first]
-    rest[first] = whole - transfer[first]
+    transfer[split] = whole * last / sizes[split]
+    rest[split] = whole - transfer[split]
     earlier = np.full(count, _NOBODY)
-    earlier[first], before[first] = before[first], first + count
+    earlier[split], before[split] = before[split], split + count
     return done, np.append(transfer, rest), np.append(before, earlier)
 
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -40,6 +40,7 @@ Progress = Callable[[int, int, str], object]
 _VERSION = 6
 """To be raised when the same files give other rows."""
 _MOST_PROBLEMS = 200
+_EVENTS = 4096
 
 
 def holds_traces(path: Path, within: Path | None = None) -> bool:
@@ -206,7 +207,10 @@ def read_traces(path: Path, files: Sequence[Path], progress: Progress | None = N
         if others:
             problems.append(f"{', '.join(others[:_MOST_NAMED])}: not by MegatronApp's tracer, and left out.")
         # Numbers that do not fit were said when they were read.
-        rows = chrome_spans([(1, _events(traces))], lambda _: None)
+        events = _events(traces)
+        # So much as both take is not held while spans are made.
+        traces.clear()
+        rows = chrome_spans(events, lambda _: None)
         return Traces(rows, "MegatronApp", (*problems, *_room(rows)))
     found: list[TraceFile] = []
     problems = []
@@ -271,17 +275,26 @@ def _one_rank(path: Path) -> tuple[list[RankTrace], list[str]]:
     return [trace], problems
 
 
-def _events(traces: Sequence[RankTrace]) -> list[Event]:
-    """Return the events of MegatronApp's own aggregate, with times as whole ns."""
+def _events(traces: Sequence[RankTrace]) -> Iterator[tuple[int, list[Event]]]:
+    """Return the events of MegatronApp's own aggregate, with times as whole ns, some at a time."""
     events, _ = aggregate(traces)
-    fields = set(EventArguments.__struct_fields__)
-    return _ticks(traces) + [
-        Event(
-            each["ph"], each.get("cat"), each["name"], each["pid"], 0, each.get("ts"), each.get("dur"),
-            EventArguments(**{key: value for key, value in each["args"].items() if key in fields}),
-        )
-        for each in events
-    ]  # fmt: skip
+    return _converted(_ticks(traces), events)
+
+
+def _converted(ticks: list[Event], events: list[dict[str, Any]]) -> Iterator[tuple[int, list[Event]]]:
+    yield 1, ticks
+    fields, first = set(EventArguments.__struct_fields__), 1 + len(ticks)
+    events.reverse()
+    while events:
+        some = [events.pop() for _ in range(min(_EVENTS, len(events)))]
+        yield first, [
+            Event(
+                each["ph"], each.get("cat"), each["name"], each["pid"], 0, each.get("ts"), each.get("dur"),
+                EventArguments(**{key: value for key, value in each["args"].items() if key in fields}),
+            )
+            for each in some
+        ]  # fmt: skip
+        first += len(some)
 
 
 def _ticks(traces: Sequence[RankTrace]) -> list[Event]:

@@ -48,7 +48,11 @@ def unit_groups(culprits: Sequence[Culprit], units: Sequence[Unit]) -> tuple[lis
     groups: list[Culprit] = []
     while True:
         best: tuple[tuple[int, int], Unit, list[Culprit]] | None = None
-        single = [each for each in left if each.kind in ("device", "host", "data") and len(each.ranks) == 1]
+        single = [
+            each
+            for each in left
+            if each.kind in ("device", "host", "data", "checkpoint") and len(each.ranks) == 1
+        ]
         for unit in units:
             inside = [each for each in single if each.ranks[0] in unit.ranks]
             for first in {each.kind: each for each in reversed(inside)}.values():

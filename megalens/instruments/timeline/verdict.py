@@ -16,6 +16,8 @@ from .stretches import MAD, SURE, median, running_median, stretches
 
 _LEAST = 0.032
 """Healthy devices differ by less."""
+_LEAST_PASS = 0.06
+"""The same of one kind of pass alone."""
 _LEAST_LINK = 0.15
 _LEAST_STAGE = 0.08
 _BAD_STEP = 0.3
@@ -39,8 +41,8 @@ class Culprit:
     ----------
     kind : str
         ``device`` (computes more slowly), ``link`` (slow transfers between the ranks), ``host`` (pauses
-        between passes), ``data`` (waits for batches), ``stage`` (more to compute than other stages), ``step``
-        (one long step).
+        between passes), ``data`` (waits for batches), ``checkpoint`` (saves while others do not), ``stage``
+        (more to compute than other stages), ``step`` (one long step).
     ranks : tuple of int
         Whose.
     first, last : int
@@ -92,6 +94,7 @@ class Culprit:
             "link": f"transfers between {who} take {by} longer than others of their size",
             "host": f"{who} pause{several} between passes for {by} of {whose} computing",
             "data": f"{who} wait{several} for data for {by} of {whose} computing",
+            "checkpoint": f"{who} save{several} for {by} of {whose} computing, and others do not",
             "stage": f"the stage of {who} computes {by} more than the others",
             "step": f"the step takes {self.slower:.0%} longer; {who} make{several} it so",
         }[self.kind]
@@ -103,7 +106,10 @@ class Culprit:
             return ""
         if not self.price_ns > 0:
             return " Without that alone a step is no shorter: others are as slow."
-        text = f" Without that a step is {price_text(self.price_ns, self.price_low, self.price_high)} shorter"
+        which = "a step in which it is so" if self.kind == "checkpoint" else "a step"
+        text = (
+            f" Without that {which} is {price_text(self.price_ns, self.price_low, self.price_high)} shorter"
+        )
         alone = [each.price_ns for each in self.parts]
         if alone and all(each == each for each in alone):
             most = max(alone)
@@ -212,6 +218,7 @@ def judge(
     own = np.nanmedian(done.compute, axis=1, keepdims=True)
     culprits += _found("host", done, (done.host - _others(done.host, done.stage)) / own, usable)
     culprits += _found("data", done, done.data / own, usable)
+    culprits = _saves(done, own, culprits)
     culprits += _stages(done, culprits, usable)
     if found is not None and clocks is not None:
         problems += [*found.problems, *clocks.problems]
@@ -245,6 +252,22 @@ def _bad_steps(done: Work) -> tuple[list[Culprit], Bools]:
     return culprits, usable
 
 
+def _saves(done: Work, own: Floats, culprits: list[Culprit]) -> list[Culprit]:
+    """Return culprits with ranks that save while others do not, in place of their single long steps."""
+    saving = np.nan_to_num(done.checkpoint)
+    at_all: Bools = saving.max(axis=0) > 0
+    if not at_all.any():
+        return culprits
+    more = (done.checkpoint - _others(done.checkpoint, np.zeros_like(done.stage))) / own
+    found = _found("checkpoint", done, more, at_all) if len(done.ranks) > 1 else []
+    who = {rank for each in found for rank in each.ranks}
+    steps = {*done.steps[at_all].tolist()}
+    known = [
+        each for each in culprits if each.kind == "step" and each.first in steps and {*each.ranks} <= who
+    ]
+    return [*(each for each in culprits if each not in known), *found]
+
+
 def _devices(done: Work, usable: Bools, problems: list[str]) -> list[Culprit]:
     alone = [int(stage) for stage in np.unique(done.stage) if (done.stage == stage).sum() == 1]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -260,7 +283,30 @@ def _devices(done: Work, usable: Bools, problems: list[str]) -> list[Culprit]:
                     "A stage of one rank is compared with itself at other steps only: whether it has always "
                     "been slow, or has more to compute, shows with layers (timeline='layers')."
                 )
-    return _found("device", done, against, usable, logarithmic=True)
+    found = _found("device", done, against, usable, logarithmic=True)
+    known = {rank for each in found for rank in each.ranks}
+    return found + [each for each in _passes(done, usable) if not {*each.ranks} & known]
+
+
+def _passes(done: Work, usable: Bools) -> list[Culprit]:
+    """Return devices that are slow in their forward or backward passes, relative to all that they compute."""
+    several = np.array([(done.stage == stage).sum() > 1 for stage in done.stage])
+    forward, backward, wgrad, _ = done.parts
+    result: list[Culprit] = []
+    for part in (forward, backward + wgrad):
+        with np.errstate(divide="ignore"):
+            values = np.where(part > 0, np.log(part), np.nan)
+        against = np.where(several[:, None], values - _others(values, done.stage), np.nan)
+        for each in _found("device", done, against, usable, logarithmic=True, least=_LEAST_PASS):
+            at = int(np.searchsorted(done.ranks, each.ranks[0]))
+            inside = (done.steps >= each.first) & (done.steps <= each.last)
+            own, usual = (float(np.nanmedian(times[at, inside])) for times in (done.compute, part))
+            extra = usual * each.slower / (1 + each.slower)
+            share = extra / (own - extra) / each.slower
+            sizes = [share * size for size in (each.slower, each.low, each.high)]
+            if extra >= _LEAST_NS:
+                result.append(replace(each, slower=sizes[0], low=sizes[1], high=sizes[2]))
+    return result
 
 
 def _others(values: Floats, role: Integers, past: float = 0.2) -> Floats:
@@ -486,7 +532,7 @@ def _one(a: Culprit, b: Culprit) -> bool:
     shorter = min(a.last - a.first, b.last - b.first) + 1
     if a.kind != b.kind or overlap < shorter / 2:
         return False
-    return a.kind in ("host", "data", "link") and 0.5 < (1 + a.slower) / (1 + b.slower) < 2
+    return a.kind in ("host", "data", "checkpoint", "link") and 0.5 < (1 + a.slower) / (1 + b.slower) < 2
 
 
 def _confidence(errors: float) -> float:

@@ -46,6 +46,8 @@ it('calls a plateau and noise what they are', () => {
   const words = told(() => 2.6);
   expect(words).toMatch(/^loss (stayed between|fell|rose)/);
   expect(words).not.toContain('On the way');
+  const wobbling = told(step => 2.6 + 0.4 * Math.sin(step * 7.13 + 2.2));
+  expect(wobbling).toMatch(/^loss stayed between 2\.\d+ and 3\S* nats from step 0 to 3 990\.$/);
 });
 
 it('names what is not finite first, and missing steps', () => {

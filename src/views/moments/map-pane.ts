@@ -247,7 +247,7 @@ export class MapPane extends MomentPane {
     const { options, by, t } = this;
     const { groups, cells, isUnfinished: unfinished } = map;
     const bands = options.colors === 'sigma';
-    const locked = bands ? null : lockedRange(options.color_range ?? []);
+    const locked = bands ? null : this.colorRange([cells.values]);
     const [x0, x1] = map.span;
     const [y0, y1] = [-0.5, cells.rows - 0.5];
     const { height, labelled: rowAt } = rowPlaces(cells.rows, ROW);
@@ -303,6 +303,11 @@ export class MapPane extends MomentPane {
       summary: this._summary(map),
       notes: await this.notes(reader, signal)
     };
+  }
+
+  /** Lowest and highest value of the colours; null where they follow the values. */
+  protected colorRange(_values: readonly ArrayLike<number>[]): readonly [number, number] | null {
+    return lockedRange(this.options.color_range ?? []);
   }
 
   private _scaleOf({ groups, cells }: DrawnMap, look: IColorLook): ColorScale {

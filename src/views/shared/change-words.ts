@@ -149,6 +149,9 @@ function departureWords({ from, peak, back }: IDeparture, t: Translate, where?: 
 /** Share of the larger end by which a scalar must differ at its ends to be said to fall or rise. */
 const SAME = 0.01;
 
+/** Share of its range by which it must differ there. */
+const NET = 0.5;
+
 /** The most gaps of one scalar that are named. */
 const MOST_GAPS = 2;
 
@@ -189,9 +192,14 @@ function scalarWords(
   const sentences: string[] = [];
   const at = (step: number): string => formatInteger(step);
   const [from, to] = [start.value, end.value];
+  const change = Math.abs(to - from);
+  // What comes and goes by more than it went is noise about where it stayed.
+  const isSame =
+    change <= SAME * Math.max(Math.abs(from), Math.abs(to)) ||
+    (departure === null && change < NET * (high - low));
   if (start.step === end.step) {
     sentences.push(t('%1 is %2 %3 at step %4.', name, formatNumber(from), unit, at(start.step)));
-  } else if (Math.abs(to - from) <= SAME * Math.max(Math.abs(from), Math.abs(to))) {
+  } else if (isSame) {
     sentences.push(
       t(
         departure

@@ -37,6 +37,9 @@ const TAIL = 0.05;
 /** Share of a departure that the rest of a series must move by to be told before it. */
 const OWN = 0.25;
 
+/** How many times the smaller of its values a departure must be high to be told beside another move. */
+const BESIDE = 0.5;
+
 /** Share of a move by which its end must differ from where it went to be told. */
 const ELSEWHERE = 0.2;
 
@@ -184,7 +187,11 @@ function departedOf(moves: readonly IMove[], told: readonly IMove[]): IMoves['de
           };
     return own === null ? [] : [{ layer, departure: own, factor: factorOf(own) }];
   });
-  return found.sort((a, b) => b.factor - a.factor)[0] ?? null;
+  return (
+    found
+      .filter(({ layer, factor }) => factor >= BESIDE || layer === told[0]?.layer)
+      .sort((a, b) => b.factor - a.factor)[0] ?? null
+  );
 }
 
 /** How many times the smaller of its two values a departure is high. */

@@ -197,7 +197,7 @@ export class TrendView extends LinesView<Required<TrendOptions>> {
     if (state) {
       return { state };
     }
-    const range = lockedRange(this.options.color_range ?? []);
+    const range = this.colorRange(answer.lines.map(({ values }) => values));
     const request = {
       series: answer.lines,
       transform: this.options.transform,
@@ -222,6 +222,11 @@ export class TrendView extends LinesView<Required<TrendOptions>> {
     const moved = layersWords(answer.lines, this._subject);
     const words = trendWords(this._subject, answer, moved, [...caption, ...ofLines]);
     return { content: { recipe, ...(signed ? { printed } : {}), extent, ...words } };
+  }
+
+  /** Lowest and highest value of a map's colours; null where they follow its values. */
+  protected colorRange(_values: readonly ArrayLike<number>[]): readonly [number, number] | null {
+    return lockedRange(this.options.color_range ?? []);
   }
 
   private async _readLines(layers: number, signal: AbortSignal): Promise<LinesLoaded> {

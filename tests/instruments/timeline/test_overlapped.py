@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from bench.timeline.overlapped import JUDGED, outcome
 from megalens.instruments.timeline.analysis import Analysis, analyse
 from megalens.instruments.timeline.prices import WhatIf
 from megalens.instruments.timeline.spans import Spans
@@ -58,6 +59,30 @@ def test_a_node_that_is_slow_is_one_culprit():
     assert [each["ranks"] for each in message["parts"]] == [[rank] for rank in range(24, 32)]
 
 
+@pytest.mark.parametrize("size", [1.1, 1.6])
+def test_a_rank_that_saves_now_and_then_while_others_wait_is_one_culprit(size):
+    saves = tuple(Fault("checkpoint", (0,), size, step, step) for step in range(5, 41, 5))
+    job = replace(BUCKETS, steps=40, faults=saves)
+    rows, truth = simulate(job)
+    (culprit,) = analyse(rows).verdict().culprits
+    assert (culprit.kind, culprit.ranks, culprit.first, culprit.last) == ("checkpoint", (0,), 5, 40)
+    saving = np.median(truth.step_ns[4::5]) - np.median(np.delete(truth.step_ns, slice(4, None, 5)))
+    assert culprit.price_ns == pytest.approx(saving, rel=0.1)
+    together = tuple(replace(each, ranks=tuple(range(8)), factor=1.1) for each in saves)
+    assert analyse(simulate(replace(job, faults=together))[0]).verdict().healthy
+
+
+@pytest.mark.parametrize("kind", ["forward", "backward"])
+@pytest.mark.parametrize("transfer_ms", [0.3, 6.0])
+def test_one_slow_pass_costs_what_the_network_leaves_of_it(kind, transfer_ms):
+    job = replace(SHARDS, transfer_ms=transfer_ms, faults=(Fault(kind, (2,), 1.2, 1, 24),))
+    more = added(job)
+    (culprit,) = [*(verdict := analyse(simulate(job)[0]).verdict()).culprits, *verdict.hidden]
+    assert culprit.ranks == (2,)
+    price = culprit.price_ns if culprit in verdict.culprits else 0.0
+    assert price == pytest.approx(more, rel=0.1, abs=0.01 * verdict.step_ns)
+
+
 def test_what_costs_time_in_several_ways_has_a_price_for_all_of_it():
     faults = (Fault("device", (2,), 1.2, 1, 24), Fault("data", (5,), 1.1, 1, 24))
     job = replace(BUCKETS, faults=faults)
@@ -96,3 +121,10 @@ def test_one_observation_has_no_interval_and_numbers_have_no_exponent():
         "1 s",
         "65 s",
     ]
+
+
+@pytest.mark.slow
+def test_random_jobs_that_communicate_while_they_work_are_judged_as_in_the_bench():
+    results = [outcome(seed) for seed in range(JUDGED, JUDGED + 9)]
+    assert {each.kind for each in results} >= {"none", "forward", "backward", "two", "node", "data"}
+    assert [each for each in results if not each.found or each.false or not each.priced] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import os
 import re
 import zlib
@@ -30,7 +31,10 @@ KINDS = {
 }
 """What each kind of file measures, in words of the stream ``moments``."""
 
-_TEXTS = ("name", "module_name", "scope", "shape", "dtype")
+STACKS = "stack_info"
+"""From where each module was called first: no statistics."""
+
+_TEXTS = ("name", "module_name", "scope", "shape", "dtype", STACKS)
 _INTEGERS = ("vpp_stage", "step", "micro_step")
 _MOST_COLUMNS = 64
 _MOST_HEADERS = 1_000
@@ -38,6 +42,7 @@ _MOST_HEADER_BYTES = 1 << 16
 _BLOCK, _MOST_BLOCK = 4 << 20, 16 << 20
 """Bytes that are read at a time, and at most so that no step is cut."""
 _ROWS = 20_000
+_MOST_STACKS = 16 << 20
 _TAIL = 256
 
 
@@ -135,6 +140,8 @@ def csv_blocks(path: Path, place: CsvPlace | None = None) -> Iterator[tuple[pa.T
 
 def read_csv_table(path: Path) -> tuple[pa.Table, list[str]]:
     """Read all complete lines of a file, and return sentences about what was left out of it."""
+    if csv_kind(path.name) == STACKS:
+        return _stacks(path)
     blocks = list(csv_blocks(path))
     tables = [table for table, _ in blocks]
     some = [table for table in tables if table.num_rows] or tables[:1]
@@ -218,6 +225,38 @@ def _all_fit(text: bytes, place: CsvPlace) -> tuple[pa.Table, CsvPlace, _Cut] | 
         at = text.rfind(b"\n", 0, at)
     upto = replace(place, end=place.end + len(text), line=place.line + lines)
     return table, upto, (several, replace(place, end=place.end + at + 1, line=upto.line - several))
+
+
+def _stacks(path: Path) -> tuple[pa.Table, list[str]]:
+    """Read where modules are called from: texts of several lines, in quotes."""
+    good: list[list[Any]] = []
+    damaged = 0
+    with path.open("rb") as file:
+        if os.fstat(file.fileno()).st_size > _MOST_STACKS:
+            raise ClientError(
+                f"{shown_text(path.name, 200)} has more than {_MOST_STACKS >> 20} MiB.", code="unreadable"
+            )
+        lines = csv.reader(io.TextIOWrapper(file, "utf-8", "replace", newline=""), strict=True)
+        header: list[str] | None = None
+        while True:
+            try:
+                cells = next(lines)
+            except StopIteration:
+                break
+            except csv.Error:
+                cells = []
+            if header is None:
+                if cells != ["module_name", STACKS]:
+                    return pa.table({}), [
+                        f"{shown_text(path.name, 200)} begins with no header of TrainerMon's."
+                    ]
+                header = cells
+            elif len(cells) == len(header):
+                good.append(cells)
+            else:
+                damaged += 1
+    problems = [f"{shown_text(path.name, 200)}: {damaged:,} of its entries are damaged and left out."]
+    return _table(("module_name", STACKS), good), problems if damaged else []
 
 
 def _type(name: str) -> pa.DataType:
@@ -316,9 +355,10 @@ def _table(header: tuple[str, ...], rows: list[list[Any]]) -> pa.Table:
     )
 
 
-OTHER_KINDS = ("attention_hook", "linear_hook", "moe_router_weight_hook", "moe_router_logit_hook", "other")
+_FEATURES = ("attention_hook", "linear_hook", "moe_router_weight_hook", "moe_router_logit_hook", "other")
+OTHER_KINDS = (*_FEATURES, STACKS)
 
-_FIRST = re.compile(rf"({'|'.join((*KINDS, *OTHER_KINDS))})_(\d{{1,15}})-(\d{{1,15}})(_part_\d{{1,9}})?\.csv")
+_FIRST = re.compile(rf"({'|'.join((*KINDS, *_FEATURES))})_(\d{{1,15}})-(\d{{1,15}})(_part_\d{{1,9}})?\.csv")
 # Monitor V2.
 _SECOND = re.compile(r"(module|weight_grad|optimizer|param|cc)_step(\d{1,15})-(\d{1,15})\.csv")
 _FOLDER = re.compile(r"[\w-]{0,20}-rank(\d{1,5})-[\w-]{0,20}|rank_(\d{1,5})")
@@ -326,6 +366,8 @@ _FOLDER = re.compile(r"[\w-]{0,20}-rank(\d{1,5})-[\w-]{0,20}|rank_(\d{1,5})")
 
 def csv_kind(name: str) -> str | None:
     """Return what a file is of by its name, such as ``grad_reduced``; None where it is not TrainerMon's."""
+    if name == f"{STACKS}.csv":
+        return STACKS
     found = _FIRST.fullmatch(name) or _SECOND.fullmatch(name)
     return None if found is None else found[1]
 

@@ -19,7 +19,7 @@ from ..rows.import_folder import ROWS, ImportedRows, ImportFolder, is_much, writ
 from ..rows.moment_rows import Progress
 from ..rows.pieces import MemoryPiece, Piece
 from .csv_moments import moment_tables
-from .files import CsvPlace, csv_blocks
+from .files import STACKS, CsvPlace, csv_blocks
 
 _MOST_WARNINGS = 20
 _SEGMENT_BYTES = 6 << 20
@@ -137,7 +137,8 @@ class ImportedCsvFolder(ImportFolder[CsvFiles]):
         failed: list[str] = []
         yield done.end
         try:
-            for lines, upto in csv_blocks(file.path, place):
+            # Call stacks hold no statistics.
+            for lines, upto in () if file.kind == STACKS else csv_blocks(file.path, place):
                 if done.end - place.end >= _SEGMENT_BYTES:
                     # There is more, so that no step goes on behind this.
                     self._commit(tables, CsvFiles(parts={name: done}))
@@ -225,7 +226,12 @@ class TrainerMonRows(ImportedRows):
                 done += size
                 if progress is not None:
                     progress(done, total, "Reading TrainerMon's files")
-        self._count(self._newest(), self._sentences(closed))
+        sentences = self._sentences(closed)
+        if all(file.kind == STACKS for files in found.values() for file in files.values()):
+            sentences.append(
+                f"There are no statistics here, only from where modules are called: run.readings({STACKS!r})."
+            )
+        self._count(self._newest(), sentences)
         if first:
             trim_cache()
         return True

@@ -145,3 +145,25 @@ export function countWords(alarms: readonly IAlarm[], t: Translate): string {
   ];
   return words.join(', ');
 }
+
+/** Value and expectation are told as a ratio from this on; nearer ones by the rule's own sentence. */
+const APART = 1.1;
+
+/** Say an alarm by its subject: `loss is 8.23, 3.1 × …`; where no number says it, by its rule's sentence. */
+export function alarmWords(alarm: IAlarm, t: Translate): string {
+  const { expected, name, sentence, statistic, value } = alarm;
+  const where = whereWords(alarm, t);
+  const subject = [
+    shortName(name, MOST_LETTERS),
+    ...(statistic === '' || statistic === 'value' ? [] : [statistic])
+  ].join(' ');
+  const at = where === '' ? subject : `${subject}, ${where}`;
+  const ratio = value / expected;
+  if (!Number.isFinite(value)) {
+    return t('%1 is %2', at, Number.isNaN(value) ? 'NaN' : value > 0 ? '∞' : '−∞');
+  }
+  const isApart = Number.isFinite(ratio) && (ratio >= APART || (ratio > 0 && ratio <= 1 / APART));
+  return isApart
+    ? t('%1 is %2, %3 × what was expected', at, formatNumber(value, 3), formatNumber(ratio, 2))
+    : `${at}: ${sentence}`;
+}

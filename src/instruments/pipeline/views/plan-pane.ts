@@ -325,7 +325,13 @@ export class PlanPane extends PipelinePane {
     const of = measured?.steps.steps.at(-1);
     return [
       ...(highMs > lowMs
-        ? [t('With its jitter 95 % of the steps take %1 to %2.', timeWords(lowMs), timeWords(highMs))]
+        ? [
+            t(
+              'Drawn is the mean of steps with their jitter; 95 % of them take %1 to %2.',
+              timeWords(lowMs),
+              timeWords(highMs)
+            )
+          ]
         : []),
       t(
         'It cannot deadlock: its %1 operations stand in an order in which none waits for a later one.',

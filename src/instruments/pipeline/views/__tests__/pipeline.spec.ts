@@ -89,6 +89,32 @@ it('shows every schedule with its time, bubble and memory, the fastest first, an
   expect(said()).toMatch(/is the fastest with 2\d(\.\d)? ms/);
 });
 
+it('sorts and names schedules by the number at which their bars end, with jitter too', async () => {
+  for (const jitter of [0, 20]) {
+    const [still] = await readView(run, { view: 'pipeline', kind: 'schedules', jitter });
+    const { headings = [], ends = [], pieces = [] } = still?.recipe?.datasets ?? {};
+    const told = headings.map(({ text }) => Number(/· (\S+)\sms a step/.exec(plain(String(text)))?.[1]));
+    expect(told).toHaveLength(ends.length);
+    expect(told).toEqual([...told].sort((a, b) => a - b));
+    ends.forEach(({ x, y, y2 }, at) => {
+      expect(told[at]).toBe(Number(Number(x).toPrecision(4)));
+      const inside = pieces.filter(
+        piece => Number(piece['y']) > Number(y) && Number(piece['y']) < Number(y2)
+      );
+      const last = Math.max(...inside.map(piece => Number(piece['x2'])));
+      // The stage that is done last on average, and the last of each step.
+      expect(last / Number(x)).toBeGreaterThan(jitter === 0 ? 0.9999 : 0.95);
+      expect(last).toBeLessThanOrEqual(Number(x) + 1e-9);
+    });
+  }
+  const [plan] = await readView(run, { view: 'pipeline', kind: 'plan', schedule: '1f1b', jitter: 20 });
+  const [step] = /\d\S* ms/.exec(plain(plan?.title ?? '').split('micro-batches, ')[1] ?? '') ?? [''];
+  expect(parseFloat(step)).toBeGreaterThan(33);
+  expect(plain(plan?.summary ?? '')).toContain(`A step takes ${step}, `);
+  expect(Number(plan?.recipe?.datasets['ends']?.[0]?.['x'])).toBeCloseTo(parseFloat(step), 2);
+  expect(plan?.caption.join(' ')).toContain('Drawn is the mean of steps with their jitter');
+});
+
 it('leaves out schedules that do not take these numbers, with the reason', async () => {
   await show({ kind: 'schedules', stages: 3, micro_batches: 4 });
   expect(said()).not.toContain('DualPipe ·');
