@@ -160,7 +160,12 @@ def _counted(ids: Tensor) -> Sequence[Tensor]:
 
 
 def _caching(body: nn.Module, path: str | None) -> nn.Module | None:
-    """Return the innermost module around ``path`` that goes on from cached keys and values, if one does."""
+    """Return the innermost module around ``path`` that goes on from cached keys and values, if one does.
+
+    Of an encoder and a decoder each has ids of its own: none.
+    """
+    if getattr(getattr(body, "config", None), "is_encoder_decoder", False):
+        return None
     while path:
         path = path.rpartition(".")[0]
         module = body.get_submodule(path)
@@ -170,16 +175,17 @@ def _caching(body: nn.Module, path: str | None) -> nn.Module | None:
 
 
 def _counted_on(given: tuple[Sequence[Any], Mapping[str, Any]]) -> Tensor | None:
-    """Count the positions of the ids that a module is given, ``[B, n]``, behind those that it read before.
+    """Count the positions of what a module is given, ``[B, n]``, behind those that it read before.
 
     Padding before a text counts as nothing: the mask ``[B, read before + n]`` shows it.
     """
     args, named = given
-    ids = named.get("input_ids", args[0] if args else None)
-    if not isinstance(ids, Tensor) or ids.ndim != 2:
+    tensors = (named.get("input_ids"), named.get("inputs_embeds"), *args[:1])
+    read = next((each for each in tensors if isinstance(each, Tensor) and each.ndim > 1), None)
+    if read is None:
         return None
-    count = ids.shape[1]
-    places = torch.arange(count, device=ids.device).expand(ids.shape)
+    batch, count = read.shape[:2]
+    places = torch.arange(count, device=read.device).expand(batch, count)
     mask = named.get("attention_mask")
     if isinstance(mask, Tensor) and mask.ndim == 2 and mask.shape[1] >= count:
         pads = (mask.cumsum(-1) == 0).sum(-1, keepdim=True)

@@ -13,7 +13,7 @@ from ...adapters.sizes import unwrapped
 from ...demo.model import GPT, Cache
 from ...tracer.tensors.values import Window
 from .errors import GenerationError
-from .language_model import LanguageModel, PaddedPrompts, Reading
+from .language_model import LanguageModel, PaddedPrompts, Reading, RereadingReading
 from .own_config import followed_processors, said_of_config
 from .sampling import Processors, Sampler
 from .texts import Texts
@@ -90,8 +90,15 @@ class HuggingFaceLanguageModel(LanguageModel):
 
     def begin(self, prompts: Sequence[Sequence[int]], tokens: int = 0) -> Reading:
         padded = PaddedPrompts.of(prompts, self.device, self.pad)
-        rereads = self._setting("use_cache") is False or getattr(self._inner, "_is_stateful", False)
+        if getattr(self._inner, "_is_stateful", False):
+            # Some of these take no mask: padding behind a text is what none of them has read.
+            return RereadingReading(self._reread, padded)
+        rereads = self._setting("use_cache") is False
         return _HuggingFaceReading(self.module, padded, self._takes_positions, rereads)
+
+    def _reread(self, ids: Tensor, indices: Tensor) -> Tensor:
+        logits: Tensor = self.module(input_ids=ids, use_cache=False, return_dict=True).logits
+        return logits.take_along_dim(indices[:, :, None], 1)
 
 
 def _adds_tokens(inner: Any) -> bool:

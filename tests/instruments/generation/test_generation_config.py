@@ -225,6 +225,21 @@ def test_a_model_that_keeps_nothing_is_refused_with_a_way_out_that_is_true(name)
     assert ours(model, 0.8)[0] == generated(model, 0.8)
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_model_that_takes_no_mask_writes_behind_padding_what_it_writes_of_each_prompt_alone() -> None:
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "attention_hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 300}
+    model = transformers.AutoModelForCausalLM.from_config(transformers.RwkvConfig(**sizes)).eval()
+    model.generation_config.update(eos_token_id=[1, 2], pad_token_id=0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(4 if parameter.ndim > 1 else 1)
+    alone = [generated(model, 0, [prompt])[0] for prompt in PROMPTS]
+    assert ours(model, 0)[0] == alone
+    assert generated(model, 0) != alone
+
+
 @pytest.mark.parametrize("name", ["XLNet", "XLM"])
 def test_a_model_that_is_given_a_token_more_is_refused(name) -> None:
     sizes = {"d_model": 16, "n_layer": 1, "n_head": 2, "d_inner": 16}
