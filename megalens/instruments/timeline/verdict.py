@@ -11,7 +11,7 @@ import numpy as np
 
 from .clocks import Clocks
 from .dependencies import NOT_BLOCKED_NS, Dependencies
-from .spans import Bools, Floats, Integers, Spans, Work, ranks_text
+from .spans import INFERRED, Bools, Floats, Integers, Spans, Work, ranks_text
 from .stretches import MAD, SURE, median, running_median, stretches
 
 _LEAST = 0.032
@@ -451,7 +451,10 @@ def _links(found: Dependencies, clocks: Clocks, steps: Integers, usable: Bools) 
 
 def _messages(found: Dependencies, clocks: Clocks) -> _Transfers:
     spans = found.spans
-    events = np.flatnonzero(found.complete & found.message)
+    inferred = np.array([name == INFERRED for name in spans.names] or [False])
+    events = np.flatnonzero(
+        found.complete & found.message & ~inferred[spans.name[found.rows[found.first[:-1]]]]
+    )
     sent, received = found.rows[found.first[events]], found.rows[found.first[events] + 1]
     left = clocks.aligned(spans.rank[sent], spans.start[sent])
     ready = clocks.aligned(spans.rank[received], spans.end[received] - spans.blocked[received])

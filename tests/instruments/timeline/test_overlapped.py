@@ -92,6 +92,28 @@ def test_what_costs_time_in_several_ways_has_a_price_for_all_of_it():
     assert "Without all of these a step is" in str(verdict)
 
 
+@pytest.mark.parametrize(
+    ("job", "fault"),
+    [
+        (Job(2, 4, 2, norm=False, seed=5), Fault("device", (5,), 1.2, 1, 30)),
+        (Job(1, 4, 1, micro_batches=6, norm=False, seed=5), Fault("device", (2,), 1.2, 10, 20)),
+        (Job(2, 4, 2, norm=False, seed=5), None),
+    ],
+)
+def test_micro_batches_say_who_waits_for_whom_where_messages_were_not_recorded(job, fault):
+    rows, _ = simulate(replace(job, faults=(fault,) if fault else ()))
+    frame = rows.to_pandas()
+    passes = frame[~frame["kind"].isin(["send", "receive"])]
+    verdict = analyse(pa.Table.from_pandas(passes, preserve_index=False)).verdict()
+    whole = analyse(rows).verdict()
+    assert [each.ranks for each in verdict.culprits] == [each.ranks for each in whole.culprits]
+    assert [each.price_ns for each in verdict.culprits] == [
+        pytest.approx(each.price_ns, rel=0.05) for each in whole.culprits
+    ]
+    assert not verdict.healthy
+    assert any("taken from the micro-batches" in each for each in verdict.lacking)
+
+
 def test_ranks_of_which_no_file_is_there_leave_no_price():
     rows, _ = simulate(replace(BUCKETS, faults=(Fault("device", (2,), 1.2, 1, 24),)))
     frame = rows.to_pandas().assign(group="0-3")
