@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from ...protocol.messages_generated import Layout, Origin
 from .clocks import Clocks, clocks
+from .culprits import Verdict
 from .dependencies import Dependencies, dependencies
 from .evidence import lacking
 from .megascan_files import TimelineError
@@ -21,7 +22,7 @@ from .pipeline_messages import with_messages
 from .prices import Prices, WhatIf
 from .replay import WORK_KINDS, StepChanges, StepReplay
 from .spans import Spans, Work, work
-from .verdict import Verdict, judge
+from .verdict import judge
 
 
 class Analysis:

@@ -10,9 +10,9 @@ import pytest
 
 from bench.timeline.overlapped import JUDGED, outcome
 from megalens.instruments.timeline.analysis import Analysis, analyse
+from megalens.instruments.timeline.culprits import Culprit, duration_text
 from megalens.instruments.timeline.prices import WhatIf
 from megalens.instruments.timeline.spans import Spans
-from megalens.instruments.timeline.verdict import Culprit, duration_text
 from tests.kit.simulated_jobs import Fault, Job, simulate
 
 BUCKETS = Job(1, 1, 8, micro_batches=1, layers=6, steps=24, seed=21, overlap="buckets")
