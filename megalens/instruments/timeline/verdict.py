@@ -122,6 +122,8 @@ def _passes(done: Work, usable: Bools) -> list[Culprit]:
     for part in (forward, backward + wgrad):
         with np.errstate(divide="ignore"):
             values = np.where(part > 0, np.log(part), np.nan)
+        # Who is alone in a stage is compared with nobody here.
+        values[~several] = 0
         against = np.where(several[:, None], values - _others(values, done.stage), np.nan)
         for each in _found("device", done, against, usable, logarithmic=True, least=_LEAST_PASS):
             at = int(np.searchsorted(done.ranks, each.ranks[0]))
