@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 import megalens
 from megalens.demo.model import GPT, GPTConfig
 from megalens.instruments.timeline import analyse
-from megalens.instruments.timeline.verdict import Verdict
+from megalens.instruments.timeline.culprits import Verdict
 from megalens.runs import open_run
 
 from .common import Row, wilson, write_results

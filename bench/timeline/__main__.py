@@ -14,8 +14,8 @@ import numpy as np
 
 from megalens.instruments.timeline.analysis import analyse
 from megalens.instruments.timeline.clocks import Clocks
+from megalens.instruments.timeline.culprits import Culprit
 from megalens.instruments.timeline.megascan_files import TimelineError
-from megalens.instruments.timeline.verdict import Culprit
 from tests.kit.simulated_jobs import Fault, Job, Truth, simulate
 
 from ..common import Row, percentile, wilson, write_results

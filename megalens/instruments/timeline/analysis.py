@@ -13,14 +13,16 @@ import pyarrow as pa
 
 from ...protocol.messages_generated import Layout, Origin
 from .clocks import Clocks, clocks
+from .culprits import Verdict
 from .dependencies import Dependencies, dependencies
 from .evidence import lacking
 from .megascan_files import TimelineError
 from .megascan_verdict import MegascanVerdict, megascan_of_spans
+from .pipeline_messages import with_messages
 from .prices import Prices, WhatIf
 from .replay import WORK_KINDS, StepChanges, StepReplay
 from .spans import Spans, Work, work
-from .verdict import Verdict, judge
+from .verdict import judge
 
 
 class Analysis:
@@ -44,6 +46,14 @@ class Analysis:
     @cached_property
     def work(self) -> Work:
         return work(self.spans)
+
+    @cached_property
+    def _linked(self) -> Analysis:
+        """The same with messages between pipeline stages, where their passes alone tell of them."""
+        linked = with_messages(self.spans)
+        if linked is self.spans:
+            return self
+        return Analysis(linked, all_ranks=self._all_ranks, world=self._world)
 
     @cached_property
     def _prices(self) -> Prices:
@@ -90,6 +100,7 @@ class Analysis:
             part = Analysis(spans.take(np.flatnonzero(inside)), world=self._world)
         if method == "megascan":
             return megascan_of_spans(part.dependencies)
+        part = part._linked
         if part.summed:
             verdict = judge(part.spans, part.work)
         else:
@@ -131,8 +142,8 @@ class Analysis:
             self._check(factor, [rank], known)
         for ranks, factor in changes.links.items():
             self._check(factor, ranks, known)
-        chosen = self._prices.chosen() if steps is None else list(steps)
-        result = self._prices.compare(chosen, changes)
+        prices = self._linked._prices
+        result = prices.compare(prices.chosen() if steps is None else list(steps), changes)
         if result is None:
             raise TimelineError(
                 "None of these steps can be replayed: that needs spans of timeline='phases' or finer of "

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .dependencies import Dependencies
-from .spans import COMMUNICATION, PASSES, Spans, Work, ranks_text
+from .spans import COMMUNICATION, INFERRED, PASSES, Spans, Work, ranks_text
 from .stretches import SHORTEST
 
 _MOST_GROUPS, _MOST_RANKS = 4_096, 1 << 20
@@ -49,6 +49,11 @@ def lacking(spans: Spans, done: Work, found: Dependencies | None, world: int = 0
         said.append("No rank waited for another.")
     else:
         prices = not others
+    if INFERRED in spans.names:
+        said.append(
+            "Messages between stages were not recorded: who waits for whom is taken from the micro-batches, "
+            "and pauses before passes are taken for waiting."
+        )
     idle = np.setdiff1d(ranks, spans.rank[spans.of_kind(*PASSES)])
     if len(idle):
         said.append(f"No pass was recorded of {ranks_text(idle.tolist())}.")

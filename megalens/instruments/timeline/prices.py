@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...protocol import is_whole
+from .culprits import Culprit, Verdict, interval_text, significant
 from .replay import StepChanges, StepReplay
 from .spans import COMPUTING, Floats, Spans, Work
 from .units import joined, unit_groups, units_of
-from .verdict import Culprit, Verdict, interval_text, significant
 
 _REPLAYED, _LARGE_REPLAYED = 9, 5
 """Steps of a price's median, and fewer where each has more spans than ``_LARGE``."""

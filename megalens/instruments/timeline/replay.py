@@ -215,7 +215,8 @@ def _moments(
         np.concatenate([sends[at] & (first | ~apart), nobody]),
         np.concatenate([(event >= 0) & ~first, nobody]),
     )
-    order = np.lexsort((columns[3], columns[1] < 0, columns[0]))
+    # What is sent at the moment at which a wait begins is not held up by it.
+    order = np.lexsort((~columns[5], columns[3], columns[1] < 0, columns[0]))
     return _Moments(*(column[order] for column in columns))
 
 

@@ -164,6 +164,8 @@ _WITH_THE_PASS = ("reduce_gradients",)
 """Collectives that begin with a pass and need what it computes last: a rank's part is there at its end."""
 _NUMBERS: tuple[str, ...] = ("step", "rank", "stage", "chunk", "micro_batch", "start", "end", "count")
 _NUMBERS += ("blocked", "bytes", "peer", "sequence")
+INFERRED = "micro-batch (not recorded)"
+"""Name of messages that were not recorded, and follow from the passes of a pipeline."""
 _LATER: tuple[str, ...] = ("clock",)
 """Numbers that older recordings lack; 0 there."""
 _MOST_GROUP = 65_536

@@ -19,9 +19,9 @@ from ...runs.answers.selection import StreamRows, check_cancelled
 from ...runs.query import Query
 from ...runs.run_folder import RunFolder
 from .analysis import Analysis, world_of
+from .culprits import Verdict
 from .lanes import MOST_LANES, found_of, lanes_of, links_of, path_of
 from .spans import Spans
-from .verdict import Verdict
 
 STREAM = "spans"
 MOST_ROWS = 1_500_000

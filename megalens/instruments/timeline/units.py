@@ -8,8 +8,8 @@ from math import sqrt
 
 import numpy as np
 
+from .culprits import Culprit
 from .spans import Spans
-from .verdict import Culprit
 
 _MOST = 0.75
 """Share of a unit's ranks that are slow where the unit is said to be."""

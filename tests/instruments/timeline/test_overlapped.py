@@ -10,9 +10,9 @@ import pytest
 
 from bench.timeline.overlapped import JUDGED, outcome
 from megalens.instruments.timeline.analysis import Analysis, analyse
+from megalens.instruments.timeline.culprits import Culprit, duration_text
 from megalens.instruments.timeline.prices import WhatIf
 from megalens.instruments.timeline.spans import Spans
-from megalens.instruments.timeline.verdict import Culprit, duration_text
 from tests.kit.simulated_jobs import Fault, Job, simulate
 
 BUCKETS = Job(1, 1, 8, micro_batches=1, layers=6, steps=24, seed=21, overlap="buckets")
@@ -90,6 +90,28 @@ def test_what_costs_time_in_several_ways_has_a_price_for_all_of_it():
     assert {(each.kind, each.ranks) for each in verdict.culprits} == {("device", (2,)), ("data", (5,))}
     assert verdict.price_ns == pytest.approx(added(job), rel=0.1)
     assert "Without all of these a step is" in str(verdict)
+
+
+@pytest.mark.parametrize(
+    ("job", "fault"),
+    [
+        (Job(2, 4, 2, norm=False, seed=5), Fault("device", (5,), 1.2, 1, 30)),
+        (Job(1, 4, 1, micro_batches=6, norm=False, seed=5), Fault("device", (2,), 1.2, 10, 20)),
+        (Job(2, 4, 2, norm=False, seed=5), None),
+    ],
+)
+def test_micro_batches_say_who_waits_for_whom_where_messages_were_not_recorded(job, fault):
+    rows, _ = simulate(replace(job, faults=(fault,) if fault else ()))
+    frame = rows.to_pandas()
+    passes = frame[~frame["kind"].isin(["send", "receive"])]
+    verdict = analyse(pa.Table.from_pandas(passes, preserve_index=False)).verdict()
+    whole = analyse(rows).verdict()
+    assert [each.ranks for each in verdict.culprits] == [each.ranks for each in whole.culprits]
+    assert [each.price_ns for each in verdict.culprits] == [
+        pytest.approx(each.price_ns, rel=0.05) for each in whole.culprits
+    ]
+    assert not verdict.healthy
+    assert any("taken from the micro-batches" in each for each in verdict.lacking)
 
 
 def test_ranks_of_which_no_file_is_there_leave_no_price():
