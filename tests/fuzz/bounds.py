@@ -46,7 +46,7 @@ BOUNDS = (
     Bound("instruments/monitor/trainermon/anomalies.py", "read_json_file(path, _MOST_BYTES)", "read_json_file(path, 1 << 40)", "tests/instruments/monitor/test_trainermon_anomalies.py::test_files_of_any_size_are_bounded_before_they_are_read"),
     Bound("instruments/monitor/trainermon/anomalies.py", "if len(warnings) < _MOST_WARNINGS:", "if True:", "tests/instruments/monitor/test_trainermon_anomalies.py::test_files_of_any_size_are_bounded_before_they_are_read"),
     Bound("protocol/outside.py", "_MOST_VALUES = 2_000_000", "_MOST_VALUES = 1 << 40", "tests/protocol/test_bounds.py::test_a_message_of_many_small_values_is_refused_before_it_is_read"),
-    Bound("protocol/outside.py", "_MOST_DEPTH = 32", "_MOST_DEPTH = 1 << 20", "tests/protocol/test_fuzz.py::test_deep_nesting_is_refused"),
+    Bound("protocol/outside.py", "_MOST_DEPTH = 32", "_MOST_DEPTH = 1 << 20", "tests/protocol/test_bounds.py::test_values_that_nest_deeper_than_any_of_ours_are_refused"),
     Bound("server/json_requests.py", "if len(self.request.body) > MOST_BODY:", "if False:", "tests/server/test_reader.py::test_a_body_is_bounded_before_it_is_parsed"),
     Bound("tracer/tensors/reductions.py", "if len(text) > MAX_LENGTH:", "if False:", "tests/tracer/test_reductions.py::test_an_expression_is_bounded_in_length_depth_and_operations"),
     Bound("tracer/tensors/reductions.py", "_MAX_DEPTH = 24", "_MAX_DEPTH = 2400", "tests/tracer/test_reductions.py::test_an_expression_is_bounded_in_length_depth_and_operations"),
