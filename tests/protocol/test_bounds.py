@@ -7,6 +7,7 @@ import pytest
 from megalens.protocol import ProtocolError, decode_message, encode_message
 from megalens.protocol.contract import contract_json
 from megalens.protocol.messages import MAX_TEXT_BYTES
+from megalens.protocol.outside import parse_json
 
 DEFINITIONS = contract_json("messages.schema.json")["$defs"]
 # What a later version may add, and parameters that their own checks bound: only the bounds of every message hold for them.
@@ -96,6 +97,12 @@ def test_a_text_longer_than_any_message_is_refused_before_it_is_read():
 def test_a_message_of_many_small_values_is_refused_before_it_is_read():
     with pytest.raises(ProtocolError, match="values"):
         decode_message("[" + "[]," * 1_500_000 + "[]]")
+
+
+def test_values_that_nest_deeper_than_any_of_ours_are_refused():
+    assert parse_json("[" * 32 + "]" * 32)
+    with pytest.raises(ValueError, match="at most 32 levels"):
+        parse_json("[" * 34 + "]" * 34)
 
 
 def test_the_hello_of_the_largest_job_is_far_inside_the_bounds():

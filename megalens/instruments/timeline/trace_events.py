@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -155,6 +155,9 @@ class TraceFile:
     facts: TraceFacts = field(default_factory=TraceFacts)
     is_profile: bool = False
     """Whether its first events look like those of PyTorch's profiler."""
+    on_progress: Callable[[int], object] | None = None
+    """Called while events are read with how many bytes of the file were; may raise to cancel."""
+    _read: int = 0
     _problems: list[str] = field(default_factory=list)
     _is_list: bool = False
     _seen: int = 0
@@ -208,6 +211,8 @@ class TraceFile:
                     self.leave_out([self._seen + at for at, each in enumerate(events, 1) if each.ph is None])
                 yield self._seen + 1, events
                 self._seen += len(events)
+                if self.on_progress is not None:
+                    self.on_progress(self._read)
         except OSError as error:
             raise self._unreadable(error) from error
 
@@ -220,6 +225,7 @@ class TraceFile:
         most = min(_MOST_BYTES, max(_LEAST_BYTES, _MOST_UNFOLDED * self.path.stat().st_size))
         with self.path.open("rb") as file:
             data = file.read(_PIECE)
+            self._read = len(data)
             packed = data.startswith(b"\x1f\x8b")
             unpack = zlib.decompressobj(31)
             while data:
@@ -237,7 +243,10 @@ class TraceFile:
                     self._problems.append(f"{self.shown} is too large: its beginning is read.")
                     return
                 yield piece
-                data = rest or file.read(_PIECE)
+                if not rest:
+                    rest = file.read(_PIECE)
+                    self._read += len(rest)
+                data = rest
 
     def _skip_head(self, pieces: Iterator[bytes]) -> bytes | None:
         """Return the text from the first event on."""

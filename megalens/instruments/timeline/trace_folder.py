@@ -237,6 +237,7 @@ def read_traces(path: Path, files: Sequence[Path], progress: Progress | None = N
         if len(found) > 1 and path.is_dir():
             names = ", ".join(each.shown for each in found[:_MOST_NAMED])
             raise TimelineError(f"{path.name} holds several traces of whole jobs: name one of {names}.")
+        found[0].on_progress = _progress_of(found[0], 0, sizes[0], progress)
         rows = chrome_spans(found[0].pieces(), found[0].leave_out)
         return Traces(rows, "Chrome’s trace format", (*problems, *found[0].problems, *_room(rows)))
     if len(kineto) < len(found):
@@ -246,8 +247,7 @@ def read_traces(path: Path, files: Sequence[Path], progress: Progress | None = N
     done = 0
     for file, size in zip(found, sizes, strict=True):
         if file in kineto:
-            if progress is not None:
-                progress(done, sum(sizes), f"reading {file.shown}")
+            file.on_progress = _progress_of(file, done, sum(sizes), progress)
             try:
                 trace = kineto_trace(file)
                 several.append((file, trace))
@@ -259,6 +259,15 @@ def read_traces(path: Path, files: Sequence[Path], progress: Progress | None = N
     rows = _one_job(several, path.name, problems)
     world = next((trace.world for _, trace in several if trace.world), 0)
     return Traces(rows, "PyTorch’s profiler", (*problems, *_room(rows)), min(world, _MOST_WORLD))
+
+
+def _progress_of(
+    file: TraceFile, before: int, total: int, progress: Progress | None
+) -> Callable[[int], object] | None:
+    if progress is None:
+        return None
+    progress(before, total, f"reading {file.shown}")
+    return lambda read: progress(before + read, total, f"reading {file.shown}")
 
 
 def _room(spans: SpanColumns) -> list[str]:

@@ -12,6 +12,7 @@ import megalens
 from megalens.instruments.timeline import megascan_files
 from megalens.instruments.timeline.megascan_files import TimelineError
 from megalens.instruments.timeline.trace_events import TraceFile
+from megalens.runs import open_run
 
 
 @pytest.fixture(autouse=True)
@@ -180,3 +181,29 @@ def test_what_unfolds_to_more_than_traces_do_is_read_in_part(tmp_path, monkeypat
     assert names == (NAMES * 20_000)[: len(names)]
     assert len(names) > 1000
     assert "trace.json is too large: its beginning is read." in file.problems
+
+
+@pytest.mark.parametrize("profile", [False, True])
+def test_a_large_trace_tells_how_far_it_is_and_is_cancelled(tmp_path, profile):
+    events = GOOD * 40_000
+    path = tmp_path / "trace.json"
+    head = b'{"schemaVersion":1,' if profile else b"{"
+    path.write_bytes(head + whole(events).split(b',"traceName"')[0][1:] + b"}")
+    told = []
+
+    class Cancelled(Exception):
+        pass
+
+    def progress(done, total, what):
+        told.append((done, total, what))
+        if len(told) > 5:
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        open_run(path, progress)
+    size = path.stat().st_size
+    assert {each[1:] for each in told} == {(size, "reading trace.json")}
+    assert [done for done, _, _ in told] == sorted({done for done, _, _ in told})
+    assert 0 < told[-1][0] < size
+    # Nothing is left of it.
+    assert not list(tmp_path.glob("cache/**/run.json"))
