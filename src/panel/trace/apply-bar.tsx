@@ -1,6 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
-import { formatBytes, formatInteger } from '../../charts/format';
+import { formatBytes, formatInteger, formatNumber } from '../../charts/format';
+import { formatDuration } from '../table/table-rows';
 import { isUnderWay, type ApplyState } from './draft';
 import type { PanelModel } from '../shell/panel-model';
 import type { TraceModel } from './trace-model';
@@ -13,6 +14,19 @@ function sizeText({ bytes, complete }: TraceModel['estimate'], trans: Translatio
   return bytes > 0 ? trans.__('≥ %1/step', formatBytes(bytes)) : trans.__('size not known yet');
 }
 
+/** For how many steps the recording lasts, and how long where a step's time is known; '' without a bound. */
+function heldText({ flood: { held }, pace }: TraceModel, trans: TranslationBundle): string {
+  return held === null
+    ? ''
+    : pace === null
+      ? trans.__('The recording holds about %1 such steps.', formatInteger(held))
+      : trans.__(
+          'The recording holds about %1 such steps, or %2.',
+          formatInteger(held),
+          formatDuration(held * pace)
+        );
+}
+
 /** What applying the edited settings costs, and its buttons: at the foot of the panel, always in sight. */
 export function ApplyBar({ model }: { model: PanelModel }): React.ReactElement | null {
   const { open, trans } = model;
@@ -22,6 +36,7 @@ export function ApplyBar({ model }: { model: PanelModel }): React.ReactElement |
   }
   const { apply, dirty, estimate, flood } = trace;
   const size = sizeText(estimate, trans);
+  const { share } = trace;
   const busy = isUnderWay(apply);
   // A disabled button would let go of the focus that pressed it.
   const idle = !dirty || busy;
@@ -35,9 +50,7 @@ export function ApplyBar({ model }: { model: PanelModel }): React.ReactElement |
       )}
       {flood.isFlood && (
         <p className="jp-MegalensField-fault" role="alert">
-          {trans.__('A step sends %1.', formatBytes(estimate.bytes))}{' '}
-          {flood.held !== null &&
-            trans.__('The recording holds about %1 such steps.', formatInteger(flood.held))}{' '}
+          {trans.__('A step sends %1.', formatBytes(estimate.bytes))} {heldText(trace, trans)}{' '}
           {trans.__('A compressor, fewer layers or every 10th step make it less.')}
         </p>
       )}
@@ -49,10 +62,16 @@ export function ApplyBar({ model }: { model: PanelModel }): React.ReactElement |
           className="jp-MegalensApply-size"
           title={[
             trans.__('Expected size of one step’s frames with these settings'),
-            ...(flood.held === null
-              ? []
-              : [trans.__('The recording holds about %1 such steps', formatInteger(flood.held))])
-          ].join('\n')}
+            heldText(trace, trans),
+            share === undefined
+              ? ''
+              : trans.__(
+                  'With the settings in force tracing takes %1 % of the training’s time.',
+                  formatNumber(share, 2)
+                )
+          ]
+            .filter(Boolean)
+            .join('\n')}
         >
           {size}
         </span>

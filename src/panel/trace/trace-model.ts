@@ -5,7 +5,8 @@ import type {
   FlagInfo,
   FlagSetting,
   Hello,
-  Peer
+  Peer,
+  Status
 } from '../../protocol/messages.generated';
 import { own, withOwn } from '../../protocol/records';
 import { type IRunSource, type SourceChange, takesChanges } from '../../store/source';
@@ -135,6 +136,18 @@ export class TraceModel extends SourceModel {
     const { bytes } = this.estimate;
     const held = stepsHeld(bytes, this.source.status ?? {});
     return { isFlood: this.dirty && isFlood(bytes, held), held };
+  }
+
+  /** Percent of the training's time that tracing takes with the settings in force. */
+  get share(): number | undefined {
+    return this.source.status?.overhead?.percent;
+  }
+
+  /** Seconds of a step, of the steps since this was shown; null before there are some. */
+  get pace(): number | null {
+    const { step = 0, time = 0 } = this.source.status ?? {};
+    const steps = step - (this._since?.step ?? step);
+    return this._since === null || steps < FEWEST ? null : (time - this._since.time) / steps;
   }
 
   /** By how much more a step sends than is expected of one micro-batch; as it was while settings are new. */
@@ -282,6 +295,7 @@ export class TraceModel extends SourceModel {
         this._takeForeign(change.message);
       }
     } else if (change.kind === 'status' || change.kind === 'connection') {
+      this._since = sinceOf(this.source.status, this._since);
       this.gate.note();
     }
   }
@@ -321,6 +335,8 @@ export class TraceModel extends SourceModel {
 
   private readonly _own = new Set<string>();
   private readonly _last = new Map<string, FlagSetting>();
+  /** The first step that was heard of, and when. */
+  private _since: ISince | null = sinceOf(this.source.status, null);
   /** 1 before anything is measured. */
   private _scale = 1;
   private _config: Config;
@@ -329,6 +345,22 @@ export class TraceModel extends SourceModel {
   private _foreign: IForeignChange | null = null;
   // What was in force when the first change that is reported was made.
   private _before: Config | null = null;
+}
+
+/** Steps that the time of one is a mean of at least. */
+const FEWEST = 5;
+
+interface ISince {
+  readonly step: number;
+  readonly time: number;
+}
+
+/** Since when the time of a step is a mean: anew where a training goes back. */
+function sinceOf(status: Status | null, before: ISince | null): ISince | null {
+  const { step, time } = status ?? {};
+  return step === undefined || time === undefined || (before !== null && step >= before.step)
+    ? before
+    : { step, time };
 }
 
 /** Flags whose setting differs, with the later one; null is off. */

@@ -15,7 +15,7 @@ export interface ITold extends ISeries {
 }
 
 /** Names several series in a sentence. */
-export type Naming = (told: readonly ITold[]) => string;
+type Naming = (told: readonly ITold[]) => string;
 
 /** Name series by their layers. */
 export const layerNaming: Naming = told => layerWords(told.map(each => each.layer));
@@ -240,14 +240,14 @@ function scalarWords(
 }
 
 /** Where values were not finite first, and whether none after it was. */
-export interface IFirstBad {
+interface IBadAt {
   readonly step: number;
   readonly where: string;
   readonly stays?: boolean;
 }
 
 /** Say where values were not finite first; nothing where they all are. */
-export function firstBadWords(found: readonly IFirstBad[], t: Translate): string[] {
+export function firstBadWords(found: readonly IBadAt[], t: Translate): string[] {
   const [first] = [...found].sort((a, b) => a.step - b.step);
   return first
     ? [
@@ -261,7 +261,7 @@ export function firstBadWords(found: readonly IFirstBad[], t: Translate): string
 }
 
 function firstBadOf(told: readonly ITold[], t: Translate): string[] {
-  const found = told.flatMap(({ steps, values, nonFinite, where }): IFirstBad[] => {
+  const found = told.flatMap(({ steps, values, nonFinite, where }): IBadAt[] => {
     const bad = Array.from(steps, (_, at) => {
       const value = values[at] ?? NaN;
       return nonFinite ? (nonFinite[at] ?? 0) > 0 || Math.abs(value) === Infinity : !Number.isFinite(value);

@@ -1,7 +1,8 @@
 /** @jest-environment ./jest.environment.node.js */
+import { readFileSync } from 'fs';
 import { nullTranslator } from '@jupyterlab/translation';
-import type { CompressorSetting, FlagInfo } from '../../../protocol/messages.generated';
-import { firstSetting, blocksOf, estimateBytes, FRAME_BYTES } from '../../../views/shared/forecast';
+import type { CompressorSetting, FlagInfo, FlagSetting } from '../../../protocol/messages.generated';
+import { firstSetting, blocksOf, estimateBytes, FRAME_BYTES, positionsOf } from '../../../views/shared/forecast';
 import { tilesText } from '../estimate';
 
 const trans = nullTranslator.load('megalens');
@@ -93,3 +94,23 @@ it.each([
   const bytes = (estimateBytes(info, { compressor }, 64) ?? NaN) + FRAME_BYTES;
   expect(Math.abs(bytes / measured - 1)).toBeLessThan(0.03);
 });
+
+// What steps of three other models sent, which `tests/tracer/test_sizes.py` measures.
+const SIZES = JSON.parse(readFileSync('protocol/fixtures/sizes.json', 'utf8')) as {
+  readonly model: string;
+  readonly flags: readonly FlagInfo[];
+  readonly config: Readonly<Record<string, FlagSetting>>;
+  readonly bytes_per_step: number;
+}[];
+
+it.each(SIZES.map(each => [each.model, Object.keys(each.config).join(), each] as const))(
+  'forecasts what a step of %s sends of %s within 5 %%',
+  (_model, _flags, { flags, config, bytes_per_step: measured }) => {
+    const sizes = Object.entries(config).map(([name, setting]) => {
+      const info = flags.find(each => each.name === name) as FlagInfo;
+      return estimateBytes(info, setting, positionsOf(flags)) ?? NaN;
+    });
+    const bytes = sizes.reduce((sum, each) => sum + each, FRAME_BYTES);
+    expect(Math.abs(bytes / measured - 1)).toBeLessThan(0.05);
+  }
+);

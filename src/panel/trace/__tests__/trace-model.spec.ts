@@ -147,6 +147,24 @@ describe('TraceModel', () => {
     expect(trace.flood.isFlood).toBe(false);
   });
 
+  it('knows how long a step takes once a few have passed, anew where the training goes back', () => {
+    const run = new ControlledRun();
+    const tell = (step: number, time: number): void => {
+      run.status = { type: 'status', state: 'training', step, time };
+      run.changed.emit({ kind: 'status' });
+    };
+    const trace = new TraceModel(run);
+    tell(10, 1000);
+    tell(14, 1008);
+    expect(trace.pace).toBeNull();
+    tell(20, 1020);
+    expect(trace.pace).toBe(2);
+    tell(2, 1030);
+    expect(trace.pace).toBeNull();
+    tell(22, 1040);
+    expect(trace.pace).toBe(0.5);
+  });
+
   it('knows a flag’s size from the positions that another flag told', () => {
     const run = new ControlledRun();
     run.hello!.flags[1]!.bytes_per_layer = null;
