@@ -1,5 +1,8 @@
 import type { ISchema } from './schema';
 
+/** What views are about, in the order in which the panel names it. */
+export type ViewGroup = 'run' | 'tensors' | 'statistics' | 'alarms' | 'time' | 'text' | 'plans';
+
 /** Where a view is offered before one of its kind is open. */
 export type ViewPlace = 'panel' | 'palette' | 'launcher';
 
@@ -15,6 +18,8 @@ export interface IViewInfo {
   readonly label: string;
   /** Id of its command, `megalens:open-…` of our own. */
   readonly command: string;
+  /** Under which word it stands in the panel; one of its own package where it is absent. */
+  readonly group?: ViewGroup;
   /** Name of a JupyterLab icon. */
   readonly icon?: string;
   readonly offer: readonly ViewPlace[];

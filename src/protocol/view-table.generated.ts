@@ -12,6 +12,7 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     summary: 'The run at a glance, and what is out of the ordinary',
     label: 'Open Overview of a Run',
     command: 'megalens:open-overview',
+    group: 'run',
     icon: 'megalens:lens',
     offer: ['panel', 'palette', 'launcher'],
     needs: { streams: [], flag: false },
@@ -24,6 +25,7 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     summary: 'One tensor, position by tile',
     label: 'Open Heatmap of a Traced Tensor',
     command: 'megalens:open-heatmap',
+    group: 'tensors',
     icon: 'megalens:lens',
     offer: ['panel', 'palette'],
     needs: { streams: ['tensors'], flag: true, absent: 'Nothing is traced yet' },
@@ -37,6 +39,7 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     summary: 'A statistic per layer over steps',
     label: 'Open Layer Trend',
     command: 'megalens:open-trend',
+    group: 'tensors',
     icon: 'megalens:lens',
     offer: ['panel', 'palette'],
     needs: { streams: ['tensors'], flag: true, absent: 'Nothing is traced yet' },
@@ -50,6 +53,7 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     summary: 'Layer by step, and the tensor at any of them',
     label: 'Open History of a Traced Tensor',
     command: 'megalens:open-history',
+    group: 'tensors',
     icon: 'megalens:lens',
     offer: ['panel', 'palette'],
     needs: { streams: ['tensors'], flag: true, absent: 'Nothing is traced yet' },
@@ -62,6 +66,7 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     summary: 'Statistics of weights, gradients and activations, grouped as you like',
     label: 'Open Statistics of Weights, Gradients and Activations',
     command: 'megalens:open-moments',
+    group: 'statistics',
     icon: 'megalens:lens',
     offer: ['panel', 'palette'],
     needs: {
@@ -80,6 +85,7 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     summary: 'Loss and other numbers over steps',
     label: 'Open Loss and Other Scalars',
     command: 'megalens:open-scalars',
+    group: 'statistics',
     icon: 'megalens:lens',
     offer: ['panel', 'palette'],
     needs: { streams: ['scalars'], flag: false },
@@ -92,6 +98,7 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     summary: 'The first thing that went wrong, and all alarms',
     label: 'Open Health of a Training',
     command: 'megalens:open-health',
+    group: 'alarms',
     icon: 'megalens:lens',
     offer: ['panel', 'palette'],
     needs: {
@@ -108,6 +115,7 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     summary: 'What each rank does in a step, and who makes the others wait',
     label: 'Open Timeline of All Ranks',
     command: 'megalens:open-timeline',
+    group: 'time',
     icon: 'megalens:lens',
     offer: ['panel', 'palette'],
     needs: {
@@ -124,6 +132,7 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     summary: 'What the model writes, and what else it could have written',
     label: 'Open Tokens',
     command: 'megalens:open-tokens',
+    group: 'text',
     icon: 'megalens:lens',
     offer: ['panel', 'palette', 'launcher'],
     needs: {
@@ -140,6 +149,7 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     summary: 'Which tokens each head looks at',
     label: 'Open Attention',
     command: 'megalens:open-attention',
+    group: 'text',
     icon: 'megalens:lens',
     offer: ['panel', 'palette'],
     needs: {
@@ -157,6 +167,7 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     summary: 'Vectors of tokens as points of a plane',
     label: 'Open Projection of Vectors',
     command: 'megalens:open-projection',
+    group: 'text',
     icon: 'megalens:lens',
     offer: ['panel', 'palette'],
     needs: {
@@ -173,6 +184,7 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     summary: 'What each layer would predict',
     label: 'Open Logit Lens',
     command: 'megalens:open-lens',
+    group: 'text',
     icon: 'megalens:lens',
     offer: ['panel', 'palette'],
     needs: {
@@ -190,6 +202,7 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     summary: 'What a perturbation changed, beside a clean control',
     label: 'Open Perturbation Effects',
     command: 'megalens:open-effects',
+    group: 'text',
     icon: 'megalens:lens',
     offer: ['panel', 'palette'],
     needs: {
@@ -207,6 +220,7 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     summary: 'What each pipeline stage does in a step, and which schedule would be faster',
     label: 'Open Pipeline Planner',
     command: 'megalens:open-pipeline',
+    group: 'plans',
     icon: 'megalens:lens',
     offer: ['panel', 'palette'],
     needs: { streams: [], flag: false, absent: '' }
@@ -218,6 +232,7 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     summary: 'Forward and backward in different processes: which does what, and whether it is worth it',
     label: 'Open Split Planner',
     command: 'megalens:open-split',
+    group: 'plans',
     icon: 'megalens:lens',
     offer: ['panel', 'palette'],
     needs: { streams: [], flag: false, absent: '' }

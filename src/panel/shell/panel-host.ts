@@ -54,6 +54,9 @@ export interface IPanelHostOptions {
   remember: (run: string | null) => void;
 }
 
+/** How long an alarm is shown over the page, ms. */
+const ALARM_MS = 15_000;
+
 /** The panel's hands in JupyterLab. */
 export function createPanelHost({ commands, views, trans, remember }: IPanelHostOptions): IPanelHost {
   return {
@@ -89,7 +92,8 @@ export function createPanelHost({ commands, views, trans, remember }: IPanelHost
     warn: sentence => void Notification.warning(sentence, { autoClose: 8000 }),
     alarm: (sentence, label, open) =>
       void Notification.warning(sentence, {
-        autoClose: false,
+        // It is in the panel too: a picture is covered for a while only.
+        autoClose: ALARM_MS,
         actions: [{ label, callback: open }]
       }),
     tell: (title, error) => showErrorMessage(title, error instanceof Error ? error.message : String(error)),

@@ -3,7 +3,7 @@ import { ReactWidget, UseSignal } from '@jupyterlab/ui-components';
 import type { Message } from '@lumino/messaging';
 import * as React from 'react';
 import { viewInfos } from '../../protocol/view-info';
-import type { IViewInfo } from '../../protocol/view-descriptor';
+import type { IViewInfo, ViewGroup } from '../../protocol/view-descriptor';
 import { faultSentence, faultText } from '../../views/shared/fault-text';
 import { PerturbBanner, PerturbSection } from '../perturb/perturb-section';
 import { RunsSection } from '../runs/runs-section';
@@ -271,21 +271,24 @@ function ViewsSection({ model }: { model: PanelModel }): React.ReactElement | nu
   };
   return (
     <Section name="views" title={trans.__('Views')}>
-      <div className="jp-MegalensViews">
-        {views.map(info => (
-          <PanelButton
-            key={info.name}
-            data-view={info.name}
-            title={
-              lacking(info) ??
-              trans.__('%1. Click for a tab, or drag into a notebook', trans.__(info.summary))
-            }
-            act={() => void model.openView(info.name)}
-          >
-            {trans.__(info.title)}
-          </PanelButton>
-        ))}
-      </div>
+      {groupsOf(views, trans).map(([title, group]) => (
+        <div key={title} className="jp-MegalensViews jp-mod-group" role="group" aria-label={title}>
+          <span className="jp-MegalensViews-group">{title}</span>
+          {group.map(info => (
+            <PanelButton
+              key={info.name}
+              data-view={info.name}
+              title={
+                lacking(info) ??
+                trans.__('%1. Click for a tab, or drag into a notebook', trans.__(info.summary))
+              }
+              act={() => void model.openView(info.name)}
+            >
+              {trans.__(info.title)}
+            </PanelButton>
+          ))}
+        </div>
+      ))}
       <div className="jp-MegalensViews">
         <PanelButton act={() => void model.exportReport()}>{trans.__('Export report…')}</PanelButton>
         <PanelButton
@@ -297,4 +300,31 @@ function ViewsSection({ model }: { model: PanelModel }): React.ReactElement | nu
       </div>
     </Section>
   );
+}
+
+/** Views under the words of what they are about, in the order of their first; what has no word comes last. */
+function groupsOf(
+  views: readonly IViewInfo[],
+  trans: TranslationBundle
+): readonly (readonly [title: string, views: readonly IViewInfo[]])[] {
+  const words: Readonly<Record<ViewGroup, string>> = {
+    run: trans.__('Run'),
+    tensors: trans.__('Tensors'),
+    statistics: trans.__('Numbers'),
+    alarms: trans.__('Health'),
+    time: trans.__('Time'),
+    text: trans.__('Text'),
+    plans: trans.__('Plans')
+  };
+  const groups = new Map<string, IViewInfo[]>();
+  const others: IViewInfo[] = [];
+  for (const info of views) {
+    const title = info.group && words[info.group];
+    const group = title === undefined ? others : (groups.get(title) ?? []);
+    group.push(info);
+    if (title !== undefined) {
+      groups.set(title, group);
+    }
+  }
+  return [...groups, ...(others.length > 0 ? [[trans.__('More'), others] as const] : [])];
 }

@@ -4,6 +4,7 @@ import { formatInteger } from '../../../charts/format';
 import type { OpenPanelPart } from '../../../panel/shell/panel-part';
 import { Coalesced, SourceModel } from '../../../panel/shell/source-model';
 import { type IRunSource, type SourceChange, isOver } from '../../../store/source';
+import { alarmWords } from '../views/health-words';
 import {
   AlarmReader,
   firstAnomaly,
@@ -141,11 +142,10 @@ function AlarmLine(props: {
         onClick={open}
       >
         {trans.__(
-          '%1: first at step %2, %3: %4',
+          '%1: first at step %2, %3',
           text,
           formatInteger(first.step),
-          first.name,
-          first.sentence
+          alarmWords(first, (words, ...values) => trans.__(words, ...values.map(String)))
         )}
       </button>
     </p>

@@ -182,7 +182,7 @@ export function alarmEvents(alarms: readonly IAlarm[]): IRunEvent[] {
             kind: 'alarm' as const,
             first: first.step,
             last: first.step,
-            text: `${first.rule}, ${first.name}: ${first.sentence}${more}`
+            text: `${first.name === first.rule ? '' : `${first.rule}, `}${first.name}: ${first.sentence}${more}`
           }
         ]
       : [];
