@@ -244,6 +244,10 @@ class LayerSeen:
                     if trail is None or trail.scores is not attention or len(seen.shape) < 3:
                         continue
                     notes = set(trail.notes) - EXACT
+                    keys = attention.keys
+                    if "cut" in trail.notes and keys is not None and seen.shape[-1] != keys.shape[-2]:
+                        # What is beside the keys, such as a sink, may be cut off, but no key.
+                        notes.add("being cut")
                     if not trail.softmaxed or trail.along(0, -1):
                         continue
                     if notes:

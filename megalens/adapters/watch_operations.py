@@ -23,7 +23,7 @@ SOFTMAX = _named("_softmax softmax _safe_softmax _masked_softmax")
 ATTENTION = "scaled_dot_product"
 TIMES = _named("mul div multiply divide true_divide")
 SUMS = _named("add sub subtract rsub lerp addcmul where maximum minimum")
-LINEAR_UNARY = _named("neg negative masked_fill clamp clamp_min clamp_max nan_to_num real imag")
+LINEAR_UNARY = _named("neg negative tril triu masked_fill clamp clamp_min clamp_max nan_to_num real imag")
 PRODUCTS = {
     **dict.fromkeys(("mm", "bmm", "matmul", "linear", "_scaled_mm", "_int_mm"), (0, 1)),
     **dict.fromkeys(("addmm", "baddbmm", "addbmm", "_addmm_activation"), (1, 2)),

@@ -174,3 +174,50 @@ def test_nothing_of_the_model_is_computed_but_its_pass(normed: Callable[..., nn.
     assert blocks_of(model)[1].feed.two in points.sites["weight"].layers[1]
     assert [each.times for each in counted] == ([2, 2] if normed is None else [0, 0])
     assert all(torch.equal(a, b) for a, b in zip(buffers, model.buffers(), strict=True))
+
+
+class Linear(Attention):
+    """Attends without a softmax, as linear attentions and state spaces do."""
+
+    def forward(self, x: Tensor, other: Tensor | None = None) -> Tensor:
+        q, k, v = (each(x).view(*x.shape[:2], HEADS, -1).transpose(1, 2) for each in (self.a, self.b, self.c))
+        mixed = (q @ k.transpose(-1, -2)).tril() @ v
+        return torch.as_tensor(self.d(mixed.transpose(1, 2).reshape(x.shape)))
+
+
+def test_products_without_a_softmax_are_no_queries_and_keys() -> None:
+    model = Stack(Block(), Block())
+    blocks_of(model)[0].first = Linear()
+    points, _ = watched(model, lambda: model(IDS))
+    for flag in ("QKV_mat_mul", "ContextLayer_mat_mul", "AttentionOutput_mat_mul"):
+        assert layers_of(points, flag) == [1]
+        assert "goes through no softmax" in points.flags[flag].reasons[0]
+    assert layers_of(points, "HiddenStates") == layers_of(points, "MLP2_mat_mul") == [0, 1]
+
+
+class Normed(Block):
+    """Norms after each sum."""
+
+    def forward(self, x: Tensor, other: Tensor | None = None) -> Tensor:
+        x = self.norm(self.first(x) + x)
+        return torch.as_tensor(self.norm(self.feed(x) + x))
+
+
+def test_of_a_stream_that_is_a_sum_of_many_the_newest_are_followed() -> None:
+    class Summed(Stack):
+        def __init__(self) -> None:
+            super().__init__(Normed(), Normed())
+            self.tables = nn.ModuleList(nn.Embedding(40, WIDTH) for _ in range(12))
+
+        def forward(self, ids: Tensor, *more: Tensor) -> Tensor:
+            x = self.words(ids)
+            for table in self.tables:
+                x = x + table(ids)
+            for block in self.blocks:
+                x = block(x)
+            return torch.as_tensor(x)
+
+    model = Summed()
+    points, _ = watched(model, lambda: model(IDS))
+    assert layers_of(points, "MLP2_mat_mul") == [0, 1]
+    assert layers_of(points, "QKV_mat_mul") == [0, 1]
