@@ -27,7 +27,7 @@ from torch.utils import _pytree
 from .errors import describe_error
 from .graph_operator import compiles
 from .graph_probes import is_compiled
-from .own_hooks import OwnHook
+from .own_hooks import OwnHook, hook_before, hooks_of
 from .points import IPassWatch, ModelPoints
 from .put_back import put_back
 
@@ -87,6 +87,9 @@ class FirstPass:
         for root, compiled in zip(self._points.roots, in_place, strict=True):
             if compiled:
                 self._handles.append(_CompiledCall(root, self._look_before))
+            elif root in hooks_of:
+                # It may be compiled as a part of anything, and would be anew for a hook that comes and goes.
+                self._handles.append(hook_before(root, self._look_before, prepend=True, with_kwargs=True))
             else:
                 before, after = OwnHook(self._comes), OwnHook(self._ends)
                 self._handles.append(root.register_forward_pre_hook(before, prepend=True, with_kwargs=True))
