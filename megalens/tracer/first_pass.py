@@ -16,7 +16,8 @@ import contextlib
 import inspect
 import os
 import sys
-from collections.abc import Callable, Collection
+import weakref
+from collections.abc import Callable, Collection, Iterator
 from types import FrameType
 from typing import Any
 
@@ -56,8 +57,9 @@ class FirstPass:
         learned: Callable[[Collection[tuple[str, int]]], None],
         apart: Callable[[], contextlib.AbstractContextManager[None]],
     ) -> None:
-        self._points, self._warn, self._learned, self._apart = points, warn, learned, apart
+        self._points, self._warn, self._learned, self.apart = points, warn, learned, apart
         self._handles: list[Any] = []
+        _there.add(self)
         self._watch: IPassWatch | None = None
         self._left: IPassWatch | None = None
         """Of a pass that raised: its hooks are taken off before the next."""
@@ -198,7 +200,7 @@ class FirstPass:
         output: Any = None
         try:
             with (
-                self._apart(),
+                _all_apart(),
                 put_back(module),
                 torch.no_grad(),
                 torch.compiler.set_stance("force_eager"),
@@ -217,6 +219,18 @@ class FirstPass:
         self._points.give_up_watching(reason)
         self._warn(f"What the model does in a forward pass could not be watched: {reason}.")
         self.fresh = True
+
+
+_there: weakref.WeakSet[FirstPass] = weakref.WeakSet()
+
+
+@contextlib.contextmanager
+def _all_apart() -> Iterator[None]:
+    """Let no tracer, also of the same model, take the passes inside for the training's."""
+    with contextlib.ExitStack() as stack:
+        for each in tuple(_there):
+            stack.enter_context(each.apart())
+        yield
 
 
 class _CompiledCall:
