@@ -23,9 +23,12 @@ test: setup browser ## Every check of the project; ARGS=timeline: the tests of o
 test-fast: setup ## The checks of what changed that need no browser and no packaging; ALL=1: of everything
 	@$(PYTHON) -m scripts.check fast $(if $(ALL),--all)
 
-fuzz: setup ## Feed 40,000 mutants of each kind to everything that reads what others wrote
-	@MEGALENS_FUZZ_CASES=$${MEGALENS_FUZZ_CASES:-40000} jest --forceExit --maxWorkers 2 fuzz regret
-	@MEGALENS_FUZZ_CASES=$${MEGALENS_FUZZ_CASES:-40000} $(PYTHON) -m pytest -n 2 --timeout 1800 tests/fuzz tests/protocol/test_fuzz.py
+fuzz: setup ## Feed new hostile inputs to everything that reads what others wrote; SECONDS=600, SEED=7: so long, the same ones again
+	@seed=$${SEED:-$$($(PYTHON) -c "import secrets; print(secrets.randbelow(2**31))")}; echo "SEED=$$seed"; \
+	export MEGALENS_FUZZ_SEED=$$seed MEGALENS_FUZZ_CASES=$${MEGALENS_FUZZ_CASES:-40000}; \
+	jest --forceExit --maxWorkers 2 fuzz regret && \
+	$(PYTHON) -m pytest -n 2 --timeout 1800 tests/protocol/test_fuzz.py && \
+	$(PYTHON) -m tests.fuzz --seed $$seed --cases $$MEGALENS_FUZZ_CASES $(if $(SECONDS),--seconds $(SECONDS))
 
 bench: setup browser ## Measure the performance claims; results in bench/results
 	@$(PYTHON) -m bench $(ARGS)

@@ -23,6 +23,7 @@ NAMES = (
     "compiled",
     "token_latency",
     "timeline",
+    "timeline.overlapped",
     "timeline_cost",
     "timeline_real",
     "timeline_view",

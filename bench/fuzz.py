@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import secrets
 import subprocess
 import sys
 import time
@@ -30,14 +31,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.fuzz", description=__doc__)
     parser.add_argument("--quick", action="store_true", help=f"{_FEW} cases")
     parser.add_argument("--cases", type=int, metavar="N", help=f"in all (default: {_MANY})")
+    parser.add_argument("--seed", type=int, metavar="N", help="of all cases (default: a new one, printed)")
     options = parser.parse_args()
     cases = options.cases or (_FEW if options.quick else _MANY)
+    seed = secrets.randbelow(2**31) if options.seed is None else options.seed
     cores = len(os.sched_getaffinity(0))
     began = time.monotonic()
     in_page = max(1, cases // 10 // _PAGE_SURFACES)
-    page = _page(in_page)
-    results = run_cases(shares(cases - _PAGE_SURFACES * in_page), workers=cores)
-    report(results)
+    page = _page(in_page, seed)
+    results = run_cases(shares(cases - _PAGE_SURFACES * in_page), workers=cores, seed=seed)
+    report(results, seed)
     rows = [*(_row(name, result) for name, result in results.items()), *page]
     path = write_results(
         "fuzz",
@@ -47,7 +50,7 @@ def main() -> int:
                 "cases in all",
                 sum(row.value for row in rows),
                 "cases",
-                note=f"{time.monotonic() - began:.0f} s",
+                note=f"{time.monotonic() - began:.0f} s, seed {seed}",
             ),
             *rows,
         ],
@@ -81,12 +84,18 @@ def _row(name: str, result: Result) -> Row:
     )
 
 
-def _page(cases: int) -> list[Row]:
+def _page(cases: int, seed: int) -> list[Row]:
     """Run the page's surfaces and return their rows."""
     done = subprocess.run(
         ["npx", "jest", "src/__tests__/fuzz.spec.ts", "--verbose", "--testTimeout=3600000"],
         cwd=_ROOT,
-        env={**os.environ, "MEGALENS_FUZZ_CASES": str(cases), "FORCE_COLOR": "0", "CI": "true"},
+        env={
+            **os.environ,
+            "MEGALENS_FUZZ_CASES": str(cases),
+            "MEGALENS_FUZZ_SEED": str(seed),
+            "FORCE_COLOR": "0",
+            "CI": "true",
+        },
         capture_output=True,
         text=True,
     )

@@ -1,7 +1,8 @@
-"""A training at full rate whose hub, relay, viewers and ranks are killed at random: nothing is lost in silence, and it trains the same.
+"""A training at full rate whose hub, relay, viewers, kernels and ranks are killed at random, whose disk is full and whose renames fail for moments: nothing is
+lost in silence, and it trains the same.
 
-Run ``python -m bench.soak --minutes 30`` (``--quick``: 1 minute, which proves only that it works). The undisturbed run that it is compared with comes after and
-takes about as long again.
+Run ``python -m bench.soak`` (ten minutes; ``--kills 168``: until there were so many; ``--quick``: 1 minute, which proves only that it works). The undisturbed
+run that it is compared with comes after and takes about as long again.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import argparse
 import json
 import os
 import random
+import resource
 import secrets
 import signal
 import socket
@@ -18,14 +20,22 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from bench.common import Row, write_results
+from bench.soak_rank import ROWS_PER_STEP
 from bench.soak_verdict import losses_of, lost_rows
 
 ROOT = Path(__file__).resolve().parents[1]
-_KILLS = ("viewer", "viewer by the relay", "relay", "hub", "rank")
+_KILLS = ("viewer", "viewer by the relay", "relay", "hub", "rank", "kernel", "renderer")
+_FAULTS = ("full disk", "no descriptors", "second hub")
+_PAUSE_SECONDS = (0.5, 3.0)
+_FAULT_SECONDS = (0.5, 3.0)
+_FULL_BYTES = 4096
+_HANGS_SECONDS = 600
+"""How fast the machine is decides nothing."""
 
 
 def main() -> int:
@@ -33,15 +43,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.soak", description=__doc__)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--minutes", type=float)
+    parser.add_argument("--kills", type=int, default=0, help="go on until there were so many")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    minutes = options.minutes or (1 if options.quick else 30)
+    minutes = options.minutes or (1 if options.quick else 10)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.environ["MEGALENS_RUNTIME_DIR"] = str(folder / "runtime")
         soak = _Soak(folder / "disturbed", random.Random(options.seed))
         try:
-            soak.run(minutes)
+            soak.run(minutes, options.kills)
         finally:
             soak.close()
         losses = losses_of(folder / "disturbed")
@@ -63,6 +74,20 @@ def main() -> int:
             note=", ".join(f"{soak.kills[kill]} of {kill}" for kill in _KILLS),
         ),
         Row(
+            "moments of other trouble",
+            sum(soak.faults.values()),
+            "",
+            note=", ".join(f"{soak.faults[fault]} of {fault}" for fault in _FAULTS),
+        ),
+        Row(
+            "second hubs that were let into the run's folder",
+            soak.let_in,
+            "",
+            target="0",
+            met=soak.let_in == 0,
+        ),
+        Row("rows that these steps give on both ranks", steps * ROWS_PER_STEP * 2, "rows"),
+        Row(
             "steps whose loss is another one than undisturbed, in any bit",
             len(wrong),
             "steps",
@@ -73,7 +98,7 @@ def main() -> int:
         Row("rows in the recordings", lost.recorded, "rows"),
         Row("rows lost that the status counted", lost.counted, "rows"),
         Row(
-            "rows lost with a killed hub, by the steps that the status named",
+            "rows lost with a killed hub or a full disk, by the steps that the status or run.json named",
             lost.named,
             "rows",
             note=f"in {lost.named_steps} steps at {soak.kills['hub']} kills",
@@ -87,11 +112,15 @@ def main() -> int:
             note=lost.example,
         ),
         Row("frames that the viewers received meanwhile", soak.frames, "frames"),
+        Row("reports that kernels drew meanwhile", soak.reports, "reports"),
     ]
     how = (
-        f"{minutes:g} minutes of the demo model in 2 data-parallel processes, QKV, MLP1 and MLP2 of all layers and both replicas traced at every step with Tile(96), recorded; "
-        "one viewer at the hub, one behind the relay of a real Jupyter server. Every 4 to 10 s one of them is killed (SIGKILL): a viewer, the Jupyter server, the "
-        "hub (once in the life of a job: the tracer starts its own hub anew once), or one rank, after which the job is started again from its newest checkpoint. Then "
+        f"{minutes:g} minutes or more of the demo model in 2 data-parallel processes, QKV, MLP1 and MLP2 of all layers and both replicas traced at every step with Tile(96), recorded; "
+        "one viewer at the hub, one behind the relay of a real Jupyter server, one kernel that draws reports of the run's folder. Every 0.5 to 3 s one of them is killed (SIGKILL): a "
+        "viewer, the Jupyter server, the kernel or its engine, the "
+        "hub (once in the life of a job: the tracer starts its own hub anew once), or one rank, after which the job is started again from its newest checkpoint; or the hub may for half a "
+        "second to three write no file beyond 4 KiB, or open no file; or a second hub wants to go on with the folder of the live run. One rename in ten of a segment or a "
+        "run.json fails with ESTALE, EEXIST or EIO, a third of these after it was done. Then "
         "the same number of steps without tracing and without kills. Losses are compared bit for bit, and the rows of all recordings with those that every step gives."
     )
     print(write_results("soak", "A soak with random kills", rows, how=how, quick=options.quick).read_text())
@@ -103,7 +132,10 @@ class _Soak:
 
     def __init__(self, folder: Path, rng: random.Random) -> None:
         self.kills: Counter[str] = Counter()
+        self.faults: Counter[str] = Counter()
+        self.let_in = 0
         self.frames = 0
+        self.reports = 0
         self.lives = 0
         self._folder = folder
         self._rng = rng
@@ -115,21 +147,27 @@ class _Soak:
         self._token = secrets.token_hex(16)
         folder.mkdir()
 
-    def run(self, minutes: float) -> None:
-        """Train and kill for so many minutes, then let the job end."""
+    def run(self, minutes: float, kills: int) -> None:
+        """Train and kill for so many minutes, and until there were so many kills, then let the job end."""
         self._begin_job()
-        for name in ("relay", "viewer", "viewer by the relay"):
+        for name in ("relay", "viewer", "viewer by the relay", "kernel"):
             self._start(name)
         end = time.monotonic() + 60 * minutes
-        while time.monotonic() < end:
-            time.sleep(self._rng.uniform(4, 10))
+        while time.monotonic() < end or self.kills.total() < kills:
+            time.sleep(self._rng.uniform(*_PAUSE_SECONDS))
             for rank in self._ranks:
                 if rank.poll() is not None:
                     raise RuntimeError(f"A rank ended by itself, with exit code {rank.returncode}.")
-            self._kill(self._rng.choice([kill for kill in _KILLS if kill != "hub" or not self._hub_killed]))
+            name = self._rng.choice(
+                [each for each in (*_KILLS, *_FAULTS) if each != "hub" or not self._hub_killed]
+            )
+            if name in _FAULTS:
+                self._trouble(name)
+            else:
+                self._kill(name)
         (self._folder / "stop").touch()
         for rank in self._ranks:
-            if rank.wait(120):
+            if rank.wait(_HANGS_SECONDS):
                 raise RuntimeError(f"A rank ended with exit code {rank.returncode}.")
         # A hub stays for as long as somebody watches; then it closes the recording and ends.
         for process in self._others.values():
@@ -145,9 +183,46 @@ class _Soak:
                 process.wait()
         for path in self._outputs:
             lines = path.read_text(encoding="utf-8").split()
-            self.frames += int(lines[-1]) if lines else 0
+            if path.name.startswith("kernel"):
+                self.reports += int(lines[-1]) if lines else 0
+            else:
+                self.frames += int(lines[-1]) if lines else 0
+
+    def _trouble(self, name: str) -> None:
+        self.faults[name] += 1
+        hub = self._status()["hub"]
+        if name == "second hub":
+            entry = next(self._runtime().glob(f"hub-{hub}*.json"), None)
+            folder = entry and json.loads(entry.read_text(encoding="utf-8"))["record"]
+            if folder:
+                command = ["megalens", "hub", "--resume", folder, "--first-step", "1", "--linger", "0"]
+                second = subprocess.run(
+                    [sys.executable, "-m", *command], capture_output=True, timeout=120, check=False
+                )
+                self.let_in += second.returncode != 2
+            return
+        kind, most = (
+            (resource.RLIMIT_FSIZE, _FULL_BYTES) if name == "full disk" else (resource.RLIMIT_NOFILE, 3)
+        )
+        try:
+            soft, hard = resource.prlimit(hub, kind)
+            resource.prlimit(hub, kind, (most, hard))
+            time.sleep(self._rng.uniform(*_FAULT_SECONDS))
+            resource.prlimit(hub, kind, (soft, hard))
+        except ProcessLookupError:
+            # It was killed a moment ago.
+            pass
 
     def _kill(self, name: str) -> None:
+        if name == "renderer":
+            kernel = self._others["kernel"].pid
+            children = Path(f"/proc/{kernel}/task/{kernel}/children")
+            engines = children.read_text().split() if children.exists() else []
+            for engine in engines:
+                with suppress(ProcessLookupError):
+                    os.kill(int(engine), signal.SIGKILL)
+                    self.kills[name] += 1
+            return
         self.kills[name] += 1
         if name == "hub":
             self._hub_killed = True
@@ -189,8 +264,11 @@ class _Soak:
                     [sys.executable, "-m", *command], stdout=log, stderr=log, stdin=subprocess.DEVNULL
                 )
             return
-        where = [] if name == "viewer" else ["relay", f"127.0.0.1:{self._port}", self._token]
-        path = self._folder / f"viewer-{len(self._outputs)}"
+        where = {
+            "viewer": [],
+            "kernel": ["kernel", str(self._folder / "runs"), str(self._folder / "report.html")],
+        }.get(name, ["relay", f"127.0.0.1:{self._port}", self._token])
+        path = self._folder / f"{name.partition(' ')[0]}-{len(self._outputs)}"
         self._outputs.append(path)
         with open(path, "wb") as out:
             self._others[name] = subprocess.Popen(
@@ -206,10 +284,10 @@ class _Soak:
         return Path(os.environ["MEGALENS_RUNTIME_DIR"])
 
     def _wait(self, test: Any, what: str, *, ends: bool = False) -> None:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + _HANGS_SECONDS
         while not test():
             if time.monotonic() > deadline:
-                raise TimeoutError(f"Waited 120 s for {what}.")
+                raise TimeoutError(f"Waited {_HANGS_SECONDS} s for {what}.")
             for rank in self._ranks:
                 if rank.poll() is not None and not ends:
                     raise RuntimeError(f"A rank ended by itself, with exit code {rank.returncode}.")
@@ -236,6 +314,8 @@ def _rank(rank: int, life: int, folder: Path, *more: str) -> subprocess.Popen[by
             *more,
         ],
         cwd=ROOT,
+        # Renames of its hub and of sealers fail now and then.
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'bench' / 'soak_faults'}:{ROOT}"} if not more else None,
     )
 
 

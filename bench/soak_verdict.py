@@ -19,7 +19,7 @@ _GAP = re.compile(r"[Rr]ows of steps (\d+) to (\d+) may be")
 
 @dataclass(frozen=True)
 class Lost:
-    """Rows of a soak by what is known of them: recorded, counted as dropped, in the gap of a hub that the status named, or lost in silence."""
+    """Rows of a soak by what is known of them: recorded, counted as dropped, in the gap of a hub that the status named or in steps that a recording says it lacks, or lost in silence."""
 
     recorded: int
     counted: int
@@ -53,13 +53,16 @@ def losses_of(folder: Path) -> dict[int, str]:
 def lost_rows(folder: Path, lives: int) -> Lost:
     """Compare the rows of all recordings with those that every step of the job gives, rank by rank: no status explains what another rank lost."""
     recorded: dict[tuple[int, int], set[tuple[object, ...]]] = defaultdict(set)
+    lacking: list[range] = []
     for path in (folder / "runs").iterdir():
-        table = RunFolder(path).read("tensors", columns=["rank", "step", "layer", "flag", "part"])
+        run = RunFolder(path)
+        lacking += [range(first, end + 1) for first, end in run.header.get("missing_steps", ())]
+        table = run.read("tensors", columns=["rank", "step", "layer", "flag", "part"])
         for rank, step, *row in zip(*(column.to_pylist() for column in table.columns), strict=True):
             # A step that was trained in two lives is in two recordings.
             recorded[rank, step].add(tuple(row))
     last = max(losses_of(folder))
-    found = [_of_rank(folder, lives, rank, recorded, last) for rank in range(_RANKS)]
+    found = [_of_rank(folder, lives, rank, recorded, last, lacking) for rank in range(_RANKS)]
     examples = [one.example for one in found if one.example]
     return Lost(
         recorded=sum(map(len, recorded.values())),
@@ -72,13 +75,18 @@ def lost_rows(folder: Path, lives: int) -> Lost:
 
 
 def _of_rank(
-    folder: Path, lives: int, rank: int, recorded: dict[tuple[int, int], set[tuple[object, ...]]], last: int
+    folder: Path,
+    lives: int,
+    rank: int,
+    recorded: dict[tuple[int, int], set[tuple[object, ...]]],
+    last: int,
+    lacking: list[range],
 ) -> Lost:
     missing = {
         step: lost for step in range(1, last + 1) if (lost := ROWS_PER_STEP - len(recorded[rank, step]))
     }
     counted = 0
-    named: list[range] = []
+    named = [*lacking]
     for life in range(lives):
         path = folder / f"status-{life}-{rank}.json"
         if path.exists():

@@ -7,13 +7,15 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 
 from websockets.exceptions import InvalidHandshake, WebSocketException
 from websockets.sync.client import connect as open_socket
 from websockets.typing import Subprotocol
 
-from megalens.protocol import ProtocolError, decode_frame, encode_message
-from megalens.runs import ClientError, connect
+from megalens.pictures.report import write_report
+from megalens.protocol import MegalensError, decode_frame, encode_message
+from megalens.runs import connect, open_run
 from megalens.runs.live import LiveRun
 
 __all__ = ["main"]
@@ -22,15 +24,16 @@ _AGAIN_SECONDS = 0.3
 
 
 def main() -> None:
-    """Watch until killed; print how many frames came, now and then."""
+    """Watch until killed; print how many frames came or reports were drawn, now and then."""
     kind, *where = sys.argv[1:]
     frames = 0
     while True:
         try:
-            for count in _by_relay(*where) if kind == "relay" else _by_hub():
+            watch = {"relay": _by_relay, "kernel": _by_folder}.get(kind, _by_hub)
+            for count in watch(*where):
                 frames += count
                 print(frames, flush=True)
-        except (ClientError, ProtocolError, OSError, WebSocketException, InvalidHandshake, IndexError):
+        except (MegalensError, OSError, WebSocketException, InvalidHandshake, IndexError):
             # No hub or no server at the moment.
             pass
         time.sleep(_AGAIN_SECONDS)
@@ -47,6 +50,14 @@ def _by_hub() -> Iterator[int]:
             before = run.received_frames
     finally:
         run.close()
+
+
+def _by_folder(runs: str, report: str) -> Iterator[int]:
+    """Draw a report of the newest recording, as a kernel does while it grows."""
+    newest = max(Path(runs).iterdir(), key=lambda each: each.stat().st_mtime)
+    with open_run(newest) as run:
+        write_report(run, report, [{"view": "trend", "flag": "MLP1_mat_mul", "layers": "0"}])
+    yield 1
 
 
 def _by_relay(address: str, token: str) -> Iterator[int]:

@@ -14,7 +14,7 @@ from ._moved import follow_moves
 if TYPE_CHECKING:
     from . import adapters
     from .api.launch import add_arguments, trace_from
-    from .api.notebook import NotebookRun, connect, open, open_all
+    from .api.notebook import NotebookRun, connect, open, open_all, show
     from .api.statistics import log_statistics
     from .api.trace import trace
     from .hub.options import HubError
@@ -83,6 +83,7 @@ __all__ = [
     "pipeline",
     "save_direction",
     "serve",
+    "show",
     "split",
     "trace",
     "trace_from",
@@ -117,7 +118,7 @@ _HOMES = {
     ".pictures.report.build": ("ReportError",),
     ".tracer.errors": ("TracerError",),
     ".pictures.widgets.base": ("WidgetError",),
-    ".api.notebook": ("NotebookRun", "connect", "open", "open_all"),
+    ".api.notebook": ("NotebookRun", "connect", "open", "open_all", "show"),
     ".tracer": ("Tracer",),
     ".instruments.monitor.trainermon.trainermon": ("TrainerMon",),
     ".instruments.generation.serving": ("serve",),

@@ -158,6 +158,7 @@ def frame_cases() -> dict[str, tuple[str, list[dict[str, object]], dict[str, int
                     "sentence": "12 of 4,096 values are infinite.",
                     "place": 17,
                     "samples": "[640, 641]",
+                    "cause": 20,
                 }
             ],
             {"seq": 13, "step": 20},

@@ -4,6 +4,7 @@ import type { LookForReport } from './report/report-part';
 import { addEventSource, type IEventSource } from './store/stream-events';
 import { registerOwnViews, type OwnViews } from './views/other-views';
 import { addTextRows, type OpenTextRows } from './views/heatmap/text-source';
+import { addTiles, type LoadTiles } from './views/overview/tiles';
 
 /**
  * All of an instrument that the core can reach. Everything is loaded on first use, so that naming a
@@ -21,15 +22,20 @@ export interface IInstrumentSlice {
   readonly panel?: () => Promise<OpenPanelPart>;
   /** What it adds to a report whose views nobody chose. */
   readonly report?: () => Promise<LookForReport>;
+  /** What it adds to the page that shows a run at a glance. */
+  readonly tiles?: LoadTiles;
   /** How a heatmap draws the positions of a text instead of one step. */
   readonly textRows?: () => Promise<OpenTextRows>;
 }
 
 /** Make known what every page and engine needs of slices: their views, and what these read. */
 export function registerSlices(slices: readonly IInstrumentSlice[]): void {
-  for (const { views, events, textRows } of slices) {
+  for (const { views, events, textRows, tiles } of slices) {
     registerOwnViews(views);
     events?.forEach(addEventSource);
+    if (tiles) {
+      addTiles(tiles);
+    }
     if (textRows) {
       addTextRows(textRows);
     }

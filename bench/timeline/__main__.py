@@ -53,7 +53,9 @@ def judged(seed: int, most_ranks: int = 1024, prices: bool = False) -> Judged:
     verdict = analysis.verdict()
     result = Judged(seed, job.ranks, not job.faults, len(job.faults))
     # Of what nobody waits for it is right to say that it is slow, and no fault to pass over it.
-    left = [*verdict.culprits, *verdict.hidden]
+    left = [one for each in (*verdict.culprits, *verdict.hidden) for one in each.parts or (each,)]
+    named = len([one for each in verdict.culprits for one in each.parts or (each,)])
+    hidden = left[named:]
     for fault in job.faults:
         match = next((each for each in left if _same(fault, each)), None)
         if match is None:
@@ -61,7 +63,7 @@ def judged(seed: int, most_ranks: int = 1024, prices: bool = False) -> Judged:
             continue
         left.remove(match)
         result.found += 1
-    false = [each for each in left if each in verdict.culprits]
+    false = [each for each in left if each not in hidden]
     result.false = len(false)
     result.wrong += [f"false {each}" for each in false]
     result.offsets = list(_offsets(analysis.clocks, truth))

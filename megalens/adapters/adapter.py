@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -85,7 +86,13 @@ class Adapter(LayerTable):
         if embedding is None:
             return ()
         if self.positions is None:
-            return (Source(embedding, side="input", parts=("ids", "positions"), split=_counted),)
+            owner = _caching(body, self.tokens)
+            if owner is None:
+                return (Source(embedding, side="input", parts=("ids", "positions"), split=_counted),)
+            return (
+                Source(embedding, side="input", parts=("ids",)),
+                Source(owner, side="input", parts=("positions",), computed=_counted_on),
+            )
         path, item = path_and_item(self.positions)
         module = body.get_submodule(path)
         return (
@@ -150,3 +157,32 @@ def _sites(layers: Mapping[int, tuple[nn.Module, LayerTable]]) -> dict[str, Site
 
 def _counted(ids: Tensor) -> Sequence[Tensor]:
     return ids, torch.arange(ids.shape[-1], device=ids.device).expand(ids.shape)
+
+
+def _caching(body: nn.Module, path: str | None) -> nn.Module | None:
+    """Return the innermost module around ``path`` that goes on from cached keys and values, if one does."""
+    while path:
+        path = path.rpartition(".")[0]
+        module = body.get_submodule(path)
+        if "past_key_values" in inspect.signature(module.forward).parameters:
+            return module
+    return None
+
+
+def _counted_on(given: tuple[Sequence[Any], Mapping[str, Any]]) -> Tensor | None:
+    """Count the positions of the ids that a module is given, ``[B, n]``, behind those that it read before.
+
+    Padding before a text counts as nothing: the mask ``[B, read before + n]`` shows it.
+    """
+    args, named = given
+    ids = named.get("input_ids", args[0] if args else None)
+    if not isinstance(ids, Tensor) or ids.ndim != 2:
+        return None
+    count = ids.shape[1]
+    places = torch.arange(count, device=ids.device).expand(ids.shape)
+    mask = named.get("attention_mask")
+    if isinstance(mask, Tensor) and mask.ndim == 2 and mask.shape[1] >= count:
+        pads = (mask.cumsum(-1) == 0).sum(-1, keepdim=True)
+        return (places + (mask.shape[1] - count) - pads).clamp(min=0)
+    before = getattr(named.get("past_key_values"), "get_seq_length", None)
+    return places if before is None else places + before()

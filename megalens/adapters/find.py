@@ -65,6 +65,7 @@ def find_points(model: nn.Module | Sequence[nn.Module], adapter: Any = None) -> 
     that are not of Megatron-Core, and for an adapter that does not fit.
     """
     points: ModelPoints = (adapter or find_adapter(model)).points(model)  # type: ignore[arg-type]
+    points.told = adapter is not None
     points.table = points_text
     watched = adapter is None or isinstance(adapter, Adapter)
     if watched and points.model.get("adapter") != MegatronAdapter.name:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 from torch import nn
 
@@ -21,13 +20,6 @@ _NAMES = {
     "qkv": re.compile(rf"(c_attn|query_key_value|att_proj|([wc]_?|fused_?|linear_?)?qkv){_TAIL}"),
 }
 """Queries, keys and values have one shape, so that only names tell them apart."""
-_CONTEXT = re.compile(r"([wc]_?)?(o|out|proj|projection|dense)\d?(_?(proj|projection|dense))?|.*\.dense")
-_GATE = re.compile(r".*gate.*|w1|wi_0|wg|.*_g")
-_DOWN = re.compile(r".*(down|out|4h_to_h|c_proj).*|(fc|w|lin|linear|dense)_?2|wo")
-_PER_HEAD = frozenset(("query_key_value",))
-"""Fused layers of this name have queries, keys and values of each head, or of each group of heads, side by
-side, as Megatron-LM lays them out.
-"""
 
 
 @dataclass(frozen=True)
@@ -51,35 +43,8 @@ class Mixture:
     router: str | None
 
 
-@dataclass(frozen=True)
-class LayerRoles:
-    """Paths in a layer, as the fields of ``Adapter``."""
-
-    attention: str | None = None
-    qkv: str | None = None
-    qkv_order: Literal["concatenated", "grouped"] = "concatenated"
-    q: str | None = None
-    k: str | None = None
-    v: str | None = None
-    kv: str | None = None
-    context: str | None = None
-    probabilities: str | None = None
-    fc1: str | None = None
-    gate_up: str | None = None
-    gate: str | None = None
-    up: str | None = None
-    fc2: str | None = None
-    mixture: Mixture | None = None
-
-    @property
-    def is_transformer(self) -> bool:
-        """Whether there is an attention with its output, and something that follows it."""
-        return self.context is not None and (self.fc2 is not None or self.mixture is not None)
-
-    def paths(self) -> dict[str, Any]:
-        """Return the fields that an ``Adapter`` has too, where there is something."""
-        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {name: value for name, value in values.items() if value is not None}
+Roles = dict[str, Any]
+"""Fields of ``Adapter`` for one layer, where there is something."""
 
 
 def projections(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
@@ -95,7 +60,7 @@ def projections(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.M
             yield from projections(child, f"{path}.")
 
 
-def layer_roles(layer: nn.Module, hidden: int | None) -> LayerRoles:
+def layer_roles(layer: nn.Module, hidden: int | None) -> Roles:
     """Return what the modules of ``layer`` are; ``hidden`` is the width of the residual stream."""
     mixture = mixture_of(layer)
     inside = f"{mixture.block or mixture.experts}." if mixture else None
@@ -107,8 +72,11 @@ def layer_roles(layer: nn.Module, hidden: int | None) -> LayerRoles:
     }
     roles, taken = _attention(layer, linears, hidden)
     rest = {path: module for path, module in linears.items() if path not in taken}
-    mlp = {} if mixture and mixture.block else _mlp(rest, hidden)
-    return replace(roles, mixture=mixture, **mlp)
+    if mixture is not None:
+        roles["mixture"] = mixture
+    if mixture is None or not mixture.block:
+        roles |= _mlp(rest, hidden)
+    return roles
 
 
 def mixture_of(layer: nn.Module) -> Mixture | None:
@@ -162,79 +130,50 @@ def _rows(module: nn.Module) -> int | None:
 
 def _attention(
     layer: nn.Module, linears: Mapping[str, nn.Module], hidden: int | None
-) -> tuple[LayerRoles, set[str]]:
-    """Return the attention's part of the roles, and the linear layers of it or of another attention."""
+) -> tuple[Roles, set[str]]:
+    """Return the roles of the first attention, and the linear layers of any."""
     found: dict[str, dict[str, str]] = {}
     for path in linears:
         holder, _, name = path.rpartition(".")
         for role, pattern in _NAMES.items():
             if pattern.fullmatch(name.lower()):
                 found.setdefault(holder, {})[role] = path
-    partial = LayerRoles(), set[str]()
+    roles: Roles = {}
+    taken = set[str]()
     for holder, parts in found.items():
-        if "cross" in holder or not (
-            "qkv" in parts or {"q", "k", "v"} <= set(parts) or {"q", "kv"} <= set(parts)
-        ):
+        taken |= {path for path in linears if holder and path.startswith(f"{holder}.")} | set(parts.values())
+        whole = "qkv" in parts or {"q", "k", "v"} <= set(parts) or {"q", "kv"} <= set(parts)
+        if roles or not whole:
             continue
         context = _context(linears, holder, set(parts.values()), hidden)
-        below = f"{holder}." if holder else None
-        own = {path for path in linears if below and path.startswith(below)} | set(parts.values())
-        outside = {
-            path
-            for other in found
-            if other != holder and other
-            for path in linears
-            if path.startswith(f"{other}.")
-        }
         # Nobody calls a container.
-        module = layer.get_submodule(holder) if holder else None
-        if module is not None and _contains(module):
-            module = None
-        roles = LayerRoles() if module is None else LayerRoles(attention=holder, probabilities=f"{holder}[1]")
-        if "qkv" in parts:
-            roles = _fused(roles, parts["qkv"], module)
-        else:
-            own_kv = None if "k" in parts else parts["kv"]
-            roles = replace(roles, q=parts["q"], k=parts.get("k"), v=parts.get("v"), kv=own_kv)
-        if context is None:
-            partial = roles, own | outside
-            continue
-        # What adds the residual stream itself does not give the attention's own output; nor does one whose
-        # output projection stands elsewhere.
-        complete = module is not None and context.startswith(f"{holder}.") and not _adds_residual(module)
-        roles = replace(roles, context=context, attention=holder if complete else context)
-        return roles, own | outside | {context}
-    return partial
-
-
-def _fused(roles: LayerRoles, path: str, attention: nn.Module | None) -> LayerRoles:
-    # BigCode has one key and value for all heads, or those of each head next to its queries.
-    per_head = path.rpartition(".")[2] in _PER_HEAD or hasattr(attention, "multi_query")
-    return replace(roles, qkv=path, qkv_order="grouped" if per_head else "concatenated")
+        called = bool(holder) and not _contains(layer.get_submodule(holder))
+        fused = ("qkv",) if "qkv" in parts else ("q", "k", "v") if "k" in parts else ("q", "kv")
+        roles = {role: parts[role] for role in fused if role in parts}
+        if called:
+            roles |= {"attention": holder, "probabilities": f"{holder}[1]"}
+        if context is not None:
+            # One whose output projection stands elsewhere does not give the attention's own output.
+            inside = called and context.startswith(f"{holder}.")
+            roles |= {"context": context, "attention": holder if inside else context}
+            taken.add(context)
+    return roles, taken
 
 
 def _context(
     linears: Mapping[str, nn.Module], holder: str, taken: set[str], hidden: int | None
 ) -> str | None:
     """Return the output projection of the attention in ``holder``: below it, or next to it."""
-    outer = holder.rpartition(".")[0]
-    for below in dict.fromkeys((holder, outer)):
-        inside = [
-            path for path in linears if path not in taken and (not below or path.startswith(f"{below}."))
-        ]
-        fitting = [path for path in inside if hidden is None or output_features(linears[path]) == hidden]
-        named = [path for path in fitting if _CONTEXT.fullmatch(path[len(below) :].lstrip(".").lower())]
-        if named or (below and len(fitting) == 1):
-            return (named or fitting)[0]
+    for below in (holder, holder.rpartition(".")[0]):
+        for path, module in linears.items():
+            inside = path not in taken and (not below or path.startswith(f"{below}."))
+            if inside and (hidden is None or output_features(module) == hidden):
+                return path
     return None
 
 
 def _contains(module: nn.Module) -> bool:
     return isinstance(module, (nn.ModuleList, nn.ModuleDict))
-
-
-def _adds_residual(module: nn.Module) -> bool:
-    return "residual" in inspect.signature(module.forward).parameters
 
 
 def _mlp(linears: Mapping[str, nn.Module], hidden: int | None) -> dict[str, Any]:
@@ -254,8 +193,6 @@ def _fits_mlp(group: Mapping[str, nn.Module], hidden: int | None) -> dict[str, A
         return {}
     paths = list(group)
     sizes = {path: (input_features(module), output_features(module)) for path, module in group.items()}
-    # Where the width is that of the stream, only the name tells which way a layer goes; else the order in
-    # which they were made.
     downs = [
         path
         for path in paths
@@ -268,12 +205,9 @@ def _fits_mlp(group: Mapping[str, nn.Module], hidden: int | None) -> dict[str, A
     ]
     if not downs:
         return {}
-    down = next((path for path in downs if _DOWN.fullmatch(path.rpartition(".")[2].lower())), downs[-1])
+    down = downs[-1]
     ups = [path for path in paths if path != down]
     if len(ups) == 1:
         twice = sizes[ups[0]][1] == 2 * (sizes[down][0] or 0)
         return {"gate_up" if twice else "fc1": ups[0], "fc2": down}
-    gates = [path for path in ups if _GATE.fullmatch(path.rpartition(".")[2].lower())]
-    if len(gates) != 1:
-        return {"fc2": down}
-    return {"gate": gates[0], "up": next(path for path in ups if path != gates[0]), "fc2": down}
+    return {"gate": ups[0], "up": ups[1], "fc2": down}

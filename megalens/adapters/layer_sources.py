@@ -13,11 +13,9 @@ from torch import Tensor, nn
 from ..protocol import expert_part
 from ..tracer import Shards, Source, TracerError
 from .layer_roles import Mixture
-from .sizes import ModelSizes, halves, input_features, output_features
+from .sizes import ModelSizes, halves, input_features, output_features, stored
 from .table import LayerTable, below, path_and_item
 from .torch_coordinates import input_shards, output_shards
-
-_LOGITS_SECOND = frozenset(("Llama4Router",))
 
 
 @dataclass(frozen=True)
@@ -89,11 +87,8 @@ def router_sources(layer: nn.Module, mixture: Mixture) -> Sequence[Source]:
     if mixture.router is None:
         return []
     router = layer.get_submodule(mixture.router)
-    second = type(router).__name__ in _LOGITS_SECOND
-    # Models that balance their experts by a bias score each of them by itself.
-    alone = second or hasattr(router, "e_score_correction_bias")
-    probabilities = _Probabilities(1 if second else 0, alone)
-    return [Source(router, computed=probabilities, features=(mixture.count,), rows_of=layer)]
+    computed = RouterScores(0, "softmax")
+    return [Source(router, computed=computed, features=(mixture.count,), rows_of=layer)]
 
 
 def expert_sources(layer: nn.Module, mixture: Mixture, hidden: int | None) -> Sequence[Source]:
@@ -108,8 +103,8 @@ def expert_sources(layer: nn.Module, mixture: Mixture, hidden: int | None) -> Se
             for number, expert in enumerate(experts.children())
         ]
     inner: Any = experts
-    while hasattr(inner, "base_layer"):
-        inner = inner.base_layer
+    while (below_it := stored(inner, "base_layer")) is not None:
+        inner = below_it
     if len(inspect.signature(inner.forward).parameters) < 3:
         return []
     outputs = _StackedExperts(experts, mixture.count)
@@ -132,15 +127,24 @@ def _width(expert: nn.Module) -> int | None:
 
 
 @dataclass(frozen=True)
-class _Probabilities:
-    """Makes probabilities of a router's output: over all experts, before the best are chosen."""
+class RouterScores:
+    """Makes probabilities of a router's output: over all experts, before the best are chosen.
+
+    Attributes
+    ----------
+    by : str
+        ``softmax``, or ``sigmoid`` for those that score each expert by itself; empty for what already went
+        through it.
+    """
 
     item: int
-    alone: bool
+    by: str
 
     def __call__(self, output: Any) -> Tensor:
-        logits: Tensor = output if isinstance(output, Tensor) else output[self.item]
-        return logits.float().sigmoid() if self.alone else logits.float().softmax(-1)
+        scores: Tensor = (output if isinstance(output, Tensor) else output[self.item]).float()
+        if not self.by:
+            return scores
+        return scores.sigmoid() if self.by == "sigmoid" else scores.softmax(-1)
 
 
 class _StackedExperts:
@@ -212,7 +216,7 @@ class LayerSources:
         if table.kv is not None:
             module = self._at(table.kv)
             attention: Any = self._at(table.kv.rpartition(".")[0])
-            key, value = int(attention.qk_nope_head_dim), int(attention.v_head_dim)
+            key, value = int(stored(attention, "qk_nope_head_dim")), int(stored(attention, "v_head_dim"))
             heads = (output_features(module) or 0) // (key + value)
             widths = (heads * key, heads * value)
             sources.append(self._parts(module, ("k", "v"), KeyValueParts(key, value), widths))

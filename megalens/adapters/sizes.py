@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,10 +28,29 @@ _WRAPPERS = (
 )
 
 
+def stored(holder: Any, name: str, default: Any = None) -> Any:
+    """Return an attribute of a module as it lies there: no property, parametrization or ``__getattr__`` runs,
+    which may compute something, and change the training by it. Of what is no module, any attribute.
+    """
+    if not isinstance(holder, nn.Module):
+        return getattr(holder, name, default)
+    own = vars(holder)
+    for place in (own, own["_parameters"], own["_buffers"], own["_modules"]):
+        if name in place:
+            return place[name]
+    value = inspect.getattr_static(type(holder), name, default)
+    return default if hasattr(type(value), "__get__") else value
+
+
+def has_weight(module: nn.Module) -> bool:
+    """Return whether ``module.weight`` is there, also one that a parametrization makes anew each time."""
+    return stored(module, "weight") is not None or "weight" in (stored(module, "parametrizations") or ())
+
+
 def unwrapped(model: nn.Module) -> nn.Module:
     """Return the model inside of torch.compile's and data-parallel wrappers."""
     while True:
-        inner: Any = getattr(model, "_orig_mod", None)
+        inner: Any = stored(model, "_orig_mod")
         if inner is None and type(model).__name__ in _WRAPPERS:
             inner = model.module
         if not isinstance(inner, nn.Module):
@@ -85,10 +105,10 @@ def model_sizes(
     vocabulary = _named(config, "vocab_size", "vocabulary")
     first = next(body.parameters(), None)
     return ModelSizes(
-        hidden or _number(getattr(embedding, "embedding_dim", None)),
+        hidden or _number(stored(embedding, "embedding_dim")),
         heads,
         kv_heads or heads,
-        vocabulary or _number(getattr(embedding, "num_embeddings", None)),
+        vocabulary or _number(stored(embedding, "num_embeddings")),
         sum(parameter.numel() for parameter in body.parameters()),
         None if first is None else str(first.dtype).removeprefix("torch."),
         None if first is None else str(first.device),
@@ -97,7 +117,7 @@ def model_sizes(
 
 def text_config(body: nn.Module) -> Any:
     """Return a model's config, that of the language part where it sees or hears; None without one."""
-    config = getattr(body, "config", None)
+    config = stored(body, "config")
     ask = getattr(config, "get_text_config", None)
     return ask() if callable(ask) else config
 
@@ -127,7 +147,7 @@ def _named(holder: Any, *names: str) -> int | None:
         number = None
         # A config may refuse to answer.
         with contextlib.suppress(Exception):
-            number = _number(getattr(holder, name, None))
+            number = _number(stored(holder, name))
         if number is not None:
             return number
     return None

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from torch import nn
 
 from ..tracer import ModelPoints
 from .adapter import Adapter
-from .layer_roles import LayerRoles, layer_roles, mixture_of, projections
-from .sizes import bare, hidden_size, output_features, text_config, unwrapped
+from .layer_roles import Roles, layer_roles, mixture_of, projections
+from .sizes import bare, hidden_size, output_features, stored, text_config, unwrapped
 from .table import find
-
-_HEADS = ("num_heads", "num_attention_heads", "n_head", "n_heads", "heads")
-_KEY_VALUE_HEADS = ("num_kv_heads", "kv_heads", "n_kv_heads", "num_key_value_heads")
-
 
 # Plain PyTorch models: the table of the demo's GPT, which is also the one to copy for a model of one's own.
 GPT_TABLE = Adapter(
@@ -59,14 +54,9 @@ class Stack:
     """A list of layers; ``path`` is where it lies in the model."""
 
     path: str
-    layers: Mapping[str, tuple[nn.Module, LayerRoles]]
+    layers: Sequence[tuple[nn.Module, Roles]]
     tokens: str | None
     positions: str | None
-
-    @property
-    def first(self) -> LayerRoles | None:
-        """Roles of the first layer that seems to have attention and MLP."""
-        return next((roles for _, roles in self.layers.values() if roles.is_transformer), None)
 
 
 class StructureAdapter:
@@ -90,22 +80,18 @@ class StructureAdapter:
         returns_probabilities = _is_huggingface(body)
         layers: dict[int, tuple[nn.Module, Adapter]] = {}
         for stack in stacks:
-            for layer, roles in stack.layers.values():
-                paths = roles.paths()
+            for layer, paths in stack.layers:
                 if not returns_probabilities:
                     paths.pop("probabilities", None)
                 if torch_order(layer) == "SBH":
                     paths["layout"] = "SBH"
                 layers[len(layers)] = layer, Adapter(layer="layers.{i}", name=self.name, **paths)
         reading = next((stack for stack in stacks if stack.tokens is not None), None)
-        known = next((stack for stack in stacks if stack.first is not None), None)
         table = Adapter(
             layer="layers.{i}",
             name=self.name,
             tokens=None if reading is None else reading.tokens,
             positions=None if reading is None else reading.positions,
-            heads=None if returns_probabilities or known is None else _heads_of_attention(known, _HEADS),
-            kv_heads=None if known is None else _heads_of_attention(known, _KEY_VALUE_HEADS),
             missing=probabilities_missing,
         )
         return table.points_of(model, layers, supposed=LATER if layers else NO_LAYERS)
@@ -125,10 +111,7 @@ def stacks_of(body: nn.Module) -> list[Stack]:
     found: list[Stack] = []
     hidden = hidden_size(body)
     for path, holder in _lists(body, ""):
-        layers = {}
-        for name, child in holder.named_children():
-            layer = bare(child)
-            layers[name] = layer, layer_roles(layer, hidden)
+        layers = [(layer, layer_roles(layer, hidden)) for layer in map(bare, holder.children())]
         found.append(Stack(path, layers, *embeddings_of(body, path, path.rpartition(".")[0])))
     reading = [each for each in found if each.tokens is not None]
     if len(found) > 1 and len(reading) == 1 and _predicts(body, reading[0]):
@@ -144,9 +127,9 @@ def stacks_of(body: nn.Module) -> list[Stack]:
 def _predicts(body: nn.Module, stack: Stack) -> bool:
     """Return whether a list is that of a language model which attends to nothing but itself."""
     assert stack.tokens is not None
-    words = getattr(body.get_submodule(stack.tokens), "num_embeddings", None)
+    words = stored(body.get_submodule(stack.tokens), "num_embeddings")
     heads = [each for each in body.modules() if isinstance(each, nn.Linear) and each.out_features == words]
-    layer, _ = next(iter(stack.layers.values()))
+    layer, _ = stack.layers[0]
     attentions = {
         path.rpartition(".")[0]
         for path, module in projections(layer)
@@ -194,7 +177,7 @@ def _holds_several(layer: nn.Module) -> bool:
 def _are_stages(holder: nn.Module, inner: Sequence[tuple[str, nn.Module]], path: str) -> bool:
     """Return whether the layers are those of lists within the modules of a list."""
     for name, child in holder.named_children():
-        below = [each for at, each in inner if at.startswith(f"{path}.{name}.")]
+        below = [each for at, each in inner if f"{at}.".startswith(f"{path}.{name}.")]
         mixture = mixture_of(child)
         if len(below) != 1 or mixture is not None:
             return False
@@ -233,7 +216,7 @@ def _is_huggingface(body: nn.Module) -> bool:
 def _tables(body: nn.Module, owner: str, stack: str) -> Iterator[tuple[str, int]]:
     holder = body.get_submodule(owner)
     for name, module in holder.named_modules(prefix=owner):
-        rows = getattr(module, "num_embeddings", None)
+        rows = stored(module, "num_embeddings")
         if isinstance(rows, int) and not name.startswith(f"{stack}."):
             yield name, rows
 
@@ -246,12 +229,3 @@ def _is_position(path: str) -> bool:
 def _argument_index(module: nn.Module, argument: str, default: int = 0) -> int:
     names = list(inspect.signature(module.forward).parameters)
     return names.index(argument) if argument in names else default
-
-
-def _heads_of_attention(stack: Stack, names: Sequence[str]) -> int | None:
-    """Return a number of heads from the attention itself: a config may name one that is not used."""
-    layer, roles = next(each for each in stack.layers.values() if each[1].is_transformer)
-    holder = (roles.probabilities or "").partition("[")[0]
-    attention: Any = layer.get_submodule(holder) if holder else None
-    numbers = [getattr(attention, name, None) for name in names]
-    return next((number for number in numbers if isinstance(number, int) and number > 0), None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -159,11 +160,11 @@ def _index_in(ranks: list[int], rank: int) -> int:
 def _sharded_mesh(model: nn.Module) -> Any | None:
     """Return the device mesh over which ``fully_shard`` spread the model."""
     for module in model.modules():
-        state = getattr(module, "_get_fsdp_state", None)
+        state = inspect.getattr_static(type(module), "_get_fsdp_state", None)
         if state is None:
             continue
         # Under several names in the releases of torch; without any of them the model is taken as not sharded.
-        fsdp = state()
+        fsdp = state(module)
         groups = getattr(fsdp, "_fsdp_param_groups", None) or [getattr(fsdp, "_fsdp_param_group", None)]
         for group in groups:
             info = getattr(group, "mesh_info", None)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ..protocol import parse_name
@@ -21,7 +22,7 @@ from ..tracer.moments.hooks.values import local_values
 from ..tracer.moments.points import FeaturePoint, MomentPoints, ParamPoint, ResidualPoint, SitePoint
 from .before_reduction import before_reduction
 from .layer_roles import stacked_experts
-from .sizes import INNER_NAMES, text_config, unwrapped
+from .sizes import INNER_NAMES, stored, text_config, unwrapped
 from .torch_coordinates import cuts_input, cuts_output
 
 _HEADS = frozenset(("lm_head", "output_layer", "head", "embed_out"))
@@ -117,7 +118,7 @@ def _products(
     if not heads or not widths["q"]:
         return None
     layer = points.flags["HiddenStates"].layers.get(number, sources)[0].module
-    causal = next((each.is_causal for each in layer.modules() if hasattr(each, "is_causal")), True)
+    causal = next((c for each in layer.modules() if (c := stored(each, "is_causal")) is not None), True)
     return _Products(of, widths["q"] // heads, bool(causal))
 
 
@@ -178,9 +179,13 @@ class TorchMoments:
         """Return canonical names of layers whose own names, which are all readers have, lack a number."""
         names = {module: _canonical(name) for name, module in body.named_modules()}
         renamed: dict[str, str] = {}
-        for number, (source, *_) in self._points.flags["HiddenStates"].layers.items():
-            own = names.get(source.module, "")
-            if "." in own and own.rpartition(".")[2].isdecimal():
+        layers = {
+            number: names.get(source.module, "")
+            for number, (source, *_) in self._points.flags["HiddenStates"].layers.items()
+        }
+        several = len({own.rpartition(".")[0] for own in layers.values()}) > 1
+        for number, own in layers.items():
+            if several and own.rpartition(".")[2].isdecimal():
                 # Of several stacks each counts its own layers.
                 continue
             stack = own.rpartition(".")[0]
@@ -277,6 +282,9 @@ def _canonical(name: str) -> str:
 
 def _projects(module: nn.Module) -> bool:
     """Return whether a module is an embedding or maps features by a matrix, as ``nn.Linear``."""
+    if isinstance(module, torch.jit.ScriptModule):
+        # It takes no hooks.
+        return False
     weight = module._parameters.get("weight")
     return weight is not None and weight.ndim == 2
 

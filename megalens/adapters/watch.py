@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from .sizes import input_features, output_features
 from .watch_calls import Call, Seen
 from .watch_flow import Flow
 from .watch_points import seen_points
-from .watch_trail import tensors_in
+from .watch_trail import bent, is_all_of, owners_of_plane, same_planes, tensors_in
 
 
 class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -98,8 +98,9 @@ class PassWatch:
         for module in dict.fromkeys(each for root in self._points.roots for each in root.modules()):
             try:
                 # Before what other hooks make of it: a parallel style may give the module another tensor.
-                self._handles.append(hook_before(module, self._called, prepend=True, with_kwargs=True))
-                self._handles.append(hook_after(module, self._returned))
+                called, returned = self._guarded(self._called), self._guarded(self._returned)
+                self._handles.append(hook_before(module, called, prepend=True, with_kwargs=True))
+                self._handles.append(hook_after(module, returned))
             except RuntimeError:
                 # A scripted module takes no hooks.
                 continue
@@ -142,7 +143,7 @@ class PassWatch:
         points, flow, calls = self._points, self._flow, self._calls
         self._flow, self._calls = Flow(), []
         self.failed = self.failed or flow.failed
-        if not self._whole or self.failed or not calls or points.model.get("adapter") == "megatron":
+        if not self._whole or self.failed or not calls:
             return points
         try:
             return seen_points(points, flow, calls, self._adapter, self.changed)
@@ -150,6 +151,20 @@ class PassWatch:
             self.changed.clear()
             self.failed = f"{type(error).__name__}: {error}"[:300]
             return points
+
+    def _guarded(self, look: Callable[..., None]) -> Callable[..., None]:
+        """Return a hook whose own error ends the watching, not the training step."""
+
+        def hook(*args: Any) -> None:
+            # What is compiled is not looked into, and must not be compiled with what looks.
+            if torch.compiler.is_compiling() or self._flow.failed:
+                return
+            try:
+                look(*args)
+            except Exception as error:
+                self._flow.fail(error)
+
+        return hook
 
     def _called(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         flow = self._flow
@@ -175,37 +190,90 @@ class PassWatch:
             values = tuple(values.values())
         if not isinstance(values, (tuple, list)):
             return
+        # Of several tensors that with the features of a product is what a projection gives.
+        several = enumerate(values) if len(values) > 1 else ()
+        main = next((item for item, value in several if _has_all(flow, value, call)), 0)
         for item, value in enumerate(values):
             if isinstance(value, Tensor) and value.ndim:
-                self._begin_trail(call, item, value)
+                self._begin_trail(call, item, value, item == main)
                 call.gave.append(Seen(flow, value, item))
 
-    def _begin_trail(self, call: Call, item: int, tensor: Tensor) -> None:
+    def _begin_trail(self, call: Call, item: int, tensor: Tensor, main: bool) -> None:
         flow = self._flow
-        width = output_features(call.module)
-        if width is not None and input_features(call.module) is not None:
+        trail = flow.of(tensor)
+        width = _width(call.module)
+        if width is not None:
             outer = call.parent
             while outer is not None:
-                if output_features(outer.module) is not None and input_features(outer.module) is not None:
+                if _width(outer.module) is not None:
                     return
                 outer = outer.parent
-            if item == 0 and tensor.shape[-1] and width % tensor.shape[-1] == 0:
-                first = call.given[0] if call.given else None
-                for before in reversed(flow.made):
-                    if before.call is None or before.call.number < call.number:
-                        break
-                    before.inner = True
-                made = flow.begin(
-                    tensor, given=first and first.trail, given_key=first and first.key, weight=call.module
-                )
-                made.call = call
-                made.givers.append((call, 0))
+            if main and tensor.shape[-1] and width % tensor.shape[-1] == 0:
+                self._begin(call, item, tensor)
                 return
-        trail = flow.of(tensor)
-        if trail is None or len(trail.planes) != 1 or not trail.origins:
+        if trail is None or not trail.planes or not trail.origins:
+            return
+        if len(trail.planes) > 1:
+            if main and call.given and all(_is_linear(flow, plane, call) for plane in trail.planes):
+                self._begin(call, item, tensor)
             return
         number = feature_ids.projection_of(feature_ids.compact(trail.planes)[0].reshape(-1)[:1])
         if number.numel() and 0 <= (index := int(number)) < len(flow.made):
             made = flow.made[index]
             if feature_ids.is_whole(trail.planes[0], index, made.width):
                 made.givers.append((call, item))
+
+    def _begin(self, call: Call, item: int, tensor: Tensor) -> None:
+        """Take what a module gives as features of its own, and what it is made of as a part of that."""
+        flow = self._flow
+        first = call.given[0] if call.given else None
+        for before in reversed(flow.made):
+            if before.call is None or before.call.number < call.number:
+                break
+            before.inner = True
+        inner = flow.of(tensor)
+        made = flow.begin(tensor, given=first and first.trail, given_key=first and first.key)
+        made.call = call
+        if inner is not None:
+            made.scored = next(filter(None, (flow.made[each].scored for each in inner.origins)), "")
+        made.givers.append((call, item))
+
+
+def _width(module: nn.Module) -> int | None:
+    """Return how many features a module gives that says of itself that it maps features to features."""
+    return None if input_features(module) is None else output_features(module)
+
+
+def _has_all(flow: Flow, value: Any, call: Call) -> bool:
+    """Return whether a tensor has all features of one product in a call, as it gave them."""
+    trail = flow.of(value)
+    if trail is None or len(trail.planes) != 1 or trail.notes:
+        return False
+    owners = owners_of_plane(trail.planes[0])
+    if len(owners) != 1:
+        return False
+    made = flow.made[next(iter(owners))]
+    return made.call is not None and made.call.inside(call) and is_all_of(trail, made)
+
+
+def _is_linear(flow: Flow, plane: Tensor, call: Call) -> bool:
+    """Return whether features are a product of what a module was given, with weights alone.
+
+    The sum of such is one projection, as a layer with a low-rank change of it.
+    """
+    (owner,) = owners if len(owners := owners_of_plane(plane)) == 1 else (None,)
+    made = None if owner is None else flow.made[owner]
+    if made is None or made.attention is not None or made.call is None or not made.call.inside(call):
+        return False
+    if not feature_ids.is_whole(plane, made.number, made.width):
+        return False
+    first, given = call.given[0], made.given
+    if made.given_key is not None and made.given_key == first.key:
+        return True
+    if given is None or not given.planes:
+        return False
+    if first.trail is not None and same_planes(given, first.trail):
+        return not bent(given, unless=first.trail.notes)
+    if given.products or bent(given) or len(given.planes) > 1:
+        return False
+    return _is_linear(flow, given.planes[0], call)

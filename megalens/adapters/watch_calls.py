@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from .watch_flow import Flow
-from .watch_trail import Made, Trail
+from .watch_trail import Trail
 
 
 class Call:
     """One call of a module: what was known of the tensors that it was given, and of those that it gave."""
 
-    __slots__ = ("gave", "given", "module", "number", "parent", "products", "shown")
+    __slots__ = ("gave", "given", "module", "number", "parent", "shown")
 
     def __init__(self, module: nn.Module, parent: Call | None, number: int) -> None:
         self.module, self.parent, self.number = module, parent, number
@@ -21,7 +21,6 @@ class Call:
         """The module that gives what this call gives."""
         self.given: list[Seen] = []
         self.gave: list[Seen] = []
-        self.products: list[Made] = []
 
     def inside(self, outer: Call) -> bool:
         """Return whether this call happened within ``outer``, or is it."""

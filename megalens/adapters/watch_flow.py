@@ -9,12 +9,22 @@ from math import prod
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from . import feature_ids as ids_of
 from . import watch_operations as op
 from .watch_memory import Memory
-from .watch_trail import MOST_PLANES, Attended, Made, Product, Trail, bent, merged, tensors_in, together
+from .watch_pointwise import combined, spread
+from .watch_trail import (
+    Attended,
+    Made,
+    Product,
+    Trail,
+    bent,
+    merged,
+    tensors_in,
+    together,
+)
 
 
 class Flow:
@@ -55,7 +65,7 @@ class Flow:
         self.memory = Memory()
 
     def _lose(self, name: str, inputs: Iterable[Trail | None], outputs: Iterable[Tensor]) -> None:
-        known = [trail for trail in inputs if trail is not None and trail.weight is None]
+        known = [trail for trail in inputs if trail is not None and not trail.weight]
         if any(trail.planes or trail.scores for trail in known) and name.partition(".")[2] not in op.PLAIN:
             self.lost.append((name, self.call))
         if name.partition(".")[2] in op.EMPTY:
@@ -124,15 +134,14 @@ class Flow:
         elif name in ("convolution", "_convolution"):
             return self._convolution(known, args, result)
         elif name == "embedding":
-            weight = self.of(args[0])
-            self.begin(result, weight=weight.weight if weight else None, given_key=self.key(args[1]))
+            self.begin(result, given_key=self.key(args[1]))
         elif op.ATTENTION in name or name in ("_flash_attention_forward", "_efficient_attention_forward"):
             return self._fused_attention(name, known, result)
         elif name in op.SOFTMAX:
             self._softmax(args, first, result)
         elif name in op.NORMS:
             out = next(tensors_in(result))
-            if first is None or first.weight is not None:
+            if first is None or first.weight:
                 return False
             self.put(out, first.noted("normed"))
         elif name == "native_dropout":
@@ -208,7 +217,7 @@ class Flow:
         trails = [self.of(piece) for piece in pieces]
         axis = args[1] if len(args) > 1 else kwargs.get("dim", 0)
         data = [trail for trail in trails if trail is not None]
-        if all(trail is not None and trail.weight is not None for trail in trails):
+        if all(trail is not None and trail.weight for trail in trails):
             self.put(result, Trail(weight=True))
             return True
         scores = next((trail for trail in data if trail.scores is not None), None)
@@ -268,19 +277,12 @@ class Flow:
         one, other = op.PRODUCTS[name]
         left, right = args[one], args[other]
         a, b = self.of(left), self.of(right)
-        if b is not None and b.weight is not None:
+        if b is not None and b.weight:
             # Also where both depend on parameters alone: learnt queries.
-            known = None if a is None or a.weight is not None else a
-            made = self.begin(
-                result,
-                given=known,
-                given_key=self.key(left),
-                weight=b.weight if isinstance(b.weight, nn.Parameter) else None,
-            )
-            if self.call is not None:
-                self.call.products.append(made)
+            known = None if a is None or a.weight else a
+            self.begin(result, given=known, given_key=self.key(left))
             return True
-        if a is None or b is None or a.weight is not None:
+        if a is None or b is None or a.weight:
             return False
         if name == "linear":
             return False
@@ -315,7 +317,7 @@ class Flow:
             # Probabilities that are used twice.
             attention = replace(attention, made=None, heads=dict(attention.heads))
         attention.heads = {**attention.heads, "v": ids_of.rows(values.planes, axis)}
-        attention.v = values
+        attention.v, attention.bent = values, attention.softmax or bool(bent(scores))
         if scores.along(0, axis):
             attention.exchange()
         self.attentions.append(attention)
@@ -339,7 +341,7 @@ class Flow:
         if len(trails) < 3 or any(trail is None or not trail.planes for trail in trails):
             return False
         q, k, v = trails
-        attention = Attended(self.call, name, q, k, v, softmax=True)
+        attention = Attended(self.call, name, q, k, v, softmax=True, bent=True)
         attention.heads = {part: ids_of.rows(each.planes) for part, each in zip("qkv", trails, strict=True)}
         self.attentions.append(attention)
         attention.queries = q.planes[0]
@@ -363,6 +365,7 @@ class Flow:
             return
         attention = trail.scores
         if attention is None:
+            self._scored(trail, "softmax")
             self.put(result, trail.noted("softmax"))
             return
         axis = args[1] if len(args) > 1 and isinstance(args[1], int) else -1
@@ -374,9 +377,13 @@ class Flow:
             marks = marks[1], marks[0]
         self.put(result, Trail(origins=trail.origins, scores=attention, marks=marks, softmaxed=True))
 
+    def _scored(self, trail: Trail, by: str) -> None:
+        for number in trail.origins:
+            self.made[number].scored = self.made[number].scored or by
+
     def _convolution(self, known: Any, args: Any, result: Tensor) -> bool:
         data, weight = known[0], known[1]
-        if weight[1] is None or weight[1].weight is None:
+        if weight[1] is None or not weight[1].weight:
             return False
         groups = args[8] if len(args) > 8 else 1
         trail = data[1]
@@ -391,10 +398,7 @@ class Flow:
                 planes.append(small.expand(result.shape))
             self.put(result, replace(trail, planes=tuple(planes)).noted("convolved"))
             return True
-        parameter = weight[1].weight if isinstance(weight[1].weight, nn.Parameter) else None
-        made = self.begin(result, 1, given=trail, given_key=self.key(data[0]), weight=parameter)
-        if self.call is not None:
-            self.call.products.append(made)
+        self.begin(result, 1, given=trail, given_key=self.key(data[0]))
         return True
 
     # Elementwise.
@@ -413,14 +417,13 @@ class Flow:
     def _pointwise(self, name: str, known: Any, result: Any) -> None:
         if not isinstance(result, Tensor):
             result = next(tensors_in(result))
-        data = [trail for _, trail in known if trail is not None and trail.weight is None]
-        others = [(tensor, trail) for tensor, trail in known if trail is None or trail.weight is not None]
+        data = [trail for _, trail in known if trail is not None and not trail.weight]
+        others = [(tensor, trail) for tensor, trail in known if trail is None or trail.weight]
         if not data:
             large = any(
                 t.numel() > result.numel() or (trail is None and t.numel() > 1) for t, trail in others
             )
-            weights = [trail for _, trail in known if trail is not None]
-            self.put(result, None if large else Trail(weight=weights[0].weight if len(known) == 1 else True))
+            self.put(result, None if large else Trail(weight=True))
             return
         scores = next((trail for trail in data if trail.scores is not None), None)
         if scores is not None:
@@ -430,69 +433,16 @@ class Flow:
             self.put(result, replace(scores, marks=marks).noted(name))
             return
         featured = [trail for trail in data if trail.planes]
+        if name == "sigmoid":
+            self._scored(data[0], name)
         if not featured:
             origins = frozenset[int]().union(*(trail.origins for trail in data))
             self.put(result, Trail(origins=origins, products=together(data), notes=data[0].notes))
             return
-        trail = self._combined(name, data, featured, others)
+        trail = combined(self.call, name, data, featured, others)
         if len(known) > 1 or trail.planes[0].shape != result.shape:
-            trail = replace(trail, planes=tuple(_spread(plane, result) for plane in trail.planes))
+            trail = replace(trail, planes=tuple(spread(plane, result) for plane in trail.planes))
         self.put(result, trail)
-
-    def _combined(
-        self, name: str, data: Sequence[Trail], featured: Sequence[Trail], others: Sequence[Any]
-    ) -> Trail:
-        first = featured[0]
-        if name in op.TIMES or name == "pow":
-            if len(featured) > 1:
-                one, other = featured[:2]
-                if len(one.planes) == len(other.planes) == 1 and ids_of.same(one.planes[0], other.planes[0]):
-                    return merged((one, other), one.planes).noted(
-                        *(() if bent(one) or bent(other) else ("squared",))
-                    )
-                product = Product(self.call, one, other)
-                keep = other if bent(one) and not bent(other) else one
-                return replace(
-                    keep,
-                    origins=one.origins | other.origins,
-                    products=(*together((one, other)), product),
-                ).noted("gated")
-            if len(data) > 1:
-                inside = any(each.origins & first.origins for each in data if each is not first)
-                both = frozenset[int]().union(*(each.origins for each in data))
-                if not inside:
-                    product = Product(self.call, first, next(each for each in data if each is not first))
-                    return replace(first, origins=both, products=(*together(data), product)).noted("gated")
-                return replace(first, origins=both).noted("normed")
-            if name == "pow":
-                return first.noted("pow")
-            if any(tensor.is_complex() for tensor, _ in others):
-                return first.noted("rotated")
-            return first.noted("scaled")
-        if len(featured) > 1:
-            planes: list[Tensor] = []
-            for plane in (plane for trail in featured for plane in trail.planes):
-                if not any(ids_of.same(plane, each) for each in planes):
-                    planes.append(plane)
-            joined = merged(featured, tuple(planes[-MOST_PLANES:]))
-            owners = {each for trail in featured for each in trail.origins}
-            if len(planes) == 1:
-                return joined
-            return joined.noted("rotated" if len(owners) == 1 else "added")
-        if len(data) > 1 or name in op.SUMS or name in op.LINEAR_UNARY or others:
-            if name in op.SUMS and any(tensor.numel() > 1 for tensor, _ in others):
-                first = first.noted("shifted")
-            return first if len(data) == 1 else merged((first, *data), first.planes)
-        return first.noted(name)
-
-
-def _spread(plane: Tensor, result: Tensor) -> Tensor:
-    """Return ids in the shape of a result, which has an axis less where it is complex."""
-    if plane.shape == result.shape:
-        return plane
-    if result.is_complex():
-        return plane.expand(*result.shape, plane.shape[-1])
-    return plane.expand(result.shape)
 
 
 def _axes(name: str, args: Any, ndim: int) -> list[int] | None:

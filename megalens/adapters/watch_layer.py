@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from . import feature_ids
 from .watch_calls import Call, Seen
 from .watch_flow import Flow
-from .watch_trail import Attended, Made, Trail, bent, is_all_of, owners_of
+from .watch_trail import Attended, Made, Trail, bent, is_all_of, owners_of, same_planes
 
 EXACT = frozenset(("cast", "cut"))
 """What may have been done with probabilities that are still those of the softmax."""
@@ -39,6 +39,10 @@ class Group:
     attentions: list[Attended]
     parts: dict[str, list[Features]] = field(default_factory=dict)
     heads: dict[str, int] = field(default_factory=dict)
+    among: int = 1
+    """How many attentions of its own the layer has."""
+    unknown: str = ""
+    """Why the parts cannot be told."""
     crosses: bool | None = None
 
     @property
@@ -61,10 +65,13 @@ class LayerSeen:
         self._flow, self.names, self.layer = flow, names, layer
         self.calls = [call for call in calls[layer.number :] if call.inside(layer)]
         self._attentions = [a for a in flow.attentions if a.call is not None and a.call.inside(layer)]
+        self._own = {made.number for made in flow.made if made.call is not None and made.call.inside(layer)}
+        self.given = {owner for seen in layer.given for owner in owners_of(seen.trail)}
+        """Of which features the layer is given values."""
         self._streams = {owner for seen in layer.gave for owner in owners_of(seen.trail)}
 
     def name(self, module: Any) -> str:
-        return self.names.get(module, type(module).__name__)
+        return "a function" if module is None else self.names.get(module, type(module).__name__)
 
     # Attention.
 
@@ -73,8 +80,11 @@ class LayerSeen:
         groups = self._groups()
         if not groups:
             raise NotSeen(self._no_attention())
+        # Scores without a softmax choose what another attention attends to.
+        groups = [group for group in groups if any(each.softmax for each in group.attentions)] or groups
         own = [group for group in groups if not group.crosses]
-        if len(own) > 1:
+        count = len(own)
+        if count > 1:
             self._one_output_each(own)
             hinted = set(hints)
             own = [g for g in own if any(giver(f.made) in hinted for f in g.parts.get("q", ()))] or own
@@ -84,6 +94,7 @@ class LayerSeen:
             raise NotSeen(
                 f"This layer has {len(chosen)} attentions of its own (in {where}), and one is shown."
             )
+        chosen[0].among = max(count, 1)
         return chosen[0]
 
     def _one_output_each(self, groups: Sequence[Group]) -> None:
@@ -101,27 +112,37 @@ class LayerSeen:
         if lost:
             names = ", ".join(sorted(lost))[:200]
             return f"No attention was seen in this layer: what goes through {names} could not be followed."
-        return "No attention was seen in this layer: nothing is given to a softmax as products of features."
+        if self._attentions:
+            return (
+                "What is multiplied in this layer goes through no softmax: of a linear attention, or a state "
+                "space, queries, keys and values cannot be told."
+            )
+        return (
+            "No attention was seen in this layer: no products of queries and keys were followed through a "
+            "softmax to values."
+        )
 
     def _groups(self) -> list[Group]:
         groups: dict[Any, Group] = {}
-        for attention in self._attentions:
+        for attention in (each for each in self._attentions if each.bent):
             key = tuple(tuple(sorted(owners_of(getattr(attention, part)))) for part in "qkv")
             groups.setdefault(key, Group([])).attentions.append(attention)
         for group in groups.values():
-            for part in "qkv":
-                rows = [attention.heads[part] for attention in group.attentions]
-                group.parts[part], group.heads[part] = self._features(part, rows)
-            q, k = group.parts["q"], group.parts["k"]
-            group.crosses = self._crosses(q, k)
+            try:
+                for part in "qkv":
+                    rows = [attention.heads[part] for attention in group.attentions]
+                    group.parts[part], group.heads[part] = self._features(rows)
+            except NotSeen as error:
+                group.parts, group.heads, group.unknown = {}, {}, f"Of {part}: {error}"
+            group.crosses = self._crosses(group.parts.get("q", ()), group.parts.get("k", ()))
         return list(groups.values())
 
-    def _features(self, part: str, rows: Sequence[Tensor]) -> tuple[list[Features], int]:
+    def _features(self, rows: Sequence[Tensor]) -> tuple[list[Features], int]:
         """Return which features of which projections the rows are; the projection of most of them first."""
         found: dict[int, dict[int, None]] = {}
         heads: dict[tuple[int, ...], None] = {}
         for row in (row for each in rows for row in each):
-            by_owner, key = _row(row)
+            by_owner, key = self._row(row)
             if key in heads:
                 continue
             heads[key] = None
@@ -242,6 +263,18 @@ class LayerSeen:
             "The probabilities exist only inside of a function: no module is given them or gives them."
         )
 
+    def router(self, calls: Iterable[Call], count: int) -> tuple[Seen, str]:
+        """Return what a router gives of all its experts, and what makes probabilities of that.
+
+        This is ``softmax``, ``sigmoid`` or nothing; ``?`` where it was not seen to go through any.
+        """
+        for seen in (seen for call in calls for seen in call.gave):
+            owners = owners_of(seen.trail)
+            made = self._flow.made[next(iter(owners))] if len(owners) == 1 else None
+            if seen.trail and made is not None and made.width == count and is_all_of(seen.trail, made):
+                return seen, "" if bent(seen.trail) else made.scored or "?"
+        raise NotSeen("The router gives no tensor with a number for each expert that could be followed.")
+
     def follows(self, other: LayerSeen) -> bool:
         """Return whether this layer is given what ``other`` gives, also by way of what keeps its features."""
         keys = {seen.key for seen in other.layer.gave}
@@ -250,18 +283,21 @@ class LayerSeen:
 
     def keeps(self) -> bool:
         """Return whether what the layer gives still has the features that it was given: a residual stream."""
-        given = set[int]().union(*(owners_of(seen.trail) for seen in self.layer.given))
-        return bool(given & self._streams)
+        return bool(self.given & self._streams)
 
     # MLP.
 
-    def mlps(self, attention: Group | None) -> list[tuple[Made, Gated | Features]]:
-        """Return the last projection of each MLP of the layer, with what goes into its nonlinearity."""
+    def mlps(self, attention: Group | None) -> list[tuple[Made, Gated | Features | None]]:
+        """Return the last projection of each MLP of the layer, with what goes into its nonlinearity.
+
+        That is None where it cannot be told.
+        """
         taken = {a.made.number for a in self._attentions if a.made is not None}
         used = {
             f.made.number for features in (attention.parts.values() if attention else ()) for f in features
         }
-        found: list[tuple[Made, Gated | Features]] = []
+        found: list[tuple[Made, Gated | Features | None]] = []
+        untold: list[tuple[Made, Gated | Features | None]] = []
         for made in self._flow.made:
             trail = made.given
             if trail is None or not made.givers or made.call is None or not made.call.inside(self.layer):
@@ -270,11 +306,13 @@ class LayerSeen:
                 continue
             first = self._gated(trail) or self._activated(trail)
             if first is None:
+                if bent(trail) or any(bent(p.left) or bent(p.right) for p in trail.products):
+                    untold.append((made, None))
                 continue
             parts = (first.gate, first.up) if isinstance(first, Gated) else (first,)
             if not any(part.made.number in used for part in parts):
                 found.append((made, first))
-        return found
+        return found or untold
 
     def adds(self, made: Made) -> bool:
         """Return whether what ``made`` gives is in what the layer gives: added to the residual stream."""
@@ -299,7 +337,7 @@ class LayerSeen:
 
     def _activated(self, trail: Trail) -> Features | None:
         features = self._only(trail)
-        if features is None or not bent(trail) or features.made.attention is not None:
+        if features is None or not bent(trail) or "gated" in trail.notes:
             return None
         inside = features.made.call is not None and features.made.call.inside(self.layer)
         return features if inside else None
@@ -309,40 +347,42 @@ class LayerSeen:
         if len(trail.planes) != 1:
             return None
         try:
-            features, _ = self._features("", [feature_ids.rows(trail.planes)])
+            features, _ = self._features([feature_ids.rows(trail.planes)])
         except (NotSeen, feature_ids.TooLarge):
             return None
         return features[0] if len(features) == 1 and features[0].made.attention is None else None
 
+    def _row(self, row: Tensor) -> tuple[dict[int, list[int]], tuple[int, ...]]:
+        """Return the features of one head by projection, and what tells it from other heads.
 
-def _row(row: Tensor) -> tuple[dict[int, list[int]], tuple[int, ...]]:
-    """Return the features of one head by projection, and what tells it from other heads.
-
-    Where features were added to one another, as a rotation does, they are in the order of the projection;
-    else in that in which the attention has them.
-    """
-    owners = feature_ids.projection_of(row).tolist()
-    features = feature_ids.feature_of(row).tolist()
-    found: dict[int, list[int]] = {}
-    columns: dict[int, int] = {}
-    for column in range(row.shape[1]):
-        # Of what was added up, the newest is of this layer.
-        newest = max(own[column] for own in owners)
-        if newest < 0:
-            continue
-        columns[newest] = columns.get(newest, 0) + 1
-        found.setdefault(newest, []).extend(
-            features[plane][column] for plane in range(len(owners)) if owners[plane][column] == newest
-        )
-    for owner, here in found.items():
-        distinct = list(dict.fromkeys(here))
-        if len(distinct) != columns[owner]:
-            raise NotSeen(
-                f"A head of {columns[owner]} features was seen to be a mixture of {len(distinct)}, which "
-                "cannot be told apart."
+        Where features were added to one another, as a rotation does, they are in the order of the projection;
+        else in that in which the attention has them.
+        """
+        owners = feature_ids.projection_of(row).tolist()
+        features = feature_ids.feature_of(row).tolist()
+        found: dict[int, list[int]] = {}
+        columns: dict[int, int] = {}
+        for column in range(row.shape[1]):
+            here = {own[column] for own in owners}
+            newest = max(here)
+            if newest < 0:
+                continue
+            if len(summands := sorted(here & self._own)) > 1:
+                where = " and ".join(self.name(giver(self._flow.made[each])) for each in summands)
+                raise NotSeen(f"It is the sum of what {where} give, and no module gives that sum.")
+            columns[newest] = columns.get(newest, 0) + 1
+            found.setdefault(newest, []).extend(
+                features[plane][column] for plane in range(len(owners)) if owners[plane][column] == newest
             )
-        found[owner] = distinct if len(here) == len(distinct) else sorted(distinct)
-    return found, tuple(f for owner in sorted(found) for f in (owner, *sorted(found[owner])))
+        for owner, features_here in found.items():
+            distinct = list(dict.fromkeys(features_here))
+            if len(distinct) != columns[owner]:
+                raise NotSeen(
+                    f"A head of {columns[owner]} features was seen to be a mixture of {len(distinct)}, which "
+                    "cannot be told apart."
+                )
+            found[owner] = distinct if len(features_here) == len(distinct) else sorted(distinct)
+        return found, tuple(f for owner in sorted(found) for f in (owner, *sorted(found[owner])))
 
 
 def _is_whole(made: Made, features: Iterable[int]) -> bool:
@@ -368,6 +408,4 @@ def _same_given(one: Made, other: Made) -> bool | None:
     a, b = one.given, other.given
     if a is None or b is None or not a.planes or not b.planes:
         return None
-    if len(a.planes) != len(b.planes):
-        return False
-    return all(p.shape == q.shape and feature_ids.same(p, q) for p, q in zip(a.planes, b.planes, strict=True))
+    return same_planes(a, b)

@@ -27,7 +27,7 @@ class Memory:
         place = self._storages.get(_address(tensor))
         trail = None if place is None else place.get(geometry(tensor)) or self._assembled(place, tensor)
         if trail is None and isinstance(tensor, nn.Parameter):
-            return Trail(weight=tensor)
+            return Trail(weight=True)
         return trail
 
     def _assembled(self, place: Trails, tensor: Tensor) -> Trail | None:

@@ -35,7 +35,7 @@ EMPTY = _named(
 )
 PLAIN = EMPTY | _named(
     "mean sum amax amin max min topk sort argmax argsort var std var_mean cumsum norm linalg_vector_norm",
-    "any all _log_softmax nll_loss_forward isnan isinf one_hot scatter cross_entropy_loss",
+    "any all count_nonzero _log_softmax nll_loss_forward isnan isinf one_hot scatter cross_entropy_loss",
 )
 """What sums up or chooses: what it gives are no features any more."""
 NONLINEAR = _named(

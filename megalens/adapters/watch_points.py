@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import nn
 
-from ..tracer import FLAGS, FlagPoints, ModelPoints, Shards, Source, TracerError
+from ..tracer import FLAGS, FlagPoints, ModelPoints, Source, TracerError
 from .feature_parts import FeatureParts, ranges
-from .layer_sources import EXPERT_FLAGS
-from .sizes import INNER_NAMES, unwrapped
+from .sizes import INNER_NAMES, has_weight, stored, unwrapped
 from .structure import probabilities_missing
 from .table import sites_of
-from .torch_coordinates import input_shards, output_shards
 from .watch_calls import Call, gathered
 from .watch_flow import Flow
-from .watch_layer import Features, Gated, Group, LayerSeen, NotSeen, giver, trail_words
-from .watch_trail import Made
+from .watch_layer import LayerSeen, NotSeen
+from .watch_sources import Finding, LayerFinder
 
 _IDLE = "Its layer was not called in the pass that was watched."
-Finding = tuple[tuple[Source, ...], str]
-"""Sources of one flag in one layer, and what shows that they are right."""
 
 
 def seen_points(
@@ -49,7 +45,10 @@ def seen_points(
     reasons: dict[str, dict[int, str]] = {flag: {} for flag in points.flags}
     heads = set[tuple[int, int]]()
     seen: dict[int, LayerSeen] = {
-        number: LayerSeen(flow, calls, by_module[module][0], names)
+        # A call that raised, which the model caught, shows nothing.
+        number: LayerSeen(
+            flow, calls, next((c for c in by_module[module] if c.gave), by_module[module][0]), names
+        )
         for number, module in layers.items()
         if module in by_module
     }
@@ -60,12 +59,12 @@ def seen_points(
                 reasons[flag][number] = _IDLE
             continue
         beside = [seen[each] for each in (number - 1, number + 1) if each in seen]
-        layer = _Layer(seen[number], hints, len(by_module[module]), beside)
+        layer = LayerFinder(seen[number], hints, by_module[module], beside, by_module)
         for flag, find in layer.finders.items():
             if flag not in points.flags:
                 continue
             try:
-                found[flag][number] = find()
+                found[flag][number] = layer.checked(flag, find())
             except NotSeen as error:
                 reasons[flag][number] = probabilities_missing(body, flag) or str(error)
             except Exception as error:  # Of one flag: the others are still known.
@@ -88,7 +87,7 @@ def _flag(
     changed: set[tuple[str, int]],
     names: Mapping[nn.Module, str],
 ) -> FlagPoints:
-    if flag in EXPERT_FLAGS or flag == "InputTokens":
+    if flag in ("ExpertOutputs", "InputTokens"):
         return supposed
     layers: dict[int, tuple[Source, ...]] = {}
     why = dict(reasons)
@@ -183,7 +182,7 @@ def _indices(source: Source, other: Source | None = None) -> list[list[int]] | N
         if each is not None and isinstance(each.split, FeatureParts):
             width = max(max(part) for part in each.split.indices) + 1
     for each in (source, other):
-        size = getattr(getattr(each, "module", None), "out_features", None)
+        size = stored(each and each.module, "out_features")
         if isinstance(size, int) and (width is None or size >= width):
             width = size
     if width is None and None not in source.features:
@@ -194,264 +193,6 @@ def _indices(source: Source, other: Source | None = None) -> list[list[int]] | N
         return [part.flatten().tolist() for part in source.cut(torch.arange(width).view(1, 1, -1))]
     except (RuntimeError, ValueError):
         return None
-
-
-@dataclass
-class _Layer:
-    """Finds the sources of each flag in one layer."""
-
-    seen: LayerSeen
-    hints: Mapping[str, Sequence[Source]]
-    times: int
-    beside: Sequence[LayerSeen]
-    """The layers before and after it."""
-
-    def __post_init__(self) -> None:
-        first = self.hints["HiddenStates"][0]
-        self.sequence_first = first.sequence_first
-        self.group: Group | NotSeen
-        try:
-            self.group = self.seen.attention(s.module for s in self.hints.get("QKV_mat_mul", ()))
-            self.sequence_first = self._order(self.group)
-        except NotSeen as error:
-            self.group = error
-        self.finders: Mapping[str, Callable[[], Finding]] = {
-            "QKV_mat_mul": self.qkv,
-            "RawAttentionScore_mat_mul": self.probabilities,
-            "ContextLayer_mat_mul": self.context,
-            "AttentionOutput_mat_mul": self.attention_output,
-            "MLP1_mat_mul": self.mlp1,
-            "MLP2_mat_mul": self.mlp2,
-            "HiddenStates": self.hidden,
-        }
-
-    def _order(self, group: Group) -> bool:
-        """Return whether positions come before samples, by which axis the attention has them in."""
-        attention = group.attentions[0]
-        features = group.parts["q"]
-        shape = features[0].made.shape if features else ()
-        if attention.queries is None or len(shape) != 3 or shape[0] == shape[1]:
-            return self.sequence_first
-        positions = attention.queries.shape[-2]
-        return positions == shape[0] if positions in shape[:2] else self.sequence_first
-
-    def heads(self) -> tuple[int, int] | None:
-        """Return the numbers of heads of queries and of keys, over all ranks."""
-        if isinstance(self.group, NotSeen):
-            return None
-        counts = []
-        for part in "qk":
-            features = self.group.parts[part]
-            call = features[0].made.givers[0][0] if features and features[0].made.givers else None
-            ranks = 1 if call is None else self._ranks(call.module, features[0].made)
-            counts.append(self.group.heads[part] * ranks)
-        return counts[0], counts[1]
-
-    @property
-    def _group(self) -> Group:
-        if isinstance(self.group, NotSeen):
-            raise self.group
-        return self.group
-
-    def qkv(self) -> Finding:
-        group = self._group
-        by_made: dict[int, list[tuple[str, Features]]] = {}
-        beside = []
-        for part, features in group.parts.items():
-            if not features:
-                raise NotSeen(f"What reaches the attention as {part} comes from no projection.")
-            by_made.setdefault(features[0].made.number, []).append((part, features[0]))
-            beside += [(part, each) for each in features[1:]]
-        sources = tuple(self._projected(parts) for parts in by_made.values())
-        q, k = self.heads() or (0, 0)
-        each = f"{q} heads" + (f", {k} of keys and values" if k != q else "")
-        words = [f"they reach the attention ({group.attentions[0].operation}) in {each}"]
-        for part, other in beside:
-            module = other.made.givers[0][0].module if other.made.givers else None
-            words.append(f"{part} has {len(other.indices)} features of {self.seen.name(module)} besides")
-        for part in "qkv":
-            done = trail_words(getattr(group.attentions[0], part))
-            words += [f"{part} {done} after it"] if done else []
-        if group.crosses:
-            words.append("a cross-attention: its keys come from elsewhere")
-        return sources, "; ".join(words)
-
-    def _projected(self, parts: Sequence[tuple[str, Features]]) -> Source:
-        """Return the source of parts that one projection gives."""
-        made = parts[0][1].made
-        names = tuple(part for part, _ in parts)
-        if not made.givers:
-            where = "a function" if made.call is None else self.seen.name(made.call.module)
-            raise NotSeen(
-                f"No module gives {', '.join(filter(None, names)) or 'it'}: {where} multiplies by a weight "
-                "of its own."
-            )
-        call, item = made.givers[0]
-        if made.axis not in (-1, len(made.shape) - 1):
-            raise NotSeen(f"{self.seen.name(call.module)} gives its features along axis {made.axis}.")
-        whole = len(parts) == 1 and parts[0][1].whole
-        if made.distributed and not whole:
-            raise NotSeen(
-                f"{self.seen.name(call.module)} gives a distributed tensor, of which this rank's features "
-                "are not told apart."
-            )
-        ranks = self._ranks(call.module, made)
-        return Source(
-            call.module,
-            item=item,
-            parts=names,
-            split=None if whole else FeatureParts(tuple(each.indices for _, each in parts)),
-            features=tuple(len(each.indices) * ranks for _, each in parts),
-            shards=output_shards(call.module),
-            sequence_first=self.sequence_first,
-            rows_of=self.seen.layer.shown if len(made.shape) == 2 else None,
-        )
-
-    def _ranks(self, module: nn.Module, made: Made) -> int:
-        """Return over how many ranks the features of a projection are spread."""
-        size = getattr(module, "out_features", None)
-        return size // made.width if isinstance(size, int) and made.width and size % made.width == 0 else 1
-
-    def probabilities(self) -> Finding:
-        places = self.seen.probabilities(self._group)
-        for hint in self.hints.get("RawAttentionScore_mat_mul", ()):
-            for call, seen, side in places:
-                if (call.module, side, seen.item) == (hint.module, hint.side, hint.item):
-                    return (hint,), "the very values that the softmax gave"
-        call, seen, side = places[0]
-        cut = output_shards(*(giver(each.made) for each in self._group.parts["q"]))
-        shards: Shards = "heads" if cut == "features" else "none"
-        source = Source(
-            call.module,
-            side="input" if side == "input" else "output",
-            item=seen.item,
-            keyword=seen.keyword,
-            shards=shards,
-        )
-        return (source,), "the very values that the softmax gave"
-
-    def context(self) -> Finding:
-        call, seen, _made = self.seen.context(self._group)
-        done = trail_words(seen.trail)
-        source = Source(
-            call.module,
-            side="input",
-            item=seen.item,
-            keyword=seen.keyword,
-            features=(self._input_width(call, seen),),
-            shards=input_shards(call.module),
-            sequence_first=self.sequence_first,
-            rows_of=self.seen.layer.shown if len(seen.shape) == 2 else None,
-        )
-        return (source,), "it is given what the attention gives" + (f", {done}" if done else "")
-
-    def _input_width(self, call: Call, seen: Any) -> int:
-        size = getattr(call.module, "in_features", None)
-        return size if isinstance(size, int) else int(seen.shape[-1])
-
-    def attention_output(self) -> Finding:
-        places = self.seen.attention_outputs(self._group)
-        hints = [(hint.module, hint.item) for hint in self.hints.get("AttentionOutput_mat_mul", ())]
-        call, item, done = next((p for p in places if (p[0].module, p[1]) in hints), places[0])
-        last, _, _ = places[-1]
-        source = self._plain(call, item, last.module)
-        return (source,), "what the output projection gives" + (f", {done}" if done else "")
-
-    def mlp1(self) -> Finding:
-        made, first = self._mlp()
-        if isinstance(first, Features):
-            source = self._projected([("", first)])
-            return (source,), f"it goes through a nonlinearity to {self._giver(made)}"
-        parts = [("gate", first.gate), ("up", first.up)]
-        if first.gate.made is first.up.made:
-            sources: tuple[Source, ...] = (self._projected(parts),)
-        else:
-            sources = tuple(self._projected([part]) for part in parts)
-        return sources, f"gate goes through {first.activation} and is multiplied by up"
-
-    def mlp2(self) -> Finding:
-        if self.hints.get("MLP2_mat_mul") and self.hints.get("RouterProbabilities"):
-            return tuple(self.hints["MLP2_mat_mul"]), "what all experts give together"
-        made, _ = self._mlp()
-        call, item = made.givers[0]
-        return (self._plain(call, item),), "it goes from the nonlinearity to the residual stream"
-
-    def _giver(self, made: Made) -> str:
-        return self.seen.name(made.givers[0][0].module)
-
-    def _mlp(self) -> tuple[Made, Gated | Features]:
-        if self.hints.get("RouterProbabilities"):
-            raise NotSeen(
-                "This layer is a mixture of experts, whose first linear layers see other tokens each, so "
-                "that there is no one tensor."
-            )
-        group = None if isinstance(self.group, NotSeen) else self.group
-        found = self.seen.mlps(group)
-        inside = {source.module for source in self.hints.get("ExpertOutputs", ())}
-        found = [each for each in found if not any(_within(each[0].call, module) for module in inside)]
-        if len(found) > 1:
-            hinted = {source.module for source in self.hints.get("MLP2_mat_mul", ())}
-            found = [
-                each for each in found if any(call.module in hinted for call, _ in each[0].givers)
-            ] or found
-        if not found:
-            raise NotSeen(
-                "No projection was seen to take what comes of a nonlinearity, or of a gate, and to be added "
-                "to the residual stream."
-            )
-        if len(found) > 1:
-            where = ", ".join(self._giver(made) for made, _ in found)[:200]
-            raise NotSeen(f"This layer has {len(found)} MLPs (to {where}), and one is shown.")
-        return found[0]
-
-    def hidden(self) -> Finding:
-        hint = self.hints["HiddenStates"][0]
-        calls = self.seen.layer
-        if not calls.gave:
-            raise NotSeen(f"{self.seen.name(hint.module)} gives no tensor.")
-        own = self.seen
-        linked = any(own.follows(each) or each.follows(own) for each in self.beside)
-        if not (linked or own.keeps() or own.follows(own)):
-            raise NotSeen(
-                f"What {own.name(hint.module)} gives is not what the next layer was seen to be given, nor "
-                "the residual stream."
-            )
-        times = f", called {self.times} times a pass" if self.times > 1 else ""
-        seen = next((each for each in calls.gave if each.item == hint.item), calls.gave[0])
-        try:
-            last: nn.Module | None = giver(self._mlp()[0])
-        except NotSeen:
-            last = None
-        source = replace(
-            hint,
-            module=calls.shown,
-            item=seen.item,
-            features=(seen.shape[-1],),
-            sequence_first=self.sequence_first,
-            shards=hint.shards if last is None else output_shards(hint.module, last),
-        )
-        return (source,), f"what {own.name(calls.shown)} gives{times}"
-
-    def _plain(self, call: Call, item: int, inner: nn.Module | None = None) -> Source:
-        """Return the source of what a module gives; its parallel style may be that of one in it."""
-        seen = next(each for each in call.gave if each.item == item)
-        size = getattr(call.module, "out_features", None)
-        return Source(
-            call.module,
-            item=item,
-            features=(size if isinstance(size, int) else int(seen.shape[-1]),),
-            shards=output_shards(call.module, inner),
-            sequence_first=self.sequence_first,
-            rows_of=self.seen.layer.shown if len(seen.shape) == 2 else None,
-        )
-
-
-def _within(call: Call | None, module: nn.Module) -> bool:
-    while call is not None:
-        if call.module is module:
-            return True
-        call = call.parent
-    return False
 
 
 def module_names(roots: Iterable[nn.Module]) -> dict[nn.Module, str]:
@@ -482,8 +223,7 @@ def _sites(points: ModelPoints, flags: Mapping[str, FlagPoints], layers: Mapping
     linears = ("QKV_mat_mul", "ContextLayer_mat_mul", "MLP1_mat_mul", "MLP2_mat_mul")
     return sites_of(
         weight={
-            number: [m for m in modules(number, "weight", *linears) if hasattr(m, "weight")]
-            for number in layers
+            number: [m for m in modules(number, "weight", *linears) if has_weight(m)] for number in layers
         },
         calculation={number: modules(number, "calculation", "MLP2_mat_mul")[:1] for number in layers},
         system={number: modules(number, "system") for number in layers},

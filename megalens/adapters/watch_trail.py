@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -32,8 +32,6 @@ class Made:
         What was known of the tensor that it is made of.
     given_key : object
         Which tensor that was.
-    weight : torch.nn.Parameter, optional
-        The weight, where it is known.
     attention : Attended, optional
         The attention that gives it.
     """
@@ -45,10 +43,11 @@ class Made:
     givers: list[tuple[Any, int]] = field(default_factory=list)
     given: Trail | None = None
     given_key: Any = None
-    weight: Any = None
     attention: Attended | None = None
     shape: tuple[int, ...] = ()
     distributed: bool = False
+    scored: str = ""
+    """Whether it went through a softmax or a sigmoid, before anything else was made of it."""
     inner: bool = False
     """Whether it is only part of what a module gives, which has a trail of its own."""
 
@@ -64,6 +63,8 @@ class Attended:
     v: Trail | None = None
     heads: dict[str, Tensor] = field(default_factory=dict)
     softmax: bool = False
+    bent: bool = False
+    """Whether the scores went through a softmax or another nonlinearity."""
     probabilities: Any = None
     """Where the softmax's result lies in memory."""
     made: Made | None = None
@@ -107,8 +108,8 @@ class Trail:
         Whether they are probabilities.
     products : tuple of Product
         Elementwise products that it comes from.
-    weight : torch.nn.Parameter or bool
-        Whether it depends on parameters alone, and on which.
+    weight : bool
+        Whether it depends on parameters alone.
     """
 
     planes: tuple[Tensor, ...] = ()
@@ -118,7 +119,7 @@ class Trail:
     marks: tuple[Tensor, Tensor] | None = None
     softmaxed: bool = False
     products: tuple[Product, ...] = ()
-    weight: Any = None
+    weight: bool = False
 
     def along(self, which: int, axis: int) -> bool:
         """Return whether queries (0) or keys (1) of scores are counted along ``axis``."""
@@ -129,9 +130,9 @@ class Trail:
         return replace(self, notes=self.notes + new) if new else self
 
 
-def bent(trail: Trail) -> str:
+def bent(trail: Trail, unless: Collection[str] = ()) -> str:
     """Return the nonlinearity that features went through; empty where there was none."""
-    return next((note for note in trail.notes if note in NONLINEAR), "")
+    return next((note for note in trail.notes if note in NONLINEAR and note not in unless), "")
 
 
 def merged(trails: Sequence[Trail], planes: tuple[Tensor, ...]) -> Trail:
@@ -148,10 +149,19 @@ def together(trails: Iterable[Trail]) -> tuple[Product, ...]:
 
 def owners_of(trail: Trail | None) -> frozenset[int]:
     """Return the numbers of the projections of which a tensor has features."""
-    return frozenset[int]().union(*(_owners(plane) for plane in (trail.planes if trail is not None else ())))
+    return frozenset[int]().union(
+        *(owners_of_plane(plane) for plane in (trail.planes if trail is not None else ()))
+    )
 
 
-def _owners(plane: Tensor) -> frozenset[int]:
+def same_planes(one: Trail, other: Trail) -> bool:
+    """Return whether two tensors have the same features of the same projections."""
+    return len(one.planes) == len(other.planes) and all(
+        a.shape == b.shape and feature_ids.same(a, b) for a, b in zip(one.planes, other.planes, strict=True)
+    )
+
+
+def owners_of_plane(plane: Tensor) -> frozenset[int]:
     known: frozenset[int] | None = getattr(plane, "owners", None)
     if known is None:
         (small,) = feature_ids.compact([plane])

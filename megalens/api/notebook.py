@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, nullcontext
 from os import PathLike
@@ -18,11 +19,11 @@ from .notebook_generated import NotebookViews
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from ..pictures.widgets import View
+    from ..pictures.widgets import Overview, View
 
 _V = TypeVar("_V", bound="View")
 
-__all__ = ["NotebookRun", "connect", "open", "open_all"]
+__all__ = ["NotebookRun", "connect", "open", "open_all", "show"]
 
 
 def connect(name: str | None = None, *, token: str | None = None, timeout: float = 10.0) -> NotebookRun:
@@ -84,6 +85,32 @@ def open_all(
     return {label: NotebookRun(run) for label, run in open_all_runs(path, progress or ProgressBar()).items()}
 
 
+def show(run: NotebookRun | Run | str | PathLike[str] | None = None, **options: Any) -> Overview:
+    """Show a run at a glance in the cell: :meth:`NotebookRun.overview` of a live or recorded run.
+
+    Parameters
+    ----------
+    run : run, str or path, optional
+        A run; the folder of a recording; name, id or address of a live run. The newest live run when absent.
+    **options
+        Those of the view: ``names``, ``steps``.
+
+    Raises
+    ------
+    megalens.runs.ClientError
+        When there is no such run; says what there is.
+    megalens.pictures.widgets.WidgetError
+        Naming the option that the view does not take.
+    """
+    if isinstance(run, NotebookRun):
+        return run.overview(**options)
+    if isinstance(run, Run):
+        return NotebookRun(run).overview(**options)
+    is_folder = run is not None and Path(run).exists()
+    opened = open(run) if run is not None and is_folder else connect(None if run is None else str(run))
+    return opened.overview(**options)
+
+
 class NotebookRun(NotebookViews):
     """A run, live or recorded, with its views.
 
@@ -115,6 +142,17 @@ class NotebookRun(NotebookViews):
 
     def __repr__(self) -> str:
         return repr(self._run)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+        # In a cell the run shows itself at a glance. A terminal has words only, and waits for no picture.
+        words = {"text/plain": repr(self)}
+        if not _in_cell():
+            return words
+        try:
+            return {**self.overview()._repr_mimebundle_(**kwargs), **words}
+        except ImportError:
+            # Widgets are installed with JupyterLab; a kernel may be without.
+            return words
 
     def __enter__(self) -> NotebookRun:
         return self
@@ -174,8 +212,8 @@ class NotebookRun(NotebookViews):
         path : str or path
             ``….html`` for a page, ``….ipynb`` for a notebook.
         views : sequence, optional
-            Widgets of this run, or options objects with ``view`` in them. When absent: the scalars, and a
-            heatmap and a trend of each of the first traced flags.
+            Widgets of this run, or options objects with ``view`` in them. When absent: the run at a
+            glance, the scalars, and a heatmap and a trend of each of the first traced flags.
         title : str, optional
             Title of the page; the run's name when absent.
         progress : callable, optional
@@ -223,3 +261,10 @@ class NotebookRun(NotebookViews):
         from ..runs.moments.frame import explored
 
         return explored(self._run.moment_source, options, live=self._run.live)
+
+
+def _in_cell() -> bool:
+    """Return whether what is displayed here is displayed by a kernel."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return getattr(shell, "kernel", None) is not None

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         History,
         Lens,
         Moments,
+        Overview,
         Pipeline,
         Scalars,
         Scatter,
@@ -92,6 +93,35 @@ _V = TypeVar("_V", bound="View")
 
 class NotebookViews(ABC):
     """The views, which take exactly the options of ``protocol/views.schema.json`` and return a widget that draws in the cell."""
+
+    def overview(
+        self,
+        names: str | Sequence[str] | None = None,
+        *,
+        steps: StepRange | None = None,
+    ) -> Overview:
+        """Draw a run at a glance: its loss, a map of its layers, what is out of the ordinary, where the time of a step goes, what tracing costs, and the newest text.
+
+        Parameters
+        ----------
+        names : str or sequence of str, optional
+            Scalars to draw; when absent every one that has 'loss' in its name, or else all.
+        steps : int, range or slice, optional
+            First and last step, both included; all steps when absent. In Python a step, ``range(10, 20)``
+            or ``slice(10, None)``, as everywhere there without the end.
+
+        Raises
+        ------
+        megalens.pictures.widgets.WidgetError
+            Naming the argument that is not one of the above.
+        """
+        from ..pictures.widgets import Overview
+
+        options = {
+            "names": names,
+            "steps": steps,
+        }
+        return self._show(Overview, options)
 
     def heatmap(
         self,

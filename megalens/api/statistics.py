@@ -106,6 +106,8 @@ class StatisticsSettings:
     inputs : int or None
         Every how many steps they are also given a number of what the model was given in the step, by which
         data that come again are known.
+    lenient : bool
+        Whether a statistic that the model cannot have is left out with a warning, where it would raise.
     options : mapping
         For :func:`megalens.trace` (``name``, ``record``, ``hub``, …) where there is no tracer yet, by
         keyword. With ``hub=None`` there are only files.
@@ -146,6 +148,7 @@ class StatisticsSettings:
     gradient_direction: int | None = None
     inputs: int | None = None
     communication: int | None = None
+    lenient: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -231,9 +234,10 @@ def log_statistics(model: nn.Module | Sequence[nn.Module], settings: StatisticsS
         measured = replace(measured, unavailable=later)
     if settings.loss_scale is None and measured.loss_scale is not None:
         scale = LossScale(measured.loss_scale)
-    for stat in intervals.to_message():
-        if stat in measured.unavailable:
-            raise TracerError(measured.unavailable[stat])
+    refused = {stat: why for stat, why in measured.unavailable.items() if stat in intervals.on()}
+    if refused and not settings.lenient:
+        raise TracerError(next(iter(refused.values())))
+    intervals = replace(intervals, **dict.fromkeys(refused, 0))
     settings.check_named(intervals)
     if settings.without_hub and settings.files_only and settings.jsonl is None and intervals:
         raise TracerError(
@@ -244,6 +248,8 @@ def log_statistics(model: nn.Module | Sequence[nn.Module], settings: StatisticsS
     owned = tracer is None
     if tracer is None:
         tracer = _tracer(model, points, settings, bool(intervals))
+    for stat, why in refused.items():
+        tracer.warn(f"{stat} is not measured. {why}")
     if files is not None:
         files.warn = tracer.warn
     if tracer.graph is not None:

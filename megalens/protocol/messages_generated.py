@@ -265,6 +265,8 @@ class Origin(TypedDict):
     """inferred: the peer sends no step numbers, and they were made out from the order of what it sends."""
     speed: NotRequired[float]
     """Of a replay, relative to the time when it was recorded."""
+    ranks: NotRequired[int]
+    """Of a trace, how many ranks its files say that the job has."""
 
 
 class KindInfo(TypedDict):

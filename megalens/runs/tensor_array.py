@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from .query import Query
 from .run_words import check_flag
 
 if TYPE_CHECKING:
+    from ..protocol.messages_generated import FlagInfo
     from .answers.selection import StreamRows
 
 _LEAST = {"layer": -1, "step": 0, "rank": 0, "micro_batch": 0, "call": 0}
@@ -34,8 +35,13 @@ def with_experts(table: pa.Table) -> pa.Table:
     return table.add_column(at + 1, EXPERT, of.take(known.indices))
 
 
+def first_part(info: FlagInfo, parts: Sequence[str]) -> str:
+    """Return the first of the parts that there are, in the order in which the flag names them."""
+    return next((part for part in info["parts"] if part in parts), parts[0])
+
+
 def tensor_array(
-    rows: StreamRows, flags: Collection[str], flag: str, phase: str, pass_: str, **asked: Any
+    rows: StreamRows, flags: Mapping[str, FlagInfo], flag: str, phase: str, pass_: str, **asked: Any
 ) -> npt.NDArray[np.float32]:
     check_flag(flags, flag)
     wanted: dict[str, Any] = {
@@ -73,7 +79,7 @@ def tensor_array(
         chosen = (
             value
             if value is not None
-            else here[0]
+            else first_part(flags[flag], here)
             if name == "part"
             else (max if name == "step" else min)(here)
         )

@@ -15,6 +15,14 @@ def to_host(data: Tensor) -> Tensor:
     return host.copy_(data, non_blocking=True)
 
 
+def plain_tensor(data: Tensor) -> Tensor:
+    """Return the tensor itself of a subclass that only adds methods: such cannot be given to numpy."""
+    kind = type(data)
+    if kind is Tensor or kind.__torch_dispatch__ is not Tensor.__torch_dispatch__:
+        return data
+    return data.as_subclass(Tensor)
+
+
 @dataclass(frozen=True)
 class RankCoordinates:
     """Coordinates of one process in the job, each counted from 0, and the sizes of their axes.

@@ -216,9 +216,10 @@ class FirstPass:
     def _give_up(self, why: Exception | str) -> None:
         self.close()
         reason = why if isinstance(why, str) else describe_error(why)
-        self._points.give_up_watching(reason)
+        lost = self._points.give_up_watching(reason)
         self._warn(f"What the model does in a forward pass could not be watched: {reason}.")
         self.fresh = True
+        self._learned(lost)
 
 
 _there: weakref.WeakSet[FirstPass] = weakref.WeakSet()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from torch import Tensor, nn
@@ -237,6 +237,8 @@ class ModelPoints:
     watch : callable, optional
         Makes what watches a forward pass, where one is to decide what is supposed so far. A flag without
         layers may have some after it.
+    told : bool
+        Whether the user's own adapter says where the tensors are: then no pass has to confirm it.
     table : callable, optional
         Makes the text that they are printed as.
     """
@@ -247,6 +249,7 @@ class ModelPoints:
     sites: Mapping[str, SitePoints] = field(default_factory=dict)
     place: RankCoordinates = field(default_factory=RankCoordinates)
     watch: Callable[[], IPassWatch] | None = None
+    told: bool = False
     table: Callable[[ModelPoints], str] | None = None
 
     def __repr__(self) -> str:
@@ -256,14 +259,26 @@ class ModelPoints:
         """Take what a watched pass showed in place of what was supposed."""
         self.model, self.flags, self.sites, self.watch = seen.model, seen.flags, seen.sites, None
 
-    def give_up_watching(self, reason: str) -> None:
-        """Stay with what is supposed, of flags that nothing is supposed of with the reason why not."""
+    def give_up_watching(self, reason: str) -> set[tuple[str, int]]:
+        """Stay with what is supposed, but for parts of one tensor: how they lie in it only a pass shows.
+
+        Returns the flags and layers that are given up.
+        """
         says = f"What the model does in a forward pass could not be watched: {reason}."
-        self.flags = {
-            name: flag if flag.layers else FlagPoints(reason=flag.reason or says)
+        lost = {
+            (name, layer)
             for name, flag in self.flags.items()
+            for layer, sources in flag.layers.items()
+            if not self.told and any(source.split is not None for source in sources)
         }
-        self.watch = None
+        flags = {}
+        for name, flag in self.flags.items():
+            layers = {layer: each for layer, each in flag.layers.items() if (name, layer) not in lost}
+            why = dict.fromkeys(flag.layers.keys() - layers.keys(), says)
+            reason_why = None if layers else flag.reason or says
+            flags[name] = replace(flag, layers=layers, reason=reason_why, reasons={**flag.reasons, **why})
+        self.flags, self.watch = flags, None
+        return lost
 
     @property
     def layers(self) -> int:

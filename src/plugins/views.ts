@@ -66,6 +66,7 @@ export const viewsPlugin: JupyterFrontEndPlugin<IMegalensViews> = {
                 frame,
                 opening: openingOf(entry ?? { id: run, state: 'live', folder: null }),
                 translate: (text, ...values) => trans.__(text, ...values),
+                openView: other => void tabs.open(run, other),
                 exportReport: chosen =>
                   void app.commands.execute(CommandIDs.exportReport, { run, views: JSON.stringify([chosen]) })
               })

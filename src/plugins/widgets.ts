@@ -3,7 +3,7 @@ import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/applica
 import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { LazyRenderer } from '../panel/views/lazy-renderer';
-import { IMegalensRuns } from '../tokens';
+import { IMegalensRuns, IMegalensViews } from '../tokens';
 import { version } from '../version';
 
 /** Before ipywidgets' own renderer, so that a cell draws whatever the kernel is doing. */
@@ -14,12 +14,13 @@ export const mimePlugin: JupyterFrontEndPlugin<void> = {
   description: 'Draws Megalens views in notebook outputs.',
   autoStart: true,
   requires: [IRenderMimeRegistry, IMegalensRuns],
-  optional: [ITranslator],
+  optional: [ITranslator, IMegalensViews],
   activate: (
     _app: JupyterFrontEnd,
     registry: IRenderMimeRegistry,
     runs: IMegalensRuns,
-    translator: ITranslator | null
+    translator: ITranslator | null,
+    views: IMegalensViews | null
   ): void => {
     const trans = (translator ?? nullTranslator).load('megalens');
     registry.addFactory(
@@ -28,8 +29,9 @@ export const mimePlugin: JupyterFrontEndPlugin<void> = {
         mimeTypes: ['application/vnd.megalens.view+json'],
         createRenderer: options =>
           new LazyRenderer(async () => {
-            const { createMimeFactory } = await import('../widgets/mime');
-            return createMimeFactory(runs, trans).createRenderer(options);
+            const { createMimeFactory, mountWith } = await import('../widgets/mime');
+            const open = views ? mountWith((run, other) => void views.open(run, other)) : mountWith();
+            return createMimeFactory(runs, trans, open).createRenderer(options);
           })
       },
       RANK

@@ -606,6 +606,10 @@ export interface Origin {
    * Of a replay, relative to the time when it was recorded.
    */
   speed?: number;
+  /**
+   * Of a trace, how many ranks its files say that the job has.
+   */
+  ranks?: number;
 }
 
 /**

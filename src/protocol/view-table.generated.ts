@@ -5,6 +5,18 @@ import type { ViewOptions } from './views.generated';
 
 /** What is known of each view before its code is loaded, in the order in which views are offered. */
 export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
+  overview: {
+    name: 'overview',
+    method: 'overview',
+    title: 'Overview',
+    summary: 'The run at a glance, and what is out of the ordinary',
+    label: 'Open Overview of a Run',
+    command: 'megalens:open-overview',
+    icon: 'megalens:lens',
+    offer: ['panel', 'palette', 'launcher'],
+    needs: { streams: [], flag: false },
+    report: { order: 0 }
+  },
   heatmap: {
     name: 'heatmap',
     method: 'heatmap',
@@ -214,6 +226,7 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
 
 /** Those that are part of the core; instruments bring the others. */
 export const CORE_VIEWS: readonly ViewOptions['view'][] = [
+  'overview',
   'heatmap',
   'trend',
   'history',

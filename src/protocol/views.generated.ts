@@ -4,6 +4,7 @@
  * Options of a view, and all that is known of a view before its code is loaded. The same options object is the Python widget's arguments, the saved state of a tab and a report's recipe.
  */
 export type ViewOptions =
+  | OverviewOptions
   | HeatmapOptions
   | TrendOptions
   | ScalarsOptions
@@ -18,6 +19,13 @@ export type ViewOptions =
   | EffectsOptions
   | PipelineOptions
   | SplitOptions;
+/**
+ * First and last step, both included; all steps when absent.
+ *
+ * @minItems 2
+ * @maxItems 2
+ */
+export type StepRange = [number, number] | null;
 /**
  * 'all' or ranges such as '0-3,7'.
  */
@@ -63,13 +71,6 @@ export type TensorStatistic =
   | 'kept_min'
   | 'kept_max'
   | 'kept_abs_mean';
-/**
- * First and last step, both included; all steps when absent.
- *
- * @minItems 2
- * @maxItems 2
- */
-export type StepRange = [number, number] | null;
 /**
  * 'all' or ranges such as '0-15,31', counted from 0.
  */
@@ -147,6 +148,18 @@ export type MomentGroupBy = (
   | 'stage'
   | 'capture'
 )[];
+
+/**
+ * Draw a run at a glance: its loss, a map of its layers, what is out of the ordinary, where the time of a step goes, what tracing costs, and the newest text.
+ */
+export interface OverviewOptions {
+  view: 'overview';
+  /**
+   * Scalars to draw; when absent every one that has 'loss' in its name, or else all.
+   */
+  names?: string[] | null;
+  steps?: StepRange;
+}
 
 /**
  * Draw one flag as position × tile, one layer or small multiples, with a step slider.

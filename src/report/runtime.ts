@@ -38,7 +38,15 @@ async function start(): Promise<void> {
     // A view measures the node that it is in.
     still.hidden = true;
     try {
-      const view = await mountView(node, run, options, { renderer: 'svg', runs: shared });
+      const view = await mountView(node, run, options, {
+        renderer: 'svg',
+        runs: shared,
+        openView: ({ view: name }) => {
+          // Another view of the page, where it holds one.
+          const at = data.views.findIndex(each => each.view === name);
+          document.getElementById(`view-${at}`)?.scrollIntoView({ behavior: 'smooth' });
+        }
+      });
       await view.settled();
       live += 1;
     } catch {

@@ -108,7 +108,7 @@ function answerOf(bytes: Uint8Array): { columns: ArrowColumns; about: Record<str
 function missingOf(value: unknown): IMissingSteps[] {
   return listOf(value).map(span => {
     const [first = NaN, last = NaN] = listOf(span).map(Number);
-    return { first, last, why: 'The recording lacks these steps.' };
+    return { first, last, why: 'The recording lacks rows of these steps.' };
   });
 }
 

@@ -117,7 +117,7 @@ export class RecordedRun implements IRunSource {
     const missing = (this.status.recording?.missing_steps ?? []).map(([first, last]) => ({
       first,
       last,
-      why: 'The recording lacks these steps.'
+      why: 'The recording lacks rows of these steps.'
     }));
     // Asked once: views ask with each drawing.
     this.auditRows ??= this.alive()

@@ -2,6 +2,7 @@
 
 /** The code of each view of the core, loaded when it is first asked for. */
 export const LOADERS = {
+  overview: () => import('./overview/overview-view'),
   heatmap: () => import('./heatmap/heatmap-view'),
   trend: () => import('./trend/trend-view'),
   history: () => import('./history/history-view'),

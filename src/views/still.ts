@@ -195,6 +195,8 @@ function compositionOf(
     t: translate,
     options,
     runs: runs ?? null,
+    openView: null,
+    height: 0,
     choose: nothing,
     relayout: nothing,
     rearrange: nothing,

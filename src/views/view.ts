@@ -54,6 +54,8 @@ export interface IViewHost {
    * `run`.
    */
   opening?: string;
+  /** Shows another view of the run; what leads to one is a link only with it. */
+  openView?: (options: ViewOptions) => void;
   /** Opens the recording of a run that is gone; the action is offered only with it. */
   openRecording?: () => void;
   /** How charts are drawn; `canvas` unless told. */

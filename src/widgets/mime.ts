@@ -2,6 +2,7 @@ import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
 import type { IDisposable } from '@lumino/disposable';
 import { JSONExt, type ReadonlyPartialJSONObject, type ReadonlyPartialJSONValue } from '@lumino/coreutils';
 import { Widget, PanelLayout } from '@lumino/widgets';
+import type { ViewOptions } from '../protocol/views.generated';
 import { faultSentence } from '../views/shared/fault-text';
 import { openingCode } from '../views/code';
 import { bind, bindings } from './bindings';
@@ -10,16 +11,24 @@ import { savedPicture, withPicture } from './saved-picture';
 import { VIEW_MIME, readKeptJson, readViewJson, type IViewJson } from './view-json';
 import { type MountView, ViewHost } from './view-host';
 
-/** Mount a view by its name, loading the views on first use. */
-export const mountLazily: MountView = async (node, source, options, words, runs) => {
-  const { mountView } = await import('../views/registry');
-  return mountView(node, source, options, {
-    runs: offered(runs),
-    // Of the notebook's variables nothing is known here.
-    opening: openingCode(source.id, null),
-    translate: (text, ...args) => words.__(text, ...args.map(String))
-  });
-};
+/** Opens another view of a run beside the notebook. */
+export type OpenView = (run: string, options: ViewOptions) => void;
+
+/** Mount a view by its name, loading the views on first use; `open` follows what leads to another view. */
+export const mountWith =
+  (open?: OpenView): MountView =>
+  async (node, source, options, words, runs) => {
+    const { mountView } = await import('../views/registry');
+    return mountView(node, source, options, {
+      runs: offered(runs),
+      ...(open && { openView: (other: ViewOptions) => open(source.id, other) }),
+      // Of the notebook's variables nothing is known here.
+      opening: openingCode(source.id, null),
+      translate: (text, ...args) => words.__(text, ...args.map(String))
+    });
+  };
+
+export const mountLazily: MountView = mountWith();
 
 /** Rank for `rendermime.addFactory`: before ipywidgets' own renderer, which stands at −10. */
 export const VIEW_RANK = -20;

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import megalens
-from megalens.adapters import find_adapter
+from megalens.adapters import PassWatch, find_adapter
 from megalens.runs import Run
 from megalens.tracer.tensors.batch import Batch
 from megalens.tracer.tensors.capture import Capture
@@ -27,11 +27,17 @@ Traced = dict[tuple[str, int, str], torch.Tensor]
 
 @pytest.fixture
 def capture_all() -> Iterator[Callable]:
-    """Run a model once with every flag that it has, uncompressed and with all samples."""
+    """Run a model once with every flag that it has, uncompressed and with all samples; with ``watch`` once
+    more before that, which tells where the flags are.
+    """
     captures = []
 
-    def run(model, forward: Callable[[], object], adapter=None) -> tuple[Traced, Batch, object]:
+    def run(model, forward: Callable[[], object], adapter=None, watch=False) -> tuple[Traced, Batch, object]:
         points = (adapter or find_adapter(model)).points(model)
+        if watch:
+            with torch.no_grad(), PassWatch(model, points, adapter) as watching:
+                forward()
+            points = watching.finish()
         warnings: list[str] = []
         capture = Capture(points, warnings.append, hand_over=lambda batch: None)
         captures.append(capture)

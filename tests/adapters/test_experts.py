@@ -35,7 +35,7 @@ def test_probabilities_are_those_of_all_experts_and_their_outputs_make_up_the_wh
         experts.register_forward_hook(
             lambda module, args, output, number=number: seen[number].update(args=args, output=output)
         )
-    traced, _, _ = capture_all(model, lambda: model(input_ids=IDS))
+    traced, _, _ = capture_all(model, lambda: model(input_ids=IDS), watch=True)
     assert sorted(seen) == list(range(layout.dense, LAYERS))
     if not layout.dense:
         reason = find_adapter(model).points(model).flags["MLP1_mat_mul"].reason

@@ -7,6 +7,7 @@ from torch.nn import functional
 
 from megalens.adapters import StructureAdapter, find_adapter
 from megalens.tracer.perturb.plan import refused_layers
+from tests.adapters.watched import watched
 
 IDS = torch.randint(0, 40, (2, 7), generator=torch.Generator().manual_seed(3))
 
@@ -88,7 +89,9 @@ def test_a_model_of_ones_own_is_found_and_traced_as_plain_hooks_see_it(linear: t
         assert torch.equal(traced[flag, 1, part], value), (flag, part)
     assert traced["InputTokens", -1, "ids"].tolist() == IDS.tolist()
     points = find_adapter(model).points(model)
-    assert [points.model[key] for key in ("layers", "hidden", "heads", "vocabulary")] == [3, 16, 4, 40]
+    assert [points.model[key] for key in ("layers", "hidden", "vocabulary")] == [3, 16, 40]
+    fresh = Model(linear)
+    assert watched(fresh, lambda: fresh(IDS))[0].model["heads"] == 4
     assert "first forward pass is watched" in (points.flags["RawAttentionScore_mat_mul"].reason or "")
 
 

@@ -31,7 +31,7 @@ from .verdict import ABSENT, BAD, RIGHT, SILENT, TWICE, WRONG, Verdict, once, re
 from .witness import Pass, Witness
 
 LIKELY, UNKNOWN = "likely", "not comparable"
-"""``likely``: equal up to a rotation, a norm or a scale after the projection, or a module gives it. ``not
+"""``likely``: equal up to a rotation, a norm, a scale or a gate after it, or a module gives it. ``not
 comparable``: something else lies between it and what was seen.
 """
 
@@ -77,7 +77,7 @@ def try_family(kind: str, model_type: str, class_name: str) -> Family:
         _run(witness, copy.deepcopy(model), batch)
     finally:
         witness.close()
-    with tempfile.TemporaryDirectory(prefix="corpus-") as folder:
+    with tempfile.TemporaryDirectory(prefix="corpus-", ignore_cleanup_errors=True) as folder:
         traced = Traced(Path(folder))
         try:
             _run(traced, model, batch)
@@ -195,6 +195,8 @@ class _Inside:
             context = seen["context"]
             if same(values, context):
                 return RIGHT, ""
+            if _gated(values, context) and any(same(values, each) for each in self.given):
+                return LIKELY, ""
             return _otherwise(values, context.reshape(-1), "the attention's result")
         if flag == "RawAttentionScore_mat_mul":
             known = [seen["weights"]] if "weights" in seen else self.softmaxes
@@ -244,6 +246,16 @@ def _projected(values: np.ndarray, part: str, seen: Mapping[str, Tensor]) -> tup
         if found is not None and (same(found.numpy(), instead) or _turned(found, instead)):
             return WRONG, f"the attention was given this as {other}"
     return _otherwise(values, _all_values(seen), "what the attention was given")
+
+
+def _gated(values: np.ndarray, context: Tensor) -> bool:
+    """Return whether values may be a context times a gate between 0 and 1, or after a norm without weights."""
+    if values.size != context.numel():
+        return False
+    given, own = context.float().flatten(2), torch.from_numpy(values).view(*context.shape[:2], -1)
+    gate = own / given
+    small = given.abs() < 1e-4 * given.abs().max()
+    return bool(((gate >= 0) & (gate <= 1) | small).all()) or _parallel(given, own)
 
 
 def _fewer_heads(values: np.ndarray, expected: Tensor) -> Tensor | None:

@@ -90,6 +90,19 @@ class Result:
         self.seconds = max(self.seconds, answer.get("seconds", 0.0))
         self.bytes = max(self.bytes, answer.get("bytes", 0))
 
+    def join(self, other: Result) -> None:
+        """Take what came of more cases of the same surface."""
+        findings = {**other.findings}
+        for place, known in self.findings.items():
+            if place in findings:
+                known.count += findings.pop(place).count
+        self.findings |= findings
+        self.cases += other.cases
+        self.refused += other.refused
+        self.accepted += other.accepted
+        self.deaths += other.deaths
+        self.seconds, self.bytes = max(self.seconds, other.seconds), max(self.bytes, other.bytes)
+
     def found(self, finding: Finding) -> None:
         """Count a finding; one of each kind is kept."""
         self.cases += 1
@@ -105,10 +118,12 @@ def shares(cases: int, names: Sequence[str] = ()) -> dict[str, int]:
     return {name: max(1, round(cases * share / whole)) for name, share in chosen.items()}
 
 
-def run_cases(counts: dict[str, int], *, first: int = 0, workers: int = 2) -> dict[str, Result]:
-    """Run the cases ``first``, ``first + 1``, … of each surface."""
+def run_cases(
+    counts: dict[str, int], *, first: int = 0, workers: int = 2, seed: int | None = None
+) -> dict[str, Result]:
+    """Run the cases ``first``, ``first + 1``, … of each surface: the same each time, and others for each seed."""
     tasks = [
-        {"surface": name, "first": at, "count": min(_CHUNK, first + count - at)}
+        {"surface": name, "first": at, "count": min(_CHUNK, first + count - at), "seed": seed}
         for name, count in counts.items()
         for at in range(first, first + count, _CHUNK)
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -10,7 +11,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-__all__ = ["CATALOGUE", "Surface", "case_input", "load_surface"]
+__all__ = ["CATALOGUE", "Surface", "byte_changes", "case_input", "every_byte", "load_surface"]
+
+_CHANGES = (0x01, 0x80, 0xFF)
 
 
 @dataclass(frozen=True)
@@ -28,12 +31,15 @@ class Surface:
         input was refused in a typed way that is no exception.
     refusals : tuple of types
         The errors that are answers. Any other is a finding, as are a death, two seconds of computing, and 512 MB.
+    every_byte : callable
+        Returns inputs that each have one byte of small files changed: together each byte of each format.
     """
 
     seeds: Callable[[], Sequence[Any]]
     mutate: Callable[[Random, Any], Any]
     run: Callable[[Any], Any]
     refusals: tuple[type[BaseException], ...]
+    every_byte: Callable[[], list[Any]] = list
 
 
 # Of every thousand cases, how many are of each surface, those that cost most the fewest; each is `SURFACE` of the module of its name in `surfaces/`, or in a slice.
@@ -69,13 +75,29 @@ for _name, _module in _OF_SLICES.items():
 @cache
 def load_surface(name: str) -> tuple[Surface, Sequence[Any]]:
     """Return a surface and its seeds."""
+    # Helpers of the tests, which pytest has on its path.
+    sys.path += [path for part in ("kit", "runs") if (path := str(_ROOT / "tests" / part)) not in sys.path]
     module = import_module(_OF_SLICES.get(name, f"tests.fuzz.surfaces.{name}"))
     surface: Surface = module.SURFACE
     return surface, surface.seeds()
 
 
-def case_input(name: str, number: int) -> Any:
-    """Return the input of a case, which its number alone decides."""
+def case_input(name: str, number: int, seed: int | None = None) -> Any:
+    """Return the input of a case, which its number decides, and a seed if there is one."""
     surface, seeds = load_surface(name)
-    chance = Random(f"{name}:{number}")
+    chance = Random(f"{name}:{number}" if seed is None else f"{seed}:{name}:{number}")
     return surface.mutate(chance, chance.choice(seeds))
+
+
+def byte_changes(data: bytes) -> list[bytes]:
+    """Return the bytes of a file with each changed once; which way goes by its place."""
+    return [
+        data[:at] + bytes([byte ^ _CHANGES[at % len(_CHANGES)]]) + data[at + 1 :]
+        for at, byte in enumerate(data)
+    ]
+
+
+def every_byte() -> dict[str, list[Any]]:
+    """Return the inputs of all surfaces that change each byte of small files."""
+    found = {name: load_surface(name)[0].every_byte() for name in CATALOGUE}
+    return {name: inputs for name, inputs in found.items() if inputs}

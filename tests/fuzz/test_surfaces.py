@@ -5,10 +5,10 @@ import os
 
 import pytest
 
+from tests.fuzz import __main__ as fuzz
 from tests.fuzz.kept import from_kept, read_found, to_kept
-from tests.fuzz.suite import run_cases, run_inputs, shares
-from tests.fuzz.surface import CATALOGUE, case_input
-from tests.fuzz.surfaces.changed_byte import all_changes
+from tests.fuzz.suite import Finding, Result, run_cases, run_inputs, shares
+from tests.fuzz.surface import CATALOGUE, case_input, every_byte
 
 CASES = int(os.environ.get("MEGALENS_FUZZ_CASES", "1000"))
 
@@ -36,12 +36,14 @@ def test_many_cases_of_every_surface_find_nothing():
 
 @pytest.mark.slow
 @pytest.mark.timeout(200 + CASES // 10)
-def test_recordings_of_every_format_with_one_byte_changed_are_read_or_refused():
+def test_files_of_every_format_with_one_byte_changed_are_read_or_refused():
     """A part of them; ``python -m tests.fuzz --every-byte`` changes all."""
-    changes = all_changes()
-    results = run_inputs({"changed_byte": changes[:: max(1, 2 * len(changes) // CASES)]})
+    changes = every_byte()
+    assert {"changed_byte", "csv_folders", "jsonl"} <= set(changes)
+    several = sum(map(len, changes.values()))
+    results = run_inputs({name: some[:: max(1, 2 * several // CASES)] for name, some in changes.items()})
     assert_nothing_found(results)
-    assert results["changed_byte"].accepted
+    assert all(result.accepted for result in results.values())
     assert results["changed_byte"].refused
 
 
@@ -54,10 +56,32 @@ def test_what_was_found_once_is_found_no_more():
 
 
 @pytest.mark.parametrize("name", ["messages", "frames", "dialect_peer"])
-def test_a_case_is_the_same_whenever_it_is_made(name):
-    assert [repr(case_input(name, number)) for number in range(5)] == [
-        repr(case_input(name, number)) for number in range(5)
-    ]
+def test_a_case_is_the_same_whenever_it_is_made_and_another_for_each_seed(name):
+    made = [[repr(case_input(name, number, seed)) for number in range(5)] for seed in (None, None, 1, 1, 2)]
+    assert made[0] == made[1] != made[2] == made[3] != made[4]
+
+
+@pytest.mark.slow
+def test_a_run_prints_its_seed_and_a_finding_how_to_see_it_again(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(fuzz, "_FOLDER", tmp_path)
+    assert fuzz.main(["--cases", "20", "patterns"]) == 0
+    seed = capsys.readouterr().out.splitlines()[0].removeprefix("seed ")
+    assert fuzz.main(["--case", "patterns:3", "--seed", seed]) == 0
+    assert " 1 cases: " in capsys.readouterr().out
+    finding = Finding("patterns", 3, "KeyError", "x")
+    fuzz.report({"patterns": Result(findings={"KeyError": finding})}, int(seed))
+    assert f"again: python -m tests.fuzz --case patterns:3 --seed {seed}\n" in capsys.readouterr().out
+
+
+def test_what_came_of_several_rounds_is_one_result():
+    one, other = Result(), Result()
+    one.found(Finding("x", 1, "KeyError: a", None))
+    other.found(Finding("x", 7, "KeyError: a", None))
+    other.found(Finding("x", 8, "IndexError: b", None))
+    other.add({"refused": 2, "accepted": 3, "seconds": 0.5, "bytes": 7})
+    one.join(other)
+    assert (one.cases, one.refused, one.accepted, one.seconds, one.bytes) == (8, 2, 3, 0.5, 7)
+    assert [(each.case, each.count) for each in one.findings.values()] == [(1, 2), (8, 1)]
 
 
 def test_an_input_is_kept_as_json():

@@ -28,7 +28,6 @@ MEMORY_BYTES = 512 << 20
 # Waiting is no work, and another process may have the processor.
 _WAIT_SECONDS = 60.0
 _GRACE_SECONDS = 0.5
-_ROOT = Path(__file__).parents[2]
 
 
 class TooLong(BaseException):
@@ -37,8 +36,6 @@ class TooLong(BaseException):
 
 def main() -> None:
     """Run tasks until standard input ends."""
-    sys.path.insert(0, str(_ROOT / "tests" / "kit"))
-    sys.path.insert(0, str(_ROOT / "tests" / "runs"))
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     # What the product prints is no answer.
     os.dup2(2, 1)
@@ -52,13 +49,13 @@ def main() -> None:
 
 
 def _run(task: dict[str, Any], place: int, answers: TextIO) -> dict[str, Any]:
-    name, inputs = task["surface"], task.get("inputs")
+    name, inputs, seed = task["surface"], task.get("inputs"), task.get("seed")
     # What the surface before needed says nothing of what this one loads.
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
     surface, _ = load_surface(name)
     if "show" in task:
-        return {"input": to_kept(case_input(name, task["show"]))}
+        return {"input": to_kept(case_input(name, task["show"], seed))}
     # What is loaded at first use counts for no case.
     for number in range(-3, 0):
         _one(surface, case_input(name, number))
@@ -68,7 +65,7 @@ def _run(task: dict[str, Any], place: int, answers: TextIO) -> dict[str, Any]:
     for number in range(task["first"], task["first"] + task["count"]):
         # So much the parent knows when this process dies.
         os.pwrite(place, struct.pack("<qqq", number, counts["refused"], counts["accepted"]), 0)
-        given = case_input(name, number) if inputs is None else from_kept(inputs[number])
+        given = case_input(name, number, seed) if inputs is None else from_kept(inputs[number])
         began = time.process_time()
         outcome = _one(surface, given)
         worst = max(worst, time.process_time() - began)

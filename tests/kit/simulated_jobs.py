@@ -26,7 +26,7 @@ class Fault:
     Attributes
     ----------
     kind : str
-        ``device``: passes and optimizer take ``factor`` as long on the ranks; ``data`` and ``host``: the ranks wait ``factor`` - 1 of a step's compute longer for data, or between two passes; ``link``: transfers between the two ranks take ``factor`` as long; ``stage``: all ranks of a stage compute as much more;
+        ``device``: passes and optimizer take ``factor`` as long on the ranks, ``forward`` and ``backward``: these passes do; ``data``, ``host`` and ``checkpoint``: the ranks wait ``factor`` - 1 of a step's compute longer for data, between two passes, or to save; ``link``: transfers between the two ranks take ``factor`` as long; ``stage``: all ranks of a stage compute as much more;
         ``step``: all ranks pause for as many times a step.
     ranks : tuple of int
     factor : float
@@ -55,6 +55,10 @@ class Job:
     granularity: str = "phases"
     norm: bool = True
     """Whether the gradient norm is summed over all ranks, as Megatron does."""
+    overlap: str = ""
+    """``buckets``: gradients are reduced layer by layer in the last backward pass, as DDP does; ``shards``: weights are gathered a layer ahead and gradients reduced behind, as FSDP does."""
+    node: int = 0
+    """Ranks of a machine, which read one clock; 0: each has its own."""
     compute_ms: float = 4.0
     """One layer's forward pass."""
     transfer_ms: float = 0.3
@@ -154,12 +158,14 @@ class _Player:
             durations.append(self.now.max() - before)
         offset = random.uniform(-job.offset_s, job.offset_s, job.ranks) * 1e9 + 1e12
         drift = random.uniform(-job.drift_ppm, job.drift_ppm, job.ranks) * 1e-6
+        node = np.arange(job.ranks) // max(job.node, 1) * max(job.node, 1)
+        offset, drift = offset[node], drift[node]
         truth = Truth(offset, drift, np.array(durations))
         columns = {name: np.concatenate(each) for name, each in self.rows.columns.items()}
-        for name in ("start", "end"):
+        for name in ("start", "end", "wait"):
             rank = columns["rank"]
             columns[name] = np.rint(columns[name] * (1 + drift[rank]) + offset[rank]).astype(np.int64)
-        columns["blocked"] = columns["end"] - columns["start"]
+        columns["blocked"] = columns["end"] - columns.pop("wait")
         asynchronous = columns["kind"] == "send"
         columns["blocked"][asynchronous] = 0
         columns["stage"] = (
@@ -168,8 +174,7 @@ class _Player:
             else np.full(len(columns["rank"]), -1)
         )
         columns["device"] = np.full(len(columns["rank"]), "cpu")
-        # Each rank by a clock of its own.
-        columns["clock"] = np.zeros(len(columns["rank"]), np.int64)
+        columns["clock"] = node[columns["rank"]] + 1 if job.node else np.zeros(len(columns["rank"]), np.int64)
         return pa.table({name: pa.array(column) for name, column in columns.items()}), truth
 
     # One step.
@@ -185,12 +190,17 @@ class _Player:
             start = self.now.copy()
             self.now += (paused - 1) * whole
             self._row(slice(None), start, "checkpoint")
+        saved = self._of_faults("checkpoint")
+        if (saved > 1).any():
+            start = self.now.copy()
+            self.now += (saved - 1) * whole
+            self._row(saved > 1, start[saved > 1], "checkpoint")
         start = self.now[0].copy()
         self.now[0] += job.compute_ms * _MS * 0.02 * self._noise(self.now[0].shape, 0.3)
         self.now[0] += (self._of_faults("data")[0] - 1) * whole
         self._row(0, start, "data")
         self._schedule()
-        if job.data > 1:
+        if job.data > 1 and not job.overlap:
             for stage in range(job.pipeline):
                 for t in range(job.tensor):
                     self._collective((stage, slice(None), t), "reduce_scatter", 4.0)
@@ -223,22 +233,36 @@ class _Player:
         if 0 <= before < job.pipeline:
             self._receive(stage, before, done[what, before, number])
         start = self.now[stage].copy()
+        speed = self.device[stage] * self.slow[stage] * self._of_faults(what)[stage]
+        ready: list[Times] = []
+        shards = _Shards(self, stage) if job.overlap == "shards" and job.data > 1 else None
         # More to compute is something beside the layers, such as a loss over a large vocabulary.
         more = (self._of_faults("stage")[stage] - 1) * job.layers * job.compute_ms * _MS
         self.now[stage] += more * (1 if what == "forward" else 2) * self._noise(self.now[stage].shape)
         for layer in range(job.layers):
             began = self.now[stage].copy()
             work = job.compute_ms * _MS * (1 if what == "forward" else 2) * self.stage[stage]
-            self.now[stage] += (
-                work * self.device[stage] * self.slow[stage] * self._noise(self.now[stage].shape)
-            )
+            if shards is not None:
+                shards.gather(layer)
+            self.now[stage] += work * speed * self._noise(self.now[stage].shape)
+            ready.append(self.now[stage].copy())
+            if shards is not None and what == "backward":
+                shards.reduce()
             if job.tensor > 1:
                 for d in range(job.data):
                     self._collective((stage, d, slice(None)), "all_reduce", 1.0)
             if job.granularity == "layers":
                 place = {"chunk": 0, "micro_batch": number}
                 self._row(stage, began, what, name=f"layers.{stage * job.layers + layer}", **place)
+        if shards is not None:
+            shards.finish()
         self._row(stage, start, what, chunk=0, micro_batch=number)
+        if (
+            job.overlap == "buckets"
+            and job.data > 1
+            and (what, number) == ("backward", job.micro_batches - 1)
+        ):
+            self._buckets(stage, start, ready)
         after = stage + 1 if what == "forward" else stage - 1
         done[what, stage, number] = self.now[stage].copy()
         if 0 <= after < job.pipeline:
@@ -292,6 +316,37 @@ class _Player:
             bytes=int(size * (1 << 20)),
         )
 
+    def _buckets(self, stage: int, start: Times, ready: list[Times]) -> None:
+        """Reduce each layer's gradients once all replicas have them, one layer after the other.
+
+        Each is a bucket of 25 MiB; of the first one, 1 MiB goes ahead.
+        """
+        done = np.zeros(self.now[stage].shape[1])
+        first = start + (ready[0] - start) / 25
+        for own, share in ((first, 0.04), (ready[0], 0.96), *((each, 1.0) for each in ready[1:])):
+            done = np.maximum(done, own.max(axis=0)) + self._transfer(stage, 4.0 * share / len(ready))
+        wait = self.now[stage].copy()
+        self.now[stage] = np.maximum(wait, done) + self._tail(wait.shape)
+        self._asynchronous(stage, start, wait, self.now[stage], "reduce_gradients", 25 * len(ready))
+
+    def _transfer(self, stage: int, size: float) -> Times:
+        """Return what a transfer of each data-parallel group of a stage takes ``[tensor]``."""
+        factor = np.ones(self.job.tensor)
+        for fault in self._now("link"):
+            for t in range(self.job.tensor):
+                factor[t] *= fault.factor if {*fault.ranks} <= {*self.rank[stage, :, t].tolist()} else 1
+        return self.job.transfer_ms * _MS * size * factor * self._noise(factor.shape, 0.05)
+
+    def _asynchronous(
+        self, stage: int, start: Times, wait: Times, end: Times, name: str, size: int = 4
+    ) -> None:
+        groups = [_group(self.rank[stage, :, t]) for t in range(self.job.tensor)] * self.job.data
+        number = self._number(name, stage)
+        values = {**_DEFAULTS, "name": name, "group": groups, "sequence": number, "bytes": size << 20}
+        self.rows.add(
+            self.rank[stage], start, end, wait=wait.ravel(), kind="collective", step=self.step, **values
+        )
+
     # What happens by chance.
 
     def _noise(self, shape: Any, width: float | None = None) -> Times:
@@ -322,13 +377,50 @@ class _Player:
     # Rows.
 
     def _row(self, at: Any, start: Times, kind: str, **others: Any) -> None:
-        values = {**_DEFAULTS, **others}
+        values = {**_DEFAULTS, **others, "wait": start.ravel()}
         self.rows.add(self.rank[at], start, self.now[at], kind=kind, step=self.step, **values)
 
     def _number(self, *key: Any) -> int:
         number = self.sequences.get(key, 0)
         self.sequences[key] = number + 1
         return number
+
+
+class _Shards:
+    """The collectives of a pass whose weights are in shards: on one stream, one after the other."""
+
+    def __init__(self, player: _Player, stage: int) -> None:
+        self._player, self._stage = player, stage
+        self._free = np.zeros(player.now[stage].shape[1])
+        self._ahead = self._issue()
+        self._reducing: list[tuple[Times, Times]] = []
+
+    def _issue(self) -> tuple[Times, Times]:
+        issued = self._player.now[self._stage].copy()
+        self._free = np.maximum(self._free, issued.max(axis=0)) + self._player._transfer(self._stage, 1.0)
+        return issued, self._free
+
+    def gather(self, layer: int) -> None:
+        """Wait for a layer's weights once the next one's are asked for."""
+        issued, done = self._ahead
+        if layer + 1 < self._player.job.layers:
+            self._ahead = self._issue()
+        self._wait(issued, done, "all_gather_into_tensor")
+
+    def reduce(self) -> None:
+        """Begin to reduce a layer's gradients."""
+        self._reducing.append(self._issue())
+
+    def finish(self) -> None:
+        """Wait for the gradients of all layers."""
+        for issued, done in self._reducing:
+            self._wait(issued, done, "reduce_scatter_tensor")
+
+    def _wait(self, issued: Times, done: Times, name: str) -> None:
+        player, stage = self._player, self._stage
+        wait = player.now[stage].copy()
+        player.now[stage] = np.maximum(wait, done) + player._tail(wait.shape)
+        player._asynchronous(stage, issued, wait, player.now[stage], name)
 
 
 def _one_forward_one_backward(stage: int, stages: int, count: int) -> Iterator[tuple[str, int]]:

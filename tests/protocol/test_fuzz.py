@@ -14,6 +14,7 @@ from megalens.protocol import ProtocolError, decode_frame, decode_message, encod
 
 # `make fuzz` runs 40,000 of each, after a change of what reads them.
 CASES = int(os.environ.get("MEGALENS_FUZZ_CASES", "1000"))
+FIRST = int(os.environ.get("MEGALENS_FUZZ_SEED", "0")) << 32
 
 
 def resident_bytes():
@@ -51,12 +52,15 @@ def run(cases, seeds, mutate, read):
     """Read every case; return how many were taken. None may take a second, and memory may not grow with their number."""
     taken = 0
     before = None
-    for number in range(cases):
+    for number in range(FIRST, FIRST + cases):
         data = mutate(seeds, number)
         started = time.process_time()
-        taken += read(data)
+        try:
+            taken += read(data)
+        except Exception as error:
+            raise AssertionError(f"case {number}: {error!r}") from error
         assert time.process_time() - started < 1, f"case {number} took too long"
-        if number == cases // 10:
+        if number == FIRST + cases // 10:
             before = resident_bytes()
     assert resident_bytes() - before < 32 * 1024 * 1024
     return taken

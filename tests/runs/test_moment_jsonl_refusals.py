@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hostile_folders import nobody
 from moment_tree import NAMES, expected, l2, record, steps_of, sums, write_lines
+from reading_costs import MOST_MIB, MOST_SECONDS, cost_of
 
 from megalens.runs import ClientError, open_all_runs, open_run
 from megalens.runs.moments.jsonl import ingest
@@ -147,6 +148,24 @@ def test_a_line_of_millions_of_values_is_left_out_before_it_is_parsed(piece):
     assert stretch.problems == ((1, "it holds more than 4,000,000 commas, colons and brackets"),)
     assert table["step"].unique().to_pylist() == [2]
     assert peak < 3 * len(data) + (1 << 20)
+
+
+LONG = {
+    "wide characters": "\U0001f600" + "x" * 46_000_000,
+    "half a character": "\\ud800\U0001f600" + "x" * 46_000_000,
+    "more than a line may have": "x" * 200_000_000,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(LONG))
+def test_a_long_text_takes_less_than_512_megabytes(tmp_path, name):
+    folder = tmp_path / "run" / "training_stats" / "grad_raw_moments_by_param"
+    folder.mkdir(parents=True)
+    lines = ['{"iter": 1, "values": {"a": "' + LONG[name] + '"}}', json.dumps(record(2))]
+    (folder / "rank0.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    cost = cost_of(tmp_path / "run", tmp_path / "cache")
+    assert (cost.answer, cost.mib < MOST_MIB, cost.waits < MOST_SECONDS) == ("ok", True, True), cost
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from reading_costs import MOST_MIB, MOST_SECONDS, cost_of
 
 import megalens
 from megalens.runs import ClientError
@@ -206,9 +207,11 @@ def test_files_that_grow_are_followed(tmp_path):
 def parsed(monkeypatch):
     """The files that were parsed here."""
     names = []
-    whole = imported_folder.read_csv_table
+    blocks = imported_folder.csv_blocks
     monkeypatch.setattr(
-        imported_folder, "read_csv_table", lambda path: names.append(path.name) or whole(path)
+        imported_folder,
+        "csv_blocks",
+        lambda path, place: names.append(path.name) or blocks(path, place),
     )
     return names
 
@@ -337,3 +340,130 @@ def test_headers_without_end_are_left_out_and_counted(tmp_path, monkeypatch):
     # What is below the header that was read last is read.
     assert got["step"].to_pylist() == [0] * 3 + [1, 3]
     assert "7 lines do not fit the header" in problems[0]
+
+
+def small_blocks(monkeypatch, size=600):
+    monkeypatch.setattr(files, "_BLOCK", size)
+    monkeypatch.setattr(files, "_MOST_BLOCK", 16 * size)
+    monkeypatch.setattr(imported_folder, "_SEGMENT_BYTES", 1)
+
+
+@pytest.mark.parametrize("more", ["", "0,lay\n", "\n\n", HEADER.replace("mean", "other"), "x" * 700 + "\n"])
+def test_blocks_of_a_file_give_what_it_gives_whole(tmp_path, monkeypatch, more):
+    text = HEADER + lines(0) + more + "".join(lines(step) for step in range(1, 9))
+    path = write(tmp_path, "param_updated_0-8.csv", text)
+    whole, problems = files.read_csv_table(path)
+    small_blocks(monkeypatch)
+    blocks = list(files.csv_blocks(path))
+    assert len(blocks) > 3
+    assert files.read_csv_table(path)[1] == problems
+    assert files.read_csv_table(path)[0].to_pylist() == whole.to_pylist()
+    # All lines of a step are together.
+    steps = [set(table["step"].to_pylist()) for table, _ in blocks if table.num_rows]
+    assert sum(map(len, steps)) == len(set().union(*steps))
+    # From each place on comes what is behind it.
+    for at, (_, place) in enumerate(blocks):
+        rest = [row for table, _ in files.csv_blocks(path, place) for row in table.to_pylist()]
+        assert rest == [row for table, _ in blocks[at + 1 :] for row in table.to_pylist()]
+
+
+def test_a_large_file_that_grows_is_read_from_where_it_was_sealed(tmp_path, monkeypatch):
+    small_blocks(monkeypatch)
+    path = write(tmp_path, "grad_reduced_0-99.csv", HEADER + "".join(map(lines, range(9))) + "0,lay\n")
+    run = megalens.open(tmp_path)
+    assert {step for step, *_ in l2(run, ["name"])} == {*range(9)}
+    begun = []
+    blocks = imported_folder.csv_blocks
+    monkeypatch.setattr(
+        imported_folder, "csv_blocks", lambda path, place: begun.append(place.end) or blocks(path, place)
+    )
+    with path.open("a") as file:
+        file.write("".join(lines(step) for step in range(9, 12)))
+    # So does another process.
+    for each in (run, megalens.open(tmp_path)):
+        found = l2(each, ["name"])
+        assert {step for step, *_ in found} == {*range(12)}
+        assert len(found) == 36
+        assert each.warnings == [
+            "grad_reduced_0-99.csv: 1 line does not fit the header and is left out, the first is line 29."
+        ]
+    assert len(begun) == 2
+    assert min(begun) > path.stat().st_size / 2
+    # One that is another file is read anew.
+    path.write_text(HEADER + "".join(lines(step) for step in range(20, 40)))
+    assert {step for step, *_ in l2(run, ["name"])} == {*range(20, 40)}
+    assert begun[-1] == 0
+    # As is one that was cut.
+    path.write_text(HEADER + lines(20))
+    assert {step for step, *_ in l2(run, ["name"])} == {20}
+    # And one that is gone is gone, though it was sealed.
+    path.write_text(HEADER + "".join(map(lines, range(20))))
+    assert len(l2(run, ["name"])) == 60
+    write(tmp_path, "grad_reduced_100-199.csv", HEADER + lines(100))
+    path.unlink()
+    for each in (run, megalens.open(tmp_path)):
+        assert {step for step, *_ in l2(each, ["name"])} == {100}
+
+
+def test_steps_of_a_large_file_that_are_not_in_order_are_said(tmp_path, monkeypatch):
+    small_blocks(monkeypatch)
+    write(tmp_path, "param_updated_0-9.csv", HEADER + "".join(map(lines, range(9))) + lines(2))
+    assert "its steps are not in order" in megalens.open(tmp_path).warnings[0]
+
+
+BLOWN = {
+    "headers that differ": (HEADER + "vpp_stage,name,step\n") * 15_000,
+    "a cut line": HEADER + "".join(map(lines, range(30_000))) + "0,lay\n" + lines(1),
+    "a line of commas": HEADER + lines(0) + "," * 46_000_000 + "\n" + lines(1),
+    "a name for each line": HEADER
+    + "".join(line(f"n{number}", number, VALUES["layers.0.mlp.weight"]) for number in range(20_000)) * 12,
+    "many lines": HEADER + "".join(map(lines, range(2_000))) * 100,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(BLOWN))
+def test_a_file_of_any_size_is_read_in_bounded_memory_and_lets_others_in(tmp_path, name):
+    write(tmp_path / "run", "grad_reduced_0-9999.csv", BLOWN[name])
+    cost = cost_of(tmp_path / "run", tmp_path / "cache")
+    assert (cost.answer, cost.mib < MOST_MIB, cost.waits < MOST_SECONDS) == ("ok", True, True), cost
+
+
+STACKS = """module_name,stack_info
+0:embedding,"File module.py, line 1884, in _call_impl, \n return inner() \nFile a.py, line 3, in forward, \n x = e(i) \n"
+0:layers.0,"File b.py, line 9, in train, \n loss = m(x, ""y"") \n"
+"""
+
+
+def test_a_folder_of_call_stacks_alone_opens_and_says_so(tmp_path):
+    path = write(tmp_path, "stack_info.csv", STACKS)
+    for folder in (tmp_path, path.parent):
+        run = megalens.open(folder)
+        frame = run.readings("stack_info")
+        assert [*frame.columns] == ["kind", "rank", "module_name", "stack_info"]
+        assert frame["module_name"].tolist() == ["0:embedding", "0:layers.0"]
+        assert frame["stack_info"][0].splitlines()[2] == "File a.py, line 3, in forward, "
+        assert frame["stack_info"][1].endswith('loss = m(x, "y") \n')
+        assert run.warnings == [
+            "There are no statistics here, only from where modules are called: run.readings('stack_info')."
+        ]
+    # Beside statistics nothing is missing.
+    write(tmp_path, "grad_reduced_0-0.csv", HEADER + lines(0))
+    run = megalens.open(tmp_path)
+    assert run.warnings == []
+    assert len(run.moments("grad", ["name"])) == len(run.readings("grad")) == 3
+
+
+def test_a_damaged_entry_of_call_stacks_costs_itself(tmp_path):
+    write(tmp_path, "stack_info.csv", STACKS + '0:a,b,c\n0:cut,"File c.py, \n')
+    with pytest.warns(UserWarning, match="2 of its entries are damaged"):
+        frame = megalens.open(tmp_path).readings("stack_info")
+    assert len(frame) == 2
+
+
+@pytest.mark.parametrize("text", ["", "module_name\n", "a,b\n1,2\n", '"' + "x" * 200_000])
+def test_call_stacks_with_no_header_are_nobodys(tmp_path, text):
+    path = write(tmp_path, "stack_info.csv", text)
+    table, problems = files.read_csv_table(path)
+    assert table.num_rows == 0
+    assert all("begins with no header" in each for each in problems)

@@ -3,7 +3,7 @@ import type { IAlarm } from '../../src/instruments/monitor/store/alarms';
 /** A NaN in the activations of layer 2 that goes through the whole model, after jumps of its gradients: 1,400 alarms. */
 export function syntheticAlarms(): IAlarm[] {
   const module = (layer: number): string => `decoder.layers.${layer}.mlp.linear_fc1`;
-  const base = { rank: 1, microBatch: -1, expected: 0, samples: '', value: 0 } as const;
+  const base = { rank: 1, microBatch: -1, expected: 0, samples: '', value: 0, cause: 0 } as const;
   const jumps = Array.from({ length: 60 }, (_, at): IAlarm => ({
     ...base,
     step: 228 + Math.floor(at / 6),

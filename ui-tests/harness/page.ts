@@ -15,6 +15,8 @@ const node = document.getElementById('view') as HTMLElement;
 const harness = {
   run: null as SyntheticRun | null,
   view: null as IView | null,
+  /** Options of views that were to be shown beside this one. */
+  opened: [] as ViewOptions[],
 
   theme(name: 'light' | 'dark'): void {
     for (const [variable, value] of Object.entries(THEMES[name])) {
@@ -31,7 +33,7 @@ const harness = {
       view?.dispose();
     }
     harness.view = harness.run = lastPainted = null;
-    together.length = charts.length = 0;
+    together.length = charts.length = harness.opened.length = 0;
     node.replaceChildren();
     harness.theme('light');
   },
@@ -45,7 +47,8 @@ const harness = {
       acquire: () =>
         Promise.resolve({ source: Object.assign(compared, { name: 'gpt-wide' }), dispose: () => undefined })
     };
-    harness.view = await mountView(node, harness.run, options, runs ? { runs } : {});
+    const openView = (other: ViewOptions): void => void harness.opened.push(other);
+    harness.view = await mountView(node, harness.run, options, { openView, ...(runs && { runs }) });
     await harness.view.settled();
   },
 

@@ -44,7 +44,8 @@ export default async function serve(): Promise<() => Promise<void>> {
   const fixed: Record<string, string> = {
     '/index.html': join(HERE, 'index.html'),
     '/views.css': resolve(HERE, '../../style/views.css'),
-    '/moments.css': resolve(HERE, '../../style/moments.css')
+    '/moments.css': resolve(HERE, '../../style/moments.css'),
+    '/overview.css': resolve(HERE, '../../style/overview.css')
   };
   const server = createServer((request, response) => {
     const path = (request.url ?? '/').split('?')[0] ?? '/';

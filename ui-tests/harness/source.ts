@@ -30,6 +30,10 @@ export interface ISyntheticShape {
   pipeline?: boolean;
   /** Statistics; absent where nothing logs them. */
   moments?: IMomentShape;
+  /** How it is. */
+  status?: Status;
+  /** Whether nothing is traced. */
+  untraced?: boolean;
 }
 
 const LAYERED = { parts: [''], axes: ['position', 'feature'], bytes_per_layer: 65536 };
@@ -49,6 +53,12 @@ export class SyntheticRun implements IRunSource {
     }
     this.hello = helloOf(shape.layers);
     this.moments = shape.moments && new SyntheticMoments(shape.moments);
+    this.status = shape.status ?? null;
+    if (shape.untraced) {
+      this.hello.config.flags = {};
+      const compressor = { name: 'Tile', params: { tiles: 64 } };
+      this.hello.flags = this.hello.flags.map(flag => ({ ...flag, features: 256, compressor }));
+    }
   }
 
   readonly moments: SyntheticMoments | undefined;
@@ -56,7 +66,7 @@ export class SyntheticRun implements IRunSource {
   readonly id = 'gpt-demo';
   readonly name = 'gpt-demo';
   hello: Hello | null;
-  readonly status: Status | null = null;
+  readonly status: Status | null;
   readonly link = new RunLink();
   connection: ConnectionState = { kind: 'live' };
   isDisposed = false;

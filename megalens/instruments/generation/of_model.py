@@ -13,7 +13,7 @@ from ...adapters.sizes import unwrapped
 from ...demo.model import GPT, Cache
 from ...tracer.tensors.values import Window
 from .errors import GenerationError
-from .language_model import LanguageModel, PaddedPrompts, Reading, RereadingReading
+from .language_model import LanguageModel, PaddedPrompts, Reading
 from .own_config import followed_processors, said_of_config
 from .sampling import Processors, Sampler
 from .texts import Texts
@@ -36,6 +36,12 @@ class HuggingFaceLanguageModel(LanguageModel):
             raise GenerationError(
                 f"{type(inner).__name__} is an encoder and a decoder. Text is written by models that "
                 "go on from a prompt."
+            )
+        if _adds_tokens(inner):
+            raise GenerationError(
+                f"{type(inner).__name__} is given one token more than there are for each that it writes, and "
+                "predicts that one alone. A lab reads one token after another, and would write another text "
+                "than its generate. Write with model.generate(…) itself."
             )
         config: Any = inner.config.get_text_config()
         super().__init__(
@@ -84,34 +90,51 @@ class HuggingFaceLanguageModel(LanguageModel):
 
     def begin(self, prompts: Sequence[Sequence[int]], tokens: int = 0) -> Reading:
         padded = PaddedPrompts.of(prompts, self.device, self.pad)
-        if self._setting("use_cache") is False or getattr(self._inner, "_is_stateful", False):
-            return RereadingReading(self._reread, padded)
-        return _HuggingFaceReading(self.module, padded, self._takes_positions)
+        rereads = self._setting("use_cache") is False or getattr(self._inner, "_is_stateful", False)
+        return _HuggingFaceReading(self.module, padded, self._takes_positions, rereads)
 
-    def _reread(self, ids: Tensor, indices: Tensor) -> Tensor:
-        logits: Tensor = self.module(input_ids=ids, use_cache=False, return_dict=True).logits
-        return logits.take_along_dim(indices[:, :, None], 1)
+
+def _adds_tokens(inner: Any) -> bool:
+    """Return whether a model's ``generate`` gives it more than the ids, as that of XLNet and XLM does."""
+    ids = torch.zeros(1, 2, dtype=torch.long)
+    try:
+        given = inner.prepare_inputs_for_generation(ids, attention_mask=torch.ones_like(ids))["input_ids"]
+    except Exception:  # Models of others may want more than this; their own words come when they are called.
+        return False
+    return isinstance(given, Tensor) and given.shape[1] > ids.shape[1]
 
 
 class _HuggingFaceReading(Reading):
-    def __init__(self, module: nn.Module, prompts: PaddedPrompts, takes_positions: bool) -> None:
-        self._module, self._prompts = module, prompts
-        self._takes_positions = takes_positions
+    """Reads what is new, beside cached keys and values; or, if it ``rereads``, everything in every pass."""
+
+    def __init__(
+        self, module: nn.Module, prompts: PaddedPrompts, takes_positions: bool, rereads: bool
+    ) -> None:
+        self._module, self._ids = module, prompts.ids
+        self._takes_positions, self._rereads = takes_positions, rereads
         self._mask = prompts.real().long()
         self._cache: Any = None
 
     def prompts(self) -> Tensor:
-        return self._read(self._prompts.ids)
+        return self._read(self._ids)
 
     def next(self, tokens: Tensor) -> Tensor:
-        self._mask = torch.cat([self._mask, torch.ones_like(tokens)[:, None]], dim=1)
-        return self._read(tokens[:, None])
+        new = tokens[:, None]
+        self._mask = torch.cat([self._mask, torch.ones_like(new)], dim=1)
+        if not self._rereads:
+            return self._read(new)
+        self._ids = torch.cat([self._ids, new], dim=1)
+        return self._read(self._ids)[:, -1:]
 
     def _read(self, ids: Tensor) -> Tensor:
         given: dict[str, Any] = {"input_ids": ids, "attention_mask": self._mask}
         if self._takes_positions:
             positions = self._mask.cumsum(-1) - 1
             given["position_ids"] = positions.clamp(min=0)[:, -ids.shape[1] :]
+        if self._rereads:
+            self.window = Window(torch.full_like(ids[:, :1], ids.shape[1]))
+            logits: Tensor = self._module(**given, use_cache=False, return_dict=True).logits
+            return logits
         # The model makes the cache that it needs.
         output = self._module(**given, past_key_values=self._cache, use_cache=True, return_dict=True)
         self._cache = getattr(output, "past_key_values", None)
@@ -120,7 +143,7 @@ class _HuggingFaceReading(Reading):
                 f"{type(unwrapped(self._module)).__name__} kept no keys and values of what it read. Have it "
                 "read everything in every pass: model.generation_config.use_cache = False."
             )
-        logits: Tensor = output.logits
+        logits = output.logits
         return logits
 
 

@@ -6,17 +6,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow.compute as pc
 
 from ...runs.errors import ClientError
+from ...runs.tensor_array import first_part
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
     from pandas import DataFrame
 
+    from ...protocol.messages_generated import FlagInfo
     from ...runs.run import Run
 
-_COLUMNS = ("step", "micro_batch", "shape", "source_shape", "compressor", "values")
+_COLUMNS = ("step", "micro_batch", "part", "shape", "source_shape", "compressor", "values")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -39,9 +42,18 @@ class _Pass:
 
 
 def generation_array(
-    run: Run, tokens: DataFrame, flag: str, layer: int, sequence: int, part: str | None
+    run: Run, tokens: DataFrame, info: FlagInfo, layer: int, sequence: int, part: str | None
 ) -> NDArray[np.float32]:
     """Return a traced tensor of every position of a sequence; see ``Generation.array``."""
+    flag = info["name"]
+    if info["axes"][0] == "token":
+        raise ClientError(
+            f"{flag} are of the tokens that were routed to each expert, and which those are is not recorded, "
+            f"so that they have no positions. Read them as they are: run.tensors({flag!r}, …); "
+            "RouterProbabilities say of each position where it was routed.",
+            code="bad-parameter",
+            field="flag",
+        )
     read = tokens[tokens["tensor_step"] >= 0]
     if read.empty:
         raise ClientError(f"There is no sequence {sequence} of which tensors were read.", code="not-found")
@@ -54,6 +66,9 @@ def generation_array(
         phase="generate",
         pass_="forward",  # noqa: S106
     ).select(_COLUMNS)
+    if part is None and rows.num_rows:
+        part = first_part(info, rows["part"].unique().to_pylist())
+        rows = rows.filter(pc.field("part") == part)
     passes = _passes(rows, read, sequence)
     if not passes:
         raise ClientError(

@@ -147,13 +147,15 @@ class Generation:
         Raises
         ------
         ClientError
-            When this generation has no rows of it, or of several kinds.
+            When this generation has no rows of it, or of several kinds, or of tokens without their positions.
         """
-        check_flag(self._run.flags, flag)
+        flags = self._run.flags
+        check_flag(flags, flag)
         rows = self._rows("tokens", sequence).select(
             ["generation", "position", "tensor_step", "tensor_pass", "tensor_offset"]
         )
-        return generation_array(self._run, rows.to_pandas(), flag, as_int(layer, "layer", -1), sequence, part)
+        number = as_int(layer, "layer", -1)
+        return generation_array(self._run, rows.to_pandas(), flags[flag], number, sequence, part)
 
     # While it runs.
 

@@ -89,12 +89,16 @@ class Action:
                 )
 
     def of(self, alarms: Iterable[Any]) -> list[Any]:
-        """Return the alarms that set it off."""
+        """Return the alarms that set it off; where rules are named, also what follows from another's."""
         least = _SEVERITIES.index(self.severity)
         return [
             alarm
             for alarm in alarms
-            if _SEVERITIES.index(alarm.severity) >= least and (not self.rules or alarm.rule in self.rules)
+            if (
+                alarm.rule in self.rules and (alarm.follows or _SEVERITIES.index(alarm.severity) >= least)
+                if self.rules
+                else _SEVERITIES.index(alarm.severity) >= least
+            )
         ]
 
 

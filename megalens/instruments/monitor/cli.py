@@ -218,19 +218,21 @@ def _check(arguments: argparse.Namespace) -> int:
     try:
         settings = None if arguments.rules is None else _settings(arguments.rules)
         with open_run(arguments.run_folder) as run:
-            steps = serious = 0
+            steps = serious = followed = 0
             for _, alarms in judge_run(run, settings, _Progress()):
                 steps += 1
                 for alarm in alarms:
                     serious += alarm.severity != "note"
+                    followed += alarm.follows
                     _print_alarm(alarm, arguments.json)
         if not steps:
             raise MegalensError(f"{arguments.run_folder} holds no statistics to judge.")
     except (MegalensError, OSError) as error:
         print(shown_text(f"megalens check: {error}"), file=sys.stderr)
         return 2
-    summary = {"steps": steps, "alarms": serious}
-    print(json.dumps(summary) if arguments.json else f"{steps} steps, {serious} alarms.")
+    summary = {"steps": steps, "alarms": serious, "followed": followed}
+    more = f", and {followed} that followed" if followed else ""
+    print(json.dumps(summary) if arguments.json else f"{steps} steps, {serious} alarms{more}.")
     return 1 if serious else 0
 
 

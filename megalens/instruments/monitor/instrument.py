@@ -198,7 +198,9 @@ class MonitorInstrument(Instrument):
             self.alarms += len(alarms)
             host.send(STREAM, self._watch.columns(alarms), step.step)
             self._set_off(alarms, step.step)
-        if step.step <= self._raised_until or any(alarm.severity != "note" for alarm in alarms):
+        if step.step <= self._raised_until or any(
+            alarm.severity != "note" or alarm.follows for alarm in alarms
+        ):
             for at, rows in self._box.open(host.place.rank):
                 host.send("moments", rows, at)
 

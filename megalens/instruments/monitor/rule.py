@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -39,6 +40,9 @@ class IAlarm(Protocol):
     @property
     def rank(self) -> int: ...
 
+    @property
+    def cause(self) -> int: ...
+
 
 _Alarm = TypeVar("_Alarm", bound=IAlarm)
 
@@ -52,13 +56,19 @@ def first_serious(alarms: Iterable[_Alarm]) -> _Alarm | None:
 def reached(alarms: Iterable[_Alarm], steps: int = 1) -> list[tuple[str, str, int]]:
     """Return what the first anomaly reached next: (direction, module, rank), each once, in computation order.
 
-    ``steps`` is up to how many steps after it.
+    ``steps`` is up to how many steps after it. What is known to have another cause is left out.
     """
     alarms = list(alarms)
     first = first_serious(alarms)
     if first is None:
         return []
-    after = [alarm for alarm in alarms if _when(first) <= _when(alarm) and alarm.step <= first.step + steps]
+    after = [
+        alarm
+        for alarm in alarms
+        if _when(first) <= _when(alarm)
+        and alarm.step <= first.step + steps
+        and 0 in (first.cause - alarm.cause, first.cause, alarm.cause)
+    ]
     path = dict.fromkeys(map(_where, sorted(after, key=_when)))
     path.pop(_where(first), None)
     return list(path)
@@ -74,7 +84,11 @@ def _where(alarm: IAlarm) -> tuple[str, str, int]:
 
 @dataclass(frozen=True)
 class Alarm:
-    """One finding of a rule. The attributes are the columns of the stream ``alarms``."""
+    """One finding of a rule. The attributes are the columns of the stream ``alarms``.
+
+    ``cause`` is the number of its cause, 0 where nothing judged what follows from what. Of one number the
+    first alarm has the severity of its rule, and those that follow are notes.
+    """
 
     step: int
     rule: str
@@ -92,6 +106,12 @@ class Alarm:
     place: int = 0
     time: float = 0.0
     samples: str = ""
+    cause: int = 0
+
+    @property
+    def follows(self) -> bool:
+        """Whether it follows from an earlier alarm."""
+        return self.cause > 0 and self.severity == "note"
 
 
 def alarm_columns(alarms: Sequence[Alarm]) -> dict[str, list[Any]]:
@@ -121,6 +141,11 @@ class Finding:
 def says(words: str, *_: float) -> str:
     """Return the words, whatever value and expectation are: with ``partial``, the sentence of a finding."""
     return words
+
+
+def about_all(rows: NDArray[np.intp], statistic: str, value: float, expected: float, words: str) -> Finding:
+    """Return a finding that is of all rows together, in the place of the first."""
+    return Finding(rows[:1], statistic, value, expected, partial(says, words))
 
 
 class Rule(Kind):

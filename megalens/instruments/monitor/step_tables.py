@@ -11,13 +11,21 @@ from numpy.typing import NDArray
 
 from ...protocol import MOMENT_COLUMNS, Readings, StepReadings
 from .levels import Levels, module_order, trace_order
-from .table import ALL, OPTIMIZER_RATE, QUANTITIES, Column, RowBlock, StepTable, TableLayout, rms_of
+from .table import (
+    ALL,
+    OPTIMIZER_RATE,
+    QUANTITIES,
+    Column,
+    RowBlock,
+    StepTable,
+    TableLayout,
+    is_rounding,
+    rms_of,
+)
 
 _SCALARS = re.compile(r"loss|grad.*norm|norm.*grad|^lr$|learning.rate", re.IGNORECASE)
 # Largest finite value of each format, as a power of two.
 _LIMITS = {"float16": 16.0, "bfloat16": 128.0, "float32": 128.0, "float8_e4m3fn": 8.8, "float8_e5m2": 15.8}
-# Of the usual gradient, what is no more than its rounding.
-_ROUNDING = 1e-5
 _MOST_LAYOUTS = 64
 _REMEMBERED = 64
 _NOTHING = np.full((1, len(MOMENT_COLUMNS)), np.nan)
@@ -82,9 +90,7 @@ class StepTables:
         # At the end of a schedule updates are lost to rounding.
         if len(of_param) and rate > 0.01 * self._rate:
             moved = (rows[of_param, :7] != before[of_param, :7]).any(axis=1)
-            # A bias before a batch norm has a gradient of rounding alone.
-            rms = rms_of(rows[of_grad])
-            learns = rms > _ROUNDING * (np.nanmedian(rms) if np.isfinite(rms).any() else 0.0)
+            learns = ~is_rounding(rms_of(rows[of_grad]))
             still[of_param] = np.where(~moved & learns, self._still[layout.series[of_param]] + 1, 0)
         return still
 

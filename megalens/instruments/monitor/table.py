@@ -27,6 +27,8 @@ ALL = "*"
 QUANTITIES = ("size", "peak", "change")
 """Attributes of :class:`StepTable` of which each series has a level."""
 
+# Of the usual gradient, what is no more than its rounding.
+_ROUNDING = 1e-5
 _DIGITS = re.compile(r"(?<![^.])\d+(?![^.])")
 
 
@@ -34,6 +36,15 @@ def rms_of(rows: NDArray[np.float64]) -> Column:
     """Return the root of the mean square of the finite values of each row; NaN where there are none."""
     count, mean, m2 = rows[:, :3].T
     found: Column = np.sqrt(np.maximum(m2, 0) / count + mean * mean)
+    return found
+
+
+def is_rounding(gradients: Column) -> NDArray[np.bool_]:
+    """Return which gradients, by their rms, are rounding alone, as that of a bias before a batch norm is, or
+    not known.
+    """
+    usual = np.nanmedian(gradients) if np.isfinite(gradients).any() else 0.0
+    found: NDArray[np.bool_] = ~(gradients > _ROUNDING * usual)
     return found
 
 
@@ -275,8 +286,10 @@ class StepTable:
             )
             moved = np.hypot(mean - before[:, 1], std - std_before)
             found[rows] = np.where(self.before_step[rows] == self.step - 1, moved, np.nan)
-            # An unchanged parameter says nothing about the size of updates.
+            # A parameter that is unchanged, or that rounding changes, says nothing about the size of updates.
             found[found == 0] = np.nan
+            of_param, of_grad = self.layout.pairs("param", "grad")
+            found[of_param[is_rounding(self.rms[of_grad])]] = np.nan
         return self._log2(found)
 
     def _log2(self, values: Column) -> Column:

@@ -212,6 +212,8 @@ def monitor(
         judge=instrument.take,
         # Actions come before the next step; without actions and viewers, up to a second is judged together.
         at_once=bool(done),
+        # Of what is only to be watched, nothing may end a training.
+        lenient=True,
         **intervals,
         **options,
     )

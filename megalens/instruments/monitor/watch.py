@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...protocol import RANK_SCALAR, StepReadings
+from .causes import Causes
 from .levels import direction_of
 from .rule import Alarm, Finding, OwnRule, Rule, alarm_columns
 from .settings import WatchSettings
@@ -50,6 +51,7 @@ class Watch:
         self._tables = StepTables()
         self._history: deque[StepReadings] = deque(maxlen=_HISTORY)
         self._last: dict[tuple[str, str], np.ndarray] = {}
+        self._causes = Causes()
         self._judged = 0
         self._failed: set[str] = set()
 
@@ -62,17 +64,21 @@ class Watch:
             now = self._tables.of(step)
             alarms = self._alarms(now, step, self._find(now))
             self._learn(now)
+        # What nobody is told of explains nothing.
+        alarms = self._causes.take(self._told(alarms))
         for name, own in self._own.items():
             if self.settings.on(name):
                 try:
                     given = islice(own(step, tuple(self._history)), MOST_ALARMS)
-                    alarms += [self._placed(alarm, now) for alarm in given]
+                    alarms += self._told([self._placed(alarm, now) for alarm in given])
                 except Exception as error:
                     self._failure(name, error)
         self._history.append(step)
-        alarms = [alarm for alarm in alarms if not self.settings.muted(alarm)]
         alarms.sort(key=lambda alarm: alarm.place)
         return alarms
+
+    def _told(self, alarms: list[Alarm]) -> list[Alarm]:
+        return [alarm for alarm in alarms if not self.settings.muted(alarm)]
 
     @property
     def series(self) -> range:

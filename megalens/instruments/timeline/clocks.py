@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from .dependencies import Dependencies
+from .dependencies import NOT_BLOCKED_NS, Dependencies
 from .spans import Floats, Integers, Spans, ranks_text
 
 _ROUNDS = 6
@@ -38,6 +38,8 @@ _CLOSE = 20.0
 _LIKELY_DRIFT = 1e5
 """ns/s (100 ppm): the assumed drift of a clock without evidence."""
 _LEAST_JUMP = 1e6
+_LEAST_SEEN = 3
+"""Collectives of a group that all of its ranks saw end."""
 _MOST_EVENTS = 1_000
 """Collectives of a group that are used, spread over the recording: more do not improve a clock."""
 
@@ -126,6 +128,9 @@ def clocks(found: Dependencies) -> Clocks:
     first, last = _extremes(spans, clock, count)
     middle = first + (last - first) // 2
     groups = list(_collectives(found, where, middle))
+    others = list(_collectives(found, where, middle, seen=False))
+    if len({*_connected(groups, count)}) > len({*_connected(groups + others, count)}):
+        groups += others
     named = [ranks_text(ranks[clock == each].tolist()) for each in range(count)]
     jumps, problems = _jumps(groups, named)
     groups = [usable for usable in (each.before(jumps) for each in groups) if len(usable.step)]
@@ -187,7 +192,13 @@ def _extremes(spans: Spans, clock: Integers, count: int) -> tuple[Integers, Inte
     return first, last
 
 
-def _collectives(found: Dependencies, where: Integers, middle: Integers) -> Iterator[_GroupEnds]:
+def _collectives(
+    found: Dependencies, where: Integers, middle: Integers, seen: bool = True
+) -> Iterator[_GroupEnds]:
+    """Yield the ends of each group's collectives, of those that all of its ranks saw end, or of the others.
+
+    Who works meanwhile sees an end late, unless it waits for it. A few that seem seen were late by chance.
+    """
     spans = found.spans
     usable = np.flatnonzero(found.complete & found.mutual)
     for group in np.unique(found.group[usable]):
@@ -196,6 +207,10 @@ def _collectives(found: Dependencies, where: Integers, middle: Integers) -> Iter
         rows = found.rows[found.first[events][:, None] + np.arange(size)]
         # What was blocked at its end ended when it was seen to end.
         rows = rows[(spans.blocked[rows] > 0).all(axis=1)]
+        blocked, long = spans.blocked[rows], spans.end[rows] - spans.start[rows]
+        saw = ((blocked == long) | (blocked > NOT_BLOCKED_NS)).all(axis=1)
+        saw &= saw.sum() >= _LEAST_SEEN
+        rows = rows[saw == seen]
         if len(rows) > _MOST_EVENTS:
             rows = rows[np.linspace(0, len(rows) - 1, _MOST_EVENTS).astype(int)]
         if not len(rows):

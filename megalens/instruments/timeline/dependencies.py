@@ -13,6 +13,8 @@ from .spans import KINDS, Bools, Floats, Integers, Spans, ranks_text
 
 _ONE_SIDED = ("broadcast", "broadcast_buffers", "scatter", "reduce", "gather")
 """Collectives in which ranks wait for the root only, or along a tree that depends on the implementation."""
+NOT_BLOCKED_NS = 50_000
+"""What a wait takes for something that was done long before."""
 _BITS = 40
 _SEND, _RECEIVE = KINDS.index("send"), KINDS.index("receive")
 

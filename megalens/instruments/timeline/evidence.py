@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from .dependencies import Dependencies
 from .spans import COMMUNICATION, PASSES, Spans, Work, ranks_text
 from .stretches import SHORTEST
 
-_MOST_GROUPS = 4_096
+_MOST_GROUPS, _MOST_RANKS = 4_096, 1 << 20
 
 
-def lacking(spans: Spans, done: Work, found: Dependencies | None) -> tuple[str, ...]:
-    """Return sentences about what is missing to call a job healthy; ``found`` is absent of sums."""
+@dataclass(frozen=True)
+class Lacking:
+    """What is missing, in sentences, and whether the rest shows what a slow rank costs."""
+
+    sentences: tuple[str, ...]
+    prices: bool
+
+
+def lacking(spans: Spans, done: Work, found: Dependencies | None, world: int = 0) -> Lacking:
+    """Return what is missing to call a job of ``world`` ranks healthy; ``found`` is absent of sums."""
     if not done.ready:
-        return ()
+        return Lacking((), False)
     said: list[str] = []
     ranks = spans.ranks
     traffic = spans.of_kind(*COMMUNICATION)
     mentioned = [spans.members(int(group)) for group in np.unique(spans.group[traffic])[:_MOST_GROUPS]]
-    others = sorted({rank for members in mentioned for rank in members} - {*ranks.tolist()})
-    if others:
+    named = {rank for members in mentioned for rank in members}
+    others = sorted((named | {*range(min(world, _MOST_RANKS))}) - {*ranks.tolist()})
+    if others and world > len(ranks):
+        without = f"{len(others)} {_have(others)} no spans: {ranks_text(others)}"
+        said.append(f"The job has {world} ranks, of which {without}.")
+    elif others:
         said.append(
             f"{_capital(ranks_text(others))} communicate{_s(others)} with them and {_have(others)} no spans."
         )
+    prices = False
     if len(ranks) == 1:
         said.append(f"Only rank {int(ranks[0])} is there, which nobody can be compared with.")
     elif not connected(spans, found):
@@ -32,13 +47,15 @@ def lacking(spans: Spans, done: Work, found: Dependencies | None) -> tuple[str, 
         )
     elif not bool(spans.blocked[traffic].any()):
         said.append("No rank waited for another.")
+    else:
+        prices = not others
     idle = np.setdiff1d(ranks, spans.rank[spans.of_kind(*PASSES)])
     if len(idle):
         said.append(f"No pass was recorded of {ranks_text(idle.tolist())}.")
     steps = int(np.isfinite(done.step).any(axis=0).sum())
     if steps < SHORTEST:
         said.append(f"Steps: {steps}. Who is slow shows in {SHORTEST} or more.")
-    return tuple(said)
+    return Lacking(tuple(said), prices)
 
 
 def connected(spans: Spans, found: Dependencies | None) -> bool:

@@ -177,6 +177,7 @@ def links_of(analysis: Analysis, row: int) -> list[dict[str, Any]]:
     if event < 0 or not found.complete[event]:
         return []
     begin, end = _times(analysis)
+    begin = begin + (spans.arrival - spans.start) * _MS
     members = found.of(event)
     last = found.last(event, begin, float("inf"))
     waited = found.waited(members, begin[members], end[members])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ _FILE = re.compile(r"benchmark-data-.*\.json(\.gz)?|\w{1,80}-\d{1,6}\.json")
 _SIGNS = (b'"rel_ts"', b'"pad_before"')
 _BEGINNING = 4096
 _MOST_BYTES = 1 << 26
+_MOST_ROWS, _WHOLE_BYTES = 400_000, 1 << 23
+"""Rows of all files of a job, about a kB each until they are spans; larger files are read row by row."""
 _ROW = re.compile(rb"\{[^{}]*\}")
 _COORDINATES = ("dp_rk", "pp_rk", "tp_rk", "dev", "g_rk")
 _MOST_NAMED = 20
@@ -48,7 +51,7 @@ def aggregate(traces: Sequence[RankTrace]) -> tuple[list[dict[str, Any]], list[s
         raise TimelineError(
             "Some files say the place of their rank and some do not: give a folder that holds one job."
         )
-    rows = list(_rows(traces))
+    rows = _rows(traces)
     if not all(has_coordinates):
         return [_event(row, iteration, rank, start) for row, iteration, rank, start in rows], []
     events, problems = _spans(rows)
@@ -86,7 +89,7 @@ def _event(row: dict[str, Any], iteration: int, rank: int, start: int) -> dict[s
     }
 
 
-def _spans(rows: Sequence[tuple[dict[str, Any], int, int, int]]) -> tuple[list[dict[str, Any]], list[str]]:
+def _spans(rows: Iterable[tuple[dict[str, Any], int, int, int]]) -> tuple[list[dict[str, Any]], list[str]]:
     """Return one event for each begin and its end on the same rank."""
     spans: list[dict[str, Any]] = []
     begun: dict[int, list[dict[str, Any]]] = {}
@@ -219,7 +222,7 @@ def read_rank_files(folder: Path, files: Sequence[Path] | None = None) -> tuple[
     for path in files:
         name = shown_text(path.name, 200)
         try:
-            trace, wrong = _read(path)
+            trace, wrong = _read(path, _MOST_ROWS // len(files))
         except TimelineError as error:
             problems.append(str(error))
             continue
@@ -260,7 +263,7 @@ def read_rank_files(folder: Path, files: Sequence[Path] | None = None) -> tuple[
 
 def read_rank_file(path: Path) -> tuple[RankTrace, list[str]]:
     """Read one file, and return sentences about what was left out; raises ``TimelineError``."""
-    trace, problems = _read(path)
+    trace, problems = _read(path, _MOST_ROWS)
     _set_ranks([trace])
     return trace, problems
 
@@ -283,7 +286,7 @@ def _unpacked(text: bytes, most: int) -> bytes:
     return zlib.decompressobj(31).decompress(text, most) if text.startswith(b"\x1f\x8b") else text
 
 
-def _read(path: Path) -> tuple[RankTrace, list[str]]:
+def _read(path: Path, most_rows: int) -> tuple[RankTrace, list[str]]:
     """Read one file, whose trace has no rank yet if neither its rows nor a number in its name say it."""
     name = shown_text(path.name, 200)
     try:
@@ -295,27 +298,34 @@ def _read(path: Path) -> tuple[RankTrace, list[str]]:
         raise TimelineError(f"{name} cannot be read: {shown_text(why, 200)}.") from error
     problems: list[str] = []
     damaged: list[int] = []
+    rows: Any
+    why = ""
     try:
-        rows = parse_json(text)
+        rows = parse_json(text) if len(text) <= _WHOLE_BYTES else None
     except ValueError as error:
+        rows, why = None, f" {str(error)[:200]}"
+    if rows is None:
         # The writer may have been killed, and single rows may be damaged: the others count.
-        rows = []
-        for number, row in enumerate(_ROW.finditer(text), 1):
-            try:
-                rows.append(parse_json(row[0]))
-            except ValueError:
-                damaged.append(number)
-        if not rows:
-            raise TimelineError(f"{name} must be a JSON array of rows. {str(error)[:200]}") from error
+        rows = _row_by_row(text, damaged)
+        first = next(rows, None)
+        if first is None:
+            raise TimelineError(f"{name} must be a JSON array of rows.{why}")
+        rows = chain([first], rows)
         if not text.rstrip().endswith(b"]"):
             problems.append(f"{name} is cut off: its whole iterations are taken.")
-    if not isinstance(rows, list):
+    elif not isinstance(rows, list):
         raise TimelineError(f"{name} must be a JSON array of rows, it is of another kind.")
+    rows = iter(rows)
+    trace = RankTrace(-1)
+    skipped = _fill(trace, islice(rows, most_rows))
+    if next(rows, None) is not None:
+        problems.append(
+            f"{name} has more than the {most_rows} rows that are read of a file of such a job: its first "
+            f"{len(trace.iterations)} iterations are taken."
+        )
     if damaged:
         shown = ", ".join(map(str, damaged[:_MOST_NAMED]))
         problems.append(f"{name}: rows that are damaged were left out: {len(damaged)}, row {shown}.")
-    trace = RankTrace(-1)
-    skipped = _fill(trace, rows)
     if skipped:
         problems.append(f"{name}: {skipped} rows that do not fit were left out.")
     named, last = _PLACE.search(path.name), _NUMBER.search(path.name)
@@ -329,7 +339,16 @@ def _read(path: Path) -> tuple[RankTrace, list[str]]:
     return trace, problems
 
 
-def _fill(trace: RankTrace, rows: list[Any]) -> int:
+def _row_by_row(text: bytes, damaged: list[int]) -> Iterator[Any]:
+    """Yield the rows that can be read, and note the numbers of the others."""
+    for number, row in enumerate(_ROW.finditer(text), 1):
+        try:
+            yield parse_json(row[0])
+        except ValueError:
+            damaged.append(number)
+
+
+def _fill(trace: RankTrace, rows: Iterable[Any]) -> int:
     """Sort rows into iterations, and return how many do not fit; rows outside of any are skipped."""
     skipped, pad = 0, 0
     own: list[dict[str, Any]] | None = None

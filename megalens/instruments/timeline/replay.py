@@ -1,10 +1,14 @@
 """Steps replayed through their dependencies with some durations changed, as without a culprit.
 
 Each rank is a chain of its own work and of moments at which it is blocked in a collective or message. A
-blocked rank continues once all whom it waits for have begun theirs and the transfer is done:
+blocked rank continues once the parts of all whom it waits for are there and the transfer is done:
 
-    done = last beginning of any sender + transfer        (of a collective every rank is one)
+    done = when the last sender's part was there + transfer        (of a collective every rank is a sender)
     a rank continues at max(its own arrival, done)
+
+Collectives of one group are done one after the other: a transfer begins when the one before is done.
+
+What goes on while a rank works is two moments of it: one at which its part is there, one at which it waits.
 
 Work and transfers are as measured; waiting follows. A replay without changes gives the measured step.
 """
@@ -17,16 +21,19 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .clocks import Clocks
-from .dependencies import Dependencies
-from .spans import COMMUNICATION, KINDS, PASSES, Bools, Floats, Integers, Spans
+from .dependencies import NOT_BLOCKED_NS, Dependencies
+from .spans import COMMUNICATION, COMPUTING, KINDS, Bools, Floats, Integers, Spans
 
 WORK_KINDS = ("compute", "data", "checkpoint", "host")
 """Kinds of a rank's own work that can be scaled."""
-_PHASES = {"compute": (*PASSES, "optimizer"), "data": ("data",), "checkpoint": ("checkpoint",)}
-_RECEIVE = KINDS.index("receive")
+_PARTS = (*COMPUTING, "data", "checkpoint", "host")
+"""What they consist of; a factor may be of one of these too."""
+_SEND, _RECEIVE = KINDS.index("send"), KINDS.index("receive")
 _END = -2
 """In place of an event: the end of the rank's step."""
 _NOBODY = -1
+_FIRST_BUCKET, _BUCKET = 1 << 20, 25 << 20
+"""Bytes of DDP's first bucket, and of the others unless it is told otherwise."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +43,7 @@ class StepChanges:
     Attributes
     ----------
     work : mapping
-        By rank and kind of ``WORK_KINDS`` the factor on its durations.
+        By rank and kind of ``WORK_KINDS``, or part of computing, the factor on its durations.
     links : mapping
         By the ranks of a message or collective, rising, the factor on its transfers.
     """
@@ -53,19 +60,19 @@ class _StepPieces:
     rank: Integers
     """Index of each piece's rank ``[pieces]``, as all below."""
     own: Floats
-    """Work by kind ``[pieces, 4]``."""
+    """Work by part ``[pieces, parts]``."""
     event: Integers
-    ahead: Floats
-    """Time from the event's begin to its wait: 0 unless it is asynchronous."""
     sends: Integers
-    """Whether the event waits for this rank: not for the receiver of a message."""
+    """Whether the event waits for this moment: not for the receiver of a message."""
     waits: Integers
-    """Whether the rank waits for the event: not the sender of a message."""
+    """Whether the rank waits for the event: not the sender of a message, nor where a part is there."""
     blocked: Floats
     """How long it is blocked independently of the others."""
     late: Floats
     """Time from the event to the rank's continuation."""
     transfer: Mapping[int, float]
+    before: Mapping[int, int]
+    """The event of the same group that is done first, one after the other."""
     members: Mapping[int, tuple[int, ...]]
     lead: Floats
     """When each rank begins ``[ranks]``."""
@@ -106,23 +113,16 @@ def _pieces(found: Dependencies, clocks: Clocks, step: int) -> _StepPieces | Non
     # A batch that was waited for since the step before, or a checkpoint, belongs to this one.
     before = rows[spans.of_kind("data", "checkpoint", rows=rows) & np.isin(spans.rank[rows], ranks)]
     np.minimum.at(starts, np.searchsorted(ranks, spans.rank[before]), spans.start[before])
-    waits = rows[spans.of_kind(*COMMUNICATION, rows=rows) & np.isin(spans.rank[rows], ranks)]
-    index = np.searchsorted(ranks, spans.rank[waits])
-    begin = spans.end[waits] - spans.blocked[waits]
-    inside = (begin >= starts[index]) & (spans.end[waits] <= ends[index])
-    rank = np.concatenate([index[inside], np.arange(len(ranks))])
-    came = np.concatenate([begin[inside], ends])
-    row = np.concatenate([waits[inside], np.full(len(ranks), -1)])
-    order = np.lexsort((came, row < 0, rank))
-    rank, came, row = rank[order], came[order], row[order]
-    went = np.where(row < 0, came, spans.end[row])
+    moments = _moments(found, rows, ranks, starts, ends)
+    rank, row, event = moments.rank, moments.row, moments.event
     # Work begins where the rank continued and ends where it waits.
+    width = int((ends - starts).max()) + 1
+    passed = np.maximum.accumulate(rank * width + moments.went - starts[rank])
     new = np.concatenate([[True], rank[1:] != rank[:-1]])
-    since = np.where(new, starts[rank], np.concatenate([[0], went[:-1]]))
-    came = np.maximum(came, since)
-    went = np.maximum(went, came)
+    since = starts[rank] + np.where(new, 0, np.concatenate([[0], passed[:-1]]) - rank * width)
+    came = np.maximum(moments.came, since)
+    went = np.maximum(moments.went, came)
     own = _split(spans, rows, ranks, rank, starts, since, came)
-    event = _events(found, row)
     zero = int(clocks.aligned(ranks, starts).max())
 
     def on_one(times: Integers) -> Floats:
@@ -130,13 +130,11 @@ def _pieces(found: Dependencies, clocks: Clocks, step: int) -> _StepPieces | Non
         return aligned
 
     at, on = on_one(came), on_one(went)
-    ahead = np.where(event >= 0, np.maximum(came - spans.start[row], 0), 0).astype(float)
     known = event >= 0
-    sends = (known & (spans.kind[row] != _RECEIVE)).astype(np.int64)
-    awaiting = known & found.waited(row, at - ahead, on)
-    done, transfer = _transfers(event, at - ahead, at, on, sends > 0, awaiting, spans.bytes[row], found.count)
+    awaiting = moments.waits & found.waited(row, on_one(np.maximum(spans.arrival[row], starts[rank])), on)
+    done, transfer, before = _transfers(found, event, at, on, moments.sends, awaiting, spans.bytes[row])
     ready = np.full(len(event), -np.inf)
-    ready[known] = done[event[known]]
+    ready[known] = done[event[known] % max(found.count, 1)]
     waited = awaiting & (ready > at)
     late = np.where(waited, np.maximum(on - np.where(waited, ready, 0), 0), 0)
     blocked = np.where(waited, 0, on - at)
@@ -146,26 +144,87 @@ def _pieces(found: Dependencies, clocks: Clocks, step: int) -> _StepPieces | Non
         rank,
         own,
         event,
-        ahead,
-        sends,
+        moments.sends.astype(np.int64),
         awaiting.astype(np.int64),
         blocked,
         late,
         {int(each): float(transfer[each]) for each in numbers},
-        {int(each): tuple(sorted(set(spans.rank[found.of(int(each))].tolist()))) for each in numbers},
+        {int(each): int(before[each]) for each in numbers},
+        {
+            each: tuple(sorted({*spans.rank[found.of(each % found.count)].tolist()}))
+            for each in numbers.tolist()
+        },
         (clocks.aligned(ranks, starts) - zero).astype(float),
         float(clocks.aligned(ranks, ends).max() - zero),
     )
 
 
+@dataclass(frozen=True)
+class _Moments:
+    """When ranks give their parts to events or wait for them, and their steps end; by rank and time."""
+
+    rank: Integers
+    """Index of its rank ``[moments]``, as all below."""
+    row: Integers
+    """Of the span, -1 at the end of a step."""
+    event: Integers
+    came: Integers
+    went: Integers
+    """ns of the rank's own clock."""
+    sends: Bools
+    waits: Bools
+
+
+def _moments(
+    found: Dependencies, rows: Integers, ranks: Integers, starts: Integers, ends: Integers
+) -> _Moments:
+    spans = found.spans
+    traffic = rows[spans.of_kind(*COMMUNICATION, rows=rows) & np.isin(spans.rank[rows], ranks)]
+    index = np.searchsorted(ranks, spans.rank[traffic])
+    wait, end = spans.end[traffic] - spans.blocked[traffic], spans.end[traffic]
+    inside = (wait >= starts[index]) & (end <= ends[index])
+    traffic, index, wait, end = (each[inside] for each in (traffic, index, wait, end))
+    event = _events(found, traffic)
+    kind = spans.kind[traffic]
+    sends = (event >= 0) & (kind != _RECEIVE)
+    there = np.where(sends, np.maximum(spans.arrival[traffic], starts[index]), wait)
+    # A send that blocks nobody is over at once.
+    over = (kind == _SEND) & (spans.blocked[traffic] == 0) & sends
+    wait, end = np.where(over, there, wait), np.where(over, there, end)
+    early = np.flatnonzero(there < wait)
+    # Of what begins with a pass the first large bucket is an event of its own.
+    begins = spans.arrival[traffic] > spans.start[traffic]
+    begins &= sends & (spans.bytes[traffic] > _FIRST_BUCKET + _BUCKET)
+    bucket = np.flatnonzero(begins & (spans.start[traffic] >= starts[index]))
+    count, steps = len(traffic), np.arange(len(ranks))
+    at = np.concatenate([early, bucket, np.arange(count)])
+    first = np.arange(len(at)) < len(early) + len(bucket)
+    apart = np.isin(at, early)
+    share = (_FIRST_BUCKET + _BUCKET) / spans.bytes[traffic[bucket]]
+    filled = spans.start[traffic[bucket]] + share * (there - spans.start[traffic])[bucket]
+    there = np.concatenate([there[early], filled.astype(np.int64), wait])
+    event = event[at]
+    event[len(early) : len(early) + len(bucket)] += found.count
+    nobody = np.zeros(len(ranks), bool)
+    columns = (
+        np.concatenate([index[at], steps]),
+        np.concatenate([traffic[at], np.full(len(ranks), -1)]),
+        np.concatenate([event, np.full(len(ranks), _END)]),
+        np.concatenate([there, ends]),
+        np.concatenate([np.where(first, there, end[at]), ends]),
+        np.concatenate([sends[at] & (first | ~apart), nobody]),
+        np.concatenate([(event >= 0) & ~first, nobody]),
+    )
+    order = np.lexsort((columns[3], columns[1] < 0, columns[0]))
+    return _Moments(*(column[order] for column in columns))
+
+
 def _events(found: Dependencies, row: Integers) -> Integers:
-    """Return the event of each piece where all of its spans are pieces of this step."""
-    event = np.where(row >= 0, found.event[row], _NOBODY)
+    """Return the event of each span where all of its spans are in this step."""
+    event = found.event[row]
     known = event[event >= 0]
     here = np.bincount(known, minlength=found.count) == np.diff(found.first)
-    usable = here & found.complete
-    event[event >= 0] = np.where(usable[known], known, _NOBODY)
-    event[row < 0] = _END
+    event[event >= 0] = np.where((here & found.complete)[known], known, _NOBODY)
     return event
 
 
@@ -178,11 +237,11 @@ def _split(
     since: Integers,
     until: Integers,
 ) -> Floats:
-    """Return how much of each interval is of which kind of work, ns ``[pieces, 4]``."""
-    own = np.zeros((len(rank), len(WORK_KINDS)))
+    """Return how much of each interval is of which part of the work, ns ``[pieces, parts]``."""
+    own = np.zeros((len(rank), len(_PARTS)))
     step = int((until - starts[rank]).max(initial=0)) + 1
-    for column, kind in enumerate(WORK_KINDS[:-1]):
-        mine = rows[spans.of_kind(*_PHASES[kind], rows=rows) & spans.complete_phases[rows]]
+    for column, kind in enumerate(_PARTS[:-1]):
+        mine = rows[spans.of_kind(kind, rows=rows) & spans.complete_phases[rows]]
         mine = mine[np.isin(spans.rank[mine], ranks)]
         index = np.searchsorted(ranks, spans.rank[mine])
         begin = index * step + np.clip(spans.start[mine] - starts[index], 0, step - 1)
@@ -207,48 +266,67 @@ def _split(
 
 
 def _transfers(
-    event: Integers,
-    issued: Floats,
-    at: Floats,
-    on: Floats,
-    sends: Bools,
-    waits: Bools,
-    size: Integers,
-    count: int,
-) -> tuple[Floats, Floats]:
-    """Return when each event was done, and how long after its last beginning.
+    found: Dependencies, event: Integers, at: Floats, on: Floats, sends: Bools, waits: Bools, size: Integers
+) -> tuple[Floats, Floats, Integers]:
+    """Return when each event was done, how long its transfer took, and the event before it in its group.
 
-    Only who waited before the last beginning saw all of it. Where nobody did, it took at most until somebody
-    continued, and probably as long as others of its size.
+    Who came before the last part, or was blocked, saw when it was done. Where nobody did, it took at most
+    until somebody continued, and probably as long as others of its size.
     """
-    begun, done = np.full(count, -np.inf), np.full(count, np.inf)
-    np.maximum.at(begun, event[sends], issued[sends])
-    np.minimum.at(done, event[waits], on[waits])
-    there = np.isfinite(begun) & np.isfinite(done)
-    transfer = np.zeros(count)
-    transfer[there] = np.maximum(done[there] - begun[there], 0)
+    count = found.count
+    begun, until = np.full(2 * count, -np.inf), np.full(count, np.inf)
+    np.maximum.at(begun, event[sends], at[sends])
+    begun, filled = begun[:count], begun[count:]
+    np.minimum.at(until, event[waits], on[waits])
+    there = np.isfinite(begun) & np.isfinite(until)
+    until = np.where(there, np.maximum(until, begun), until)
     seen = np.zeros(count, bool)
     saw = np.flatnonzero(waits)
-    seen[event[saw[at[saw] <= begun[event[saw]]]]] = True
+    first = on[saw] <= until[event[saw]]
+    seen[event[saw[(at[saw] <= begun[event[saw]]) | (first & (on[saw] - at[saw] > NOT_BLOCKED_NS))]]] = True
     sizes = np.zeros(count, np.int64)
     sizes[event[saw]] = size[saw]
-    for each in np.unique(sizes[there & ~seen]):
-        like = transfer[there & seen & (sizes == each)]
-        usual = float(np.median(like)) if len(like) else 0.0
-        mine = there & ~seen & (sizes == each)
-        transfer[mine] = np.minimum(transfer[mine], usual)
-    done[there] = begun[there] + transfer[there]
-    return done, transfer
+    before = np.full(count, _NOBODY)
+    several = np.flatnonzero(there & ~found.message)
+    # In the order in which the first of their ranks issues them.
+    head = found.rows[found.first[several]]
+    several = several[np.lexsort((head, found.spans.arrival[head], found.group[several]))]
+    follows = found.group[several[1:]] == found.group[several[:-1]]
+    before[several[1:][follows]] = several[:-1][follows]
+    transfer, done = np.zeros(count), np.where(seen & there, until, begun)
+    # Once with what was seen alone, then with what the others probably took.
+    for _ in range(2):
+        since = np.where(before >= 0, np.maximum(begun, done[before]), begun)
+        transfer[there] = np.maximum(until[there] - since[there], 0)
+        for each in np.unique(sizes[there & ~seen]):
+            like = transfer[there & seen & (sizes == each)]
+            usual = float(np.median(like)) if len(like) else 0.0
+            mine = there & ~seen & (sizes == each)
+            transfer[mine] = np.minimum(transfer[mine], usual)
+        done[there] = np.minimum(since[there] + transfer[there], until[there])
+    # A bucket is moved once it is full and the one before was: the last, or all from the first on, says when.
+    split = np.flatnonzero(there & np.isfinite(filled))
+    last = (sizes[split] - _FIRST_BUCKET - 1) % _BUCKET + 1
+    whole = done[split] - np.maximum(
+        filled[split], np.where(before[split] >= 0, done[before[split]], -np.inf)
+    )
+    whole = np.minimum(whole, (done[split] - begun[split]) * sizes[split] / last)
+    rest = np.zeros(count)
+    transfer[split] = whole * last / sizes[split]
+    rest[split] = whole - transfer[split]
+    earlier = np.full(count, _NOBODY)
+    earlier[split], before[split] = before[split], split + count
+    return done, np.append(transfer, rest), np.append(before, earlier)
 
 
 def _play(step: _StepPieces, changes: StepChanges) -> float:
-    factor = np.ones((len(step.ranks), len(WORK_KINDS)))
+    factor = np.ones((len(step.ranks), len(_PARTS)))
     for (rank, kind), value in changes.work.items():
-        factor[step.ranks == rank, WORK_KINDS.index(kind)] = value
+        for part in COMPUTING if kind == "compute" else (kind,):
+            factor[step.ranks == rank, _PARTS.index(part)] *= value
     work = (step.own * factor[step.rank]).sum(axis=1).tolist()
-    event, ahead, sends, waits, blocked, late = (
-        column.tolist()
-        for column in (step.event, step.ahead, step.sends, step.waits, step.blocked, step.late)
+    event, sends, waits, blocked, late = (
+        column.tolist() for column in (step.event, step.sends, step.waits, step.blocked, step.late)
     )
     awaited = np.bincount(step.event[step.sends > 0], minlength=1).tolist()
     begun = [-np.inf] * len(awaited)
@@ -263,11 +341,12 @@ def _play(step: _StepPieces, changes: StepChanges) -> float:
         mine = event[at]
         while mine != _END:
             if sends[at]:
-                begun[mine] = max(begun[mine], time - ahead[at])
+                begun[mine] = max(begun[mine], time)
                 awaited[mine] -= 1
                 if not awaited[mine]:
                     factor_of = changes.links.get(step.members[mine], 1.0)
-                    done[mine] = begun[mine] + step.transfer[mine] * factor_of
+                    first = done.get(step.before[mine], begun[mine])
+                    done[mine] = max(begun[mine], first) + step.transfer[mine] * factor_of
                     for other, piece in asleep.pop(mine, ()):
                         now[other] = max(now[other] + blocked[piece], done[mine] + late[piece])
                         runnable.append((other, piece + 1))

@@ -105,7 +105,7 @@ class SlowRanks:
                 "expected": float(np.median(self._like[:, rank])) / 1e6,
                 "sentence": f"Rank {rank} is {level:.0%} slower than the other ranks{where} "
                 f"since step {since}.",
-                "place": 0, "samples": "",
+                "place": 0, "samples": "", "cause": 0,
             })  # fmt: skip
         return found
 

@@ -138,9 +138,22 @@ class SpanColumns:
         begin = np.minimum.reduceat(self["start"][order], first)
         end = np.maximum.reduceat(self["end"][order], first)
         stage = np.maximum.reduceat(self["stage"][order], first)
-        found = [each[~known].tolist() for each in (rank[first], step[first], begin, end, stage)]
-        for own, number, start, until, of in zip(*found, strict=True):
-            self.add("step", own, start, until, step=number, stage=of)
+        rows = np.flatnonzero(~known)
+        fits = rows[: max(0, _MOST_SPANS - len(self))]
+        self.full |= len(fits) < len(rows)
+        one = np.ones(len(fits), np.int64)
+        columns = {
+            **{name: value * one for name, value in _ABSENT.items()},
+            **{name: self.code(name, "step" if name == "kind" else "") * one for name in _TEXTS},
+            "rank": rank[first[fits]],
+            "step": step[first[fits]],
+            "start": begin[fits],
+            "end": end[fits],
+            "blocked": end[fits] - begin[fits],
+            "stage": stage[fits],
+        }
+        for name, column in self._columns.items():
+            column.frombytes(columns[name].astype(np.int64 if name in _WIDE else np.int32).tobytes())
 
     def tables(self) -> Iterator[pa.Table]:
         """Yield the rows in the order of steps, some at a time."""

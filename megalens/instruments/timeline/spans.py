@@ -34,6 +34,8 @@ class Work:
         The complete step, with what it waited for before it began.
     compute : numpy.ndarray
         Passes and optimizer, without the collectives and messages in them.
+    parts : numpy.ndarray
+        The same by ``COMPUTING``, ``[parts, ranks, steps]``.
     data, checkpoint : numpy.ndarray
         Waiting for a batch; saving.
     host : numpy.ndarray
@@ -47,6 +49,7 @@ class Work:
     stage: Integers
     step: Floats
     compute: Floats
+    parts: Floats
     data: Floats
     checkpoint: Floats
     host: Floats
@@ -70,7 +73,7 @@ def work(spans: Spans) -> Work:
 
     outer = spans.complete_phases
     of_kind = {kind: np.flatnonzero(spans.of_kind(kind) & outer) for kind in ("step", "data", "checkpoint")}
-    phases = np.flatnonzero(spans.of_kind(*PASSES, "optimizer") & outer)
+    phases = np.flatnonzero(spans.of_kind(*COMPUTING) & outer)
     traffic = np.flatnonzero(spans.of_kind(*COMMUNICATION))
     step, data, checkpoint = (total(of_kind[kind], long) for kind in ("step", "data", "checkpoint"))
     # Batches that came and what was saved since the step before are of this one, which waited for them.
@@ -80,9 +83,14 @@ def work(spans: Spans) -> Work:
     between = between[spans.start[between] < began[cell[between]]]
     step = np.where(step > 0, step + total(between, long), step)
     waiting = total(traffic, blocked)
-    inside = traffic[enclosing(spans, traffic, phases) >= 0]
     summed = bool((spans.count[phases] > 1).any())
     # Sums are not nested: all communication is taken for being in passes.
+    around = enclosing(spans, traffic, phases)
+    inside, owner = traffic[around >= 0], phases[around[around >= 0]]
+    parts = []
+    for kind in COMPUTING:
+        mine, part = phases[spans.of_kind(kind, rows=phases)], inside[spans.of_kind(kind, rows=owner)]
+        parts.append(total(mine, long) - total(part, blocked))
     compute = total(phases, long) - (waiting if summed else total(inside, blocked))
     host = step - compute - waiting - data - checkpoint
     absent = step == 0
@@ -95,6 +103,7 @@ def work(spans: Spans) -> Work:
         stage,
         step,
         np.maximum(compute, 1.0),
+        np.maximum(np.stack(parts), 0.0),
         data,
         checkpoint,
         np.maximum(host, 0.0),
@@ -148,8 +157,11 @@ def _unit(spans: Spans, cell: Integers, traffic: Integers, ranks: int, steps: in
 
 KINDS += ("collective", "send", "receive")
 PASSES = ("forward", "backward", "wgrad")
+COMPUTING = (*PASSES, "optimizer")
 COMMUNICATION = ("collective", "send", "receive")
 
+_WITH_THE_PASS = ("reduce_gradients",)
+"""Collectives that begin with a pass and need what it computes last: a rank's part is there at its end."""
 _NUMBERS: tuple[str, ...] = ("step", "rank", "stage", "chunk", "micro_batch", "start", "end", "count")
 _NUMBERS += ("blocked", "bytes", "peer", "sequence")
 _LATER: tuple[str, ...] = ("clock",)
@@ -237,6 +249,12 @@ class Spans:
         )
         outer: Bools = ~(self.of_kind(*PASSES) & named.astype(bool))
         return outer
+
+    @cached_property
+    def arrival(self) -> Integers:
+        """When a rank's part of a collective or message is there, ns of its own clock."""
+        late = np.array([name in _WITH_THE_PASS for name in self.names] or [False])
+        return np.where(late[self.name], self.end - self.blocked, self.start) if len(self) else self.start
 
     @cached_property
     def ranks(self) -> Integers:

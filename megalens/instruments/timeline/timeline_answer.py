@@ -17,7 +17,8 @@ from ...protocol import TimelineRequest, check_request, must_be
 from ...protocol.ranges import in_ranges, read_ranges
 from ...runs.answers.selection import StreamRows, check_cancelled
 from ...runs.query import Query
-from .analysis import Analysis
+from ...runs.run_folder import RunFolder
+from .analysis import Analysis, world_of
 from .lanes import MOST_LANES, found_of, lanes_of, links_of, path_of
 from .spans import Spans
 from .verdict import Verdict
@@ -199,7 +200,9 @@ def _analysis(
     cache_key = (key, chosen, count)
     if (found := _answers.get(cache_key)) is not None:
         return found
-    analysis = Analysis(_spans(rows, Query(first=chosen[0], last=chosen[1]), cancelled))
+    header: Mapping[str, Any] = rows.header if isinstance(rows, RunFolder) else {}
+    world = world_of(header.get("layout"), header.get("origin"))
+    analysis = Analysis(_spans(rows, Query(first=chosen[0], last=chosen[1]), cancelled), world=world)
     more = {"verdict": analysis.verdict().to_message(), "slow": _slow(analysis)}
     check_cancelled(cancelled)
     _answers.put(cache_key, (analysis, more))

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -27,6 +27,7 @@ from .spans import PASSES, ranks_text
 from .trace_events import Event, EventArguments, TraceFile
 
 _MOST_FILES = 20_000
+_MOST_WORLD = 1_048_576
 _MOST_NAMED = 5
 _LOOKED_AT = 20
 _RANK = re.compile(r"(?<![a-z])(?:rank|worker|host)[-_]?(\d{1,6})(?!\d)", re.IGNORECASE)
@@ -36,9 +37,10 @@ _FIRST_SIGNS = (b"{", b"[", b"\x1f\x8b", b"\xef\xbb\xbf")
 
 Progress = Callable[[int, int, str], object]
 
-_VERSION = 5
+_VERSION = 6
 """To be raised when the same files give other rows."""
 _MOST_PROBLEMS = 200
+_EVENTS = 4096
 
 
 def holds_traces(path: Path, within: Path | None = None) -> bool:
@@ -115,7 +117,8 @@ def _write(folder: Path, mark: str, path: Path, traces: Traces, files: list[Path
             "run": {"id": f"trace-{mark[:16]}", "name": shown_text(path.name, 200), "started": written},
             "state": "finished",
             "ended": written,
-            "origin": {"kind": "trace", "name": traces.tool, "steps": "counted"},
+            "origin": {"kind": "trace", "name": traces.tool, "steps": "counted"}
+            | ({"ranks": traces.ranks} if traces.ranks else {}),
             "flags": [],
             "versions": {},
             "streams": {
@@ -142,11 +145,15 @@ def _segment(folder: Path, stream: str, first_step: int) -> Path:
 
 @dataclass(frozen=True)
 class Traces:
-    """What was read: spans, who wrote the files, and sentences about omissions."""
+    """What was read: spans, who wrote the files, sentences about omissions, and of how many ranks the job is.
+
+    The last is 0 where no file says so.
+    """
 
     spans: SpanColumns
     tool: str
     problems: tuple[str, ...]
+    ranks: int = 0
 
     def __post_init__(self) -> None:
         if not len(self.spans):
@@ -200,7 +207,10 @@ def read_traces(path: Path, files: Sequence[Path], progress: Progress | None = N
         if others:
             problems.append(f"{', '.join(others[:_MOST_NAMED])}: not by MegatronApp's tracer, and left out.")
         # Numbers that do not fit were said when they were read.
-        rows = chrome_spans([(1, _events(traces))], lambda _: None)
+        events = _events(traces)
+        # So much as both take is not held while spans are made.
+        traces.clear()
+        rows = chrome_spans(events, lambda _: None)
         return Traces(rows, "MegatronApp", (*problems, *_room(rows)))
     found: list[TraceFile] = []
     problems = []
@@ -247,7 +257,8 @@ def read_traces(path: Path, files: Sequence[Path], progress: Progress | None = N
             problems += file.problems
         done += size
     rows = _one_job(several, path.name, problems)
-    return Traces(rows, "PyTorch’s profiler", (*problems, *_room(rows)))
+    world = next((trace.world for _, trace in several if trace.world), 0)
+    return Traces(rows, "PyTorch’s profiler", (*problems, *_room(rows)), min(world, _MOST_WORLD))
 
 
 def _room(spans: SpanColumns) -> list[str]:
@@ -264,17 +275,26 @@ def _one_rank(path: Path) -> tuple[list[RankTrace], list[str]]:
     return [trace], problems
 
 
-def _events(traces: Sequence[RankTrace]) -> list[Event]:
-    """Return the events of MegatronApp's own aggregate, with times as whole ns."""
+def _events(traces: Sequence[RankTrace]) -> Iterator[tuple[int, list[Event]]]:
+    """Return the events of MegatronApp's own aggregate, with times as whole ns, some at a time."""
     events, _ = aggregate(traces)
-    fields = set(EventArguments.__struct_fields__)
-    return _ticks(traces) + [
-        Event(
-            each["ph"], each.get("cat"), each["name"], each["pid"], 0, each.get("ts"), each.get("dur"),
-            EventArguments(**{key: value for key, value in each["args"].items() if key in fields}),
-        )
-        for each in events
-    ]  # fmt: skip
+    return _converted(_ticks(traces), events)
+
+
+def _converted(ticks: list[Event], events: list[dict[str, Any]]) -> Iterator[tuple[int, list[Event]]]:
+    yield 1, ticks
+    fields, first = set(EventArguments.__struct_fields__), 1 + len(ticks)
+    events.reverse()
+    while events:
+        some = [events.pop() for _ in range(min(_EVENTS, len(events)))]
+        yield first, [
+            Event(
+                each["ph"], each.get("cat"), each["name"], each["pid"], 0, each.get("ts"), each.get("dur"),
+                EventArguments(**{key: value for key, value in each["args"].items() if key in fields}),
+            )
+            for each in some
+        ]  # fmt: skip
+        first += len(some)
 
 
 def _ticks(traces: Sequence[RankTrace]) -> list[Event]:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from math import erf, sqrt
 from typing import Any
 
 import numpy as np
 
 from .clocks import Clocks
-from .dependencies import Dependencies
+from .dependencies import NOT_BLOCKED_NS, Dependencies
 from .spans import Bools, Floats, Integers, Spans, Work, ranks_text
 from .stretches import MAD, SURE, median, running_median, stretches
 
 _LEAST = 0.032
 """Healthy devices differ by less."""
+_LEAST_PASS = 0.06
+"""The same of one kind of pass alone."""
 _LEAST_LINK = 0.15
 _LEAST_STAGE = 0.08
 _BAD_STEP = 0.3
@@ -25,6 +27,10 @@ _SURE_OF_PAST = 10.0
 _LEAST_NS = 1e6
 """Less than a millisecond of a step is noise of the operating system."""
 _NORMAL = 1.96
+_ALIKE = 1.5
+"""Of ranks that are slow together and differ by more, the range is told."""
+_SAME_STEPS = 0.7
+_UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3))
 
 
 @dataclass(frozen=True)
@@ -35,8 +41,8 @@ class Culprit:
     ----------
     kind : str
         ``device`` (computes more slowly), ``link`` (slow transfers between the ranks), ``host`` (pauses
-        between passes), ``data`` (waits for batches), ``stage`` (more to compute than other stages), ``step``
-        (one long step).
+        between passes), ``data`` (waits for batches), ``checkpoint`` (saves while others do not), ``stage``
+        (more to compute than other stages), ``step`` (one long step).
     ranks : tuple of int
         Whose.
     first, last : int
@@ -44,12 +50,16 @@ class Culprit:
     slower : float
         0.34 for 1.34 times as long as the others; of host and data relative to the rank's own computing.
     low, high : float
-        95 % interval of ``slower``.
+        95 % interval of ``slower``; NaN of a single step.
     confidence : float
         That ``slower`` is more than nothing, 0 to 1.
     price_ns, price_low, price_high : float
         By how much the step would be shorter without it, with an interval over steps; NaN where it was not
-        replayed.
+        replayed, the interval also where one step was.
+    where : str
+        What the ranks are, as ``node 3``; empty where they are nothing in common.
+    parts : tuple of Culprit
+        Of several ranks that are slow together each, with what it would bring alone.
     """
 
     kind: str
@@ -63,34 +73,64 @@ class Culprit:
     price_ns: float = float("nan")
     price_low: float = float("nan")
     price_high: float = float("nan")
+    where: str = ""
+    parts: tuple[Culprit, ...] = ()
 
     def __str__(self) -> str:
         """Return it as sentences, the second with the price."""
-        who = ranks_text(self.ranks)
-        several, whose = ("", "their") if len(self.ranks) > 1 else ("s", "its")
-        by = f"{self.slower:.1%} (± {(self.high - self.low) / 2:.1%})"
+        ranks = ranks_text(self.ranks)
+        who = f"{self.where} ({ranks})" if self.where else ranks
+        one = len(self.ranks) == 1 or (self.where and " ranks of " not in self.where)
+        several, whose = ("s", "its") if one else ("", "their")
+        by = f"{self.slower:.1%}"
+        sizes = sorted(each.slower for each in self.parts)
+        error = interval_text((self.high - self.low) / 2)
+        if sizes and sizes[-1] > _ALIKE * sizes[0]:
+            by = f"{sizes[0]:.1%} to {sizes[-1]:.1%}"
+        elif error:
+            by += f" (± {error})"
         says = {
             "device": f"{who} compute{several} {by} slower than {whose} like",
             "link": f"transfers between {who} take {by} longer than others of their size",
             "host": f"{who} pause{several} between passes for {by} of {whose} computing",
             "data": f"{who} wait{several} for data for {by} of {whose} computing",
+            "checkpoint": f"{who} save{several} for {by} of {whose} computing, and others do not",
             "stage": f"the stage of {who} computes {by} more than the others",
             "step": f"the step takes {self.slower:.0%} longer; {who} make{several} it so",
         }[self.kind]
         when = f"Step {self.first}" if self.first == self.last else f"Steps {self.first} to {self.last}"
-        price = ""
-        if self.price_ns == self.price_ns:
-            error = (self.price_high - self.price_low) / 2e6
-            price = f" Without that a step is {self.price_ns / 1e6:.3g} ms (± {error:.2g}) shorter."
-        return f"{when}: {says}.{price}"
+        return f"{when}: {says}.{self._price_text()}"
+
+    def _price_text(self) -> str:
+        if self.price_ns != self.price_ns:
+            return ""
+        if not self.price_ns > 0:
+            return " Without that alone a step is no shorter: others are as slow."
+        which = "a step in which it is so" if self.kind == "checkpoint" else "a step"
+        text = (
+            f" Without that {which} is {price_text(self.price_ns, self.price_low, self.price_high)} shorter"
+        )
+        alone = [each.price_ns for each in self.parts]
+        if alone and all(each == each for each in alone):
+            most = max(alone)
+            least = f"by at most {duration_text(most)}" if most > 0 else "it is not"
+            return f"{text}; without any one of these ranks alone {least}."
+        return f"{text}."
+
+    def with_(self, other: Culprit) -> bool:
+        """Return whether another is slow in the same way, mostly at the same steps."""
+        both = min(self.last, other.last) - max(self.first, other.first) + 1
+        either = max(self.last, other.last) - min(self.first, other.first) + 1
+        return self.kind == other.kind and both >= _SAME_STEPS * either
 
     def to_message(self) -> dict[str, Any]:
         """Return it as plain JSON, with ``sentence``; unknown numbers are None."""
         values = {
             name: None if isinstance(value, float) and value != value else value
-            for name, value in asdict(self).items()
+            for name, value in vars(self).items()
         }
-        return values | {"ranks": list(self.ranks), "sentence": str(self)}
+        parts = [each.to_message() for each in self.parts]
+        return values | {"ranks": list(self.ranks), "parts": parts, "sentence": str(self)}
 
 
 @dataclass(frozen=True)
@@ -111,6 +151,9 @@ class Verdict:
         What is slow and costs nothing, since nobody waits for it.
     lacking : tuple of str
         Sentences about what would have to be there to call the job healthy.
+    price_ns, price_low, price_high : float
+        By how much a step would be shorter without all of several culprits; NaN of one, and where it was not
+        replayed.
     """
 
     culprits: tuple[Culprit, ...]
@@ -120,6 +163,9 @@ class Verdict:
     problems: tuple[str, ...] = ()
     hidden: tuple[Culprit, ...] = ()
     lacking: tuple[str, ...] = ()
+    price_ns: float = float("nan")
+    price_low: float = float("nan")
+    price_high: float = float("nan")
 
     @property
     def healthy(self) -> bool:
@@ -129,7 +175,7 @@ class Verdict:
     def __str__(self) -> str:
         if not self.last:
             return "\n".join(("There is nothing to judge.", *self.problems))
-        judged = f"Steps {self.first} to {self.last}, {self.step_ns / 1e6:.4g} ms each"
+        judged = f"Steps {self.first} to {self.last}, {duration_text(self.step_ns, 4)} each"
         found = [str(each) for each in self.culprits]
         if not found:
             found = [
@@ -137,6 +183,9 @@ class Verdict:
                 if self.lacking
                 else "Healthy: no rank makes the others wait."
             ]
+        if self.price_ns > 0:
+            price = price_text(self.price_ns, self.price_low, self.price_high)
+            found.append(f"Without all of these a step is {price} shorter.")
         hidden = [f"Nobody waits for it: {each}" for each in self.hidden]
         return "\n".join((f"{judged}.", *found, *self.lacking, *hidden, *self.problems))
 
@@ -148,6 +197,7 @@ class Verdict:
             "first": self.first,
             "last": self.last,
             "step_ns": None if self.step_ns != self.step_ns else self.step_ns,
+            "price_ns": None if self.price_ns != self.price_ns else self.price_ns,
             "lacking": list(self.lacking),
             "problems": [*self.lacking, *self.problems],
         }
@@ -168,6 +218,7 @@ def judge(
     own = np.nanmedian(done.compute, axis=1, keepdims=True)
     culprits += _found("host", done, (done.host - _others(done.host, done.stage)) / own, usable)
     culprits += _found("data", done, done.data / own, usable)
+    culprits = _saves(done, own, culprits)
     culprits += _stages(done, culprits, usable)
     if found is not None and clocks is not None:
         problems += [*found.problems, *clocks.problems]
@@ -196,8 +247,25 @@ def _bad_steps(done: Work) -> tuple[list[Culprit], Bools]:
         slower = float(longest[at] / around[at] - 1)
         step = int(done.steps[at])
         ranks = tuple(int(rank) for rank in done.ranks[late])
-        culprits.append(Culprit("step", ranks, step, step, slower, slower, slower, 1.0))
+        nan = float("nan")
+        culprits.append(Culprit("step", ranks, step, step, slower, nan, nan, 1.0))
     return culprits, usable
+
+
+def _saves(done: Work, own: Floats, culprits: list[Culprit]) -> list[Culprit]:
+    """Return culprits with ranks that save while others do not, in place of their single long steps."""
+    saving = np.nan_to_num(done.checkpoint)
+    at_all: Bools = saving.max(axis=0) > 0
+    if not at_all.any():
+        return culprits
+    more = (done.checkpoint - _others(done.checkpoint, np.zeros_like(done.stage))) / own
+    found = _found("checkpoint", done, more, at_all) if len(done.ranks) > 1 else []
+    who = {rank for each in found for rank in each.ranks}
+    steps = {*done.steps[at_all].tolist()}
+    known = [
+        each for each in culprits if each.kind == "step" and each.first in steps and {*each.ranks} <= who
+    ]
+    return [*(each for each in culprits if each not in known), *found]
 
 
 def _devices(done: Work, usable: Bools, problems: list[str]) -> list[Culprit]:
@@ -215,21 +283,57 @@ def _devices(done: Work, usable: Bools, problems: list[str]) -> list[Culprit]:
                     "A stage of one rank is compared with itself at other steps only: whether it has always "
                     "been slow, or has more to compute, shows with layers (timeline='layers')."
                 )
-    return _found("device", done, against, usable, logarithmic=True)
+    found = _found("device", done, against, usable, logarithmic=True)
+    known = {rank for each in found for rank in each.ranks}
+    return found + [each for each in _passes(done, usable) if not {*each.ranks} & known]
+
+
+def _passes(done: Work, usable: Bools) -> list[Culprit]:
+    """Return devices that are slow in their forward or backward passes, relative to all that they compute."""
+    several = np.array([(done.stage == stage).sum() > 1 for stage in done.stage])
+    forward, backward, wgrad, _ = done.parts
+    result: list[Culprit] = []
+    for part in (forward, backward + wgrad):
+        with np.errstate(divide="ignore"):
+            values = np.where(part > 0, np.log(part), np.nan)
+        against = np.where(several[:, None], values - _others(values, done.stage), np.nan)
+        for each in _found("device", done, against, usable, logarithmic=True, least=_LEAST_PASS):
+            at = int(np.searchsorted(done.ranks, each.ranks[0]))
+            inside = (done.steps >= each.first) & (done.steps <= each.last)
+            own, usual = (float(np.nanmedian(times[at, inside])) for times in (done.compute, part))
+            extra = usual * each.slower / (1 + each.slower)
+            share = extra / (own - extra) / each.slower
+            sizes = [share * size for size in (each.slower, each.low, each.high)]
+            if extra >= _LEAST_NS:
+                result.append(replace(each, slower=sizes[0], low=sizes[1], high=sizes[2]))
+    return result
 
 
 def _others(values: Floats, role: Integers, past: float = 0.2) -> Floats:
-    """Return each value's reference: the median of its role, of two the other, of one its own past."""
+    """Return each value's reference: the median of the others of its role; of one alone, its own past."""
     base = np.empty_like(values)
     for each in np.unique(role):
         mine = np.flatnonzero(role == each)
-        if len(mine) >= 3:
-            base[mine] = median(values[mine], axis=0)
-        elif len(mine) == 2:
-            base[mine] = values[mine[::-1]]
+        if len(mine) > 1:
+            base[mine] = _median_of_others(values[mine])
         else:
             base[mine] = np.nanquantile(running_median(values[mine], 5), past, axis=1, keepdims=True)
     return base
+
+
+def _median_of_others(values: Floats) -> Floats:
+    """Return for each row the median of all other rows, by column; missing values are passed over."""
+    order = np.argsort(values, axis=0)
+    rank = np.argsort(order, axis=0)
+    ordered = np.append(np.take_along_axis(values, order, axis=0), np.full((1, values.shape[1]), np.nan), 0)
+    count = np.isfinite(values).sum(axis=0)
+    others = np.where(np.isfinite(values), count - 1, count)
+    result = np.zeros(values.shape)
+    for at in (np.maximum(others - 1, 0) // 2, others // 2):
+        # Among the others, all from its own place on move up by one.
+        at = np.where(others > 0, np.minimum(at + (at >= rank), len(values)), len(values))
+        result += np.take_along_axis(ordered, at, axis=0) / 2
+    return result
 
 
 def _found(
@@ -369,14 +473,19 @@ def _collectives(found: Dependencies, clocks: Clocks) -> _Transfers:
     if not found.count:
         none = np.arange(0)
         return _Transfers(none, none, none.astype(bool), none, none.astype(float), {})
-    came = clocks.aligned(spans.rank[rows], spans.start[rows])
+    there = clocks.aligned(spans.rank[rows], spans.arrival[rows])
+    wait = clocks.aligned(spans.rank[rows], spans.end[rows] - spans.blocked[rows])
     went = clocks.aligned(spans.rank[rows], spans.end[rows])
-    took = np.minimum.reduceat(went, first) - np.maximum.reduceat(came, first)
-    waited = found.complete & found.mutual & (took > 0)
+    last, done = np.maximum.reduceat(there, first), np.minimum.reduceat(went, first)
+    size = np.diff(found.first)
+    # What was done before anybody waited for it ended nobody knows when.
+    saw = (wait <= np.repeat(last, size)) | ((went <= np.repeat(done, size)) & (went - wait > NOT_BLOCKED_NS))
+    took = done - last
+    waited = found.complete & found.mutual & (took > 0) & np.logical_or.reduceat(saw, first)
     waited &= np.maximum.reduceat(spans.blocked[rows], first) > 0
     events = np.flatnonzero(waited)
     head = rows[first[events]]
-    like = _same_numbers(spans.name[head], np.diff(found.first)[events], spans.bytes[head])
+    like = _same_numbers(spans.name[head], size[events], spans.bytes[head])
     link = spans.group[head]
     members = {int(group): tuple(spans.members(int(group))) for group in np.unique(link)}
     return _Transfers(
@@ -423,8 +532,35 @@ def _one(a: Culprit, b: Culprit) -> bool:
     shorter = min(a.last - a.first, b.last - b.first) + 1
     if a.kind != b.kind or overlap < shorter / 2:
         return False
-    return a.kind in ("host", "data", "link") and 0.5 < (1 + a.slower) / (1 + b.slower) < 2
+    return a.kind in ("host", "data", "checkpoint", "link") and 0.5 < (1 + a.slower) / (1 + b.slower) < 2
 
 
 def _confidence(errors: float) -> float:
     return 0.5 * (1 + erf(errors / sqrt(2)))
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """Return a number with so many digits and no exponent."""
+    text = f"{float(f'{value:.{digits}g}'):.9f}"
+    return text.rstrip("0").rstrip(".")
+
+
+def duration_text(ns: float, digits: int = 3) -> str:
+    """Return ns as ``11.3 ms`` or ``1.04 s``."""
+    value = float(f"{ns:.{digits}g}")
+    unit, scale = next(((unit, scale) for unit, scale in _UNITS if abs(value) >= scale), _UNITS[-1])
+    return f"{significant(value / scale, digits)} {unit}"
+
+
+def price_text(price: float, low: float, high: float) -> str:
+    """Return a duration with its interval, which one observation does not have: ``11.3 ms (± 0.1)``."""
+    text = duration_text(price)
+    scale = dict(_UNITS)[text.split()[1]]
+    error = significant((high - low) / 2 / scale, 2) if high > low else ""
+    return f"{text} (± {error})" if error not in ("", "0") else text
+
+
+def interval_text(error: float) -> str:
+    """Return half an interval of a share in per cent; empty where there is none."""
+    text = significant(100 * error, 1 if error < 0.001 else 2) if error > 0 else "0"
+    return "" if text == "0" else f"{text}%"

@@ -19,6 +19,7 @@ __all__ = [
     "History",
     "Lens",
     "Moments",
+    "Overview",
     "Pipeline",
     "Scalars",
     "Scatter",
@@ -27,6 +28,16 @@ __all__ = [
     "Tokens",
     "Trend",
 ]
+
+
+@register
+class Overview(View):
+    """Overview. The run at a glance, and what is out of the ordinary."""
+
+    view_name: ClassVar[str] = "overview"
+
+    names = Option()
+    steps = Option()
 
 
 @register
@@ -325,6 +336,7 @@ class Split(View):
 
 
 VIEW_CLASSES: dict[str, type[View]] = {
+    "overview": Overview,
     "heatmap": Heatmap,
     "trend": Trend,
     "history": History,

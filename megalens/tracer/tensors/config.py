@@ -155,7 +155,10 @@ def follow_points(
         else:
             # One that stays counts its steps on.
             asked[name] = flag if made.layers == flag.layers else made
-            for reason, layers in _by_reason(points.flags[name], set(flag.layers) - set(made.layers)).items():
+            wanted = set(flag.layers)
+            if flag.setting.get("layers") == "all":
+                wanted |= points.flags[name].reasons.keys()
+            for reason, layers in _by_reason(points.flags[name], wanted - set(made.layers)).items():
                 refused(f"{FLAGS[name].title}{layers_words(layers)}: not traced. {reason}")
     return replace(plan, flags=_reduced(asked, plan.cost_reduction, make), asked=asked)
 

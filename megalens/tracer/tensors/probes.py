@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -118,6 +119,10 @@ def install_probes(
                 sources = points[flag.name].layers[layer]
                 probes.extend(TensorProbe(flag, layer, source, len(sources) == 1) for source in sources)
         for probe in probes:
+            if isinstance(probe.source.module, torch.jit.ScriptModule):
+                probe.why = "its module is a script (torch.jit), which takes no hooks"
+                probe.failed = sys.maxsize
+                continue
             if probe.source.rows_of is not None:
                 yield from _hook_rows(probe, probe.source.rows_of)
             yield from _hooks(probe, sink)

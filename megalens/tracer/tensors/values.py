@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from ...protocol import Peaks
-from ..coordinates import to_host
+from ..coordinates import plain_tensor, to_host
 from ..moments import TYPES, measure, measure_each
 from ..points import Shards
 from .batch import unknown_moments
@@ -47,7 +47,7 @@ def local_piece(data: Tensor) -> tuple[Tensor, Shards | None]:
     """Return this rank's piece of a DTensor, and along what it is cut; any other tensor, and None."""
     placements = getattr(data, "placements", None)
     if placements is None:
-        return data, None
+        return plain_tensor(data), None
     axes = data.ndim
     local: Tensor = data.to_local()  # type: ignore[attr-defined]
     cut = [placement.dim % axes for placement in placements if placement.is_shard()]

@@ -10,6 +10,7 @@ export const slice: IInstrumentSlice = {
     lens: () => import('./views/lens/lens-view'),
     effects: () => import('./views/effects/effects-view')
   },
+  tiles: async () => (await import('./tiles')).TILES,
   report: async () => (await import('./report')).lookForReport,
   textRows: async () => (await import('./views/shared/text-rows')).openTextRows
 };

@@ -14,5 +14,6 @@ export const slice: IInstrumentSlice = {
     }
   ],
   panel: async () => (await import('./panel/alarm-part')).openAlarmPart,
+  tiles: async () => (await import('./tiles')).TILES,
   report: async () => (await import('./report')).lookForReport
 };

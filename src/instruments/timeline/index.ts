@@ -4,5 +4,6 @@ import type { IInstrumentSlice } from '../../slice';
 export const slice: IInstrumentSlice = {
   name: 'timeline',
   views: { timeline: () => import('./views/timeline-view') },
+  tiles: async () => (await import('./tiles')).TILES,
   report: async () => (await import('./report')).lookForReport
 };

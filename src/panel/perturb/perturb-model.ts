@@ -2,7 +2,8 @@ import { Signal } from '@lumino/signaling';
 import type { Perturb, PerturbSite, SiteInfo } from '../../protocol/messages.generated';
 import { isOver, type IRunSource } from '../../store/source';
 import type { ControlModel } from '../summary/control-model';
-import { faultsIn, type ApplyState, type IFault, compressorWithDefaults } from '../trace/draft';
+import { compressorWithDefaults } from '../../views/shared/forecast';
+import { faultsIn, type ApplyState, type IFault } from '../trace/draft';
 
 /** What is done at a site, with every member written out. */
 export type IFullSite = Required<PerturbSite>;

@@ -1,17 +1,15 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { Signal, type ISignal } from '@lumino/signaling';
-import type { Status } from '../../protocol/messages.generated';
 import { own } from '../../protocol/records';
 import { reportViews, viewInfo, viewInfos } from '../../protocol/view-info';
 import type { ViewOptions } from '../../protocol/views.generated';
 import type { IRunSource, SourceChange } from '../../store/source';
 import type { IMegalensRuns, IRunLease, IViewReference } from '../../tokens';
-import { oneTensor } from '../../views/moments/name-facts';
-import { STATS } from '../../views/moments/words';
+import { nonFiniteView } from '../../views/overview/non-finite-view';
 import { DemoModel } from '../runs/demo-model';
 import { RunActions } from '../runs/run-actions';
 import { RunsModel, type CompareAs, type IRunsModelOptions } from '../runs/runs-model';
-import { isAvailable } from '../trace/draft';
+import { isAvailable } from '../../views/shared/forecast';
 import { Coalesced } from './source-model';
 import {
   ENABLE_COMMAND,
@@ -27,24 +25,6 @@ import { hasRows, openRun, partsOf, type IOpenRun } from './open-run';
 import { panelCode } from './panel-code';
 import type { IPanelHost } from './panel-host';
 import type { IPanelPart, OpenPanelPart } from './panel-part';
-
-/**
- * What shows the first value that was not finite: of traced tensors its heatmap, of statistics the tensor
- * over all steps.
- * @returns Null where there was none.
- */
-function nonFiniteView(status: Status | null, of: 'tensors' | 'moments'): ViewOptions | null {
-  const { first, moments } = status?.nonfinite ?? {};
-  if (of === 'tensors') {
-    return first === undefined
-      ? null
-      : { view: 'heatmap', flag: first.flag, layers: String(first.layer), step: first.step };
-  }
-  const stat = STATS.find(each => each === moments?.first.stat);
-  return moments === undefined || stat === undefined
-    ? null
-    : { view: 'moments', stat, step: moments.first.step, steps: null, ...oneTensor(moments.first.name) };
-}
 
 const HELLO_WITHIN = 5000;
 

@@ -4,6 +4,7 @@ import { formatBytes, formatInteger } from '../../charts/format';
 import type { Budget, Status, SilentProbes } from '../../protocol/messages.generated';
 import { flagWords } from '../../views/shared/describe';
 import { layerWords } from '../../views/shared/layers';
+import { halfOf, measuredCost } from '../../views/shared/measured-cost';
 import { authorText } from '../shell/notice';
 import type { IOpenRun } from '../shell/open-run';
 import type { PanelModel } from '../shell/panel-model';
@@ -22,7 +23,7 @@ interface ICostProps {
 /** What tracing costs, in amber past its budget; opens to what costs and what was given up. */
 function CostTerm({ open, trans }: ICostProps): React.ReactElement | null {
   const { cost, control, source } = open;
-  const measured = measuredOf(source.status);
+  const measured = measuredCost(source.status);
   if (measured === null && !takesBudget(open)) {
     return null;
   }
@@ -47,7 +48,7 @@ function CostTerm({ open, trans }: ICostProps): React.ReactElement | null {
       <span className="jp-MegalensTerm-value" style={{ minWidth: '13ch' }}>
         {measured === null
           ? trans.__('not measured yet')
-          : trans.__('%1 % ± %2', measured.percent.toFixed(1), half(measured).toFixed(1))}
+          : trans.__('%1 % ± %2', measured.percent.toFixed(1), halfOf(measured).toFixed(1))}
       </span>
     </button>
   );
@@ -163,20 +164,6 @@ function takesBudget({ control, source }: IOpenRun): boolean {
   return control.writable && source.hello?.origin === undefined;
 }
 
-interface IMeasured {
-  readonly percent: number;
-  readonly low: number;
-  readonly high: number;
-}
-
-/** The comparison of traced and untraced steps where there is one, else the tracer's own count. */
-function measuredOf(status: Status | null): IMeasured | null {
-  const { percent, low, high } = status?.budget ?? {};
-  return percent !== undefined && low !== undefined && high !== undefined
-    ? { percent, low, high }
-    : (status?.overhead ?? null);
-}
-
 /** Overhead paid by other processes than the training's; it makes no step longer, so it is no warning. */
 function elsewhere(status: Status | null): number {
   const { hub = 0, recorder = 0 } = (status?.budget?.percent === undefined && status?.overhead) || {};
@@ -189,10 +176,6 @@ function splitText(status: Status | null, trans: TranslationBundle): string {
   return training === undefined
     ? ''
     : ` ${trans.__('By their own clocks: training thread %1 %, producer %2 %, hub %3 %, recorder %4 %.', text(training), text(producer), text(hub), text(recorder))}`;
-}
-
-function half({ low, high }: IMeasured): number {
-  return Math.max(0, (high - low) / 2);
 }
 
 /** What a recording takes, and what it may. */

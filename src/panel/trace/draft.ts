@@ -1,15 +1,6 @@
-import type {
-  CompressorInfo,
-  CompressorSetting,
-  Config,
-  ConfigPatch,
-  FlagInfo,
-  FlagSetting,
-  Phase
-} from '../../protocol/messages.generated';
+import type { CompressorSetting, Config, ConfigPatch, FlagSetting } from '../../protocol/messages.generated';
 import { ProtocolError } from '../../protocol/protocol-error';
 import { own } from '../../protocol/records';
-import { schemaDefaults } from '../../protocol/schema-check';
 
 /** Where a change that was asked for stands. */
 export type ApplyState =
@@ -79,29 +70,6 @@ export function fullSetting(setting: FlagSetting): IFullSetting {
   };
 }
 
-/** A flag's setting when switched on: what the run suggests, else the first complete compressor. */
-export function firstSetting(
-  info: FlagInfo | undefined,
-  compressors: readonly CompressorInfo[],
-  phase: Phase = 'train'
-): FlagSetting | null {
-  // Each sample of a model that writes text is a text of its own.
-  const others: Partial<FlagSetting> = phase === 'train' ? {} : { phases: [phase], samples: null };
-  if (info?.compressor !== undefined) {
-    return { compressor: info.compressor, ...others };
-  }
-  const choice =
-    compressors.find(each =>
-      requiredOf(each).every(name => own(schemaDefaults(each.schema), name) !== undefined)
-    ) ?? compressors[0];
-  return choice === undefined ? null : { compressor: compressorWithDefaults(choice), ...others };
-}
-
-/** A compressor, or whatever else is chosen by name, with the defaults of its parameters. */
-export function compressorWithDefaults(info: Pick<CompressorInfo, 'name' | 'schema'>): CompressorSetting {
-  return { name: info.name, params: schemaDefaults(info.schema) };
-}
-
 /** The setting that a flag would have after Apply; null is off. */
 export function effective(flag: string, draft: Draft, config: Config): FlagSetting | null {
   const edited = draft.get(flag);
@@ -120,9 +88,6 @@ export function sameSetting(a: FlagSetting | null, b: FlagSetting | null): boole
   return a === null || b === null ? a === b : canonical(a) === canonical(b);
 }
 
-/** Flags that can be traced at all. */
-export const isAvailable = (info: FlagInfo): boolean => info.reason === undefined && info.layers.length > 0;
-
 function canonical(setting: FlagSetting): string {
   const full = fullSetting(setting);
   const params = Object.entries(full.compressor.params ?? {}).sort(([a], [b]) => (a < b ? -1 : 1));
@@ -136,9 +101,4 @@ function canonical(setting: FlagSetting): string {
     full.compressor.name,
     params
   ]);
-}
-
-function requiredOf(info: CompressorInfo): string[] {
-  const required = (info.schema as { required?: unknown }).required;
-  return Array.isArray(required) ? required.filter((name): name is string => typeof name === 'string') : [];
 }

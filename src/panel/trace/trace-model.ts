@@ -9,6 +9,14 @@ import type {
 } from '../../protocol/messages.generated';
 import { own, withOwn } from '../../protocol/records';
 import { type IRunSource, type SourceChange, takesChanges } from '../../store/source';
+import {
+  compressorWithDefaults,
+  estimateBytes,
+  firstSetting,
+  FRAME_BYTES,
+  isAvailable,
+  positionsOf
+} from '../../views/shared/forecast';
 import { SourceModel } from '../shell/source-model';
 import {
   faultsIn,
@@ -16,16 +24,13 @@ import {
   refusalOf,
   type ApplyState,
   type IFault,
-  compressorWithDefaults,
   effective,
-  firstSetting,
   fullSetting,
-  isAvailable,
   patchOf,
   type Draft,
   type IFullSetting
 } from './draft';
-import { estimateBytes, FRAME_BYTES, isFlood, positionsOf, stepsHeld } from './estimate';
+import { isFlood, stepsHeld } from './estimate';
 
 /** Settings that other viewers changed since it was last noted. */
 export interface IForeignChange {

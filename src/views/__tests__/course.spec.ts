@@ -1,7 +1,7 @@
 /** @jest-environment ./jest.environment.node.js */
 import { SeededRandom } from '../../protocol/seeded-random';
 import { drawnValues } from '../moments/line';
-import { changeWords, scalarWords } from '../shared/change-words';
+import { changeWords, scalarsWords } from '../shared/change-words';
 import { courseOf } from '../shared/course';
 import { untranslated } from '../shared/translate';
 
@@ -12,7 +12,7 @@ const steps = Array.from({ length: 400 }, (_, at) => at * 10);
 function told(valueAt: (step: number) => number, at = steps, starts: number[] = []): string {
   const random = new SeededRandom(5);
   const values = at.map(step => valueAt(step) * (1 + random.centred() / 50));
-  return plain(scalarWords('loss', at, values, 'nats', untranslated, starts));
+  return plain(scalarsWords([{ name: 'loss', step: at, value: values, unit: 'nats', starts }], untranslated));
 }
 
 it('tells a spike with its ends, its step and its height, wherever it lies and however long it lasts', () => {
@@ -27,7 +27,7 @@ it('tells a spike with its ends, its step and its height, wherever it lies and h
     expect(words.replace(/ (?=\d{3}\b)/g, '')).toContain(`was back at step ${to + 10}`);
   }
   expect(told(step => (step === 2000 ? 4.8 : 2 + 4 * Math.exp(-step / 300)))).toContain(
-    'to 4.76 at step 2 000'
+    'to 4.765 at step 2 000'
   );
   expect(told(step => (step === 2000 ? 0.1 : 2.6))).toContain('On the way it fell from');
 });
@@ -46,6 +46,8 @@ it('calls a plateau and noise what they are', () => {
   const words = told(() => 2.6);
   expect(words).toMatch(/^loss (stayed between|fell|rose)/);
   expect(words).not.toContain('On the way');
+  const wobbling = told(step => 2.6 + 0.4 * Math.sin(step * 7.13 + 2.2));
+  expect(wobbling).toMatch(/^loss stayed between 2\.\d+ and 3\S* nats from step 0 to 3 990\.$/);
 });
 
 it('names what is not finite first, and missing steps', () => {

@@ -201,6 +201,25 @@ describe('runs that are compared', () => {
     expect((await linesOf({ compare: 'ratio' }))[1].map(([, , value]) => value)).toEqual([3, 3, 3, 3]);
   });
 
+  it('share an axis and have a colour each where one of them tells no unit', async () => {
+    const pairOf = (units: MemoryRun['units']): MemoryRun[] => {
+      const [one, two] = pair();
+      two.units = units;
+      return [one, two];
+    };
+    for (const units of [{}, { loss: '' }, { loss: 'nats' }] as MemoryRun['units'][]) {
+      const [one, two] = pairOf(units);
+      const runs = [one as MemoryRun, two as MemoryRun];
+      const options: ViewOptions = { view: 'scalars', runs: ['r2'], names: ['loss'] };
+      const { loaded } = await loadModel(runs[0] as MemoryRun, options, undefined, runs);
+      const recipe = 'content' in loaded ? loaded.content.recipe : null;
+      const rows = recipe?.datasets['rows'] ?? [];
+      expect(new Set(rows.map(row => row['panel']))).toEqual(new Set([0]));
+      expect(recipe?.texts['yTitle']).toBe('nats');
+      expect(new Set(rows.map(row => row['color'])).size).toBe(2);
+    }
+  });
+
   it('are aligned by tokens, which scalars say', async () => {
     const [, rows] = await linesOf({ align: 'tokens' });
     expect(rows.map(([, x]) => x)).toEqual([100, 200, 300, 400, 200, 400, 600, 800]);

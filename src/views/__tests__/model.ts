@@ -59,7 +59,7 @@ export async function loadModel(
     throw new Error(`Expected a view of this package, got ${options.view}.`);
   }
   const { view } = code;
-  const whole = { ...env, runs: null, relayout: nothing, rearrange: nothing };
+  const whole = { ...env, runs: null, openView: null, height: 0, relayout: nothing, rearrange: nothing };
   const model =
     'create' in view
       ? view.create(run, env)

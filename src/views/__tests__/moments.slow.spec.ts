@@ -20,7 +20,7 @@ describe('lines', () => {
     expect(page.title()).toBe('Gradient RMS by layer, steps 1 to 5');
     expect(page.lines()).toBe(4);
     expect(document.querySelector('.jp-MegalensLegend')?.textContent).toContain('layer 2');
-    expect(page.view?.summary()).toContain('Gradient RMS stayed the same');
+    expect(page.view?.summary()).toContain('Gradient RMS stayed about the same from step 1 to 5 in 4 series');
   });
 
   it('names each line in the legend by its own colour', async () => {

@@ -1,10 +1,11 @@
 /** @jest-environment ./jest.environment.node.js */
-import { changeWords, scalarWords } from '../shared/change-words';
+import { changeWords, scalarsWords } from '../shared/change-words';
 import { toCode } from '../code';
 import { compressorWords, omissionWords, readCompressor, tokenText } from '../shared/describe';
 import { inRanges, isRangeText } from '../../protocol/ranges';
 import { chosenLayers, layerName, layerWords } from '../shared/layers';
 import { untranslated } from '../shared/translate';
+import { missingStepWords } from '../trend/trend-words';
 
 const plain = (text: string): string => text.replace(/\u202f/g, ' ');
 const ramp = (
@@ -38,7 +39,7 @@ it('gives the values of the very steps that it names', () => {
 it('calls steady only what is steady in every layer, and gives the range of all', () => {
   const large = ramp(0, 100, 105);
   expect(plain(changeWords('rms', [large, ramp(1, 7, 7.1)], untranslated))).toBe(
-    'rms stayed between 7 and 105 from step 0 to 2 000 in layers 0 and 1.'
+    'rms stayed about the same from step 0 to 2 000 in layers 0 and 1: values of 7 to 105.'
   );
   expect(plain(changeWords('rms', [large, ramp(1, 1, 3)], untranslated))).toBe(
     'rms rose from 1 to 3 between step 900 and 1 100 in layer 1.'
@@ -48,14 +49,14 @@ it('calls steady only what is steady in every layer, and gives the range of all'
 it('says that nothing moved when nothing did', () => {
   const series = [ramp(1, 0.3, 0.31), ramp(2, 0.3, 0.3)];
   expect(plain(changeWords('rms', series, untranslated))).toBe(
-    'rms stayed between 0.3 and 0.31 from step 0 to 2 000 in layers 1 and 2.'
+    'rms stayed about the same from step 0 to 2 000 in layers 1 and 2: values of 0.3 to 0.31.'
   );
 });
 
 it('finds a fall and passes over values that are not finite', () => {
   const series = [{ layer: 2, steps: [1, 2, 3, 4], values: [8, NaN, 2, 2] }];
   expect(changeWords('Maximum', series, untranslated)).toBe(
-    'Maximum fell from 8 to 2 between step 1 and 3 in layer 2.'
+    'Not finite first at step 2 in layer 2. Maximum fell from 8 to 2 between step 1 and 3 in layer 2.'
   );
   expect(changeWords('rms', [{ layer: 1, steps: [1], values: [NaN] }], untranslated)).toContain(
     'too few finite'
@@ -63,10 +64,16 @@ it('finds a fall and passes over values that are not finite', () => {
 });
 
 it('says where a scalar went', () => {
-  expect(scalarWords('loss', [1, 5, 9], [5.5, NaN, 1.62], 'nats/byte', untranslated)).toBe(
+  const loss = { name: 'loss', step: [1, 5, 9], value: [5.5, NaN, 1.62], unit: 'nats/byte' };
+  expect(scalarsWords([loss], untranslated)).toBe(
     'loss is NaN first at step 5. loss fell from 5.5 to 1.62 nats/byte between step 1 and 9.'
   );
-  expect(scalarWords('loss', [1], [NaN], '', untranslated)).toBe('loss has no finite value.');
+  expect(scalarsWords([{ ...loss, step: [1], value: [NaN] }], untranslated)).toBe(
+    'loss has no finite value.'
+  );
+  expect(scalarsWords([{ name: 'rate', step: [1], value: [3] }, loss], untranslated)).toBe(
+    'loss is NaN first at step 5. rate is 3 at step 1. loss fell from 5.5 to 1.62 nats/byte between step 1 and 9.'
+  );
 });
 
 it.each([
@@ -188,4 +195,26 @@ it('says everything that was left out, and nothing when nothing was', () => {
 
 it('shows the white space of tokens', () => {
   expect(tokenText(' the\n\t')).toBe('␣the⏎⇥');
+});
+
+it('names as missing what is known to lack and is not drawn, no other step', () => {
+  const why = 'Gone.';
+  const missing = [{ first: 0, last: 1060, why }];
+  const stepsFrom = (first: number, last: number, every = 1): Float64Array =>
+    Float64Array.from({ length: Math.floor((last - first) / every) + 1 }, (_, at) => first + at * every);
+  const told = (line: { steps: Float64Array; starts: number[] } | null, spans = missing): string[] =>
+    missingStepWords(spans, line ? [line] : [], untranslated).map(plain);
+  expect(told(null)).toEqual(['Steps 1 to 1 060 are missing. Gone.']);
+  expect(told({ steps: stepsFrom(117, 2000), starts: [] })).toEqual(['Steps 1 to 116 are missing. Gone.']);
+  expect(told({ steps: stepsFrom(1, 2000), starts: [] })).toEqual([]);
+  expect(told({ steps: stepsFrom(10, 2000, 10), starts: [] })).toEqual([]);
+  const holed = Float64Array.of(...stepsFrom(10, 300, 10), ...stepsFrom(500, 900, 10));
+  expect(told({ steps: holed, starts: [30] })).toEqual([
+    'Steps 301 to 499 are missing. Gone.',
+    'Steps 901 to 1 060 are missing. Gone.'
+  ]);
+  expect(told({ steps: holed, starts: [30] }, [{ first: 310, last: 310, why }])).toEqual([
+    'Step 310 is missing. Gone.'
+  ]);
+  expect(told({ steps: holed, starts: [30] }, [{ first: 301, last: 309, why }])).toEqual([]);
 });

@@ -161,10 +161,12 @@ export function peakOf({
   return { layer, column: cell % columns, row: Math.floor(cell / columns), value };
 }
 
-/** Say what the picture shows: the range, the largest magnitude and where it is, what is not finite. */
+/** Say what the picture shows: what is not finite, the range, the largest magnitude and where it is. */
 export function heatmapSummary(shown: IShown, t: Translate): string {
-  const parts: string[] = [];
   const { extent, axes } = shown;
+  const where = (column: number, row: number): string =>
+    `${t(axes.x)} ${positionWords(shown, column)}${axes.y ? `, ${t(axes.y)} ${row}` : ''}`;
+  const parts = badWords(shown, where, t);
   if (extent) {
     const [lo, hi] = [formatNumber(extent[0]), formatNumber(extent[1])];
     parts.push(
@@ -175,14 +177,33 @@ export function heatmapSummary(shown: IShown, t: Translate): string {
     const peak = peakOf(shown);
     if (peak) {
       const { layer, column, row, value } = peak;
-      const where = `${t(axes.x)} ${positionWords(shown, column)}${axes.y ? `, ${t(axes.y)} ${row}` : ''}`;
+      const at = where(column, row);
       parts.push(
-        t('The largest magnitude, %1, is in %2 at %3.', formatNumber(value), layerName(layer.layer, t), where)
+        t('The largest magnitude, %1, is in %2 at %3.', formatNumber(value), layerName(layer.layer, t), at)
       );
     }
   }
-  if (shown.nonFinite > 0) {
-    parts.push(t('Cells that are not finite: %1.', formatInteger(shown.nonFinite)));
-  }
   return parts.join(' ');
+}
+
+/** Say how many cells are not finite, and where the first of them is. */
+function badWords(
+  { nonFinite, layers }: IShown,
+  where: (column: number, row: number) => string,
+  t: Translate
+): string[] {
+  const layer = layers.find(({ slice }) => slice.nonFinite > 0);
+  if (!layer) {
+    return [];
+  }
+  const { columns, values, missing } = layer.slice;
+  const cell = values.findIndex((value, at) => !Number.isFinite(value) && missing?.[at] !== 1);
+  return [
+    t(
+      'Cells that are not finite: %1, first in %2 at %3.',
+      formatInteger(nonFinite),
+      layerName(layer.layer, t),
+      where(cell % columns, Math.floor(cell / columns))
+    )
+  ];
 }

@@ -251,7 +251,7 @@ export class CellAcrossPane extends OverPane {
           ...optionWords({ ...options, smoothing: 0 }, this.index, t),
           ...read.flatMap(({ groups }) => trustWords(groups, { ...options, by: [...this.by] }, t)).slice(0, 1)
         ],
-        summary: this.summaryWords(title)
+        summary: this.summaryWords()
       }
     };
   }

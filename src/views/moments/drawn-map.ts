@@ -128,9 +128,9 @@ export class DrawnMap {
       : `${columnWords(columns, t)} ${formatInteger(Math.round(x))}`;
   }
 
-  valueName({ at }: IMapPlace): string {
+  valueName({ at }: IMapPlace, digits = 9): string {
     const { t } = this._words;
-    return at < 0 ? t('no data') : valueWords({ ...this.groups, digits: 9 }, at, t);
+    return at < 0 ? t('no data') : valueWords({ ...this.groups, digits }, at, t);
   }
 }
 

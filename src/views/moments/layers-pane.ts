@@ -200,7 +200,7 @@ export class LayersPane extends OverPane {
           ...nonFiniteWords(groups, t),
           ...(compares ? [] : trustWords(groups, { ...options, by: [...by] }, t))
         ],
-        summary: this.summaryWords(title),
+        summary: this.summaryWords(),
         notes: await this.notes(reader, signal)
       }
     };

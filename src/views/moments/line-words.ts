@@ -1,10 +1,10 @@
-import { formatInteger, formatNumber } from '../../charts';
+import { formatInteger } from '../../charts';
 import type { IMomentIndex, MomentColumn } from '../../store/moment-source';
-import { firstBadWords, movesOf, moveWords, type IMoves } from '../shared/change-words';
+import { countNaming, seriesWords } from '../shared/change-words';
 import type { Translate } from '../shared/translate';
 import { nonFiniteWords, omittedWords, optionWords, trustWords } from './captions';
 import { hiddenWords } from '../shared/lines/legend';
-import { finiteRange, type ILine } from '../shared/lines/line';
+import { finiteRange, type ILine, toldOf } from '../shared/lines/line';
 import { scaleWords } from '../shared/lines/line-recipe';
 import { scaleOf } from '../shared/scale';
 import { betweenWords, comparedTitle, missingWords, runWords } from '../shared/lines/compare';
@@ -78,65 +78,20 @@ export function lineCaption(
 }
 
 /** What a line says of its values at its steps. */
-export type Told = Pick<ILine, 'name' | 'nonFinite' | 'step' | 'value'>;
-
-/** What lines did. They are numbered by their index, as layers are: a line need not be of a layer. */
-export function movesOfLines(lines: readonly Pick<ILine, 'step' | 'value'>[]): IMoves | null {
-  return movesOf(lines.map(({ step, value }, layer) => ({ layer, steps: step, values: value })));
-}
+export type Told = Pick<ILine, 'name' | 'nonFinite' | 'starts' | 'step' | 'value'>;
 
 /** Say what the lines did: `Gradient kurtosis rose from 3.1 to 9.8 between step 900 and 1 100 in layer 7`. */
-export function lineSummary(subject: ILineSubject, t: Translate): string {
-  return [...firstBad(subject.lines, t), courseSummary(subject, t)].join(' ');
+export function lineSummary({ options, lines, others }: ILineSubject, t: Translate): string {
+  const ids = others.map(each => each.id);
+  const drawn = lines.filter(({ isFaint }) => !isFaint);
+  return toldWords(capital(axisWords(options, ids, t)), drawn, t);
 }
 
-/** Say where rows were not finite first, and what moved most; nothing where nothing did. */
-export function eventWords(name: string, rows: readonly Told[], t: Translate): string[] {
-  const found = movesOfLines(rows);
-  return [...firstBad(rows, t), ...(found && !found.isSteady ? [movedWords(name, rows, found, t)] : [])];
-}
-
-function movedWords(name: string, lines: readonly Told[], found: IMoves, t: Translate): string {
-  const { strongest, likewise } = found;
-  const others = likewise.length > 0 ? t('%1 more', formatInteger(likewise.length)) : null;
-  return moveWords(name, strongest, lines[strongest.layer]?.name ?? '', others, t);
-}
-
-/** Say where a line was not finite first. */
-function firstBad(lines: readonly Told[], t: Translate): string[] {
-  const found = lines.flatMap(({ name, step, nonFinite, value }) => {
-    const at = Array.from(value).findIndex(
-      (each, index) => (nonFinite[index] ?? 0) > 0 || Math.abs(each) === Infinity
-    );
-    return at < 0 ? [] : [{ where: name, step: step[at] ?? NaN }];
-  });
-  return firstBadWords(found, t);
-}
-
-function courseSummary({ options, lines, others: runs }: ILineSubject, t: Translate): string {
-  const name = capital(
-    axisWords(
-      options,
-      runs.map(each => each.id),
-      t
-    )
+/** Say what rows or lines of a quantity did. Each is numbered by its index: it need not be of a layer. */
+export const toldWords = (name: string, rows: readonly Told[], t: Translate): string =>
+  seriesWords(
+    name,
+    rows.map((row, layer) => ({ ...toldOf(row), layer })),
+    countNaming(t),
+    t
   );
-  const found = movesOfLines(lines);
-  if (found === null) {
-    const known = lines.some(line => line.value.filter(Number.isFinite).length > 1);
-    return known
-      ? t('%1 stayed the same in every series.', name)
-      : t('%1 has too few finite values to say how it moved.', name);
-  }
-  const { strongest, isSteady } = found;
-  if (isSteady) {
-    return t(
-      '%1 stayed about the same; it moved most in %2, between %3 and %4.',
-      name,
-      lines[strongest.layer]?.name ?? '',
-      formatNumber(strongest.low, 3),
-      formatNumber(strongest.high, 3)
-    );
-  }
-  return movedWords(name, lines, found, t);
-}

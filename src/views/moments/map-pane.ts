@@ -23,8 +23,8 @@ import type { ITip } from '../shared/table';
 import { gridAcross, type IMapGrid } from './read-lines';
 import { drawnSteps } from './captions';
 import { DrawnMap, mapCaption } from './drawn-map';
-import { drawnValues, spans } from './line';
-import { eventWords, titleWords } from './line-words';
+import { drawnValues, spans, startsOf } from './line';
+import { titleWords, toldWords } from './line-words';
 import { cellsOf, cellsChosen, mapGrouping, mapRows, MOST_POINTS, toggled } from './map-cells';
 import { cellControls } from './moment-controls';
 import { MomentPane } from './pane';
@@ -247,7 +247,7 @@ export class MapPane extends MomentPane {
     const { options, by, t } = this;
     const { groups, cells, isUnfinished: unfinished } = map;
     const bands = options.colors === 'sigma';
-    const locked = bands ? null : lockedRange(options.color_range ?? []);
+    const locked = bands ? null : this.colorRange([cells.values]);
     const [x0, x1] = map.span;
     const [y0, y1] = [-0.5, cells.rows - 0.5];
     const { height, labelled: rowAt } = rowPlaces(cells.rows, ROW);
@@ -305,6 +305,11 @@ export class MapPane extends MomentPane {
     };
   }
 
+  /** Lowest and highest value of the colours; null where they follow the values. */
+  protected colorRange(_values: readonly ArrayLike<number>[]): readonly [number, number] | null {
+    return lockedRange(this.options.color_range ?? []);
+  }
+
   private _scaleOf({ groups, cells }: DrawnMap, look: IColorLook): ColorScale {
     const { transform, colors } = this.options;
     const low = transform === 'log' ? lowMagnitude([groups.value]) : NaN;
@@ -339,7 +344,7 @@ export class MapPane extends MomentPane {
     }
     const largest = t(
       'The largest magnitude, %1, is at %2 in %3.',
-      map.valueName(peak),
+      map.valueName(peak, 4),
       map.columnName(peak),
       map.rowName(peak.row)
     );
@@ -347,13 +352,15 @@ export class MapPane extends MomentPane {
       return largest;
     }
     const value = drawnValues(groups, options);
+    const starts = startsOf(this.total ?? { ...NOTHING, stepsTotal: 0 });
     const rows = spans(groups).map(([from, to], at) => ({
       name: map.rowName(at),
       step: groups.step.subarray(from, to),
       value: value.subarray(from, to),
-      nonFinite: groups.nonFinite.subarray(from, to)
+      nonFinite: groups.nonFinite.subarray(from, to),
+      starts
     }));
-    return [...eventWords(capital(axisWords(options, [], t)), rows, t), largest].join(' ');
+    return `${toldWords(capital(axisWords(options, [], t)), rows, t)} ${largest}`;
   }
 
   private get _isOverSteps(): boolean {

@@ -144,18 +144,22 @@ export abstract class OverPane extends MomentPane {
     return best;
   }
 
-  /** Say where the largest magnitude is. */
-  protected summaryWords(title: string): string {
+  /** Say where something is not finite, and where the largest magnitude is. */
+  protected summaryWords(): string {
     const found = this._peak();
-    return found
+    const bad = this.lines.flatMap(({ name, x, nonFinite, value }) => {
+      const at = nonFinite.findIndex((count, index) => count > 0 || Math.abs(value[index] ?? 0) === Infinity);
+      return at < 0 ? [] : [this.t('Not finite in %1 (%2). ', this.placeWords(x[at] ?? 0), name)];
+    });
+    const largest = found
       ? this.t(
-          '%1. The largest magnitude, %2, is in %3 (%4).',
-          title,
-          valueWords(found.line, found.at, this.t),
+          'The largest magnitude, %1, is in %2 (%3).',
+          valueWords({ ...found.line, digits: 4 }, found.at, this.t),
           this.placeWords(found.line.x[found.at] ?? 0),
           found.line.name
         )
-      : this.t('%1. Nothing is finite.', title);
+      : this.t('Nothing is finite.');
+    return (bad[0] ?? '') + largest;
   }
 
   protected lines: readonly ILine[] = [];

@@ -1,5 +1,5 @@
 import type { Chart, Zoom, IPlotFrame, Row } from '../../charts';
-import { type IPaintedLine, type IPainting, type ITrace, heightOf } from '../shared/painting';
+import { type IPaintedLine, type IPainting, type ITrace, heightOf, SPARSE } from '../shared/painting';
 import { indexBefore } from '../shared/scale';
 import type { ILinePainter } from '../shared/view-model';
 import { frameBox } from './cursor';
@@ -120,6 +120,14 @@ function paintLine(
   }
   pen.lift();
   context.stroke();
+  if (end - start < SPARSE) {
+    for (let at = start; at <= end; at += 1) {
+      const each = value[at] as number;
+      if (Number.isFinite(each)) {
+        context.fillRect(((x[at] as number) - from) * unit - 2, heightAt(each) - 2, 4, 4);
+      }
+    }
+  }
 }
 
 /**

@@ -65,6 +65,22 @@ async function stackPNG(pictures: readonly string[]): Promise<string> {
   return canvas.toDataURL('image/png');
 }
 
+/** The element of a part with a heading over it. */
+function headed(
+  { className }: IViewPart,
+  { text, hint, open }: NonNullable<IViewPart['heading']>
+): HTMLElement {
+  const title = element('h2', { class: 'jp-MegalensTile-heading' });
+  if (open) {
+    const button = element('button', { type: 'button', title: hint ?? '' }, text);
+    button.addEventListener('click', open);
+    title.append(button);
+  } else {
+    title.append(text);
+  }
+  return element('section', { class: className, 'aria-label': text }, title);
+}
+
 interface IMounted {
   readonly part: IViewPart;
   readonly node: HTMLElement;
@@ -152,9 +168,14 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
 
   private _environment(): ICompositionEnvironment<O> {
     const read = (): Readonly<Required<O>> => this.options;
+    const { host } = this;
     return {
       t: this.t,
       runs: this.host.runs ?? null,
+      openView: this.host.openView ?? null,
+      get height() {
+        return host.frame?.clientHeight ?? 0;
+      },
       get options() {
         return read();
       },
@@ -202,7 +223,7 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
   private _mount(part: IViewPart): IMounted {
     const { frame, ...host } = this.host;
     const isAlone = (): boolean => this._isAlone;
-    const node = element('div', { class: part.className });
+    const node = part.heading ? headed(part, part.heading) : element('div', { class: part.className });
     // On the page before it draws: it takes its width from there.
     this._root.append(node);
     const view = new MountedView<ViewOptions>(
@@ -217,6 +238,7 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
       },
       part.create.bind(part),
       {
+        every: part.every ?? 0,
         choose: options => this._choose(this._composition.heard(part.key, options) as Partial<O>),
         toolbar: controls => this._show(part.key, controls)
       }

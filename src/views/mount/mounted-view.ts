@@ -27,6 +27,8 @@ const SLOW = 250;
 
 /** How a part of a composition differs from a view that stands alone. */
 export interface IMountedPart<O extends ViewOptions> {
+  /** Least time between two drawings that the run asks for, ms. */
+  readonly every: number;
   /** Takes the controls, which a toolbar of the whole holds. */
   toolbar(controls: readonly Control[]): void;
   /** Changes options of the whole: a part has none of its own. */
@@ -236,10 +238,11 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
       // Asked in any case: a view remembers that there is more to read.
       const concerned = this.model.concerns(change);
       if (always || happened) {
-        this.refresh(false);
+        this.refresh(false, Math.max(LEAST_INTERVAL, this._part?.every ?? 0));
       } else if (concerned && !this._linked.misses(change)) {
         const usual = this.model.isAwaited ? AWAITED_INTERVAL : LEAST_INTERVAL;
-        this.refresh(false, this._isMovedBy(change) ? usual : CALM_INTERVAL);
+        const least = this._isMovedBy(change) ? usual : CALM_INTERVAL;
+        this.refresh(false, Math.max(least, this._part?.every ?? 0));
       }
     };
     this._source.changed.connect(onChange);

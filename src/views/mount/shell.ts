@@ -4,6 +4,7 @@ import { onlyShown, toggled, type ILegend, type ILegendEntry } from '../shared/l
 import { shortName, shortNames } from '../shared/short-name';
 import type { ITable } from '../shared/table';
 import type { Translate } from '../shared/translate';
+import { Brief } from './brief';
 import { DataTable } from './data-table';
 import { element, writeText } from './dom';
 
@@ -165,6 +166,7 @@ export class Shell {
       this._legend.node,
       this.stage,
       this._body,
+      this._brief.node,
       this.state,
       this._caption,
       this._live
@@ -191,6 +193,7 @@ export class Shell {
     this.root.dataset['state'] = content === null ? 'none' : 'drawn';
     this._writeNotes(content?.notes ?? []);
     this._writeBody(content?.body ?? null);
+    this._brief.show(content?.brief ?? null);
     this._legend.show(content?.legend ?? null);
     this._insight.hidden = !content?.summary;
     if (content === null) {
@@ -236,6 +239,7 @@ export class Shell {
 
   private readonly _notes = element('div', { class: 'jp-MegalensNotes', hidden: '' });
   private readonly _body = element('div', { class: 'jp-MegalensBody' });
+  private readonly _brief = new Brief();
   private readonly _title = element('h2', { class: 'jp-MegalensView-title' });
   private readonly _insight = element('button', {
     class: 'jp-MegalensView-insight',

@@ -4,7 +4,7 @@ import type { ScalarsOptions } from '../../protocol/views.generated';
 import type { IPointed } from '../../store/run-link';
 import type { IRunSource } from '../../store/source';
 import type { IMark } from '../shared/content';
-import { scalarWords } from '../shared/change-words';
+import { scalarsWords } from '../shared/change-words';
 import { type Control, selectControl } from '../shared/control';
 import { transformControl } from '../shared/controls';
 import { axisTexts, placeWords } from '../shared/lines/step-axis';
@@ -99,9 +99,10 @@ export class ScalarsView extends LinesView<Required<ScalarsOptions>> {
     if (found.lines.length === 0) {
       return { state: this._empty() };
     }
-    const panels = [...new Set(found.shown.map(line => line.unit ?? ''))];
+    const unitOf = unitsOf(found.lines);
+    const panels = [...new Set(found.shown.map(unitOf))];
     const placed = (lines: readonly ILine[]): ILine[] =>
-      lines.map(line => ({ ...line, panel: Math.max(0, panels.indexOf(line.unit ?? '')) }));
+      lines.map(line => ({ ...line, panel: Math.max(0, panels.indexOf(unitOf(line))) }));
     const shown = placed(found.shown);
     const headers = panels.map(unit => unit || t('no unit'));
     this.picture.take({
@@ -179,9 +180,7 @@ export class ScalarsView extends LinesView<Required<ScalarsOptions>> {
           : []),
         ...this.lineWords(found)
       ],
-      summary: lines
-        .map(line => scalarWords(line.name, line.step, line.value, line.unit ?? '', t, line.starts))
-        .join(' ')
+      summary: scalarsWords(lines, t)
     };
   }
 
@@ -207,6 +206,20 @@ export class ScalarsView extends LinesView<Required<ScalarsOptions>> {
 
   private _known: readonly string[] = [];
   private _thinned = 0;
+}
+
+/** The units of lines: of a run that tells none of a scalar, the one that other runs tell, if that is one. */
+function unitsOf(lines: readonly ILine[]): (line: ILine) => string {
+  const told = new Map<string, Set<string>>();
+  for (const { key, unit } of lines) {
+    if (unit) {
+      told.set(key, (told.get(key) ?? new Set()).add(unit));
+    }
+  }
+  return ({ key, unit }) => {
+    const [other, ...more] = told.get(key) ?? [];
+    return unit ?? (other === undefined || more.length > 0 ? '' : other);
+  };
 }
 
 export const view: IViewDefinition<ScalarsOptions> = {

@@ -1,273 +1,276 @@
 import { formatInteger, formatNumber } from '../../charts';
-import { courseOf, type ICourse } from './course';
+import { courseOf, type ICourse, type IDeparture } from './course';
 import { layerWords } from './layers';
+import { largestMove, type IMove, movesOf, type ISeries } from './moves';
 import type { Translate } from './translate';
 
-/** One layer's statistic over steps; NaN where there was nothing finite. */
-export interface ISeries {
-  layer: number;
-  steps: ArrayLike<number>;
-  values: ArrayLike<number>;
+/** What is told of one of several series. Its number in the place of a layer is its own. */
+export interface ITold extends ISeries {
+  /** What a sentence calls it. */
+  readonly where: string;
+  /** Values at each step that were not finite; those of `values` when absent. */
+  readonly nonFinite?: ArrayLike<number>;
+  /** Steps at which it begins anew: steps before them are missing, or something else was measured. */
+  readonly starts?: readonly number[];
 }
 
-/** The largest sustained change of a series: its values at the steps where most of it began and was over. */
-export interface IMove {
-  layer: number;
-  rises: boolean;
-  first: number;
-  from: number;
-  last: number;
-  to: number;
-  /** Step at which a departure was over; null where the series stayed where it went. */
-  back: number | null;
-  /** Smallest and largest value of the whole series. */
-  low: number;
-  high: number;
-  /** `high` less `low`. */
-  size: number;
-}
+/** Names several series in a sentence. */
+export type Naming = (told: readonly ITold[]) => string;
 
-/** Share of the larger magnitude that a change must reach to be called one. */
-const STEADY = 0.1;
+/** Name series by their layers. */
+export const layerNaming: Naming = told => layerWords(told.map(each => each.layer));
 
-/** Share of a change that must be over at its ends: the tails of a slow approach are left out. */
-const TAIL = 0.05;
+/** Name one series by its name, and of several say how many they are. */
+export const countNaming =
+  (t: Translate): Naming =>
+  told =>
+    told.length === 1 ? (told[0]?.where ?? '') : t('%1 series', formatInteger(told.length));
 
 /**
- * Return the largest rise or fall of a series, cut to where most of it happens; null when fewer than two
- * values are finite.
+ * Say what the series of one quantity did, a sentence each: what is not finite first, the strongest move or
+ * between what they stayed, the largest departure beside it, and the steps without values.
+ *
+ * @param names Names those that did likewise.
  */
-function largestMove({ layer, steps, values }: ISeries): IMove | null {
-  let [low, high]: [number, number] = [-1, -1];
-  let best: { at: number; to: number; size: number } | null = null;
-  for (let index = 0; index < values.length; index++) {
-    const value = values[index] ?? NaN;
-    if (!Number.isFinite(value)) {
-      continue;
-    }
-    low = low < 0 || value < (values[low] ?? 0) ? index : low;
-    high = high < 0 || value > (values[high] ?? 0) ? index : high;
-    for (const at of [low, high]) {
-      const size = Math.abs(value - (values[at] ?? 0));
-      if (best === null || size > best.size) {
-        best = { at, to: index, size };
-      }
-    }
-  }
-  if (best === null || best.at === best.to) {
-    return null;
-  }
-  const { size } = best;
-  const [begin, goal] = [values[best.at] ?? 0, values[best.to] ?? 0];
-  const share = (index: number): number => Math.abs((values[index] ?? NaN) - begin) / (size || 1);
-  let [start, end] = [best.at, best.to];
-  for (let index = best.at; index < best.to; index++) {
-    start = share(index) <= TAIL ? index : start;
-  }
-  for (let index = best.to; index > start; index--) {
-    end = share(index) >= 1 - TAIL ? index : end;
-  }
-  const { departure } = courseOf({ steps, values });
-  const peak = steps[best.to];
-  return {
-    layer,
-    back: departure?.peak.step === peak ? (departure?.back.step ?? null) : null,
-    rises: goal > begin,
-    first: steps[start] ?? 0,
-    from: values[start] ?? NaN,
-    last: steps[end] ?? 0,
-    to: values[end] ?? NaN,
-    low: Math.min(begin, goal),
-    high: Math.max(begin, goal),
-    size
-  };
+export function seriesWords(name: string, told: readonly ITold[], names: Naming, t: Translate): string {
+  return told.length === 0
+    ? ''
+    : [...firstBadOf(told, t), ...courseWords(name, told, names, t), ...gapsOf(told, names, t)].join(' ');
 }
 
-/** What several series did. */
-export interface IMoves {
-  readonly strongest: IMove;
-  /** Whether no series moved by a share that is worth the word. */
-  readonly isSteady: boolean;
-  /** Those that went the same way at the same time, at least half as far, but for the strongest itself. */
-  readonly likewise: readonly IMove[];
-  /** Smallest and largest value of all series. */
-  readonly low: number;
-  readonly high: number;
-}
-
-/** Find the strongest move of several series; null where none has two finite values. */
-export function movesOf(series: readonly ISeries[]): IMoves | null {
-  const moves = series.map(largestMove).filter(move => move !== null);
-  const moved = moves.filter(({ low, high, size }) => size >= STEADY * Math.max(-low, high));
-  const isSteady = moved.length === 0;
-  const [strongest] = (isSteady ? moves : moved).sort((a, b) => b.size - a.size);
-  if (strongest === undefined) {
-    return null;
-  }
-  return {
-    strongest,
-    isSteady,
-    low: Math.min(...moves.map(move => move.low)),
-    high: Math.max(...moves.map(move => move.high)),
-    likewise: moved.filter(
-      move =>
-        move !== strongest &&
-        move.rises === strongest.rises &&
-        move.size >= strongest.size / 2 &&
-        move.first <= strongest.last &&
-        move.last >= strongest.first
-    )
-  };
-}
-
-/**
- * Say what a statistic did: `rms rose from 0.31 to 0.98 between step 900 and 1 100 in layer 3, likewise in
- * layer 4`. The numbers are those of the very steps, in the layer that moved most; layers that moved the same
- * way at the same time are named after it.
- */
-export function changeWords(name: string, series: readonly ISeries[], t: Translate): string {
-  const found = movesOf(series);
+function courseWords(name: string, told: readonly ITold[], names: Naming, t: Translate): string[] {
+  const found = movesOf(told);
   if (found === null) {
-    return series.length === 0 ? '' : t('%1 has too few finite values to say how it moved.', name);
+    return [t('%1 has too few finite values to say how it moved.', name)];
   }
-  const { strongest, isSteady, likewise, low, high } = found;
+  const { strongest, isSteady, likewise, departed, low, high } = found;
+  const whereOf = ({ layer }: { layer: number }): string =>
+    told.find(each => each.layer === layer)?.where ?? '';
   if (isSteady) {
-    const steps = series.flatMap(each => [each.steps[0], each.steps[each.steps.length - 1]]);
+    const steps = told.flatMap(each => [each.steps[0], each.steps[each.steps.length - 1]]);
     const known = steps.filter(step => step !== undefined);
-    return t(
-      '%1 stayed between %2 and %3 from step %4 to %5 in %6.',
-      name,
-      formatNumber(low, 3),
-      formatNumber(high, 3),
-      formatInteger(Math.min(...known)),
-      formatInteger(Math.max(...known)),
-      layerWords(series.map(each => each.layer))
-    );
+    const ends = [formatInteger(Math.min(...known)), formatInteger(Math.max(...known)), names(told)];
+    const [from, to] = [formatNumber(low), formatNumber(high)];
+    return [
+      from === to
+        ? t('%1 stayed at %2 from step %3 to %4 in %5.', name, from, ...ends)
+        : told.length === 1
+          ? t('%1 stayed between %2 and %3 from step %4 to %5 in %6.', name, from, to, ...ends)
+          : t(
+              '%1 stayed about the same from step %4 to %5 in %6: values of %2 to %3.',
+              name,
+              from,
+              to,
+              ...ends
+            )
+    ];
   }
-  const others = likewise.map(move => move.layer);
-  return moveWords(
+  const layers = new Set(likewise.map(move => move.layer));
+  const others = layers.size > 0 ? names(told.filter(({ layer }) => layers.has(layer))) : null;
+  return [
+    moveWords(name, strongest, whereOf(strongest), others, t),
+    ...(departed
+      ? [
+          departed.layer === strongest.layer
+            ? departureWords(departed.departure, t)
+            : departureWords(departed.departure, t, whereOf(departed))
+        ]
+      : [])
+  ];
+}
+
+/** Say what a statistic of layers did. */
+export const changeWords = (name: string, series: readonly Omit<ITold, 'where'>[], t: Translate): string =>
+  seriesWords(
     name,
-    strongest,
-    layerWords([strongest.layer]),
-    others.length > 0 ? layerWords(others) : null,
+    series.map(each => ({ ...each, where: layerWords([each.layer]) })),
+    layerNaming,
     t
   );
-}
 
-/**
- * Say what one series did, and which others did likewise.
- *
- * @param where The series in words.
- * @param others The others in words; null where there are none.
- */
-export function moveWords(
+/** Say what one series did, and which others did likewise: `others` in words, null where there are none. */
+function moveWords(
   name: string,
-  { rises, from, to, first, last, back }: IMove,
+  { rises, from, to, first, last, back, end }: IMove,
   where: string,
   others: string | null,
   t: Translate
 ): string {
+  const ended =
+    back !== null
+      ? t(', and was back at step %1', formatInteger(back))
+      : end === null
+        ? ''
+        : t(', and ended at %1 at step %2', formatNumber(end.value), formatInteger(end.step));
   return t(
     rises
       ? '%1 rose from %2 to %3 between step %4 and %5 in %6%7%8.'
       : '%1 fell from %2 to %3 between step %4 and %5 in %6%7%8.',
     name,
-    formatNumber(from, 3),
-    formatNumber(to, 3),
+    formatNumber(from),
+    formatNumber(to),
     formatInteger(first),
     formatInteger(last),
     where,
     others === null ? '' : t(', likewise in %1', others),
-    back === null ? '' : t(', and was back at step %1', formatInteger(back))
+    ended
+  );
+}
+
+/** Share of a departure within which of its level it must end to be back. */
+const BACK = 0.2;
+
+/** Say how a series left its course and came back, or where it came to. */
+function departureWords({ from, peak, back }: IDeparture, t: Translate, where?: string): string {
+  const rises = peak.value > from.value;
+  const isBack = Math.abs(back.value - from.value) <= BACK * Math.abs(peak.value - from.value);
+  const way =
+    where === undefined
+      ? rises
+        ? t('On the way it rose from')
+        : t('On the way it fell from')
+      : rises
+        ? t('In %1 it rose from', where)
+        : t('In %1 it fell from', where);
+  const end = isBack
+    ? t('and was back at step %1', formatInteger(back.step))
+    : t('and came to %1 at step %2', formatNumber(back.value), formatInteger(back.step));
+  return t(
+    '%1 %2 at step %3 to %4 at step %5, %6.',
+    way,
+    formatNumber(from.value),
+    formatInteger(from.step),
+    formatNumber(peak.value),
+    formatInteger(peak.step),
+    end
   );
 }
 
 /** Share of the larger end by which a scalar must differ at its ends to be said to fall or rise. */
 const SAME = 0.01;
 
+/** Share of its range by which it must differ there. */
+const NET = 0.5;
+
 /** The most gaps of one scalar that are named. */
 const MOST_GAPS = 2;
 
+/** A scalar as it is told. */
+export interface IScalarTold {
+  readonly name: string;
+  readonly step: ArrayLike<number>;
+  readonly value: ArrayLike<number>;
+  readonly unit?: string;
+  /** Steps at which the line begins anew because steps before them are missing. */
+  readonly starts?: readonly number[];
+}
+
+/** Say what scalars did, each on its own; what is not finite stands before everything else. */
+export function scalarsWords(lines: readonly IScalarTold[], t: Translate): string {
+  const courses = lines.map(line => ({ line, course: courseOf({ steps: line.step, values: line.value }) }));
+  const bad = courses
+    .flatMap(({ line, course }) => (course.bad && course.start ? [{ name: line.name, ...course.bad }] : []))
+    .sort((a, b) => a.step - b.step);
+  return [
+    ...bad.map(each => badWords(each.name, each, t)),
+    ...courses.map(({ line, course }) => scalarWords(line, course, t))
+  ].join(' ');
+}
+
 /**
- * Say where a scalar went and what happened on the way: what is not finite first, then its ends, where most
- * of a sudden change lies, the largest departure with its step, and steps without a value.
- *
- * @param starts - Steps at which the line begins anew because steps before them are missing.
+ * Say where a scalar went and what happened on the way: its ends, where most of a sudden change lies, the
+ * largest departure with its step, and steps without a value.
  */
-export function scalarWords(
-  name: string,
-  steps: ArrayLike<number>,
-  values: ArrayLike<number>,
-  unit: string,
-  t: Translate,
-  starts: readonly number[] = []
+function scalarWords(
+  { name, step: steps, value: values, unit = '', starts = [] }: IScalarTold,
+  { start, end, low, high, departure }: ICourse,
+  t: Translate
 ): string {
-  const { bad, start, end, low, high, departure } = courseOf({ steps, values });
-  const sentences = bad ? [badWords(name, bad, t)] : [];
   if (start === null || end === null) {
     return t('%1 has no finite value.', name);
   }
+  const sentences: string[] = [];
   const at = (step: number): string => formatInteger(step);
   const [from, to] = [start.value, end.value];
+  const change = Math.abs(to - from);
+  // What comes and goes by more than it went is noise about where it stayed.
+  const isSame =
+    change <= SAME * Math.max(Math.abs(from), Math.abs(to)) ||
+    (departure === null && change < NET * (high - low));
   if (start.step === end.step) {
     sentences.push(t('%1 is %2 %3 at step %4.', name, formatNumber(from), unit, at(start.step)));
-  } else if (Math.abs(to - from) <= SAME * Math.max(Math.abs(from), Math.abs(to))) {
+  } else if (isSame) {
     sentences.push(
       t(
         departure
-          ? '%1 began at %2 and ended at %3 %4 between step %5 and %6.'
+          ? '%1 began at %2 and ended at %3 %4, from step %5 to %6.'
           : '%1 stayed between %2 and %3 %4 from step %5 to %6.',
         name,
-        formatNumber(departure ? from : low, 3),
-        formatNumber(departure ? to : high, 3),
+        formatNumber(departure ? from : low),
+        formatNumber(departure ? to : high),
         unit,
         at(start.step),
         at(end.step)
       )
     );
   } else {
-    const move = departure ? null : largestMove({ layer: 0, steps, values });
-    const isSudden = move !== null && move.last - move.first < (end.step - start.step) / 10;
+    const move = largestMove({ layer: 0, steps, values });
+    const isSudden = move?.back === null && move.last - move.first < (end.step - start.step) / 10;
     sentences.push(
       t(
         to < from
           ? '%1 fell from %2 to %3 %4 between step %5 and %6%7.'
           : '%1 rose from %2 to %3 %4 between step %5 and %6%7.',
         name,
-        formatNumber(from, 3),
-        formatNumber(to, 3),
+        formatNumber(from),
+        formatNumber(to),
         unit,
         at(start.step),
         at(end.step),
-        isSudden ? t(', most of it between step %1 and %2', at(move.first), at(move.last)) : ''
+        isSudden && move.rises === to > from
+          ? t(', most of it between step %1 and %2', at(move.first), at(move.last))
+          : ''
       )
     );
   }
   if (departure) {
-    const { from: left, peak, back } = departure;
-    sentences.push(
-      t(
-        peak.value > left.value
-          ? 'On the way it rose from %1 at step %2 to %3 at step %4, and was back at step %5.'
-          : 'On the way it fell from %1 at step %2 to %3 at step %4, and was back at step %5.',
-        formatNumber(left.value, 3),
-        at(left.step),
-        formatNumber(peak.value, 3),
-        at(peak.step),
-        at(back.step)
-      )
-    );
+    sentences.push(departureWords(departure, t));
   }
-  return [...sentences, ...gapWords(steps, starts, t)].join(' ').replace(/ {2}/g, ' ');
+  return [...sentences, ...gapWords(gapsIn(steps, starts), null, t)].join(' ').replace(/ {2}/g, ' ');
+}
+
+/** Where values were not finite first, and whether none after it was. */
+export interface IFirstBad {
+  readonly step: number;
+  readonly where: string;
+  readonly stays?: boolean;
 }
 
 /** Say where values were not finite first; nothing where they all are. */
-export function firstBadWords(
-  found: readonly { readonly step: number; readonly where: string }[],
-  t: Translate
-): string[] {
+export function firstBadWords(found: readonly IFirstBad[], t: Translate): string[] {
   const [first] = [...found].sort((a, b) => a.step - b.step);
-  return first ? [t('Not finite first at step %1 in %2.', formatInteger(first.step), first.where)] : [];
+  return first
+    ? [
+        t(
+          first.stays ? 'Not finite from step %1 on in %2.' : 'Not finite first at step %1 in %2.',
+          formatInteger(first.step),
+          first.where
+        )
+      ]
+    : [];
+}
+
+function firstBadOf(told: readonly ITold[], t: Translate): string[] {
+  const found = told.flatMap(({ steps, values, nonFinite, where }): IFirstBad[] => {
+    const bad = Array.from(steps, (_, at) => {
+      const value = values[at] ?? NaN;
+      return nonFinite ? (nonFinite[at] ?? 0) > 0 || Math.abs(value) === Infinity : !Number.isFinite(value);
+    });
+    const at = bad.indexOf(true);
+    const stays = at >= 0 && at < bad.length - 1 && bad.lastIndexOf(false) < at;
+    return at < 0 ? [] : [{ step: steps[at] ?? NaN, where, stays }];
+  });
+  return firstBadWords(found, t);
 }
 
 /** Say what a series is where it is not finite. */
@@ -280,17 +283,43 @@ function badWords(name: string, { step, value, stays }: ICourse['bad'] & object,
   );
 }
 
-function gapWords(steps: ArrayLike<number>, starts: readonly number[], t: Translate): string[] {
+type Gap = readonly [last: number, next: number];
+
+/** How many times the least distance of its steps a gap is wide. */
+const WIDER = 1.5;
+
+/** The steps before and after each gap. A line that begins anew at the very next step has none there. */
+function gapsIn(steps: ArrayLike<number>, starts: readonly number[]): Gap[] {
+  if (starts.length === 0) {
+    return [];
+  }
+  const begins = new Set(starts);
   const all = Array.from(steps);
-  const gaps = starts.flatMap(start => {
-    const before = all[all.indexOf(start) - 1];
-    return before === undefined ? [] : [[before, start] as const];
+  const pairs = all.slice(1).map((next, at): Gap => [all[at] ?? NaN, next]);
+  const least = pairs.reduce((least, [last, next]) => Math.min(least, next - last), Infinity);
+  return pairs.filter(([last, next]) => begins.has(next) && next - last > WIDER * least);
+}
+
+/** Say where series have no values: all of them, or else the one with the widest gap. */
+function gapsOf(told: readonly ITold[], names: Naming, t: Translate): string[] {
+  const gaps = told.map(({ steps, starts = [] }) => gapsIn(steps, starts));
+  const [first = []] = gaps;
+  const isCommon = gaps.every(each => String(each) === String(first));
+  if (isCommon) {
+    return gapWords(first, told.length === 1 ? null : names(told), t);
+  }
+  const width = (of: readonly Gap[]): number => of.reduce((sum, [last, next]) => sum + next - last, 0);
+  const at = gaps.map(width).reduce((best, each, index, all) => (each > (all[best] ?? 0) ? index : best), 0);
+  return gapWords(gaps[at] ?? [], told[at]?.where ?? null, t);
+}
+
+function gapWords(gaps: readonly Gap[], where: string | null, t: Translate): string[] {
+  const named = gaps.slice(0, MOST_GAPS).map(([last, next]) => {
+    const steps = [formatInteger(last), formatInteger(next)];
+    return where === null
+      ? t('It has no value between step %1 and %2.', ...steps)
+      : t('There is no value between step %1 and %2 in %3.', ...steps, where);
   });
-  const named = gaps
-    .slice(0, MOST_GAPS)
-    .map(([last, next]) =>
-      t('It has no value between step %1 and %2.', formatInteger(last), formatInteger(next))
-    );
   return gaps.length > MOST_GAPS
     ? [...named, t('More such gaps: %1.', formatInteger(gaps.length - MOST_GAPS))]
     : named;

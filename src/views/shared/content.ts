@@ -60,6 +60,8 @@ export interface IContent {
   legend?: ILegend;
   /** A table, which is shown instead of a picture. */
   body?: ITable;
+  /** Sentences and numbers, which are shown instead of a picture, or below it. */
+  brief?: IBrief;
   /** What to know about the picture and to act on, above it. */
   notes?: readonly INote[];
   /** Plots above one another, which share the height; 1 unless told. */
@@ -84,6 +86,51 @@ export interface INote {
   /** Also in still pictures: in the colour of non-finite values, or plain. */
   tone?: 'finding' | 'nonfinite';
   action: { label: string; run: () => void; isDisabled?: boolean };
+}
+
+/** A sentence that may lead somewhere. */
+export interface IBriefLine {
+  readonly text: string;
+  /** What stands before it, such as its step. */
+  readonly lead?: string;
+  readonly tone?: 'critical' | 'warning';
+  /** Makes the sentence a link. */
+  readonly run?: () => void;
+  /** A button behind it. */
+  readonly action?: { readonly label: string; readonly run: () => void | Promise<void> };
+}
+
+/** A number with its name. */
+export interface IBriefFact {
+  readonly name: string;
+  readonly value: string;
+  readonly title?: string;
+  readonly warns?: boolean;
+}
+
+/** A bar that is divided into pieces. */
+export interface IBriefBar {
+  /** What the bar is; it stands over it. */
+  readonly name: string;
+  readonly pieces: readonly {
+    readonly name: string;
+    /** What it comes to, in words. */
+    readonly value: string;
+    /** Its length, in any unit. */
+    readonly size: number;
+    readonly color: string;
+  }[];
+  /** Whether its pieces are named below it; otherwise their names are seen under the pointer. */
+  readonly isKeyed: boolean;
+}
+
+/** What can be said without a picture: each part is left out where it is absent. */
+export interface IBrief {
+  readonly lines?: readonly IBriefLine[];
+  readonly bars?: readonly IBriefBar[];
+  readonly facts?: readonly IBriefFact[];
+  /** A text that the run wrote; what it was given stands before it. */
+  readonly quote?: { readonly given: string; readonly text: string };
 }
 
 /** A picture, or why there is none. */

@@ -32,6 +32,10 @@ export interface ICompositionEnvironment<O extends object = ViewOptions> {
   readonly options: Readonly<Required<O>>;
   /** Other runs; null where there is one only. */
   readonly runs: IViewRuns | null;
+  /** Shows another view of the run; null where nobody can. */
+  readonly openView: ((options: ViewOptions) => void) | null;
+  /** Pixels of the tab that it may fill; 0 where it is as high as what it shows. */
+  readonly height: number;
   choose(options: Partial<O>): void;
   relayout(): void;
   rearrange(): void;
@@ -50,6 +54,10 @@ export interface IViewPart {
   readonly options: Required<ViewOptions>;
   /** Whether it is left out of exported pictures, being none. */
   readonly unpictured?: boolean;
+  /** What stands over it; a button where it leads somewhere. */
+  readonly heading?: { readonly text: string; readonly hint?: string; readonly open?: () => void };
+  /** Least time between two drawings that the run asks for, ms. */
+  readonly every?: number;
   create(source: IRunSource, env: IViewEnvironment): IViewModel;
 }
 

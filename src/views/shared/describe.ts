@@ -107,11 +107,9 @@ export function compressorWords(text: string, t: Translate, tiles?: number): str
   switch (name) {
     case 'Tile': {
       const reduction = (params['reduction'] ?? 'mean').replace(/^(\w+)\(data\)$/, '$1');
-      return t(
-        '%1 of %2 tiles',
-        reduction.replace(/^data\.(\w+)\(\)$/, '$1'),
-        tiles ?? params['tiles'] ?? '?'
-      );
+      const count = String(tiles ?? params['tiles'] ?? '?');
+      const what = reduction.replace(/^data\.(\w+)\(\)$/, '$1');
+      return t(count === '1' ? '%1 of %2 tile' : '%1 of %2 tiles', what, count);
     }
     case 'NoOp':
       return t('every value');

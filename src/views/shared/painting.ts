@@ -1,3 +1,6 @@
+/** Points of a line up to which each is marked. */
+export const SPARSE = 30;
+
 /** A line to paint: its points by ascending x. */
 export interface IPaintedLine {
   readonly x: Float64Array;

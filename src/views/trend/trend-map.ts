@@ -13,7 +13,7 @@ import {
 } from '../../charts';
 import type { ILayerLine } from '../../store/line-data';
 import type { IPointed } from '../../store/run-link';
-import { movesOf } from '../shared/change-words';
+import { movesOf } from '../shared/moves';
 import type { IContent, IMark, IMoved } from '../shared/content';
 import { lockedWords } from '../shared/controls';
 import { rangeOf, type ILinkedMarks, type IStepAxis } from '../shared/links';

@@ -5,15 +5,16 @@ import type { TrendOptions } from '../../protocol/views.generated';
 import type { ITrendAnswer } from '../../store/line-data';
 import type { IRunSource } from '../../store/source';
 import type { ITensorShape } from '../../store/tensor-data';
+import { countNaming, layerNaming, seriesWords } from '../shared/change-words';
 import type { IMark } from '../shared/content';
 import { type Control, selectControl } from '../shared/control';
 import { colorRangeControl, goControl, transformControl } from '../shared/controls';
-import { flagInfo, flagWords, omissionWords, thinnedWords } from '../shared/describe';
+import { capital, flagInfo, flagWords, omissionWords, thinnedWords } from '../shared/describe';
 import { layerWords, chosenLayers, layerName } from '../shared/layers';
 import { axisTexts, placeWords } from '../shared/lines/step-axis';
 import { badOf } from '../shared/lines/line-recipe';
 import { comparedTitle } from '../shared/lines/compare';
-import type { ILine } from '../shared/lines/line';
+import { toldOf, type ILine } from '../shared/lines/line';
 import { LinesView, type ILineRun, type ILinesDrawn, type LinesLoaded } from '../shared/lines/lines-view';
 import type { ILineAsk } from '../shared/lines/shape-lines';
 import { lockedRange } from '../shared/scale';
@@ -27,6 +28,7 @@ import {
   selectionControls,
   statisticControl,
   statisticWords,
+  layersWords,
   type ITrendSubject,
   trendWords
 } from './trend-words';
@@ -195,7 +197,7 @@ export class TrendView extends LinesView<Required<TrendOptions>> {
     if (state) {
       return { state };
     }
-    const range = lockedRange(this.options.color_range ?? []);
+    const range = this.colorRange(answer.lines.map(({ values }) => values));
     const request = {
       series: answer.lines,
       transform: this.options.transform,
@@ -208,7 +210,6 @@ export class TrendView extends LinesView<Required<TrendOptions>> {
     });
     // Only the middle of a scale of both signs is another in the dark.
     const printed = (dark = false): IRecipe => this.map.recipe({ ...request, look: { dark, range } });
-    const series = answer.lines.map(({ layer, steps, values }) => ({ layer, steps, values }));
     const { align, runs } = this.options;
     const ofLines =
       align === 'step' && runs.length === 0
@@ -218,8 +219,14 @@ export class TrendView extends LinesView<Required<TrendOptions>> {
               'A map is of this run alone, by step: other runs, and an axis of time or tokens, are for lines.'
             )
           ];
-    const words = trendWords(this._subject, answer, series, [...caption, ...ofLines]);
+    const moved = layersWords(answer.lines, this._subject);
+    const words = trendWords(this._subject, answer, moved, [...caption, ...ofLines]);
     return { content: { recipe, ...(signed ? { printed } : {}), extent, ...words } };
+  }
+
+  /** Lowest and highest value of a map's colours; null where they follow its values. */
+  protected colorRange(_values: readonly ArrayLike<number>[]): readonly [number, number] | null {
+    return lockedRange(this.options.color_range ?? []);
   }
 
   private async _readLines(layers: number, signal: AbortSignal): Promise<LinesLoaded> {
@@ -247,14 +254,15 @@ export class TrendView extends LinesView<Required<TrendOptions>> {
       smoothing,
       placeWords: placeWords(align, 'step', t)
     });
-    const series = found.shown.flatMap(({ isFaint, layer, step, value }) =>
-      isFaint ? [] : [{ layer: layer ?? 0, steps: step, values: value }]
-    );
+    const shown = found.shown.filter(({ isFaint }) => !isFaint);
+    const isOne = shown.every(({ run }) => run === shown[0]?.run);
+    const told = shown.map((line, at) => ({ ...toldOf(line), layer: (isOne ? line.layer : null) ?? at }));
+    const moved = seriesWords(capital(quantity), told, isOne ? layerNaming : countNaming(t), t);
     const answer = {
       ...this._answer,
       lines: this._answer.lines.filter(({ layer }) => !options.hidden.includes(String(layer)))
     };
-    const words = trendWords(this._subject, answer, series, this.lineWords(found));
+    const words = trendWords(this._subject, answer, moved, this.lineWords(found));
     return { content: { ...words, title: comparedTitle(words.title, options, found.others, t) } };
   }
 

@@ -10,10 +10,10 @@ import {
 import { flagColor, formatInteger } from '../../charts';
 import { isRangeText, inRanges } from '../../protocol/ranges';
 import type { TrendOptions } from '../../protocol/views.generated';
-import type { ITrendAnswer, ITrendTensor } from '../../store/line-data';
+import type { ILayerLine, ITrendAnswer, ITrendTensor } from '../../store/line-data';
 import type { IMissingSteps, ITensorShape } from '../../store/tensor-data';
 import type { IRunSource } from '../../store/source';
-import { changeWords, firstBadWords, type ISeries } from '../shared/change-words';
+import { changeWords } from '../shared/change-words';
 import type { IContent } from '../shared/content';
 import { type Control, selectControl } from '../shared/control';
 import { numberField } from '../shared/table';
@@ -126,13 +126,65 @@ export function keptWords(
   ];
 }
 
-/** Name steps that are known to be missing. */
-export function missingStepWords(missing: readonly IMissingSteps[], t: Translate): string[] {
-  return missing.map(({ first, last, why }) =>
+/**
+ * Name steps that are known to be missing and are not drawn: rows of other streams, or of other layers, may
+ * lack where these are there.
+ *
+ * @param lines What is drawn, with the places at which lines begin anew.
+ */
+export function missingStepWords(
+  missing: readonly IMissingSteps[],
+  lines: readonly Pick<ILayerLine, 'starts' | 'steps'>[],
+  t: Translate
+): string[] {
+  const longest = lines.reduce<(typeof lines)[number] | null>(
+    (best, line) => (line.steps.length > (best?.steps.length ?? 0) ? line : best),
+    null
+  );
+  const { holes, every } = longest ? holesOf(longest) : { holes: [WHOLE], every: 1 };
+  const found = missing.flatMap(({ first, last, why }) =>
+    holes.flatMap(({ from, to, beside }) => {
+      const hole = { first: Math.max(first, from), last: Math.min(last, to), why };
+      // Of every tenth step nine others lie between two, and none of them is missing.
+      const isStep = Math.floor((hole.last - beside) / every) >= Math.ceil((hole.first - beside) / every);
+      return hole.first <= hole.last && isStep ? [hole] : [];
+    })
+  );
+  return found.map(({ first, last, why }) =>
     first === last
       ? t('Step %1 is missing. %2', formatInteger(first), why)
       : t('Steps %1 to %2 are missing. %3', formatInteger(first), formatInteger(last), why)
   );
+}
+
+/** Steps between which nothing is drawn, and a step beside them that is. */
+interface IHole {
+  readonly from: number;
+  readonly to: number;
+  readonly beside: number;
+}
+
+/** Steps are counted from 1. */
+const WHOLE: IHole = { from: 1, to: Infinity, beside: 1 };
+
+/** The steps that a line leaves out, before it, between its parts and after it; and its least distance. */
+function holesOf({ starts, steps }: Pick<ILayerLine, 'starts' | 'steps'>): {
+  readonly holes: readonly IHole[];
+  readonly every: number;
+} {
+  const at = (index: number): number => steps[index] ?? NaN;
+  const [first, last] = [at(0), at(steps.length - 1)];
+  const distance = Array.from(steps)
+    .slice(1)
+    .reduce((least, step, index) => Math.min(least, step - at(index)), Infinity);
+  return {
+    every: Number.isFinite(distance) ? distance : 1,
+    holes: [
+      { from: 1, to: first - 1, beside: first },
+      ...starts.map(start => ({ from: at(start - 1) + 1, to: at(start) - 1, beside: at(start - 1) })),
+      { from: last + 1, to: Infinity, beside: last }
+    ]
+  };
 }
 
 export interface ITrendSubject {
@@ -151,7 +203,7 @@ export interface ITrendSubject {
 export function trendWords(
   { source, options, shape, selection, flag, memory, t }: ITrendSubject,
   answer: ITrendAnswer,
-  series: readonly ISeries[],
+  moved: string,
   more: readonly string[]
 ): Pick<IContent, 'caption' | 'summary' | 'title'> & { readonly swatch: string } {
   const name = statisticWords(options.statistic, t);
@@ -163,7 +215,6 @@ export function trendWords(
     'Values that were not finite: %1; marks along the top show where.',
     formatInteger(nonFinite)
   );
-  const moved = changeWords(capital(name), series, t);
   return {
     title: t(
       '%1, %2 of %3, steps %4 to %5',
@@ -180,22 +231,24 @@ export function trendWords(
       ...rankWords(answer.ranks, shape, options.rank, source.hello, t),
       ...more,
       ...(nonFinite > 0 ? [options.kind === 'lines' ? marked : bad] : []),
-      ...missingStepWords(answer.missing, t),
+      ...missingStepWords(answer.missing, lines, t),
       ...memory(answer)
     ],
-    summary: [...firstBad(lines, t), moved, ...(nonFinite > 0 ? [bad] : [])].join(' '),
+    summary: [moved, ...(nonFinite > 0 ? [bad] : [])].join(' '),
     swatch: flagColor(options.flag, source.hello?.flags.map(each => each.name) ?? [])
   };
 }
 
-/** Say where values were not finite first. */
-function firstBad(lines: ITrendAnswer['lines'], t: Translate): string[] {
-  const found = lines.flatMap(({ layer, steps, nonFinite }) => {
-    const step = steps[nonFinite.findIndex(count => count > 0)];
-    return step === undefined ? [] : [{ step, where: layerWords([layer]) }];
-  });
-  return firstBadWords(found, t);
-}
+/** Say what each layer did. */
+export const layersWords = (
+  lines: ITrendAnswer['lines'],
+  { options: { statistic }, t }: ITrendSubject
+): string =>
+  changeWords(
+    capital(statisticWords(statistic, t)),
+    lines.map(line => ({ ...line, starts: line.starts.map(at => line.steps[at] ?? NaN) })),
+    t
+  );
 
 /** Say which values enter a statistic where that is not all of them. */
 export function selectionWords(row: ITrendTensor | null, selection: TensorSelection, t: Translate): string[] {

@@ -268,9 +268,9 @@ def swin_like(job: Job) -> None:
                 .transpose(2, 3)
                 .reshape(-1, 4, width)
             )
-            qkv = self.qkv(windows).reshape(-1, 4, 3, self.heads, 4).permute(2, 0, 3, 1, 4)
-            see("QKV_mat_mul", self.layer, q=qkv[0], k=qkv[1], v=qkv[2])
-            context = join_heads(F.scaled_dot_product_attention(qkv[0], qkv[1], qkv[2]))
+            q, k, v = self.qkv(windows).reshape(-1, 4, 3, self.heads, 4).permute(2, 0, 3, 1, 4)
+            see("QKV_mat_mul", self.layer, q=q, k=k, v=v)
+            context = join_heads(F.scaled_dot_product_attention(q, k, v))
             see("ContextLayer_mat_mul", self.layer, context)
             out = self.proj(context)
             see("AttentionOutput_mat_mul", self.layer, out)
@@ -387,7 +387,7 @@ def list_with_none(job: Job) -> None:
             del self.blocks
             layers = []
             for number in range(2):
-                for block in (Attention(number), MLP(number)):
+                for block in (Attention(2 * number), MLP(2 * number + 1)):
                     layers.append(
                         nn.ModuleList([nn.ModuleList([nn.LayerNorm(WIDTH), None, None]), block, None])
                     )
@@ -397,8 +397,7 @@ def list_with_none(job: Job) -> None:
             x = self.embed(ids)
             for number, (norms, block, _) in enumerate(self.layers):
                 x = x + block(norms[0](x))
-                if number % 2:
-                    see("HiddenStates", number // 2, x)
+                see("HiddenStates", number, x)
             return self.ln_f(x)
 
     train(job, Alternating())

@@ -160,4 +160,4 @@ def _seeds() -> list[Any]:
     ]
 
 
-SURFACE = Surface(_seeds, _mutate, _run, (ClientError, ProtocolError))
+SURFACE = Surface(_seeds, _mutate, _run, (ClientError, ProtocolError), all_changes)

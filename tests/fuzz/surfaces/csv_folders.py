@@ -9,7 +9,7 @@ from typing import Any
 
 from megalens.runs import ClientError, open_run
 from tests.fuzz.mutate import mutated_bytes, mutated_text
-from tests.fuzz.surface import Surface
+from tests.fuzz.surface import Surface, byte_changes
 
 _FOLDER = Path(tempfile.mkdtemp())
 _HEADERS = (
@@ -96,4 +96,13 @@ def _run(given: Any) -> None:
         run.readings(given["name"].rpartition("_")[0])
 
 
-SURFACE = Surface(_seeds, _mutate, _run, (ClientError,))
+def _every_byte() -> list[Any]:
+    whole = _lines(_HEADERS[0]).encode()
+    return [
+        {"name": seed["name"], "data": data, "whole": whole}
+        for seed in _seeds()[: len(_HEADERS)]
+        for data in byte_changes(seed["text"].encode())
+    ]
+
+
+SURFACE = Surface(_seeds, _mutate, _run, (ClientError,), _every_byte)

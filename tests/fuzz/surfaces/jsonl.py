@@ -12,7 +12,7 @@ from moment_tree import record
 
 from megalens.runs import ClientError, open_run
 from tests.fuzz.mutate import json_text, mutated_tree
-from tests.fuzz.surface import Surface
+from tests.fuzz.surface import Surface, byte_changes
 
 _FOLDER = Path(tempfile.mkdtemp())
 _WORDS = (
@@ -61,4 +61,12 @@ def _run(given: Any) -> None:
         assert "l2" in table
 
 
-SURFACE = Surface(_seeds, _mutate, _run, (ClientError,))
+def _every_byte() -> list[Any]:
+    return [
+        {"kind": seed[0]["stat"], "data": data}
+        for seed in _seeds()
+        for data in byte_changes(json.dumps(seed[0]).encode() + b"\n")
+    ]
+
+
+SURFACE = Surface(_seeds, _mutate, _run, (ClientError,), _every_byte)

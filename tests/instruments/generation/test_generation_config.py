@@ -210,6 +210,32 @@ def test_sliding_windows_states_and_every_kind_of_cache_write_the_same(name, set
     assert ("cache_implementation='static'" in said) == ("cache_implementation" in setting)
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["Bert", "Roberta", "BertGeneration"])
+def test_a_model_that_keeps_nothing_is_refused_with_a_way_out_that_is_true(name) -> None:
+    torch.manual_seed(0)
+    sizes = {each: size for each, size in _LOCAL.items() if each != "num_key_value_heads"}
+    config = getattr(transformers, f"{name}Config")(**sizes)
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    model.generation_config.update(eos_token_id=[1, 2], pad_token_id=0)
+    with pytest.raises(GenerationError, match=r"model\.generation_config\.use_cache = False"):
+        ours(model, 0.8)
+    model.generation_config.use_cache = False
+    assert ours(model, 0.8)[0] == generated(model, 0.8)
+
+
+@pytest.mark.parametrize("name", ["XLNet", "XLM"])
+def test_a_model_that_is_given_a_token_more_is_refused(name) -> None:
+    sizes = {"d_model": 16, "n_layer": 1, "n_head": 2, "d_inner": 16}
+    if name == "XLM":
+        sizes = {"emb_dim": 16, "n_layers": 1, "n_heads": 2}
+    config = getattr(transformers, f"{name}Config")(vocab_size=300, **sizes)
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    with pytest.raises(GenerationError, match=rf"{name}.*one token more.*Write with model\.generate"):
+        as_language_model(model, byte_level())
+
+
 def test_an_encoder_and_decoder_is_refused() -> None:
     sizes = {"d_model": 16, "d_kv": 4, "d_ff": 16, "num_layers": 1, "num_heads": 2, "vocab_size": 300}
     model = transformers.T5ForConditionalGeneration(transformers.T5Config(**sizes))

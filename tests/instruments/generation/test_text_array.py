@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 import torch
 import transformers
-from writers import byte_level, demo
+from writers import byte_level, demo, hugging_face
 
 import megalens
 from megalens.instruments.generation.text_array import generation_array
@@ -82,19 +82,48 @@ class TestInALab:
             ):
                 written.array(ATTENTION, 0)
 
+    def test_outputs_of_experts_are_no_array_and_an_error_says_what_to_read(self) -> None:
+        with megalens.serve(
+            hugging_face("Mixtral"), byte_level(), flags=["ExpertOutputs", "RouterProbabilities"], linger=0.2
+        ) as lab:
+            written = lab.generate("abc", 4, temperature=0, stop_tokens=[])
+            with pytest.raises(ClientError, match=r"no positions\. Read them as they are: run\.tensors\("):
+                written.array("ExpertOutputs", 1)
+            assert lab.run.tensors("ExpertOutputs", layers=1, phase="generate").num_rows > 0
+            assert written.array("RouterProbabilities", 1).shape == (7, 4)
+
+    @pytest.mark.parametrize("name", ["Bloom", "Mpt", "Llama"])
+    def test_positions_go_on_from_pass_to_pass_and_padding_counts_as_none(self, name) -> None:
+        model = hugging_face(name)
+        with megalens.serve(model, byte_level(), flags=["InputTokens"], linger=0.2) as lab:
+            written = lab.generate(["abcde", "ab"], 4, temperature=0, stop_tokens=[])
+            for sequence in (0, 1):
+                tokens = written.tokens(sequence)
+                read = [*range(len(tokens) - 1), np.nan]
+                np.testing.assert_array_equal(
+                    written.array("InputTokens", -1, sequence, part="positions"), read
+                )
+                ids = written.array("InputTokens", -1, sequence)
+                np.testing.assert_array_equal(ids[:-1], tokens["id"][:-1])
+            newest = lab.run.array("InputTokens", phase="generate")
+            assert newest.tolist() == [[written.tokens(each)["id"].iloc[-2]] for each in (0, 1)]
+
 
 class Rows:
     """A run of these rows."""
 
     def __init__(self, *shapes: tuple[int, ...]) -> None:
         self._rows = [
-            {"step": step, "micro_batch": 0, "shape": shape, "source_shape": shape, "compressor": "NoOp()",
-             "values": np.arange(np.prod(shape), dtype=np.float32).tolist()}
+            {"step": step, "micro_batch": 0, "shape": shape, "source_shape": shape, "part": "",
+             "compressor": "NoOp()", "values": np.arange(np.prod(shape), dtype=np.float32).tolist()}
             for step, shape in enumerate(shapes, 1)
         ]  # fmt: skip
 
     def tensors(self, *_: object, **__: object) -> pa.Table:
         return pa.Table.from_pylist(self._rows)
+
+
+FLAG = {"name": "Flag", "parts": [""], "axes": ["position", "feature"]}
 
 
 def read(*passes: tuple[int, int, int]) -> pd.DataFrame:
@@ -106,9 +135,9 @@ def read(*passes: tuple[int, int, int]) -> pd.DataFrame:
 @pytest.mark.parametrize("second", [(1, 1, 3), (1, 2, 1, 3)], ids=["features", "axes"])
 def test_passes_that_were_traced_in_several_ways_are_no_array(second) -> None:
     with pytest.raises(ClientError, match="several ways while this text was written"):
-        generation_array(Rows((1, 2, 4), second), read((0, 1, 0), (1, 1, 1), (2, 2, 0)), "Flag", 0, 0, None)
+        generation_array(Rows((1, 2, 4), second), read((0, 1, 0), (1, 1, 1), (2, 2, 0)), FLAG, 0, 0, None)
 
 
 def test_positions_without_a_pass_are_missing() -> None:
-    found = generation_array(Rows((1, 2, 4)), read((0, 1, 0), (1, 1, 1), (2, 2, 0)), "Flag", 0, 0, None)
+    found = generation_array(Rows((1, 2, 4)), read((0, 1, 0), (1, 1, 1), (2, 2, 0)), FLAG, 0, 0, None)
     np.testing.assert_array_equal(found, [[0, 1, 2, 3], [4, 5, 6, 7], [np.nan] * 4])

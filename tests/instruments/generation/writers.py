@@ -67,6 +67,7 @@ HUGGING_FACE = {
     "Llama": dict(**_SIZES, num_key_value_heads=2),
     "Qwen2": dict(**_SIZES, num_key_value_heads=2),
     "Mixtral": dict(**_SIZES, num_key_value_heads=2, num_local_experts=4, num_experts_per_tok=2),
+    "Mpt": {"d_model": 32, "n_heads": 4, "n_layers": 2, "vocab_size": 300, "max_seq_len": 64, "use_cache": True},
     "Bloom": {"hidden_size": 32, "n_layer": 2, "n_head": 4, "vocab_size": 300, "bos_token_id": 0, "eos_token_id": 0},
 }  # fmt: skip
 

@@ -38,9 +38,10 @@ def step(number, *given, **scalars) -> StepReadings:
 
 
 def judged(steps, settings=None, **more):
-    """Return the serious alarms of steps."""
+    """Return the serious alarms of steps, and what follows from them."""
     watch = Watch(settings, **more)
-    return [alarm for each in steps for alarm in watch.judge(each) if alarm.severity != "note"]
+    found = [alarm for each in steps for alarm in watch.judge(each)]
+    return [alarm for alarm in found if alarm.severity != "note" or alarm.follows]
 
 
 def found(alarms):

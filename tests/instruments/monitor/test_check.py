@@ -70,7 +70,7 @@ def test_the_exit_status_says_whether_a_run_is_healthy(healthy, broken, capsys):
         lines[0]
         == "step 40, rank 0: critical nonfinite, reduction, grad layers.2.fc1.weight: 1 value is NaN."
     )
-    assert lines[-1] == f"{STEPS} steps, {len(lines) - 1} alarms."
+    assert lines[-1] == f"{STEPS} steps, 2 alarms, and {len(lines) - 3} that followed."
     assert {line.split()[1] for line in lines[1:-1]} == {"50,"}
 
 
@@ -81,7 +81,7 @@ def test_a_file_of_rules_changes_what_is_found(broken, tmp_path, capsys):
     )
     assert main(["check", str(broken), "--rules", str(file), "--json"]) == 0
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [
-        {"steps": STEPS, "alarms": 0}
+        {"steps": STEPS, "alarms": 0, "followed": 0}
     ]
     assert main(["check", str(broken), "--json"]) == 1
     first = json.loads(capsys.readouterr().out.splitlines()[0])

@@ -27,9 +27,9 @@ def test_it_is_named_where_it_was_done(number: int) -> None:
     assert verdict.right in ((1, 2, 3) if KINDS[number].name.endswith("swapped") else (1,)), verdict.first
 
 
-def trained(model: nn.Module, steps: int, batch, **options) -> list:
+def trained(model: nn.Module, steps: int, batch, make=torch.optim.AdamW, **options) -> list:
     torch.manual_seed(0)
-    optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
+    optimizer = make(model.parameters(), 1e-2)
     with megalens.monitor(model, optimizer, hub=None, **options) as monitor:
         for step in range(steps):
             x, y = batch(step)
@@ -51,7 +51,9 @@ class Normed(nn.Module):
         return self.last(torch.relu(self.norm(self.first(x))))
 
 
-def test_a_bias_before_a_batch_norm_is_not_called_dead() -> None:
+# Adam divides rounding by rounding and moves it; plain SGD leaves it as it is.
+@pytest.mark.parametrize("make", [torch.optim.AdamW, torch.optim.SGD])
+def test_a_bias_before_a_batch_norm_is_not_called_dead(make) -> None:
     torch.manual_seed(1)
     weights = torch.randn(8, 3)
 
@@ -59,7 +61,7 @@ def test_a_bias_before_a_batch_norm_is_not_called_dead() -> None:
         x = torch.randn(32, 8, generator=torch.Generator().manual_seed(step))
         return x, (x @ weights).argmax(1)
 
-    assert [each.sentence for each in trained(Normed(), 40, batch) if each.rule == "dead"] == []
+    assert [each.sentence for each in trained(Normed(), 40, batch, make)] == []
 
 
 def test_the_learning_rate_is_read_of_the_optimizer_where_nobody_logs_it() -> None:

@@ -324,3 +324,18 @@ def test_a_loss_that_rises_slowly_is_found_against_its_lowest():
     (alarm, *_) = (alarm for alarm in judged(steps) if alarm.rule == "drift")
     assert (alarm.name, alarm.statistic) == ("loss", "level")
     assert alarm.value / alarm.expected > 1.3
+
+
+def test_what_rounding_changes_says_nothing_about_the_size_of_updates():
+    rng = np.random.default_rng(0)
+    names = ("first.bias", "first.weight", "last.bias", "last.weight")
+    values = tensors(rng, names=names)
+    steps = []
+    for at in range(1, 40):
+        moved = {name: values[name] + 1e-3 * rng.standard_normal() for name in names[1:]}
+        # The bias stands before a batch norm: rounding moves it, and in some steps leaves it as it is.
+        values = {names[0]: values[names[0]] + (0 if at % 10 == 0 else 1e-9), **moved}
+        gradients = tensors(rng, names=names)
+        gradients[names[0]] = gradients[names[0]] * 1e-8
+        steps.append(step(at, readings("param", values), readings("grad", gradients)))
+    assert judged(steps) == []

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from megalens.__main__ import main
+from megalens.instruments.monitor.trainermon import anomalies
 from megalens.instruments.monitor.trainermon.anomalies import Anomaly, first_anomalies
 from megalens.instruments.monitor.trainermon.rules import RecordedRules, rules_from
+from megalens.protocol import MegalensError
 
 ALERT = Path(__file__).parents[3].parent / "shared" / "fixtures" / "trainermon" / "alert" / "anomaly_detected"
 
@@ -97,6 +99,16 @@ def test_a_file_that_is_no_object_of_records_is_named(tmp_path, capsys, text):
     write(tmp_path, 0, text=text)
     assert main(["anomalies", str(tmp_path)]) == 2
     assert "rank0/anomaly.json" in capsys.readouterr().err
+
+
+def test_files_of_any_size_are_bounded_before_they_are_read(tmp_path, monkeypatch):
+    write(tmp_path, 0, text="{" + ",".join(f'"{number}":1' for number in range(9)) + "}")
+    monkeypatch.setattr(anomalies, "_MOST_WARNINGS", 5)
+    found, warnings = anomalies.read_anomalies(tmp_path)
+    assert (found, warnings[5:]) == ([], ["4 more records are left out."])
+    monkeypatch.setattr(anomalies, "_MOST_BYTES", 20)
+    with pytest.raises(MegalensError, match="at most 20 bytes"):
+        anomalies.read_anomalies(tmp_path)
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path, capsys):

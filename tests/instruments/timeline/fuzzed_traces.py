@@ -13,7 +13,7 @@ from megalens.instruments.timeline import analyse
 from megalens.instruments.timeline.megascan_files import TimelineError
 from megalens.runs import ClientError, open_run
 from tests.fuzz.mutate import json_text, mutated_tree
-from tests.fuzz.surface import Surface
+from tests.fuzz.surface import Surface, byte_changes
 
 _FOLDER = Path(tempfile.mkdtemp())
 _WORDS = (
@@ -73,10 +73,18 @@ def _mutate(chance: Random, seed: Any) -> Any:
     if chance.random() < 0.2:
         data = gzip.compress(data)
         data = data[: chance.randrange(len(data))] if chance.random() < 0.5 else data
-    name = (
-        "benchmark-data-0-pipeline-0-tensor-0.json" if isinstance(seed, list) and len(seed) == 4 else "a.json"
-    )
-    return {"name": name, "data": data}
+    return {"name": _name(seed), "data": data}
+
+
+def _name(seed: Any) -> str:
+    of_a_rank = isinstance(seed, list) and len(seed) == 4
+    return "benchmark-data-0-pipeline-0-tensor-0.json" if of_a_rank else "a.json"
+
+
+def _every_byte() -> list[Any]:
+    texts = [(_name(seed), json.dumps(seed).encode()) for seed in _seeds()]
+    packed = [(name, gzip.compress(text, mtime=0)) for name, text in texts[1:]]
+    return [{"name": name, "data": data} for name, text in (*texts, *packed) for data in byte_changes(text)]
 
 
 def _run(given: Any) -> None:
@@ -89,4 +97,4 @@ def _run(given: Any) -> None:
         str(analyse(run).verdict())
 
 
-SURFACE = Surface(_seeds, _mutate, _run, (ClientError, TimelineError))
+SURFACE = Surface(_seeds, _mutate, _run, (ClientError, TimelineError), _every_byte)

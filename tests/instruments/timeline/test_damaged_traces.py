@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
-import subprocess
-import sys
 
 import pytest
+from reading_costs import MOST_MIB, MOST_SECONDS, cost_of
 
 import megalens
+from megalens.instruments.timeline import megascan_files
 from megalens.instruments.timeline.megascan_files import TimelineError
 from megalens.instruments.timeline.trace_events import TraceFile
 
@@ -125,28 +124,51 @@ BOMBS = {
     + b"]",
 }
 
-_OPEN = """
-import sys, megalens
-from megalens.runs import ClientError
-try:
-    megalens.open(sys.argv[1]).close()
-except ClientError as error:
-    print(error)
-peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
-print(int(peak.split()[1]) >> 10)
-"""
+_RANK = "benchmark-data-0-pipeline-0-tensor-0.json"
+
+
+def iteration_rows(number, rows, first=0):
+    """Return an iteration as MegatronApp's tracer writes it."""
+    place = {"dp_rk": 0, "pp_rk": 0, "tp_rk": number, "dev": 0, "g_rk": number}
+    return [
+        {"name": "iteration", "ph": "B", "pad_before": 5},
+        *({"name": "forward", "ph": "BE"[at % 2], "rel_ts": first + at, **place} for at in range(rows)),
+        {"name": "iteration", "ph": "E", "rel_ts": rows, "duration_wall": 2 * rows},
+    ]
+
+
+BOMBS |= {
+    "a great many rows of MegatronApp": json.dumps(
+        [row for number in range(600) for row in iteration_rows(0, 1000, number)]
+    ).encode(),
+    "brackets for rows of MegatronApp": b'[{"name":"iteration","ph":"B","pad_before":5},'
+    + b"[]," * 20_000_000
+    + b"[]]",
+}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(BOMBS))
 def test_a_small_file_that_unfolds_to_much_takes_less_than_512_megabytes(tmp_path, name):
-    path = tmp_path / "trace.json.gz"
+    path = tmp_path / f"{_RANK if 'MegatronApp' in name else 'trace.json'}.gz"
     path.write_bytes(gzip.compress(BOMBS[name], 6))
-    done = subprocess.run(
-        [sys.executable, "-c", _OPEN, str(path)], capture_output=True, text=True, env=dict(os.environ)
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert int(done.stdout.split()[-1]) < 512
+    cost = cost_of(path, tmp_path / "cache")
+    assert cost.mib < MOST_MIB, cost
+    assert cost.waits < MOST_SECONDS, cost
+
+
+def test_so_many_rows_of_megatronapp_are_read_as_all_files_of_a_job_may_have(tmp_path, monkeypatch):
+    for rank in range(2):
+        rows = [row for number in range(10) for row in iteration_rows(rank, 2, number)]
+        (tmp_path / _RANK.replace("tensor-0", f"tensor-{rank}")).write_text(json.dumps(rows))
+    whole, problems = megascan_files.read_rank_files(tmp_path)
+    assert ([len(trace.iterations) for trace in whole], problems) == ([10, 10], [])
+    monkeypatch.setattr(megascan_files, "_WHOLE_BYTES", 0)
+    assert megascan_files.read_rank_files(tmp_path) == (whole, [])
+    monkeypatch.setattr(megascan_files, "_MOST_ROWS", 30)
+    some, problems = megascan_files.read_rank_files(tmp_path)
+    assert [len(trace.iterations) for trace in some] == [3, 3]
+    assert "has more than the 15 rows that are read of a file of such a job: its first 3" in problems[0]
 
 
 def test_what_unfolds_to_more_than_traces_do_is_read_in_part(tmp_path, monkeypatch):

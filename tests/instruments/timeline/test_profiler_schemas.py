@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gzip
 import json
+import threading
 
 import pytest
 
 import megalens
 from megalens.__main__ import main
 from megalens.instruments.timeline import analyse
+from megalens.instruments.timeline.timeline_answer import read_timeline
+from megalens.runs.run_folder import RunFolder
 
 NOW = 1_693_000_000_000_000
 
@@ -152,3 +155,15 @@ def test_rows_of_megatronapp_without_a_rank_take_their_place_from_the_name(tmp_p
     out = tmp_path / "out.json"
     assert main(["timeline", "aggregate", str(folder), "-o", str(out)]) == 0
     assert {each["pid"] for each in json.loads(out.read_text())} == {0, 1}
+
+
+def test_the_file_of_one_rank_of_many_is_neither_healthy_nor_slow(tmp_path):
+    facts = {"distributedInfo": {"backend": "nccl", "rank": 3, "world_size": 128}}
+    with megalens.open(written(tmp_path / "rank3.json", step(), **facts)) as run:
+        assert run.origin["ranks"] == 128
+        verdict = analyse(run).verdict()
+        answer = read_timeline(RunFolder(run.folder), {}, "one of 128", threading.Event())["verdict"]
+    assert not verdict.healthy
+    assert verdict.culprits == ()
+    assert verdict.lacking[0].startswith("The job has 128 ranks, of which 127 have no spans")
+    assert answer["lacking"] == list(verdict.lacking)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas
 import pyarrow
 import pytest
+from overlapped_work import ADDED_MS
 from processes import run_job
 
 from megalens.instruments.timeline import analyse
@@ -156,3 +157,24 @@ def test_losses_are_the_same_with_and_without_a_timeline(tmp_path, kind) -> None
         for way in ("operations", None)
     )
     assert timed == plain
+
+
+@pytest.mark.parametrize(
+    ("way", "kind", "ranks"),
+    [
+        ("none", "", ()),
+        ("forward", "device", (2,)),
+        ("backward", "device", (2,)),
+        ("data", "data", (2,)),
+        ("two", "device", (1, 2)),
+    ],
+)
+def test_ranks_that_are_slow_while_gradients_are_reduced_cost_what_they_add(
+    tmp_path, way, kind, ranks
+) -> None:
+    rows, *_ = run_job(4, "overlapped_work:trained", way, str(tmp_path))
+    verdict = analyse(pyarrow.Table.from_pandas(pandas.DataFrame(rows))).verdict()
+    assert verdict.healthy == (way == "none"), str(verdict)
+    assert [(each.kind, each.ranks) for each in verdict.culprits] == ([(kind, ranks)] if ranks else [])
+    for each in verdict.culprits:
+        assert each.price_ns == pytest.approx(ADDED_MS * 1e6, rel=0.2)

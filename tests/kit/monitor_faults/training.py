@@ -55,6 +55,8 @@ class Training:
     clip: float = 1.0
     betas: tuple[float, float] = (0.9, 0.95)
     sgd: bool = False
+    optimized: Callable[[Any, float], Any] | None = None
+    """Takes the parameters and the rate, and makes another optimizer."""
     resumed: bool = False
     """Whether it is stopped half way, and goes on from its checkpoint with a monitor that is new."""
     parts: int = 1
@@ -75,9 +77,11 @@ class Training:
     def __post_init__(self) -> None:
         torch.manual_seed(self.seed)
         self.model = self.made()
-        weights = self.model.parameters()
+        weights = [each for each in self.model.parameters() if each.requires_grad]
         self.optimizer = (
-            torch.optim.SGD(weights, self.rate, momentum=0.9)
+            self.optimized(weights, self.rate)
+            if self.optimized is not None
+            else torch.optim.SGD(weights, self.rate, momentum=0.9)
             if self.sgd
             else torch.optim.AdamW(weights, self.rate, betas=self.betas, weight_decay=0.1)
         )
@@ -96,6 +100,14 @@ class Training:
             total += loss.detach()
         return total
 
+    def drawn(self) -> Tensor:
+        """Return the step's batch."""
+        return self.windows.random(self.batch)
+
+    def update(self) -> None:
+        """Let the optimizer make its step."""
+        self.optimizer.step()
+
     def weight(self, name: str) -> nn.Parameter:
         """Return a parameter by name."""
         return dict(self.model.named_parameters())[name]
@@ -111,6 +123,10 @@ class Training:
             share = 0.1 ** (3 * at // (self.steps + 1))
         elif self.schedule == "constant":
             share = 1.0
+        elif self.schedule == "cooldown":
+            share = min(1.0, 5 * (self.steps + 1 - at) / self.steps)
+        elif self.schedule == "triangles":
+            share = 0.2 + 0.8 * abs((at / 60) % 2 - 1)
         else:
             share = 0.5 * (1 + math.cos(math.pi * (at - self.warmup) / max(1, self.steps - self.warmup + 1)))
         return self.rate * share * self.scale
@@ -142,7 +158,7 @@ class Training:
             for self.step in steps:
                 for group in self.optimizer.param_groups:
                     group["lr"] = self.rate_now()
-                self.ids = self.windows.random(self.batch)
+                self.ids = self.drawn()
                 reach(self, "data")
                 with monitor.step():
                     self.optimizer.zero_grad()
@@ -150,7 +166,7 @@ class Training:
                     if self.clip:
                         nn.utils.clip_grad_norm_(self.model.parameters(), self.clip)
                     reach(self, "update")
-                    self.optimizer.step()
+                    self.update()
                     reach(self, "weights")
                     monitor.tracer.log(loss=loss, lr=self.rate_now())
                 yield monitor.alarms

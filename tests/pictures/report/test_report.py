@@ -193,9 +193,10 @@ def test_four_views_of_a_real_size_stay_below_two_megabytes(tmp_path):
     assert min(held) >= 2
 
 
-def test_a_report_of_nobodys_choice_shows_scalars_a_trend_and_a_heatmap(run):
+def test_a_report_of_nobodys_choice_shows_the_run_at_a_glance_scalars_a_trend_and_a_heatmap(run):
     text = build_report(run).decode("utf-8")
-    assert re.findall(r'<figure id="view-(\d)"', text) == ["0", "1", "2"]
+    assert re.findall(r'<figure id="view-(\d)"', text) == ["0", "1", "2", "3"]
+    assert "Out of the ordinary" in text
 
 
 def test_a_view_with_nothing_to_show_says_so_in_the_page(run):

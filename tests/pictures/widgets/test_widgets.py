@@ -285,6 +285,24 @@ def test_the_run_in_the_notebook_is_the_run_with_views(run):
 
 
 @pytest.mark.slow
+def test_a_run_in_a_cell_shows_itself_at_a_glance_and_elsewhere_in_words(run, monkeypatch):
+    from megalens.api import notebook
+
+    assert run._repr_mimebundle_() == {"text/plain": repr(run)}
+    monkeypatch.setattr(notebook, "_in_cell", lambda: True)
+    bundle = run._repr_mimebundle_()
+    assert bundle["text/plain"] == repr(run)
+    assert bundle[VIEW_MIME]["options"] == {"view": "overview", "names": None, "steps": None}
+    assert "<svg" in bundle["text/html"]
+    assert "Out of the ordinary." in bundle["text/html"]
+
+
+@pytest.mark.parametrize("given", ["run", "inner", "folder"])
+def test_show_takes_a_run_or_where_it_is(run, folder, given):
+    shown = megalens.show({"run": run, "inner": run.run, "folder": folder}[given], names=["loss"])
+    assert (shown.run["id"], shown.names) == (RUN_ID, ["loss"])
+
+
 def test_neither_ipywidgets_nor_the_painter_is_loaded_before_a_view_is_made():
     code = (
         "import sys, megalens; megalens.open; "
@@ -325,7 +343,11 @@ def test_a_view_of_another_package_is_a_widget_whose_options_the_browser_checks(
     ("views", "field", "says"),
     [
         (lambda run: [run.scalars_view(), run.view("weight_norms")], "views[1].view", "got 'weight_norms'"),
-        (lambda run: ["scalar"], "views[0].view", "one of heatmap, trend, scalars, history, moments"),
+        (
+            lambda run: ["scalar"],
+            "views[0].view",
+            "one of overview, heatmap, trend, scalars, history, moments",
+        ),
         (lambda run: ["scalars", "heatmap"], "views[1].flag", "heatmap needs flag"),
         (lambda run: run.scalars_view(), "views", "must be a list of views"),
         (lambda run: {"view": "scalars"}, "views", "must be a list of views"),

@@ -10,7 +10,7 @@ import numpy as np
 
 from ....protocol.kinds import number
 from ..levels import median_of
-from ..rule import Finding, Rule
+from ..rule import Finding, Rule, about_all
 from ..table import ALL, StepTable, rms_of
 
 
@@ -195,9 +195,11 @@ class Repeated(Rule):
         if now.sample_ids and np.flatnonzero(activations | layout.of("scalar")).size:
             known = float(hash(now.sample_ids) >> 12)
             if known in now.remember("samples", known)[-8:]:
-                yield _again(
+                yield about_all(
                     np.flatnonzero(activations | layout.of("scalar")),
+                    "difference",
                     0.0,
+                    1.0,
                     "These samples were trained on a few steps before.",
                 )
         judged = activations & (now.before_step == now.step - 1) & (past.seen >= 16) & (past.sigma > 0)
@@ -210,9 +212,11 @@ class Repeated(Rule):
             # Of what was all zeros before, anything is far.
             worst = float(np.quantile(np.minimum(moved, 1e9), 0.95))
             if worst < self.part:
-                yield _again(
+                yield about_all(
                     rows,
+                    "difference",
                     worst,
+                    1.0,
                     f"Activations differ from those of the step before by {worst:.2g} of what they usually "
                     "do.",
                 )
@@ -225,9 +229,11 @@ class Repeated(Rule):
             bends = np.abs(np.diff(losses, 2))
             usual = float(np.median(bends[:-steps]))
             if usual > 1e-3 * abs(value) and bends[-steps:].max() < self.noise * usual:
-                yield _again(
+                yield about_all(
                     np.array([row]),
+                    "difference",
                     float(bends[-steps:].max()) / usual,
+                    1.0,
                     "The loss has lost its noise, as it does on one batch that is read again and again.",
                 )
 
@@ -249,12 +255,8 @@ class Repeated(Rule):
                         if turn == 1
                         else f"The model is given the same {turn} batches in turns, for {last} steps now."
                     )
-                    yield _again(np.array([row]), 0.0, words)
+                    yield about_all(np.array([row]), "difference", 0.0, 1.0, words)
                     break
 
 
 _LEAST_TENSORS = 6
-
-
-def _again(rows: np.ndarray, value: float, words: str) -> Finding:
-    return Finding(rows[:1], "difference", value, 1.0, lambda *_: words)

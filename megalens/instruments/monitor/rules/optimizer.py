@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ....protocol import MOMENT_COLUMNS
 from ....protocol.kinds import number
-from ..rule import Finding, Rule, says
+from ..rule import Finding, Rule, about_all, says
 from ..table import OPTIMIZER_STEPS, StepTable
 
 _LEAST = 6
@@ -128,7 +128,7 @@ class OptimizerState(Rule):
                 if first:
                     # A new state is expected at the very first step.
                     if now.step > 1:
-                        yield _about(
+                        yield about_all(
                             rows,
                             "state",
                             0.0,
@@ -146,11 +146,13 @@ class OptimizerState(Rule):
                         words = "What it held was forgotten: it holds this step's gradient only."
                     else:
                         words = f"It follows {beta} {a:.4g} now, {usual:.4g} before."
-                    yield _about(rows, beta, a, usual, words)
+                    yield about_all(rows, beta, a, usual, words)
                 elif beta == "beta1" and not 0.3 < a < self.beta1_max:
-                    yield _about(rows, beta, a, 0.9, f"It follows beta1 {a:.4g}; usual is 0.9.")
+                    yield about_all(rows, beta, a, 0.9, f"It follows beta1 {a:.4g}; usual is 0.9.")
                 elif beta == "beta2" and a < self.beta2_min:
-                    yield _about(rows, beta, a, 0.999, f"It follows beta2 {a:.4g}; usual is 0.95 to 0.999.")
+                    yield about_all(
+                        rows, beta, a, 0.999, f"It follows beta2 {a:.4g}; usual is 0.95 to 0.999."
+                    )
 
     def _counted_anew(self, now: StepTable) -> Iterator[Finding]:
         """Find an optimizer that counts fewer steps than before."""
@@ -159,7 +161,7 @@ class OptimizerState(Rule):
             return
         earlier = now.remember(OPTIMIZER_STEPS, count)
         if earlier and count < earlier[-1]:
-            yield _about(
+            yield about_all(
                 rows, "steps", count, earlier[-1] + 1,
                 f"The optimizer counts {count:,.0f} steps, and {earlier[-1]:,.0f} the step before: it "
                 "corrects its means as at the start, so that updates have another size.",
@@ -219,7 +221,7 @@ class Clipping(Rule):
             yield from self._nothing(now, rank, applied, rows)
             known = [each for each in clipped if each == each][-8:]
             if len(known) >= 4 and max(known) < 1.05 * min(known) and applied > self.factor * max(known):
-                yield _about(
+                yield about_all(
                     rows, "norm", applied, max(known),
                     f"The gradients' norm of {applied:.3g} was taken whole; before it was clipped at "
                     f"{max(known):.3g}.",
@@ -230,7 +232,7 @@ class Clipping(Rule):
     ) -> Iterator[Finding]:
         before = now.remember(("applied", rank), applied)[-8:]
         if len(before) >= 4 and applied < _NOTHING * min(before):
-            yield _about(
+            yield about_all(
                 rows, "norm", applied, min(before),
                 "The optimizer took nothing of the gradients: all were zero when it came, though the "
                 "backward pass gave some.",
@@ -319,7 +321,3 @@ _NOTHING = 1e-3
 _EXTREMES = slice(MOMENT_COLUMNS.index("min"), MOMENT_COLUMNS.index("max") + 1)
 # |m| / √v of Adam is at most (1 − β1) / √(1 − β2), 3.2 of the usual betas, or 1.
 _ADAM = 10.0
-
-
-def _about(rows: NDArray[np.intp], statistic: str, value: float, expected: float, words: str) -> Finding:
-    return Finding(rows[:1], statistic, value, expected, partial(says, words))

@@ -20,7 +20,8 @@ from .writing import Line, Writer, tag_of
 RECORDS = "anomaly.json"
 ANALYSIS = "anomaly_analyse.json"
 _RANK_FOLDER = re.compile(r"rank\d{1,5}")
-_MOST_BYTES = 256 << 20
+_MOST_BYTES = 28 << 20
+_MOST_WARNINGS = 1_000
 # The part of the step by a tag's last component. Without one it comes first, as in its tools.
 _PARTS = {
     "actv": 0,
@@ -166,13 +167,17 @@ def read_anomalies(folder: Path) -> tuple[list[Anomaly], list[str]]:
         raise MegalensError(f"{folder} must be a folder that holds rank0/{RECORDS}; there is none.")
     found: list[Anomaly] = []
     warnings: list[str] = []
+    more = 0
     for path in _files(folder):
         for key, record in _records(path).items():
             try:
                 found.append(Anomaly.of(record))
             except ValueError as error:
-                warnings.append(f"{path.parent.name}/{path.name}: {key[:100]!r} is left out: {error}.")
-    return found, warnings
+                if len(warnings) < _MOST_WARNINGS:
+                    warnings.append(f"{path.parent.name}/{path.name}: {key[:100]!r} is left out: {error}.")
+                else:
+                    more += 1
+    return found, [*warnings, f"{more:,} more records are left out."] if more else warnings
 
 
 def first_anomalies(

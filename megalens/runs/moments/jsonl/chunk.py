@@ -33,6 +33,8 @@ _BARE = re.compile(rb"(?<=[:,\[])(\s*)(NaN|-?Infinity)(?=\s*[,}\]])")
 _ROUNDING = 2.0**-24
 # Each sign becomes up to 100 bytes when parsed; 300,000 tensors have so many.
 _MOST_SIGNS = 4_000_000
+# Python's own parser, and looking for half characters after it, take ten times the text.
+_MOST_EXPLAINED = 8 << 20
 
 _STAGES = ("", "pre_clip", "backward", "backward_scaled", "pre_step")
 
@@ -223,18 +225,15 @@ def _parse(text: bytes) -> dict[str, Any]:
         record = orjson.loads(text)
     except orjson.JSONDecodeError:
         if b"NaN" not in text and b"Infinity" not in text:
-            # Too large numbers, or no JSON: Python's own parser explains which.
-            record = json.loads(text)
+            record = _explained(text)
         else:
             try:
                 # As texts they go through the fast parser; float() reads them afterwards.
                 record = orjson.loads(_BARE.sub(rb'\1"\2"', text))
             except orjson.JSONDecodeError:
-                record = json.loads(text)
+                record = _explained(text)
     if not isinstance(record, dict):
         raise _Skip("it is no JSON object")
-    if b"\\u" in text and not _no_half_characters(record):
-        raise _Skip("its text holds half a surrogate pair")
     values = record.get("values")
     # A name that comes twice would vanish silently; telling it costs one look at the text.
     if isinstance(values, dict) and text.count(b'"sum_1"') > len(values):
@@ -244,18 +243,22 @@ def _parse(text: bytes) -> dict[str, Any]:
     return record
 
 
+def _explained(text: bytes) -> Any:
+    """Return what Python's own parser reads, which takes too large numbers, or says why it is no JSON."""
+    if len(text) > _MOST_EXPLAINED:
+        raise _Skip("it is no JSON")
+    record = json.loads(text)
+    try:
+        json.dumps(record, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        raise _Skip("its text holds half a surrogate pair") from None
+    return record
+
+
 def _signs(text: bytes) -> int:
     """Return how many members and lists a text may have, unparsed: each takes much memory once parsed."""
     signs = np.frombuffer(text, np.uint8)
     return sum(int(np.count_nonzero(signs == sign)) for sign in b",:[")
-
-
-def _no_half_characters(record: dict[str, Any]) -> bool:
-    try:
-        json.dumps(record, ensure_ascii=False).encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _twice(text: bytes) -> str | None:

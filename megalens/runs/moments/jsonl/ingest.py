@@ -28,7 +28,7 @@ from .stretch import Stretch
 from .tree import StatisticsFile
 
 _CHUNK_BYTES = 12 << 20
-_LINE_BYTES = 256 << 20
+_LINE_BYTES = 48 << 20
 _BLOCK = 1 << 22
 _ALONE_BYTES = 48 << 20
 _MOST_PROCESSES = 8

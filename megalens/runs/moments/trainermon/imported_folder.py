@@ -19,7 +19,7 @@ from ..rows.import_folder import ROWS, ImportedRows, ImportFolder, is_much, writ
 from ..rows.moment_rows import Progress
 from ..rows.pieces import MemoryPiece, Piece
 from .csv_moments import moment_tables
-from .files import read_csv_table
+from .files import STACKS, CsvPlace, csv_blocks
 
 _MOST_WARNINGS = 20
 _SEGMENT_BYTES = 6 << 20
@@ -29,10 +29,11 @@ _State = tuple[int, int]
 
 @dataclass(frozen=True)
 class CsvFiles:
-    """Whole files of a folder, and sentences about what was left out of them."""
+    """Whole files of a folder, sentences about what was left out of them, and how far others were read."""
 
     files: dict[str, _State] = field(default_factory=dict)
     problems: dict[str, list[str]] = field(default_factory=dict)
+    parts: dict[str, CsvPlace] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
         return orjson.dumps(asdict(self))
@@ -42,7 +43,8 @@ class CsvFiles:
         """Return what :meth:`to_json` gave; else raises ``ValueError``, ``TypeError`` or ``KeyError``."""
         members = orjson.loads(text)
         files = {str(name): (int(size), int(written)) for name, (size, written) in members["files"].items()}
-        return cls(files, dict(members["problems"]))
+        parts = {str(name): CsvPlace.of_json(each) for name, each in members.get("parts", {}).items()}
+        return cls(files, dict(members["problems"]), parts)
 
 
 class _Read(NamedTuple):
@@ -55,16 +57,18 @@ class _Read(NamedTuple):
 class ImportedCsvFolder(ImportFolder[CsvFiles]):
     """What was read of the folder of one rank.
 
-    A file is sealed once there is a later one of its kind; the newest of each kind are read again as they
-    grow, and stay in memory.
+    A file is sealed once there is a later one of its kind. The newest of each kind are read from their last
+    step on as they grow: what is before that is sealed where it is much, and stays in memory else.
     """
 
     def __init__(self, folder: Path, rank: int) -> None:
         super().__init__(folder, CsvFiles.of_json)
         self.rank = rank
+        self._home = folder
         self._files: dict[str, _State] = {}
         self._memory: dict[str, _Read] = {}
         self._problems: dict[str, list[str]] = {}
+        self._parts: dict[str, CsvPlace] = {}
 
     @property
     def begun(self) -> int:
@@ -83,11 +87,14 @@ class ImportedCsvFolder(ImportFolder[CsvFiles]):
     def take(self, source: CsvFiles) -> bool:
         self._files |= source.files
         self._problems |= source.problems
+        self._parts = {
+            name: place for name, place in (self._parts | source.parts).items() if name not in source.files
+        }
         return True
 
     def forget(self) -> None:
         super().forget()
-        self._files, self._memory, self._problems = {}, {}, {}
+        self._files, self._memory, self._problems, self._parts = {}, {}, {}, {}
 
     def look(self, states: Mapping[str, _State]) -> tuple[bool, list[str]]:
         """Return whether something that was read is gone, and the files to be read.
@@ -97,11 +104,18 @@ class ImportedCsvFolder(ImportFolder[CsvFiles]):
         gone = self._memory.keys() - states.keys()
         for name in gone:
             del self._memory[name]
-        replaced = any(states.get(name) != state for name, state in self._files.items())
+        replaced = any(states.get(name) != state for name, state in self._files.items()) or any(
+            (name not in states or self._state(name) != states[name]) and not place.is_of(self._home / name)
+            for name, place in self._parts.items()
+        )
         if replaced:
             self.forget()
-        known = self._files | {name: read.state for name, read in self._memory.items()}
-        return bool(gone or replaced), [name for name, state in states.items() if known.get(name) != state]
+        changed = [name for name, state in states.items() if self._state(name) != state]
+        return bool(gone or replaced), changed
+
+    def _state(self, name: str) -> _State | None:
+        read = self._memory.get(name)
+        return self._files.get(name) if read is None else read.state
 
     def update(self, files: Mapping[str, StatisticsFile], states: Mapping[str, _State]) -> Iterator[int]:
         """Read what changed, and yield how many bytes each file had."""
@@ -111,10 +125,37 @@ class ImportedCsvFolder(ImportFolder[CsvFiles]):
             self.prepare()
             newest_files = {files[name].kind: name for name in sorted(states, key=_place)}.values()
             for name in sorted(changed, key=_place):
-                self._memory[name] = _read(files[name], states[name])
-                yield states[name][0]
+                yield from self._read(files[name], states[name])
                 self._seal(newest_files, rest=True)
             self._seal(newest_files, rest=False)
+
+    def _read(self, file: StatisticsFile, state: _State) -> Iterator[int]:
+        """Read what is new of a file, and yield the bytes; all but its end is sealed where that is much."""
+        name = file.path.name
+        place = done = self._parts.get(name, CsvPlace())
+        tables: list[pa.Table] = []
+        failed: list[str] = []
+        yield done.end
+        try:
+            # Call stacks hold no statistics.
+            for lines, upto in () if file.kind == STACKS else csv_blocks(file.path, place):
+                if done.end - place.end >= _SEGMENT_BYTES:
+                    # There is more, so that no step goes on behind this.
+                    self._commit(tables, CsvFiles(parts={name: done}))
+                    place, tables = done, []
+                pieces = moment_tables(file.kind, file.rank, lines)
+                tables += [MemoryPiece(table).table for table in pieces if table.num_rows]
+                yield upto.end - done.end
+                done = upto
+        except ClientError as error:
+            failed = [error.message]
+        found = [MemoryPiece(table) for table in tables]
+        self._memory[name] = _Read(state, found, failed or done.problems(name), bool(failed))
+
+    def _commit(self, tables: list[pa.Table], source: CsvFiles) -> None:
+        rows = pa.concat_tables([ROWS.empty_table(), *tables])
+        self.commit(*write_part(rows, source.to_json(), self.folder))
+        self.take(source)
 
     def _seal(self, newest_files: Collection[str], *, rest: bool) -> None:
         """Seal all but the newest files, if they are much; while there is a ``rest``, only what is large."""
@@ -130,9 +171,7 @@ class ImportedCsvFolder(ImportFolder[CsvFiles]):
                 {name: read.problems for name, read in reads.items() if read.problems},
             )
             tables = [piece.table for read in reads.values() for piece in read.pieces]
-            rows = pa.concat_tables([ROWS.empty_table(), *tables])
-            self.commit(*write_part(rows, source.to_json(), self.folder))
-            self.take(source)
+            self._commit(tables, source)
             for name in reads:
                 del self._memory[name]
 
@@ -140,15 +179,6 @@ class ImportedCsvFolder(ImportFolder[CsvFiles]):
 def _place(name: str) -> tuple[int, ...]:
     """Return the steps in a file's name, and its number among those of the same steps."""
     return tuple(map(int, re.findall(r"\d+", name)))
-
-
-def _read(file: StatisticsFile, state: _State) -> _Read:
-    try:
-        lines, problems = read_csv_table(file.path)
-    except ClientError as error:
-        return _Read(state, [], [error.message], failed=True)
-    tables = moment_tables(file.kind, file.rank, lines)
-    return _Read(state, [MemoryPiece(table) for table in tables if table.num_rows], problems)
 
 
 class TrainerMonRows(ImportedRows):
@@ -196,7 +226,12 @@ class TrainerMonRows(ImportedRows):
                 done += size
                 if progress is not None:
                     progress(done, total, "Reading TrainerMon's files")
-        self._count(self._newest(), self._sentences(closed))
+        sentences = self._sentences(closed)
+        if all(file.kind == STACKS for files in found.values() for file in files.values()):
+            sentences.append(
+                f"There are no statistics here, only from where modules are called: run.readings({STACKS!r})."
+            )
+        self._count(self._newest(), sentences)
         if first:
             trim_cache()
         return True

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ....protocol import MOMENT_COLUMNS
+from ...coordinates import plain_tensor
 from .. import measure, measure_natively
 from ..layout import COLUMNS, TYPES
 from ..merge import merge_rows
@@ -148,7 +149,7 @@ def counted_here(tensor: Tensor) -> bool | None:
 def _arrived(tensor: Tensor) -> Tensor:
     # What a collective of the model's own has not finished writing.
     wait = getattr(tensor, "trigger_wait", None)
-    return tensor if wait is None else wait()
+    return plain_tensor(tensor) if wait is None else wait()
 
 
 def first_tensor(values: Any) -> Tensor | None:

@@ -33,6 +33,7 @@ export function alarmRow(row: Partial<IAlarm>): IAlarm {
     sentence: 'It is far above its usual level.',
     place: 0,
     samples: '',
+    cause: 0,
     ...row
   };
 }

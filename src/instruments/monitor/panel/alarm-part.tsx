@@ -4,7 +4,15 @@ import { formatInteger } from '../../../charts/format';
 import type { OpenPanelPart } from '../../../panel/shell/panel-part';
 import { Coalesced, SourceModel } from '../../../panel/shell/source-model';
 import { type IRunSource, type SourceChange, isOver } from '../../../store/source';
-import { AlarmReader, firstAnomaly, isMuted, monitorSettings, mutesOf, type IAlarm } from '../store/alarms';
+import {
+  AlarmReader,
+  firstAnomaly,
+  follows,
+  isMuted,
+  monitorSettings,
+  mutesOf,
+  type IAlarm
+} from '../store/alarms';
 
 const READ_EVERY = 250;
 
@@ -17,6 +25,11 @@ class AlarmModel extends SourceModel {
 
   get alarms(): readonly IAlarm[] {
     return this._alarms;
+  }
+
+  /** How many findings followed from them. */
+  get followed(): number {
+    return this._followed;
   }
 
   get first(): IAlarm | null {
@@ -40,13 +53,16 @@ class AlarmModel extends SourceModel {
       return;
     }
     const mutes = mutesOf(monitorSettings(this.source));
-    this._alarms = all.filter(each => each.severity !== 'note' && !isMuted(each, mutes));
+    const told = all.filter(each => !isMuted(each, mutes));
+    this._alarms = told.filter(each => each.severity !== 'note');
+    this._followed = told.filter(follows).length;
     this.emit();
   }
 
   protected override readonly gate = new Coalesced(() => void this._read(), READ_EVERY);
   private readonly _reader = new AlarmReader();
   private _alarms: readonly IAlarm[] = [];
+  private _followed = 0;
 }
 
 /** Least time between two notifications of a run, ms. */
@@ -110,11 +126,12 @@ function AlarmLine(props: {
   open: () => void;
 }): React.ReactElement | null {
   const { model, trans, open } = props;
-  const { alarms, first } = model;
+  const { alarms, first, followed } = model;
   if (first === null) {
     return null;
   }
-  const text = trans._n('%1 alarm', '%1 alarms', alarms.length);
+  const count = trans._n('%1 alarm', '%1 alarms', alarms.length);
+  const text = followed === 0 ? count : trans.__('%1, and %2 that followed', count, formatInteger(followed));
   return (
     <p>
       <button

@@ -32,7 +32,16 @@ export interface IAlarm {
   readonly place: number;
   /** Ids of the step's training samples as JSON; empty where unknown. */
   readonly samples: string;
+  /** Number of its cause; 0 where nobody judged what follows from what. */
+  readonly cause: number;
 }
+
+/** Whether an alarm follows from an earlier one: then it is a note of it. */
+export const follows = ({ cause, severity }: IAlarm): boolean => cause > 0 && severity === 'note';
+
+/** What followed from an alarm: the notes of its cause. */
+export const followersOf = (alarms: readonly IAlarm[], first: IAlarm): IAlarm[] =>
+  alarms.filter(each => follows(each) && each.cause === first.cause);
 
 /** A text of anybody's rules, as a page can show it. */
 const shownText = (text: string): string => boundedText(text, 400).replace(/[\p{C}\p{Zl}\p{Zp}]/gu, '\ufffd');
@@ -56,7 +65,8 @@ export function alarmsOf({ length, columns }: IStreamRows): IAlarm[] {
     expected: number('expected', at),
     sentence: shownText(text('sentence', at)),
     place: number('place', at),
-    samples: shownText(text('samples', at))
+    samples: shownText(text('samples', at)),
+    cause: number('cause', at) || 0
   }));
   return alarms.sort((a, b) => a.step - b.step || a.place - b.place);
 }
@@ -102,12 +112,14 @@ export function moduleOf({ name }: Pick<IAlarm, 'name'>): string {
   return name.endsWith(kind) && rest !== '' ? rest : name;
 }
 
-/** What an anomaly reached later: each other part's, module's and rank's first alarm, in order. */
+/** What an anomaly reached later: each other part's, module's and rank's first alarm, in order. What has
+ * another cause is left out. */
 export function reachedFrom(alarms: readonly IAlarm[], first: IAlarm): IAlarm[] {
   const key = (each: IAlarm): string => `${each.direction}\n${moduleOf(each)}\n${each.rank}`;
   const seen = new Set([key(first)]);
   return alarms.slice(alarms.indexOf(first) + 1).filter(each => {
-    const isNew = each.severity !== 'note' && !seen.has(key(each));
+    const isOf = first.cause > 0 && each.cause > 0 ? each.cause === first.cause : each.severity !== 'note';
+    const isNew = isOf && !seen.has(key(each));
     seen.add(key(each));
     return isNew;
   });

@@ -2,7 +2,7 @@ import { formatInteger, formatNumber } from '../../../charts';
 import { own } from '../../../protocol/records';
 import { shortName } from '../../../views/shared/short-name';
 import type { Translate } from '../../../views/shared/translate';
-import { moduleOf, type IAlarm, type Severity } from '../store/alarms';
+import { follows, moduleOf, type IAlarm, type Severity } from '../store/alarms';
 import type { Change, RuleSettings } from './rule-settings';
 
 export function appliedWords(change: Change, t: Translate): string {
@@ -79,8 +79,16 @@ export function firstTitle(first: IAlarm, t: Translate): string {
   return where === '' ? title : `${title}, ${where}`;
 }
 
-/** Say what the first anomaly is, what it should have been, what it reached next, and with which samples. */
-export function firstCaption(first: IAlarm, reached: readonly IAlarm[], t: Translate): string[] {
+/**
+ * Say what the first anomaly is, what it should have been, what it reached next, how many alarms followed,
+ * and with which samples.
+ */
+export function firstCaption(
+  first: IAlarm,
+  reached: readonly IAlarm[],
+  followed: number,
+  t: Translate
+): string[] {
   const { statistic, name, value, expected } = first;
   const what = Number.isNaN(expected)
     ? t('%1 of %2: %3.', statistic, name, formatNumber(value))
@@ -105,9 +113,15 @@ export function firstCaption(first: IAlarm, reached: readonly IAlarm[], t: Trans
             ? t('Next it reached %1, and %2 more.', parts.join(', then '), formatInteger(more))
             : t('Next it reached %1.', parts.join(', then '))
         ]),
+    ...(followed === 0 ? [] : [followedWords(followed, t)]),
     ...(first.samples === '' ? [] : [t('Samples of that step: %1.', samplesText(first.samples))])
   ];
 }
+
+const followedWords = (followed: number, t: Translate): string =>
+  followed === 1
+    ? t('One more finding followed from the same cause.')
+    : t('%1 more findings followed from the same cause.', formatInteger(followed));
 
 /** Ids of samples as people read them; anybody's text, so only so much of it. */
 function samplesText(samples: string): string {
@@ -118,14 +132,38 @@ function samplesText(samples: string): string {
   return text.length > 120 ? `${text.slice(0, 119)}…` : text;
 }
 
-/** Count alarms by severity: `2 critical, 14 warnings`. */
+/** Count alarms by severity: `2 critical, 14 warnings, 11 that followed`. */
 export function countWords(alarms: readonly IAlarm[], t: Translate): string {
+  const followed = alarms.filter(follows).length;
   const count = (severity: Severity): number => alarms.filter(each => each.severity === severity).length;
-  const [critical, warnings, notes] = [count('critical'), count('warning'), count('note')];
+  const [critical, warnings, notes] = [count('critical'), count('warning'), count('note') - followed];
   const words = [
     ...(critical > 0 ? [t('%1 critical', formatInteger(critical))] : []),
     ...(warnings > 0 ? [warnings === 1 ? t('1 warning') : t('%1 warnings', formatInteger(warnings))] : []),
-    ...(notes > 0 ? [notes === 1 ? t('1 note') : t('%1 notes', formatInteger(notes))] : [])
+    ...(notes > 0 ? [notes === 1 ? t('1 note') : t('%1 notes', formatInteger(notes))] : []),
+    ...(followed > 0 ? [t('%1 that followed', formatInteger(followed))] : [])
   ];
   return words.join(', ');
+}
+
+/** Value and expectation are told as a ratio from this on; nearer ones by the rule's own sentence. */
+const APART = 1.1;
+
+/** Say an alarm by its subject: `loss is 8.23, 3.1 × …`; where no number says it, by its rule's sentence. */
+export function alarmWords(alarm: IAlarm, t: Translate): string {
+  const { expected, name, sentence, statistic, value } = alarm;
+  const where = whereWords(alarm, t);
+  const subject = [
+    shortName(name, MOST_LETTERS),
+    ...(statistic === '' || statistic === 'value' ? [] : [statistic])
+  ].join(' ');
+  const at = where === '' ? subject : `${subject}, ${where}`;
+  const ratio = value / expected;
+  if (!Number.isFinite(value)) {
+    return t('%1 is %2', at, Number.isNaN(value) ? 'NaN' : value > 0 ? '∞' : '−∞');
+  }
+  const isApart = Number.isFinite(ratio) && (ratio >= APART || (ratio > 0 && ratio <= 1 / APART));
+  return isApart
+    ? t('%1 is %2, %3 × what was expected', at, formatNumber(value, 3), formatNumber(ratio, 2))
+    : `${at}: ${sentence}`;
 }

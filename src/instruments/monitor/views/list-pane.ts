@@ -4,7 +4,7 @@ import type { Loaded } from '../../../views/shared/content';
 import { nothingYet } from '../../../views/shared/states';
 import { numberColumn, type ITableColumn, type ITableField } from '../../../views/shared/table';
 import type { IViewEnvironment } from '../../../views/shared/view-model';
-import { reachedFrom, type IAlarm, type IMuted } from '../store/alarms';
+import { follows, reachedFrom, type IAlarm, type IMuted } from '../store/alarms';
 import {
   groupAlarms,
   weight,
@@ -89,7 +89,7 @@ export class ListPane extends HealthPane {
     super(source, env, reader);
   }
 
-  protected show({ chosen }: IHealthFacts): Loaded {
+  protected show({ alarms, chosen }: IHealthFacts): Loaded {
     const { t } = this;
     const groups = groupAlarms(chosen);
     if (groups.length === 0) {
@@ -126,6 +126,9 @@ export class ListPane extends HealthPane {
         row => groups[row]?.first.value ?? NaN,
         value => formatFull(Number(value.toPrecision(4)))
       ),
+      ...(groups.some(({ first }) => follows(first))
+        ? [{ title: t('follows from'), text: (row: number) => this._cause(alarms, groups[row]?.first) }]
+        : []),
       { title: t('what it means'), text: row => groups[row]?.first.sentence ?? '' },
       ...(this._settings.canApply
         ? [
@@ -148,6 +151,12 @@ export class ListPane extends HealthPane {
         summary: ''
       }
     };
+  }
+
+  /** Name the alarm that another follows from. */
+  private _cause(alarms: readonly IAlarm[], alarm: IAlarm | undefined): string {
+    const first = alarm && follows(alarm) ? alarms.find(({ cause }) => cause === alarm.cause) : undefined;
+    return first && first !== alarm ? this.t('%1, step %2', first.rule, formatInteger(first.step)) : '';
   }
 
   private _mutes(group: IAlarmGroup | undefined): ITableField[] {

@@ -7,7 +7,7 @@ import { rangeOf, type ILinkedMarks, type IStepAxis } from '../../../views/share
 import { hold, moveOf, axisParams, wide } from '../../../views/shared/scale';
 import { emptyState, nothingYet, snippetState, type IState } from '../../../views/shared/states';
 import type { ITip } from '../../../views/shared/table';
-import { reachedFrom, type IAlarm, type Severity } from '../store/alarms';
+import { followersOf, follows, reachedFrom, type IAlarm, type Severity } from '../store/alarms';
 import { weight, type IHealthFacts, HealthPane } from './health-facts';
 import { countWords, firstCaption, firstTitle, severityWords, whereWords } from './health-words';
 
@@ -77,7 +77,9 @@ export class MarksPane extends HealthPane {
       content: {
         title: first ? firstTitle(first, t) : this._healthy(facts),
         caption: [
-          ...(first ? firstCaption(first, reachedFrom(alarms, first), t) : []),
+          ...(first
+            ? firstCaption(first, reachedFrom(alarms, first), followersOf(alarms, first).length, t)
+            : []),
           ...(hidden.length > 0
             ? [t('Muted alarms that are not shown: %1.', formatInteger(hidden.length))]
             : []),
@@ -129,7 +131,11 @@ export class MarksPane extends HealthPane {
     return {
       heading: t('step %1, %2', formatInteger(alarm.step), this._rowName(point.layer)),
       lines: [
-        { name: severityWords(alarm.severity, t), value: alarm.rule, color: LOOKS[alarm.severity].color },
+        {
+          name: follows(alarm) ? t('followed') : severityWords(alarm.severity, t),
+          value: alarm.rule,
+          color: LOOKS[alarm.severity].color
+        },
         { name: alarm.name, value: alarm.sentence },
         ...(where === '' ? [] : [{ name: t('where'), value: where }]),
         ...(more > 0 ? [{ name: t('more here'), value: formatInteger(more) }] : [])

@@ -1,6 +1,7 @@
 import { asObject } from '../../../client/rest';
 import type { IEngineHost, IJobResult } from '../../../engine/jobs';
 import { PIPELINE, type IPipelineSteps } from '../client/pipeline-api';
+import { bestOf } from '../plan/compare';
 import { measuredRun, requestOf, type PartialPlanRequest } from '../plan/measured-run';
 import { memoryLine } from '../plan/memory';
 import { KINDS } from '../plan/operation';
@@ -25,24 +26,6 @@ export function planAnswer(outcomes: readonly Outcome[]) {
     }),
     best: best === null ? null : outcomes.indexOf(best)
   };
-}
-
-/** The outcome with the shortest step within the memory limit; of equals the least memory, then the first. */
-export function bestOf(outcomes: readonly Outcome[]): IPlanned | null {
-  let best: IPlanned | null = null;
-  for (const outcome of outcomes) {
-    if ('refused' in outcome || outcome.overMemoryBytes > 0) {
-      continue;
-    }
-    if (
-      best === null ||
-      outcome.stepMs < best.stepMs ||
-      (outcome.stepMs === best.stepMs && Math.max(...outcome.peakBytes) < Math.max(...best.peakBytes))
-    ) {
-      best = outcome;
-    }
-  }
-  return best;
 }
 
 function answer(planned: IPlanned) {

@@ -1,6 +1,41 @@
 import { matchRows, measuredSteps, type IMeasured } from './measured-run';
+import type { Outcome } from './plan-all';
 import type { IPlanned } from './planned';
 import { PlanError } from './plan-shape';
+
+/** Share up to which two times are equal: sums of the same durations, rounded in another order. */
+const EQUAL = 1e-9;
+
+/** The most that a stage of a plan holds. */
+const most = ({ peakBytes }: IPlanned): number => peakBytes.reduce((peak, bytes) => Math.max(peak, bytes), 0);
+
+const apart = (a: number, b: number): number => (Math.abs(a - b) <= EQUAL * Math.max(a, b) ? 0 : a - b);
+
+/**
+ * Which of two plans comes first, as a function to sort by: that with the shorter step, of equals that with
+ * the shorter steady period, of equals that with less memory.
+ */
+export const ranked = (a: IPlanned, b: IPlanned): number =>
+  apart(a.stepMs, b.stepMs) || apart(a.periodMs, b.periodMs) || most(a) - most(b);
+
+/** The first by rank of the outcomes within the memory limit. */
+export function bestOf(outcomes: readonly Outcome[]): IPlanned | null {
+  let best: IPlanned | null = null;
+  for (const outcome of outcomes) {
+    if (!('refused' in outcome) && outcome.overMemoryBytes === 0) {
+      best = best === null || ranked(outcome, best) < 0 ? outcome : best;
+    }
+  }
+  return best;
+}
+
+/** The next by rank of plans whose step is as long as that of the best; null where none is. */
+export function runnerUp(best: IPlanned, others: readonly IPlanned[]): IPlanned | null {
+  const tied = others.filter(
+    each => each.overMemoryBytes === 0 && apart(each.stepMs, best.stepMs) === 0 && ranked(best, each) < 0
+  );
+  return tied.sort(ranked)[0] ?? null;
+}
 
 interface IVerdict {
   readonly change: 'switch' | 'keep';
@@ -24,8 +59,6 @@ export function verdict(best: IPlanned, current: IPlanned): IVerdict {
   const half = ({ lowMs, highMs }: IPlanned): number => (highMs - lowMs) / 2;
   const percent = (best.stepMs - current.stepMs) * share;
   const plusMinus = Math.sqrt(half(best) ** 2 + half(current) ** 2) * share;
-  const most = ({ peakBytes }: IPlanned): number =>
-    peakBytes.reduce((peak, bytes) => Math.max(peak, bytes), 0);
   const memoryBytes = most(best) - most(current);
   const switches =
     best.schedule !== current.schedule && best.overMemoryBytes === 0 && percent < -Math.max(0.5, plusMinus);

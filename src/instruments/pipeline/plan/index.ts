@@ -6,7 +6,6 @@ export * from './measured-run';
 export * from './memory';
 export * from './operation';
 export * from './plan-all';
-export { bestOf } from '../engine/pipeline-job';
 export * from './plan-shape';
 export * from './planned';
 export * from './simulation';

@@ -6,6 +6,18 @@ export interface ISpread {
   readonly mean: number;
   readonly low: number;
   readonly high: number;
+  readonly typical: ITypical;
+}
+
+/** When things happen on average over steps that vary, ms from a step's begin. */
+export interface ITypical {
+  /** Of each operation. */
+  readonly begin: Float64Array;
+  readonly end: Float64Array;
+  /** Of each stage, with its optimizer. */
+  readonly done: Float64Array;
+  /** The longest that a stage is busy. */
+  readonly periodMs: number;
 }
 
 /** Operations that are simulated between two breaths: about 10 ms. */
@@ -36,12 +48,23 @@ export function* spreadOf(simulation: Simulation, seed: number): Generator<void,
       to[at] = factor > 0 ? from[at]! * factor : 0;
     }
   };
-  let worked = 0;
+  const [begin, end] = [new Float64Array(table.count), new Float64Array(table.count)];
+  const done = new Float64Array(simulation.free.length);
+  let [worked, period] = [0, 0];
+  const add = (sum: Float64Array, of: Float64Array): void => {
+    for (let at = 0; at < sum.length; at += 1) {
+      sum[at]! += of[at]! / count;
+    }
+  };
   for (let step = 0; step < count; step += 1) {
     vary(mean, durations);
     vary(still, optimizer);
     steps[step] = simulation.run();
-    worked += 2 * table.count;
+    add(begin, simulation.begin);
+    add(end, simulation.end);
+    add(done, simulation.free);
+    period += simulation.periodMs / count;
+    worked += 4 * table.count;
     if (worked >= SLICE) {
       worked = 0;
       yield;
@@ -53,7 +76,8 @@ export function* spreadOf(simulation: Simulation, seed: number): Generator<void,
   return {
     mean: steps.reduce((sum, each) => sum + each, 0) / count,
     low: quantile(sorted, 0.025),
-    high: quantile(sorted, 0.975)
+    high: quantile(sorted, 0.975),
+    typical: { begin, end, done, periodMs: period }
   };
 }
 

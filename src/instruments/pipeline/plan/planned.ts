@@ -1,6 +1,6 @@
 import type { Plan, PipelineTimes } from '../protocol/pipeline.generated';
 import { checkPlan, findCycle } from './check-plan';
-import { spreadOf } from './jitter';
+import { spreadOf, type ITypical } from './jitter';
 import { overLimit, peakMemory } from './memory';
 import type { ILink, OperationTable } from './operation';
 import { Simulation } from './simulation';
@@ -94,6 +94,8 @@ export interface IPlanned {
   readonly stepMs: number;
   readonly lowMs: number;
   readonly highMs: number;
+  /** When things happen on average over steps with their jitter; absent without jitter. */
+  readonly typical?: ITypical;
   /** The longest that a stage is busy: the period of steps if stages do not wait at a step's end. */
   readonly periodMs: number;
   /** Of each stage: ms of operations and optimizer, and the share of the nominal step in which it is idle. */
@@ -133,7 +135,6 @@ export function* planned(plan: Plan, { times: all, memoryBytes, seed }: ISetting
   const messages = new Int32Array(table.links.length);
   const proof: number[] = [];
   findCycle(table, proof);
-  let periodMs = 0;
   for (let stage = 0; stage < plan.stages; stage += 1) {
     for (let at = table.starts[stage]!; at < table.starts[stage + 1]!; at += 1) {
       busyMs[stage]! += simulation.durations[at]!;
@@ -141,7 +142,6 @@ export function* planned(plan: Plan, { times: all, memoryBytes, seed }: ISetting
         messages[table.route[at]!]! += 1;
       }
     }
-    periodMs = Math.max(periodMs, done[stage]! - begin[table.starts[stage]!]!);
   }
   const peakBytes = peakMemory(table, times);
   const links = table.links.map((link, at) => ({
@@ -161,7 +161,8 @@ export function* planned(plan: Plan, { times: all, memoryBytes, seed }: ISetting
     stepMs: spread?.mean ?? nominalMs,
     lowMs: spread?.low ?? nominalMs,
     highMs: spread?.high ?? nominalMs,
-    periodMs,
+    ...(spread ? { typical: spread.typical } : {}),
+    periodMs: simulation.periodMs,
     busyMs,
     // What is lost to rounding is no idle time.
     bubble: busyMs.map(busy => (nominalMs > 0 ? Math.max(0, 1 - busy / nominalMs) : 0)),

@@ -68,6 +68,12 @@ export class Simulation {
   /** When each stage is done, with its optimizer. */
   readonly free: Float64Array;
 
+  /** The longest that a stage is busy, from its first operation to its end, in the step that was run last. */
+  get periodMs(): number {
+    const { begin, free, table } = this;
+    return free.reduce((most, done, stage) => Math.max(most, done - begin[table.starts[stage]!]!), 0);
+  }
+
   /**
    * Run the step.
    * @returns ms until the last stage is done; Infinity where operations wait for one another in a circle,

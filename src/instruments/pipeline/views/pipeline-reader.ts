@@ -11,7 +11,7 @@ import {
   type IPlanned,
   type Outcome
 } from '../plan';
-import { PlanReader, rangeOf } from './plan-lanes';
+import { drawnPlan, PlanReader, rangeOf } from './plan-lanes';
 import { whatIf, type IWhatIf } from './what-if';
 
 type Options = Required<PipelineOptions>;
@@ -68,7 +68,7 @@ export class PipelineReader extends PlanReader<IPipelineRead> {
     const { measured, problem } = measuredOf(steps);
     const what = whatIf(options, measured);
     const { request } = what;
-    const made = await planAll({ ...request, schedules: [...MADE_SCHEDULES] }, { signal });
+    const made = (await planAll({ ...request, schedules: [...MADE_SCHEDULES] }, { signal })).map(drawnPlan);
     const of = (planned: readonly Outcome[], rest: Promise<unknown> | null): IPipelineRead => ({
       measured,
       what,
@@ -87,7 +87,7 @@ export class PipelineReader extends PlanReader<IPipelineRead> {
       { ...rest, stages, micro_batches: count, chunks, schedules: ['search'] },
       { signal }
     ).then(found => {
-      const whole = of([...made, ...found], null);
+      const whole = of([...made, ...found.map(drawnPlan)], null);
       if (!signal.aborted) {
         this.reading = Promise.resolve(whole);
       }

@@ -1,7 +1,9 @@
 import { formatInteger } from '../../../charts';
 import type { Translate } from '../../../views/shared/translate';
-import { type IComparison, type IMeasuredRun, type IPlanned, KINDS } from '../plan';
+import { type IComparison, type IMeasuredRun, type IPlanned, KINDS, type Outcome } from '../plan';
 
+/** The part of a step that a period of steps must be below to be told. */
+const SHORTER = 0.99;
 /** Least time between two plans of a run that goes on. */
 const RENEW_MS = 10_000;
 
@@ -54,6 +56,36 @@ export function rangeOf(steps: readonly [number, number] | null): { first?: numb
   return steps === null ? {} : { first: steps[0], last: steps[1] };
 }
 
+/**
+ * A plan as it is drawn: where durations vary, the mean of its steps, so that the picture ends where the
+ * number of the sentences and lists says. Outcomes that are no plan stay as they are.
+ */
+export function drawnPlan<P extends Outcome>(outcome: P): P {
+  if ('refused' in outcome || outcome.typical === undefined) {
+    return outcome;
+  }
+  const { busyMs, criticalPath, stepMs, table, typical } = outcome;
+  const { begin, end, done } = typical;
+  const places = new Map(Array.from({ length: table.count }, (_, at) => [table.name(at), at]));
+  const path = criticalPath.map(part => {
+    if (part.what === 'message') {
+      return part;
+    }
+    const at = part.what === 'operation' ? (places.get(part.operation) ?? -1) : -1;
+    const last = table.starts[part.stage + 1]! - 1;
+    return at < 0
+      ? { ...part, begin: end[last] ?? NaN, end: done[part.stage] ?? NaN }
+      : { ...part, begin: begin[at] ?? NaN, end: end[at] ?? NaN };
+  });
+  return {
+    ...outcome,
+    ...typical,
+    nominalMs: stepMs,
+    bubble: busyMs.map(busy => (stepMs > 0 ? Math.max(0, 1 - busy / stepMs) : 0)),
+    criticalPath: path
+  };
+}
+
 /** The share of a step in which a stage is idle, on average. */
 export const idleShare = ({ bubble }: IPlanned): number =>
   bubble.reduce((sum, each) => sum + each, 0) / bubble.length;
@@ -63,8 +95,8 @@ export const idleShare = ({ bubble }: IPlanned): number =>
  * the other. Null where that is the step's own.
  */
 export const steadyIdleShare = ({ busyMs, periodMs, nominalMs }: IPlanned): number | null =>
-  // What is lost to rounding is no shorter period.
-  periodMs < (1 - 1e-9) * nominalMs
+  // What is lost to rounding, or in a draw of jitter, is no shorter period.
+  periodMs < SHORTER * nominalMs
     ? Math.max(0, 1 - busyMs.reduce((sum, each) => sum + each, 0) / busyMs.length / periodMs)
     : null;
 

@@ -2,7 +2,16 @@ import { formatBytes, formatInteger, formatNumber, timeWords } from '../../../ch
 import { own } from '../../../protocol/records';
 import type { IMark, Loaded, INote } from '../../../views/shared/content';
 import type { Translate } from '../../../views/shared/translate';
-import { type IPlanned, verdict, type IPlanShape, compare, PlanError, type IComparison } from '../plan';
+import {
+  compare,
+  PlanError,
+  ranked,
+  runnerUp,
+  verdict,
+  type IComparison,
+  type IPlanned,
+  type IPlanShape
+} from '../plan';
 import type { Plan } from '../protocol/pipeline.generated';
 import { PipelinePane } from './pipeline-pane';
 import {
@@ -17,7 +26,7 @@ import {
 } from './plan-lanes';
 import type { IPipelineRead } from './pipeline-reader';
 
-/** All schedules on one axis of time, the fastest first, each with step time, bubble and memory. */
+/** All schedules on one axis of time, the best first, each with step time, bubble and memory. */
 export class SchedulesPane extends PipelinePane {
   override readonly subject = this.t('Schedules');
 
@@ -25,7 +34,7 @@ export class SchedulesPane extends PipelinePane {
     const { env, options, t } = this;
     const there = read.planned.flatMap(each => ('refused' in each ? [] : [each]));
     this._shown = [...there].sort(
-      (a, b) => Number(a.overMemoryBytes > 0) - Number(b.overMemoryBytes > 0) || a.stepMs - b.stepMs
+      (a, b) => Number(a.overMemoryBytes > 0) - Number(b.overMemoryBytes > 0) || ranked(a, b)
     );
     const refused = read.planned.flatMap(each => ('refused' in each ? [each.refused.message] : []));
     const within = this._shown.filter(({ overMemoryBytes }) => overMemoryBytes === 0);
@@ -47,7 +56,9 @@ export class SchedulesPane extends PipelinePane {
                 timeWords(first.stepMs),
                 this.nameOf(last),
                 timeWords(last.stepMs)
-              ) + this._steadiest(within, first)
+              ) +
+              tieWords(first, within, each => this.nameOf(each), t) +
+              this._steadiest(within, first)
             : '',
         ...this.gantt.draw({
           groups: this._shown.map(each => ({
@@ -128,7 +139,8 @@ function verdictNotes(read: IPipelineRead, shown: IPlanned, actions: IVerdictAct
   const { change } = verdict(best, now);
   const isBest = best === now || best.schedule === read.alike;
   const words = isBest
-    ? t('%1 is the fastest of %2 schedules.', nameOf(best), formatInteger(made.length))
+    ? t('%1 is the fastest of %2 schedules.', nameOf(best), formatInteger(made.length)) +
+      tieWords(best, made, nameOf, t)
     : change === 'switch'
       ? t('Switch to %1: %2.', nameOf(best), figures(best, now, t))
       : t('Keep %1: %2 would be %3.', nameOf(now), nameOf(best), figures(best, now, t));
@@ -158,7 +170,8 @@ function verdictNotes(read: IPipelineRead, shown: IPlanned, actions: IVerdictAct
       ? [
           {
             text: [
-              t('This run can switch to %1: %2.', nameOf(requested), figures(requested, now, t)),
+              t('This run can switch to %1: %2.', nameOf(requested), figures(requested, now, t)) +
+                tieWords(requested, fitting, nameOf, t),
               ...guessedWords(read, [requested], t)
             ].join(' '),
             tone: 'finding',
@@ -189,8 +202,33 @@ function figures(other: IPlanned, now: IPlanned, t: Translate): string {
   );
 }
 
+/** Say why the best plan comes before another whose step is as long; empty where none is. */
+function tieWords(
+  best: IPlanned,
+  others: readonly IPlanned[],
+  nameOf: (planned: IPlanned) => string,
+  t: Translate
+): string {
+  const next = runnerUp(best, others);
+  if (next === null) {
+    return '';
+  }
+  const { memoryBytes } = verdict(next, best);
+  const bytes = formatBytes(Math.abs(memoryBytes));
+  if (timeWords(next.periodMs) === timeWords(best.periodMs)) {
+    return ` ${t('A step of %1 takes as long and holds %2 more.', nameOf(next), bytes)}`;
+  }
+  return ` ${t(
+    'A step of %1 takes as long; it comes after, because its steady period is %2, not %3%4.',
+    nameOf(next),
+    timeWords(next.periodMs),
+    timeWords(best.periodMs),
+    memoryBytes < 0 ? t(', though it holds %1 less', bytes) : ''
+  )}`;
+}
+
 const faster = (best: IPlanned | null, each: IPlanned): IPlanned =>
-  best === null || each.stepMs < best.stepMs ? each : best;
+  best === null || ranked(each, best) < 0 ? each : best;
 
 /** Whether a plan is of the stages, chunks, placement and micro-batches of a run. */
 function fits(plan: IPlanShape, shape: IPlanShape): boolean {
@@ -287,7 +325,13 @@ export class PlanPane extends PipelinePane {
     const of = measured?.steps.steps.at(-1);
     return [
       ...(highMs > lowMs
-        ? [t('With its jitter 95 % of the steps take %1 to %2.', timeWords(lowMs), timeWords(highMs))]
+        ? [
+            t(
+              'Drawn is the mean of steps with their jitter; 95 % of them take %1 to %2.',
+              timeWords(lowMs),
+              timeWords(highMs)
+            )
+          ]
         : []),
       t(
         'It cannot deadlock: its %1 operations stand in an order in which none waits for a later one.',

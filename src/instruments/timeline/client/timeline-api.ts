@@ -90,6 +90,8 @@ export interface ITimelineAnswer {
   /** How many spans have the text, and the first of them by time. */
   readonly found: { readonly count: number; readonly first: readonly IFoundSpan[] };
   readonly culprits: readonly ICulprit[];
+  /** By how much a step would be shorter without all of several culprits, ms; NaN where that is not known. */
+  readonly priceMs: number;
   /** What a verdict would need and the recording does not hold, in sentences. */
   readonly lacking: readonly string[];
   /** What is slow without a cost: nobody waits for it. */
@@ -171,6 +173,7 @@ export function timelineOf(value: unknown): ITimelineAnswer | null {
       }))
     },
     culprits: asArray(verdict['culprits']).map(culprit),
+    priceMs: number(verdict['price_ns']) / 1e6,
     lacking: asArray(verdict['lacking'] ?? []).map(String),
     hidden: asArray(verdict['hidden'] ?? []).map(culprit),
     stepMs: verdict['step_ns'] === null ? NaN : number(verdict['step_ns']) / 1e6,

@@ -1,4 +1,4 @@
-import { formatInteger, formatNumber, type IPlace, type IRecipe, type Row, timeWords } from '../../../charts';
+import { formatInteger, type IPlace, type IRecipe, type Row, timeWords } from '../../../charts';
 import type { ConfigPatch } from '../../../protocol/messages.generated';
 import type { TimelineOptions } from '../../../protocol/views.generated';
 import type { IRunSource, SourceChange } from '../../../store/source';
@@ -12,13 +12,7 @@ import { ViewModel, type IViewEnvironment } from '../../../views/shared/view-mod
 import { hold, moveOf, axisParams } from '../../../views/shared/scale';
 import { KINDS, kindColor } from '../../../views/shared/span-kinds';
 import type { IViewDefinition } from '../../../views/shared/definition';
-import {
-  TIMELINE,
-  type ICulprit,
-  type IPiece,
-  type ITimelineAnswer,
-  type ITimelineLane
-} from '../client/timeline-api';
+import { TIMELINE, type IPiece, type ITimelineAnswer, type ITimelineLane } from '../client/timeline-api';
 import {
   clockRow,
   HALF,
@@ -32,12 +26,9 @@ import {
   pieceTip
 } from './lanes';
 import { SlowMap } from './slow-map';
-import { own } from '../../../protocol/records';
-import type { Translate } from '../../../views/shared/translate';
+import { culpritWords, SNIPPET } from './timeline-words';
 import type { TimelineRequest } from '../../../protocol/requests.generated';
 
-/** What records spans, in a training script. */
-const SNIPPET = "megalens.trace(model, timeline='phases')";
 /** How much more than is seen is asked for on either side, so that a drag finds something there. */
 const AROUND = 1;
 const MOST_SENTENCES = 6;
@@ -318,6 +309,9 @@ class TimelineView extends ViewModel<TimelineOptions> {
         : []),
       ...(most > 0 ? [t('Clocks agree to ± %1 (95 %).', timeWords(most))] : []),
       ...(summed ? [t('Spans shorter than a pixel are summed: zoom in to see each.')] : []),
+      ...(answer.priceMs > 0
+        ? [t('Without all of these a step is %1 shorter.', timeWords(answer.priceMs))]
+        : []),
       ...answer.hidden.slice(0, MOST_SENTENCES).map(each => t('Nobody waits for it: %1', each.sentence)),
       ...answer.problems.slice(0, MOST_SENTENCES)
     ];
@@ -338,7 +332,7 @@ class TimelineView extends ViewModel<TimelineOptions> {
     const [from] = this._answer?.chosen ?? [first];
     const run = (): void =>
       this.choose({ kind: 'lanes', steps: [Math.max(from, first - 1), Math.min(last, first + 4)] });
-    const text = this._answer?.ranksThere === 1 ? aloneWords(culprit, this.t) : culprit.sentence;
+    const text = culpritWords(culprit, this._answer?.ranksThere ?? 0, this.t);
     return { text, tone: 'finding', action: { label: this.t('Show these steps'), run } };
   }
 
@@ -457,24 +451,6 @@ class TimelineView extends ViewModel<TimelineOptions> {
   /** Of what it is known who makes the others wait, and of what that is being found out. */
   private _judged = '';
   private _judging = '';
-}
-
-/** Say what costs time where a rank is alone: which part of a step took longer than in other steps. */
-function aloneWords({ kind, first, last, slower, priceMs }: ICulprit, t: Translate): string {
-  const when =
-    first === last
-      ? t('Step %1', formatInteger(first))
-      : t('Steps %1 to %2', formatInteger(first), formatInteger(last));
-  const by = `${formatNumber(100 * slower, 3)} %`;
-  const words: Readonly<Record<string, string>> = {
-    device: t('%1: computing took %2 longer than in other steps.', when, by),
-    host: t('%1: pauses took %2 of the time of computing.', when, by),
-    data: t('%1: waiting for data took %2 of the time of computing.', when, by)
-  };
-  const what = own(words, kind) ?? t('%1: it took %2 longer than a step usually does.', when, by);
-  return Number.isFinite(priceMs)
-    ? `${what} ${t('Without that a step is %1 shorter.', timeWords(priceMs))}`
-    : what;
 }
 
 function markOf({ lane, begin, end }: Pick<IPiece, 'begin' | 'end' | 'lane'>): IMark {

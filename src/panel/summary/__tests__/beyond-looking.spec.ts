@@ -1,5 +1,5 @@
 import type { Status } from '../../../protocol/messages.generated';
-import { FRAME_BYTES } from '../../trace/estimate';
+import { FRAME_BYTES } from '../../../views/shared/forecast';
 import { JOB, rankStates } from '../../shell/__tests__/memory-job';
 import { shown, until } from '../../shell/__tests__/shown-panel';
 

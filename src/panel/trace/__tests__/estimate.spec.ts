@@ -1,8 +1,8 @@
 /** @jest-environment ./jest.environment.node.js */
 import { nullTranslator } from '@jupyterlab/translation';
 import type { CompressorSetting, FlagInfo } from '../../../protocol/messages.generated';
-import { firstSetting } from '../draft';
-import { blocksOf, estimateBytes, FRAME_BYTES, tilesText } from '../estimate';
+import { firstSetting, blocksOf, estimateBytes, FRAME_BYTES } from '../../../views/shared/forecast';
+import { tilesText } from '../estimate';
 
 const trans = nullTranslator.load('megalens');
 const POSITIONS = 256;

@@ -1,7 +1,7 @@
 import { formatInteger, type IPlace, type IPlotFrame, type IRecipe } from '../../../charts';
 import { indexAt } from '../../../aggregate';
 import type { IPointed } from '../../../store/run-link';
-import { movesOf } from '../change-words';
+import { movesOf } from '../moves';
 import type { IContent, IMark, IMoved } from '../content';
 import type { ILinkedMarks, IStepAxis } from '../links';
 import { type IPaintedLine, heightOf } from '../painting';

@@ -1,6 +1,7 @@
 import { indexAt } from '../../../aggregate';
 import { formatFull, formatInteger, formatNumber, COLORS, type IRecipe, type Row } from '../../../charts';
 import { besideWords } from '../pinned-step';
+import { SPARSE } from '../painting';
 import { hold, moveOf } from '../scale';
 import { shortName } from '../short-name';
 import type { ITip } from '../table';
@@ -251,6 +252,7 @@ export function lineRecipe(wish: ILinesRequest, pictures: readonly Row[] | null)
 function rowsOf(line: ILine, number: number, color: string): Row[] {
   const { x, value: values } = brokenPoints(line);
   const { name, label, panel = 0, isFaint, run } = line;
+  const isSparse = values.length <= SPARSE;
   return Array.from(values, (value, at) => ({
     x: x[at],
     line: number,
@@ -261,7 +263,9 @@ function rowsOf(line: ILine, number: number, color: string): Row[] {
     color,
     opacity: isFaint ? 0.25 : 1,
     dash: dashOf(run),
-    alone: Number.isFinite(value) && !Number.isFinite(values[at - 1]) && !Number.isFinite(values[at + 1])
+    alone:
+      Number.isFinite(value) &&
+      (isSparse || (!Number.isFinite(values[at - 1]) && !Number.isFinite(values[at + 1])))
   }));
 }
 

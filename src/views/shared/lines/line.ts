@@ -1,5 +1,6 @@
 import { byName } from '../../../protocol/records';
 import { indexAt } from '../../../aggregate';
+import type { ITold } from '../change-words';
 import { extentOf } from '../scale';
 
 /** Numbers along a line: positions on the x axis, ascending, and values. NaN is a gap. */
@@ -53,6 +54,21 @@ const OPTIONAL = ['error', 'count', 'half'] as const;
 
 /** Name of a column that goes over the points of a line. */
 export type LineColumn = (typeof NEEDED)[number] | (typeof OPTIONAL)[number];
+
+/** What a summary says of a line. */
+export const toldOf = ({
+  name,
+  step,
+  value,
+  nonFinite,
+  starts
+}: Pick<ILine, 'name' | 'nonFinite' | 'starts' | 'step' | 'value'>): Omit<ITold, 'layer'> => ({
+  where: name,
+  steps: step,
+  values: value,
+  nonFinite,
+  starts
+});
 
 /** Tell a line from all others of a picture. */
 export const idOf = ({ run, key, isFaint }: Pick<ILine, 'isFaint' | 'key' | 'run'>): string =>

@@ -52,6 +52,23 @@ it('tells of the first anomaly once, and of later ones together after a minute',
   model.dispose();
 });
 
+it('counts what followed from an alarm apart, and tells of nothing for it', async () => {
+  const { model, host, run, part, read } = await opened();
+  alarm(
+    run,
+    alarmRow({ step: 7, cause: 7, sentence: 'It rose.' }),
+    ...[8, 9].map(step => alarmRow({ step, cause: 7, severity: 'note' })),
+    alarmRow({ step: 9, severity: 'note' })
+  );
+  await read(1);
+  expect(host.alarm).toHaveBeenCalledTimes(1);
+  const line = part.render?.() as ReactElement<Record<string, unknown>, (props: unknown) => ReactElement>;
+  expect(JSON.stringify(line.type(line.props))).toContain(
+    '1 alarm, and 2 that followed: first at step 7, decoder.layers.1.mlp.linear_fc1.weight: It rose.'
+  );
+  model.dispose();
+});
+
 it('opens the view of alarms from the notification and from the panel', async () => {
   const { model, host, run, part, read, opened: views } = await opened();
   alarm(run, alarmRow({ step: 7 }));

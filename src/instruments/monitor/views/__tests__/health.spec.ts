@@ -253,6 +253,33 @@ it('follows an anomaly through other parts, modules and ranks, each once', () =>
   ]);
 });
 
+/** A loss that leaves its level at step 4, with what followed from it, and another cause. */
+const FOLLOWED = [
+  alarmRow({ step: 4, rule: 'loss', stat: 'scalar', direction: 'loss', name: 'loss', cause: 4 }),
+  alarmRow({ step: 9, rule: 'drift', severity: 'note', cause: 4 }),
+  alarmRow({ step: 10, rule: 'drift', severity: 'note', cause: 4, place: 2 }),
+  alarmRow({ step: 9, rule: 'dead', cause: 9, place: 7, name: 'decoder.layers.0.mlp.linear_fc1.weight' }),
+  alarmRow({ step: 2, rule: 'nonfinite', severity: 'note', name: 'decoder.layers.3.mlp.linear_fc1.weight' })
+];
+
+it('says how many findings followed from the first anomaly, and what each follows from', async () => {
+  alarm(run, ...FOLLOWED);
+  await show();
+  const caption = texts('.jp-MegalensView-caption').join(' ');
+  expect(caption).toContain('2 more findings followed from the same cause.');
+  expect(caption).toContain('Next it reached backward pass of decoder.layers.1.mlp.linear_fc1 at step 9.');
+  expect(view.summary()).toContain('2 warnings, 1 note, 2 that followed, steps 2 to 10.');
+  // The way is of the first cause alone.
+  expect(rows(0).map(row => row[0])).toEqual(['4', '9']);
+  const list = rows(1);
+  expect(list.map(row => [row[1], row[3], row[7]])).toEqual([
+    ['loss', '1', ''],
+    ['dead', '1', ''],
+    ['nonfinite', '1', ''],
+    ['drift', '2', 'loss, step 4']
+  ]);
+});
+
 it('makes one event of the alarms of a step that are as grave', () => {
   expect(alarmEvents(BROKEN).map(({ kind, first, text }) => [kind, first, text])).toEqual([
     [

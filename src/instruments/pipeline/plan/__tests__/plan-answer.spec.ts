@@ -1,6 +1,7 @@
 /** @jest-environment ./jest.environment.node.js */
 import { readFileSync, writeFileSync } from 'fs';
 import type { PlanRequest } from '../../protocol/pipeline.generated';
+import { bestOf, runnerUp } from '../compare';
 import { planAll } from '../plan-all';
 import { planAnswer, type PlanAnswer } from '../../engine/pipeline-job';
 
@@ -74,5 +75,24 @@ describe('what the engine answers', () => {
     expect(steps[best!]).toBe(Math.min(...steps));
     expect(steps.filter(step => step < Infinity).length).toBeGreaterThan(0);
     expect(golden['what does not fit']!.answer.best).toBeNull();
+  });
+
+  it.each([
+    ['the shorter steady period', {}, 'zb_h2', 'zb_h1'],
+    ['what is within the memory limit', { memory_bytes: 4e8 }, 'zb_h1', null],
+    ['less memory where the periods are alike', { schedules: ['gpipe', '1f1b'] }, '1f1b', 'gpipe']
+  ] as const)('of steps that are as long takes %s', async (_, rest, first, second) => {
+    const made = await planAll({
+      stages: 4,
+      micro_batches: 8,
+      times: { forward: 0.1, input_gradient: 0.1, weight_gradient: 0.1, activation_bytes: 1e8 },
+      ...rest,
+      schedules: 'schedules' in rest ? [...rest.schedules] : ['zb_h1', 'zb_h2']
+    });
+    const best = bestOf(made)!;
+    expect(best.schedule).toBe(first);
+    expect(planAnswer(made).best).toBe(made.indexOf(best));
+    const others = made.flatMap(each => ('refused' in each ? [] : [each]));
+    expect(runnerUp(best, others)?.schedule ?? null).toBe(second);
   });
 });

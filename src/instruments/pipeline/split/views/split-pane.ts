@@ -10,6 +10,7 @@ import type { ISplitLane, ISplitPlanned } from '../plan/planned-split';
 import type { ProcessRole } from '../plan/rank-map';
 import type { SplitRequest } from '../protocol/split.generated';
 import { drawnOf, type ISplitRead, type SplitReader } from './split-reader';
+import { isTooFew } from './split-what-if';
 
 export function roleWords(role: ISplitLane['role'] | ProcessRole, t: Translate): string {
   const words: Readonly<Record<ISplitLane['role'] | ProcessRole, string>> = {
@@ -47,6 +48,9 @@ export abstract class SplitPane extends GanttPane<SplitOptions, SplitReader> {
     try {
       const read = await this.reader.read(this.options);
       signal.throwIfAborted();
+      if (isTooFew(read.what)) {
+        return { state: this._alone() };
+      }
       const drawn = drawnOf(read, this.options.layout);
       return this.show(read, drawn !== null && !('refused' in drawn) ? drawn : null);
     } catch (reason) {
@@ -59,6 +63,14 @@ export abstract class SplitPane extends GanttPane<SplitOptions, SplitReader> {
 
   /** Draw what was read; `drawn` is null where the layout that was chosen is not there. */
   protected abstract show(read: ISplitRead, drawn: ISplitPlanned | null): Loaded;
+
+  /** Fewer devices than any split needs. */
+  private _alone(): IState {
+    const { t } = this;
+    return emptyState(t('A split needs two devices, and one is set.'), t('Show an example with two'), () =>
+      this.choose({ devices: 2 })
+    );
+  }
 
   /** Numbers that do not go together. */
   private _refused({ message }: PlanError): IState {

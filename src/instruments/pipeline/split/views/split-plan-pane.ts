@@ -136,6 +136,9 @@ export class SplitPlanPane extends SplitPane {
     const { t } = this;
     const { layout, lanes, overMemoryBytes, sentBytes } = drawn;
     return [
+      ...(read.what.isExample
+        ? [t('A split needs two devices; this run has one, so an example with two like it is shown.')]
+        : []),
       ...(layout.data > 1 ? [t('One of %1 replicas, which are alike.', formatInteger(layout.data))] : []),
       ...(lanes.some(({ role }) => role === 'forward')
         ? [

@@ -109,6 +109,11 @@ class SplitView extends PlanView<SplitOptions, SplitReader> {
     return this.env.t('There is no layout to draw.');
   }
 
+  /** Where too few devices are set, one picture says so. */
+  override shows(key: string, isDrawn: (key: string) => boolean): boolean {
+    return key === 'plan' || this.env.options.kind !== 'all' || isDrawn(key);
+  }
+
   protected toolbar(): IPlanToolbar<SplitOptions> {
     const { env, reader } = this;
     const { options, t } = env;

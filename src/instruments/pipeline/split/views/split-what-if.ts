@@ -64,6 +64,15 @@ export function splitSliders(t: Translate): Readonly<Record<SplitSetting, ISlide
 
 const USUAL_LAYERS = 12;
 
+/** The least devices of a split: forward passes on one, backward passes on another. */
+const NEEDED = 2;
+
+const countOf = (devices: readonly DeviceKind[]): number =>
+  devices.reduce((sum, { count }) => sum + count, 0);
+
+/** Whether what is asked has too few devices for any split. */
+export const isTooFew = ({ count }: Pick<ISplitWhatIf, 'count'>): boolean => count < NEEDED;
+
 type Options = Required<SplitOptions>;
 
 export type SplitSetting =
@@ -90,12 +99,17 @@ export type SplitSetting =
 export interface ISplitWhatIf {
   readonly request: SplitRequest;
   readonly values: Readonly<Record<SplitSetting, number>>;
+  /** Devices of all kinds. */
+  readonly count: number;
+  /** Whether a second device like the run's only one was added, since no split is of one. */
+  readonly isExample: boolean;
 }
 
 /** What the options ask the planner, filled up with what was measured; null where nothing was. */
 export function splitWhatIf(options: Options, measured: IMeasuredSplit | null): ISplitWhatIf {
   const base = splitRequestOf({}, measured);
-  const devices = devicesOf(options, base.devices);
+  const isExample = countOf(base.devices) < NEEDED && options.devices === null && options.others === null;
+  const devices = devicesOf(isExample ? { ...options, devices: NEEDED } : options, base.devices);
   const isOwn = JSON.stringify(devices) === JSON.stringify(base.devices);
   const {
     ahead,
@@ -126,6 +140,8 @@ export function splitWhatIf(options: Options, measured: IMeasuredSplit | null): 
   const forward = first?.forward ?? 1;
   return {
     request,
+    count: countOf(request.devices),
+    isExample,
     values: {
       devices: first?.count ?? 1,
       others: second?.count ?? 0,

@@ -68,12 +68,51 @@ it('says the steady period where stages begin and end a step one after the other
   expect(said()).toContain('ZB-H2 · 27 ms a step · bubble 11.1 % · steady 24 ms, bubble 0 %');
 });
 
+it('says why of two schedules whose steps are as long one comes first', async () => {
+  await show({ kind: 'schedules', stages: 2, micro_batches: 5, activation_mb: 100 });
+  expect(said()).toContain(
+    'ZB-V is the fastest with 15.5 ms, GPipe the slowest with 18 ms. A step of DualPipeV takes as long; it comes after, because its steady period is 15.5 ms, not 15 ms.'
+  );
+  expect(said().indexOf('ZB-H2 ·')).toBeLessThan(said().indexOf('ZB-H1 ·'));
+  await view.update({ stages: 1, micro_batches: 2, kind: 'plan' } as Partial<PipelineOptions>);
+  await view.settled();
+  expect(said()).toMatch(
+    /1F1B is the fastest of \d+ schedules. A step of MegaDPP takes as long and holds 50 MB more\./
+  );
+});
+
 it('shows every schedule with its time, bubble and memory, the fastest first, and goes to the one that is clicked', async () => {
   await show({ kind: 'schedules', activation_mb: 100 });
   expect(titles()).toEqual(['12 schedules side by side']);
   expect(said()).toContain('1F1B · 33 ms a step · bubble 27.3 % · 400 MB');
   expect(said()).toContain('GPipe · 33 ms a step · bubble 27.3 % · 800 MB');
   expect(said()).toMatch(/is the fastest with 2\d(\.\d)? ms/);
+});
+
+it('sorts and names schedules by the number at which their bars end, with jitter too', async () => {
+  for (const jitter of [0, 20]) {
+    const [still] = await readView(run, { view: 'pipeline', kind: 'schedules', jitter });
+    const { headings = [], ends = [], pieces = [] } = still?.recipe?.datasets ?? {};
+    const told = headings.map(({ text }) => Number(/· (\S+)\sms a step/.exec(plain(String(text)))?.[1]));
+    expect(told).toHaveLength(ends.length);
+    expect(told).toEqual([...told].sort((a, b) => a - b));
+    ends.forEach(({ x, y, y2 }, at) => {
+      expect(told[at]).toBe(Number(Number(x).toPrecision(4)));
+      const inside = pieces.filter(
+        piece => Number(piece['y']) > Number(y) && Number(piece['y']) < Number(y2)
+      );
+      const last = Math.max(...inside.map(piece => Number(piece['x2'])));
+      // The stage that is done last on average, and the last of each step.
+      expect(last / Number(x)).toBeGreaterThan(jitter === 0 ? 0.9999 : 0.95);
+      expect(last).toBeLessThanOrEqual(Number(x) + 1e-9);
+    });
+  }
+  const [plan] = await readView(run, { view: 'pipeline', kind: 'plan', schedule: '1f1b', jitter: 20 });
+  const [step] = /\d\S* ms/.exec(plain(plan?.title ?? '').split('micro-batches, ')[1] ?? '') ?? [''];
+  expect(parseFloat(step)).toBeGreaterThan(33);
+  expect(plain(plan?.summary ?? '')).toContain(`A step takes ${step}, `);
+  expect(Number(plan?.recipe?.datasets['ends']?.[0]?.['x'])).toBeCloseTo(parseFloat(step), 2);
+  expect(plan?.caption.join(' ')).toContain('Drawn is the mean of steps with their jitter');
 });
 
 it('leaves out schedules that do not take these numbers, with the reason', async () => {

@@ -16,6 +16,7 @@ export const timelineAnswer = (more: object = {}): object => ({
     ],
     hidden: [{ kind: 'host', ranks: [0], first: 3, last: 9, sentence: 'Steps 3 to 9: rank 0 pauses.' }],
     step_ns: 10e6,
+    price_ns: 4e6,
     problems: ['Rank 7 is missing.']
   },
   slow: { ranks: [0, 1], steps: [3], values: [[0], [0.5]] },

@@ -55,6 +55,7 @@ it('draws each stretch in the lane of its rank, says who makes the others wait, 
   expect(said).toContain('Clocks agree to ± 2.5 µs (95 %).');
   expect(said).toContain('Spans shorter than a pixel are summed');
   expect(said).toContain('Nobody waits for it: Steps 3 to 9: rank 0 pauses.');
+  expect(said).toContain('Without all of these a step is 4 ms shorter.');
   expect(said).toContain('Rank 7 is missing.');
   expect(bars().length).toBeGreaterThanOrEqual(4);
 });

@@ -5,7 +5,11 @@ import { MemoryRun } from '../../../../../store/__tests__/memory-run';
 import { mountView } from '../../../../../views/registry';
 import { readView } from '../../../../../views/still';
 import type { IView } from '../../../../../views/view';
-import { measuredPipeline, type MeasuredRow } from '../../../views/__tests__/measured-pipeline';
+import {
+  measuredPipeline,
+  measuredWhole,
+  type MeasuredRow
+} from '../../../views/__tests__/measured-pipeline';
 
 // The first test also loads and transforms Vega.
 jest.setTimeout(30_000);
@@ -175,3 +179,23 @@ const SPLIT: readonly MeasuredRow[] = [
   [2, 'F', 1, 40, 50],
   [2, 'B', 1, 50, 70]
 ];
+
+it('opens with an example for a run of one device, and says once that a split needs two', async () => {
+  steps = measuredWhole();
+  await show();
+  const states = (): string[] =>
+    [...document.querySelectorAll('.jp-MegalensState p')]
+      .filter(each => each.closest('[hidden]') === null)
+      .map(each => each.textContent ?? '');
+  expect(said()).toContain(
+    'A split needs two devices; this run has one, so an example with two like it is shown.'
+  );
+  expect(said()).toContain('on 2 devices');
+  expect(bars().length).toBeGreaterThan(0);
+  await view.update({ devices: 1, others: 0 } as Partial<SplitOptions>);
+  await view.settled();
+  expect(states()).toEqual(['A split needs two devices, and one is set.']);
+  press('Show an example with two');
+  await view.settled();
+  expect(bars().length).toBeGreaterThan(0);
+});

@@ -1,0 +1,176 @@
+"""What several modules give together, and what one module gives several times, in a watched pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from megalens.adapters import PassWatch, find_points
+from tests.adapters.test_watch_models import (
+    HEADS,
+    IDS,
+    WIDTH,
+    Attention,
+    Block,
+    Feed,
+    Stack,
+    layers_of,
+    modules_of,
+)
+from tests.adapters.watched import traced, watched
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(0)
+
+
+def blocks_of(model: Any) -> list[Any]:
+    return [*model.blocks]
+
+
+class LowRank(nn.Module):
+    """A layer with a low-rank change of it."""
+
+    def __init__(self, base: nn.Linear) -> None:
+        super().__init__()
+        self.base = base
+        self.down, self.drop, self.up = (
+            nn.Linear(base.in_features, 2),
+            nn.Dropout(),
+            nn.Linear(2, base.out_features),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.base(x) + 0.5 * self.up(self.down(self.drop(x)))
+
+
+def test_a_layer_with_a_low_rank_change_gives_the_sum_of_both() -> None:
+    model = Stack(Block(), Block())
+    for block in blocks_of(model):
+        block.first.a, block.feed.two = LowRank(block.first.a), LowRank(block.feed.two)
+    points, _ = watched(model, lambda: model(IDS))
+    for number, block in enumerate(blocks_of(model)):
+        assert modules_of(points, "QKV_mat_mul", number)[0] is block.first.a
+        assert modules_of(points, "MLP2_mat_mul", number) == [block.feed.two]
+    values = traced(points, lambda: model(IDS))
+    q, _, _ = blocks_of(model)[1].first.given
+    assert torch.equal(values["QKV_mat_mul", 1, "q"], q.transpose(1, 2).flatten(2))
+
+
+def test_a_sum_that_no_module_gives_is_not_there_and_says_of_what() -> None:
+    class Summed(Attention):
+        """Adds a low-rank change itself."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.change = nn.Linear(WIDTH, WIDTH)
+
+        def forward(self, x: Tensor, other: Tensor | None = None) -> Tensor:
+            q, k, v = (
+                each.view(*x.shape[:2], HEADS, -1).transpose(1, 2)
+                for each in (self.a(x) + self.change(x), self.b(x), self.c(x))
+            )
+            return self.d(
+                nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(x.shape)
+            )
+
+    model = Stack(Block(), Block())
+    for block in blocks_of(model):
+        block.first = Summed()
+    points, _ = watched(model, lambda: model(IDS))
+    reason = points.flags["QKV_mat_mul"].reasons[0]
+    assert "the sum of what blocks.0.first.a and blocks.0.first.change give" in reason
+    assert layers_of(points, "MLP2_mat_mul") == [0, 1]
+
+
+def test_a_module_of_two_layers_is_not_there_in_either() -> None:
+    model = Stack(Block(), Block(), Block())
+    blocks_of(model)[2].feed = blocks_of(model)[0].feed
+    points, _ = watched(model, lambda: model(IDS))
+    for flag in ("MLP1_mat_mul", "MLP2_mat_mul"):
+        assert layers_of(points, flag) == [1]
+        assert "is called outside of this layer too" in points.flags[flag].reasons[0]
+        assert "is called outside of this layer too" in points.flags[flag].reasons[2]
+    assert layers_of(points, "QKV_mat_mul") == [0, 1, 2]
+
+
+def test_a_module_that_its_layer_calls_in_pieces_is_not_there() -> None:
+    class Pieces(Feed):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.cat([super(Pieces, self).forward(each) for each in x.split(4, 1)], 1)
+
+    model = Stack(Block(), Block())
+    for block in blocks_of(model):
+        block.feed = Pieces()
+    points, _ = watched(model, lambda: model(IDS))
+    assert layers_of(points, "MLP2_mat_mul") == []
+    assert "is called 2 times in one pass of this layer" in points.flags["MLP2_mat_mul"].reasons[1]
+
+
+def test_lists_of_layers_in_a_list_are_stages() -> None:
+    class Nested(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words = nn.Embedding(40, WIDTH)
+            self.all = [Block() for _ in range(4)]
+            self.stages = nn.ModuleList([nn.ModuleList(self.all[:2]), nn.ModuleList(self.all[2:])])
+
+        def forward(self, ids: Tensor) -> Tensor:
+            x = self.words(ids)
+            for block in self.all:
+                x = block(x)
+            return torch.as_tensor(x)
+
+    model = Nested()
+    points, _ = watched(model, lambda: model(IDS))
+    assert [modules_of(points, "HiddenStates", i) for i in range(4)] == [[block] for block in model.all]
+    assert layers_of(points, "MLP2_mat_mul") == [0, 1, 2, 3]
+
+
+class Counted(nn.Module):
+    """A parametrization that counts how often it was computed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.times = 0
+
+    def forward(self, weight: Tensor) -> Tensor:
+        self.times += 1
+        return weight
+
+
+class Careful(Block):
+    """Its properties may not be asked for."""
+
+    @property
+    def out_features(self) -> int:
+        raise AssertionError("asked for")
+
+    weight = in_features = config = is_causal = num_heads = base_layer = out_features
+
+
+@pytest.mark.parametrize("normed", [nn.utils.parametrizations.spectral_norm, None])
+def test_nothing_of_the_model_is_computed_but_its_pass(normed: Callable[..., nn.Module] | None) -> None:
+    model = Stack(Careful(), Careful())
+    counted = [Counted() for _ in model.blocks]
+    for block, each in zip(blocks_of(model), counted, strict=True):
+        if normed is None:
+            nn.utils.parametrize.register_parametrization(block.feed.two, "weight", each)
+            nn.utils.parametrize.register_parametrization(block.first.a, "weight", each)
+            each.times = 0
+        else:
+            normed(block.feed.two)
+    buffers = [buffer.clone() for buffer in model.eval().buffers()]
+    watch = PassWatch(model, find_points(model))
+    with watch:
+        model(IDS)
+    points = watch.finish()
+    assert modules_of(points, "MLP2_mat_mul", 1) == [blocks_of(model)[1].feed.two]
+    assert blocks_of(model)[1].feed.two in points.sites["weight"].layers[1]
+    assert [each.times for each in counted] == ([2, 2] if normed is None else [0, 0])
+    assert all(torch.equal(a, b) for a, b in zip(buffers, model.buffers(), strict=True))
