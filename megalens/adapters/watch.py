@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -53,6 +54,10 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
 
+_entered = threading.local()
+"""Modes of this thread's watches, in the order in which they were entered: of tracers of one model."""
+
+
 class PassWatch:
     """Around the first forward pass of a model: changes no value, and keeps nothing after :meth:`finish`.
 
@@ -89,6 +94,7 @@ class PassWatch:
 
     def begin(self) -> None:
         """Begin to watch, before the forward pass."""
+        modes = _entered.__dict__.setdefault("modes", [])
         for module in dict.fromkeys(each for root in self._points.roots for each in root.modules()):
             try:
                 # Before what other hooks make of it: a parallel style may give the module another tensor.
@@ -100,6 +106,7 @@ class PassWatch:
                 continue
         self._mode = _Mode(self._flow)
         self._mode.__enter__()  # type: ignore[no-untyped-call]
+        modes.append(self._mode)
 
     def end(self, failed: bool = False) -> None:
         """Stop watching, after the forward pass, and take the hooks off. Safe twice."""
@@ -120,7 +127,14 @@ class PassWatch:
         """Stop watching, and leave the hooks: a module that raised keeps them as yet. Safe twice."""
         mode, self._mode = self._mode, None
         if mode is not None:
-            mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+            modes = _entered.modes
+            above = modes[modes.index(mode) + 1 :]
+            # Torch takes off the one that was entered last, whichever is asked.
+            for each in (*reversed(above), mode):
+                each.__exit__(None, None, None)
+            for each in above:
+                each.__enter__()
+            modes.remove(mode)
             self._whole = not failed
 
     def finish(self) -> ModelPoints:

@@ -16,7 +16,8 @@ import contextlib
 import inspect
 import os
 import sys
-from collections.abc import Callable, Collection
+import weakref
+from collections.abc import Callable, Collection, Iterator
 from types import FrameType
 from typing import Any
 
@@ -27,7 +28,7 @@ from torch.utils import _pytree
 from .errors import describe_error
 from .graph_operator import compiles
 from .graph_probes import is_compiled
-from .own_hooks import OwnHook
+from .own_hooks import OwnHook, hook_before, hooks_of
 from .points import IPassWatch, ModelPoints
 from .put_back import put_back
 
@@ -56,8 +57,9 @@ class FirstPass:
         learned: Callable[[Collection[tuple[str, int]]], None],
         apart: Callable[[], contextlib.AbstractContextManager[None]],
     ) -> None:
-        self._points, self._warn, self._learned, self._apart = points, warn, learned, apart
+        self._points, self._warn, self._learned, self.apart = points, warn, learned, apart
         self._handles: list[Any] = []
+        _there.add(self)
         self._watch: IPassWatch | None = None
         self._left: IPassWatch | None = None
         """Of a pass that raised: its hooks are taken off before the next."""
@@ -87,6 +89,9 @@ class FirstPass:
         for root, compiled in zip(self._points.roots, in_place, strict=True):
             if compiled:
                 self._handles.append(_CompiledCall(root, self._look_before))
+            elif root in hooks_of:
+                # It may be compiled as a part of anything, and would be anew for a hook that comes and goes.
+                self._handles.append(hook_before(root, self._look_before, prepend=True, with_kwargs=True))
             else:
                 before, after = OwnHook(self._comes), OwnHook(self._ends)
                 self._handles.append(root.register_forward_pre_hook(before, prepend=True, with_kwargs=True))
@@ -195,7 +200,7 @@ class FirstPass:
         output: Any = None
         try:
             with (
-                self._apart(),
+                _all_apart(),
                 put_back(module),
                 torch.no_grad(),
                 torch.compiler.set_stance("force_eager"),
@@ -215,6 +220,18 @@ class FirstPass:
         self._warn(f"What the model does in a forward pass could not be watched: {reason}.")
         self.fresh = True
         self._learned(lost)
+
+
+_there: weakref.WeakSet[FirstPass] = weakref.WeakSet()
+
+
+@contextlib.contextmanager
+def _all_apart() -> Iterator[None]:
+    """Let no tracer, also of the same model, take the passes inside for the training's."""
+    with contextlib.ExitStack() as stack:
+        for each in tuple(_there):
+            stack.enter_context(each.apart())
+        yield
 
 
 class _CompiledCall:

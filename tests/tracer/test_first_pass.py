@@ -168,6 +168,24 @@ def test_the_points_are_printed_as_a_table(traced) -> None:
     assert "blocks.*.mlp.fc1 — it goes through a nonlinearity to blocks.*.mlp.fc2" in repr(tracer.points)
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_two_tracers_of_one_model_see_the_same_and_none_the_passes_of_the_other(
+    traced, logged, small_hub, compiled
+) -> None:
+    model = small()
+    tracers = [traced(model, flags=[MLP1], compiled=compiled) for _ in range(2)]
+    logger = logged(model, activation=1, attention_max=1)
+    with tracers[0].step(), logger.step(), tracers[1].step():
+        model(IDS)
+        assert not torch.utils._python_dispatch.is_in_torch_dispatch_mode()
+    for tracer in (*tracers, logger.tracer):
+        assert tracer.points.watch is None
+        assert "nonlinearity" in tracer.points.flags[MLP1].evidence[1]
+        assert not any("no training" in text for text in tracer.status()["warnings"])
+    found = {stat for stat, _, _ in logged.rows()}
+    assert {"activation", "attention_max"} <= found
+
+
 class Drops(nn.Module):
     """Draws random numbers, some of a generator of its own, and counts its passes wherever one can."""
 

@@ -154,16 +154,18 @@ class Sites:
             handle.remove()
 
     def _root_called(self, module: nn.Module, args: Any) -> None:
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or self.paused:
             return
         self._trains = torch.is_grad_enabled()
         self.half = self.half or half_precision()
-        self._waiting = [] if self._trains and not module.training and not self.paused else None
-        self.left_out += not self.paused and (not self._trains or self._waiting is not None)
+        self._waiting = [] if self._trains and not module.training else None
+        self.left_out += not self._trains or self._waiting is not None
 
     def _root_left(self, module: nn.Module, args: Any, output: Any) -> None:
+        if torch.compiler.is_compiling() or self.paused:
+            return
         waiting, self._waiting = self._waiting, None
-        if waiting is None or torch.compiler.is_compiling():
+        if waiting is None:
             return
         scope = self._scope
 
