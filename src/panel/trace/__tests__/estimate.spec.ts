@@ -2,7 +2,13 @@
 import { readFileSync } from 'fs';
 import { nullTranslator } from '@jupyterlab/translation';
 import type { CompressorSetting, FlagInfo, FlagSetting } from '../../../protocol/messages.generated';
-import { firstSetting, blocksOf, estimateBytes, FRAME_BYTES, positionsOf } from '../../../views/shared/forecast';
+import {
+  firstSetting,
+  blocksOf,
+  estimateBytes,
+  FRAME_BYTES,
+  positionsOf
+} from '../../../views/shared/forecast';
 import { tilesText } from '../estimate';
 
 const trans = nullTranslator.load('megalens');
