@@ -365,3 +365,15 @@ def test_single_values_of_a_weight_may_grow_further_while_the_rate_rises(rate):
     assert (("jump", "max_abs") in {(each.rule, each.statistic) for each in judged(steps)}) == (
         rate is not None
     )
+
+
+def test_a_training_on_all_data_at_once_reads_nothing_again():
+    def told(numbers):
+        steps = (
+            step(at, readings("inputs", {"inputs": np.full(4, float(given))}))
+            for at, given in enumerate(numbers, 1)
+        )
+        return [alarm.step for alarm in judged(steps)]
+
+    assert told([5] * 30) == []
+    assert told([*range(20), 19, *range(30, 40)]) == [21]
