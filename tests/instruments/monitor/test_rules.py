@@ -339,3 +339,41 @@ def test_what_rounding_changes_says_nothing_about_the_size_of_updates():
         gradients[names[0]] = gradients[names[0]] * 1e-8
         steps.append(step(at, readings("param", values), readings("grad", gradients)))
     assert judged(steps) == []
+
+
+@pytest.mark.parametrize(("size", "number"), [(16, 0), (64, 1)])
+def test_gradients_of_few_values_may_move_further_before_they_drift(size, number):
+    rng = np.random.default_rng(0)
+
+    def at(number):
+        values = tensors(rng, size=size)
+        return {**values, N: values[N] * (3.5 if number > 80 else 1)}
+
+    steps = [step(number, readings("grad", at(number))) for number in range(1, 100)]
+    assert len({alarm.name for alarm in judged(steps)} - {"*"}) == number
+
+
+@pytest.mark.parametrize("rate", [1e-3, None])
+def test_single_values_of_a_weight_may_grow_further_while_the_rate_rises(rate):
+    rng = np.random.default_rng(0)
+    values = tensors(rng)
+    steps = [
+        step(at, readings("param", values), lr=1e-4 * at if rate is None else rate) for at in range(1, 20)
+    ]
+    grown = {**values, N: np.where(values[N] == values[N].max(), 8 * values[N], values[N])}
+    steps.append(step(20, readings("param", grown), lr=2e-3 if rate is None else rate))
+    assert (("jump", "max_abs") in {(each.rule, each.statistic) for each in judged(steps)}) == (
+        rate is not None
+    )
+
+
+def test_a_training_on_all_data_at_once_reads_nothing_again():
+    def told(numbers):
+        steps = (
+            step(at, readings("inputs", {"inputs": np.full(4, float(given))}))
+            for at, given in enumerate(numbers, 1)
+        )
+        return [alarm.step for alarm in judged(steps)]
+
+    assert told([5] * 30) == []
+    assert told([*range(20), 19, *range(30, 40)]) == [21]

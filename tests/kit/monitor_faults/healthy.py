@@ -17,7 +17,7 @@ __all__ = ["HEALTHY"]
 
 
 def _lbfgs(weights: Any, rate: float) -> Any:
-    return torch.optim.LBFGS(weights, rate, max_iter=3, history_size=5)
+    return torch.optim.LBFGS(weights, rate, max_iter=3, history_size=5, line_search_fn="strong_wolfe")
 
 
 _LARGE = (

@@ -248,8 +248,14 @@ class Repeated(Rule):
             for turn in range(1, len(numbers) - 1):
                 last = 1 if turn == 1 else steps
                 same = numbers[-last:] == numbers[-last - turn : -turn]
-                # That one batch comes twice is told at once; and of a turn of some, once it goes on.
-                if same and len(numbers) >= last + turn and len({*numbers[-turn:]}) in (1, turn):
+                # That one batch comes twice is told at once; and of a turn of some, once it goes on. Nothing
+                # else ever came where a step takes all data.
+                if (
+                    same
+                    and len({*numbers}) > turn
+                    and len(numbers) >= last + turn
+                    and len({*numbers[-turn:]}) in (1, turn)
+                ):
                     words = (
                         "The model is given what it was given in the step before."
                         if turn == 1

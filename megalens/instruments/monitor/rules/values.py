@@ -24,6 +24,8 @@ _GRADIENT_FACTOR = (
 )
 # The mean over all tensors of a rank strays less than each: these roots of the factor are enough.
 _ROOT_OF_ALL, _ROOT_OF_GRADIENTS = 2.0, 1.6
+# While the rate rises, single values of a weight may grow by so many doublings more.
+_WARM_UP_BITS = 2.0
 # So many doublings of all updates at once are reported in any case.
 _SURE_BITS = 2.5
 _GRADIENTS = (
@@ -84,10 +86,13 @@ class Jump(Rule):
 
     def find(self, now: StepTable) -> Iterator[Finding]:
         judged = now.layout.tensors
+        rises = now.rate > 1.02 * (now.remember("rate", now.rate) or [np.inf])[-1]
         for quantity, statistic in (("size", "rms"), ("peak", "max_abs"), ("change", "update")):
             least = _least(now, self.factor, self.gradient_factor, quantity == "size")
             # Half is enough of an update that is also above all before it.
             threshold = self.threshold / 2 if quantity == "change" else self.threshold
+            if quantity == "peak" and rises:
+                least = np.where(now.layout.of("param"), least + _WARM_UP_BITS, least)
             # The size of Adam's updates is that of the learning rate, however noisy it was while that rose.
             sure = quantity == "change" and len(now.layout.rows("exp_avg_sq"))
             off = off_level(now, quantity, threshold, least, _SURE_BITS if sure else np.inf)
@@ -151,7 +156,8 @@ class Drift(Rule):
         """Find tensors whose last levels differ from those before by more than levels usually do."""
         yield from self._grown(now)
         past = now.past("size")
-        least = _least(now, self.factor, self.factor)
+        few = now.layout.of(*_GRADIENTS) & (now.column("count") < _FEW)
+        least = _least(now, self.factor, self.factor) + np.where(few, _FEW_BITS, 0.0)
         loss = now.layout.of("scalar") & now.layout.matching("loss")
         rows = np.flatnonzero(past.new_block & (loss | now.layout.tensors))
         if not len(rows):
@@ -200,6 +206,8 @@ class Drift(Rule):
             )
 
 
+# Gradients of so few values move by so many doublings more before they count.
+_FEW, _FEW_BITS = 32, 2.0
 # An exponent that rises by fewer doublings above its level does not count as growing.
 _GROWS_BITS = 0.05
 # Steps in a row in which a parameter grows by so many times what it usually does, and by so many doublings.
