@@ -37,8 +37,8 @@ import { addedTiles, type ITile, type ITilePage, type ITiles } from './tiles';
 import { guarded } from './words-tile';
 
 /** Least time between two drawings of a tile, ms: pictures, and words, which nobody reads faster. */
-const PICTURE_EVERY = 500;
-const WORDS_EVERY = 1000;
+const PICTURE_EVERY = 1000;
+const WORDS_EVERY = 2000;
 /** Pixels of a picture, and what stands around the two in a tab of so many pixels. */
 const PICTURE = { least: 130, usual: 190, most: 420 };
 const AROUND_PICTURES = 440;

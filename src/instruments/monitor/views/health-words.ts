@@ -153,17 +153,15 @@ const APART = 1.1;
 export function alarmWords(alarm: IAlarm, t: Translate): string {
   const { expected, name, sentence, statistic, value } = alarm;
   const where = whereWords(alarm, t);
-  const subject = [
-    shortName(name, MOST_LETTERS),
-    ...(statistic === '' || statistic === 'value' ? [] : [statistic])
-  ].join(' ');
-  const at = where === '' ? subject : `${subject}, ${where}`;
+  const short = shortName(name, MOST_LETTERS);
+  const subject = statistic === '' || statistic === 'value' ? short : `${short} ${statistic}`;
+  const placed = (words: string): string => (where === '' ? words : `${words}, ${where}`);
   const ratio = value / expected;
   if (!Number.isFinite(value)) {
-    return t('%1 is %2', at, Number.isNaN(value) ? 'NaN' : value > 0 ? '∞' : '−∞');
+    return t('%1 is %2', placed(subject), Number.isNaN(value) ? 'NaN' : value > 0 ? '∞' : '−∞');
   }
   const isApart = Number.isFinite(ratio) && (ratio >= APART || (ratio > 0 && ratio <= 1 / APART));
   return isApart
-    ? t('%1 is %2, %3 × what was expected', at, formatNumber(value, 3), formatNumber(ratio, 2))
-    : `${at}: ${sentence}`;
+    ? t('%1 is %2, %3 × what was expected', placed(subject), formatNumber(value, 3), formatNumber(ratio, 2))
+    : `${placed(short)}: ${sentence}`;
 }
