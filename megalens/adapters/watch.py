@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..tracer import ModelPoints
-from ..tracer.own_hooks import hook_after, hook_before
+from ..tracer.own_hooks import hook_after, hook_before, leave_uncompiled
 from . import feature_ids
 from .sizes import input_features, output_features
 from .watch_calls import Call, Seen
@@ -31,6 +31,11 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def ignore_compile_internals(cls) -> bool:
         """Keep out of what is compiled meanwhile: for another mode torch would not compile it, nor ever."""
         return True
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Have torch wrap nothing here: the compiler would be loaded for it. See below."""
+        return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -54,6 +59,7 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
 
+leave_uncompiled(_Mode.__torch_dispatch__)
 _entered = threading.local()
 """Modes of this thread's watches, in the order in which they were entered: of tracers of one model."""
 

@@ -139,12 +139,16 @@ def _leave_uncompiled() -> None:
 
     It would compile each by itself. Inside of what is compiled they are traced through.
     """
+    leave_uncompiled(OwnHook.__call__)
+
+
+def leave_uncompiled(function: Any) -> None:
+    """Exempt a function, and what it calls, from compilation where it is called by itself."""
     with contextlib.suppress(ImportError):
         from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
 
-        # Nor what they call.
         strategy = _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.SKIP)
-        set_code_exec_strategy(OwnHook.__call__.__code__, strategy)
+        set_code_exec_strategy(function.__code__, strategy)
 
 
 def _stripped(state: Any) -> Any:

@@ -2,6 +2,8 @@
 
 import contextlib
 import gc
+import subprocess
+import sys
 import weakref
 
 import pytest
@@ -97,3 +99,14 @@ def test_nothing_of_a_watch_is_left_once_its_pass_is_over(traced, monkeypatch) -
     assert [each() for each in watches] == [None]
     assert kept() is None
     assert not torch.utils._python_dispatch._get_current_dispatch_mode()
+
+
+@pytest.mark.slow
+def test_watching_does_not_load_the_compiler() -> None:
+    script = (
+        "import sys, torch; from megalens.adapters import find_points; from megalens.demo.model import GPT, GPTConfig;"
+        "model = GPT(GPTConfig(vocabulary=16, layers=1, hidden=16, heads=2, sequence=8)); ids = torch.zeros(1, 4).long();"
+        "watch = find_points(model).watch(); watch.begin(); model(ids); watch.end(); points = watch.finish();"
+        "assert points.flags['QKV_mat_mul'].evidence; sys.exit('torch._dynamo' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], timeout=120).returncode == 0

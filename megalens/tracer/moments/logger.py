@@ -257,7 +257,7 @@ class StatisticsLogger(Instrument):
         self._probes = {}
         for stat in OF_POINTS:
             if getattr(self.intervals, stat) and stat in new.unavailable:
-                self.tracer.warn(new.unavailable[stat])
+                self.tracer.warn(f"{stat} is not measured. {new.unavailable[stat]}")
 
     def step_ends(self) -> None:
         if self._due:
@@ -348,7 +348,7 @@ class StatisticsLogger(Instrument):
             if parse_name(name).expert is None
         ]
         if not self._sites.fired:
-            if not self._sites.left_out:
+            if not self._sites.left_out and self._sites.unreached():
                 self.tracer.warn(
                     f"Nothing could be measured inside of the model in step {self._step}: its modules were "
                     "not called in it, or were compiled (torch.compile) before this began. In that case call "
