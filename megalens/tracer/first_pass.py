@@ -73,6 +73,8 @@ class FirstPass:
         self._came = False
         """Whether a pass came since :meth:`open`."""
         self._said = False
+        self._trains = self._provisional = False
+        """Whether the pass that is watched has gradients; whether only one without was seen so far."""
         self.fresh = False
         """Whether the points have changed since somebody has followed them."""
 
@@ -127,11 +129,12 @@ class FirstPass:
         elif self._compiled or is_compiled(self._points.roots) or _called_by_compiler():
             self._look_before(module, args, kwargs)
         else:
+            self._trains = torch.is_grad_enabled()
             self._begin()
 
     def _begin(self) -> None:
         make = self._points.watch
-        if make is None:
+        if make is None or (self._provisional and not self._trains):
             return
         try:
             left, self._left = self._left, None
@@ -177,12 +180,16 @@ class FirstPass:
             if watch.failed is not None:
                 self._give_up(watch.failed)
                 return
+            again = None if self._trains else self._points.watch
             self._points.learn(seen)
+            # An evaluation may leave modules out, or take shortcuts: what trains is watched too.
+            self._points.watch, self._provisional = again, again is not None
             changed = watch.changed
         except Exception as error:
             self._give_up(error)
             return
-        self.close()
+        if not self._provisional:
+            self.close()
         self.fresh = True
         self._learned(changed)
 
@@ -198,6 +205,7 @@ class FirstPass:
             self._give_up("its parameters are made in the first pass, and its code is compiled")
             return
         output: Any = None
+        self._trains = True
         try:
             with (
                 _all_apart(),
@@ -216,6 +224,11 @@ class FirstPass:
     def _give_up(self, why: Exception | str) -> None:
         self.close()
         reason = why if isinstance(why, str) else describe_error(why)
+        if self._provisional:
+            # What the pass without gradients showed stands.
+            self._points.watch = None
+            self._warn(f"A forward pass with gradients could not be watched, only one without: {reason}.")
+            return
         lost = self._points.give_up_watching(reason)
         self._warn(f"What the model does in a forward pass could not be watched: {reason}.")
         self.fresh = True

@@ -103,3 +103,43 @@ def test_parts_of_one_tensor_are_not_guessed_where_a_hook_of_the_watch_failed(
     said = tracer.status()["warnings"]
     assert any("could not be watched: ZeroDivisionError: planted" in text for text in said)
     assert any(text.startswith(f"{QKV} is not traced") for text in said)
+
+
+class Shortcut(Model):
+    """Leaves its second block out of an evaluation."""
+
+    def forward(self, ids):
+        x = self.embedding(ids)
+        for block in self.blocks if self.training else self.blocks[:1]:
+            x = block(x)
+        return self.head(x)
+
+
+def test_what_an_evaluation_left_out_is_seen_in_the_first_pass_that_trains(traced, small_hub) -> None:
+    model = Shortcut()
+    tracer = traced(model, flags=dict.fromkeys((QKV, HIDDEN), NoOp()))
+    with tracer.step():
+        model.eval()
+        with torch.no_grad():
+            model(IDS)
+        model.train()
+        model(IDS).square().mean().backward()
+    with tracer.step():
+        model(IDS).square().mean().backward()
+    with tracer.step():
+        model(IDS).square().mean().backward()
+    rows = [row for row in small_hub.next_rows(17) if row["step"] == 3 and row["flag"] == QKV]
+    assert {(row["layer"], row["part"]) for row in rows} >= {(0, "q"), (1, "q")}
+    assert not [name for name in model._forward_hooks if "OwnHook" in str(name)]
+
+
+def test_a_model_that_only_evaluates_is_told_of_what_is_not_there(traced) -> None:
+    model = Model()
+    tracer = traced(
+        model, flags=dict.fromkeys((HIDDEN, "RouterProbabilities", "RawAttentionScore_mat_mul"), NoOp())
+    )
+    for _ in range(3):
+        with tracer.step(), torch.no_grad():
+            model(IDS)
+    said = [text for text in tracer.status()["warnings"] if "RawAttentionScore_mat_mul is not traced" in text]
+    assert len(said) == 1

@@ -148,6 +148,7 @@ def follow_points(
     make = partial(_flag_plan, points=points, folders=folders, features=None, phase=plan.phase)
     asked: dict[str, FlagPlan] = {}
     for name, flag in plan.asked.items():
+        here = points.flags.get(name, NO_EXPERTS)
         try:
             made = make(name, flag.setting, where=f"flags.{name}")
         except ProtocolError as error:
@@ -155,12 +156,20 @@ def follow_points(
         else:
             # One that stays counts its steps on.
             asked[name] = flag if made.layers == flag.layers else made
+            if not made.layers and (why := here.reason):
+                # Until a pass with gradients shows more.
+                refused(f"{name} is not traced. {_unavailable(name, why)}")
+                continue
             wanted = set(flag.layers)
             if flag.setting.get("layers") == "all":
-                wanted |= points.flags[name].reasons.keys()
-            for reason, layers in _by_reason(points.flags[name], wanted - set(made.layers)).items():
+                wanted |= here.reasons.keys()
+            for reason, layers in _by_reason(here, wanted - set(made.layers)).items():
                 refused(f"{FLAGS[name].title}{layers_words(layers)}: not traced. {reason}")
     return replace(plan, flags=_reduced(asked, plan.cost_reduction, make), asked=asked)
+
+
+def _unavailable(name: str, reason: str | None) -> str:
+    return f"{FLAGS[name].title} cannot be traced in this model. {reason or ''}".strip()
 
 
 def _by_reason(points: FlagPoints, layers: Iterable[int]) -> dict[str, list[int]]:
@@ -233,7 +242,7 @@ def _flag_plan(
     if not here.layers and not elsewhere and not unseen:
         raise ProtocolError(
             "unavailable-flag",
-            f"{FLAGS[name].title} cannot be traced in this model. {here.reason or ''}".strip(),
+            _unavailable(name, here.reason),
             field=where,
         )
     # Of a pipeline every stage checks the numbers, and traces those of its own layers.
