@@ -65,10 +65,13 @@ def find_points(model: nn.Module | Sequence[nn.Module], adapter: Any = None) -> 
     that are not of Megatron-Core, and for an adapter that does not fit.
     """
     points: ModelPoints = (adapter or find_adapter(model)).points(model)  # type: ignore[arg-type]
-    points.told = adapter is not None
     points.table = points_text
-    watched = adapter is None or isinstance(adapter, Adapter)
-    if watched and points.model.get("adapter") != MegatronAdapter.name:
+    if adapter is not None and not isinstance(adapter, Adapter):
+        # One of another kind answers for itself.
+        points.told = points.watch is None
+        return points
+    points.told = adapter is not None
+    if points.model.get("adapter") != MegatronAdapter.name:
         points.watch = lambda: PassWatch(points.roots, points, adapter)
     return points
 

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...adapters.find import find_adapter
 from ...tracer.errors import TracerError
-from ...tracer.points import IAdapter, ModelPoints, Source
+from ...tracer.points import IAdapter, Source
+from .hidden import watched_points
 
 Prompt = str | Sequence[int] | Tensor
 Positions = str | int | slice | Sequence[int] | Callable[[Tensor], Tensor]
@@ -68,9 +68,7 @@ def contrast_vectors(
     """
     if batch < 1:
         raise TracerError(f"batch must be a whole number from 1, got {batch!r:.50}.")
-    if adapter is None:
-        adapter = find_adapter(model)
-    points: ModelPoints = adapter.points(model)
+    points = watched_points(model, adapter)
     sources = {layer: found[0] for layer, found in points.flags["HiddenStates"].layers.items()}
     if sorted(sources) != list(range(points.layers)):
         raise TracerError(

@@ -8,14 +8,17 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from ...adapters.find import find_adapter
+from ...adapters.find import find_points
 from ...adapters.sizes import text_config, unwrapped
 from ...protocol import Peaks
+from ...tracer.errors import describe_error
 from ...tracer.graph_probes import end_of
 from ...tracer.own_hooks import hook_after
 from ...tracer.points import NO_EXPERTS, IAdapter, ModelPoints, Source
+from ...tracer.put_back import put_back
 from ...tracer.tensors.config import change_plan
 from ...tracer.tensors.plan import TracingPlan
 from ...tracer.tensors.values import Window
@@ -28,17 +31,52 @@ _EAGER = "eager"
 
 
 class AttentionAdapter:
-    """Finds a model's trace points under :func:`attention_probabilities`, by ``adapter`` if given."""
+    """Finds a model's trace points under :func:`attention_probabilities`, by ``adapter`` if given.
+
+    What the model does with a few tokens decides: a lab's first request is no time to find out.
+    """
 
     def __init__(self, adapter: IAdapter | None = None) -> None:
         self._adapter = adapter
 
     def points(self, model: Any) -> ModelPoints:
-        adapter = find_adapter(model) if self._adapter is None else self._adapter
         if not isinstance(model, nn.Module):
-            return adapter.points(model)
+            return find_points(model, self._adapter)
         with _eager(model):
-            return adapter.points(model)
+            return watched_points(model, self._adapter)
+
+
+def watched_points(model: nn.Module, adapter: IAdapter | None = None) -> ModelPoints:
+    """Return the trace points that one pass over a few tokens shows; of it nothing stays in the model."""
+    points = find_points(model, adapter)
+    if points.watch is None:
+        return points
+    device = next((each.device for each in model.parameters()), torch.device("cpu"))
+    # Batch and positions of other sizes, so that they can be told apart.
+    ids = torch.arange(10, device=device).reshape(2, 5)
+    watch = points.watch()
+    training = [each for each in model.modules() if each.training]
+    try:
+        with put_back(model), torch.no_grad(), torch.compiler.set_stance("force_eager"):
+            model.eval()
+            watch.begin()
+            try:
+                model(ids)
+            finally:
+                watch.stop()
+                for each in training:
+                    each.training = True
+        watch.end()
+        seen = watch.finish()
+        failed = watch.failed
+    except Exception as error:
+        watch.end()
+        failed = describe_error(error)
+    if failed is None:
+        points.learn(seen)
+    else:
+        points.give_up_watching(failed)
+    return points
 
 
 def no_attention(points: ModelPoints) -> str | None:
