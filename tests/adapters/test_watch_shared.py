@@ -221,3 +221,22 @@ def test_of_a_stream_that_is_a_sum_of_many_the_newest_are_followed() -> None:
     points, _ = watched(model, lambda: model(IDS))
     assert layers_of(points, "MLP2_mat_mul") == [0, 1]
     assert layers_of(points, "QKV_mat_mul") == [0, 1]
+
+
+def test_queries_of_which_some_are_the_stream_itself_are_refused() -> None:
+    class FirstUnprojected(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(WIDTH, WIDTH)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.cat([x[:, :1], self.inner(x[:, 1:])], 1)
+
+    model = Stack(Block(), Block())
+    for block in blocks_of(model):
+        block.first.a = FirstUnprojected()
+    points, _ = watched(model, lambda: model(IDS))
+    assert layers_of(points, "QKV_mat_mul") == []
+    for number in (0, 1):
+        assert "q" in points.flags["QKV_mat_mul"].reasons[number]
+    assert layers_of(points, "ContextLayer_mat_mul") == [0, 1]
