@@ -10,7 +10,7 @@ from .structure import GPT_TABLE, StructureAdapter
 from .table import sites_of
 from .torch_coordinates import mesh_place, torch_coordinates
 from .watch import PassWatch
-from .watch_table import PointRow, points_table, points_text
+from .watch_table import points_table
 
 if TYPE_CHECKING:
     from ..api.callback import MegalensCallback
@@ -23,14 +23,12 @@ __all__ = [
     "MegatronAdapter",
     "Mixture",
     "PassWatch",
-    "PointRow",
     "StructureAdapter",
     "find_adapter",
     "find_moments",
     "find_points",
     "mesh_place",
     "points_table",
-    "points_text",
     "sites_of",
     "torch_coordinates",
 ]

@@ -16,7 +16,7 @@ from .megatron_moments import MegatronMoments
 from .structure import GPT_TABLE, StructureAdapter
 from .torch_moments import TorchMoments
 from .watch import PassWatch
-from .watch_table import points_text
+from .watch_table import points_table
 
 ADAPTERS: tuple[Adapter | MegatronAdapter | StructureAdapter, ...] = (
     MegatronAdapter(),
@@ -65,7 +65,7 @@ def find_points(model: nn.Module | Sequence[nn.Module], adapter: Any = None) -> 
     that are not of Megatron-Core, and for an adapter that does not fit.
     """
     points: ModelPoints = (adapter or find_adapter(model)).points(model)  # type: ignore[arg-type]
-    points.table = points_text
+    points.table = points_table
     if adapter is not None and not isinstance(adapter, Adapter):
         # One of another kind answers for itself.
         points.told = points.watch is None

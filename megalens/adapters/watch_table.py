@@ -4,25 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from ..protocol import layer_name
 from ..tracer import ModelPoints, Source
+from ..tracer.points import PointRow
 from .watch_points import describe, module_names
 
 _SUPPOSED = "supposed before a forward pass was watched"
-
-
-class PointRow(NamedTuple):
-    """One row: layers that are alike are in one."""
-
-    flag: str
-    layers: str
-    """Such as ``0–11``; empty where there is none."""
-    where: str
-    """Modules, with ``*`` for numbers that differ; empty where it cannot be seen."""
-    evidence: str
-    """What shows that it is so, or the reason why it is not there."""
 
 
 def points_table(points: ModelPoints) -> list[PointRow]:
@@ -44,17 +32,6 @@ def points_table(points: ModelPoints) -> list[PointRow]:
         if not alike and not missing:
             rows.append(PointRow(flag, "", "", here.reason or ""))
     return rows
-
-
-def points_text(points: ModelPoints) -> str:
-    """Return the table for printing, one line for each row."""
-    rows = points_table(points)
-    widths = [max(len(row[column]) for row in rows) for column in range(2)]
-    lines = []
-    for row in rows:
-        head = f"{row.flag:<{widths[0]}}  {row.layers or '–':<{widths[1]}}  "
-        lines.append(head + " — ".join(filter(None, (row.where or "not seen", row.evidence))))
-    return "\n".join(lines)
 
 
 def _shown(sources: Sequence[Source]) -> Sequence[Source]:

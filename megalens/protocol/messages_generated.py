@@ -312,6 +312,8 @@ class FlagInfo(TypedDict):
     """What suits this tensor: how it is traced where nobody chose."""
     reason: NotRequired[str]
     """Why it is not available; absent when it is."""
+    evidence: NotRequired[str]
+    """In words, where it is and what a forward pass has shown of that, a line for layers that are alike; absent before a pass was watched."""
 
 
 class CompressorInfo(TypedDict):

@@ -146,6 +146,8 @@ def _flag_info(points: ModelPoints, name: str, positions: int | None) -> FlagInf
         info["widths"] = list(here.widths)
     if not here.layers:
         info["reason"] = (here.reason or "This model has no such point.")[:500]
+    if (evidence := points.evidence(name)) is not None:
+        info["evidence"] = plain_text(evidence, 2000)
     return info
 
 

@@ -11,9 +11,9 @@ class TracerError(MegalensError, RuntimeError):
     """Tracing cannot start. Raised only where a script sets the tracer up, never into a training step."""
 
 
-def plain_text(text: object) -> str:
-    """Return at most 500 characters that every message can carry: no half of a surrogate pair."""
-    return str(text)[:_LONGEST].encode("utf-8", "replace").decode()
+def plain_text(text: object, most: int = _LONGEST) -> str:
+    """Return at most so many characters that every message can carry: no half of a surrogate pair."""
+    return str(text)[:most].encode("utf-8", "replace").decode()
 
 
 def describe_error(error: BaseException) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from torch import Tensor, nn
 
@@ -215,6 +215,22 @@ class IPassWatch(Protocol):
     def finish(self) -> ModelPoints: ...
 
 
+class PointRow(NamedTuple):
+    """One row of a table of trace points: layers that are alike are in one."""
+
+    flag: str
+    layers: str
+    """Such as ``0–11``; empty where there is none."""
+    where: str
+    """Modules, with ``*`` for numbers that differ; empty where it cannot be seen."""
+    evidence: str
+    """What shows that it is so, or the reason why it is not there."""
+
+    @property
+    def words(self) -> str:
+        return " — ".join(filter(None, (self.where or "not seen", self.evidence)))
+
+
 @dataclass(repr=False)
 class ModelPoints:
     """A model with all its trace points, as far as this process holds them; printed, a table of them.
@@ -240,7 +256,7 @@ class ModelPoints:
     told : bool
         Whether the user's own adapter says where the tensors are: then no pass has to confirm it.
     table : callable, optional
-        Makes the text that they are printed as.
+        Makes rows of them for people: flag, layers, modules, and what shows that it is so.
     """
 
     roots: tuple[nn.Module, ...]
@@ -250,10 +266,23 @@ class ModelPoints:
     place: RankCoordinates = field(default_factory=RankCoordinates)
     watch: Callable[[], IPassWatch] | None = None
     told: bool = False
-    table: Callable[[ModelPoints], str] | None = None
+    table: Callable[[ModelPoints], Sequence[PointRow]] | None = None
 
     def __repr__(self) -> str:
-        return f"<points of {self.model['name']}>" if self.table is None else self.table(self)
+        if self.table is None:
+            return f"<points of {self.model['name']}>"
+        rows = self.table(self)
+        widths = [max(len(row[column]) for row in rows) for column in range(2)]
+        return "\n".join(
+            f"{row.flag:<{widths[0]}}  {row.layers or '–':<{widths[1]}}  {row.words}" for row in rows
+        )
+
+    def evidence(self, flag: str) -> str | None:
+        """Return what a watched pass has shown of a flag, a line for layers that are alike."""
+        if self.table is None or not self.flags[flag].evidence:
+            return None
+        rows = [row for row in self.table(self) if row.flag == flag]
+        return "\n".join(f"{row.layers}: {row.words}" if row.layers else row.words for row in rows)
 
     def learn(self, seen: ModelPoints) -> None:
         """Take what a watched pass showed in place of what was supposed."""

@@ -247,6 +247,10 @@ export interface FlagInfo {
    * Why it is not available; absent when it is.
    */
   reason?: string;
+  /**
+   * In words, where it is and what a forward pass has shown of that, a line for layers that are alike; absent before a pass was watched.
+   */
+  evidence?: string;
 }
 
 /**

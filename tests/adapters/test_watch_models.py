@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from megalens.adapters import Adapter, PassWatch, find_points, points_table, points_text
+from megalens.adapters import Adapter, PassWatch, find_points, points_table
 from megalens.tracer import ModelPoints, TracerError
 from tests.adapters.watched import traced, watched
 
@@ -644,4 +644,4 @@ def test_the_table_shows_flag_layers_modules_and_evidence() -> None:
     assert rows["QKV_mat_mul"].layers == "0–1"
     assert rows["QKV_mat_mul"].where == "q = blocks.*.first.a; k = blocks.*.first.b; v = blocks.*.first.c"
     assert rows["RawAttentionScore_mat_mul"].where == ""
-    assert "not seen — The attention is computed by" in points_text(points)
+    assert "not seen — The attention is computed by" in repr(points)

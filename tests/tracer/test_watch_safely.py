@@ -143,3 +143,18 @@ def test_a_model_that_only_evaluates_is_told_of_what_is_not_there(traced) -> Non
             model(IDS)
     said = [text for text in tracer.status()["warnings"] if "RawAttentionScore_mat_mul is not traced" in text]
     assert len(said) == 1
+
+
+def test_viewers_are_told_what_the_pass_has_shown_of_each_flag(traced, small_hub) -> None:
+    model = Model()
+    tracer = traced(model, flags=dict.fromkeys((QKV, HIDDEN), NoOp()))
+    assert not any("evidence" in flag for flag in small_hub.next("announce")["flags"])
+    for _ in range(2):
+        with tracer.step():
+            model(IDS)
+    told: dict[str, str] = {}
+    while not told.get(QKV):
+        told = {flag["name"]: flag.get("evidence", "") for flag in small_hub.next("announce")["flags"]}
+    assert told[QKV].startswith("0–1: blocks.*.qkv, q 0–7, 24–31, k 8–15, 32–39, v 16–23, 40–47 — ")
+    assert told[HIDDEN] == "0–1: blocks.* — what blocks.* gives"
+    assert told["RawAttentionScore_mat_mul"] == ""

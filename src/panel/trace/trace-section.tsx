@@ -37,7 +37,7 @@ function FlagRow(props: { row: IFlagRow; trace: TraceModel; trans: TranslationBu
           aria-describedby={reason === undefined ? undefined : `${id}-reason`}
           onChange={event => trace.toggle(info.name, event.target.checked)}
         />
-        <label htmlFor={id} title={info.name}>
+        <label htmlFor={id} title={info.evidence ? `${info.name}\n${info.evidence}` : info.name}>
           {info.title}
         </label>
         {setting !== null && (
@@ -63,6 +63,7 @@ function FlagRow(props: { row: IFlagRow; trace: TraceModel; trans: TranslationBu
           {row.faults.get('')?.message}
         </p>
       )}
+      {open && info.evidence && <p className="jp-MegalensFlag-evidence">{info.evidence}</p>}
       {open && <FlagForm id={id} row={row} setting={setting} trace={trace} trans={trans} />}
     </li>
   );

@@ -312,4 +312,15 @@ describe('the trace form of a job', () => {
     );
     all.panel.dispose();
   });
+
+  it('shows beside an open flag what a pass has shown of it', async () => {
+    const hello = structuredClone(JOB);
+    hello.flags[0]!.evidence = '0–1: blocks.*.fc1 — it goes through a nonlinearity';
+    const all = await shown(hello);
+    await until(() => buttonOf(all.panel.node, 'Tile 96') !== undefined);
+    press(all, 'Tile 96');
+    await until(() => all.find('.jp-MegalensFlag-evidence') !== null);
+    expect(all.find('.jp-MegalensFlag-evidence')?.textContent).toBe(hello.flags[0]!.evidence);
+    all.panel.dispose();
+  });
 });
