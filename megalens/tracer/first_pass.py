@@ -112,12 +112,17 @@ class FirstPass:
         """Say, once, where a step showed no pass although there may have been one."""
         if self._handles and not (self._came or self._said) and compiles():
             self._said = True
-            self._warn(
+            says = (
                 f"Step {step} did not show what the model does: it was not called, or its call is a part of "
-                "what torch.compile has compiled, such as a function that calls it. Until a pass is seen, "
-                "tensors are traced where modules suggest that they are, and flags of which these suggest "
-                "nothing are not."
+                "what torch.compile has compiled, such as a function that calls it."
             )
+            self._warn(
+                f"{says} Until a pass is seen, tensors are traced where modules suggest that they are, and "
+                "parts of one tensor, and flags of which modules suggest nothing, are not."
+            )
+            lost = self._points.leave_guesses(says)
+            self.fresh = True
+            self._learned(lost)
 
     def _comes(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         if torch.compiler.is_compiling():

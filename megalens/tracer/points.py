@@ -289,24 +289,28 @@ class ModelPoints:
         self.model, self.flags, self.sites, self.watch = seen.model, seen.flags, seen.sites, None
 
     def give_up_watching(self, reason: str) -> set[tuple[str, int]]:
-        """Stay with what is supposed, but for parts of one tensor: how they lie in it only a pass shows.
+        """Stay with what is supposed, but for guesses; returns the flags and layers that are given up."""
+        self.watch = None
+        return self.leave_guesses(f"What the model does in a forward pass could not be watched: {reason}.")
+
+    def leave_guesses(self, says: str) -> set[tuple[str, int]]:
+        """Give up parts of one tensor, for this reason: how they lie in it only a pass shows.
 
         Returns the flags and layers that are given up.
         """
-        says = f"What the model does in a forward pass could not be watched: {reason}."
         lost = {
             (name, layer)
             for name, flag in self.flags.items()
             for layer, sources in flag.layers.items()
-            if not self.told and any(source.split is not None for source in sources)
+            if not self.told and FLAGS[name].gradient and any(source.split is not None for source in sources)
         }
         flags = {}
         for name, flag in self.flags.items():
             layers = {layer: each for layer, each in flag.layers.items() if (name, layer) not in lost}
             why = dict.fromkeys(flag.layers.keys() - layers.keys(), says)
-            reason_why = None if layers else flag.reason or says
-            flags[name] = replace(flag, layers=layers, reason=reason_why, reasons={**flag.reasons, **why})
-        self.flags, self.watch = flags, None
+            reason = None if layers else flag.reason or says
+            flags[name] = replace(flag, layers=layers, reason=reason, reasons={**flag.reasons, **why})
+        self.flags = flags
         return lost
 
     @property

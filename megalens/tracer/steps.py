@@ -159,8 +159,8 @@ class Steps:
         began = _clock()
         self.passes.inside = False
         self.spent_ns += self._instruments.take_ns()
-        self._instruments.notify("step_ends", last_first=True)
         self._first_pass.step_ends(self.number)
+        self._instruments.notify("step_ends", last_first=True)
         self._instruments.take_ns()
         now = _clock()
         self.spent_ns += now - began

@@ -93,8 +93,9 @@ def test_a_step_that_is_compiled_as_a_whole_goes_on_and_a_sentence_says_that_it_
     plain = train(small(), whole_step)
     watched = train(small(), whole_step, traced, late=True)
     assert same(plain, watched)
-    (said,) = watched[3].status()["warnings"]
+    said, lost = watched[3].status()["warnings"]
     assert said.startswith("Step 1 did not show what the model does")
+    assert lost.startswith("QKV_mat_mul is not traced.")
 
 
 @pytest.mark.parametrize("kind", [Hidden, Function])
@@ -103,3 +104,13 @@ def test_what_only_the_pass_shows_to_be_compiled_is_compiled_all_the_same(traced
     watched = train(kind(), lambda model: model, traced, compiled=False)
     assert same(plain, watched)
     assert watched[3].points.watch is None
+
+
+def test_parts_of_one_tensor_are_not_guessed_until_a_pass_is_seen(traced) -> None:
+    model = small()
+    tracer = train(model, whole_step, traced, late=True)[3]
+    assert "QKV_mat_mul" not in {name for name, flag in tracer.points.flags.items() if flag.layers}
+    assert tracer.points.watch is not None
+    with tracer.step():
+        model(IDS)
+    assert sorted(tracer.points.flags["QKV_mat_mul"].layers) == [0, 1]
