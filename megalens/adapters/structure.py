@@ -110,7 +110,11 @@ def stacks_of(body: nn.Module) -> list[Stack]:
     """Return the lists of layers of ``body``, in their order."""
     found: list[Stack] = []
     hidden = hidden_size(body)
+    lists: dict[nn.Module, str] = {}
     for path, holder in _lists(body, ""):
+        # One that has several names is one.
+        lists.setdefault(holder, path)
+    for holder, path in lists.items():
         layers = [(layer, layer_roles(layer, hidden)) for layer in map(bare, holder.children())]
         found.append(Stack(path, layers, *embeddings_of(body, path, path.rpartition(".")[0])))
     reading = [each for each in found if each.tokens is not None]

@@ -35,9 +35,10 @@ def with_experts(table: pa.Table) -> pa.Table:
     return table.add_column(at + 1, EXPERT, of.take(known.indices))
 
 
-def first_part(info: FlagInfo, parts: Sequence[str]) -> str:
+def first_part(info: FlagInfo | None, parts: Sequence[str]) -> str:
     """Return the first of the parts that there are, in the order in which the flag names them."""
-    return next((part for part in info["parts"] if part in parts), parts[0])
+    named = info["parts"] if info else ()
+    return next((part for part in named if part in parts), parts[0])
 
 
 def tensor_array(
@@ -79,7 +80,7 @@ def tensor_array(
         chosen = (
             value
             if value is not None
-            else first_part(flags[flag], here)
+            else first_part(flags.get(flag), here)
             if name == "part"
             else (max if name == "step" else min)(here)
         )
