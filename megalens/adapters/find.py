@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from ..tracer import ModelPoints, TracerError
+from ..tracer import FLAGS, FlagPoints, ModelPoints, TracerError
 from ..tracer.moments.points import MomentPoints
 from .adapter import Adapter
 from .megatron_core import MegatronAdapter
@@ -61,10 +61,16 @@ def find_adapter(model: nn.Module | Sequence[nn.Module]) -> Adapter | MegatronAd
 def find_points(model: nn.Module | Sequence[nn.Module], adapter: Any = None) -> ModelPoints:
     """Return what is supposed of ``model`` before its first forward pass, with what will watch that.
 
-    ``adapter`` is the user's own, which the pass is to confirm. Raises ``TracerError`` for a list of chunks
-    that are not of Megatron-Core, and for an adapter that does not fit.
+    ``adapter`` is the user's own, which the pass is to confirm. Nothing is known of a list of chunks that are
+    not of Megatron-Core, with the reason. Raises ``TracerError`` for an adapter that does not fit.
     """
-    points: ModelPoints = (adapter or find_adapter(model)).points(model)  # type: ignore[arg-type]
+    try:
+        adapter_of = adapter or find_adapter(model)
+    except TracerError as error:
+        chunks = (model,) if isinstance(model, nn.Module) else tuple(model)
+        unknown = {flag: FlagPoints(reason=str(error)) for flag in FLAGS}
+        return ModelPoints(chunks, {"name": type(chunks[0]).__name__, "layers": 0}, unknown)
+    points: ModelPoints = adapter_of.points(model)  # type: ignore[arg-type]
     points.table = points_table
     if adapter is not None and not isinstance(adapter, Adapter):
         # One of another kind answers for itself.

@@ -180,7 +180,7 @@ def test_a_slow_rank_has_the_steps_after_it_timed_by_phases_and_then_sums_go_on(
 ) -> None:
     alarm = {**dict.fromkeys(("rule", "direction", "stat", "name", "statistic", "sentence", "samples"), "x")}
     alarm |= {"step": 3, "time": 0.0, "rank": 0, "stage": -1, "micro_batch": -1, "severity": "warning"}
-    alarm |= {"value": 2.0, "expected": 1.0, "place": 0}
+    alarm |= {"value": 2.0, "expected": 1.0, "place": 0, "cause": 0}
 
     trained = threading.Event()
 

@@ -69,4 +69,4 @@ def test_passes_messages_and_collectives_of_each_layout_fit_together(tmp_path, l
         ]
         assert len(windows) == 2 * (shape.pp - 1 + (chunks > 1)) * shape.tp * shape.dp
         assert min(windows) * 1e6 > -2 * analysis.clocks.half_width_ns.max()
-    assert all(analysis._replay.duration(step) > 0 for step in range(1, STEPS + 1))
+    assert all(analysis._prices._replay.duration(step) > 0 for step in range(1, STEPS + 1))
