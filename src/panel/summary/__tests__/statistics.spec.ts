@@ -83,7 +83,7 @@ describe('statistics in the panel', () => {
     expect(panel.node.textContent).toContain('Statistics from files.');
     expect(find('.jp-MegalensFigures')).toBeNull();
     expect(runCode(model.runs.chosen!)).toBe('run = megalens.open("runs/my-run")');
-    expect(model.reportViews()).toEqual([{ view: 'moments' }]);
+    expect(model.reportViews()).toEqual([{ view: 'overview' }, { view: 'moments' }]);
     host.askStatistics.mockResolvedValueOnce('nothing');
     await model.actions.openStatistics();
     expect(host.tell).toHaveBeenCalledWith(

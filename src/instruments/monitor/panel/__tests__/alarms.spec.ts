@@ -64,7 +64,8 @@ it('counts what followed from an alarm apart, and tells of nothing for it', asyn
   expect(host.alarm).toHaveBeenCalledTimes(1);
   const line = part.render?.() as ReactElement<Record<string, unknown>, (props: unknown) => ReactElement>;
   expect(JSON.stringify(line.type(line.props))).toContain(
-    '1 alarm, and 2 that followed: first at step 7, decoder.layers.1.mlp.linear_fc1.weight: It rose.'
+    '1 alarm, and 2 that followed: first at step 7, decoder.layers.1.mlp.linear_fc1.weight rms, rank 0 is 8, ' +
+      '4 × what was expected'
   );
   model.dispose();
 });
