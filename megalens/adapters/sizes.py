@@ -35,7 +35,8 @@ def stored(holder: Any, name: str, default: Any = None) -> Any:
     if not isinstance(holder, nn.Module):
         return getattr(holder, name, default)
     own = vars(holder)
-    for place in (own, own["_parameters"], own["_buffers"], own["_modules"]):
+    # A script (torch.jit) keeps them elsewhere.
+    for place in (own, *(own.get(kept) or {} for kept in ("_parameters", "_buffers", "_modules"))):
         if name in place:
             return place[name]
     value = inspect.getattr_static(type(holder), name, default)

@@ -40,6 +40,15 @@ def put_back(model: nn.Module) -> Iterator[None]:
 def _of_module(module: nn.Module) -> Callable[[], None]:
     """Return what puts back one module."""
     own = vars(module)
+    if isinstance(module, torch.jit.ScriptModule):
+        # Python sees no attributes of it but buffers, and not how often they were written.
+        copies = [(buffer, buffer.detach().clone()) for buffer in module.buffers(recurse=False)]
+
+        def put_copies() -> None:
+            for buffer, before in copies:
+                buffer.copy_(before)
+
+        return put_copies
     # Torch's own modules have buffers, and what wraps a model sets itself up in its first pass.
     names = () if type(module).__module__.startswith("torch.") else own.keys() - _OF_TORCH
     attributes = {name: own[name] for name in names}

@@ -6,6 +6,7 @@ from torch import nn
 
 import megalens
 from megalens import NoOp
+from megalens.tracer.put_back import put_back
 
 HIDDEN = "HiddenStates"
 IDS = torch.arange(8).reshape(2, 4)
@@ -82,3 +83,11 @@ def test_a_script_among_the_modules_costs_only_what_is_inside_of_it(traced, smal
     assert {row[2] for row in rows if row[1] != HIDDEN} == {0}
     (said,) = [text for text in tracer.status()["warnings"] if "MLP2" in text]
     assert said.startswith("MLP2 output, layer 1: not traced. No projection was seen")
+
+
+def test_buffers_of_a_script_are_put_back() -> None:
+    script = torch.jit.script(nn.BatchNorm1d(4))
+    with put_back(nn.Sequential(script)):
+        script(torch.randn(3, 4) + 5)
+    assert script.running_mean.tolist() == [0.0] * 4
+    assert int(script.num_batches_tracked) == 0
