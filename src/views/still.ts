@@ -7,7 +7,7 @@ import { type IContent, type Loaded, squareExtent } from './shared/content';
 import { type Create, type ICompositionEnvironment, type IViewPart, ViewError } from './shared/definition';
 import { eventsOf, withEvents } from './shared/event-strip';
 import { originWords } from './shared/origin-words';
-import type { IStateActions } from './shared/states';
+import { NO_ACTIONS } from './shared/states';
 import { untranslated, type Translate } from './shared/translate';
 import type { IViewEnvironment } from './shared/view-model';
 import type { IViewRuns } from './view';
@@ -205,11 +205,3 @@ function compositionOf(
 }
 
 const nothing = (): void => undefined;
-const NO_ACTIONS: IStateActions = {
-  retry: nothing,
-  cancel: nothing,
-  reset: nothing,
-  copy: nothing,
-  copyCode: nothing,
-  save: nothing
-};

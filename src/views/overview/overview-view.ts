@@ -17,7 +17,7 @@ import type {
   IViewPart
 } from '../shared/definition';
 import { capital, flagWords } from '../shared/describe';
-import { connectionState, type IStateActions } from '../shared/states';
+import { connectionState, NO_ACTIONS } from '../shared/states';
 import type { IViewEnvironment } from '../shared/view-model';
 import { statsWords } from '../moments/words';
 import { CostTile } from './cost-tile';
@@ -282,16 +282,6 @@ class OverviewView implements IComposition, ITilePage {
   private readonly _seen = new Set<string>();
   private readonly _chosen = new Map<string, Partial<ViewOptions>>();
 }
-
-const nothing = (): void => undefined;
-const NO_ACTIONS: IStateActions = {
-  retry: nothing,
-  cancel: nothing,
-  reset: nothing,
-  copy: nothing,
-  copyCode: nothing,
-  save: nothing
-};
 
 export const view: IViewDefinition<OverviewOptions> = {
   compose: (source, env) => new OverviewView(source, env)

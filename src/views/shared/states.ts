@@ -70,6 +70,18 @@ export interface IStateActions {
   openRecording?: (() => void) | undefined;
 }
 
+const nothing = (): void => undefined;
+
+/** Of what stands where nothing can be pressed. */
+export const NO_ACTIONS: IStateActions = {
+  retry: nothing,
+  cancel: nothing,
+  reset: nothing,
+  copy: nothing,
+  copyCode: nothing,
+  save: nothing
+};
+
 /**
  * Whether an error is none of those that rooms throw with a sentence for a person, but a mistake that a value
  * brought to light.
