@@ -94,12 +94,15 @@ def announcement(
     places : sequence of dict
         ``RankPlace`` objects of all processes that are known.
     """
+    evidence = points.evidence()
     message: Announce = {
         "type": "announce",
         "rank": points.place.rank,
         "model": points.model,
         "layout": _layout(points.place, places),
-        "flags": [_flag_info(points, flag, positions) for flag in FLAGS if flag in points.flags],
+        "flags": [
+            _flag_info(points, flag, positions, evidence.get(flag)) for flag in FLAGS if flag in points.flags
+        ],
         "compressors": compressor_infos(),
         "config": config,
         "versions": {
@@ -121,7 +124,7 @@ def announcement(
     return message
 
 
-def _flag_info(points: ModelPoints, name: str, positions: int | None) -> FlagInfo:
+def _flag_info(points: ModelPoints, name: str, positions: int | None, evidence: str | None) -> FlagInfo:
     kind, here = FLAGS[name], points.flags[name]
     nbytes: int | None = None
     if positions is not None and here.layers:
@@ -146,7 +149,7 @@ def _flag_info(points: ModelPoints, name: str, positions: int | None) -> FlagInf
         info["widths"] = list(here.widths)
     if not here.layers:
         info["reason"] = (here.reason or "This model has no such point.")[:500]
-    if (evidence := points.evidence(name)) is not None:
+    if evidence is not None:
         info["evidence"] = plain_text(evidence, 2000)
     return info
 

@@ -277,12 +277,14 @@ class ModelPoints:
             f"{row.flag:<{widths[0]}}  {row.layers or '–':<{widths[1]}}  {row.words}" for row in rows
         )
 
-    def evidence(self, flag: str) -> str | None:
-        """Return what a watched pass has shown of a flag, a line for layers that are alike."""
-        if self.table is None or not self.flags[flag].evidence:
-            return None
-        rows = [row for row in self.table(self) if row.flag == flag]
-        return "\n".join(f"{row.layers}: {row.words}" if row.layers else row.words for row in rows)
+    def evidence(self) -> dict[str, str]:
+        """Return what a watched pass has shown of each flag, a line for layers that are alike."""
+        shown: dict[str, list[str]] = {name: [] for name, flag in self.flags.items() if flag.evidence}
+        if self.table is not None and shown:
+            for row in self.table(self):
+                if row.flag in shown:
+                    shown[row.flag].append(f"{row.layers}: {row.words}" if row.layers else row.words)
+        return {name: "\n".join(lines) for name, lines in shown.items() if lines}
 
     def learn(self, seen: ModelPoints) -> None:
         """Take what a watched pass showed in place of what was supposed."""
