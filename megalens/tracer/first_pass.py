@@ -30,7 +30,7 @@ from .graph_operator import compiles
 from .graph_probes import is_compiled
 from .own_hooks import OwnHook, hook_before, hooks_of
 from .points import IPassWatch, ModelPoints
-from .put_back import put_back
+from .put_back import extra_pass
 
 _COMPILED = "_compiled_call_impl"
 _COMPILES = os.path.join("torch", "_dynamo", "eval_frame.py")
@@ -212,12 +212,7 @@ class FirstPass:
         output: Any = None
         self._trains = True
         try:
-            with (
-                _all_apart(),
-                put_back(module),
-                torch.no_grad(),
-                torch.compiler.set_stance("force_eager"),
-            ):
+            with _all_apart(), extra_pass(module):
                 self._begin()
                 try:
                     output = module(*args, **kwargs)

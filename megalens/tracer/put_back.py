@@ -16,6 +16,16 @@ _CONTAINERS = (list, dict, set)
 
 
 @contextlib.contextmanager
+def extra_pass(model: nn.Module) -> Iterator[None]:
+    """Have a pass inside computed by the interpreter, without gradients, and put back what it changes."""
+    # Nothing is compiled before torch has loaded its compiler, which takes a second.
+    loaded = "torch._dynamo" in sys.modules
+    stance = torch.compiler.set_stance("force_eager") if loaded else contextlib.nullcontext()
+    with put_back(model), torch.no_grad(), stance:
+        yield
+
+
+@contextlib.contextmanager
 def put_back(model: nn.Module) -> Iterator[None]:
     """Leave random numbers, buffers and attributes of modules, afterwards, as they were before.
 

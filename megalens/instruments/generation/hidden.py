@@ -18,7 +18,7 @@ from ...tracer.errors import describe_error
 from ...tracer.graph_probes import end_of
 from ...tracer.own_hooks import hook_after
 from ...tracer.points import NO_EXPERTS, IAdapter, ModelPoints, Source
-from ...tracer.put_back import put_back
+from ...tracer.put_back import extra_pass
 from ...tracer.tensors.config import change_plan
 from ...tracer.tensors.plan import TracingPlan
 from ...tracer.tensors.values import Window
@@ -57,7 +57,7 @@ def watched_points(model: nn.Module, adapter: IAdapter | None = None) -> ModelPo
     watch = points.watch()
     training = [each for each in model.modules() if each.training]
     try:
-        with put_back(model), torch.no_grad(), torch.compiler.set_stance("force_eager"):
+        with extra_pass(model):
             model.eval()
             watch.begin()
             try:
