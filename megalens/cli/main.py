@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 
+from ..protocol import shown_text
 from ..protocol.version import own_version
 from ..slices import Commands, find_slices, load
-from . import dialects, export, hub, replay
+from . import dialects, doctor, export, hub, look, replay
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="megalens", description="See inside a transformer's training run.")
     parser.add_argument("--version", action="version", version=f"megalens {own_version()}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    adding: list[Commands] = [each.add_commands for each in (hub, dialects, replay, export)]
+    adding: list[Commands] = [each.add_commands for each in (hub, look, dialects, replay, export, doctor)]
     for add in [*adding, *(load(each.commands) for each in find_slices() if each.commands)]:
         add(commands)
-    parsed = parser.parse_args(arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given and not given[0].startswith("-") and given[0] not in commands.choices:
+        nearest = get_close_matches(given[0], commands.choices, n=1)
+        meant = f" Did you mean {nearest[0]}?" if nearest else " megalens --help lists them."
+        parser.exit(2, shown_text(f"megalens: there is no command {given[0]!r:.100}.{meant}\n"))
+    parsed = parser.parse_args(given)
     return int(parsed.run(parsed))

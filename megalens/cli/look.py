@@ -1,0 +1,196 @@
+"""The command line: ``megalens info``, ``report``, ``digest`` and ``tail``: a run without a notebook."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..protocol import MegalensError, shown_text
+
+if TYPE_CHECKING:
+    from ..runs import Run
+
+_EXIT_CODES = (
+    "Exit codes: 0 done, 1 an error of Megalens itself, 2 wrong arguments, no such run or a file that cannot "
+    "be written, 130 Ctrl-C."
+)
+_RUN = "a run folder, files of another logger, or the name, id or ssh:// address of a live run"
+_MARKS = "▁▂▃▄▅▆▇█"
+_MARK_COUNT = 30
+_TAIL_STEPS = 3_000
+
+
+def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    def add(name: str, words: str, run: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
+        parser = commands.add_parser(
+            name, help=words, description=f"{words[0].upper()}{words[1:]}.", epilog=_EXIT_CODES
+        )
+        parser.add_argument("target", metavar="RUN", help=_RUN)
+        parser.set_defaults(run=lambda arguments: _with_run(arguments, name, run))
+        return parser
+
+    info = add("info", "say what a run is: model, state, what is traced and recorded", _info)
+    info.add_argument("--json", action="store_true", help="as one JSON object")
+    report = add("report", "freeze views of a run into one file that needs no kernel and no network", _report)
+    report.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="….html, ….ipynb or ….md (default: <run id>.html)"
+    )
+    report.add_argument(
+        "--views", metavar="A,B", help="names of views, such as overview,scalars (default: what the run has)"
+    )
+    digest = add("digest", "print what happened in a run, in words and numbers", _digest)
+    digest.add_argument("-o", "--output", type=Path, metavar="FILE", help="write a file ….md instead")
+    tail = add("tail", "follow a live run: step, loss, alarms, cost of tracing", _tail)
+    tail.add_argument(
+        "--scalar", metavar="NAME", help="the number that is drawn (default: loss, else the first)"
+    )
+
+
+def _with_run(arguments: argparse.Namespace, name: str, work: Callable[[argparse.Namespace], int]) -> int:
+    from ..runs import connect, open_run
+
+    target = arguments.target
+    try:
+        with closing(open_run(target) if Path(target).exists() else connect(target)) as arguments.opened:
+            return work(arguments)
+    except (MegalensError, OSError) as error:
+        print(shown_text(f"megalens {name}: {error}"), file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+def _info(arguments: argparse.Namespace) -> int:
+    facts = run_facts(arguments.opened)
+    if arguments.json:
+        print(json.dumps(facts))
+        return 0
+    print(shown_text(f"{facts.pop('name')} ({facts.pop('id')})", 600))
+    for name, value in facts.items():
+        lines = value if isinstance(value, list) else [value]
+        for index, line in enumerate(lines):
+            print(shown_text(f"  {'' if index else name:10} {_words(line)}", 600))
+    return 0
+
+
+def run_facts(run: Run) -> dict[str, Any]:
+    """Return what a run is, as JSON has it; ``streams`` is what is recorded on this machine."""
+    from ..runs import RunFolder
+
+    streams = {} if run.folder is None else RunFolder(run.folder).header.get("streams", {})
+    return {
+        "id": run.id,
+        "name": run.name,
+        "state": run.state,
+        "live": run.live,
+        "step": run.step,
+        "started": run.started,
+        "model": run.model,
+        "layout": run.layout,
+        "traced": [
+            {"flag": flag, **{name: each[name] for name in ("layers", "every", "compressor") if name in each}}
+            for flag, each in run.config.items()
+        ],
+        "statistics": run.logged,
+        "streams": [{"stream": name, **each} for name, each in streams.items()],
+        "folder": None if run.folder is None else str(run.folder),
+        "warnings": run.warnings,
+    }
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_words(each)}" for name, each in value.items() if each not in (None, {}))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float) and value > 1e9:
+        return time.strftime("%Y-%m-%d %H:%M", time.localtime(value))
+    return f"{value:,}" if isinstance(value, int) else "none" if value is None else str(value)
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    from ..pictures.report import write_report
+
+    run = arguments.opened
+    views = None if arguments.views is None else arguments.views.split(",")
+    path = write_report(run, arguments.output or Path(f"{run.id}.html"), views)
+    print(f"Wrote {shown_text(str(path), 600)}")
+    return 0
+
+
+def _digest(arguments: argparse.Namespace) -> int:
+    from ..pictures.report import build_report, write_report
+
+    if arguments.output is None:
+        sys.stdout.write(build_report(arguments.opened, format="md").decode())
+    else:
+        print(f"Wrote {shown_text(str(write_report(arguments.opened, arguments.output)), 600)}")
+    return 0
+
+
+def _tail(arguments: argparse.Namespace) -> int:
+    """Print each alarm once and keep the state in the last line, until the run ends."""
+    from ..hub.terminal import StateLine
+    from ..runs import ClientError
+
+    run: Run = arguments.opened
+    line = StateLine(sys.stderr)
+    told = 0
+    try:
+        while True:
+            told = _tell_alarms(run, told, line)
+            line.say(_state_words(run, arguments.scalar))
+            if not run.live or run.state in ("finished", "lost"):
+                break
+            try:
+                run.wait(timeout=1.0)
+            except ClientError as error:
+                if error.code != "timeout":
+                    break
+    finally:
+        line.end()
+    print(shown_text(_state_words(run, arguments.scalar)))
+    return 0
+
+
+def _tell_alarms(run: Run, told: int, line: Any) -> int:
+    alarms = run.table("alarms").to_pylist()
+    for alarm in alarms[told:]:
+        if alarm.get("cause") is None:
+            line.end()
+            print(
+                shown_text(f"step {alarm['step']:,}  {alarm['severity']}: {alarm['sentence']}", 600),
+                flush=True,
+            )
+    return len(alarms)
+
+
+def _state_words(run: Run, name: str | None) -> str:
+    import pyarrow.compute as pc
+
+    rows = run.scalars(name, steps=slice(max(0, run.step - _TAIL_STEPS), None))
+    names = rows["name"].unique().to_pylist()
+    chosen = "loss" if "loss" in names else names[0] if names else name
+    values = rows["value"].filter(pc.equal(rows["name"], chosen)).to_pylist() if names else []
+    drawn = f"{chosen} {values[-1]:.4g} {sparkline(values)}" if values else "no scalars yet"
+    overhead = (run.status.get("overhead") or {}).get("percent")
+    cost = "" if overhead is None else f"  tracing {overhead:.1f} %"
+    return f"{run.name}  {run.state}  step {run.step:,}  {drawn}{cost}"
+
+
+def sparkline(values: list[float], count: int = _MARK_COUNT) -> str:
+    """Draw a course in ``count`` marks at most: the largest of each part, ``!`` where it is not finite."""
+    parts = [values[len(values) * at // count : len(values) * (at + 1) // count] for at in range(count)]
+    tops = [max(part, key=lambda value: (value != value, value)) for part in parts if part]
+    finite = [top for top in tops if abs(top) < float("inf")]
+    low, span = (min(finite), max(finite) - min(finite)) if finite else (0.0, 0.0)
+    return "".join(
+        _MARKS[round((top - low) / (span or 1.0) * (len(_MARKS) - 1))] if abs(top) < float("inf") else "!"
+        for top in tops
+    )
