@@ -137,6 +137,26 @@ export function isMuted(alarm: Pick<IAlarm, 'name' | 'rule'>, muted: readonly IM
   );
 }
 
+/**
+ * Alarms that nobody muted. Where the first of a cause is muted, the next that followed is told in its place.
+ */
+export function unmuted(alarms: readonly IAlarm[], muted: readonly IMuted[]): readonly IAlarm[] {
+  if (muted.length === 0) {
+    return alarms;
+  }
+  const [hidden, told] = [true, false].map(is => alarms.filter(each => isMuted(each, muted) === is));
+  const firsts = new Map(hidden?.flatMap(each => (each.severity === 'note' ? [] : [[each.cause, each]])));
+  return (told ?? []).map(each => {
+    const first = follows(each) ? firsts.get(each.cause) : undefined;
+    if (first === undefined) {
+      return each;
+    }
+    firsts.delete(each.cause);
+    // A note does not say how grave its rule is.
+    return { ...each, severity: each.rule === first.rule ? first.severity : 'warning' };
+  });
+}
+
 function globbed(pattern: string): RegExp {
   const escaped = pattern.replace(/[.+^${}()|[\]\\]/g, '\\$&');
   return new RegExp(`^${escaped.replace(/\*/g, '.*').replace(/\?/g, '.')}$`, 's');

@@ -12,6 +12,7 @@ import {
   isMuted,
   monitorSettings,
   mutesOf,
+  unmuted,
   AlarmReader
 } from '../store/alarms';
 import { firstBad, type IFirstBad } from '../store/first-bad';
@@ -122,7 +123,7 @@ export class HealthReader {
     const state = own(this._source.status?.instruments, 'monitor');
     const judged = own((state ?? {}) as Record<string, unknown>, 'judged');
     const mutes = mutesOf(monitorSettings(this._source));
-    const alarms = mutes.length === 0 ? all : all.filter(each => !isMuted(each, mutes));
+    const alarms = unmuted(all, mutes);
     const first = firstAnomaly(alarms);
     const [from, to] = options.steps ?? [-Infinity, Infinity];
     const shown = alarms.find(
@@ -135,7 +136,7 @@ export class HealthReader {
       judged: typeof judged === 'number' ? judged : (this._source.status?.step ?? null),
       isJudged: state !== undefined || monitorSettings(this._source) !== undefined || all.length > 0,
       alarms,
-      hidden: mutes.length === 0 ? [] : all.filter(each => isMuted(each, mutes)),
+      hidden: all.filter(each => isMuted(each, mutes)),
       chosen: alarms.filter(
         each =>
           (options.severity === 'all' || each.severity === options.severity) &&
