@@ -153,3 +153,16 @@ def test_what_the_optimizer_itself_may_do_is_not_told_as_written():
     assert written(rate=lambda at: 1e-3 * min(1, at / 20), logged=lambda at: 1e-3 * min(1, at / 20)) == []
     assert written(rate=lambda at: 1e-3 * 0.9 ** (at % 25), logged=lambda at: 1e-3 * 0.9 ** (at % 25)) == []
     assert written(rate=lambda at: 5e-2) == []
+
+
+@pytest.mark.parametrize("factor", [1.02, 1.0])
+def test_a_weight_that_grows_by_more_than_adam_can_is_named_although_it_grew_before(factor):
+    def grow(at, model):
+        # Faster still, as long as the rate is high: by no more than Adam's own steps.
+        with torch.no_grad():
+            model[2].weight += 9e-4 * model[2].weight.sign() if at < 30 else (factor - 1) * model[2].weight
+
+    steps = weights(change=grow, rate=lambda at: 1e-3 if at < 30 else 2e-4)
+    found = [(a.step, a.name, a.sentence) for a in judged(steps) if a.statistic == "growth"]
+    assert [each[:2] for each in found] == ([(33, "2.weight")] if factor > 1 else [])
+    assert all(each[2].endswith("something else writes it.") for each in found)
