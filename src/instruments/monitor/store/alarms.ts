@@ -2,6 +2,7 @@ import { own } from '../../../protocol/records';
 import { readableStreams } from '../../../protocol/streams';
 import { boundedText } from '../../../protocol/texts';
 import { parseName } from '../../../protocol/tensor-name';
+import type { IReportPart } from '../../../report/report-part';
 import type { IStreamRows } from '../../../store/row-store';
 import type { IRunEvent } from '../../../store/run-events';
 import type { IRunSource } from '../../../store/source';
@@ -207,4 +208,10 @@ export function alarmEvents(alarms: readonly IAlarm[]): IRunEvent[] {
         ]
       : [];
   });
+}
+
+/** What a report shows of the alarms of a run. */
+export async function lookForReport(run: IRunSource): Promise<IReportPart> {
+  const alarms = await run.table('alarms').catch(() => null);
+  return { has: { alarms: (alarms?.length ?? 0) > 0 } };
 }
