@@ -27,7 +27,7 @@ class OptimizerNumbers:
     def __init__(self, optimizers: Sequence[Optimizer], params: Iterable[ParamPoint]) -> None:
         self._now: dict[str, float] = {}
         self._names = {id(point.parameter): point.name for point in params}
-        # Of each optimizer where its state stands (name, parameter, key), and as what its last step has left it;
+        # Of each optimizer where its state stands (name, parameter, key), and as what its last step left it;
         # nothing of the state itself, which somebody may move to another memory.
         self._places: dict[int, list[tuple[str, Any, str]]] = {}
         self._counts: dict[int, int] = {}
