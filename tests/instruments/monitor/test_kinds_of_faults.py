@@ -127,3 +127,11 @@ def test_a_state_that_is_loaded_or_written_at_every_step_is_not_told_as_written(
         )
         == []
     )
+
+
+def test_what_is_trained_in_its_turn_has_lost_nothing() -> None:
+    def in_turns(step, model, optimizer) -> None:
+        for parameter in (model[3] if step > 10 else model[:3]).parameters():
+            parameter.grad = None
+
+    assert optimized(in_turns) == []

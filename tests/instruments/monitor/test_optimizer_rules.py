@@ -10,11 +10,11 @@ from torch import nn
 BETAS = (0.9, 0.95)
 
 
-def trained(steps=12, change=None, clip=None, first=1, betas=BETAS, state=None):
+def trained(steps=12, change=None, clip=None, first=1, betas=BETAS, make=torch.optim.AdamW):
     """Give the steps of a small training by torch, which ``change`` may disturb before an update."""
     torch.manual_seed(0)
     model = nn.Sequential(*(nn.Linear(8, 8) for _ in range(6)))
-    optimizer = torch.optim.AdamW(model.parameters(), 1e-3, betas=betas)
+    optimizer = make(model.parameters(), 1e-3, betas=betas)
     for at in range(1, steps + 1):
         optimizer.zero_grad()
         model(torch.randn(16, 8)).square().sum().backward()
@@ -49,6 +49,17 @@ def test_a_healthy_state_raises_nothing(betas):
     # Watched from the middle of a training on.
     assert rules(trained(30, betas=betas, first=10)) == []
     assert rules(trained(30, clip=lambda at: 0.1)) == []
+
+
+def test_an_optimizer_that_adds_to_gradients_raises_nothing():
+    def change(at, optimizer):
+        group = optimizer.param_groups[0]
+        group["weight_decay"] = 1e-2 if at > 10 else 0.0
+        if at == 1:
+            # One weight is so large that it alone does not follow.
+            group["params"][4].data.mul_(10)
+
+    assert rules(trained(20, change=change, make=torch.optim.Adam)) == []
 
 
 def test_a_state_that_is_lost_is_found_in_that_step():
