@@ -59,7 +59,7 @@ def main() -> int:
     how = (
         f"{len(found)} faults, each put into a real training on the CPU that is watched by megalens.monitor with its own settings and activations at every step: a small GPT, one with experts, one in half precision, a "
         "classifier, and replicas on 2 to 4 processes. A fault is found when the first alarm of severity critical or warning comes in its step or one of the 40 after it (20 with several processes), and none before. Wrong values count as found when "
-        f"that is in their step or the next. {len(healthy)} healthy trainings of {steps} steps differ in seed, size, schedule, warm-up, optimizer, betas, clipping, batch, micro-batches, dropout, precision and model; two go on from a checkpoint, and one is of three processes. Then {len({_kind(each) for each in kinds})} kinds of small mistakes on "
+        f"that is in their step or the next. {len(healthy)} healthy trainings of {steps} steps differ in seed, size, schedule, warm-up, optimizer, betas, clipping, batch, micro-batches, dropout, precision, model and kind, with seeds that no threshold was chosen with; two go on from a checkpoint, and one is of three processes. Then {len({_kind(each) for each in kinds})} kinds of small mistakes on "
         f"{len({each.fault.name.partition(':')[0] for each in kinds})} models and seeds that no threshold was chosen on, found when the first alarm comes within {_SOON} steps. What follows from an alarm is none. Intervals: exact, of shares and of a Poisson number."
     )
     write_results(

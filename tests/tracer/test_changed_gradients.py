@@ -155,20 +155,24 @@ def test_a_scale_that_was_told_and_is_divided_out_by_hand_is_no_change(gpt, ids,
     hold(logged.rows(), kept, "pre_clip")
 
 
-def test_gradients_that_are_not_finite_before_clipping_are_those_that_the_pass_left(gpt, ids, logged) -> None:
+# As of an overflow in one module, and of values whose squares overflow: clipping leaves zeros.
+@pytest.mark.parametrize("value", [math.inf, 1e30])
+def test_gradients_whose_norm_is_not_finite_are_those_that_the_pass_left(gpt, ids, logged, value) -> None:
     optimizer = torch.optim.SGD(gpt.parameters(), 0.01)
     logger = logged(gpt, optimizer, grad=1)
     with logger.step():
         gpt.loss(ids).backward()
-        # As of an overflow in one module.
-        gpt.head.weight.register_hook(lambda gradient: gradient.fill_(math.inf))
+        gpt.head.weight.register_hook(lambda gradient: gradient.fill_(value))
         optimizer.zero_grad()
         gpt.loss(ids).backward()
         nn.utils.clip_grad_norm_(gpt.parameters(), 1.0)
         optimizer.step()
     assert logger.tracer.status()["warnings"] == []
     rows = logged.rows()
-    assert rows["grad", "head.weight", 1]["inf_count"] == gpt.head.weight.numel()
+    assert rows["grad", "head.weight", 1]["inf_count"] == (
+        gpt.head.weight.numel() if value == math.inf else 0
+    )
+    assert rows["grad", "norm.weight", 1]["m2"] > 0
     assert rows["grad", "norm.weight", 1]["nan_count"] == 0
 
 

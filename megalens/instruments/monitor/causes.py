@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -44,9 +44,8 @@ class _Cause:
     """What is known of a cause that may still have alarms."""
 
     number: int
-    step: int
+    first: Alarm
     of_everything: bool
-    critical: bool
     last: int
     not_finite: bool = False
     dates: set[int] = field(default_factory=set)
@@ -81,6 +80,10 @@ class Causes:
         """
         return [alarm if alarm.severity == "note" else self._of(alarm) for alarm in alarms]
 
+    def mute(self, muted: Callable[[Alarm], bool]) -> None:
+        """Close the causes whose first alarm nobody is told of any more: what follows is told by itself."""
+        self._open = [each for each in self._open if not muted(each.first)]
+
     def _of(self, alarm: Alarm) -> Alarm:
         key = f"{alarm.rule} {alarm.statistic}"
         kind: _Kind = "sudden" if key in _SUDDEN else "gradual" if key in _GRADUAL else "own"
@@ -90,7 +93,7 @@ class Causes:
         self._open = [
             each
             for each in self._open
-            if alarm.step - each.last <= _OPEN and alarm.step - each.step <= _LONGEST
+            if alarm.step - each.last <= _OPEN and alarm.step - each.first.step <= _LONGEST
         ]
         # The newest that explains it.
         cause = next(
@@ -102,7 +105,7 @@ class Causes:
             self._number = max(self._number + 1, alarm.step)
             of_everything = alarm.name == "*" or alarm.stat in ("scalar", "inputs")
             of_everything |= kind == "own" and key not in _OF_A_TENSOR
-            cause = _Cause(self._number, alarm.step, of_everything, alarm.severity == "critical", alarm.step)
+            cause = _Cause(self._number, alarm, of_everything, alarm.step)
             self._open.append(cause)
         if cause.last != alarm.step:
             cause.last = alarm.step
@@ -124,7 +127,7 @@ class Causes:
 
 
 def _explains(cause: _Cause, alarm: Alarm, key: str, kind: _Kind, module: str) -> bool:
-    if alarm.severity == "critical" and not cause.critical:
+    if alarm.severity == "critical" and cause.first.severity != "critical":
         return False
     step = alarm.step
     same = step - cause.found.get((key, alarm.rank), -_OPEN) <= _SOON
@@ -155,7 +158,7 @@ def _explains(cause: _Cause, alarm: Alarm, key: str, kind: _Kind, module: str) -
         return (
             cause.of_everything
             or any(step - date in _DATED for date in cause.dates)
-            or (not cause.dates and step - cause.step <= _TOGETHER)
+            or (not cause.dates and step - cause.first.step <= _TOGETHER)
         )
     soon = any(step - date <= _SOON for date in cause.dates)
     return soon and (cause.of_everything or _layer(module) in cause.layers)

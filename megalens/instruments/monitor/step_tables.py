@@ -14,6 +14,7 @@ from .levels import Levels, module_order, trace_order
 from .table import (
     ALL,
     OPTIMIZER_RATE,
+    OPTIMIZER_WRITTEN,
     QUANTITIES,
     Column,
     RowBlock,
@@ -46,7 +47,11 @@ class StepTables:
         self._rate = 0.0
 
     def of(self, step: StepReadings) -> StepTable:
-        scalars = {k: float(v) for k, v in step.scalars.items() if _SCALARS.search(k)}
+        scalars = {
+            k: float(v)
+            for k, v in step.scalars.items()
+            if _SCALARS.search(k) and not k.startswith(OPTIMIZER_WRITTEN)
+        }
         given = [each for each in step.readings if len(each.names)]
         parts = [np.asarray(each.rows, np.float64) for each in given]
         scales = [each.loss_scale for each in given]

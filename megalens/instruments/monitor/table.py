@@ -18,8 +18,9 @@ Column = NDArray[np.float64]
 Rows = NDArray[np.intp]
 _Found = TypeVar("_Found")
 
-OPTIMIZER_RATE, OPTIMIZER_STEPS = "optimizer lr", "optimizer steps"
-"""Numbers that the optimizer itself gives: its largest learning rate, and how many steps it counts."""
+OPTIMIZER_RATE, OPTIMIZER_STEPS, OPTIMIZER_WRITTEN = "optimizer lr", "optimizer steps", "optimizer wrote "
+"""Numbers that the optimizer itself gives: its largest learning rate, how many steps it counts, and, followed
+by the name of a parameter, how many tensors of its state were written since its last step."""
 
 ALL = "*"
 """Name of the series of all tensors of a statistic on a rank: the mean of their sizes."""
@@ -231,6 +232,11 @@ class StepTable:
     def rate(self) -> float:
         """The learning rate as it was logged, or else as the optimizer had it; NaN where it is not known."""
         return self.scalars.get("lr", self.scalars.get(OPTIMIZER_RATE, np.nan))
+
+    @property
+    def optimizer_rate(self) -> float:
+        """The largest learning rate that the optimizer itself has; as it was logged where it is not known."""
+        return self.scalars.get(OPTIMIZER_RATE, self.rate)
 
     def remember(self, key: Any, value: Any) -> list[Any]:
         """Store a number or an array for later steps, and return those of earlier ones."""

@@ -241,7 +241,7 @@ class TrainingMonitor:
         self.statistics, self.tracer = statistics, statistics.tracer
         self._watch = watch
         self._instrument = instrument
-        self._numbers = OptimizerNumbers(statistics.optimizers)
+        self._numbers = OptimizerNumbers(statistics.optimizers, statistics.params)
         instrument.begin(self.tracer, self._watch, statistics.recorded.due, self._numbers)
         self.tracer.attach(instrument)
 

@@ -94,6 +94,7 @@ class Watch:
         Raises ``ProtocolError`` with the field at fault; then nothing has changed.
         """
         self.settings = WatchSettings.of(settings, tuple(self._own))
+        self._causes.mute(self.settings.muted)
 
     def check(self, settings: Any) -> dict[str, Any]:
         """Return other settings with every parameter of every rule; raises as :meth:`configure`."""

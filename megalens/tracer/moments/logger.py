@@ -78,6 +78,8 @@ class StatisticsLogger(Instrument):
     ----------
     optimizers : tuple of torch.optim.Optimizer
         What updates the model, as far as it was named.
+    params : sequence of ParamPoint
+        The model's parameters, with their canonical names.
     failures : int
         How often something could not be measured because of an error of its own.
     left_out_passes : int
@@ -124,7 +126,7 @@ class StatisticsLogger(Instrument):
             if each.name not in points.unavailable and (judged or each.name not in JUDGED)
         )
         self.owns_tracer = owns_tracer
-        self.optimizers = tuple(optimizers)
+        self.optimizers, self.params = tuple(optimizers), points.params
         self._names = NameList(points.stage)
         counted = [point for point in points.params if point.counted]
         ids = [self._names.index(point.name) for point in counted]

@@ -15,5 +15,5 @@ export const slice: IInstrumentSlice = {
   ],
   panel: async () => (await import('./panel/alarm-part')).openAlarmPart,
   tiles: async () => (await import('./tiles')).TILES,
-  report: async () => (await import('./report')).lookForReport
+  report: async () => (await import('./store/alarms')).lookForReport
 };

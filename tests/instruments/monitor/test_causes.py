@@ -118,6 +118,16 @@ def test_numbers_of_a_training_that_goes_on_are_others():
     assert numbers.isdisjoint(each.cause for each in after.take([one(11, "jump rms", "a.w")]))
 
 
+def test_what_follows_from_a_muted_alarm_is_told_by_itself():
+    causes = Causes()
+    (first,) = causes.take([one(9, "jump rms", "a.w")])
+    assert causes.take([one(10, "collapse rms", "a.w")])[0].follows
+    causes.mute(lambda alarm: alarm.rule == "jump")
+    (after,) = causes.take([one(11, "drift level", "a.w")])
+    assert not after.follows
+    assert after.cause != first.cause
+
+
 def test_an_action_that_names_a_rule_is_set_off_by_what_follows():
     causes = Causes()
     found = causes.take([one(9, "jump rms", "a.w", 1), one(9, "collapse rms", "b.w", 2)])

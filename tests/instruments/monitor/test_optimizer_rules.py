@@ -10,11 +10,11 @@ from torch import nn
 BETAS = (0.9, 0.95)
 
 
-def trained(steps=12, change=None, clip=None, first=1, betas=BETAS, state=None):
+def trained(steps=12, change=None, clip=None, first=1, betas=BETAS, make=torch.optim.AdamW):
     """Give the steps of a small training by torch, which ``change`` may disturb before an update."""
     torch.manual_seed(0)
     model = nn.Sequential(*(nn.Linear(8, 8) for _ in range(6)))
-    optimizer = torch.optim.AdamW(model.parameters(), 1e-3, betas=betas)
+    optimizer = make(model.parameters(), 1e-3, betas=betas)
     for at in range(1, steps + 1):
         optimizer.zero_grad()
         model(torch.randn(16, 8)).square().sum().backward()
@@ -49,6 +49,17 @@ def test_a_healthy_state_raises_nothing(betas):
     # Watched from the middle of a training on.
     assert rules(trained(30, betas=betas, first=10)) == []
     assert rules(trained(30, clip=lambda at: 0.1)) == []
+
+
+def test_an_optimizer_that_adds_to_gradients_raises_nothing():
+    def change(at, optimizer):
+        group = optimizer.param_groups[0]
+        group["weight_decay"] = 1e-2 if at > 10 else 0.0
+        if at == 1:
+            # One weight is so large that it alone does not follow.
+            group["params"][4].data.mul_(10)
+
+    assert rules(trained(20, change=change, make=torch.optim.Adam)) == []
 
 
 def test_a_state_that_is_lost_is_found_in_that_step():
@@ -153,3 +164,16 @@ def test_what_the_optimizer_itself_may_do_is_not_told_as_written():
     assert written(rate=lambda at: 1e-3 * min(1, at / 20), logged=lambda at: 1e-3 * min(1, at / 20)) == []
     assert written(rate=lambda at: 1e-3 * 0.9 ** (at % 25), logged=lambda at: 1e-3 * 0.9 ** (at % 25)) == []
     assert written(rate=lambda at: 5e-2) == []
+
+
+@pytest.mark.parametrize("factor", [1.02, 1.0])
+def test_a_weight_that_grows_by_more_than_adam_can_is_named_although_it_grew_before(factor):
+    def grow(at, model):
+        # Faster still, as long as the rate is high: by no more than Adam's own steps.
+        with torch.no_grad():
+            model[2].weight += 9e-4 * model[2].weight.sign() if at < 30 else (factor - 1) * model[2].weight
+
+    steps = weights(change=grow, rate=lambda at: 1e-3 if at < 30 else 2e-4)
+    found = [(a.step, a.name, a.sentence) for a in judged(steps) if a.statistic == "growth"]
+    assert [each[:2] for each in found] == ([(33, "2.weight")] if factor > 1 else [])
+    assert all(each[2].endswith("something else writes it.") for each in found)

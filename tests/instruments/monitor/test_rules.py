@@ -177,6 +177,16 @@ def test_a_tensor_that_becomes_all_zeros_is_dead_and_an_expert_without_tokens_is
     assert judged(steps) == []
 
 
+@pytest.mark.parametrize(("size", "alarms"), [(1, 0), (64, 1)])
+def test_a_single_value_that_passes_zero_has_not_collapsed(size, alarms):
+    others = {name: np.ones(64) for name in NAMES}
+    values = [1.0 + 0.01 * at for at in range(20)] + [0.25]
+    steps = [
+        step(at, readings("param", {**others, N: np.full(size, each)})) for at, each in enumerate(values, 1)
+    ]
+    assert len([alarm for alarm in judged(steps) if alarm.rule == "collapse"]) == alarms
+
+
 def test_a_parameter_that_no_update_moves_is_found_unless_the_rate_is_zero():
     rng = np.random.default_rng(0)
     weights = tensors(rng)
@@ -368,12 +378,14 @@ def test_single_values_of_a_weight_may_grow_further_while_the_rate_rises(rate):
 
 
 def test_a_training_on_all_data_at_once_reads_nothing_again():
-    def told(numbers):
+    def told(numbers, calls=lambda given: 1):
         steps = (
-            step(at, readings("inputs", {"inputs": np.full(4, float(given))}))
+            step(at, readings("inputs", {"inputs": np.full(calls(given), float(given))}))
             for at, given in enumerate(numbers, 1)
         )
         return [alarm.step for alarm in judged(steps)]
 
     assert told([5] * 30) == []
+    # A search asks for them several times a step.
+    assert told([5 * (3 + at % 2) for at in range(30)], lambda given: given // 5) == []
     assert told([*range(20), 19, *range(30, 40)]) == [21]

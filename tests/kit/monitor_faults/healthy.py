@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -43,7 +42,7 @@ _LARGE = (
 _GPT = partial(Training, layers=1, hidden=16)
 _optim = torch.optim
 
-HEALTHY: tuple[Callable[..., Training], ...] = (
+HEALTHY: tuple[partial[Training], ...] = (
     *_LARGE,
     # Mixtures of experts.
     partial(Experts, seed=301, layers=1, hidden=16),
@@ -104,4 +103,6 @@ HEALTHY: tuple[Callable[..., Training], ...] = (
     partial(Dropping, seed=350, layers=1, hidden=16, batch=4),
     partial(Half, seed=351, layers=1, hidden=16, clip=0.0),
 )
-"""Each differs from every other in its model, optimizer, schedule, data or batch."""
+"""Each differs from every other in its model, optimizer, schedule, data or batch. Thresholds may be chosen with
+these seeds; trainings with others judge them.
+"""

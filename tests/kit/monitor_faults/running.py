@@ -16,6 +16,7 @@ __all__ = ["KINDS", "LOCAL", "false_alarms", "fault_alarms", "kind_alarms"]
 
 LOCAL = (*one_process.FAULTS, *models.FAULTS)
 """Faults in trainings by one process."""
+_LATER = 1000
 KINDS = (*unseen.CHOSEN, *unseen.JUDGED)
 """Kinds of faults on other models: first those on which thresholds may be chosen."""
 
@@ -40,10 +41,14 @@ def _alarms(fault: Fault) -> tuple[list[Any], list[int]]:
     return alarms, sorted(training.peer.steps)
 
 
-def false_alarms(number: int, steps: int) -> tuple[int, int, list[str]]:
-    """Return its steps, those in which the peer's rules reported anything, and our alarms, one a step."""
+def false_alarms(number: int, steps: int, later: int = _LATER) -> tuple[int, int, list[str]]:
+    """Return its steps, those in which the peer's rules reported anything, and our alarms, one a step.
+
+    ``later`` is how far its seed is from that with which thresholds were chosen.
+    """
     torch.set_num_threads(1)
-    training: Training = HEALTHY[number](steps=steps)
+    made = HEALTHY[number]
+    training: Training = made(steps=steps, seed=made.keywords["seed"] + later)
     by_step: dict[int, str] = {}
     for alarms in training.run():
         by_step = false_by_step(f"healthy training {number + 1}", alarms) | by_step

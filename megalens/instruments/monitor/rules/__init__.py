@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from ..rule import Rule
+from .lost import Dead, NotFinite, Overflow
 from .model import AttentionCollapse, Initial, Repeated, RouterImbalance
 from .optimizer import Clipping, OptimizerState, UpdateRatio
 from .ranks import Missing, OddRank, Reduction, Replicas
 from .scalars import LossSpike
-from .values import Collapse, Dead, Drift, Jump, NotFinite, Overflow
+from .values import Collapse, Drift, Jump
 
 __all__ = ["RULES"]
 

@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 from ....protocol import MOMENT_COLUMNS
 from ....protocol.kinds import number
 from ..rule import Finding, Rule, about_all, says
-from ..table import OPTIMIZER_STEPS, StepTable
+from ..table import OPTIMIZER_STEPS, OPTIMIZER_WRITTEN, StepTable
 
 _LEAST = 6
 _STATES = {"exp_avg": "beta1", "exp_avg_sq": "beta2"}
-# Of a state, within which the equation holds; and which part of the tensors may be odd.
-_HOLDS, _MOST_ODD, _FEWEST = 1e-4, 0.3, 4
+# Of a state, within which the equation holds, and but for rounding; and which part of the tensors may be odd.
+_HOLDS, _EXACT, _MOST_ODD, _FEWEST = 1e-4, 1e-6, 0.3, 4
+# Steps in which nothing but the optimizer wrote its state.
+_UNWRITTEN = 16
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,8 @@ def follows(now: StepTable, stat: str, rank: int) -> Followed | None:
         if odd.sum() > _MOST_ODD * len(y) or len(y) - odd.sum() < _FEWEST:
             return None
         solution = _solved(x[~odd], y[~odd])
-        if solution is None or np.abs(y - x @ solution)[~odd].max() > most:
+        # An optimizer that adds to gradients (weight decay in Adam) nearly follows.
+        if solution is None or np.abs(y - x @ solution)[~odd].max() > _EXACT:
             return None
     a, b = map(float, solution)
     return Followed(a, b, of, of[odd], y[odd], x[odd] @ solution, a * x[odd, 0])
@@ -97,8 +100,8 @@ def _solved(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float6
 
 @dataclass(frozen=True)
 class OptimizerState(Rule):
-    """The optimizer's state is new although training is under way, or its betas are unusual or change: what
-    it had learnt is lost, or it averages over the wrong time.
+    """The optimizer's state is new although training is under way, or something else wrote it, or its betas
+    are unusual or change: what it had learnt is lost, or it averages over the wrong time.
     """
 
     name = "optimizer"
@@ -117,6 +120,7 @@ class OptimizerState(Rule):
 
     def find(self, now: StepTable) -> Iterator[Finding]:
         """Find wrong betas, by the equation that state and gradients obey."""
+        yield from self._written(now)
         yield from self._counted_anew(now)
         for stat, beta in _STATES.items():
             for rank in now.layout.ranks_of(stat):
@@ -126,8 +130,8 @@ class OptimizerState(Rule):
                 a, rows = found.a, found.rows
                 first = not (now.before_step[rows] == now.step - 1).any()
                 if first:
-                    # A new state is expected at the very first step.
-                    if now.step > 1:
+                    # A new state is expected at the very first step, and of what was not trained before.
+                    if now.step > 1 and (now.before_step < 0).all():
                         yield about_all(
                             rows,
                             "state",
@@ -154,6 +158,19 @@ class OptimizerState(Rule):
                         rows, beta, a, 0.999, f"It follows beta2 {a:.4g}; usual is 0.95 to 0.999."
                     )
 
+    def _written(self, now: StepTable) -> Iterator[Finding]:
+        """Find parameters whose state was written since the optimizer's last step, and never was before."""
+        names = {key[len(OPTIMIZER_WRITTEN) :] for key in now.scalars if key.startswith(OPTIMIZER_WRITTEN)}
+        before = now.remember(OPTIMIZER_WRITTEN, bool(names))
+        if not names or len(before) < _UNWRITTEN or any(before):
+            return
+        rows = now.layout.rows("exp_avg")
+        rows = rows if len(rows) else now.layout.rows("param")
+        rows = np.array([at for at in rows.tolist() if now.layout.names[at] in names], np.intp)
+        if len(rows):
+            words = "Something else than the optimizer wrote it since the optimizer's last step."
+            yield Finding(rows, "state", np.nan, np.nan, partial(says, words))
+
     def _counted_anew(self, now: StepTable) -> Iterator[Finding]:
         """Find an optimizer that counts fewer steps than before."""
         count, rows = now.scalars.get(OPTIMIZER_STEPS), now.layout.rows("exp_avg")
@@ -169,7 +186,6 @@ class OptimizerState(Rule):
 
     def _odd(self, now: StepTable, stat: str, rank: int, found: Followed) -> Iterator[Finding]:
         """Find tensors whose state does not follow from their gradient, while that of all others does."""
-        # An optimizer that adds to gradients (weight decay in Adam) has odd ones now and then.
         before = now.remember(("odd", stat, rank), len(found.odd))
         if not len(found.odd) or len(before) < 3 or any(before):
             return

@@ -1,19 +1,18 @@
-"""Rules over the values of one tensor: as such (not finite, zero), and against its recent level."""
+"""Rules over the values of one tensor against its recent level."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from ....protocol import RANK_SCALAR
 from ....protocol.kinds import number
 from ..levels import median_of
-from ..rule import Finding, Rule, Severity, says
-from ..table import StepTable, TableLayout, rms_of
+from ..rule import Finding, Rule
+from ..table import StepTable, rms_of
 
 THRESHOLD = "How many usual deviations from the level of the last steps it may be off."
 FACTOR = "And at least how many times as large or small it must be."
@@ -125,7 +124,9 @@ class Collapse(Rule):
 
     def find(self, now: StepTable) -> Iterator[Finding]:
         off = off_level(now, "size", self.threshold, _least(now, self.factor, self.gradient_factor))
-        rows = np.flatnonzero((off < 0) & now.layout.tensors)
+        # A single value passes zero now and then.
+        single = now.layout.of("param") & (now.column("count") < _SEVERAL)
+        rows = np.flatnonzero((off < 0) & now.layout.tensors & ~single)
         if len(rows):
             yield relative_to(now, "size", "rms", rows)
 
@@ -165,7 +166,9 @@ class Drift(Rule):
         blocks = past.blocks(rows)
         known = np.isfinite(blocks[:, -8:]).all(axis=1)
         rows, blocks = rows[known], blocks[known]
-        usual = 1.4826 * median_of(np.abs(np.diff(blocks[:, :-1], axis=1)))
+        moves = np.abs(np.diff(blocks[:, :-1], axis=1))
+        # What stays as it is to the last bit is not trained, and says nothing.
+        usual = np.nan_to_num(1.4826 * median_of(np.where(moves == 0, np.nan, moves)))
         # A loss falls as a rule: that it is above its lowest is found however slowly it came there.
         of_loss = loss[rows]
         before = np.where(of_loss, np.nanmin(blocks, axis=1, initial=np.inf), blocks[:, -2])
@@ -177,41 +180,63 @@ class Drift(Rule):
             yield _moved(rows[found], blocks[found, -1], before[found])
 
     def _grown(self, now: StepTable) -> Iterator[Finding]:
-        """Find parameters that have grown for some steps far faster than they ever did, at no rising rate."""
+        """Find parameters that have grown for some steps far faster than they ever did, at no rising rate, or
+        faster than Adam can let them.
+        """
         rates = [*now.remember("rate", now.rate), now.rate]
         rows = now.layout.rows("param")
         # A bias may begin anywhere, and grow by anything.
         rows = rows[~np.isin(rows, now.layout.all_rows) & ~now.layout.matching("bias")[rows]]
-        size = np.log2(rms_of(now.before[rows]))
-        growth = np.where(now.before_step[rows] == now.step - 1, now.size[rows] - size, np.nan)
-        earlier = np.array(now.remember(("growth", now.layout.series[rows].tobytes()), growth))
-        if len(earlier) < 2 * _GROWTH_STEPS + 8 or rates[-1] > 1.05 * min(rates):
+        known = now.before_step[rows] == now.step - 1
+        before = np.where(known, rms_of(now.before[rows]), np.nan)
+        growth, moved = now.size[rows] - np.log2(before), (now.rms[rows] - before) / now.optimizer_rate
+        growth[growth == 0] = np.nan
+        key = now.layout.series[rows].tobytes()
+        earlier = np.array(now.remember(("growth", key), growth))
+        moves = np.array([*now.remember(("moved rms", key), moved), moved])
+        if len(earlier) < 2 * _GROWTH_STEPS + 8:
             return
+        enough = np.isfinite(earlier).sum(axis=0) >= 2 * _GROWTH_STEPS + 8
         last = np.vstack((earlier[-_GROWTH_STEPS + 1 :], growth))
         usual = 1.4826 * median_of(np.abs(earlier[: -_GROWTH_STEPS + 1]).T)
         slowest = last.min(axis=0)
         # Healthy ones set in slowly.
         just = np.abs(earlier[-2 * _GROWTH_STEPS : -_GROWTH_STEPS + 1]).max(axis=0)
         found = slowest > np.maximum(_LEAST_GROWTH, np.maximum(_GROWTH * usual, 2 * just))
-        if found.any():
-            yield Finding(
-                rows[found],
-                "growth",
-                2.0 ** slowest[found] - 1,
-                2.0 ** usual[found] - 1,
-                lambda value, usual: (
-                    f"It has grown by {value:.2g} or more of itself in each of the last {_GROWTH_STEPS} "
-                    f"steps; usual is {usual:.2g}."
-                ),
-            )
+        found &= enough & (rates[-1] <= 1.05 * min(rates))
+        # The rms of Adam's step is the rate at most, where all its signs agree. Others have done more before.
+        most = _OF_ADAM * np.fmax(1.0, np.fmax.reduce(moves[:-_GROWTH_STEPS]))
+        adam = np.isin(rows, now.layout.pairs("param", "exp_avg_sq")[0]) & (slowest > _LEAST_GROWTH)
+        written = adam & (moves[-_GROWTH_STEPS:].min(axis=0) > most)
+        for which, words in (
+            (written, "the optimizer alone makes it grow by less: something else writes it"),
+            (found & ~written, ""),
+        ):
+            if which.any():
+                yield Finding(
+                    rows[which],
+                    "growth",
+                    2.0 ** slowest[which] - 1,
+                    2.0 ** usual[which] - 1,
+                    partial(_grows, words),
+                )
 
 
+def _grows(words: str, value: float, usual: float) -> str:
+    return (
+        f"It has grown by {value:.2g} or more of itself in each of the last {_GROWTH_STEPS} steps; "
+        f"{words or f'usual is {usual:.2g}'}."
+    )
+
+
+# A parameter of fewer values may be zero by chance.
+_SEVERAL = 4
 # Gradients of so few values move by so many doublings more before they count.
 _FEW, _FEW_BITS = 32, 2.0
-# An exponent that rises by fewer doublings above its level does not count as growing.
-_GROWS_BITS = 0.05
 # Steps in a row in which a parameter grows by so many times what it usually does, and by so many doublings.
-_GROWTH_STEPS, _GROWTH, _LEAST_GROWTH = 4, 5.0, 0.01
+_GROWTH_STEPS, _GROWTH, _LEAST_GROWTH = 4, 5.0, 0.02
+# In these steps its rms may grow by so many times what Adam's own step is at most.
+_OF_ADAM = 2.0
 _WORDS = {
     "rms": "Its rms",
     "max_abs": "Its largest value",
@@ -251,161 +276,3 @@ def _times(value: float, level: float) -> str:
     up = value >= level
     factor = (value / level if up else level / value) if min(value, level) > 0 else np.inf
     return f"{factor:,.3g} times {'the' if up else 'below the'}"
-
-
-@dataclass(frozen=True)
-class NotFinite(Rule):
-    """Values are NaN or infinite: whatever is computed from them is lost, and the cause lies in the first
-    tensor that has them.
-    """
-
-    name = "nonfinite"
-    title = "Not finite"
-    severity = "critical"
-    properties: ClassVar = {}
-
-    def find(self, now: StepTable) -> Iterator[Finding]:
-        # A search of the loss scale produces infinite gradients: the step is skipped.
-        searched = now.layout.of("dgrad", "residual_dgrad", "grad_unreduced", "grad_accumulated") & (
-            now.loss_scale != 1
-        )
-        for column, word in (("nan_count", "NaN"), ("inf_count", "infinite")):
-            bad = now.column(column) > 0
-            if not bad.any():
-                continue
-            severities: tuple[tuple[Any, Severity | None], ...] = (
-                (bad & ~searched, None),
-                (bad & searched, "note"),
-            )
-            for which, severity in severities:
-                rows = np.flatnonzero(which)
-                if len(rows):
-                    yield Finding(rows, column, now.column(column)[rows], 0.0, _Counted(word), severity)
-
-
-@dataclass(frozen=True)
-class _Counted:
-    word: str
-
-    def __call__(self, value: float, _: float) -> str:
-        return f"{value:,.0f} {'value is' if value == 1 else 'values are'} {self.word}."
-
-
-@dataclass(frozen=True)
-class Overflow(Rule):
-    """The largest value comes close to the largest that the number format holds, and still grows: soon it is
-    infinite.
-    """
-
-    name = "overflow"
-    title = "Overflow ahead"
-    properties: ClassVar = {
-        "bits": number("Bits", "How many doublings may be left before it counts as close.", 0.1, 16, 2),
-        "steps": number(
-            "Steps",
-            "In how many steps at the present pace it may be infinite before it counts.",
-            1,
-            10000,
-            20,
-        ),
-    }
-
-    bits: float = 2.0
-    steps: float = 20.0
-
-    def find(self, now: StepTable) -> Iterator[Finding]:
-        """Find tensors whose largest exponent rises towards the limit of their format."""
-        if np.isnan(now.layout.limits).all():
-            return
-        past = now.past("peak")
-        left = now.layout.limits - now.peak
-        grows = (past.off > _GROWS_BITS) & (past.seen >= 4) & (now.loss_scale == 1)
-        # The level is a median of eight values, so about four steps old: a quarter of the distance is a
-        # step's pace.
-        soon = (left < past.off / 4 * self.steps) & (left < 4 * self.bits)
-        rows = np.flatnonzero(grows & ((left < self.bits) | soon))
-        if len(rows):
-            yield Finding(
-                rows,
-                "max_exponent",
-                now.peak[rows],
-                now.layout.limits[rows],
-                lambda value, limit: (
-                    f"The largest value is 2^{value:.1f} and grows; its format ends at 2^{limit:.0f}."
-                ),
-            )
-
-
-@dataclass(frozen=True)
-class Dead(Rule):
-    """A tensor that had values has only zeros, or a parameter that has a gradient is not changed by the
-    update: this part of the model learns nothing.
-    """
-
-    name = "dead"
-    title = "Dead"
-    properties: ClassVar = {
-        "steps": number("Steps", "How often in a row a parameter may stay as it is.", 1, 1000, 3),
-    }
-
-    steps: float = 3.0
-
-    def find(self, now: StepTable) -> Iterator[Finding]:
-        past = now.past("size")
-        zero = (now.size == -np.inf) & ~now.nonfinite & (now.column("count") > 0)
-        # Experts may have no token, and a scalar may be 0.
-        idle = now.layout.matching(r"expert") | now.layout.of("scalar", RANK_SCALAR, "communication")
-        rows = np.flatnonzero(zero & ~idle & (past.seen > 0))
-        if len(rows):
-            yield Finding(
-                rows,
-                "rms",
-                0.0,
-                2.0 ** past.level[rows],
-                lambda _, expected: f"All values are 0; they usually are about {expected:.3g}.",
-            )
-        yield from self._without_gradient(now)
-        rows = np.flatnonzero(now.still >= self.steps)
-        if len(rows):
-            yield Finding(
-                rows,
-                "update",
-                0.0,
-                np.nan,
-                lambda *_: "It has a gradient, and the update leaves every value as it was.",
-            )
-
-    def _without_gradient(self, now: StepTable) -> Iterator[Finding]:
-        """Find parameters that had a gradient at every step, and have none for some steps now."""
-        layout, last = now.layout, int(self.steps)
-        for rank in layout.ranks_of("grad"):
-            here = layout.once(
-                ("with gradient", rank),
-                partial(_with_gradient, layout, rank),
-            )
-            steps = [*now.remember(("with gradient", rank), here), here]
-            known = steps[-last - _ALWAYS : -last]
-            if len(known) < _ALWAYS or (known[-1] is here and all(each is here for each in steps[-last:])):
-                continue
-            gone = frozenset.intersection(*known).difference(*steps[-last:])
-            rows = layout.rows("param")
-            rows = rows[[layout.names[at] in gone and layout.ranks[at] == rank for at in rows.tolist()]]
-            rows = rows[~layout.matching(r"expert")[rows]]
-            if len(rows):
-                # What is cut off takes with it whatever comes before it.
-                cut = rows[np.argmax(layout.place[rows])]
-                others = f", and so are {len(rows) - 1} tensors before it" if len(rows) > 1 else ""
-                words = (
-                    f"It has had no gradient for {last} steps, and had one at every step before: it is "
-                    f"frozen, or cut off from the loss{others}."
-                )
-                yield Finding(np.array([cut]), "gradient", 0.0, np.nan, partial(says, words))
-
-
-def _with_gradient(layout: TableLayout, rank: int) -> frozenset[str]:
-    rows = layout.rows("grad")
-    return frozenset(layout.names[at] for at in rows[layout.ranks[rows] == rank].tolist())
-
-
-# Steps in a row in which what has lost its gradient had one.
-_ALWAYS = 16

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import sqlite3
 import subprocess
@@ -12,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,6 @@ _Task = tuple[Path, Sequence[Path]]
 
 DATABASE = "monitor_data.trend.db"
 
-_STATS = ("norm", "min", "max", "zeros", "nans", "id", "mean")
 _METRICS = (*KINDS, "other")
 _LARGEST = 1e9
 _TABLES = """
@@ -298,26 +296,25 @@ class _Writer:
         self._mapped: set[tuple[int, int]] = set()
 
     def write(self, files: Iterator[tuple[str, int, pa.Table]], longest: Mapping[int, int]) -> None:
-        starts, total = {}, 0
-        for step in sorted(longest):
-            starts[step] = total
-            total += longest[step]
+        steps = sorted(longest)
+        starts = dict(zip(steps, accumulate((longest[step] for step in steps), initial=0), strict=False))
         connection = self._connection
         connection.executescript(_TABLES)
-        stats = ", ".join(f"{name} REAL" for name in _STATS)
+        stats = ", ".join(f"{name} REAL" for name in _OPS)
         connection.execute(
             "CREATE TABLE trend_data (rank INTEGER, step INTEGER, target_id INTEGER, metric_id INTEGER, "
             f"{stats}, PRIMARY KEY (rank, step, target_id, metric_id))"
         )
         used: dict[str, list[str]] = {}
         ends: list[tuple[int, int, int]] = []
-        marks = ", ".join("?" * (4 + len(_STATS)))
+        marks = ", ".join("?" * (4 + len(_OPS)))
         for kind, rank, table in files:
             if not table.num_rows or not {"name", "step"} <= {*table.column_names}:
                 continue
-            there = [name for name in _STATS if name in table.column_names]
-            used[kind] = [name for name in _STATS if name in {*there, *used.get(kind, [])}]
-            metric = self._metric(kind)
+            there = [name for name in _OPS if name in table.column_names]
+            used[kind] = [name for name in _OPS if name in {*there, *used.get(kind, [])}]
+            metric = _METRICS.index(kind) + 1
+            connection.execute("INSERT OR IGNORE INTO monitoring_metrics VALUES (?, ?)", (metric, kind))
             rows = [*self._rows(rank, metric, table, starts)]
             ends.append((min(row[1] for row in rows), max(row[1] for row in rows), rank))
             connection.executemany(f"INSERT OR REPLACE INTO trend_data VALUES ({marks})", rows)  # noqa: S608
@@ -344,7 +341,7 @@ class _Writer:
 
         stats = [
             _bounded(table[name].to_numpy()) if name in table.column_names else [None] * table.num_rows
-            for name in _STATS
+            for name in _OPS
         ]
         lines = zip(
             table["name"].to_pylist(),
@@ -358,11 +355,6 @@ class _Writer:
             target = self._target(name or "", chunk, 0 if self._micro_step else micro, metric)
             at = starts[step] + micro if self._micro_step else step
             yield [rank, at, target, metric, *values]
-
-    def _metric(self, kind: str) -> int:
-        found = _METRICS.index(kind) + 1
-        self._connection.execute("INSERT OR IGNORE INTO monitoring_metrics VALUES (?, ?)", (found, kind))
-        return found
 
     def _target(self, name: str, chunk: int, micro: int, metric: int) -> int:
         for old, new in self._names.items():
@@ -384,10 +376,8 @@ class _Writer:
     def _tag(self, tag: str, category: str, metric: int) -> int:
         key = (tag, category, metric)
         if key not in self._tags:
-            self._tags[key] = len(self._tags) + 1
-            self._connection.execute(
-                "INSERT INTO monitoring_tags VALUES (?, ?, ?, ?)", (self._tags[key], *key)
-            )
+            number = self._tags[key] = len(self._tags) + 1
+            self._connection.execute("INSERT INTO monitoring_tags VALUES (?, ?, ?, ?)", (number, *key))
         return self._tags[key]
 
 
@@ -403,11 +393,7 @@ def _tags(name: str) -> Iterator[tuple[str, str]]:
 
 def _bounded(values: np.ndarray) -> list[float | None]:
     """Return numbers in the viewer's range: infinities just outside of it, NaN as nothing."""
-    return [
-        None
-        if math.isnan(value)
-        else math.copysign(_LARGEST + 1, value)
-        if math.isinf(value)
-        else max(-_LARGEST, min(_LARGEST, value))
-        for value in values.astype(np.float64).tolist()
-    ]
+    values = values.astype(np.float64)
+    inside = np.clip(values, -_LARGEST, _LARGEST)
+    bounded = np.where(np.isinf(values), np.copysign(_LARGEST + 1, values), inside)
+    return [value if value == value else None for value in bounded.tolist()]

@@ -36,6 +36,9 @@ and how near for those beyond, which are powers of two then. By hand: a factor o
 10,000 times.
 """
 
+_LARGE = 2.0**15
+"""Values whose norm may be infinite in half precision."""
+
 REPLACED, CAME, WENT = "replaced", "came", "went"
 
 
@@ -175,11 +178,14 @@ class Comparison:
 
     def more_than_clipping(self) -> str | None:
         """Return what else than clipping happened, in words; None where nothing did. Waits for a device."""
-        # Their norm is not finite either then, and clipping by it spreads that.
-        if any(rows.numpy()[:, NON_FINITE].any() for rows in self.every):
-            return None
-        before = [row for rows in self.before for row in rows.reshape(-1, COLUMNS).tolist()]
         kinds = [_KINDS[dtype] for dtype in self.dtypes]
+        # Their norm is not finite either then, nor where squares overflow: clipping by it spreads that, or
+        # leaves zeros.
+        most = max(_LARGE, min(kind.max for kind in kinds) ** 0.5)
+        for rows in map(Tensor.numpy, self.every):
+            if rows[:, NON_FINITE].any() or (abs(rows[:, [_LOW, _HIGH]]) > most).any():
+                return None
+        before = [row for rows in self.before for row in rows.reshape(-1, COLUMNS).tolist()]
         return change_of(before, self.after.tolist(), kinds, float(self.scale), self.passes, self.writes)
 
 

@@ -22,8 +22,9 @@ _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 class Inputs:
     """Sums a hash of each value that the roots are given, in training only. Reads nothing of a device.
 
-    The sum is the same in whatever order the values and the micro-batches of a step come. Of larger tensors
-    65,536 values count, at even distances.
+    The sum is the same in whatever order the values and the micro-batches of a step come. With it goes of how
+    many calls it is: a search gives the same data several times. Of larger tensors 65,536 values count, at
+    even distances.
     """
 
     def __init__(
@@ -35,9 +36,10 @@ class Inputs:
         self._roots, self._keep, self._spent = roots, keep, spent
         self._handles: list[Any] = []
         self._sum: Tensor | None = None
+        self._calls = 0
 
     def begin(self) -> None:
-        self._sum = None
+        self._sum, self._calls = None, 0
         self._handles = [hook_before(root, self._called, with_kwargs=True) for root in self._roots]
 
     def end(self) -> None:
@@ -49,7 +51,7 @@ class Inputs:
         if total is not None:
             # As exact as a float64 can be.
             row = torch.zeros(1, COLUMNS, dtype=torch.float64, device=total.device)
-            row[0, 0], row[0, 1] = 1, total & ((1 << 52) - 1)
+            row[0, 0], row[0, 1] = self._calls, total & ((1 << 52) - 1)
             self._keep(row)
 
     def _called(self, module: nn.Module, args: Any, kwargs: Any) -> None:
@@ -58,6 +60,7 @@ class Inputs:
         self._spent(lambda: self._add(args, kwargs))
 
     def _add(self, args: Any, kwargs: Any) -> None:
+        self._calls += 1
         tensors = (leaf for leaf in _pytree.tree_leaves((args, kwargs)) if type(leaf) is Tensor)
         with torch.no_grad():
             for tensor in islice(tensors, _MOST_TENSORS):

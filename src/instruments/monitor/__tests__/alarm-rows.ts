@@ -56,3 +56,34 @@ export function alarmBytes(alarms: readonly IAlarm[]): Uint8Array {
   };
   return encodeFrame('alarms', { ...columns, micro_batch }, { step: -1, timeUs: 0 }).slice(HEADER_BYTES);
 }
+
+/** A NaN in the forward pass of layer 1, rank 1, that goes through the rest of the step; before it a note. */
+export const BROKEN = [
+  alarmRow({ step: 2, severity: 'note', rule: 'drift', place: 3 }),
+  alarmRow({ step: 4, place: 9, direction: 'backward', rank: 1, rule: 'nonfinite', severity: 'critical' }),
+  alarmRow({
+    step: 4,
+    place: 7,
+    direction: 'loss',
+    stat: 'scalar',
+    name: 'loss',
+    statistic: 'value',
+    value: NaN
+  }),
+  alarmRow({
+    step: 4,
+    place: 2,
+    direction: 'forward',
+    stat: 'activation',
+    name: 'decoder.layers.1.mlp.linear_fc1/output0',
+    statistic: 'nan_count',
+    value: 12,
+    expected: 0,
+    rank: 1,
+    microBatch: 1,
+    rule: 'nonfinite',
+    severity: 'critical',
+    sentence: 'Values are lost.',
+    samples: '["a1","a2"]'
+  })
+];

@@ -9,9 +9,9 @@ import {
   AlarmReader,
   firstAnomaly,
   follows,
-  isMuted,
   monitorSettings,
   mutesOf,
+  unmuted,
   type IAlarm
 } from '../store/alarms';
 
@@ -53,8 +53,7 @@ class AlarmModel extends SourceModel {
     if (this.isDisposed) {
       return;
     }
-    const mutes = mutesOf(monitorSettings(this.source));
-    const told = all.filter(each => !isMuted(each, mutes));
+    const told = unmuted(all, mutesOf(monitorSettings(this.source)));
     this._alarms = told.filter(each => each.severity !== 'note');
     this._followed = told.filter(follows).length;
     this.emit();

@@ -2,6 +2,7 @@ import { own } from '../../../protocol/records';
 import { readableStreams } from '../../../protocol/streams';
 import { boundedText } from '../../../protocol/texts';
 import { parseName } from '../../../protocol/tensor-name';
+import type { IReportPart } from '../../../report/report-part';
 import type { IStreamRows } from '../../../store/row-store';
 import type { IRunEvent } from '../../../store/run-events';
 import type { IRunSource } from '../../../store/source';
@@ -137,6 +138,26 @@ export function isMuted(alarm: Pick<IAlarm, 'name' | 'rule'>, muted: readonly IM
   );
 }
 
+/**
+ * Alarms that nobody muted. Where the first of a cause is muted, the next that followed is told in its place.
+ */
+export function unmuted(alarms: readonly IAlarm[], muted: readonly IMuted[]): readonly IAlarm[] {
+  if (muted.length === 0) {
+    return alarms;
+  }
+  const [hidden, told] = [true, false].map(is => alarms.filter(each => isMuted(each, muted) === is));
+  const firsts = new Map(hidden?.flatMap(each => (each.severity === 'note' ? [] : [[each.cause, each]])));
+  return (told ?? []).map(each => {
+    const first = follows(each) ? firsts.get(each.cause) : undefined;
+    if (first === undefined) {
+      return each;
+    }
+    firsts.delete(each.cause);
+    // A note does not say how grave its rule is.
+    return { ...each, severity: each.rule === first.rule ? first.severity : 'warning' };
+  });
+}
+
 function globbed(pattern: string): RegExp {
   const escaped = pattern.replace(/[.+^${}()|[\]\\]/g, '\\$&');
   return new RegExp(`^${escaped.replace(/\*/g, '.*').replace(/\?/g, '.')}$`, 's');
@@ -187,4 +208,10 @@ export function alarmEvents(alarms: readonly IAlarm[]): IRunEvent[] {
         ]
       : [];
   });
+}
+
+/** What a report shows of the alarms of a run. */
+export async function lookForReport(run: IRunSource): Promise<IReportPart> {
+  const alarms = await run.table('alarms').catch(() => null);
+  return { has: { alarms: (alarms?.length ?? 0) > 0 } };
 }

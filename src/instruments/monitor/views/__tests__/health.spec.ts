@@ -1,10 +1,8 @@
-import { alarmEvents, isMuted, reachedFrom } from '../../store/alarms';
 import { ALARM_COUNTS } from '../rule-settings';
-import { alarm, alarmRow } from '../../__tests__/alarm-rows';
+import { BROKEN, alarm, alarmRow } from '../../__tests__/alarm-rows';
 import { HELLO, MemoryRun } from '../../../../store/__tests__/memory-run';
 import type { Hello } from '../../../../protocol/messages.generated';
 import type { HealthOptions } from '../../../../protocol/views.generated';
-import { groupAlarms } from '../health-facts';
 import { mountView } from '../../../../views/registry';
 import type { IView } from '../../../../views/view';
 import { grads } from '../../../../views/__tests__/moments-page';
@@ -47,37 +45,6 @@ const rows = (table: number): string[][] =>
   [
     ...([...document.querySelectorAll('.jp-MegalensTable table')][table]?.querySelectorAll('tbody tr') ?? [])
   ].map(row => [...row.querySelectorAll('td')].map(cell => plain(cell.textContent ?? '')));
-
-/** A NaN in the forward pass of layer 1, rank 1, that goes through the rest of the step; before it a note. */
-const BROKEN = [
-  alarmRow({ step: 2, severity: 'note', rule: 'drift', place: 3 }),
-  alarmRow({ step: 4, place: 9, direction: 'backward', rank: 1, rule: 'nonfinite', severity: 'critical' }),
-  alarmRow({
-    step: 4,
-    place: 7,
-    direction: 'loss',
-    stat: 'scalar',
-    name: 'loss',
-    statistic: 'value',
-    value: NaN
-  }),
-  alarmRow({
-    step: 4,
-    place: 2,
-    direction: 'forward',
-    stat: 'activation',
-    name: 'decoder.layers.1.mlp.linear_fc1/output0',
-    statistic: 'nan_count',
-    value: 12,
-    expected: 0,
-    rank: 1,
-    microBatch: 1,
-    rule: 'nonfinite',
-    severity: 'critical',
-    sentence: 'Values are lost.',
-    samples: '["a1","a2"]'
-  })
-];
 
 /** A rule with a number of each kind, as a run announces it. */
 const CONFIGURABLE = {
@@ -244,15 +211,6 @@ it('shows an alarm that arrives', async () => {
   expect(rows(0)).toHaveLength(3);
 });
 
-it('follows an anomaly through other parts, modules and ranks, each once', () => {
-  const alarms = [...BROKEN].sort((a, b) => a.step - b.step || a.place - b.place);
-  const first = alarms[1] ?? alarmRow({});
-  expect(reachedFrom([...alarms, ...alarms], first).map(each => each.direction)).toEqual([
-    'loss',
-    'backward'
-  ]);
-});
-
 /** A loss that leaves its level at step 4, with what followed from it, and another cause. */
 const FOLLOWED = [
   alarmRow({ step: 4, rule: 'loss', stat: 'scalar', direction: 'loss', name: 'loss', cause: 4 }),
@@ -278,29 +236,6 @@ it('says how many findings followed from the first anomaly, and what each follow
     ['nonfinite', '1', ''],
     ['drift', '2', 'loss, step 4']
   ]);
-});
-
-it('makes one event of the alarms of a step that are as grave', () => {
-  expect(alarmEvents(BROKEN).map(({ kind, first, text }) => [kind, first, text])).toEqual([
-    [
-      'alarm',
-      4,
-      'nonfinite, decoder.layers.1.mlp.linear_fc1.weight: It is far above its usual level. And 1 more of this step.'
-    ],
-    ['alarm', 4, 'jump, loss: It is far above its usual level.']
-  ]);
-});
-
-it('mutes by patterns as the monitor does', () => {
-  const alarm = { rule: 'dead', name: 'layers.0.attn.bias' };
-  expect(isMuted(alarm, [{ rule: 'dead' }])).toBe(true);
-  expect(isMuted(alarm, [{ name: '*bias' }])).toBe(true);
-  expect(isMuted(alarm, [{ rule: 'dead', name: 'layers.?.mlp*' }])).toBe(false);
-  expect(isMuted(alarm, [{ name: 'layers.0.attn' }])).toBe(false);
-});
-
-it('groups no alarms into no groups', () => {
-  expect(groupAlarms([])).toEqual([]);
 });
 
 const field = (id: string): HTMLInputElement => {
