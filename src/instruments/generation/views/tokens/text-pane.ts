@@ -253,10 +253,6 @@ export class TextPane extends ViewModel {
     return token ? this._show(token.position) : null;
   }
 
-  override restyled(): void {
-    this.env.refresh();
-  }
-
   private get chosen(): TokensChoice {
     return this.options as TokensChoice;
   }
