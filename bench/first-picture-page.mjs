@@ -5,6 +5,7 @@ import { openedAfter, withLab } from './lab-page.mjs';
 
 const { url, run, flag, profile } = JSON.parse(process.env.BENCH_PAGE);
 const MIDDLE = [0.2, 0.2, 0.6, 0.6];
+const REST = 6000;
 
 await withLab(url, async page => {
   const session = await page.context().newCDPSession(page);
@@ -18,9 +19,9 @@ await withLab(url, async page => {
     layers: 'all'
   });
   const trace = '.jp-MegalensState button';
-  await page.locator(trace).waitFor();
-  // The page is at rest when a person reads that nothing is traced.
-  await page.waitForTimeout(2000);
+  // The page is at rest when a person reads that nothing is traced: all that was recorded before has come.
+  await page.waitForTimeout(REST);
+  await page.locator(trace, { hasText: 'Trace it' }).waitFor();
   const apply = await timed('apply', [null, trace, MIDDLE]);
   return { overview, apply };
 

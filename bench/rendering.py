@@ -157,7 +157,7 @@ def _write(
         f"The demo model trains at {RATE:.0f} steps a second with {FLAG} of its 4 layers traced as Tile(96) and statistics of parameters and gradients logged every step, "
         f"{AHEAD} steps of it before the page is opened{hurried}. Chromium shows JupyterLab with the views side by side; processor time is that of the page's process as Chromium itself counts it, "
         "with its workers and the drawing of canvases, over a minute, and the heap that of before and after, collected. First pictures are timed in a browser of their own, in which nothing was opened yet, to "
-        f"the animation frame after something is drawn; {UNTRACED} is not traced before. Before it began, {load:.1f} processes on average wanted a processor."
+        f"the animation frame after something is drawn; {UNTRACED} is not traced before, and the page has been at rest for six seconds. Before it began, {load:.1f} processes on average wanted a processor."
     )
     return write_results(
         "rendering", "What drawing a live run costs", rows, how=how, quick=quick, facts={"found": seen}
