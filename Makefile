@@ -7,7 +7,7 @@ export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/node_modules/.bin:$(PATH)
 PYTHON := .venv/bin/python
 SOURCES := $(shell find src style schema protocol -type f -not -path '*/__tests__/*' -not -path 'protocol/fixtures/*' 2>/dev/null)
 
-.PHONY: help setup demo test test-fast fuzz bench format generate pictures browser clean
+.PHONY: help setup demo test test-fast fuzz bench format generate pictures browser sshd clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -17,7 +17,7 @@ setup: .make/build ## Make the .venv, install the packages, build the extension
 demo: setup ## Train a small GPT and watch it in JupyterLab (HEADLESS=1: without a person)
 	@$(PYTHON) scripts/demo.py $(if $(HEADLESS),--headless)
 
-test: setup browser ## Every check of the project; ARGS=timeline: the tests of one room or slice
+test: setup browser sshd ## Every check of the project; ARGS=timeline: the tests of one room or slice
 	@$(PYTHON) -m scripts.check all $(ARGS)
 
 test-fast: setup ## The checks of what changed that need no browser and no packaging; ALL=1: of everything
@@ -46,6 +46,9 @@ pictures: setup browser ## Take the pictures of the docs anew, those of texts of
 
 browser:
 	@bash scripts/ensure-browser.sh
+
+sshd:
+	@bash scripts/ensure-sshd.sh
 
 clean: ## Remove everything that make made
 	rm -rf .venv node_modules lib .make .demo megalens/labextension megalens/pictures/report/runtime megalens/pictures/engine/bundle megalens/_version.py megalens/tracer/moments/native/*.so tsconfig.tsbuildinfo

@@ -184,8 +184,8 @@ OF_A_RUN = [
         lambda run: run.explore("kurtosis", "mean"),
         "stat='kurtosis' is a statistic, and statistic='mean' came beside it.",
     ),
-    (lambda run: run.report("report"), "A report's name must end in .html or .ipynb, got 'report'."),
-    (lambda run: run.report("no/dir"), "A report's name must end in .html or .ipynb, got 'dir'."),
+    (lambda run: run.report("report"), "A report's name must end in .html, .ipynb or .md, got 'report'."),
+    (lambda run: run.report("no/dir"), "A report's name must end in .html, .ipynb or .md, got 'dir'."),
     (lambda run: run.report("no/dir.html"), "There is no folder 'no' to write dir.html into. Make it first."),
     (lambda run: run.report(5), "path must be the name of a file, got 5."),
     (

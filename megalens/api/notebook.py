@@ -210,7 +210,7 @@ class NotebookRun(NotebookViews):
         Parameters
         ----------
         path : str or path
-            ``….html`` for a page, ``….ipynb`` for a notebook.
+            ``….html`` for a page, ``….ipynb`` for a notebook, ``….md`` for what happened in words.
         views : sequence, optional
             Widgets of this run, or options objects with ``view`` in them. When absent: the run at a
             glance, the scalars, and a heatmap and a trend of each of the first traced flags.

@@ -1,4 +1,4 @@
-"""The command line: ``megalens hub`` and ``megalens runs``."""
+"""The command line: ``megalens hub``, ``megalens runs`` and ``megalens tunnel``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..hub.discovery import live_hubs, runtime_folder
+from ..hub.discovery import entry_path, found_hubs
 from ..hub.options import HubError
 from ..protocol import RECORD_MODE, is_record_mode, shown_text
 
@@ -99,6 +99,21 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     runs = commands.add_parser("runs", help="list the runs that are live now", epilog=_EXIT_CODES)
     runs.add_argument("--json", action="store_true", help="one JSON object a line, without tokens")
     runs.set_defaults(run=main_runs)
+    tunnel = commands.add_parser(
+        "tunnel",
+        help="list the live runs of another machine here, by ssh",
+        description=(
+            "Open an ssh connection to a machine on which you train. Its live runs then appear here as those "
+            "of this machine, in the panel and for megalens.connect(), until this command ends. When the "
+            "connection goes, it is opened again. ssh's own configuration, keys and questions apply."
+        ),
+        epilog="Exit codes: 0 ended by Ctrl-C, 1 an error of Megalens, 2 ssh cannot reach the machine.",
+    )
+    tunnel.add_argument(
+        "destination", metavar="HOST", help="what ssh takes: node7, me@node7, ssh://me@node7:2222"
+    )
+    tunnel.add_argument("--batch", action="store_true", help="never ask: fail where ssh needs a password")
+    tunnel.set_defaults(run=main_tunnel)
 
 
 def add_record_mode(parser: argparse.ArgumentParser) -> None:
@@ -166,7 +181,9 @@ def main_hub(arguments: argparse.Namespace) -> int:
 
 
 def main_runs(arguments: argparse.Namespace) -> int:
-    for hub in live_hubs():
+    here, distant = found_hubs()
+    for hub in [*here, *distant]:
+        reached = hub not in distant
         if arguments.json:
             shown = {
                 "id": hub.id,
@@ -175,12 +192,34 @@ def main_runs(arguments: argparse.Namespace) -> int:
                 "address": hub.address,
                 "started": hub.started,
                 "record": hub.record,
+                "node": hub.via or hub.node,
+                "reached": reached,
             }
             print(json.dumps(shown))
-        else:
+        elif reached:
             since = time.strftime("%Y-%m-%d %H:%M", time.localtime(hub.started))
-            recorded = f"  recorded in {hub.record}" if hub.record else ""
-            print(shown_text(f"{hub.name}  {hub.id}  since {since}  {hub.address}{recorded}"))
+            where = f"  on {hub.via}" if hub.via else f"  recorded in {hub.record}" if hub.record else ""
+            print(shown_text(f"{hub.name}  {hub.id}  since {since}  {hub.address}{where}"))
+        else:
+            print(shown_text(hub.distant_words()))
+    return 0
+
+
+def main_tunnel(arguments: argparse.Namespace) -> int:
+    from ..hub.terminal import ask_to_stop
+    from ..hub.tunnel import Tunnel
+
+    def say(sentence: str) -> None:
+        print(shown_text(sentence), flush=True)
+
+    async def serve() -> None:
+        await ask_to_stop(Tunnel(arguments.destination, batch=arguments.batch, say=say).serve())
+
+    try:
+        asyncio.run(serve())
+    except HubError as error:
+        print(shown_text(f"megalens tunnel: {error}"), file=sys.stderr)
+        return 2
     return 0
 
 
@@ -206,7 +245,7 @@ async def _serve(options: HubOptions) -> None:
         "id": entry.id,
         "host": entry.host,
         "port": entry.port,
-        "runtime_file": str(runtime_folder().absolute() / f"hub-{entry.id}.json"),
+        "runtime_file": str(entry_path(entry).absolute()),
     }
     with contextlib.suppress(OSError, ValueError):
         print(json.dumps(ready), flush=True)

@@ -1,24 +1,38 @@
-"""Finding the hubs of this user: one runtime file per hub, readable by nobody else."""
+"""Finding the hubs of this user: one runtime file per hub, readable by nobody else.
+
+The files lie where Jupyter keeps its own, in the user's home: they outlive a logout, and a home that machines
+share shows the runs of all of them. What trains where it cannot be reached from here is found too.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import ipaddress
 import json
 import os
-import socket
+import sys
+import time
 import warnings
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from typing import Literal
 
 import platformdirs
 
 from ..protocol import ProtocolError, check_definition, open_plain, parse_json, replace_file, shown_text
+from .machine import POSIX, boot_id, is_running, node_name, own_namespaces, port_open
 from .options import HubError
+
+TOUCH_SECONDS = 60.0
+"""How often a hub shows that it is there: machines that see only its runtime file cannot ask."""
 
 _FORMAT = 1
 _MAX_BYTES = 64 * 1024
-_POSIX = os.name == "posix"
+# Three times unheard, and the clocks of two machines.
+_SILENT_SECONDS = 3.5 * TOUCH_SECONDS
+_FORGOTTEN_SECONDS = 7 * 86400.0
 
 
 @dataclass(frozen=True)
@@ -42,6 +56,12 @@ class HubEntry:
     ended : float or None
         When the training ended, seconds since the epoch; the hub may still serve viewers. None while it goes
         on.
+    node : str or None
+        Name of the machine or container of the hub. ``process`` begins with the id of its boot.
+    namespaces : list of int or None
+        Numbers of the process and the network namespace of the hub, which differ between containers.
+    via : str or None
+        The machine that a tunnel leads to; ``pid`` and ``process`` are then the tunnel's.
     """
 
     id: str
@@ -54,6 +74,9 @@ class HubEntry:
     record: str | None = None
     process: str | None = None
     ended: float | None = None
+    node: str | None = None
+    namespaces: list[int] | None = None
+    via: str | None = None
     format: int = _FORMAT
 
     @property
@@ -62,22 +85,68 @@ class HubEntry:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"ws://{host}:{self.port}"
 
+    @property
+    def file_name(self) -> str:
+        """Name of the runtime file. A tunnel's is no other's, where machines share a home."""
+        if self.via is None:
+            return f"hub-{self.id}.json"
+        return f"hub-{self.id}.via-{_digits(f'{self.node} {self.via}')}.json"
+
+    def distant_words(self) -> str:
+        """Say of a run that cannot be reached from here where it is, and what to do."""
+        if self.node == node_name():
+            return (
+                f"{self.name} ({self.id}) trains in another container of this machine, whose network cannot "
+                "be reached from here. Run both with one network, or Jupyter where the training runs."
+            )
+        return (
+            f"{self.name} ({self.id}) trains on {self.node} and cannot be reached from here: "
+            f"megalens tunnel {self.node}"
+        )
+
 
 def runtime_folder() -> Path:
-    """Return the folder of the runtime files: ``$MEGALENS_RUNTIME_DIR``, else the user's own."""
+    """Return the folder of the runtime files: ``$MEGALENS_RUNTIME_DIR``, else one beside Jupyter's own."""
     chosen = os.environ.get("MEGALENS_RUNTIME_DIR")
-    if chosen:
-        return Path(chosen)
+    return Path(chosen) if chosen else _jupyter_runtime() / "megalens"
+
+
+def _runtime_folders() -> list[Path]:
+    """Return the folders in which hubs of this user may have a runtime file.
+
+    The session that trains may have another environment than the Jupyter server; and versions before 0.2
+    wrote to the system's runtime folder.
+    """
+    if os.environ.get("MEGALENS_RUNTIME_DIR"):
+        return [runtime_folder()]
     with warnings.catch_warnings():
-        # It warns where the system gives no runtime folder and /tmp is used; write_entry checks the owner
-        # there.
+        # It warns where the system gives no runtime folder and /tmp is used; _read_entry checks the owner.
         warnings.simplefilter("ignore")
-        return Path(platformdirs.user_runtime_dir("megalens", appauthor=False))
+        before = Path(platformdirs.user_runtime_dir("megalens", appauthor=False))
+    return list(dict.fromkeys([runtime_folder(), _usual_runtime() / "megalens", before]))
 
 
-def entry_path(run: str, folder: Path | None = None) -> Path:
-    """Return where the runtime file of a run lies."""
-    return (runtime_folder() if folder is None else Path(folder)) / f"hub-{run}.json"
+def _jupyter_runtime() -> Path:
+    try:
+        from jupyter_core.paths import jupyter_runtime_dir
+    except ImportError:
+        # A machine that only trains.
+        return _usual_runtime()
+    return Path(jupyter_runtime_dir())
+
+
+def _usual_runtime() -> Path:
+    """Return Jupyter's runtime folder where no variable of its own names another."""
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Jupyter" / "runtime"
+    if os.name == "nt":
+        return Path(os.environ.get("APPDATA") or Path.home()) / "jupyter" / "runtime"
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "jupyter" / "runtime"
+
+
+def entry_path(entry: HubEntry, folder: Path | None = None) -> Path:
+    """Return where the runtime file of a hub lies."""
+    return (runtime_folder() if folder is None else Path(folder)) / entry.file_name
 
 
 def write_entry(entry: HubEntry, folder: Path | None = None) -> Path:
@@ -86,7 +155,7 @@ def write_entry(entry: HubEntry, folder: Path | None = None) -> Path:
     Raises ``HubError`` when the folder belongs to or can be written by someone else, or cannot be written.
     """
     folder = runtime_folder() if folder is None else Path(folder)
-    path = folder / f"hub-{entry.id}.json"
+    path = entry_path(entry, folder)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _refuse_shared(folder)
@@ -99,42 +168,55 @@ def write_entry(entry: HubEntry, folder: Path | None = None) -> Path:
     return path
 
 
-def remove_entry(entry: HubEntry | str, folder: Path | None = None) -> None:
-    """Remove the runtime file of a hub, given its entry or run id. Does nothing when it is gone already."""
-    folder = runtime_folder() if folder is None else Path(folder)
-    name = entry if isinstance(entry, str) else entry.id
+def remove_entry(entry: HubEntry, folder: Path | None = None) -> None:
+    """Remove the runtime file of a hub. Does nothing when it is gone already."""
     with contextlib.suppress(OSError):
-        (folder / f"hub-{name}.json").unlink()
+        entry_path(entry, folder).unlink()
+
+
+def touch_entry(entry: HubEntry, folder: Path | None = None) -> None:
+    """Show that a hub is there; its file may be gone."""
+    with contextlib.suppress(OSError):
+        os.utime(entry_path(entry, folder))
+
+
+def remove_dead_entries(folder: Path | None = None) -> None:
+    """Remove the runtime files of hubs that are gone: killed ones of this machine, forgotten ones of others.
+
+    One of this machine that is written anew at this moment is written once more by its hub.
+    """
+    folder = runtime_folder() if folder is None else Path(folder)
+    for path, entry, silent in _entries([folder], warn=False):
+        local = entry.node in (None, node_name())
+        if _where(entry, silent) == "gone" and (local or silent > _FORGOTTEN_SECONDS):
+            with contextlib.suppress(OSError):
+                path.unlink()
 
 
 def live_hubs(folder: Path | None = None) -> list[HubEntry]:
-    """Return the hubs that run now, newest first.
+    """Return the hubs that run now and can be reached from here, newest first.
 
     Entries whose process is gone are ignored. Files that cannot be read, that others can read or that belong
     to someone else are ignored with a ``RuntimeWarning``.
     """
-    folder = runtime_folder() if folder is None else Path(folder)
-    try:
-        paths = sorted(folder.glob("hub-*.json"))
-    except OSError:
-        return []
-    entries = []
-    for path in paths:
-        try:
-            entry = _read_entry(path)
-        except FileNotFoundError:
-            continue
-        except (OSError, HubError) as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)
-            warnings.warn(
-                f"Ignored the runtime file {shown_text(path.name, 200)}: {reason}",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-            continue
-        if _alive(entry):
-            entries.append(entry)
-    return sorted(entries, key=lambda entry: entry.started, reverse=True)
+    return found_hubs(folder)[0]
+
+
+def found_hubs(folder: Path | None = None) -> tuple[list[HubEntry], list[HubEntry]]:
+    """Return :func:`live_hubs`, and those that run where they cannot be reached from here; newest first."""
+    here: dict[str, HubEntry] = {}
+    distant: dict[str, HubEntry] = {}
+    for _, entry, silent in _entries(_runtime_folders() if folder is None else [Path(folder)], warn=True):
+        where = _where(entry, silent)
+        if where == "here":
+            here[entry.id] = entry
+        elif where == "distant":
+            distant[entry.id] = entry
+
+    def newest(found: list[HubEntry]) -> list[HubEntry]:
+        return sorted(found, key=lambda entry: entry.started, reverse=True)
+
+    return newest(list(here.values())), newest([each for run, each in distant.items() if run not in here])
 
 
 def find_hub(name_or_id: str | None = None, folder: Path | None = None) -> HubEntry | None:
@@ -151,11 +233,31 @@ def find_hub(name_or_id: str | None = None, folder: Path | None = None) -> HubEn
 
 def id_at_address(run: str, address: str) -> str:
     """Return a stable id for a hub that claims the run id of another hub, by its address."""
-    return f"{run[:80]}.at-{hashlib.sha256(address.encode()).hexdigest()[:8]}"
+    return f"{run[:80]}.at-{_digits(address)}"
+
+
+def parsed_entry(data: bytes, name: str) -> HubEntry:
+    """Return what a runtime file says; raises ``HubError`` with what is wrong, never with its token."""
+    if len(data) > _MAX_BYTES:
+        raise HubError("it is larger than a runtime file can be.")
+    try:
+        values = parse_json(data)
+        check_definition("RuntimeFile", values, name)
+    except ProtocolError as error:
+        # Never the value: it may be the token.
+        raise HubError(f"{error.field} is missing or not as it should be.") from error
+    except ValueError as error:
+        # It quotes numbers and names only, and a token is neither.
+        raise HubError(f"it cannot be read: {error}.") from error
+    return HubEntry(**{each.name: values[each.name] for each in fields(HubEntry) if each.name in values})
+
+
+def _digits(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def _refuse_shared(folder: Path) -> None:
-    if not _POSIX:
+    if not POSIX:
         return
     info = folder.stat()
     if info.st_uid != os.geteuid() or info.st_mode & 0o022:
@@ -165,88 +267,76 @@ def _refuse_shared(folder: Path) -> None:
         )
 
 
-def _read_entry(path: Path) -> HubEntry:
+def _entries(folders: list[Path], *, warn: bool) -> Iterator[tuple[Path, HubEntry, float]]:
+    """Yield each runtime file that counts, what it says, and for how many seconds its hub was silent."""
+    for folder in folders:
+        try:
+            paths = sorted(folder.glob("hub-*.json"))
+        except OSError:
+            continue
+        for path in paths:
+            try:
+                yield path, *_read_entry(path)
+            except FileNotFoundError:
+                continue
+            except (OSError, HubError) as error:
+                reason = error.strerror if isinstance(error, OSError) else str(error)
+                if warn:
+                    warnings.warn(
+                        f"Ignored the runtime file {shown_text(path.name, 200)}: {reason}",
+                        RuntimeWarning,
+                        stacklevel=2,
+                    )
+
+
+def _read_entry(path: Path) -> tuple[HubEntry, float]:
     with open_plain(path) as file:
         info = os.fstat(file.fileno())
-        if _POSIX and info.st_uid != os.geteuid():
+        if POSIX and info.st_uid != os.geteuid():
             raise HubError("it belongs to another user.")
-        if _POSIX and info.st_mode & 0o077:
+        if POSIX and info.st_mode & 0o077:
             raise HubError("others can read it, so its token is no secret. Expected mode 0600.")
         data = file.read(_MAX_BYTES + 1)
-    if len(data) > _MAX_BYTES:
-        raise HubError("it is larger than a runtime file can be.")
-    try:
-        values = parse_json(data)
-        check_definition("RuntimeFile", values, path.name)
-    except ProtocolError as error:
-        # Never the value: it may be the token.
-        raise HubError(f"{error.field} is missing or not as it should be.") from error
-    except ValueError as error:
-        # It quotes numbers and names only, and a token is neither.
-        raise HubError(f"it cannot be read: {error}.") from error
-    entry = HubEntry(**{each.name: values[each.name] for each in fields(HubEntry) if each.name in values})
-    if path.name != f"hub-{entry.id}.json":
+    entry = parsed_entry(data, path.name)
+    if path.name != entry.file_name:
         raise HubError(f"it says that it is of the run {entry.id!r:.120}.")
-    return entry
+    return entry, time.time() - info.st_mtime
 
 
-def _alive(entry: HubEntry) -> bool:
-    """Whether the hub's own process still runs: a reused pid is another process and does not count."""
-    if _POSIX:
-        try:
-            os.kill(entry.pid, 0)
-        except (OSError, OverflowError):
-            return False
-    there = process_identity(entry.pid)
-    if entry.process is not None and there is not None:
-        # Whatever has its number or its port now: it is the very process, or it is gone.
-        return there == entry.process
-    began = _process_start(entry.pid)
-    if began is not None and began < 0:
-        return False
-    if began is not None and began <= entry.started + 5:
-        return True
-    # The clock may have been set since, or this system does not tell: then the port decides.
-    return _port_open(entry)
+def _where(entry: HubEntry, silent: float) -> Literal["here", "distant", "gone"]:
+    """Return whether a hub runs where it can be reached from here, elsewhere, or no more.
 
-
-def process_identity(pid: int) -> str | None:
-    """Return what tells a process from all others with its number; None where that is unknown.
-
-    It contains when the process began by a clock that nobody sets, and the boot of the system.
+    Parameters
+    ----------
+    silent : float
+        Seconds since it last wrote or touched its runtime file.
     """
+    boot, theirs = boot_id(), (entry.process or "").partition(":")[0]
+    same_machine = entry.node is None or (theirs == boot if boot and theirs else entry.node == node_name())
+    own = own_namespaces()
+    processes, network = entry.namespaces or own
+    near = same_machine and network == own[1]
+    if same_machine and processes == own[0]:
+        running = is_running(entry.pid, entry.process, entry.started)
+        if running is None:
+            # The clock may have been set since, or this system does not tell: then the port decides.
+            running = port_open(entry.host, entry.port)
+        if not running:
+            return "gone"
+        return "here" if near or _listens_outside(entry) else "distant"
+    if silent > _SILENT_SECONDS or (not same_machine and entry.node == node_name()):
+        # The second: this machine was started anew.
+        return "gone"
+    if near:
+        # Its process is in another container; the network is one.
+        return "here" if port_open(entry.host, entry.port) else "gone"
+    return "here" if _listens_outside(entry) else "distant"
+
+
+def _listens_outside(entry: HubEntry) -> bool:
+    """Return whether a hub was bound to an address of a network, where it answers."""
     try:
-        fields = _process_fields(pid)
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        return "ended" if fields[0] in "ZX" else f"{boot}:{fields[19]}"
-    except (OSError, IndexError, ValueError):
-        return None
-
-
-def _process_fields(pid: int) -> list[str]:
-    text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    return text.rpartition(")")[2].split()
-
-
-def _process_start(pid: int) -> float | None:
-    """Return the start of a process in seconds since the epoch; -1 for a zombie, None where unknown."""
-    try:
-        fields = _process_fields(pid)
-        boot = next(
-            line
-            for line in Path("/proc/stat").read_text(encoding="utf-8").splitlines()
-            if line.startswith("btime")
-        )
-        if fields[0] in "ZX":
-            return -1.0
-        return float(boot.split()[1]) + int(fields[19]) / os.sysconf("SC_CLK_TCK")
-    except (OSError, StopIteration, IndexError, ValueError, AttributeError):
-        return None
-
-
-def _port_open(entry: HubEntry) -> bool:
-    try:
-        with socket.create_connection((entry.host, entry.port), timeout=0.3):
-            return True
-    except OSError:
-        return False
+        loopback = ipaddress.ip_address(entry.host).is_loopback
+    except ValueError:
+        loopback = entry.host == "localhost"
+    return not loopback and port_open(entry.host, entry.port)

@@ -21,7 +21,16 @@ from ..protocol.version import own_versions
 from .batch_connection import BatchConnection
 from .clients import Clients
 from .connections import HalfOpen, check_upgrade, connection_limits, select_subprotocol
-from .discovery import HubEntry, entry_path, process_identity, remove_entry, write_entry
+from .discovery import (
+    TOUCH_SECONDS,
+    HubEntry,
+    entry_path,
+    remove_dead_entries,
+    remove_entry,
+    touch_entry,
+    write_entry,
+)
+from .machine import node_name, own_namespaces, process_identity
 from .minute_log import MinuteLog
 from .options import HubError, HubOptions, new_run_id
 from .publisher import Publisher
@@ -67,6 +76,7 @@ class Hub:
         self._half_open = HalfOpen(lambda: self._limits.half_open, self._crowded)
         self.log = MinuteLog(lambda line: print(f"megalens hub: {line}", file=sys.stderr, flush=True))
         self._done_since: float | None = None
+        self._touched = time.monotonic()
         self._closed = False
 
     async def start(self) -> HubEntry:
@@ -112,6 +122,8 @@ class Hub:
             started=self.state.started,
             record=str(folder) if folder else None,
             process=process_identity(os.getpid()),
+            node=node_name(),
+            namespaces=own_namespaces(),
         )
         try:
             if folder and self.state.before is not None:
@@ -125,6 +137,7 @@ class Hub:
                     mode=options.record_mode,
                     resumes=options.resume is not None,
                 )
+            remove_dead_entries()
             write_entry(self.entry)
         except HubError:
             await self.stop()
@@ -221,7 +234,10 @@ class Hub:
         """Bring the runtime file up to date: it is all that a list of runs knows of this one."""
         if self._closed or self.entry is None:
             return
-        if (self.entry.name, self.entry.ended) == (name, ended) and entry_path(self.entry.id).exists():
+        if (self.entry.name, self.entry.ended) == (name, ended) and entry_path(self.entry).exists():
+            if time.monotonic() - self._touched > TOUCH_SECONDS:
+                self._touched = time.monotonic()
+                touch_entry(self.entry)
             return
         # The file may be gone, with its folder: systemd removes it when its user logs out.
         self.entry = replace(self.entry, name=name, ended=ended)

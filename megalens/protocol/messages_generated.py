@@ -211,6 +211,12 @@ class RuntimeFile(TypedDict):
     """Tells the hub's process from a later one with its number."""
     ended: NotRequired[float | None]
     """When the training ended, seconds since the epoch, while the hub is still there for those who look on; null or absent while it may go on."""
+    node: NotRequired[str | None]
+    """Name of the machine or container of the hub."""
+    namespaces: NotRequired[list[int] | None]
+    """Numbers of the hub's process and network namespace, which differ between containers; 0 where a system has none."""
+    via: NotRequired[str | None]
+    """The machine to which a tunnel leads; pid and process are then the tunnel's."""
 
 
 class Model(TypedDict):

@@ -6,14 +6,20 @@ import os
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
-from ..hub.discovery import HubEntry, find_hub, id_at_address, live_hubs
+from ..hub.discovery import HubEntry, find_hub, found_hubs, id_at_address, live_hubs
+from ..hub.options import HubError
 from ..protocol import RUNS_FOLDER
 from .errors import ClientError
 from .live import LiveRun
 from .recorded import RecordedRun
 from .run import Run
 from .run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from ..hub.tunnel import BackgroundTunnel
 
 _LOOK_FOR_SECONDS = 8.0
 
@@ -29,7 +35,9 @@ def connect(
     Parameters
     ----------
     name_or_id_or_address : str, optional
-        Name or id of the run, or the ``ws://host:port`` address of its hub; the newest live run when absent.
+        Name or id of the run; the ``ws://host:port`` address of its hub; or ``ssh://[user@]host[:port]/run``
+        for a run of another machine, reached by ssh without a password of ours to ask for (``run`` may be
+        absent). The newest live run when absent.
     token : str, optional
         The hub's token, needed with an address only.
     timeout : float
@@ -52,7 +60,9 @@ def connect(
         )
     if wanted is not None and wanted.startswith(("ws://", "wss://")):
         return _by_address(wanted, token, timeout)
-    entry = find_hub(wanted)
+    entry = (
+        _by_ssh(wanted, timeout) if wanted is not None and wanted.startswith("ssh://") else find_hub(wanted)
+    )
     if entry is None:
         folder = None if wanted is None else _recording(wanted)
         if folder is None:
@@ -61,6 +71,22 @@ def connect(
     run = LiveRun(_Follow(entry), Path(entry.record) if entry.record else None)
     run.start(timeout)
     return run
+
+
+_tunnels: dict[str, BackgroundTunnel] = {}
+
+
+def _by_ssh(address: str, timeout: float) -> HubEntry:
+    from ..hub.tunnel import BackgroundTunnel
+
+    destination, _, run = address.removeprefix("ssh://").partition("/")
+    tunnel = _tunnels.get(destination)
+    try:
+        if tunnel is None or not tunnel.open:
+            tunnel = _tunnels[destination] = BackgroundTunnel(f"ssh://{destination}")
+        return tunnel.wait_for(unquote(run) or None, timeout)
+    except HubError as error:
+        raise ClientError(str(error), code="unreachable", field="name") from error
 
 
 def _recording(wanted: str) -> RunFolder | None:
@@ -142,7 +168,8 @@ class _Follow:
 
 
 def _no_run(wanted: str | None) -> ClientError:
-    live = [f"{hub.name} ({hub.id})" for hub in live_hubs()]
+    hubs, distant = found_hubs()
+    live = [f"{hub.name} ({hub.id})" for hub in hubs]
     recorded = sorted((file.parent.name for file in Path(RUNS_FOLDER).glob("*/run.json")), reverse=True)
     if wanted is None:
         message = (
@@ -160,4 +187,5 @@ def _no_run(wanted: str | None) -> ClientError:
             f" Recorded in {RUNS_FOLDER}: {', '.join(recorded[:5])}; open one with "
             f"megalens.open('{RUNS_FOLDER}/{recorded[0]}')."
         )
-    return ClientError(message)
+    elsewhere = [hub for hub in distant if wanted in (None, hub.id, hub.name)]
+    return ClientError(" ".join([message, *(f"{hub.distant_words()}." for hub in elsewhere[:5])]))

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..hub.discovery import id_at_address, live_hubs
+from ..hub.discovery import HubEntry, found_hubs, id_at_address, live_hubs
 from ..protocol import attempt_folders, shown_text
 from ..runs import ClientError, RunFolder
 from .errors import ServerError, no_run, some_of
@@ -57,6 +57,7 @@ class RunRegistry:
         self._records: dict[str, Path] = {}
         self._ended: dict[str, float] = {}
         self._lost: set[str] = set()
+        self._distant: list[HubEntry] = []
         self._notes = NotesFiles()
 
     def listing(self) -> dict[str, Any]:
@@ -64,7 +65,9 @@ class RunRegistry:
         entries = self.entries()
         with self._lock:
             posing = [target.posing_words() for target in self._live().values() if target.poses]
-        return {"runs": entries, "warnings": [*some_of(posing), *some_of(self._recordings.left_out)]}
+            distant = [hub.distant_words() for hub in self._distant]
+        left_out = self._recordings.left_out
+        return {"runs": entries, "warnings": [*some_of(distant), *some_of(posing), *some_of(left_out)]}
 
     def entries(self) -> list[dict[str, Any]]:
         with self._lock:
@@ -257,7 +260,7 @@ class RunRegistry:
     def _live(self) -> dict[str, HubTarget]:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            hubs = live_hubs()
+            hubs, self._distant = found_hubs()
         for warning in caught:
             self._log.debug("Megalens: %s", shown_text(warning.message))
         found: dict[str, HubTarget] = {}

@@ -1,5 +1,6 @@
 import type { ViewOptions } from '../protocol/views.generated';
 import { toCode } from '../views/code';
+import type { IStill } from '../views/still';
 import { dateText, type IFacts } from './facts';
 import { visible } from '../charts/format';
 
@@ -56,6 +57,21 @@ export function notebookText(
     1
   );
   return `${text}\n`;
+}
+
+/** Write what happened in words and numbers, as Markdown: for people and language models. */
+export function digestText(
+  facts: IFacts,
+  stills: readonly Omit<IStill, 'recipe'>[],
+  title: string,
+  made: number
+): string {
+  const sections = stills.flatMap(({ title: heading, summary, caption }) => {
+    // A line that ends so leads to code, which stands in the view.
+    const lines = [...new Set([summary, ...caption])].filter(line => line !== '' && !line.endsWith(':'));
+    return lines.length === 0 ? [] : [['', `## ${plain(heading)}`, ...lines.map(plain)].join('\n\n')];
+  });
+  return `${[introduction(facts, title, made), ...new Set(sections), '', tablesText(facts)].join('\n').trim()}\n`;
 }
 
 const markdown = (source: string): object => ({ cell_type: 'markdown', metadata: {}, source });

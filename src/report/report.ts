@@ -18,7 +18,7 @@ import { own } from '../protocol/records';
 import { reportViews } from '../protocol/view-info';
 import { type ITraced, factsOf, type IAuditRow, type IFacts } from './facts';
 import { type IPageData, StoredRun } from './stored-run';
-import { notebookText } from './notebook';
+import { digestText, notebookText } from './notebook';
 import { storedWords, jsonText, pageText, type IDrawn, type IPageParts } from './page';
 import { fewScalars, writePageRun } from './page-data';
 import { Recorder, type ISlide, cleaned } from './recorder';
@@ -96,7 +96,7 @@ export interface IReportJob {
   readonly views: readonly ViewOptions[] | null;
   /** The run's name when null. */
   readonly title: string | null;
-  readonly format: 'html' | 'ipynb';
+  readonly format: 'html' | 'ipynb' | 'md';
   /** The run's folder as a notebook opens it; null where it connects to the run. */
   readonly folder: string | null;
   /** Seconds since the epoch. */
@@ -150,12 +150,20 @@ export async function buildReport(request: IReportJob, host: IReportHost): Promi
     await overheads(plain)
   );
   const title = request.title ?? facts.name;
-  const text =
-    request.format === 'html'
-      ? await page(request, host, { read, recorder, others, facts, title })
-      : await notebook(request, host, read, facts, title);
+  const text = {
+    html: () => page(request, host, { read, recorder, others, facts, title }),
+    ipynb: () => notebook(request, host, read, facts, title),
+    md: () =>
+      digestText(
+        facts,
+        read.flatMap(({ stills }) => stills),
+        title,
+        request.made
+      )
+  }[request.format];
+  const written = await text();
   await tell(host, total, total, 'Done');
-  return text;
+  return written;
 }
 
 /** Report the progress, and let it be seen before the work goes on. */

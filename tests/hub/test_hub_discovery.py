@@ -15,11 +15,11 @@ from megalens.hub.discovery import (
     find_hub,
     id_at_address,
     live_hubs,
-    process_identity,
     remove_entry,
     runtime_folder,
     write_entry,
 )
+from megalens.hub.machine import process_identity
 from megalens.hub.options import HubError
 
 
@@ -76,7 +76,7 @@ def test_a_removed_entry_is_gone_and_removing_twice_is_fine(tmp_path):
     one = entry()
     write_entry(one, tmp_path)
     remove_entry(one, tmp_path)
-    remove_entry(one.id, tmp_path)
+    remove_entry(one, tmp_path)
     assert live_hubs(tmp_path) == []
 
 

@@ -113,7 +113,7 @@ def _check_view(run: Run, options: Any, where: str) -> dict[str, Any]:
     return checked
 
 
-_FORMATS = ("html", "ipynb")
+_FORMATS = ("html", "ipynb", "md")
 _PARTS = Path(__file__).parent / "runtime" / "report-page.json"
 # Seconds that V8 may take for one report.
 _TIMEOUT = 600.0
@@ -141,8 +141,9 @@ def build_report(
         some, and trend and heatmap of the first traced flag.
     title : str, optional
         Title; the run's name when absent.
-    format : {"html", "ipynb"}
-        A page that draws without kernel and network, or a notebook with the views' own code.
+    format : {"html", "ipynb", "md"}
+        A page that draws without kernel and network, a notebook with the views' own code, or what happened in
+        words and numbers.
     folder : str, optional
         Run folder in a notebook report, relative to the notebook; ``megalens-runs/<folder>`` when absent.
     others : callable, optional
@@ -157,7 +158,7 @@ def build_report(
         Naming the view and the field at fault.
     """
     if format not in _FORMATS:
-        raise ReportError(f"format must be html or ipynb, got {format!r:.50}.", field="format")
+        raise ReportError(f"format must be html, ipynb or md, got {format!r:.50}.", field="format")
     if title is not None and not isinstance(title, str):
         raise ReportError(f"title must be text, got {title!r:.50}.", field="title")
     _settle(run)
@@ -190,7 +191,7 @@ def write_report(
 ) -> Path:
     """Freeze views of a run into a file, atomically, as :func:`build_report`; return its path.
 
-    Raises ``ReportError`` for an ending other than ``.html`` and ``.ipynb``, an unwritable folder, or a wrong
+    Raises ``ReportError`` for an ending other than ``.html``, ``.ipynb`` and ``.md``, an unwritable folder, or a wrong
     view.
     """
     if not isinstance(path, (str, os.PathLike)):
@@ -199,7 +200,7 @@ def write_report(
     kind = target.suffix.removeprefix(".").lower()
     if kind not in _FORMATS:
         raise ReportError(
-            f"A report's name must end in .html or .ipynb, got {target.name!r:.100}.", field="path"
+            f"A report's name must end in .html, .ipynb or .md, got {target.name!r:.100}.", field="path"
         )
     if not target.parent.is_dir():
         raise ReportError(

@@ -162,3 +162,13 @@ describe('other steps of a slider', () => {
     expect(text).not.toContain('This page holds');
   });
 });
+
+it('says what happened in words in a digest, each thing once, where no text of a run is markup', async () => {
+  const text = await made(8, { views: [HEATMAP, HEATMAP], format: 'md', title: 'a *bold* name' });
+  expect(text).toMatch(/^# a \\\*bold\\\* name\n/);
+  expect(text.match(/^## .*$/gm)).toHaveLength(1);
+  const sizes = Array.from(ROWS[10]?.values ?? [], Math.abs);
+  const largest = sizes.indexOf(Math.max(...sizes));
+  const [position, tile] = [Math.floor(largest / TILES), largest % TILES];
+  expect(text).toContain(`is in layer 0 at position ${position}, tile ${tile}.`);
+});
