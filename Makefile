@@ -39,8 +39,9 @@ format: setup ## Format everything
 generate: setup ## Regenerate what is made from protocol/
 	node scripts/generate-protocol.mjs && $(PYTHON) -m scripts.message_types && $(PYTHON) -m scripts.make_fixtures && $(PYTHON) -m scripts.rules_page
 
-pictures: setup browser ## Take the pictures of the docs anew, of the model that make demo saved
+pictures: setup browser ## Take the pictures of the docs anew, those of texts of the model that make demo saved
 	@MEGALENS_PICTURES=1 MEGALENS_MODEL=$(CURDIR)/.demo/model playwright test -c ui-tests/playwright.config.ts generation
+	@MEGALENS_PICTURES=1 playwright test -c ui-tests/harness/playwright.config.ts design
 	@mkdir -p docs/pictures && cd ui-tests/screenshots && for each in docs-*.png; do cp $$each ../../docs/pictures/$${each#docs-}; done
 
 browser:

@@ -50,7 +50,9 @@ def main() -> None:
                 out = model(torch.randint(256, (1, model.config.sequence)))
                 if options.statistics:
                     model.zero_grad()
-                    out.square().mean().backward()
+                    loss = out.square().mean()
+                    loss.backward()
+                    tracer.log(loss=loss)
                 tracer.log(produced=time.time(), unit="s")
             steps += 1
             if steps <= options.ahead:

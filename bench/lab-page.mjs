@@ -29,11 +29,15 @@ export async function withLab(url, use) {
 
 /**
  * Run in the page: milliseconds from a command that opens a view to the frame after something is drawn in an area of its plot, given as parts of the plot: left, top, width and
- * height.
+ * height. Without a command, from a click on what a selector names.
  */
 export async function openedAfter([command, options, [left, top, across, down]]) {
   const began = performance.now();
-  void window.jupyterapp.commands.execute(command, options);
+  if (command === null) {
+    document.querySelector(options).click();
+  } else {
+    void window.jupyterapp.commands.execute(command, options);
+  }
   const drawn = () =>
     [...document.querySelectorAll('.jp-MegalensViewTab .jp-MegalensPlot canvas')].some(canvas => {
       if (!canvas.offsetParent || canvas.width < 100) {

@@ -37,16 +37,21 @@ await withChromium(async endpoint => {
     ['heatmap and trend', 'benchViews.pop().dispose()'],
     ['both behind another tab', 'benchHide()'],
     // What of all this is JupyterLab's own.
-    ['JupyterLab alone', 'benchViews.forEach(view => view.dispose())']
+    ['JupyterLab alone', 'benchViews.forEach(view => view.dispose())'],
+    [
+      'the Overview',
+      `window.jupyterapp.commands.execute('megalens:open-overview', { run: ${JSON.stringify(run)} })`
+    ]
   ]) {
     await evaluate(change || '0');
     // Memory is that of a page which was long looked at; what comes after needs to come to rest only.
     await sleep(1000 * (change === '' ? settle : Math.min(settle, 30)));
+    const heapBefore = await heap(page);
     if (profile) {
       await page.send('Profiler.enable');
       await page.send('Profiler.start');
     }
-    found[name] = await measured(browser, evaluate);
+    found[name] = { ...(await measured(browser, evaluate)), heap: [heapBefore, await heap(page)] };
     if (profile) {
       const { profile: taken } = await page.send('Profiler.stop');
       await writeFile(`${profile}.${Object.keys(found).length}.cpuprofile`, JSON.stringify(taken));
@@ -73,6 +78,12 @@ async function measured(browser, evaluate) {
     resident: Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) / 1024,
     drawn: JSON.parse(await evaluate('JSON.stringify(benchDrawn)')).map(count => count / took)
   };
+}
+
+/** MiB that the page's JavaScript holds after a collection. */
+async function heap(page) {
+  await page.send('HeapProfiler.collectGarbage');
+  return (await page.send('Runtime.getHeapUsage')).usedSize / 2 ** 20;
 }
 
 /** The process of the page: of the renderers the one that has computed most. */

@@ -1,6 +1,7 @@
 /** @jest-environment ./jest.environment.node.js */
 import { readdirSync, readFileSync } from 'fs';
 import { join } from 'path';
+import COLORS from '#protocol/charts/colors.json';
 
 const read = (path: string): string => readFileSync(path, 'utf-8');
 
@@ -45,6 +46,26 @@ const UNSTYLED = [
 ];
 
 const built = /import '\.\/([^']+)'/.exec(read('style/index.js'))?.[1] ?? '';
+
+it('every colour that code writes is one of colors.json, or stands in for a variable of the page', () => {
+  const written = sourcesUnder('src').flatMap(path =>
+    [...read(path).matchAll(/(?<!, )#[0-9a-f]{6}\b/gi)].map(([color]) => `${path} ${color}`)
+  );
+  expect(written.sort()).toEqual([
+    'src/charts/color-scale.ts #000000',
+    'src/charts/color-scale.ts #000000',
+    'src/charts/color-scale.ts #ffffff',
+    'src/charts/color-scale.ts #ffffff',
+    // As every icon of JupyterLab, which changes it with the theme.
+    'src/panel/shell/commands.ts #616161'
+  ]);
+});
+
+it('what is not finite has one colour in pictures and beside them', () => {
+  const ofView = (name: string): string | undefined =>
+    new RegExp(`--jp-megalens-${name}: (#\\w+);`).exec(read('style/views.css'))?.[1];
+  expect([ofView('nonfinite'), ofView('nonfinite-line')]).toEqual(COLORS.nonfinite);
+});
 
 it('every style sheet is part of the one that is built', () => {
   const sheets = readdirSync('style').filter(name => name.endsWith('.css') && name !== 'index.css');

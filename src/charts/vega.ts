@@ -18,22 +18,16 @@ const FONT = "system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', Arial, san
 export const LIGHT_THEME: ITheme = {
   dark: false,
   font: FONT,
-  text: '#212121',
-  muted: '#616161',
-  line: '#bdbdbd',
-  grid: '#ececec',
-  background: '#ffffff'
+  ...COLORS.ink.light,
+  background: COLORS.ink.light.ground
 };
 
 /** What charts look like on a dark page whose variables are not at hand. */
 export const DARK_THEME: ITheme = {
   dark: true,
   font: FONT,
-  text: '#e6e6e6',
-  muted: '#a8a8a8',
-  line: '#616161',
-  grid: '#2c2c2c',
-  background: '#111111'
+  ...COLORS.ink.dark,
+  background: COLORS.ink.dark.ground
 };
 
 /**

@@ -37,6 +37,7 @@ declare module '#protocol/charts/*.vl.json' {
 declare module '#protocol/charts/colors.json' {
   type Colors = readonly [string, string, ...string[]];
   type Eight = readonly [string, string, string, string, string, string, string, string];
+  type Ink = Readonly<Record<'strong' | 'text' | 'muted' | 'line' | 'grid' | 'ground', string>>;
   const colors: {
     readonly sequential: Colors;
     readonly diverging: Colors;
@@ -45,6 +46,16 @@ declare module '#protocol/charts/colors.json' {
     readonly categorical: { readonly light: Eight; readonly dark: Eight };
     readonly flags: Colors;
     readonly nonfinite: readonly [string, string];
+    readonly neutral: string;
+    readonly severity: Readonly<Record<'critical' | 'warning' | 'note', string>>;
+    readonly events: Readonly<
+      Record<'settings' | 'perturbation' | 'pause' | 'resume' | 'restart' | 'lost' | 'checkpoint', string>
+    >;
+    readonly waiting: Readonly<
+      Record<'collective' | 'send' | 'receive', readonly [light: string, dark: string]>
+    >;
+    readonly rule: string;
+    readonly ink: Readonly<Record<'light' | 'dark', Ink>>;
   };
   export default colors;
 }

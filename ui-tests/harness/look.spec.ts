@@ -135,6 +135,24 @@ const JUDGED: readonly string[] = [
 /** Of the menu of actions, which is the same in all of them, those of a tensor and of statistics. */
 const WITH_MENU: readonly string[] = ['heatmap-all', 'moments-lines'];
 
+/** Run in the page: sizes of its texts that the design language does not have, with one text each. */
+function sizesOfText(): string[] {
+  const found = [...document.querySelectorAll<HTMLElement>('.jp-MegalensView :not(svg *)')].filter(
+    node =>
+      node.offsetParent &&
+      [...node.childNodes].some(
+        ({ nodeType, data }: Node & { data?: string }) => nodeType === 3 && data?.trim()
+      )
+  );
+  // JupyterLab's small size is a part of its usual one, 13 pixels.
+  const others = found
+    .map(node => [parseFloat(getComputedStyle(node).fontSize).toFixed(1), node] as const)
+    .filter(([size]) => !['13.0', '10.8'].includes(size));
+  return [
+    ...new Map(others.map(([size, node]) => [size, `${size} px: ${node.textContent?.slice(0, 40)}`])).values()
+  ];
+}
+
 for (const [name, options] of Object.entries(PICTURES)) {
   const judged = JUDGED.includes(name);
 
@@ -156,6 +174,7 @@ for (const [name, options] of Object.entries(PICTURES)) {
       await picture(page, `${name}-${theme}`, { fullPage: true });
       const drawn = await page.locator('.jp-MegalensView').first().getAttribute('data-state');
       expect(drawn).toBe(name.startsWith('state') ? 'none' : 'drawn');
+      expect(await page.evaluate(sizesOfText)).toEqual([]);
       if (judged) {
         await breaksNoRule(page, theme, name);
         for (const button of [/^more.*▾$/i, ...(WITH_MENU.includes(name) ? ['More actions'] : [])]) {

@@ -32,6 +32,88 @@ it.each(['light', 'dark'] as const)('orders the layers by lightness on a %s page
   expect(shades).toEqual([...shades].sort((a, b) => a - b));
 });
 
+/** Red, green and blue of a colour as light, 0 to 1. */
+const light = (color: string): number[] =>
+  channels(color).map(channel =>
+    channel / 255 <= 0.04045 ? channel / 255 / 12.92 : ((channel / 255 + 0.055) / 1.055) ** 2.4
+  );
+
+/** How eyes see: usually, and without cones for red, green and blue (Machado et al. 2009, in linear sRGB). */
+const EYES: Readonly<Record<string, readonly (readonly [number, number, number])[]>> = {
+  usual: [
+    [1, 0, 0],
+    [0, 1, 0],
+    [0, 0, 1]
+  ],
+  protan: [
+    [0.152286, 1.052583, -0.204868],
+    [0.114503, 0.786281, 0.099216],
+    [-0.003882, -0.048116, 1.051998]
+  ],
+  deutan: [
+    [0.367322, 0.860646, -0.227968],
+    [0.280085, 0.672501, 0.047413],
+    [-0.01182, 0.04294, 0.968881]
+  ],
+  tritan: [
+    [1.255528, -0.076749, -0.178779],
+    [-0.078411, 0.930809, 0.147602],
+    [0.004733, 0.691367, 0.3039]
+  ]
+};
+
+/** CIE L*a*b* of a colour as some eyes see it. */
+function seen(color: string, eyes: string): number[] {
+  const from = light(color);
+  const [red = 0, green = 0, blue = 0] = (EYES[eyes] ?? []).map(row =>
+    Math.min(
+      1,
+      Math.max(
+        0,
+        row.reduce((sum, share, at) => sum + share * (from[at] ?? 0), 0)
+      )
+    )
+  );
+  const [x, y, z] = [
+    (0.4124564 * red + 0.3575761 * green + 0.1804375 * blue) / 0.95047,
+    0.2126729 * red + 0.7151522 * green + 0.072175 * blue,
+    (0.0193339 * red + 0.119192 * green + 0.9503041 * blue) / 1.08883
+  ].map(each => (each > 0.008856 ? Math.cbrt(each) : 7.787 * each + 16 / 116)) as [number, number, number];
+  return [116 * y - 16, 500 * (x - y), 200 * (y - z)];
+}
+
+/** The contrast ratio of WCAG 2. */
+function contrast(one: string, other: string): number {
+  const [low = 0, high = 0] = [one, other]
+    .map(color => light(color))
+    .map(([red = 0, green = 0, blue = 0]) => 0.2126 * red + 0.7152 * green + 0.0722 * blue + 0.05)
+    .sort((a, b) => a - b);
+  return high / low;
+}
+
+it.each(Object.keys(EYES))('%s eyes tell the colours of runs and groups apart', eyes => {
+  for (const tone of ['light', 'dark'] as const) {
+    const all = COLORS.categorical[tone].map(color => seen(color, eyes));
+    const nearest = all.flatMap((one, at) =>
+      all.slice(at + 1).map(other => Math.hypot(...one.map((value, place) => value - (other[place] ?? 0))))
+    );
+    // Two colours side by side look different from about 2.3 on; lines are thin and lie apart.
+    expect(Math.min(...nearest)).toBeGreaterThan(12);
+  }
+});
+
+it('lines and marks have three times the contrast of their ground, in both themes', () => {
+  const marks = [...Object.values(COLORS.severity), ...Object.values(COLORS.events), COLORS.neutral];
+  for (const [tone, ground] of [
+    ['light', '#ffffff'],
+    ['dark', '#212121']
+  ] as const) {
+    for (const color of [...COLORS.categorical[tone], ...marks, COLORS.nonfinite[0], COLORS.rule]) {
+      expect([color, tone, contrast(color, ground) >= 3]).toEqual([color, tone, true]);
+    }
+  }
+});
+
 it('is lightest at zero and darkens to both sides when values have both signs', () => {
   const scale = new ColorScale([-1, 3]);
   expect(scale.domain).toEqual([-3, 3]);

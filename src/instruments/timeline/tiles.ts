@@ -1,4 +1,4 @@
-import { ColorScale, formatInteger, formatNumber, timeWords } from '../../charts';
+import { COLORS, ColorScale, formatInteger, formatNumber, timeWords } from '../../charts';
 import type { ConfigPatch } from '../../protocol/messages.generated';
 import { takesChanges, type IRunSource } from '../../store/source';
 import type { ITiles, IFound, INews } from '../../views/overview/tiles';
@@ -99,7 +99,7 @@ function lateBar(
         ? t('no data')
         : t(slower < 0 ? '%1 shorter than its stage' : '%1 longer than its stage', percent(Math.abs(slower))),
       size: 1,
-      color: Number.isNaN(slower) ? '#888888' : scale.colorAt(scale.position(Math.max(0, slower)))
+      color: Number.isNaN(slower) ? COLORS.neutral : scale.colorAt(scale.position(Math.max(0, slower)))
     }))
   };
 }

@@ -1,4 +1,5 @@
 /** @jest-environment ./jest.environment.node.js */
+import COLORS from '#protocol/charts/colors.json';
 import type { IMomentGroups, MomentKey } from '../../store/moment-source';
 import { badStretches } from '../moments/captions';
 import { lineColors } from '../shared/lines/legend';
@@ -195,7 +196,7 @@ it('gives each line a colour of its own, and what has no layer a plain one', () 
   const layers = Array.from({ length: 60 }, (_, layer) => lineOf([1], [1], [layer]));
   const colors = lineColors([...layers, lineOf([1], [1], [null])], false);
   expect(new Set(colors).size).toBe(61);
-  expect(colors[60]).toBe('#7f7f7f');
+  expect(colors[60]).toBe(COLORS.categorical.light[7]);
 });
 
 it('keeps the detail of a stretch between what is known of the rest', () => {

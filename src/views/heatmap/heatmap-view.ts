@@ -232,10 +232,6 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
     this.env.refresh(false);
   }
 
-  override restyled(): void {
-    this.env.refresh();
-  }
-
   private _printed(shown: IShown): IRecipe {
     const own = this.options.scale === 'own';
     const { recipe } = heatmapRecipe(shown, own, this.env.width, new Pictures(), this.t);

@@ -72,10 +72,6 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
     return concerned;
   }
 
-  override restyled(): void {
-    this.env.refresh();
-  }
-
   /** Read and draw what the explorer's options ask for, once it is known that there is something. */
   protected abstract fill(reader: MomentReader, signal: AbortSignal): Promise<Loaded>;
 

@@ -1,3 +1,4 @@
+import { COLORS } from '../../charts';
 import type { ViewOptions } from '../../protocol/views.generated';
 import type { IRunSource } from '../../store/source';
 import type { Control } from '../shared/control';
@@ -55,7 +56,7 @@ async function stackPNG(pictures: readonly string[]): Promise<string> {
   if (!context) {
     throw new ViewError('This browser draws no pictures off the page. Save it as SVG.');
   }
-  context.fillStyle = '#ffffff';
+  context.fillStyle = COLORS.ink.light.ground;
   context.fillRect(0, 0, canvas.width, canvas.height);
   let top = 0;
   for (const image of images) {

@@ -240,7 +240,8 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
       if (always || happened) {
         this.refresh(false, Math.max(LEAST_INTERVAL, this._part?.every ?? 0));
       } else if (concerned && !this._linked.misses(change)) {
-        const usual = this.model.isAwaited ? AWAITED_INTERVAL : LEAST_INTERVAL;
+        const isAwaited = this.model.isAwaited || this._content === null;
+        const usual = isAwaited ? AWAITED_INTERVAL : LEAST_INTERVAL;
         const least = this._isMovedBy(change) ? usual : CALM_INTERVAL;
         this.refresh(false, Math.max(least, this._part?.every ?? 0));
       }
@@ -250,7 +251,8 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
     this._ends.push(
       watchTheme(this.node, () => {
         this._picture.restyle();
-        this.model.restyled?.();
+        // Colours that are not the chart's own are chosen as it is read.
+        this.refresh(false);
       })
     );
     const { stage } = this._shell;
@@ -301,9 +303,12 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
     const options = this.options;
     this._abort = new AbortController();
     const { signal } = this._abort;
-    const slow = setTimeout(() => {
-      if (this._content === null) {
-        this._show(readingState(this._source.name, this._actions, this.t));
+    let reads = true;
+    setTimeout(() => {
+      if (this._content === null && !this.isDisposed) {
+        if (reads) {
+          this._show(readingState(this._source.name, this._actions, this.t));
+        }
         // There is time now for what drawing needs; what fails is told when it draws.
         warmVega().catch(() => undefined);
       }
@@ -325,7 +330,7 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
     } catch (reason) {
       this._fail(signal.aborted ? new ViewError(this.t('Reading was cancelled.')) : reason);
     } finally {
-      clearTimeout(slow);
+      reads = false;
     }
     if (this.isDisposed) {
       return;

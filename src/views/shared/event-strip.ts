@@ -9,19 +9,20 @@ import type { Translate } from './translate';
 /** Most marks of a strip: more are drawn together with their neighbours of the same kind. */
 const MOST_MARKS = 200;
 
+const EVENTS = COLORS.events;
 /** How each kind of event is marked: by colour and by shape. */
 const LOOKS: Readonly<Record<string, { readonly color: string; readonly shape: string }>> = {
-  settings: { color: '#0072b2', shape: 'diamond' },
-  perturbation: { color: '#d55e00', shape: 'triangle-up' },
-  pause: { color: '#7f7f7f', shape: 'square' },
-  resume: { color: '#7f7f7f', shape: 'triangle-right' },
-  restart: { color: '#8c564b', shape: 'cross' },
-  lost: { color: '#b5891b', shape: 'square' },
+  settings: { color: EVENTS.settings, shape: 'diamond' },
+  perturbation: { color: EVENTS.perturbation, shape: 'triangle-up' },
+  pause: { color: EVENTS.pause, shape: 'square' },
+  resume: { color: EVENTS.resume, shape: 'triangle-right' },
+  restart: { color: EVENTS.restart, shape: 'cross' },
+  lost: { color: EVENTS.lost, shape: 'square' },
   nonfinite: { color: COLORS.nonfinite[0], shape: 'triangle-down' },
-  checkpoint: { color: '#009e73', shape: 'circle' },
-  alarm: { color: '#c62828', shape: 'triangle-up' }
+  checkpoint: { color: EVENTS.checkpoint, shape: 'circle' },
+  alarm: { color: COLORS.severity.critical, shape: 'triangle-up' }
 };
-const OTHER = { color: '#7f7f7f', shape: 'circle' };
+const OTHER = { color: COLORS.neutral, shape: 'circle' };
 
 /** The words of each kind, where several events are drawn as one mark. */
 function kindWords(kind: string, t: Translate): string {

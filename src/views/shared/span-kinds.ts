@@ -14,11 +14,7 @@ const PLACES: Readonly<Record<string, number>> = {
   checkpoint: 6,
   user: 4
 };
-const WAITING: Readonly<Record<string, readonly [light: string, dark: string]>> = {
-  collective: ['#8a8a8a', '#7a7a7a'],
-  send: ['#c4c4c4', '#4c4c4c'],
-  receive: ['#b0b0b0', '#5c5c5c']
-};
+const WAITING: Readonly<Record<string, readonly [light: string, dark: string]>> = COLORS.waiting;
 
 export const KINDS: readonly string[] = [...Object.keys(PLACES), ...Object.keys(WAITING)];
 
@@ -28,5 +24,5 @@ export function kindColor(kind: string, isDark: boolean): string {
     return isDark ? waits[1] : waits[0];
   }
   const { light, dark } = COLORS.categorical;
-  return (isDark ? dark : light)[own(PLACES, kind) ?? 7] ?? '#888888';
+  return (isDark ? dark : light)[own(PLACES, kind) ?? 7] ?? COLORS.neutral;
 }

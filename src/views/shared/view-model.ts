@@ -186,8 +186,6 @@ export abstract class ViewModel<O extends object = ViewOptions> extends Pictured
   zoomed?(): void;
   /** The view is shown no more: lets go of what it shares. */
   dispose?(): void;
-  /** The page has another theme; for pictures whose colours are not the chart's own. */
-  restyled?(): void;
 
   protected get options(): Readonly<Required<O>> {
     return this.env.options;

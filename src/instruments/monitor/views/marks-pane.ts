@@ -16,9 +16,9 @@ const SNIPPET = 'monitor = megalens.monitor(model, optimizer)';
 
 /** How alarms of each severity are marked. */
 const LOOKS: Readonly<Record<Severity, { readonly color: string; readonly shape: string }>> = {
-  critical: { color: '#c62828', shape: 'triangle-up' },
-  warning: { color: '#c98a00', shape: 'diamond' },
-  note: { color: COLORS.categorical.light[7], shape: 'circle' }
+  critical: { color: COLORS.severity.critical, shape: 'triangle-up' },
+  warning: { color: COLORS.severity.warning, shape: 'diamond' },
+  note: { color: COLORS.severity.note, shape: 'circle' }
 };
 
 /** Columns in which alarms of one layer become one mark. */

@@ -298,10 +298,6 @@ export abstract class GanttPane<O extends object, R extends IRenewed> extends Vi
     this.env.refresh(false);
   }
 
-  override restyled(): void {
-    this.env.refresh();
-  }
-
   override probe(point: IPlace): IMark | null {
     return this.gantt.probe(point);
   }

@@ -1,4 +1,4 @@
-import { formatInteger, hexOf, mixed, timeWords } from '../../../charts';
+import { COLORS, formatInteger, hexOf, mixed, timeWords } from '../../../charts';
 import type { PipelineOptions } from '../../../protocol/views.generated';
 import { kindColor } from '../../../views/shared/span-kinds';
 import type { Translate } from '../../../views/shared/translate';
@@ -47,7 +47,7 @@ export function operationColor(
 ): string {
   const color = kindColor(SPANS[kind], isDark);
   const share = chunks > 1 && chunk > 0 ? (MOST_MIXED * chunk) / (chunks - 1) : 0;
-  return share === 0 ? color : hexOf(mixed([color, isDark ? '#111111' : '#ffffff'], share));
+  return share === 0 ? color : hexOf(mixed([color, COLORS.ink[isDark ? 'dark' : 'light'].ground], share));
 }
 
 export function operationWords(kind: OperationKind, t: Translate): string {
@@ -80,5 +80,7 @@ export function pieceWords(
     : t('%1, %2', what, took);
 }
 
-export const inkOf = (isDark: boolean): { line: string; text: string } =>
-  isDark ? { line: '#a0a0a0', text: '#e0e0e0' } : { line: '#606060', text: '#222222' };
+export const inkOf = (isDark: boolean): { line: string; text: string } => {
+  const { muted: line, text } = COLORS.ink[isDark ? 'dark' : 'light'];
+  return { line, text };
+};

@@ -4,6 +4,7 @@ import type { IRunSource } from '../../../store/source';
 import type { ICompositionEnvironment, IViewDefinition } from '../../../views/shared/definition';
 import { selectControl, type IChoice } from '../../../views/shared/control';
 import {
+  COLORS,
   formatBytes,
   formatInteger,
   formatNumber,
@@ -58,7 +59,16 @@ class MemoryPane extends PipelinePane {
     const bars =
       limit === null
         ? []
-        : [{ x: 0, x2: x[1], base: limit / GB, value: limit / GB + y[1] / 300, name: '', color: '#888888' }];
+        : [
+            {
+              x: 0,
+              x2: x[1],
+              base: limit / GB,
+              value: limit / GB + y[1] / 300,
+              name: '',
+              color: COLORS.neutral
+            }
+          ];
     const recipeIn = (dark: boolean): IRecipe => {
       const recipe = lineRecipe(
         {

@@ -1,4 +1,4 @@
-import { formatInteger, type IPlace, type IRecipe, type Row, timeWords } from '../../../charts';
+import { COLORS, formatInteger, type IPlace, type IRecipe, type Row, timeWords } from '../../../charts';
 import type { ConfigPatch } from '../../../protocol/messages.generated';
 import type { TimelineOptions } from '../../../protocol/views.generated';
 import type { IRunSource, SourceChange } from '../../../store/source';
@@ -77,6 +77,7 @@ class TimelineView extends ViewModel<TimelineOptions> {
     this._pieces = answer.pieces.filter(({ kind }) => !hidden.has(kind));
     const recipeIn = (dark: boolean): IRecipe => {
       const { entries, title } = this._legend(answer, dark);
+      const ink = COLORS.ink[dark ? 'dark' : 'light'];
       const key = entries.filter(({ isHidden }) => !isHidden);
       return {
         template: 'timeline',
@@ -89,8 +90,8 @@ class TimelineView extends ViewModel<TimelineOptions> {
           ...axisParams(extent.x, extent.y),
           rowNames: Object.fromEntries(answer.lanes.map(({ rank }, at) => [at, formatInteger(rank)])),
           rowTicks: namedLanes(answer),
-          stepColor: dark ? '#a0a0a0' : '#606060',
-          linkColor: dark ? '#ffffff' : '#000000',
+          stepColor: ink.muted,
+          linkColor: ink.strong,
           keyText: key.map(({ name }) => name)
         },
         datasets: {

@@ -86,10 +86,6 @@ export abstract class LinesView<O extends LineOptions> extends ViewModel<O> {
     this.env.refresh(false);
   }
 
-  override restyled(): void {
-    this._renew();
-  }
-
   override dispose(): void {
     this._others.dispose();
   }

@@ -258,6 +258,7 @@ describe('maps', () => {
       [2]
     );
     await show();
+    expect(view?.summary()).toMatch(/^Cells that are not finite: 1, first in head 0 of layer 0\./);
     expect(caption()).toContain('Cells that are not finite (hatched): 1.');
     expect(caption()).toContain('Positions of which nothing came, left blank: 1.');
     expect((await tips())(1, 2).slice(3, 5)).toEqual(['probability: NaN', 'most at 1 “ cat”: NaN']);
@@ -374,7 +375,7 @@ describe('heads', () => {
       query === 1 && head === 0 ? NaN : share(layer, head, query, key)
     );
     await show({ kind: 'heads' });
-    expect(caption()).toContain('Rows of queries that are not finite, left out of the means: 1.');
+    expect(view?.summary()).toMatch(/^Rows of queries that are not finite, left out of the means: 1\. Head/);
     // 2 × 0.5623 / 3
     expect((await tips({ kind: 'heads' }))(0, 0)[1]).toBe('mean entropy, nats: 0.375');
   });

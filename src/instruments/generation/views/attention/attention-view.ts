@@ -252,10 +252,6 @@ class AttentionView extends ViewModel<AttentionOptions> {
     this.env.refresh(false);
   }
 
-  override restyled(): void {
-    this.env.refresh();
-  }
-
   /** The position that is looked at; null follows the newest. */
   private _chosen({ generation, sequence }: IAttentionText): number | null {
     const { position } = this.options;

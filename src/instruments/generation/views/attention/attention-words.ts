@@ -122,6 +122,23 @@ export function mapsCaption(
   return lines;
 }
 
+/** Say how many cells of maps are not finite, and of which head the first is; nothing where all are. */
+export function unfinishedWords({ maps, nonFinite }: IHeadMaps, t: Translate): string[] {
+  const first = maps.find(({ cells: { values, missing } }) =>
+    values.some((value, cell) => missing?.[cell] !== 1 && !Number.isFinite(value))
+  );
+  return first
+    ? [
+        t(
+          'Cells that are not finite: %1, first in head %2 of layer %3.',
+          formatInteger(nonFinite),
+          first.head,
+          first.layer
+        )
+      ]
+    : [];
+}
+
 /** Say what a head does: `Head 5 of layer 2 looks at the first token with 93 % on average.` */
 export function habitWords(habit: IHabit | null, t: Translate): string {
   if (habit === null) {

@@ -123,7 +123,6 @@ function headsSummary(shown: IMeasuredHeads, measure: HeadsRecipeMeasure, t: Tra
 
 /** Say what a measure is where only maxima are known, and what was left out. */
 function boundCaption({ measures }: IMeasuredHeads, measure: HeadsRecipeMeasure, t: Translate): string[] {
-  const unfinished = measures.reduce((sum, each) => sum + each.unfinished, 0);
   const queries = Math.max(0, ...measures.map(each => each.queries));
   const bounds = {
     entropy: t(
@@ -138,11 +137,16 @@ function boundCaption({ measures }: IMeasuredHeads, measure: HeadsRecipeMeasure,
   };
   return [
     t('Means over %1 queries.', formatInteger(queries)),
-    ...(measures.some(each => each.isBound) ? [bounds[measure]] : []),
-    ...(unfinished > 0
-      ? [t('Rows of queries that are not finite, left out of the means: %1.', formatInteger(unfinished))]
-      : [])
+    ...(measures.some(each => each.isBound) ? [bounds[measure]] : [])
   ];
+}
+
+/** Say how many queries are left out because they are not finite; nothing where all are. */
+function lostQueries({ measures }: IMeasuredHeads, t: Translate): string[] {
+  const lost = measures.reduce((sum, each) => sum + each.unfinished, 0);
+  return lost > 0
+    ? [t('Rows of queries that are not finite, left out of the means: %1.', formatInteger(lost))]
+    : [];
 }
 
 const isUnfinished = ({ queries, unfinished }: IHeadMeasure): boolean => queries === 0 && unfinished > 0;
@@ -184,7 +188,7 @@ export class HeadsPicture implements IAttentionPicture {
         ...boundCaption(shown, measure, t),
         ...lockedWords(locked, [shown.cells.values], t)
       ],
-      summary: headsSummary(shown, measure, t)
+      summary: [...lostQueries(shown, t), headsSummary(shown, measure, t)].join(' ')
     };
   }
 

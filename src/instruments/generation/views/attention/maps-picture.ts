@@ -29,7 +29,8 @@ import {
   attentionTitle,
   habitWords,
   mapsCaption,
-  textCaption
+  textCaption,
+  unfinishedWords
 } from './attention-words';
 import { headMeasures } from './head-measures';
 import type { IAttentionPicture, IAttentionDrawing } from './picture';
@@ -247,7 +248,7 @@ export class MapsPicture implements IAttentionPicture {
         ...textCaption(text, only?.map.row.compressor ?? '', request.step, t),
         ...mapsCaption(shown, scale, options, this._finest(request), t)
       ],
-      summary: habitWords(this._habit, t),
+      summary: [...unfinishedWords(shown, t), habitWords(this._habit, t)].filter(Boolean).join(' '),
       ...(ranked ? { body: keysTable(text, ranked, t) } : {})
     };
   }

@@ -1,4 +1,4 @@
-import { formatInteger, formatNumber, type Row } from '../../../../charts';
+import { COLORS, formatInteger, formatNumber, type Row } from '../../../../charts';
 import type { EffectsOptions } from '../../../../protocol/views.generated';
 import type { IContent } from '../../../../views/shared/content';
 import { layerName } from '../../../../views/shared/layers';
@@ -33,7 +33,7 @@ export function measureOf({ kind, measure }: Pick<Required<EffectsOptions>, 'kin
 }
 
 /** A mark on the pictures that both themes and all colours leave to be seen. */
-export const RULE_COLOR = '#c94f9b';
+export const RULE_COLOR = COLORS.rule;
 
 /** A measure of each next token over positions: KL divergence and changes as bars, distances as lines. */
 export class PositionsPicture extends PlacesPicture {

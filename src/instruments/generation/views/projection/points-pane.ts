@@ -163,10 +163,6 @@ export class PointsPane extends ProjectionPane {
     };
   }
 
-  override restyled(): void {
-    this.env.refresh();
-  }
-
   protected show(projected: IProjected): Loaded {
     this._shown = projected;
     const { t } = this;

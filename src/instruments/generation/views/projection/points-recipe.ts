@@ -1,4 +1,4 @@
-import type { IRecipe, Row } from '../../../../charts';
+import { COLORS, type IRecipe, type Row } from '../../../../charts';
 import type { ITextPosition } from '../../../../store/run-link';
 import type { IContent } from '../../../../views/shared/content';
 import { tokenText } from '../../../../views/shared/describe';
@@ -51,7 +51,7 @@ export function pointsRecipe(
   const { text } = projected;
   const drawn = drawnOf(projected);
   const [, size, opacity] = SIZES.find(([most]) => drawn.length <= most) ?? [0, 12, 0.6];
-  const ink = isDark ? '#ffffff' : '#000000';
+  const ink = COLORS.ink[isDark ? 'dark' : 'light'];
   const row = (at: number): Row => ({ ...pointOf(projected, at), text: textOf(at) });
   const token = (at: number): ITextPosition | undefined => text.tokens[at];
   const isIn = (at: number): boolean => group.has(token(at) as ITextPosition);
@@ -74,7 +74,7 @@ export function pointsRecipe(
         // Params, not texts: with each layer they say something else, and a text would draw everything anew.
         xName: titles.x,
         yName: titles.y,
-        keyColor: isDark ? '#a8a8a8' : '#606060'
+        keyColor: ink.muted
       },
       datasets: {
         points: order.map(at => ({
@@ -83,13 +83,13 @@ export function pointsRecipe(
           size,
           opacity: group.size === 0 || isIn(at) ? opacity : FAINT
         })),
-        rings: marked.map(at => ({ ...pointOf(projected, at), color: ink, size: RING, width: 2 })),
+        rings: marked.map(at => ({ ...pointOf(projected, at), color: ink.strong, size: RING, width: 2 })),
         names: [...names]
           .filter(at => drawn.includes(at))
           .map(at => ({
             ...pointOf(projected, at),
             text: tokenText(text.tokens[at]?.piece ?? ''),
-            color: isDark ? '#e6e6e6' : '#333333'
+            color: ink.text
           })),
         key: colors.key.map((each, place) => ({ place, ...each }))
       },

@@ -208,7 +208,6 @@ export function projectionCaption(projected: IProjected, options: ProjectionChoi
     ...(text.every > 1 ? [t('Every %1th token is drawn.', formatInteger(text.every))] : []),
     ...count(source.missing, 'Tokens whose tensors are not here, left out: %1.'),
     ...count(source.unfitting, 'Tokens that were traced with other features, left out: %1.'),
-    ...count(plane.notFinite, 'Tokens with values that are not finite, left out: %1.'),
     ...count(text.unread, 'Tokens that the model wrote last and never read, which have no vectors: %1.'),
     ...(plane.turn && options.method === 'pca' ? [turnWords(plane.turn, t)] : []),
     ...(plane.residual > EXACT
@@ -276,13 +275,19 @@ export function farthestOf(projected: IProjected): { readonly token: number; rea
 export function projectionSummary(projected: IProjected, options: ProjectionChoice, t: Translate): string {
   const { plane, text } = projected;
   const tokens = formatInteger(plane.features.rows);
+  const lost =
+    plane.notFinite > 0
+      ? [t('Tokens with values that are not finite, left out: %1.', formatInteger(plane.notFinite))]
+      : [];
   if (options.method === 'umap') {
-    return t('%1 tokens, laid out by their %2 nearest neighbours.', tokens, options.neighbors - 1);
+    const laid = t('%1 tokens, laid out by their %2 nearest neighbours.', tokens, options.neighbors - 1);
+    return [...lost, laid].join(' ');
   }
   const held = formatNumber(100 * (plane.ratios[0] + plane.ratios[1]), 3);
   const farthest = farthestOf(projected);
   const token = farthest && text.tokens[farthest.token];
   return [
+    ...lost,
     t('The two axes hold %1 % of the variance of %2 tokens.', held, tokens),
     ...(token && farthest
       ? [

@@ -99,7 +99,7 @@ const MARKS = 5;
 const POINT_COLORS_MOST_LETTERS = 26;
 
 /** The look of a point of which nothing is known. */
-const PLAIN: IPointLook = { color: '#888888', shape: 'circle' };
+const PLAIN: IPointLook = { color: COLORS.neutral, shape: 'circle' };
 
 /**
  * Colour tokens.

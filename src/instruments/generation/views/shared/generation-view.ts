@@ -86,10 +86,6 @@ export abstract class GenerationView<O extends TextOptions> extends ViewModel<O>
     this.env.refresh(false);
   }
 
-  override restyled(): void {
-    this.env.refresh();
-  }
-
   /** Read which generations exist; `asked` is that of the options, else the newest that has what is drawn. */
   protected async readGenerations(): Promise<{
     all: readonly IGeneration[];

@@ -227,10 +227,6 @@ export class CandidatesPane extends ViewModel {
     return key === 'copy' ? { said: sentence, mark, copy: sentence } : { said: sentence, mark };
   }
 
-  override restyled(): void {
-    this.env.refresh();
-  }
-
   private _markOf(row: number): IMark | null {
     return row in this._bars ? { facet: null, x: [0, this._columns], y: [row - 0.5, row + 0.5] } : null;
   }

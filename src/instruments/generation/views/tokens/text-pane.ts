@@ -31,7 +31,15 @@ import {
 } from './text-notes';
 import { boxSpan, CELL, textExtent, textRecipe, type ITextRequest } from './text-recipe';
 import { colorValue, layOut, adjacentToken } from './token-layout';
-import { stateWords, mostSurprising, surpriseWords, textTitle, tokenTip } from './token-words';
+import {
+  isLost,
+  lostWords,
+  stateWords,
+  mostSurprising,
+  surpriseWords,
+  textTitle,
+  tokenTip
+} from './token-words';
 
 /** What makes a model write text. */
 const ASK = 'lab.generate("…")';
@@ -253,10 +261,6 @@ export class TextPane extends ViewModel {
     return token ? this._show(token.position) : null;
   }
 
-  override restyled(): void {
-    this.env.refresh();
-  }
-
   private get chosen(): TokensChoice {
     return this.options as TokensChoice;
   }
@@ -317,9 +321,16 @@ export class TextPane extends ViewModel {
 
   /** What the page says above the picture, and a screen reader of it. */
   private _summary(text: IWrittenText, { upTo }: ITextRequest): string {
-    const most = mostSurprising(written(text, upTo));
+    const all = written(text, upTo);
+    const [most, lost] = [mostSurprising(all), all.find(isLost)];
     const sentence = tokenWords(plainText(text).slice(0, MOST_SAID));
-    return [most ? surpriseWords(most, this.t) : '', this.t('Text: %1', sentence)].filter(Boolean).join(' ');
+    return [
+      lost ? lostWords(lost, this.t) : '',
+      most ? surpriseWords(most, this.t) : '',
+      this.t('Text: %1', sentence)
+    ]
+      .filter(Boolean)
+      .join(' ');
   }
 
   /** Position that is looked at: the pinned or chosen one, else the newest. */

@@ -57,6 +57,16 @@ export function mostSurprising(tokens: readonly IToken[]): IToken | null {
   );
 }
 
+/** Whether the model gave a token no number, where something predicts it. */
+export const isLost = (token: IToken): boolean => isPredicted(token) && Number.isNaN(surpriseOf(token));
+
+export const lostWords = (token: IToken, t: Translate): string =>
+  t(
+    'The probability is not finite first of %1 at position %2.',
+    tokenName(token),
+    formatInteger(token.position)
+  );
+
 export function surpriseWords(token: IToken, t: Translate): string {
   return t(
     'Most surprising: %1 at position %2, %3 bits.',
