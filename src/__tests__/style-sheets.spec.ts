@@ -30,7 +30,6 @@ const UNSTYLED = [
   'jp-MegalensAlarmLine',
   'jp-MegalensCell',
   'jp-MegalensControls-box',
-  'jp-MegalensFigures-loss',
   'jp-MegalensHealth',
   'jp-MegalensHistory-map',
   'jp-MegalensLegend-entry',
