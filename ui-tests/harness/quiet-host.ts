@@ -23,6 +23,7 @@ export const quietHost: IPanelHost = {
   save: () => undefined,
   warn: () => undefined,
   alarm: () => undefined,
+  share: () => undefined,
   tell: () => Promise.resolve(),
   progress: (_, work) => work,
   remember: () => undefined

@@ -24,7 +24,7 @@ export interface IPanelPart {
 
 /** What the panel gives an instrument. */
 export interface IPartHost {
-  readonly host: Pick<IPanelHost, 'alarm' | 'openView'>;
+  readonly host: Pick<IPanelHost, 'alarm' | 'openView' | 'share'>;
   readonly trans: TranslationBundle;
   /** A setting of the panel as it is now; undefined where there are no settings. */
   setting(name: string): unknown;

@@ -1,6 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import { formatInteger } from '../../../charts/format';
+import type { IPanelHost } from '../../../panel/shell/panel-host';
 import type { OpenPanelPart } from '../../../panel/shell/panel-part';
 import { Coalesced, SourceModel } from '../../../panel/shell/source-model';
 import { type IRunSource, type SourceChange, isOver } from '../../../store/source';
@@ -69,54 +70,60 @@ class AlarmModel extends SourceModel {
 /** Least time between two notifications of a run, ms. */
 const MINUTE = 60_000;
 
-/** Tells of the alarms of live runs: of the first at once, of later ones together, once a minute at most. */
+/**
+ * Tells of the alarms of live runs: of the first at once, of later ones together, once a minute at most. All
+ * windows of a page know what one of them told, also after a reload.
+ */
 class AlarmNews {
   /** @param isOn - Whether anything is reported; what comes meanwhile is not reported later. */
   constructor(
-    private readonly tell: (run: string, sentence: string) => void,
+    private readonly host: Pick<IPanelHost, 'alarm' | 'share' | 'openView'>,
     private readonly isOn: () => boolean,
     private readonly trans: TranslationBundle
   ) {}
 
   /** Take what is known of a live run's alarms now. */
   note(run: string, name: string, alarms: readonly IAlarm[]): void {
-    const { trans } = this;
-    const notified = this._notified.get(run);
     const [first] = alarms;
-    if (first === undefined || (notified !== undefined && alarms.length <= notified.count)) {
+    if (first === undefined) {
       return;
     }
-    const wait = notified === undefined ? 0 : notified.at + MINUTE - Date.now();
-    clearTimeout(this._timer);
-    if (wait > 0) {
-      this._timer = setTimeout(() => this.note(run, name, alarms), wait);
-      return;
-    }
-    this._notified.set(run, { count: alarms.length, at: Date.now() });
-    if (!this.isOn()) {
-      return;
-    }
-    const more = alarms.length - (notified?.count ?? 1);
-    const last = alarms[alarms.length - 1] ?? first;
-    this.tell(
-      run,
-      notified === undefined
-        ? trans.__('%1: first anomaly at step %2. %3', name, formatInteger(first.step), first.sentence)
-        : trans._n(
-            '%2: one more alarm, at step %3.',
-            '%2: %1 more alarms, the last at step %3.',
-            more,
-            name,
-            formatInteger(last.step)
-          )
-    );
+    this.host.share(`alarms of ${run}`, before => {
+      const { count = 0, at = -Infinity } = before ?? {};
+      const wait = at + MINUTE - Date.now();
+      clearTimeout(this._timer);
+      if (alarms.length <= count) {
+        return null;
+      }
+      if (wait > 0) {
+        this._timer = setTimeout(() => this.note(run, name, alarms), wait);
+        return null;
+      }
+      if (this.isOn()) {
+        this._tell(run, name, first, alarms.slice(count), count > 0);
+      }
+      return { count: alarms.length, at: Date.now() };
+    });
   }
 
   dispose(): void {
     clearTimeout(this._timer);
   }
 
-  private readonly _notified = new Map<string, { readonly count: number; readonly at: number }>();
+  private _tell(run: string, name: string, first: IAlarm, more: readonly IAlarm[], again: boolean): void {
+    const { host, trans } = this;
+    const sentence = again
+      ? trans._n(
+          '%2: one more alarm, at step %3.',
+          '%2: %1 more alarms, the last at step %3.',
+          more.length,
+          name,
+          formatInteger(more.at(-1)?.step ?? first.step)
+        )
+      : trans.__('%1: first anomaly at step %2. %3', name, formatInteger(first.step), first.sentence);
+    host.alarm(sentence, trans.__('Open Health'), () => void host.openView(run, { view: 'health' }));
+  }
+
   private _timer: ReturnType<typeof setTimeout> | undefined;
 }
 
@@ -155,11 +162,7 @@ function AlarmLine(props: {
 /** The alarms of the chosen run in the panel, and notifications of those of a live one. */
 export const openAlarmPart: OpenPanelPart = ({ host, trans, setting }) => {
   const show = (run: string): void => void host.openView(run, { view: 'health' });
-  const news = new AlarmNews(
-    (run, sentence) => host.alarm(sentence, trans.__('Open Health'), () => show(run)),
-    () => setting('tellAlarms') !== false,
-    trans
-  );
+  const news = new AlarmNews(host, () => setting('tellAlarms') !== false, trans);
   return {
     open: (id, source) => {
       const model = new AlarmModel(source);

@@ -2,10 +2,11 @@
 import { alarm, alarmRow } from '../../__tests__/alarm-rows';
 import type { ReactElement } from 'react';
 import { openAlarmPart } from '../alarm-part';
+import type { Json } from '../../../../panel/shell/panel-host';
 import { setUp } from '../../../../panel/shell/__tests__/memory-panel';
 
-async function opened() {
-  const { model, host, runs, opened } = setUp([openAlarmPart]);
+async function opened(notes?: Map<string, Json>) {
+  const { model, host, runs, opened } = setUp([openAlarmPart], notes);
   await model.ready();
   const run = runs.opened.get('run-1');
   if (!run || !model.open) {
@@ -50,6 +51,20 @@ it('tells of the first anomaly once, and of later ones together after a minute',
     'gpt-demo: 3 more alarms, the last at step 10.'
   ]);
   model.dispose();
+});
+
+it('tells of an alarm in one window of several, and not again after a reload', async () => {
+  jest.spyOn(Date, 'now').mockReturnValue(1_000_000);
+  const notes = new Map<string, Json>();
+  const windows = [];
+  for (let at = 0; at < 3; at++) {
+    const each = await opened(notes);
+    alarm(each.run, alarmRow({ step: 7 }), alarmRow({ step: 8 }));
+    await each.read(2);
+    windows.push(each);
+  }
+  expect(windows.map(({ host }) => host.alarm.mock.calls.length)).toEqual([1, 0, 0]);
+  windows.forEach(({ model }) => model.dispose());
 });
 
 it('counts what followed from an alarm apart, and tells of nothing for it', async () => {
