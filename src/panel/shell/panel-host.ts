@@ -18,6 +18,8 @@ export type Json = Readonly<Record<string, number>>;
 
 export interface IPanelHost {
   openView(run: string, options: ViewOptions): Promise<void>;
+  /** Show up to three views together. */
+  tileViews(run: string, views: readonly ViewOptions[]): Promise<void>;
   /** Options of the run's open views, for the report and for Copy as code. */
   openViews(run: string): readonly ViewOptions[];
   openRuns(): Promise<void>;
@@ -100,6 +102,7 @@ export function createPanelHost({ commands, views, trans, remember }: IPanelHost
     remember,
     share,
     openView: (run, options) => views.open(run, options),
+    tileViews: (run, options) => views.tile(run, options),
     openViews: run => views.of(run),
     openRuns: async () => {
       await commands.execute(CommandIDs.openRuns);

@@ -129,6 +129,7 @@ export function setUp(
   // The host is JupyterLab's own dialogs and clipboard, which the browser tests go through.
   const host = {
     openView: jest.fn(async (run: string, options: ViewOptions) => void opened.push([run, options])),
+    tileViews: jest.fn(),
     openViews: jest.fn(() => [] as readonly ViewOptions[]),
     copy: jest.fn(),
     revealFolder: jest.fn(),

@@ -126,6 +126,18 @@ describe('PanelModel', () => {
     model.dispose();
   });
 
+  it('shows what there is to watch of a training side by side, and nothing of a text where there is none', async () => {
+    const { model, host } = setUp();
+    await model.ready();
+    await model.arrange('training');
+    expect(host.tileViews).toHaveBeenLastCalledWith('run-1', [
+      { view: 'scalars' },
+      { view: 'health' },
+      { view: 'timeline' }
+    ]);
+    model.dispose();
+  });
+
   it('opens the heatmap where the first non-finite entry was', async () => {
     const { model, runs, opened } = setUp();
     await model.ready();
