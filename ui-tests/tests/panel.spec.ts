@@ -69,7 +69,7 @@ test('layers that do not exist are shown at their field', async ({ open }) => {
   await panel.getByLabel('Layers').fill('3-9');
   await panel.getByRole('button', { name: 'Apply' }).click();
   await expect(panel.getByLabel('Layers')).toHaveAttribute('aria-invalid', 'true');
-  await expect(panel.locator('.jp-MegalensField-fault')).toContainText('0–3');
+  await expect(panel.locator('.jp-MegalensField-fault')).toContainText('3-9: this model has layers 0 to 3');
   await panel.getByRole('button', { name: 'Revert' }).click();
   await expect(panel.getByLabel('Layers')).toHaveAttribute('aria-invalid', 'false');
 });

@@ -8,7 +8,7 @@ test.describe.configure({ mode: 'serial' });
 let training: ITraining;
 
 test.beforeAll(async ({ lab }) => {
-  training = await lab.train('gpt-views', { traced: true, statistics: true, monitor: true, timeline: true });
+  training = await lab.train('gpt-views', { traced: true, monitor: true });
 });
 
 test.afterAll(async () => {

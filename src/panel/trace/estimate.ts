@@ -8,42 +8,11 @@ import type {
   Hello,
   Status
 } from '../../protocol/messages.generated';
-import { EMBEDDING, inRanges, isRangeText, parseLayers, rangesText } from '../../protocol/ranges';
+import { rangesText } from '../../protocol/ranges';
 import { tilesOf } from '../../views/shared/forecast';
-import type { IFault } from './draft';
 
 /** The layers that exist, in words: `1–4`, or `2, 4–6` where some lack it. */
 export const layerSpan = (existing: readonly number[]): string => rangesText(existing, '–', ', ') || '–';
-
-/**
- * What is wrong with a text of layers, and the nearest that is right; null where nothing is, and where a
- * range is only half written.
- */
-export function layersFault(text: string, existing: readonly number[]): IFault | null {
-  if (existing.length === 0 || existing[0] === EMBEDDING || /[-,]\s*$/.test(text)) {
-    return null;
-  }
-  const fault = (message: string, nearest: string): IFault => ({ message, nearest, column: null });
-  if (!isRangeText(text)) {
-    const [low = '', high = ''] = text.split('-').map(each => each.trim());
-    return Number(low) > Number(high) && high !== ''
-      ? fault(`${text}: the smaller layer comes first.`, `${high}-${low}`)
-      : fault(`“${text}” is no range of layers: “all”, or numbers such as 0-3,7.`, 'all');
-  }
-  const wrong = text.split(',').filter(piece => {
-    try {
-      return parseLayers(piece, existing).length === 0;
-    } catch {
-      return true;
-    }
-  });
-  const [first = 0, last = 0] = [existing[0], existing.at(-1)];
-  const [least = NaN] = /\d+/.exec(text) ?? [];
-  const nearest = rangesText(inRanges(text, existing)) || `${Number(least) < first ? first : last}`;
-  return wrong.length === 0
-    ? null
-    : fault(`${wrong.join(',').trim()}: this model has layers ${layerSpan(existing)} here.`, nearest);
-}
 
 /** From how many bytes a step, or for how few steps within its bound, a recording is a flood. */
 const FLOOD_BYTES = 64e6;

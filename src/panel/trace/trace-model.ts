@@ -18,6 +18,7 @@ import {
   isAvailable,
   positionsOf
 } from '../../views/shared/forecast';
+import { layersFault } from '../../views/shared/layers';
 import { SourceModel } from '../shell/source-model';
 import {
   faultsIn,
@@ -31,7 +32,7 @@ import {
   type Draft,
   type IFullSetting
 } from './draft';
-import { isFlood, layersFault, stepsHeld } from './estimate';
+import { isFlood, stepsHeld } from './estimate';
 import { presetsOf, type IPreset } from './presets';
 
 /** Settings that other viewers changed since it was last noted. */
@@ -142,7 +143,7 @@ export class TraceModel extends SourceModel {
   private _faults(info: FlagInfo, setting: FlagSetting | null): ReadonlyMap<string, IFault> {
     const found = faultsIn(this._apply, `flags.${info.name}`);
     const typed = setting === null ? null : layersFault(setting.layers ?? 'all', info.layers);
-    return typed === null ? found : new Map([...found, ['layers', typed]]);
+    return typed === null ? found : new Map([...found, ['layers', { ...typed, column: null }]]);
   }
 
   get replicas(): number {

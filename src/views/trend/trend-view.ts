@@ -152,6 +152,7 @@ export class TrendView extends LinesView<Required<TrendOptions>> {
         options.color_range,
         this._isLines ? null : this.map.domain,
         change => this.choose(change),
+        () => this.map.series.map(({ values }) => values),
         t
       )
     ];

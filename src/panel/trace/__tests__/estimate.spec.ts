@@ -9,7 +9,8 @@ import {
   FRAME_BYTES,
   positionsOf
 } from '../../../views/shared/forecast';
-import { layersFault, tilesText } from '../estimate';
+import { layersFault } from '../../../views/shared/layers';
+import { tilesText } from '../estimate';
 
 const trans = nullTranslator.load('megalens');
 const POSITIONS = 256;
@@ -72,13 +73,13 @@ it('says into how many tiles a tensor is cut', () => {
 });
 
 it.each([
-  ['9-12', [0, 1, 2, 3], '9-12: this model has layers 0–3 here.', '3'],
-  ['2-9', [0, 1, 2, 3], '2-9: this model has layers 0–3 here.', '2-3'],
-  ['0,7', [1, 2, 4], '0,7: this model has layers 1–2, 4 here.', '1'],
+  ['9-12', [0, 1, 2, 3], '9-12: this model has layers 0 to 3 here.', '3'],
+  ['2-9', [0, 1, 2, 3], '2-9: this model has layers 0 to 3 here.', '2-3'],
+  ['0,7', [1, 2, 4], '0,7: this model has layers 1, 2 and 4 here.', '1'],
   ['3-1', [0, 1, 2, 3], '3-1: the smaller layer comes first.', '1-3'],
   ['first', [0, 1, 2, 3], '“first” is no range of layers: “all”, or numbers such as 0-3,7.', 'all']
 ])('says why layers %s of %j cannot be, and what is nearest', (text, layers, message, nearest) => {
-  expect(layersFault(text, layers)).toEqual({ message, nearest, column: null });
+  expect(layersFault(text, layers)).toEqual({ message, nearest });
 });
 
 it('finds nothing wrong with layers that are there, or half written', () => {
