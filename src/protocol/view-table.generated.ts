@@ -57,7 +57,7 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
   },
   moments: {
     name: 'moments',
-    method: 'explore',
+    method: 'statistics',
     title: 'Statistics',
     summary: 'Statistics of weights, gradients and activations, grouped as you like',
     label: 'Open Statistics of Weights, Gradients and Activations',

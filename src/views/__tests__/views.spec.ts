@@ -256,8 +256,22 @@ describe('states', () => {
     button().click();
     await next();
     expect(run.patches).toEqual([
-      { flags: { HiddenStates: { compressor: { name: 'Tile' }, phases: ['train'] } } }
+      { flags: { HiddenStates: { compressor: { name: 'Tile', params: {} }, phases: ['train'] } } }
     ]);
+  });
+
+  it('offers to trace a flag of a training while it generates, at its cost', async () => {
+    const setting = { compressor: { name: 'NoOp' }, every: 10 };
+    run.hello = structuredClone(run.hello!);
+    run.hello.config.flags['HiddenStates'] = setting;
+    const info = run.hello.flags.find(({ name }) => name === 'HiddenStates')!;
+    Object.assign(info, { layers: [0, 1], features: 16, bytes_per_layer: 65_536 });
+    await show({ view: 'heatmap', flag: 'HiddenStates', phase: 'generate' });
+    expect(said()).toBe('Hidden states is not traced in phase generate.');
+    expect(button().textContent).toBe('Trace Hidden states while generating, ≈ 16.1 kB a step');
+    button().click();
+    await next();
+    expect(run.patches).toEqual([{ flags: { HiddenStates: { ...setting, phases: ['train', 'generate'] } } }]);
   });
 
   it('gives the reason why a model lacks a flag and shows another', async () => {
