@@ -36,7 +36,7 @@ test('no chart code is loaded until a view is opened', async ({ page, lab }) => 
 test('views open as tabs and follow the training', async ({ open }) => {
   const page = await open();
   const panel = await showPanel(page);
-  await expect(panel.getByText('loss')).toBeVisible();
+  await expect(panel.locator('.jp-MegalensFigures-loss')).toBeVisible();
   await panel.getByRole('button', { name: 'Heatmap', exact: true }).click();
   const heatmap = page.locator('.jp-MegalensViewTab:visible .jp-MegalensView');
   await expect(heatmap.locator('.jp-MegalensPlot canvas, .jp-MegalensPlot svg').first()).toBeVisible();
@@ -58,7 +58,7 @@ test('a view opens beside the notebook, the next ones with it, and arrangements 
   writeNotebook(lab, 'beside.ipynb', ['1']);
   const page = await open('beside.ipynb');
   const panel = await showPanel(page);
-  await expect(panel.getByText('loss')).toBeVisible();
+  await expect(panel.locator('.jp-MegalensFigures-loss')).toBeVisible();
   const left = async (of: Locator) => Math.round((await of.boundingBox())?.x ?? NaN);
   await panel.getByRole('button', { name: 'Trend', exact: true }).click();
   const shown = page.locator('.jp-MegalensViewTab:visible');
@@ -97,7 +97,7 @@ test('the same view is not opened twice', async ({ open }) => {
 test('tabs, their options and the chosen run are there after a reload @everywhere', async ({ open, lab }) => {
   const page = await open();
   const panel = await showPanel(page);
-  await expect(panel.getByText('loss')).toBeVisible();
+  await expect(panel.locator('.jp-MegalensFigures-loss')).toBeVisible();
   await panel.getByRole('button', { name: 'Heatmap', exact: true }).click();
   const view = page.locator('.jp-MegalensViewTab:visible .jp-MegalensView');
   const layers = view.getByRole('combobox', { name: 'Layers' });
@@ -142,7 +142,7 @@ test('a non-finite entry turns the panel red and leads to its place', async ({ o
 test('a report is exported and downloaded', async ({ open }) => {
   const page = await open();
   const panel = await showPanel(page);
-  await expect(panel.getByText('loss')).toBeVisible();
+  await expect(panel.locator('.jp-MegalensFigures-loss')).toBeVisible();
   await panel.getByRole('button', { name: 'Export report…' }).click();
   const dialog = page.locator('.jp-Dialog');
   await expect(dialog.locator('code').first()).toContainText('run.');

@@ -244,6 +244,29 @@ describe('scalars', () => {
   });
 });
 
+it('keeps Draw in its place whatever is drawn', async () => {
+  run.log({ step: 1, name: 'decoder.layers.0.mlp.linear_fc1.weight', mean: 1, std: 1 });
+  const before = (): string[] => {
+    const ids = [...document.querySelectorAll<HTMLElement>('[data-control]')].map(
+      each => each.dataset['control']!
+    );
+    return ids.slice(0, ids.indexOf('kind'));
+  };
+  for (const kinds of [
+    ['lines', 'heatmap'].map(kind => ({ view: 'trend', flag: 'MLP1_mat_mul', kind }) as ViewOptions),
+    ['lines', 'map', 'table', 'overview'].map(kind => ({ view: 'moments', kind }) as ViewOptions)
+  ]) {
+    const places: string[][] = [];
+    for (const options of kinds) {
+      document.body.replaceChildren();
+      await show(options);
+      places.push(before());
+    }
+    expect(places[0]!.length).toBeGreaterThan(1);
+    expect(new Set(places.map(each => each.join())).size).toBe(1);
+  }
+});
+
 describe('states', () => {
   const button = (): HTMLButtonElement =>
     document.querySelector('.jp-MegalensState button') as HTMLButtonElement;
