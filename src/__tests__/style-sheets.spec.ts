@@ -27,7 +27,6 @@ function sourcesUnder(folder: string): string[] {
 
 /** Names by which code, or JupyterLab, finds a node that has no look of its own. */
 const UNSTYLED = [
-  'jp-MegalensAlarmLine',
   'jp-MegalensCell',
   'jp-MegalensControls-box',
   'jp-MegalensHealth',

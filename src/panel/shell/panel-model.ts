@@ -183,6 +183,7 @@ export class PanelModel {
     const found = this.viewOf(view, options);
     if (found !== null) {
       await this.host.openView(found.run, found.options);
+      this._open?.instruments.forEach(part => part.opened?.(view));
     }
   }
 

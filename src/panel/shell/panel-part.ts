@@ -7,8 +7,10 @@ import type { IPanelHost } from './panel-host';
 /** What an instrument adds to a chosen run. */
 export interface IRunPart {
   readonly changed: ISignal<unknown, void>;
-  /** Alarms of the run, which its line in the list and the panel's icon count; absent is none. */
+  /** Alarms that nobody looked at, which the run's line and the panel's icon count; absent is none. */
   readonly alarms?: number;
+  /** A view of the run was opened by a person. */
+  opened?(view: string): void;
   /** Lines below the run's figures. */
   render?(): ReactElement | null;
   /** Let go of the run. Safe twice. */

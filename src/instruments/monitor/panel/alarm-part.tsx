@@ -1,7 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import { formatInteger } from '../../../charts/format';
-import type { IPanelHost } from '../../../panel/shell/panel-host';
+import type { IPanelHost, Json } from '../../../panel/shell/panel-host';
 import type { OpenPanelPart } from '../../../panel/shell/panel-part';
 import { Coalesced, SourceModel } from '../../../panel/shell/source-model';
 import { type IRunSource, type SourceChange, isOver } from '../../../store/source';
@@ -20,13 +20,28 @@ const READ_EVERY = 250;
 
 /** The alarms of the chosen run that nobody muted; notes are none. */
 class AlarmModel extends SourceModel {
-  constructor(source: IRunSource) {
+  constructor(
+    source: IRunSource,
+    private readonly _share: (change: (before: Json | null) => Json | null) => void
+  ) {
     super(source);
     this.gate.note();
   }
 
   get alarms(): readonly IAlarm[] {
     return this._alarms;
+  }
+
+  /** How many of them nobody looked at, in any window. */
+  get unseen(): number {
+    return Math.max(0, this._alarms.length - this._seen);
+  }
+
+  /** They were looked at. */
+  see(): void {
+    this._seen = this._alarms.length;
+    this._share(() => ({ count: this._seen }));
+    this.emit();
   }
 
   /** How many findings followed from them. */
@@ -58,6 +73,10 @@ class AlarmModel extends SourceModel {
     const told = all.filter(each => !isMuted(each, mutes));
     this._alarms = told.filter(each => each.severity !== 'note');
     this._followed = told.filter(follows).length;
+    this._share(before => {
+      this._seen = before?.['count'] ?? 0;
+      return null;
+    });
     this.emit();
   }
 
@@ -65,6 +84,7 @@ class AlarmModel extends SourceModel {
   private readonly _reader = new AlarmReader();
   private _alarms: readonly IAlarm[] = [];
   private _followed = 0;
+  private _seen = 0;
 }
 
 /** Least time between two notifications of a run, ms. */
@@ -77,13 +97,13 @@ const MINUTE = 60_000;
 class AlarmNews {
   /** @param isOn - Whether anything is reported; what comes meanwhile is not reported later. */
   constructor(
-    private readonly host: Pick<IPanelHost, 'alarm' | 'share' | 'openView'>,
+    private readonly host: Pick<IPanelHost, 'alarm' | 'share'>,
     private readonly isOn: () => boolean,
     private readonly trans: TranslationBundle
   ) {}
 
-  /** Take what is known of a live run's alarms now. */
-  note(run: string, name: string, alarms: readonly IAlarm[]): void {
+  /** Take what is known of a live run's alarms now; `open` shows them. */
+  note(run: string, name: string, alarms: readonly IAlarm[], open: () => void): void {
     const [first] = alarms;
     if (first === undefined) {
       return;
@@ -96,11 +116,12 @@ class AlarmNews {
         return null;
       }
       if (wait > 0) {
-        this._timer = setTimeout(() => this.note(run, name, alarms), wait);
+        this._timer = setTimeout(() => this.note(run, name, alarms, open), wait);
         return null;
       }
       if (this.isOn()) {
-        this._tell(run, name, first, alarms.slice(count), count > 0);
+        const sentence = this._sentence(name, first, alarms.slice(count), count > 0);
+        this.host.alarm(sentence, this.trans.__('Open Health'), open);
       }
       return { count: alarms.length, at: Date.now() };
     });
@@ -110,18 +131,16 @@ class AlarmNews {
     clearTimeout(this._timer);
   }
 
-  private _tell(run: string, name: string, first: IAlarm, more: readonly IAlarm[], again: boolean): void {
-    const { host, trans } = this;
-    const sentence = again
-      ? trans._n(
+  private _sentence(name: string, first: IAlarm, more: readonly IAlarm[], again: boolean): string {
+    return again
+      ? this.trans._n(
           '%2: one more alarm, at step %3.',
           '%2: %1 more alarms, the last at step %3.',
           more.length,
           name,
           formatInteger(more.at(-1)?.step ?? first.step)
         )
-      : trans.__('%1: first anomaly at step %2. %3', name, formatInteger(first.step), first.sentence);
-    host.alarm(sentence, trans.__('Open Health'), () => void host.openView(run, { view: 'health' }));
+      : this.trans.__('%1: first anomaly at step %2. %3', name, formatInteger(first.step), first.sentence);
   }
 
   private _timer: ReturnType<typeof setTimeout> | undefined;
@@ -134,17 +153,18 @@ function AlarmLine(props: {
   open: () => void;
 }): React.ReactElement | null {
   const { model, trans, open } = props;
-  const { alarms, first, followed } = model;
+  const { alarms, first, followed, unseen } = model;
   if (first === null) {
     return null;
   }
-  const count = trans._n('%1 alarm', '%1 alarms', alarms.length);
+  const all = trans._n('%1 alarm', '%1 alarms', alarms.length);
+  const count = unseen > 0 && unseen < alarms.length ? trans.__('%1 (%2 new)', all, unseen) : all;
   const text = followed === 0 ? count : trans.__('%1, and %2 that followed', count, formatInteger(followed));
   return (
     <p>
       <button
         type="button"
-        className="jp-MegalensNonFinite jp-MegalensAlarmLine"
+        className={`jp-MegalensNonFinite jp-MegalensAlarmLine${unseen === 0 ? ' jp-mod-seen' : ''}`}
         title={first.sentence}
         onClick={open}
       >
@@ -165,19 +185,28 @@ export const openAlarmPart: OpenPanelPart = ({ host, trans, setting }) => {
   const news = new AlarmNews(host, () => setting('tellAlarms') !== false, trans);
   return {
     open: (id, source) => {
-      const model = new AlarmModel(source);
+      const model = new AlarmModel(source, change => host.share(`seen of ${id}`, change));
+      const look = (): void => {
+        show(id);
+        model.see();
+      };
       model.changed.connect(() => {
         // A recorded run is no news, and nor is what a run that ended left behind.
         if (source.connection.kind === 'live' && !isOver(source)) {
-          news.note(id, source.name, model.alarms);
+          news.note(id, source.name, model.alarms, look);
         }
       });
       return {
         changed: model.changed,
         get alarms() {
-          return model.alarms.length;
+          return model.unseen;
         },
-        render: () => <AlarmLine model={model} trans={trans} open={() => show(id)} />,
+        opened: view => {
+          if (view === 'health') {
+            model.see();
+          }
+        },
+        render: () => <AlarmLine model={model} trans={trans} open={look} />,
         dispose: () => model.dispose()
       };
     },

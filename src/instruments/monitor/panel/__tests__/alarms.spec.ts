@@ -98,6 +98,24 @@ it('opens the view of alarms from the notification and from the panel', async ()
   model.dispose();
 });
 
+it('counts what nobody looked at, in all windows', async () => {
+  const notes = new Map<string, Json>();
+  const { model, run, part, read } = await opened(notes);
+  alarm(run, alarmRow({ step: 7 }), alarmRow({ step: 8 }));
+  await read(2);
+  await model.openView('health');
+  expect(part.alarms).toBe(0);
+  alarm(run, alarmRow({ step: 9 }));
+  await read(1);
+  const line = part.render?.() as ReactElement<Record<string, unknown>, (props: unknown) => ReactElement>;
+  expect(JSON.stringify(line.type(line.props))).toContain('3 alarms (1 new): first at step 7');
+  const other = await opened(notes);
+  alarm(other.run, ...[7, 8, 9].map(step => alarmRow({ step })));
+  await other.read(1);
+  model.dispose();
+  other.model.dispose();
+});
+
 it('tells nothing of notes, of muted alarms, where the setting is off, and of a recorded run', async () => {
   const { model, host, run, read, part } = await opened();
   const instruments = { monitor: { muted: [{ rule: 'dead' }] } };
