@@ -11,6 +11,8 @@ from megalens.protocol import STREAM_NAMES, VIEW_NAMES, view_about
 ROOT = Path(__file__).parents[1]
 EXCEPTIONS = json.loads((ROOT / "view-names.json").read_text(encoding="utf-8"))["exceptions"]
 METHODS = tuple(view_about(view)["method"] for view in VIEW_NAMES)
+# Words that streams, or what is logged, have as well.
+SHARED = (*STREAM_NAMES, "statistics")
 QUOTED = re.compile(r"""(["'])(\w+)\1""")
 
 
@@ -20,8 +22,7 @@ def named(line: str) -> list[str]:
     return [
         name
         for name in dict.fromkeys((*VIEW_NAMES, *METHODS))
-        if name in found
-        and (name not in STREAM_NAMES or ("view" in line.lower() and "stream" not in line.lower()))
+        if name in found and (name not in SHARED or ("view" in line.lower() and "stream" not in line.lower()))
     ]
 
 

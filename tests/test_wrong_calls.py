@@ -181,17 +181,13 @@ OF_A_RUN = [
     ),
     (lambda run: run.trend(F, statistic="median"), "trend(statistic=…) must be one of mean, std, rms"),
     (
-        lambda run: run.explore("kurtosis", "mean"),
+        lambda run: run.statistics("kurtosis", "mean"),
         "stat='kurtosis' is a statistic, and statistic='mean' came beside it.",
     ),
     (lambda run: run.report("report"), "A report's name must end in .html, .ipynb or .md, got 'report'."),
     (lambda run: run.report("no/dir"), "A report's name must end in .html, .ipynb or .md, got 'dir'."),
     (lambda run: run.report("no/dir.html"), "There is no folder 'no' to write dir.html into. Make it first."),
     (lambda run: run.report(5), "path must be the name of a file, got 5."),
-    (
-        lambda run: run.report("r.html", views=["heatmap"]),
-        "views[0]: heatmap needs flag: Trace point by name. Write run.heatmap(…) in its place.",
-    ),
     (
         lambda run: run.report("r.html", views="heatmap"),
         "views must be a list of views, such as [run.heatmap(…), run",

@@ -10,6 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..protocol.old_names import warn_old
+from ..protocol.views import view_named
 from ..runs import Run, open_all_runs, open_run
 from ..runs import connect as connect_run
 from ..runs.run_words import unknown_flag
@@ -183,10 +185,15 @@ class NotebookRun(NotebookViews):
         """
         from ..pictures.widgets import VIEW_CLASSES, OtherView
 
-        kind = VIEW_CLASSES.get(name)
+        kind = VIEW_CLASSES.get(view_named(name))
         if kind is None:
             return OtherView(self._reference(), {"view": name, **options})
         return self._show(kind, options)
+
+    def explore(self, *args: Any, **options: Any) -> View:
+        """Show :meth:`statistics` under its old name, with a DeprecationWarning."""
+        warn_old("run.explore is called run.statistics now. The next release no longer has run.explore.")
+        return self.statistics(*args, **options)
 
     def _show(self, kind: type[_V], options: Mapping[str, Any]) -> _V:
         shown = kind(self._reference(), kind.read(options), self._paint, self._frame)

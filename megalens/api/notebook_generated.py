@@ -390,7 +390,7 @@ class NotebookViews(ABC):
         }
         return self._show(History, options)
 
-    def explore(
+    def statistics(
         self,
         stat: Measured | MomentStatistic = "grad",
         statistic: MomentStatistic | None = None,
@@ -425,7 +425,7 @@ class NotebookViews(ABC):
     ) -> Moments:
         """Draw the statistics of parameters, gradients and activations, over any grouping of tensors.
 
-        ``run.explore("residual", "kurtosis", by="layer")``. The widget's ``.df`` has the same rows as a
+        ``run.statistics("residual", "kurtosis", by="layer")``. The widget's ``.df`` has the same rows as a
         ``pandas.DataFrame``.
 
         Parameters
@@ -435,7 +435,7 @@ class NotebookViews(ABC):
             ``residual_dgrad``, ``grad_unreduced``, ``param_origin``, ``exp_avg``, ``exp_avg_sq``,
             ``attention_entropy``, ``attention_max``, ``router_entropy``, ``router_similarity``,
             ``stable_rank``, ``kernel_norm``. The name of a statistic is taken for ``statistic``, and
-            gradients for what was measured: ``run.explore(stat="kurtosis")`` is ``run.explore("grad",
+            gradients for what was measured: ``run.statistics(stat="kurtosis")`` is ``run.statistics("grad",
             "kurtosis")``.
         statistic : str, optional
             What is read of it; near_zero_share is the share of values of a size below 1e-8, nonfinite the

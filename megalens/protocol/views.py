@@ -20,6 +20,7 @@ __all__ = [
     "view_about",
     "view_defaults",
     "view_fields",
+    "view_named",
 ]
 
 _SCHEMA: dict[str, Any] = contract_json("views.schema.json")
@@ -34,6 +35,13 @@ def view_about(view: str) -> dict[str, Any]:
     """Return what the contract says of a view: method, title, needs, report, …. Not to be changed."""
     about: dict[str, Any] = _SCHEMA["$defs"][_DEFINITIONS[view]]["x-view"]
     return about
+
+
+def view_named(name: str) -> str:
+    """Return the view of this name, or whose method or title it is; else the name."""
+    methods = {view_about(view)["method"]: view for view in VIEW_NAMES}
+    titles = {view_about(view)["title"].lower(): view for view in VIEW_NAMES}
+    return name if name in _DEFINITIONS else methods.get(name, titles.get(name.lower(), name))
 
 
 def option_schema(view: str, option: str) -> dict[str, Any]:
@@ -76,6 +84,8 @@ def check_view_options(options: Mapping[str, Any], field: str = "") -> dict[str,
     """
     prefix = f"{field}." if field else ""
     view = options.get("view") if isinstance(options, Mapping) else None
+    if isinstance(view, str):
+        options = {**options, "view": (view := view_named(view))}
     if not isinstance(view, str) or view not in _DEFINITIONS:
         raise no_such("view", view, VIEW_NAMES, f"{prefix}view")
     filled = {"view": view, **view_defaults(view), **options}

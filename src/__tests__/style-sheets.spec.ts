@@ -28,10 +28,8 @@ function sourcesUnder(folder: string): string[] {
 
 /** Names by which code, or JupyterLab, finds a node that has no look of its own. */
 const UNSTYLED = [
-  'jp-MegalensAlarmLine',
   'jp-MegalensCell',
   'jp-MegalensControls-box',
-  'jp-MegalensFigures-loss',
   'jp-MegalensHealth',
   'jp-MegalensHistory-map',
   'jp-MegalensLegend-entry',

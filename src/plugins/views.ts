@@ -1,6 +1,6 @@
 import { ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
-import { megalensIcon } from '../panel/shell/commands';
+import type { Widget } from '@lumino/widgets';
 import { ViewTabs } from '../panel/views/view-tabs';
 import { CommandIDs, IMegalensRuns, IMegalensViews, type IRunLease } from '../tokens';
 
@@ -20,11 +20,17 @@ export const viewsPlugin: JupyterFrontEndPlugin<IMegalensViews> = {
   ): IMegalensViews => {
     const trans = (translator ?? nullTranslator).load('megalens');
     const tabs = new ViewTabs({
-      add: widget => {
-        app.shell.add(widget, 'main', { type: 'Megalens', mode: 'tab-after' });
+      add: (widget, near, mode) => {
+        const { currentWidget } = app.shell;
+        // The first stands beside the notebook that is worked in, the others with it.
+        const beside = near === null && currentWidget !== null && isDocument(currentWidget);
+        app.shell.add(widget, 'main', {
+          type: 'Megalens',
+          mode: mode ?? (beside ? 'split-right' : 'tab-after'),
+          ref: (beside ? currentWidget.id : near) ?? undefined
+        });
       },
       activate: id => app.shell.activateById(id),
-      icon: megalensIcon,
       trans,
       preload: async () => (await tabCode()).preloadViews(idle),
       create: async ({ run, options }, frame) => {
@@ -103,6 +109,9 @@ export const viewsPlugin: JupyterFrontEndPlugin<IMegalensViews> = {
     return tabs;
   }
 };
+
+/** Whether a tab holds a file, such as a notebook. */
+const isDocument = (widget: Widget): boolean => 'context' in widget;
 
 /** What a tab is made of, loaded on first use. */
 async function tabCode() {

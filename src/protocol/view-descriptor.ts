@@ -20,6 +20,8 @@ export interface IViewInfo {
   readonly command: string;
   /** Under which word it stands in the panel; one of its own package where it is absent. */
   readonly group?: ViewGroup;
+  /** Which views are looked at together, to watch a training or to look into a text. */
+  readonly together?: 'training' | 'text';
   /** Name of a JupyterLab icon. */
   readonly icon?: string;
   readonly offer: readonly ViewPlace[];

@@ -13,7 +13,6 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     label: 'Open Overview of a Run',
     command: 'megalens:open-overview',
     group: 'run',
-    icon: 'megalens:lens',
     offer: ['panel', 'palette', 'launcher'],
     needs: { streams: [], flag: false },
     report: { order: 0 }
@@ -26,7 +25,6 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     label: 'Open Heatmap of a Traced Tensor',
     command: 'megalens:open-heatmap',
     group: 'tensors',
-    icon: 'megalens:lens',
     offer: ['panel', 'palette'],
     needs: { streams: ['tensors'], flag: true, absent: 'Nothing is traced yet' },
     phases: { generate: { phase: 'generate', generation: 0 } },
@@ -40,7 +38,6 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     label: 'Open Layer Trend',
     command: 'megalens:open-trend',
     group: 'tensors',
-    icon: 'megalens:lens',
     offer: ['panel', 'palette'],
     needs: { streams: ['tensors'], flag: true, absent: 'Nothing is traced yet' },
     phases: { generate: { phase: 'generate' } },
@@ -54,20 +51,19 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     label: 'Open History of a Traced Tensor',
     command: 'megalens:open-history',
     group: 'tensors',
-    icon: 'megalens:lens',
     offer: ['panel', 'palette'],
     needs: { streams: ['tensors'], flag: true, absent: 'Nothing is traced yet' },
     phases: { generate: { phase: 'generate' } }
   },
   moments: {
     name: 'moments',
-    method: 'explore',
+    method: 'statistics',
     title: 'Statistics',
     summary: 'Statistics of weights, gradients and activations, grouped as you like',
     label: 'Open Statistics of Weights, Gradients and Activations',
     command: 'megalens:open-moments',
     group: 'statistics',
-    icon: 'megalens:lens',
+    together: 'training',
     offer: ['panel', 'palette'],
     needs: {
       streams: ['moments'],
@@ -86,7 +82,7 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     label: 'Open Loss and Other Scalars',
     command: 'megalens:open-scalars',
     group: 'statistics',
-    icon: 'megalens:lens',
+    together: 'training',
     offer: ['panel', 'palette'],
     needs: { streams: ['scalars'], flag: false },
     report: { order: 1 }
@@ -99,7 +95,7 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     label: 'Open Health of a Training',
     command: 'megalens:open-health',
     group: 'alarms',
-    icon: 'megalens:lens',
+    together: 'training',
     offer: ['panel', 'palette'],
     needs: {
       streams: ['alarms'],
@@ -116,7 +112,7 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     label: 'Open Timeline of All Ranks',
     command: 'megalens:open-timeline',
     group: 'time',
-    icon: 'megalens:lens',
+    together: 'training',
     offer: ['panel', 'palette'],
     needs: {
       streams: ['spans'],
@@ -133,7 +129,7 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     label: 'Open Tokens',
     command: 'megalens:open-tokens',
     group: 'text',
-    icon: 'megalens:lens',
+    together: 'text',
     offer: ['panel', 'palette', 'launcher'],
     needs: {
       streams: ['tokens'],
@@ -150,7 +146,7 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     label: 'Open Attention',
     command: 'megalens:open-attention',
     group: 'text',
-    icon: 'megalens:lens',
+    together: 'text',
     offer: ['panel', 'palette'],
     needs: {
       streams: ['tokens', 'tensors'],
@@ -168,7 +164,7 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     label: 'Open Projection of Vectors',
     command: 'megalens:open-projection',
     group: 'text',
-    icon: 'megalens:lens',
+    together: 'text',
     offer: ['panel', 'palette'],
     needs: {
       streams: ['tokens', 'tensors'],
@@ -185,7 +181,7 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     label: 'Open Logit Lens',
     command: 'megalens:open-lens',
     group: 'text',
-    icon: 'megalens:lens',
+    together: 'text',
     offer: ['panel', 'palette'],
     needs: {
       streams: ['lens'],
@@ -203,7 +199,6 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     label: 'Open Perturbation Effects',
     command: 'megalens:open-effects',
     group: 'text',
-    icon: 'megalens:lens',
     offer: ['panel', 'palette'],
     needs: {
       streams: ['effects'],
@@ -221,7 +216,6 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     label: 'Open Pipeline Planner',
     command: 'megalens:open-pipeline',
     group: 'plans',
-    icon: 'megalens:lens',
     offer: ['panel', 'palette'],
     needs: { streams: [], flag: false, absent: '' }
   },
@@ -233,7 +227,6 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     label: 'Open Split Planner',
     command: 'megalens:open-split',
     group: 'plans',
-    icon: 'megalens:lens',
     offer: ['panel', 'palette'],
     needs: { streams: [], flag: false, absent: '' }
   }

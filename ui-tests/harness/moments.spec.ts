@@ -166,7 +166,7 @@ test('the first bad step is named and one click away', async ({ page }) => {
   );
   await page.getByRole('button', { name: 'Go there' }).first().click();
   await expect(page.locator('.jp-MegalensView-title')).toHaveText(/by tensor, steps 270 to 370/);
-  expect(await page.evaluate(() => window.harness.code())).toContain('run.explore(kind="tensors"');
+  expect(await page.evaluate(() => window.harness.code())).toContain('run.statistics(kind="tensors"');
 });
 
 test('layer and steps are linked with the run’s other views', async ({ page }) => {

@@ -8,6 +8,7 @@ export const copied: string[] = [];
 /** A panel's host in a page without JupyterLab: it answers nothing and remembers what was copied. */
 export const quietHost: IPanelHost = {
   openView: () => Promise.resolve(),
+  tileViews: () => Promise.resolve(),
   openViews: () => [],
   openRuns: () => Promise.resolve(),
   copy: text => void copied.push(text),
@@ -23,6 +24,7 @@ export const quietHost: IPanelHost = {
   save: () => undefined,
   warn: () => undefined,
   alarm: () => undefined,
+  share: () => undefined,
   tell: () => Promise.resolve(),
   progress: (_, work) => work,
   remember: () => undefined

@@ -66,12 +66,17 @@ test('a bad reduction is shown at its field with the column, and tracing goes on
 test('layers that do not exist are shown at their field', async ({ open }) => {
   const panel = await showPanel(await open());
   await panel.getByRole('button', { name: /Setting of MLP1 output/ }).click();
-  await panel.getByLabel('Layers').fill('3-9');
-  await panel.getByRole('button', { name: 'Apply' }).click();
-  await expect(panel.getByLabel('Layers')).toHaveAttribute('aria-invalid', 'true');
-  await expect(panel.locator('.jp-MegalensField-fault')).toContainText('0–3');
+  const field = panel.getByLabel('Layers');
+  await field.fill('3-9');
+  await expect(field).toHaveAttribute('aria-invalid', 'true');
+  const fault = panel.locator('.jp-MegalensField-fault');
+  await expect(fault).toContainText('3-9: this model has layers 0 to 3');
+  await expect(panel.getByRole('button', { name: 'Apply' })).toHaveAttribute('aria-disabled', 'true');
+  await fault.getByRole('button', { name: '3', exact: true }).click();
+  await expect(field).toHaveValue('3');
+  await expect(field).toHaveAttribute('aria-invalid', 'false');
   await panel.getByRole('button', { name: 'Revert' }).click();
-  await expect(panel.getByLabel('Layers')).toHaveAttribute('aria-invalid', 'false');
+  await expect(field).toHaveValue('all');
 });
 
 test('another viewer’s change is told with who and when', async ({ open, browser, lab }) => {

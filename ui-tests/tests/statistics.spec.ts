@@ -61,7 +61,7 @@ test('the panel opens the explorer, which names a spike of one step and what is 
 
 test('run.explore draws in a cell, and its rows are a table', async ({ open, lab }) => {
   writeNotebook(lab, 'explore.ipynb', [
-    'import megalens\nrun = megalens.open("megalens-runs/20261120-101500-explored")\nview = run.explore(stat="kurtosis", by="layer")\nview',
+    'import megalens\nrun = megalens.open("megalens-runs/20261120-101500-explored")\nview = run.statistics(stat="kurtosis", by="layer")\nview',
     'frame = view.df\nprint("rows", len(frame), "at", frame.loc[frame["l2"].idxmax(), "step"], "of", view.statistic)'
   ]);
   const page = await open('explore.ipynb');
@@ -83,7 +83,7 @@ test('files of another logger are opened by the panel, and shown in a cell where
   lab
 }) => {
   writeNotebook(lab, 'other/files.ipynb', [
-    'import megalens\nfiles = megalens.open("my-run")\nfiles.explore("grad", "l2", by="layer")'
+    'import megalens\nfiles = megalens.open("my-run")\nfiles.statistics("grad", "l2", by="layer")'
   ]);
   const page = await open('other/files.ipynb');
   await ready(page);

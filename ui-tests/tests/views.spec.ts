@@ -1,12 +1,14 @@
 import { readFileSync } from 'fs';
-import { expect, load, showPanel, test, type ITraining } from '../lab';
+import type { Locator } from '@playwright/test';
+import { expect, load, showPanel, test, writeNotebook, type ITraining } from '../lab';
+import { picture } from '../picture';
 
 test.describe.configure({ mode: 'serial' });
 
 let training: ITraining;
 
 test.beforeAll(async ({ lab }) => {
-  training = await lab.train('gpt-views', { traced: true });
+  training = await lab.train('gpt-views', { traced: true, monitor: true });
 });
 
 test.afterAll(async () => {
@@ -34,7 +36,7 @@ test('no chart code is loaded until a view is opened', async ({ page, lab }) => 
 test('views open as tabs and follow the training', async ({ open }) => {
   const page = await open();
   const panel = await showPanel(page);
-  await expect(panel.getByText('loss')).toBeVisible();
+  await expect(panel.locator('.jp-MegalensFigures-loss')).toBeVisible();
   await panel.getByRole('button', { name: 'Heatmap', exact: true }).click();
   const heatmap = page.locator('.jp-MegalensViewTab:visible .jp-MegalensView');
   await expect(heatmap.locator('.jp-MegalensPlot canvas, .jp-MegalensPlot svg').first()).toBeVisible();
@@ -47,6 +49,36 @@ test('views open as tabs and follow the training', async ({ open }) => {
   await panel.getByRole('button', { name: /Open the scalars|Loss over steps/ }).click();
   await expect(page.getByRole('tab', { name: /Scalars/ })).toBeVisible();
   await expect(page.locator('.jp-MegalensViewTab:visible .jp-MegalensPlot canvas').first()).toBeVisible();
+});
+
+test('a view opens beside the notebook, the next ones with it, and arrangements in one click', async ({
+  open,
+  lab
+}) => {
+  writeNotebook(lab, 'beside.ipynb', ['1']);
+  const page = await open('beside.ipynb');
+  const panel = await showPanel(page);
+  await expect(panel.locator('.jp-MegalensFigures-loss')).toBeVisible();
+  const left = async (of: Locator) => Math.round((await of.boundingBox())?.x ?? NaN);
+  await panel.getByRole('button', { name: 'Trend', exact: true }).click();
+  const shown = page.locator('.jp-MegalensViewTab:visible');
+  await expect(shown.locator('.jp-MegalensPlot canvas').first()).toBeVisible();
+  await expect(page.locator('.jp-Notebook')).toBeVisible();
+  const beside = await left(shown);
+  expect(beside).toBeGreaterThan((await left(page.locator('.jp-Notebook'))) + 200);
+  await expect(page.getByRole('tab', { name: 'Hidden states · Trend' })).toBeVisible();
+  await panel.getByRole('button', { name: 'Heatmap', exact: true }).click();
+  await expect(page.getByRole('tab', { name: /Heatmap/, selected: true })).toBeVisible();
+  await expect(shown).toHaveCount(1);
+  expect(await left(shown)).toBe(beside);
+  await page.setViewportSize({ width: 1600, height: 1000 });
+  await open();
+  await page.setViewportSize({ width: 1600, height: 1000 });
+  await showPanel(page);
+  await panel.getByRole('button', { name: 'Watch a training' }).click();
+  await expect(shown).toHaveCount(3);
+  await expect(shown.locator('.jp-MegalensPlot canvas').first()).toBeVisible();
+  await picture(page, 'lab-watch');
 });
 
 test('the same view is not opened twice', async ({ open }) => {
@@ -65,7 +97,7 @@ test('the same view is not opened twice', async ({ open }) => {
 test('tabs, their options and the chosen run are there after a reload @everywhere', async ({ open, lab }) => {
   const page = await open();
   const panel = await showPanel(page);
-  await expect(panel.getByText('loss')).toBeVisible();
+  await expect(panel.locator('.jp-MegalensFigures-loss')).toBeVisible();
   await panel.getByRole('button', { name: 'Heatmap', exact: true }).click();
   const view = page.locator('.jp-MegalensViewTab:visible .jp-MegalensView');
   const layers = view.getByRole('combobox', { name: 'Layers' });
@@ -86,7 +118,7 @@ test('tabs, their options and the chosen run are there after a reload @everywher
   await expect(page.locator('#megalens-panel').getByRole('option', { selected: true })).toContainText(
     'gpt-views'
   );
-  await expect(page.getByRole('tab', { name: /Heatmap · Hidden states/ })).toBeVisible();
+  await expect(page.getByRole('tab', { name: /Hidden states · Heatmap/ })).toBeVisible();
   await expect(view.getByRole('combobox', { name: 'Layers' })).toHaveValue('all');
   await expect(view.locator('.jp-MegalensPlot canvas, .jp-MegalensPlot svg').first()).toBeVisible();
 });
@@ -110,7 +142,7 @@ test('a non-finite entry turns the panel red and leads to its place', async ({ o
 test('a report is exported and downloaded', async ({ open }) => {
   const page = await open();
   const panel = await showPanel(page);
-  await expect(panel.getByText('loss')).toBeVisible();
+  await expect(panel.locator('.jp-MegalensFigures-loss')).toBeVisible();
   await panel.getByRole('button', { name: 'Export report…' }).click();
   const dialog = page.locator('.jp-Dialog');
   await expect(dialog.locator('code').first()).toContainText('run.');

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...protocol import VIEW_NAMES, MegalensError, ProtocolError, check_view_options, view_about
+from ...protocol import VIEW_NAMES, MegalensError, ProtocolError, check_view_options, view_about, view_named
 from ...protocol.version import own_version
 from ...runs import Run, RunFolder
 from ...runs.answers import rows_of
@@ -94,7 +94,9 @@ def _check_view(run: Run, options: Any, where: str) -> dict[str, Any]:
             view=where,
             field=where,
         )
-    view = options.get("view") if isinstance(options, Mapping) else None
+    view = options.get("view")
+    if isinstance(view, str):
+        options = _with_flag(run, {**options, "view": (view := view_named(view))})
     if isinstance(view, str) and view not in VIEW_NAMES:
         message = (
             f"{where}: view must be one of {', '.join(VIEW_NAMES)}, got {view!r:.100}. A view of another "
@@ -104,13 +106,25 @@ def _check_view(run: Run, options: Any, where: str) -> dict[str, Any]:
     try:
         checked = check_view_options(options, where)
     except ProtocolError as error:
-        more = f" Write run.{view_about(given)['method']}(…) in its place." if isinstance(given, str) else ""
+        more = (
+            f" Write run.{view_about(str(view))['method']}(…) in its place." if isinstance(given, str) else ""
+        )
         raise ReportError(f"{where}: {error.message}{more}", view=where, field=error.field) from error
     flag = checked.get("flag")
     if flag is not None and run.flags and flag not in run.flags:
         message = f"{where}: {unknown_flag(flag, run.flags)}"
         raise ReportError(message, view=where, field=f"{where}.flag")
     return checked
+
+
+def _with_flag(run: Run, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return options of a view of one flag with the first that was traced, where they name none."""
+    view = options["view"]
+    if "flag" in options or view not in VIEW_NAMES or not view_about(view)["needs"]["flag"]:
+        return options
+    traced = {row["flag"] for row in traced_flags(run)}
+    first = next((flag for flag in run.flags if flag in traced), None)
+    return options if first is None else {**options, "flag": first}
 
 
 _FORMATS = ("html", "ipynb", "md")

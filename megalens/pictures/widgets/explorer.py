@@ -24,7 +24,7 @@ class Explorer(View):
         the largest series.
         """
         if self._framer is None:
-            raise WidgetError("This view was made without a run. Make it with run.explore(…).", "run")
+            raise WidgetError("This view was made without a run. Make it with run.statistics(…).", "run")
         return self._framer(self.options)
 
     @classmethod

@@ -201,7 +201,7 @@ export class RunsModel {
 
   private _take({ runs, warnings }: IRunList): void {
     const before = JSON.stringify([this._entries, this._state, this._chosen, this._warnings]);
-    this._entries = [...runs].sort((a, b) => b.started - a.started);
+    this._entries = ordered(runs);
     this._warnings = warnings;
     this._state = { kind: 'ready' };
     if (this._restoring !== null && !this._byHand && this._entries.some(({ id }) => id === this._restoring)) {
@@ -209,7 +209,7 @@ export class RunsModel {
       this._byHand = true;
     }
     this._restoring = null;
-    const live = this._entries.find(entry => entry.state === 'live' && entry.ended === null);
+    const live = this._entries.find(isTraining);
     if (!this._byHand && this.options.chooseNewest && this.chosen === null && live !== undefined) {
       this._chosen = live.id;
     }
@@ -243,6 +243,21 @@ export class RunsModel {
   private _disposed = false;
   private _turn = 0;
   private _timer: ReturnType<typeof setTimeout> | undefined;
+}
+
+const isTraining = ({ state, ended, stopped }: IRunEntry): boolean =>
+  state === 'live' && ended === null && stopped !== true;
+
+/** Runs as they are listed: those that train first, then the newest; runs of one name stand together. */
+function ordered(runs: readonly IRunEntry[]): IRunEntry[] {
+  const sorted = [...runs].sort(
+    (a, b) => Number(isTraining(b)) - Number(isTraining(a)) || b.started - a.started
+  );
+  const jobs = new Map<string, IRunEntry[]>();
+  for (const run of sorted) {
+    jobs.set(run.name, [...(jobs.get(run.name) ?? []), run]);
+  }
+  return [...jobs.values()].flat();
 }
 
 /** Read an error of the server as a state: refused, without Megalens, or not there. */

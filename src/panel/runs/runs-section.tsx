@@ -180,14 +180,16 @@ export function RunsSection({ model }: { model: PanelModel }): React.ReactElemen
           aria-multiselectable
           onKeyDown={onKeyDown}
         >
-          {entries.map(entry => {
+          {entries.map((entry, at) => {
+            // Runs of one job stand below their newest, told by when they began.
+            const follows = entry.apart !== undefined && entries[at - 1]?.name === entry.name;
             const open = model.open?.id === entry.id ? model.open : null;
             const mark = runMark(entry, open, trans);
             const alarms = alarmsOf(open);
             return (
               <li
                 key={entry.id}
-                className={`jp-MegalensRun jp-mod-${mark.kind}${marked.has(entry.id) ? ' jp-mod-marked' : ''}`}
+                className={`jp-MegalensRun jp-mod-${mark.kind}${marked.has(entry.id) ? ' jp-mod-marked' : ''}${follows ? ' jp-mod-follows' : ''}`}
                 role="option"
                 aria-selected={entry.id === chosenId || marked.has(entry.id)}
                 aria-current={entry.id === chosenId}
@@ -199,7 +201,16 @@ export function RunsSection({ model }: { model: PanelModel }): React.ReactElemen
                 <span className="jp-MegalensRun-mark" aria-hidden="true">
                   {mark.symbol}
                 </span>
-                <span className="jp-MegalensRun-name">{entry.name}</span>
+                <span className="jp-MegalensRun-name">
+                  {follows ? (
+                    <>
+                      <span className="jp-Megalens-unseen">{entry.name} </span>
+                      {entry.apart}
+                    </>
+                  ) : (
+                    entry.name
+                  )}
+                </span>
                 <span className="jp-MegalensRun-word">
                   {alarms > 0 && (
                     <span className="jp-MegalensRun-alarms" title={trans._n('%1 alarm', '%1 alarms', alarms)}>
@@ -209,7 +220,9 @@ export function RunsSection({ model }: { model: PanelModel }): React.ReactElemen
                   {mark.word}
                 </span>
                 <span className="jp-MegalensRun-progress">{mark.progress}</span>
-                {entry.apart !== undefined && <span className="jp-MegalensRun-apart">{entry.apart}</span>}
+                {entry.apart !== undefined && !follows && (
+                  <span className="jp-MegalensRun-apart">{entry.apart}</span>
+                )}
               </li>
             );
           })}

@@ -3,7 +3,7 @@ import { LabIcon } from '@jupyterlab/ui-components';
 import type { CommandRegistry } from '@lumino/commands';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import type { IDisposable } from '@lumino/disposable';
-import type { IViewInfo } from '../../protocol/view-descriptor';
+import type { IViewInfo, ViewGroup } from '../../protocol/view-descriptor';
 import type { ViewOptions } from '../../protocol/views.generated';
 import { CommandIDs, type IMegalensViews } from '../../tokens';
 import type { IMegalensPanel } from './panel-token';
@@ -21,6 +21,27 @@ export const megalensIcon = new LabIcon({
   </g>
 </svg>`
 });
+
+/** What views are about, in 24 × 24. The lens is that of the run as a whole. */
+const SHAPES: Readonly<Record<Exclude<ViewGroup, 'run'>, string>> = {
+  tensors: 'M3 3h5v5H3zM10 3h5v5h-5zM17 3h4v5h-4zM3 10h5v5H3zM10 10h5v5h-5zM3 17h5v4H3zM17 17h4v4h-4z',
+  statistics: 'M3 3h2v16h16v2H3zM7 14l4-5 4 3 4-7 2 1-5 9-4-3-3 4z',
+  alarms: 'M12 2a6 6 0 0 1 6 6v6l3 3v1H3v-1l3-3V8a6 6 0 0 1 6-6zM9 19h6a3 3 0 0 1-6 0z',
+  time: 'M2 4h11v4H2zM7 10h9v4H7zM12 16h10v4H12z',
+  text: 'M3 4h18v2H3zM3 9h13v2H3zM3 14h17v2H3zM3 19h9v2H3z',
+  plans: 'M2 4h6v6H2zM9 4h6v6H9zM9 14h6v6H9zM16 14h6v6h-6z'
+};
+const icons = new Map(
+  Object.entries(SHAPES).map(([group, shape]) => {
+    const svgstr = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24" width="16"><path class="jp-icon3" fill="#616161" d="${shape}"/></svg>`;
+    return [group, new LabIcon({ name: `megalens:${group}`, svgstr })];
+  })
+);
+
+/** A view's icon: its own, or that of what it is about. */
+export function viewIcon({ icon, group }: Pick<IViewInfo, 'icon' | 'group'>): LabIcon {
+  return icon === undefined ? (icons.get(group ?? '') ?? megalensIcon) : LabIcon.resolve({ icon });
+}
 
 const NO_ARGS = { args: { type: 'object' as const, properties: {} } };
 const VIEW_ARGS = {
@@ -106,17 +127,17 @@ export function addPanelCommands(
 /** Add the command that opens a view, of the panel's run unless another is given. */
 export function addViewCommand(
   commands: CommandRegistry,
-  { name, label, summary, command, icon, needs }: IViewInfo,
+  info: IViewInfo,
   panel: IMegalensPanel,
   views: IMegalensViews,
   trans: TranslationBundle
 ): IDisposable {
+  const { name, label, summary, command, needs } = info;
   return commands.addCommand(command, {
     label: trans.__(label),
     caption: trans.__(summary),
     describedBy: VIEW_ARGS,
-    icon: args =>
-      args['isPalette'] ? undefined : icon === undefined ? megalensIcon : LabIcon.resolve({ icon }),
+    icon: args => (args['isPalette'] ? undefined : viewIcon(info)),
     execute: async args => {
       const { run, options } = splitArguments(args);
       if (run !== null && (!needs.flag || 'flag' in options)) {

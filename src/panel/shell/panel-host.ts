@@ -13,8 +13,13 @@ import { askHub, askName, askReport, askStatistics } from './dialogs';
 import { askDelete, askKeepNewest, askNotes } from '../runs/run-dialogs';
 import type { IHubAddress } from '../runs/hub-form';
 
+/** What windows share. */
+export type Json = Readonly<Record<string, number>>;
+
 export interface IPanelHost {
   openView(run: string, options: ViewOptions): Promise<void>;
+  /** Show up to three views together. */
+  tileViews(run: string, views: readonly ViewOptions[]): Promise<void>;
   /** Options of the run's open views, for the report and for Copy as code. */
   openViews(run: string): readonly ViewOptions[];
   openRuns(): Promise<void>;
@@ -40,6 +45,11 @@ export interface IPanelHost {
   warn(sentence: string): void;
   /** Tell the user of an alarm of a live run; the button `label` shows it. */
   alarm(sentence: string, label: string, open: () => void): void;
+  /**
+   * Change what all windows of the page know of something, one window at a time: null of what nobody noted
+   * yet, and null to leave it.
+   */
+  share(name: string, change: (before: Json | null) => Json | null): void;
   tell(title: string, error: unknown): Promise<void>;
   /** Show that work is under way; the promise's end closes it. `cancel` stops the work. */
   progress<T>(label: string, work: Promise<T>, cancel: () => void): Promise<T>;
@@ -54,6 +64,35 @@ export interface IPanelHostOptions {
   remember: (run: string | null) => void;
 }
 
+const SHARED = 'megalens:shared';
+/** What was noted last is kept of so many names. */
+const MOST_SHARED = 100;
+
+/** Read, change and write a note in the browser's storage while no other window does. */
+function share(name: string, change: (before: Json | null) => Json | null): void {
+  const turn = (): void => {
+    let notes: [string, Json][] = [];
+    try {
+      notes = JSON.parse(localStorage.getItem(SHARED) ?? '[]') as typeof notes;
+    } catch {
+      // Without a storage, or with one that somebody else wrote, this window is alone.
+    }
+    const known = new Map(Array.isArray(notes) ? notes.filter(Array.isArray) : []);
+    const next = change(known.get(name) ?? null);
+    if (next !== null) {
+      known.delete(name);
+      try {
+        localStorage.setItem(SHARED, JSON.stringify([...known, [name, next]].slice(-MOST_SHARED)));
+      } catch {
+        // A full or forbidden storage: other windows tell it too.
+      }
+    }
+  };
+  // Pages that are not served by https have no locks.
+  const locks = (navigator as Partial<Navigator>).locks;
+  void (locks === undefined ? turn() : locks.request(SHARED, turn));
+}
+
 /** How long an alarm is shown over the page, ms. */
 const ALARM_MS = 15_000;
 
@@ -61,7 +100,9 @@ const ALARM_MS = 15_000;
 export function createPanelHost({ commands, views, trans, remember }: IPanelHostOptions): IPanelHost {
   return {
     remember,
+    share,
     openView: (run, options) => views.open(run, options),
+    tileViews: (run, options) => views.tile(run, options),
     openViews: run => views.of(run),
     openRuns: async () => {
       await commands.execute(CommandIDs.openRuns);

@@ -3,6 +3,7 @@ import { Signal, type ISignal } from '@lumino/signaling';
 import { own } from '../../protocol/records';
 import { reportViews, viewInfo, viewInfos } from '../../protocol/view-info';
 import type { ViewOptions } from '../../protocol/views.generated';
+import type { IViewInfo } from '../../protocol/view-descriptor';
 import type { IRunSource, SourceChange } from '../../store/source';
 import type { IMegalensRuns, IRunLease, IViewReference } from '../../tokens';
 import { nonFiniteView } from '../../views/overview/non-finite-view';
@@ -182,6 +183,18 @@ export class PanelModel {
     const found = this.viewOf(view, options);
     if (found !== null) {
       await this.host.openView(found.run, found.options);
+      this._open?.instruments.forEach(part => part.opened?.(view));
+    }
+  }
+
+  /** Show the first three views that are looked at together and have something to show, side by side. */
+  async arrange(together: IViewInfo['together']): Promise<void> {
+    const open = this._open;
+    if (open !== null) {
+      const found = viewInfos()
+        .filter(info => info.together === together && info.needs.streams.every(each => hasRows(open, each)))
+        .flatMap(({ name }) => this.viewOf(name)?.options ?? []);
+      await this.host.tileViews(open.id, found.slice(0, 3));
     }
   }
 

@@ -7,8 +7,10 @@ import type { IPanelHost } from './panel-host';
 /** What an instrument adds to a chosen run. */
 export interface IRunPart {
   readonly changed: ISignal<unknown, void>;
-  /** Alarms of the run, which its line in the list and the panel's icon count; absent is none. */
+  /** Alarms that nobody looked at, which the run's line and the panel's icon count; absent is none. */
   readonly alarms?: number;
+  /** A view of the run was opened by a person. */
+  opened?(view: string): void;
   /** Lines below the run's figures. */
   render?(): ReactElement | null;
   /** Let go of the run. Safe twice. */
@@ -24,7 +26,7 @@ export interface IPanelPart {
 
 /** What the panel gives an instrument. */
 export interface IPartHost {
-  readonly host: Pick<IPanelHost, 'alarm' | 'openView'>;
+  readonly host: Pick<IPanelHost, 'alarm' | 'openView' | 'share'>;
   readonly trans: TranslationBundle;
   /** A setting of the panel as it is now; undefined where there are no settings. */
   setting(name: string): unknown;

@@ -11,6 +11,7 @@ import { SummarySection } from '../summary/summary-section';
 import { ApplyBar } from '../trace/apply-bar';
 import { InstrumentsSection } from '../trace/instruments-section';
 import { TraceSection } from '../trace/trace-section';
+import { viewIcon } from './commands';
 import { hasRows } from './open-run';
 import { PanelButton, Section } from './section';
 import type { PanelModel } from './panel-model';
@@ -273,7 +274,9 @@ function ViewsSection({ model }: { model: PanelModel }): React.ReactElement | nu
     <Section name="views" title={trans.__('Views')}>
       {groupsOf(views, trans).map(([title, group]) => (
         <div key={title} className="jp-MegalensViews jp-mod-group" role="group" aria-label={title}>
-          <span className="jp-MegalensViews-group">{title}</span>
+          <span className="jp-MegalensViews-group">
+            <GroupIcon info={group[0]} /> {title}
+          </span>
           {group.map(info => (
             <PanelButton
               key={info.name}
@@ -289,6 +292,21 @@ function ViewsSection({ model }: { model: PanelModel }): React.ReactElement | nu
           ))}
         </div>
       ))}
+      <div className="jp-MegalensViews jp-mod-group" role="group" aria-label={trans.__('Side by side')}>
+        <span className="jp-MegalensViews-group">{trans.__('Side by side')}</span>
+        <PanelButton
+          title={trans.__('Loss, statistics and alarms side by side')}
+          act={() => void model.arrange('training')}
+        >
+          {trans.__('Watch a training')}
+        </PanelButton>
+        <PanelButton
+          title={trans.__('A text, its attention and its logit lens side by side')}
+          act={() => void model.arrange('text')}
+        >
+          {trans.__('Look into a text')}
+        </PanelButton>
+      </div>
       <div className="jp-MegalensViews">
         <PanelButton act={() => void model.exportReport()}>{trans.__('Export report…')}</PanelButton>
         <PanelButton
@@ -300,6 +318,11 @@ function ViewsSection({ model }: { model: PanelModel }): React.ReactElement | nu
       </div>
     </Section>
   );
+}
+
+function GroupIcon({ info }: { info: IViewInfo | undefined }): React.ReactElement {
+  const icon = viewIcon(info ?? {});
+  return <icon.react tag="span" aria-hidden="true" />;
 }
 
 /** Views under the words of what they are about, in the order of their first; what has no word comes last. */

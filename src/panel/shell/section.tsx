@@ -57,23 +57,22 @@ export function Section(props: {
   );
 }
 
+/** One row of the table of numbers: its name, and its value where all values begin. */
 export function Term(props: {
   name: string;
   value: string;
   title?: string;
-  /** Characters reserved for the value, so that what follows does not move while the number changes. */
-  room?: number;
   warn?: boolean;
+  className?: string;
+  /** Shown after the value. */
+  children?: React.ReactNode;
 }): React.ReactElement {
+  const { name, value, title, warn, className = '', children } = props;
   return (
-    <span className={`jp-MegalensTerm${props.warn ? ' jp-mod-warn' : ''}`} title={props.title}>
-      {props.name !== '' && <span className="jp-MegalensTerm-name">{props.name} </span>}
-      <span
-        className="jp-MegalensTerm-value"
-        style={props.room === undefined ? undefined : { minWidth: `${props.room}ch` }}
-      >
-        {props.value}
-      </span>
-    </span>
+    <div className={`jp-MegalensTerm${warn ? ' jp-mod-warn' : ''} ${className}`} title={title}>
+      <span className="jp-MegalensTerm-name">{name} </span>
+      <span className="jp-MegalensTerm-value">{value}</span>
+      {children}
+    </div>
   );
 }

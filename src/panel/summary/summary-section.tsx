@@ -175,13 +175,12 @@ function Figures({ model, open }: { model: PanelModel; open: IOpenRun }): React.
       {source.hello?.origin !== undefined && <OriginChips origin={source.hello.origin} trans={trans} />}
       <RanksBox model={model} open={open} />
       {summary.loss !== null && (
-        <p className="jp-MegalensFigures-loss">
-          <Term
-            name={trans.__('loss')}
-            value={formatNumber(summary.loss.value, 3)}
-            title={summary.loss.unit}
-            room={5}
-          />
+        <Term
+          className="jp-MegalensFigures-loss"
+          name={trans.__('loss')}
+          value={formatNumber(summary.loss.value, 4)}
+          title={summary.loss.unit}
+        >
           <button
             type="button"
             className="jp-MegalensSpark"
@@ -192,35 +191,32 @@ function Figures({ model, open }: { model: PanelModel; open: IOpenRun }): React.
               spark={summary.spark}
               label={trans.__(
                 'Loss over steps, now %1. Opens the scalars.',
-                formatNumber(summary.loss.value, 3)
+                formatNumber(summary.loss.value, 4)
               )}
             />
           </button>
-          {summary.heldOut !== null && (
-            <Term
-              name={trans.__('held-out')}
-              value={formatNumber(summary.heldOut.value, 3)}
-              room={5}
-              title={trans.__(
-                '%1, measured at step %2',
-                summary.heldOut.unit,
-                formatInteger(summary.heldOut.step)
-              )}
-            />
-          )}
-          {summary.tokensPerSecond !== null && (
-            <Term
-              name=""
-              value={trans.__('%1 tok/s', formatCount(summary.tokensPerSecond.value))}
-              room={10}
-            />
-          )}
-        </p>
+        </Term>
       )}
+      {summary.heldOut !== null && (
+        <Term
+          name={trans.__('held-out')}
+          value={formatNumber(summary.heldOut.value, 4)}
+          title={trans.__(
+            '%1, measured at step %2',
+            summary.heldOut.unit,
+            formatInteger(summary.heldOut.step)
+          )}
+        />
+      )}
+      {summary.tokensPerSecond !== null && (
+        <Term
+          name={trans.__('speed')}
+          value={trans.__('%1 tok/s', formatCount(summary.tokensPerSecond.value))}
+        />
+      )}
+      {status !== null && <TrustLines status={status} model={model} open={open} />}
       {logged !== '' && (
-        <p className="jp-MegalensFigures-statistics">
-          <Term name={trans.__('statistics')} value={logged} />
-        </p>
+        <Term className="jp-MegalensFigures-statistics" name={trans.__('statistics')} value={logged} />
       )}
       {summary.fault !== null && (
         <p className="jp-MegalensFigures-warning" role="status">
@@ -230,7 +226,6 @@ function Figures({ model, open }: { model: PanelModel; open: IOpenRun }): React.
       {open.instruments.map((part, at) => (
         <React.Fragment key={at}>{part.render?.()}</React.Fragment>
       ))}
-      {status !== null && <TrustLines status={status} model={model} open={open} />}
       {(status?.warnings ?? []).map(warning => (
         <p key={warning} className="jp-MegalensFigures-warning" role="status">
           {warning}

@@ -45,7 +45,7 @@ function CostTerm({ open, trans }: ICostProps): React.ReactElement | null {
       onClick={() => cost.toggle()}
     >
       <span className="jp-MegalensTerm-name">{trans.__('overhead')} </span>
-      <span className="jp-MegalensTerm-value" style={{ minWidth: '13ch' }}>
+      <span className="jp-MegalensTerm-value">
         {measured === null
           ? trans.__('not measured yet')
           : trans.__('%1 % ± %2', measured.percent.toFixed(1), halfOf(measured).toFixed(1))}
@@ -201,30 +201,27 @@ export function TrustLines(props: { status: Status; model: PanelModel; open: IOp
   const lost = dropped === undefined ? 0 : dropped.producer + dropped.viewer + dropped.recorder;
   return (
     <>
-      <p>
-        <CostTerm open={open} trans={trans} />
-        {probes !== undefined && (
-          <Term
-            name={trans.__('probes')}
-            value={`${formatInteger(probes.fired)}/${formatInteger(probes.expected)}`}
-            warn={probes.fired < probes.expected}
-            title={
-              probes.missing.length > 0
-                ? trans.__('Did not fire in the last traced step: %1', probes.missing.join(', '))
-                : trans.__('Probes that fired in the last traced step')
-            }
-          />
-        )}
-        {status.bytes_per_step !== undefined && status.bytes_per_step > 0 && (
-          <Term
-            name=""
-            value={trans.__('%1/step', formatBytes(status.bytes_per_step))}
-            room={11}
-            title={trans.__('Measured size of the last frames')}
-          />
-        )}
-      </p>
+      <CostTerm open={open} trans={trans} />
       <CostBox open={open} trans={trans} />
+      {probes !== undefined && (
+        <Term
+          name={trans.__('probes')}
+          value={`${formatInteger(probes.fired)}/${formatInteger(probes.expected)}`}
+          warn={probes.fired < probes.expected}
+          title={
+            probes.missing.length > 0
+              ? trans.__('Did not fire in the last traced step: %1', probes.missing.join(', '))
+              : trans.__('Probes that fired in the last traced step')
+          }
+        />
+      )}
+      {status.bytes_per_step !== undefined && status.bytes_per_step > 0 && (
+        <Term
+          name={trans.__('sent')}
+          value={trans.__('%1/step', formatBytes(status.bytes_per_step))}
+          title={trans.__('Measured size of the last frames')}
+        />
+      )}
       {silentProbes(status).map(({ missing, reason }) => (
         <p key={reason} className="jp-MegalensFigures-warning">
           {reason === ''
@@ -232,81 +229,78 @@ export function TrustLines(props: { status: Status; model: PanelModel; open: IOp
             : trans.__('Did not fire: %1 (%2)', missing.join(', '), reason)}
         </p>
       ))}
-      <p>
-        {compiled !== undefined && (
-          <Term
-            name={trans.__('compiled again')}
-            value={formatInteger(compiled.again)}
-            title={trans.__(
-              'Code with probes was compiled %1 times since tracing began, %2 of these because its inputs were of another kind. A change of what is traced has nothing compiled.',
-              formatInteger(compiled.times),
-              formatInteger(compiled.again)
+      {compiled !== undefined && (
+        <Term
+          name={trans.__('compiled again')}
+          value={formatInteger(compiled.again)}
+          title={trans.__(
+            'Code with probes was compiled %1 times since tracing began, %2 of these because its inputs were of another kind. A change of what is traced has nothing compiled.',
+            formatInteger(compiled.times),
+            formatInteger(compiled.again)
+          )}
+        />
+      )}
+      {dropped !== undefined && (
+        <Term
+          name={trans.__('dropped')}
+          value={formatInteger(lost)}
+          warn={lost > 0}
+          title={trans.__(
+            'Rows dropped: %1 by the tracer, %2 on the way to this page, %3 by the recording',
+            formatInteger(dropped.producer),
+            formatInteger(dropped.viewer),
+            formatInteger(dropped.recorder)
+          )}
+        />
+      )}
+      {nonfinite !== undefined && nonfinite.count === 0 && nonfinite.moments === undefined && (
+        <Term name={trans.__('non-finite')} value="0" />
+      )}
+      {nonfinite !== undefined && nonfinite.count > 0 && (
+        <button
+          type="button"
+          className="jp-MegalensNonFinite"
+          disabled={nonfinite.first === undefined}
+          onClick={() => void model.openNonFinite()}
+        >
+          {trans.__('non-finite %1', formatInteger(nonfinite.count))}
+          {nonfinite.first !== undefined &&
+            trans.__(
+              ', first at step %1, %2, %3',
+              formatInteger(nonfinite.first.step),
+              layerWords([nonfinite.first.layer]),
+              flagWords(open.source.hello, nonfinite.first.flag, null, text => text)
             )}
-          />
-        )}
-        {dropped !== undefined && (
-          <Term
-            name={trans.__('dropped')}
-            value={formatInteger(lost)}
-            warn={lost > 0}
-            title={trans.__(
-              'Rows dropped: %1 by the tracer, %2 on the way to this page, %3 by the recording',
-              formatInteger(dropped.producer),
-              formatInteger(dropped.viewer),
-              formatInteger(dropped.recorder)
-            )}
-          />
-        )}
-        {nonfinite !== undefined && nonfinite.count === 0 && nonfinite.moments === undefined && (
-          <Term name={trans.__('non-finite')} value="0" />
-        )}
-        {nonfinite !== undefined && nonfinite.count > 0 && (
-          <button
-            type="button"
-            className="jp-MegalensNonFinite"
-            disabled={nonfinite.first === undefined}
-            onClick={() => void model.openNonFinite()}
-          >
-            {trans.__('non-finite %1', formatInteger(nonfinite.count))}
-            {nonfinite.first !== undefined &&
-              trans.__(
-                ', first at step %1, %2, %3',
-                formatInteger(nonfinite.first.step),
-                layerWords([nonfinite.first.layer]),
-                flagWords(open.source.hello, nonfinite.first.flag, null, text => text)
-              )}
-          </button>
-        )}
-        {nonfinite?.moments !== undefined && (
-          <button
-            type="button"
-            className="jp-MegalensNonFinite"
-            onClick={() => void model.openNonFinite('moments')}
-          >
-            {trans.__(
-              'non-finite in statistics %1, first at step %2, %3',
-              formatInteger(nonfinite.moments.count),
-              formatInteger(nonfinite.moments.first.step),
-              nonfinite.moments.first.name
-            )}
-          </button>
-        )}
-        {recording?.state === 'on' && open.trace.writable && (
-          <Term
-            name={trans.__('recording')}
-            value={sizeText(recording, trans)}
-            room={7}
-            title={
-              recording.message ??
-              (recording.limit_bytes === undefined
-                ? trans.__('What the recording takes on the disk; it is not bounded')
-                : trans.__(
-                    'What the recording takes on the disk, and what it may: then its oldest steps are given up'
-                  ))
-            }
-          />
-        )}
-      </p>
+        </button>
+      )}
+      {nonfinite?.moments !== undefined && (
+        <button
+          type="button"
+          className="jp-MegalensNonFinite"
+          onClick={() => void model.openNonFinite('moments')}
+        >
+          {trans.__(
+            'non-finite in statistics %1, first at step %2, %3',
+            formatInteger(nonfinite.moments.count),
+            formatInteger(nonfinite.moments.first.step),
+            nonfinite.moments.first.name
+          )}
+        </button>
+      )}
+      {recording?.state === 'on' && open.trace.writable && (
+        <Term
+          name={trans.__('recording')}
+          value={sizeText(recording, trans)}
+          title={
+            recording.message ??
+            (recording.limit_bytes === undefined
+              ? trans.__('What the recording takes on the disk; it is not bounded')
+              : trans.__(
+                  'What the recording takes on the disk, and what it may: then its oldest steps are given up'
+                ))
+          }
+        />
+      )}
       {recording?.state === 'failed' && (
         <p className="jp-MegalensFigures-warning" role="status">
           {recording.message ?? trans.__('The recording failed; what was written until then can be read.')}

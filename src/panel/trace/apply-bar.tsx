@@ -39,7 +39,7 @@ export function ApplyBar({ model }: { model: PanelModel }): React.ReactElement |
   const { share } = trace;
   const busy = isUnderWay(apply);
   // A disabled button would let go of the focus that pressed it.
-  const idle = !dirty || busy;
+  const idle = !dirty || busy || trace.isWrong;
   const general = apply.kind === 'refused' && !trace.rows.some(row => row.faults.size > 0);
   return (
     <section className="jp-MegalensApplyBar" aria-label={trans.__('Trace settings')}>

@@ -13,10 +13,12 @@ export type ApplyState =
   /** Refused; `field` is the hub's dotted path. */
   | { kind: 'refused'; message: string; field: string | null; column: number | null };
 
-/** What the hub found at a field: its words, and the column inside an expression. */
+/** What is wrong at a field: in words, and the column inside an expression. */
 export interface IFault {
   readonly message: string;
   readonly column: number | null;
+  /** The right value that is nearest to what is written. */
+  readonly nearest?: string;
 }
 
 /** Read an error as the state of the change that it answers. */

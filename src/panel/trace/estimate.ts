@@ -76,9 +76,11 @@ export function tilesText(
     .map(width => {
       const [tiles, size] = [tilesOf(width, asked), Math.ceil(width / asked)];
       const rest = width - size * (tiles - 1);
-      return rest === size
-        ? trans.__('%1 tiles of %2 features', tiles, size)
-        : trans.__('%1 tiles of %2 features, the last of %3', tiles, size, rest);
+      const text =
+        rest === size
+          ? trans.__('%1 tiles of %2 features', tiles, size)
+          : trans.__('%1 tiles of %2 features, the last of %3', tiles, size, rest);
+      return tiles < asked ? trans.__('%1: not %2, tiles are of one size', text, asked) : text;
     })
     .join('; ');
 }

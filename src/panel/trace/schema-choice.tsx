@@ -57,6 +57,7 @@ export function LayersField(props: {
       label={trans.__('Layers')}
       help={trans.__('“all”, or ranges such as 0-3,7. This model has %1 here.', layerSpan(layers))}
       fault={fault}
+      mend={change}
     >
       {shared => (
         <input

@@ -65,6 +65,8 @@ export function Field(props: {
   fault?: IFault;
   /** The text at fault, shown with the caret. */
   value?: unknown;
+  /** Takes the nearest right value. */
+  mend?: (nearest: string) => void;
   children: (shared: IFieldAttributes) => React.ReactNode;
 }): React.ReactElement {
   const { id, label, help, fault } = props;
@@ -85,6 +87,18 @@ export function Field(props: {
             <pre aria-hidden="true">{`${String(props.value ?? '')}\n${' '.repeat(fault.column - 1)}^`}</pre>
           )}
           {fault.message}
+          {props.mend !== undefined && fault.nearest !== undefined && (
+            <>
+              {' '}
+              <button
+                type="button"
+                className="jp-MegalensLink"
+                onClick={() => props.mend?.(fault.nearest ?? '')}
+              >
+                {fault.nearest}
+              </button>
+            </>
+          )}
         </div>
       )}
     </div>
@@ -163,7 +177,10 @@ function PropertyInput(
   }
 }
 
-/** A number being typed: what is no number yet is kept as text and not passed on. */
+/**
+ * A number being typed. What is no right number is not passed on: it says why, and the nearest right one is
+ * taken when the field is left.
+ */
 export function NumberInput(
   props: Partial<IFieldAttributes> & {
     value: number | null;
@@ -177,12 +194,15 @@ export function NumberInput(
     change: (value: number | null) => void;
   }
 ): React.ReactElement {
-  const { value, minimum, maximum, whole = true, empty, change, ...shared } = props;
+  const { value, minimum = -Infinity, maximum = Infinity, whole = true, empty, change, ...shared } = props;
   const [typed, setTyped] = React.useState<string | null>(null);
+  const number = typed === null || typed.trim() === '' ? NaN : Number(typed);
+  const nearest = Math.min(maximum, Math.max(minimum, whole ? Math.round(number) : number));
+  const isWrong = Number.isFinite(number) && nearest !== number;
   const onChange = (text: string) => {
     setTyped(text);
     const parsed = Number(text);
-    const fits = parsed >= (minimum ?? -Infinity) && parsed <= (maximum ?? Infinity);
+    const fits = parsed >= minimum && parsed <= maximum;
     if (text.trim() === '') {
       if (empty !== undefined) {
         change(null);
@@ -192,17 +212,41 @@ export function NumberInput(
     }
   };
   return (
-    <input
-      {...shared}
-      type="number"
-      className="jp-mod-styled"
-      min={minimum}
-      max={maximum}
-      step={whole ? 1 : 'any'}
-      placeholder={empty}
-      value={typed ?? value ?? ''}
-      onChange={event => onChange(event.target.value)}
-      onBlur={() => setTyped(null)}
-    />
+    <>
+      <input
+        {...shared}
+        aria-invalid={isWrong || shared['aria-invalid']}
+        type="number"
+        className="jp-mod-styled"
+        min={Number.isFinite(minimum) ? minimum : undefined}
+        max={Number.isFinite(maximum) ? maximum : undefined}
+        step={whole ? 1 : 'any'}
+        placeholder={empty}
+        value={typed ?? value ?? ''}
+        onChange={event => onChange(event.target.value)}
+        onBlur={() => {
+          setTyped(null);
+          if (isWrong) {
+            change(nearest);
+          }
+        }}
+      />
+      {isWrong && (
+        <span className="jp-MegalensField-fault" role="alert">
+          {boundsText(minimum, maximum, whole)}
+        </span>
+      )}
+    </>
   );
+}
+
+/** Which numbers fit: `1 or more`, `whole numbers, 1 to 8`. */
+function boundsText(minimum: number, maximum: number, whole: boolean): string {
+  const bounds =
+    maximum === Infinity
+      ? `${minimum} or more`
+      : minimum === -Infinity
+        ? `${maximum} or less`
+        : `${minimum} to ${maximum}`;
+  return whole ? `Whole numbers, ${bounds}` : bounds;
 }

@@ -18,6 +18,7 @@ import {
   isAvailable,
   positionsOf
 } from '../../views/shared/forecast';
+import { layersFault } from '../../views/shared/layers';
 import { SourceModel } from '../shell/source-model';
 import {
   faultsIn,
@@ -32,6 +33,7 @@ import {
   type IFullSetting
 } from './draft';
 import { isFlood, stepsHeld } from './estimate';
+import { presetsOf, type IPreset } from './presets';
 
 /** Settings that other viewers changed since it was last noted. */
 export interface IForeignChange {
@@ -52,7 +54,7 @@ export interface IFlagRow {
   /** Setting after Apply, null when off. */
   readonly setting: IFullSetting | null;
   readonly edited: boolean;
-  /** Fault that the hub found in this flag, by field within the flag. */
+  /** Faults of this flag by field within it: what is seen while typing, or what the hub found. */
   readonly faults: ReadonlyMap<string, IFault>;
 }
 
@@ -112,9 +114,36 @@ export class TraceModel extends SourceModel {
         available: isAvailable(info),
         setting: setting === null ? null : fullSetting(setting),
         edited: patchOf(new Map([[info.name, setting]]), this._config) !== null,
-        faults: faultsIn(this._apply, `flags.${info.name}`)
+        faults: this._faults(info, setting)
       };
     });
+  }
+
+  /** Whether what is written cannot be applied: a row says why. */
+  get isWrong(): boolean {
+    return this.rows.some(
+      ({ info, setting }) => setting !== null && layersFault(setting.layers, info.layers) !== null
+    );
+  }
+
+  /** Choices of several flags, each with the bytes that a step would send. */
+  get presets(): readonly (IPreset & { readonly bytes: number; readonly complete: boolean })[] {
+    const scale = this._measured();
+    return (this.hello === null ? [] : presetsOf(this.hello)).map(preset => {
+      const { bytes, complete } = this._sized(preset.draft);
+      return { ...preset, bytes: bytes * scale, complete };
+    });
+  }
+
+  /** Edit every flag as a preset has it. */
+  take({ draft }: IPreset): void {
+    draft.forEach((setting, flag) => this._edit(flag, setting));
+  }
+
+  private _faults(info: FlagInfo, setting: FlagSetting | null): ReadonlyMap<string, IFault> {
+    const found = faultsIn(this._apply, `flags.${info.name}`);
+    const typed = setting === null ? null : layersFault(setting.layers ?? 'all', info.layers);
+    return typed === null ? found : new Map([...found, ['layers', { ...typed, column: null }]]);
   }
 
   get replicas(): number {
@@ -255,7 +284,7 @@ export class TraceModel extends SourceModel {
   /** Send the edits. Never rejects: what came of it is in `apply`. */
   async submit(): Promise<void> {
     const patch = patchOf(this._draft, this._config);
-    if (patch === null || isUnderWay(this._apply)) {
+    if (patch === null || isUnderWay(this._apply) || this.isWrong) {
       return;
     }
     const sent = this._draft;

@@ -1,7 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { caretDownIcon, caretRightIcon } from '@jupyterlab/ui-components';
 import * as React from 'react';
-import { formatInteger } from '../../charts/format';
+import { formatBytes, formatInteger } from '../../charts/format';
 import type { CompressorInfo, Hello, Peer } from '../../protocol/messages.generated';
 import { EMBEDDING } from '../../protocol/ranges';
 import { PASSES, PHASES } from '../../store/tensor-data';
@@ -191,21 +191,77 @@ export function TraceSection({ model }: { model: PanelModel }): React.ReactEleme
   if (trace === undefined || trace.hello === null || trace.rows.length === 0) {
     return null;
   }
-  const { rows, foreign, writable } = trace;
+  const { foreign, writable } = trace;
   return (
     <Section name="trace" title={trans.__('Trace')}>
       {foreign !== null && <Foreign change={foreign} trace={trace} trans={trans} />}
-      <ul className="jp-MegalensFlags">
-        {rows.map(row => (
-          <FlagRow key={row.info.name} row={row} trace={trace} trans={trans} />
-        ))}
-      </ul>
+      <FlagList trace={trace} trans={trans} />
       {!writable && (
         <p className="jp-MegalensHint">
           {trans.__('What this run traced. Settings can be changed while it trains.')}
         </p>
       )}
     </Section>
+  );
+}
+
+/** From how many flags on one searches. */
+const MANY = 6;
+
+/** The flags, those with the searched words where there are many, and choices of several at once. */
+function FlagList({ trace, trans }: { trace: TraceModel; trans: TranslationBundle }): React.ReactElement {
+  const [sought, seek] = React.useState('');
+  const words = sought.toLowerCase().split(/\s+/);
+  const { rows, presets } = trace;
+  const found = rows.filter(({ info, edited, faults }) => {
+    const text = `${info.title} ${info.name}`.toLowerCase();
+    return edited || faults.size > 0 || words.every(word => text.includes(word));
+  });
+  return (
+    <>
+      {(rows.length > MANY || trace.writable) && (
+        <div className="jp-MegalensFlags-tools">
+          {rows.length > MANY && (
+            <input
+              type="search"
+              className="jp-mod-styled"
+              placeholder={trans.__('Search')}
+              aria-label={trans.__('Search what can be traced')}
+              value={sought}
+              onChange={event => seek(event.target.value)}
+            />
+          )}
+          {trace.writable && presets.length > 0 && (
+            <select
+              className="jp-mod-styled"
+              aria-label={trans.__('Presets')}
+              value=""
+              onChange={event => {
+                const preset = presets[Number(event.target.value)];
+                if (preset !== undefined) {
+                  trace.take(preset);
+                }
+              }}
+            >
+              <option value="">{trans.__('Presets…')}</option>
+              {presets.map(({ title, bytes, complete }, at) => (
+                <option key={title} value={at}>
+                  {complete
+                    ? trans.__('%1: ≈ %2/step', trans.__(title), formatBytes(bytes))
+                    : trans.__(title)}
+                </option>
+              ))}
+            </select>
+          )}
+        </div>
+      )}
+      <ul className="jp-MegalensFlags">
+        {found.map(row => (
+          <FlagRow key={row.info.name} row={row} trace={trace} trans={trans} />
+        ))}
+      </ul>
+      {found.length === 0 && <p className="jp-MegalensHint">{trans.__('Nothing is called so.')}</p>}
+    </>
   );
 }
 

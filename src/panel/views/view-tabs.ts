@@ -1,14 +1,14 @@
 import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
-import { LabIcon } from '@jupyterlab/ui-components';
 import { UUID, type ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import { type ISignal, Signal } from '@lumino/signaling';
 import type { Widget } from '@lumino/widgets';
-import { viewInfo, viewTitle } from '../../protocol/view-info';
+import { viewInfo } from '../../protocol/view-info';
 import type { ViewOptions } from '../../protocol/views.generated';
 import { faultSentence } from '../../views/shared/fault-text';
 import type { IViewReference, IMegalensViews } from '../../tokens';
 import type { Hello } from '../../protocol/messages.generated';
+import { viewIcon } from '../shell/commands';
 import { LazyPanel } from '../shell/lazy-panel';
 
 /** The widget that draws a view and lets its options be changed from both sides. */
@@ -99,13 +99,15 @@ class ViewTab extends MainAreaWidget<LazyPanel<IViewWidget>> implements IViewRef
   private _options: ViewOptions;
 }
 
+type ViewPlacing = 'split-right' | 'split-bottom';
+
 /** What the tabs need of the application. */
 export interface IViewTabsOptions {
-  add: (widget: ViewTab) => void;
+  /** Put a tab into the work area: with the tab `near` where there is one, or at a side of it. */
+  add: (widget: ViewTab, near: string | null, mode: ViewPlacing | null) => void;
   activate: (id: string) => void;
   create: IViewTabOptions['create'];
   preload: () => Promise<void>;
-  icon: LabIcon;
   trans: TranslationBundle;
 }
 
@@ -140,13 +142,33 @@ export class ViewTabs implements IMegalensViews {
   }
 
   async open(run: string, options: ViewOptions): Promise<void> {
+    await this._show(run, options, this.tracker.currentWidget?.id ?? null);
+  }
+
+  async tile(run: string, views: readonly ViewOptions[]): Promise<void> {
+    let near = this.tracker.currentWidget?.id ?? null;
+    for (const [at, options] of views.entries()) {
+      near = await this._show(run, options, near, (['', 'split-right', 'split-bottom'] as const)[at] || null);
+    }
+  }
+
+  /** Show a view in a tab: the one that is about the same, which is moved where a place is asked for. */
+  private async _show(
+    run: string,
+    options: ViewOptions,
+    near: string | null,
+    mode: ViewPlacing | null = null
+  ): Promise<string> {
     const same = this.tracker.find(tab => tab.run === run && subjectOf(tab.options) === subjectOf(options));
     if (same === undefined) {
-      this._add(`megalens-view-${UUID.uuid4()}`, run, options);
-      return;
+      return this._add(`megalens-view-${UUID.uuid4()}`, run, options, near, mode);
+    }
+    if (mode !== null && near !== same.id) {
+      this.options.add(same, near, mode);
     }
     this.options.activate(same.id);
     await same.setOptions({ ...same.options, ...options } as ViewOptions);
+    return same.id;
   }
 
   preload(): void {
@@ -171,8 +193,14 @@ export class ViewTabs implements IMegalensViews {
     }
   }
 
-  private _add(id: string, run: string, options: ViewOptions): void {
-    const { trans, icon, add, activate, create } = this.options;
+  private _add(
+    id: string,
+    run: string,
+    options: ViewOptions,
+    near = this.tracker.currentWidget?.id ?? null,
+    mode: ViewPlacing | null = null
+  ): string {
+    const { trans, add, activate, create } = this.options;
     const tab = new ViewTab({
       id,
       run,
@@ -181,8 +209,7 @@ export class ViewTabs implements IMegalensViews {
       sayFailure: reason => trans.__('This view could not be loaded: %1', faultSentence(reason)),
       words: { again: trans.__('Try again'), copy: trans.__('Copy details') }
     });
-    const own = viewInfo(options.view)?.icon;
-    tab.title.icon = own === undefined ? icon : LabIcon.resolve({ icon: own });
+    tab.title.icon = viewIcon(viewInfo(options.view) ?? {});
     tab.optionsChanged.connect(() => {
       this._name();
       void this.tracker.save(tab);
@@ -195,22 +222,24 @@ export class ViewTabs implements IMegalensViews {
     });
     void this.tracker.add(tab);
     this._name();
-    add(tab);
+    add(tab, near, mode);
     activate(id);
+    return id;
   }
 
-  /** Call each tab by its view, and where there are tabs of several runs by its run too. */
+  /**
+   * Call each tab by what it is about, which is what a narrow tab has room for: its flag, or its run where
+   * there are tabs of several, and then its view.
+   */
   private _name(): void {
     const tabs = this.tracker.filter(tab => !tab.isDisposed);
     const several = new Set(tabs.map(({ run }) => run)).size > 1;
     for (const tab of tabs) {
-      const view = viewTitle(
-        tab.options,
-        title => this.options.trans.__(title),
-        flag => tab.flagTitle(flag)
-      );
-      tab.title.label = several ? `${view} · ${tab.runName}` : view;
-      tab.title.caption = this.options.trans.__('%1 of run %2', view, tab.runName);
+      const { options, runName } = tab;
+      const view = this.options.trans.__(viewInfo(options.view)?.title ?? options.view);
+      const subject = 'flag' in options ? [tab.flagTitle(options.flag)] : [];
+      tab.title.label = [...(several ? [runName] : []), ...subject, view].join(' · ');
+      tab.title.caption = this.options.trans.__('%1 of run %2', [view, ...subject].join(' · '), runName);
     }
   }
 

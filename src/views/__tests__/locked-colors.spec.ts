@@ -5,6 +5,7 @@ import type { IRecipe } from '../../charts';
 import { readPicture } from '../../charts/__tests__/read-png';
 import type { ViewOptions } from '../../protocol/views.generated';
 import { MemoryRun } from '../../store/__tests__/memory-run';
+import { colorRangeControl, lockedWords } from '../shared/controls';
 import { readView } from '../still';
 
 const VALUES = [-3, -1, 0, 0.5, 1, 8];
@@ -72,6 +73,27 @@ it.each<[string, ViewOptions]>([
   };
   expect(middleOf(still?.inDark?.())).toBeLessThan(0x40);
   expect(middleOf(still?.recipe)).toBeGreaterThan(0xe0);
+});
+
+it('locks colours to what all but a few values span where one dwarfs the rest, and says what lies outside', async () => {
+  const values = Float64Array.from({ length: 200 }, (_, at) => (at === 7 ? 1e6 : at / 200));
+  const chosen: unknown[] = [];
+  const [control] = colorRangeControl(
+    null,
+    [0, 1e6],
+    options => void chosen.push(options),
+    () => [values],
+    text => text
+  );
+  if (control?.kind !== 'select') {
+    throw new Error('no select');
+  }
+  expect(control.options.map(({ value }) => value)).toEqual(['data', 'locked', 'robust']);
+  control.change('robust');
+  const [{ color_range: range }] = chosen as [{ color_range: [number, number] }];
+  expect(range[0]).toBeCloseTo(0.01);
+  expect(range[1]).toBeCloseTo(0.99);
+  expect(lockedWords(range, [values], (text, ...more) => `${text} ${more.join(' ')}`)[0]).toMatch(/ 4$/);
 });
 
 it('follows the data where colours are not locked', async () => {

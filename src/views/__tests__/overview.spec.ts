@@ -5,7 +5,7 @@ import { mountView } from '../registry';
 import { costFacts } from '../overview/cost-tile';
 import { newest } from '../overview/news-tile';
 import { offersOf, priceWords } from '../overview/offer-tile';
-import { robustRange } from '../overview/robust-range';
+import { robustRange } from '../shared/robust-range';
 import type { IFound, ITiles } from '../overview/tiles';
 import { untranslated as t } from '../shared/translate';
 

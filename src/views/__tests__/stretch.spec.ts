@@ -4,9 +4,11 @@ describe('the height of a picture', () => {
   it.each([
     ['is the usual one without a frame', 300, 1, 0, 300],
     ['fills a tab', 360, 1, 830, 640],
-    ['is never less than usual', 300, 1, 400, 300],
+    ['is lower in a low tab, so that its axis is in sight', 300, 1, 400, 200],
+    ['is never less than says something', 300, 1, 200, 120],
+    ['is the usual one of each of several rows, which are scrolled', 170, 2, 300, 170],
     ['is shared by rows of plots', 170, 2, 830, 300],
-    ['stops growing at some point', 120, 1, 4000, 264]
+    ['fills a tall tab, however low it usually is', 120, 1, 1000, 800]
   ])('%s', (_, usual, rows, frame, height) => {
     expect(stretch(usual, rows, frame)).toBe(height);
   });

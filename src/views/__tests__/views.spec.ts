@@ -244,6 +244,29 @@ describe('scalars', () => {
   });
 });
 
+it('keeps Draw in its place whatever is drawn', async () => {
+  run.log({ step: 1, name: 'decoder.layers.0.mlp.linear_fc1.weight', mean: 1, std: 1 });
+  const before = (): string[] => {
+    const ids = [...document.querySelectorAll<HTMLElement>('[data-control]')].map(
+      each => each.dataset['control']!
+    );
+    return ids.slice(0, ids.indexOf('kind'));
+  };
+  for (const kinds of [
+    ['lines', 'heatmap'].map(kind => ({ view: 'trend', flag: 'MLP1_mat_mul', kind }) as ViewOptions),
+    ['lines', 'map', 'table', 'overview'].map(kind => ({ view: 'moments', kind }) as ViewOptions)
+  ]) {
+    const places: string[][] = [];
+    for (const options of kinds) {
+      document.body.replaceChildren();
+      await show(options);
+      places.push(before());
+    }
+    expect(places[0]!.length).toBeGreaterThan(1);
+    expect(new Set(places.map(each => each.join())).size).toBe(1);
+  }
+});
+
 describe('states', () => {
   const button = (): HTMLButtonElement =>
     document.querySelector('.jp-MegalensState button') as HTMLButtonElement;
@@ -256,8 +279,22 @@ describe('states', () => {
     button().click();
     await next();
     expect(run.patches).toEqual([
-      { flags: { HiddenStates: { compressor: { name: 'Tile' }, phases: ['train'] } } }
+      { flags: { HiddenStates: { compressor: { name: 'Tile', params: {} }, phases: ['train'] } } }
     ]);
+  });
+
+  it('offers to trace a flag of a training while it generates, at its cost', async () => {
+    const setting = { compressor: { name: 'NoOp' }, every: 10 };
+    run.hello = structuredClone(run.hello!);
+    run.hello.config.flags['HiddenStates'] = setting;
+    const info = run.hello.flags.find(({ name }) => name === 'HiddenStates')!;
+    Object.assign(info, { layers: [0, 1], features: 16, bytes_per_layer: 65_536 });
+    await show({ view: 'heatmap', flag: 'HiddenStates', phase: 'generate' });
+    expect(said()).toBe('Hidden states is not traced in phase generate.');
+    expect(button().textContent).toBe('Trace Hidden states while generating, ≈ 16.1 kB a step');
+    button().click();
+    await next();
+    expect(run.patches).toEqual([{ flags: { HiddenStates: { ...setting, phases: ['train', 'generate'] } } }]);
   });
 
   it('gives the reason why a model lacks a flag and shows another', async () => {

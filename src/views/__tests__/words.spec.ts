@@ -96,7 +96,7 @@ it.each([
   ],
   [
     { view: 'moments', kind: 'map', by: ['name'], columns: 'rank', cells: ['["w",3]'] } as const,
-    `run.explore(kind="map", by=["name"], columns="rank", cells=["[\\"w\\",3]"])`
+    `run.statistics(kind="map", by=["name"], columns="rank", cells=["[\\"w\\",3]"])`
   ]
 ])('writes %j as Python', (options, code) => {
   expect(toCode({ ...options, ...('steps' in options ? { steps: [1, 9] } : {}) } as never)).toBe(code);

@@ -66,7 +66,13 @@ export function heatmapControls(
       ? [selectControl('scale', t('Scale'), options.scale, scale, value => choose({ scale: value }))]
       : []),
     transformControl(t('Colours'), options.transform, transform => choose({ transform }), t),
-    ...colorRangeControl(options.color_range, domain, choose, t)
+    ...colorRangeControl(
+      options.color_range,
+      domain,
+      choose,
+      () => (shown?.layers ?? []).map(({ slice }) => slice.values),
+      t
+    )
   ];
 }
 

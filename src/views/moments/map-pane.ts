@@ -94,6 +94,7 @@ export class MapPane extends MomentPane {
         this.options.color_range,
         this.options.colors === 'continuous' ? this._domain : null,
         options => this.choose(options),
+        () => (this._map ? [this._map.cells.values] : []),
         this.t
       )
     ];

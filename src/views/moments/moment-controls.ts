@@ -140,8 +140,9 @@ export function mainControls(
       STATISTICS.map(value => ({ value, text: statisticWords(value, t) })),
       statistic => choose({ statistic })
     ),
-    ...byControl(facts, t),
+    // What differs from kind to kind comes after it: it stays where it is pressed.
     selectControl('kind', t('Draw'), options.kind, kindWords(t), kind => choose({ kind, cells: [] })),
+    ...byControl(facts, t),
     ...columnsControl(options, choose, t),
     ...(options.kind === 'table'
       ? []

@@ -32,19 +32,20 @@ const AROUND = 190;
 const BETWEEN = 40;
 /** A picture grows in steps, so that dragging a border does not draw it anew all the time. */
 const STEP = 20;
-/** Past this many times its usual height a picture says no more. */
-const MOST = 2.2;
+/** A single plot gets as low as this in a low frame; rows of plots are scrolled. */
+const LEAST = 120;
 
 /**
  * The height of each row of plots that fills a frame.
  *
- * @param usual - Pixels of a row where there is no frame; never less than this.
+ * @param usual - Pixels of a row where there is no frame.
  * @param rows - Plots above one another.
  * @param frame - Pixels that the whole view may take; 0 where it has no frame.
  */
 export function stretch(usual: number, rows: number, frame: number): number {
   const space = (frame - AROUND - (rows - 1) * BETWEEN) / rows;
-  return Math.max(usual, Math.min(Math.floor(space / STEP) * STEP, Math.round(usual * MOST)));
+  const least = frame > 0 && rows === 1 ? Math.min(usual, LEAST) : usual;
+  return Math.max(least, Math.floor(space / STEP) * STEP);
 }
 
 /** What the first rows of a table below the picture take, pixels. */

@@ -92,6 +92,10 @@ const MOUNTS: { readonly [K in Control['kind']]: Mount<K> } = {
         change(value);
       }
     };
+    input.addEventListener('input', () => {
+      input.setCustomValidity(now().why?.(input.value) ?? '');
+      input.reportValidity();
+    });
     input.addEventListener('change', take);
     // In a notebook's output Chromium holds its change event back until the focus goes elsewhere.
     input.addEventListener('keydown', event => {
@@ -171,6 +175,7 @@ const MOUNTS: { readonly [K in Control['kind']]: Mount<K> } = {
       type: 'number',
       step: isFraction ? 'any' : '1'
     });
+    input.addEventListener('input', () => input.reportValidity());
     input.addEventListener('change', () => {
       if (input.value !== '') {
         const { least, most, change } = now();
@@ -309,7 +314,11 @@ export class Toolbar {
 
   readonly node: HTMLElement;
 
-  update(controls: readonly Control[]): void {
+  update(all: readonly Control[]): void {
+    // A list that offers nothing, beside that nothing is chosen, is not drawn.
+    const controls = all.filter(
+      each => each.kind !== 'select' || each.options.length > 1 || each.value !== ''
+    );
     const gone = new Set(this._mounted.keys());
     for (const control of controls) {
       gone.delete(control.id);

@@ -13,7 +13,7 @@ import { OtherRuns } from '../shared/lines/other-runs';
 import { shortName } from '../shared/short-name';
 import type { IViewEnvironment } from '../shared/view-model';
 import { TrendView } from '../trend/trend-view';
-import { robustRange } from './robust-range';
+import { robustRange } from '../shared/robust-range';
 
 /** What the map shows first, where there is a choice: what tells most about a training. */
 const TELLING: readonly MomentStat[] = ['grad', 'activation', 'residual', 'dgrad', 'param'];

@@ -78,6 +78,8 @@ export type Control =
       value: string;
       suggestions: readonly string[];
       valid: (value: string) => boolean;
+      /** What is wrong with a text while it is typed; it may be taken all the same. */
+      why?: (value: string) => string | undefined;
       /** Spaces are part of the text; otherwise they are dropped. */
       spaced?: boolean;
       title?: string | undefined;

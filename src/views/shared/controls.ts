@@ -2,6 +2,7 @@ import { formatInteger, formatNumber } from '../../charts';
 import type { ConnectionState } from '../../store/source';
 import { type Control, selectControl } from './control';
 import { chip } from './table';
+import { robustRange } from './robust-range';
 import { nearestIndex } from './scale';
 import type { Translate } from './translate';
 
@@ -54,13 +55,16 @@ export function transformControl(
 }
 
 /**
- * Lock the colours of a picture, or let them follow its values; nothing before anything was drawn.
+ * Lock the colours of a picture, also to what all but a few values span, or let them follow its values;
+ * nothing before anything was drawn.
  * @param domain What the colours span now; null before that.
+ * @param values What is drawn; read when it is asked for.
  */
 export function colorRangeControl(
   range: readonly number[] | null,
   domain: readonly [number, number] | null,
   choose: (options: { color_range: [number, number] | null }) => void,
+  values: () => readonly ArrayLike<number>[],
   t: Translate
 ): Control[] {
   if (domain === null) {
@@ -70,12 +74,15 @@ export function colorRangeControl(
     t('%1 to %2', formatNumber(low, 3), formatNumber(high, 3));
   const words = {
     data: t('of the data'),
-    locked: range ? t('locked, %1', ends(range)) : t('lock %1', ends(domain))
+    locked: range ? t('locked, %1', ends(range)) : t('lock %1', ends(domain)),
+    robust: t('without outliers')
   };
   return [
-    selectControl('color_range', t('Range'), range ? 'locked' : 'data', words, value =>
-      choose({ color_range: value === 'locked' ? [...domain] : null })
-    )
+    selectControl<keyof typeof words>('color_range', t('Range'), range ? 'locked' : 'data', words, value => {
+      const [low, high] =
+        (value === 'robust' ? robustRange(values()) : value === 'locked' ? domain : null) ?? [];
+      choose({ color_range: low === undefined || high === undefined ? null : [low, high] });
+    })
   ];
 }
 

@@ -1,4 +1,4 @@
-import { EMBEDDING, inRanges } from '../../protocol/ranges';
+import { EMBEDDING, inRanges, isRangeText, parseLayers, rangesText } from '../../protocol/ranges';
 import type { Translate } from './translate';
 
 /**
@@ -41,4 +41,36 @@ export function listWords(layers: readonly number[]): string {
   }
   const last = groups.pop() ?? '';
   return groups.length > 0 ? `${groups.join(', ')} and ${last}` : last;
+}
+
+/**
+ * What is wrong with a text of layers, and the nearest that is right; null where nothing is, and where a
+ * range is only half written.
+ */
+export function layersFault(
+  text: string,
+  existing: readonly number[]
+): { readonly message: string; readonly nearest: string } | null {
+  if (existing.length === 0 || existing[0] === EMBEDDING || /[-,]\s*$/.test(text)) {
+    return null;
+  }
+  if (!isRangeText(text)) {
+    const [low = '', high = ''] = text.split('-').map(each => each.trim());
+    return Number(low) > Number(high) && high !== ''
+      ? { message: `${text}: the smaller layer comes first.`, nearest: `${high}-${low}` }
+      : { message: `“${text}” is no range of layers: “all”, or numbers such as 0-3,7.`, nearest: 'all' };
+  }
+  const wrong = text.split(',').filter(piece => {
+    try {
+      return parseLayers(piece, existing).length === 0;
+    } catch {
+      return true;
+    }
+  });
+  const [first = 0, last = 0] = [existing[0], existing.at(-1)];
+  const [least = NaN] = /\d+/.exec(text) ?? [];
+  const nearest = rangesText(inRanges(text, existing)) || `${Number(least) < first ? first : last}`;
+  return wrong.length === 0
+    ? null
+    : { message: `${wrong.join(',').trim()}: this model has ${layerWords(existing)} here.`, nearest };
 }

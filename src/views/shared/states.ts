@@ -1,9 +1,10 @@
-import { formatInteger } from '../../charts';
-import type { FlagSetting, Hello, Pass, Phase } from '../../protocol/messages.generated';
+import { formatBytes, formatInteger } from '../../charts';
+import type { FlagInfo, FlagSetting, Hello, Pass, Phase } from '../../protocol/messages.generated';
 import { own } from '../../protocol/records';
 import { isOver, type IRunSource } from '../../store/source';
 import { flagInfo, flagWords } from './describe';
 import { faultSentence, faultText } from './fault-text';
+import { estimateBytes, firstSetting, FRAME_BYTES, positionsOf } from './forecast';
 import type { Translate } from './translate';
 
 /** Most flags that a sentence names, and most letters of a name that is none. */
@@ -216,26 +217,55 @@ export async function emptyFlag(
   }
   const open = source.connection.kind === 'live' || source.connection.kind === 'stale';
   const setting = own(hello.config.flags, flag);
-  const traced = setting !== undefined && (pass === 'forward' || setting.passes?.includes(pass));
+  const traced =
+    setting !== undefined &&
+    (pass === 'forward' || setting.passes?.includes(pass)) &&
+    (setting.phases ?? ['train']).includes(phase);
   if (traced && open) {
     return nothingYet(t('%1 is traced; its first %2 step has not arrived yet.', title, phase), actions, t);
   }
   if (!open) {
     return { kind: 'empty', sentence: t('This run holds no %2 step of %1.', title, phase), action: choose };
   }
-  const first = hello.compressors.find(each => each.name === 'Tile') ?? hello.compressors[0];
-  const compressor = info.compressor ?? (first && { name: first.name });
-  if (compressor === undefined) {
-    return nothingYet(t('%1 is not traced.', title), actions, t);
+  const sentence =
+    setting !== undefined && !(setting.phases ?? ['train']).includes(phase)
+      ? t('%1 is not traced in phase %2.', title, phase)
+      : t('%1 is not traced.', title);
+  const action = traceAction(source, info, phase, actions, t, pass);
+  return action === null ? nothingYet(sentence, actions, t) : { kind: 'empty', sentence, action };
+}
+
+/** Have a flag traced, at which cost; null where the run takes no change or has no compressor for it. */
+export function traceAction(
+  source: Pick<IRunSource, 'configure' | 'connection' | 'hello' | 'status'>,
+  info: FlagInfo,
+  phase: Phase,
+  actions: Pick<IStateActions, 'retry'>,
+  t: Translate,
+  pass: Pass = 'forward'
+): IState['action'] | null {
+  const { flags = [], compressors = [], config } = source.hello ?? {};
+  const before = own(config?.flags ?? {}, info.name);
+  const first = before ?? firstSetting(info, compressors, phase);
+  if (first === null || !['live', 'stale'].includes(source.connection.kind)) {
+    return null;
   }
-  const start: FlagSetting = {
-    ...(setting ?? { compressor, phases: [phase] }),
+  const phases: readonly Phase[] = before === undefined ? [] : (before.phases ?? ['train']);
+  const setting: FlagSetting = {
+    ...first,
+    ...(phases.includes(phase) ? {} : { phases: [...phases, phase] }),
     ...(pass === 'backward' ? { passes: ['forward', 'backward'] } : {})
   };
-  return emptyState(t('%1 is not traced.', title), t('Trace it'), async () => {
-    await source.configure({ flags: { [flag]: start } });
-    actions.retry();
-  });
+  const bytes = estimateBytes(info, setting, positionsOf(flags));
+  const cost = bytes === null ? '' : t(', ≈ %1 a step', formatBytes(bytes + FRAME_BYTES));
+  const when = phase === 'generate' ? t(' while generating') : '';
+  return {
+    label: `${t('Trace %1', info.title)}${when}${cost}`,
+    run: async () => {
+      await source.configure({ flags: { [info.name]: setting } });
+      actions.retry();
+    }
+  };
 }
 
 /** Say which flags there are where one is named that is none. */

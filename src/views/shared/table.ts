@@ -1,6 +1,7 @@
 import { formatNumber } from '../../charts';
 import { isRangeText } from '../../protocol/ranges';
 import type { Control } from './control';
+import { layersFault } from './layers';
 
 /** Numbers that a line of ranges suggests. */
 const MOST_SUGGESTED = 100;
@@ -37,6 +38,7 @@ export const rangesField = (
   value,
   suggestions: ['all', ...known.slice(0, MOST_SUGGESTED).map(String)],
   valid,
+  ...(id === 'layers' && { why: text => layersFault(text, known)?.message }),
   change
 });
 

@@ -138,7 +138,7 @@ export class TrendView extends LinesView<Required<TrendOptions>> {
     const layout = this._answer?.newest && layoutOf(this._answer.newest, this._selection.axes);
     return [
       ...tensorControls(this.source, options, this._shape, [statistics], change => this.choose(change), t),
-      ...selectionControls(options, layout ?? undefined, change => this.choose(change), t),
+      // What differs from kind to kind comes after it: it stays where it is pressed.
       selectControl(
         'kind',
         t('Draw'),
@@ -146,12 +146,14 @@ export class TrendView extends LinesView<Required<TrendOptions>> {
         { lines: t('lines'), heatmap: t('layer × step') },
         kind => this.choose({ kind })
       ),
+      ...selectionControls(options, layout ?? undefined, change => this.choose(change), t),
       transformControl(t('Scale'), options.transform, transform => this.choose({ transform }), t),
       ...(this._isLines ? this.lineControls() : [goControl(step => this.env.goTo(this.map.goTo(step)), t)]),
       ...colorRangeControl(
         options.color_range,
         this._isLines ? null : this.map.domain,
         change => this.choose(change),
+        () => this.map.series.map(({ values }) => values),
         t
       )
     ];

@@ -85,7 +85,7 @@ def test_the_page_is_readable_without_its_script(page, found):
         "Gradient L2 by layer and family, step 40",
     ):
         assert words in found["still"]["text"]
-    assert 'run.explore(kind="layer_map", transform="log")' in page.read_text(encoding="utf-8").replace(
+    assert 'run.statistics(kind="layer_map", transform="log")' in page.read_text(encoding="utf-8").replace(
         "&quot;", '"'
     )
 
@@ -110,8 +110,8 @@ def test_a_notebook_has_pictures_and_the_call(run):
     notebook = nbformat.reads(build_report(run, VIEWS, format="ipynb").decode("utf-8"), 4)
     cells = [cell for cell in notebook.cells if cell.cell_type == "code" and cell.outputs]
     assert [cell.source for cell in cells][:2] == [
-        "run.explore()",
-        'run.explore(stat="residual", statistic="kurtosis", kind="overview", smoothing=5)',
+        "run.statistics()",
+        'run.statistics(stat="residual", statistic="kurtosis", kind="overview", smoothing=5)',
     ]
     for cell in cells:
         data = cell.outputs[0].data
@@ -121,6 +121,6 @@ def test_a_notebook_has_pictures_and_the_call(run):
 
 
 def test_the_usual_report_has_the_explorer_where_statistics_were_logged(run, tmp_path):
-    assert "<code>run.explore()</code>" in build_report(run).decode("utf-8")
+    assert "<code>run.statistics()</code>" in build_report(run).decode("utf-8")
     plain = open_run(write_run(tmp_path / RUN_ID))
     assert "run.explore" not in build_report(plain).decode("utf-8")

@@ -17,6 +17,7 @@ from page_probe import probe
 from recorded_run import RUN_ID, flag_info, tensor, values_of, write, write_run
 
 from megalens.pictures.report import ReportError, build_report, write_report
+from megalens.pictures.report.build import check_views
 from megalens.runs import open_run
 
 pytestmark = pytest.mark.slow
@@ -199,6 +200,16 @@ def test_a_report_of_nobodys_choice_shows_the_run_at_a_glance_scalars_a_trend_an
     assert "Out of the ordinary" in text
 
 
+def test_a_view_that_names_no_flag_takes_the_first_traced_one_and_views_have_their_names_of_the_page(run):
+    checked = check_views(run, ["trend", {"view": "heatmap", "layers": "1"}, "Statistics", "statistics"])
+    assert [(each["view"], each.get("flag")) for each in checked] == [
+        ("trend", "MLP1_mat_mul"),
+        ("heatmap", "MLP1_mat_mul"),
+        ("moments", None),
+        ("moments", None),
+    ]
+
+
 def test_a_view_with_nothing_to_show_says_so_in_the_page(run):
     text = build_report(run, [{"view": "heatmap", "flag": "HiddenStates"}]).decode("utf-8")
     assert '<p class="nothing">This run holds no train step of Layer output.</p>' in text
@@ -214,9 +225,7 @@ def test_a_view_with_nothing_to_show_says_so_in_the_page(run):
             "views[0].statistic",
             "one of mean",
         ),
-        ([{"view": "heatmap"}], "views[0]", "views[0].flag", "needs flag"),
         ([{"view": "heatmap", "flag": "Nope"}], "views[0]", "views[0].flag", "no flag 'Nope'"),
-        (["heatmap"], "views[0]", "views[0].flag", "Write run.heatmap(…) in its place"),
         ([5], "views[0]", "views[0]", "must be a widget such as run.heatmap"),
         (
             [{"view": "scalars"}, {"view": "weight_norms", "relative": True}],

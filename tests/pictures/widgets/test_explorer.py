@@ -19,6 +19,16 @@ def run(tmp_path_factory):
         yield opened
 
 
+def test_statistics_have_one_name_and_the_old_one_works_with_a_warning(run):
+    with pytest.warns(DeprecationWarning, match=r"run\.statistics"):
+        old = run.explore("kurtosis", by="layer")
+    assert old.options == run.statistics("kurtosis", by="layer").options
+    assert (
+        run.view("statistics", statistic="kurtosis").options
+        == run.view("moments", statistic="kurtosis").options
+    )
+
+
 @pytest.mark.parametrize(
     ("options", "same"),
     [
@@ -52,7 +62,7 @@ def run(tmp_path_factory):
 )
 def test_a_view_and_the_analysis_code_have_the_same_rows(run, options, same):
     stat, group_by, more = same
-    widget = run.explore(**options)
+    widget = run.statistics(**options)
     frame = widget.df
     expected = run.moments(stat, group_by, **more)
     assert_frame_equal(frame.drop(columns="value"), expected)
@@ -60,15 +70,15 @@ def test_a_view_and_the_analysis_code_have_the_same_rows(run, options, same):
 
 
 def test_a_ratio_a_pattern_and_what_is_relative_are_columns_too(run):
-    ratio = run.explore(ratio="grad_to_param", statistic="rms").df
+    ratio = run.statistics(ratio="grad_to_param", statistic="rms").df
     above, below = (run.moments(stat, ["layer"]) for stat in ("grad", "param"))
     np.testing.assert_allclose(ratio["value"], above["rms"] / below["rms"], rtol=1e-12)
-    captured = run.explore("grad", "rms", by="capture", pattern=r"layers\.(\d+)\.mlp").df
+    captured = run.statistics("grad", "rms", by="capture", pattern=r"layers\.(\d+)\.mlp").df
     assert sorted(captured["capture"].unique()) == ["0", "1", "2", "3"]
     of_two = captured[captured["capture"] == "2"].set_index("step")["value"]
     name = "decoder.layers.2.mlp.linear_fc1.weight"
     assert of_two[7] == pytest.approx(np.sqrt((values_of_tensor("grad", name, 7) ** 2).mean()), rel=1e-12)
-    percent = run.explore("param", "std", show="percent", steps=range(30, 41)).df
+    percent = run.statistics("param", "std", show="percent", steps=range(30, 41)).df
     std = run.moments("param", ["layer"]).set_index(["step", "layer"])["std"]
     assert percent["step"].min() == 30
     first, last = (std[step, 3] for step in (1, 40))
@@ -97,12 +107,12 @@ def test_ranks_of_a_folder_of_trainermon_are_columns_of_a_map_with_lines_of_its_
         )
     with megalens.open(tmp_path) as folder_run:
         cells = ['["mlp.fc1.weight",2]', '["attn.wq.weight",0]']
-        widget = folder_run.explore(
+        widget = folder_run.statistics(
             kind="map", by="name", columns="rank", step=4, colors="sigma", cells=cells
         )
         frame = widget.df
         html = widget._repr_mimebundle_()["text/html"]
-        of_rank = folder_run.explore(kind="map", by="name", where={"rank": 2}).df
+        of_rank = folder_run.statistics(kind="map", by="name", where={"rank": 2}).df
     drawn = {(row["rank"], row["name"], row["step"]): row["value"] for row in frame.to_dict("records")}
     assert drawn == pytest.approx({key: norm for key, norm in norms.items() if key[2] == 4})
     assert {(row["name"], row["step"]): row["value"] for row in of_rank.to_dict("records")} == pytest.approx(
@@ -115,19 +125,19 @@ def test_ranks_of_a_folder_of_trainermon_are_columns_of_a_map_with_lines_of_its_
 
 
 def test_options_that_change_change_the_rows(run):
-    widget = run.explore("grad", "rms")
+    widget = run.statistics("grad", "rms")
     widget.by = ["kind"]
     widget.set_state({"options": {**widget.options, "statistic": "max"}})
     frame = widget.df
     assert list(frame["kind"].unique()) == ["weight"]
     assert frame["value"].equals(frame["max"].rename("value"))
-    assert Moments({"id": "r1"}, {}).options == run.explore().options
-    with pytest.raises(WidgetError, match=r"Make it with run.explore"):
+    assert Moments({"id": "r1"}, {}).options == run.statistics().options
+    with pytest.raises(WidgetError, match=r"Make it with run.statistics"):
         _ = Moments({"id": "r1"}, {}).df
 
 
 def test_the_notebook_keeps_a_picture_with_the_spike_and_the_first_bad_step(run):
-    bundle = run.explore("grad", "l2")._repr_mimebundle_()
+    bundle = run.statistics("grad", "l2")._repr_mimebundle_()
     assert bundle[VIEW_MIME]["options"]["view"] == "moments"
     assert bundle["text/plain"] == "Moments(gpt-demo: )"
     html = bundle["text/html"]
@@ -135,7 +145,7 @@ def test_the_notebook_keeps_a_picture_with_the_spike_and_the_first_bad_step(run)
     assert "Gradient L2 by layer, steps 1 to 40." in html
     assert f"First non-finite gradients: step {BAD_STEP}, {BAD} (2)." in html
     assert "light-dark" not in html
-    two = run.explore(kind="overview")._repr_mimebundle_()["text/html"]
+    two = run.statistics(kind="overview")._repr_mimebundle_()["text/html"]
     assert two.count("<svg") == 2
     assert "Gradient L2 of all tensors" in two
     assert "Gradient L2 by family" in two
@@ -157,15 +167,15 @@ def test_the_notebook_keeps_a_picture_with_the_spike_and_the_first_bad_step(run)
     ],
 )
 def test_what_cannot_be_drawn_says_why_and_the_cell_shows_it(run, options, says):
-    bundle = run.explore(**options)._repr_mimebundle_()
+    bundle = run.statistics(**options)._repr_mimebundle_()
     assert "<svg" not in bundle["text/html"]
     assert says in bundle["text/html"].replace("&quot;", '"').replace("&#x27;", "'")
 
 
 def test_rows_of_what_was_not_logged_are_refused(run):
     with pytest.raises(ClientError, match="no statistics of dgrad"):
-        _ = run.explore("dgrad").df
-    spike = run.explore("grad", "l2", by=[]).df
+        _ = run.statistics("dgrad").df
+    spike = run.statistics("grad", "l2", by=[]).df
     assert spike.loc[spike["value"].idxmax(), "step"] == SPIKE_STEP
 
 
@@ -181,7 +191,7 @@ def test_a_view_of_opened_files_says_where_the_server_finds_them(tmp_path, monke
     monkeypatch.setenv("MEGALENS_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     with megalens.open("runs/a") as files:
-        widget = files.explore("kurtosis")
+        widget = files.statistics("kurtosis")
         reference = widget._repr_mimebundle_()[VIEW_MIME]["run"]
         assert reference["kind"] == "statistics"
         assert reference["id"] == files.id

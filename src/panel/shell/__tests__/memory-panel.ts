@@ -4,7 +4,7 @@ import type { Hello } from '../../../protocol/messages.generated';
 import type { ViewOptions } from '../../../protocol/views.generated';
 import type { IMegalensRuns, IRunEntry, IRunSummary, RunChanges } from '../../../tokens';
 import { beyondNewest } from '../../runs/keep-newest';
-import type { IPanelHost } from '../panel-host';
+import type { IPanelHost, Json } from '../panel-host';
 import { PanelModel } from '../panel-model';
 import type { OpenPanelPart } from '../panel-part';
 import { HELLO, ControlledRun } from './controlled-run';
@@ -114,7 +114,11 @@ export class MemoryRuns implements IMegalensRuns {
 }
 
 /** The panel's model on runs held in memory. */
-export function setUp(parts: readonly OpenPanelPart[] = []): {
+export function setUp(
+  parts: readonly OpenPanelPart[] = [],
+  /** What the windows of a page know together. */
+  notes = new Map<string, Json>()
+): {
   runs: MemoryRuns;
   model: PanelModel;
   host: jest.Mocked<IPanelHost>;
@@ -125,6 +129,7 @@ export function setUp(parts: readonly OpenPanelPart[] = []): {
   // The host is JupyterLab's own dialogs and clipboard, which the browser tests go through.
   const host = {
     openView: jest.fn(async (run: string, options: ViewOptions) => void opened.push([run, options])),
+    tileViews: jest.fn(),
     openViews: jest.fn(() => [] as readonly ViewOptions[]),
     copy: jest.fn(),
     revealFolder: jest.fn(),
@@ -137,6 +142,12 @@ export function setUp(parts: readonly OpenPanelPart[] = []): {
     askDelete: jest.fn(async () => true),
     askKeepNewest: jest.fn(async (entries: readonly IRunEntry[]) => beyondNewest(entries, 3)),
     openRuns: jest.fn(async () => undefined),
+    share: jest.fn((name: string, change: (before: Json | null) => Json | null) => {
+      const next = change(notes.get(name) ?? null);
+      if (next !== null) {
+        notes.set(name, next);
+      }
+    }),
     warn: jest.fn(),
     alarm: jest.fn(),
     save: jest.fn(),

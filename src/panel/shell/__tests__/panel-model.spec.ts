@@ -27,6 +27,23 @@ describe('PanelModel', () => {
     model.dispose();
   });
 
+  it('lists runs that train first, and those of one name together, newest first', async () => {
+    const { model, runs } = setUp();
+    const old = (id: string, name: string, started: number) => ({ ...OLD, id, name, started });
+    const lost = { ...LIVE, id: 'lost', name: 'lost', started: 900, stopped: true as const };
+    runs.entries = [
+      old('a', 'other', 500),
+      old('b', 'gpt', 400),
+      lost,
+      { ...LIVE, id: 'c', name: 'gpt', started: 300 },
+      old('d', 'other', 600)
+    ];
+    await model.runs.refresh();
+    expect(model.runs.entries.map(({ id }) => id)).toEqual(['c', 'b', 'lost', 'd', 'a']);
+    expect(model.runs.chosenId).toBe('c');
+    model.dispose();
+  });
+
   it('opens a view that is asked for while its run is being opened', async () => {
     const { model, opened } = setUp();
     await model.ready();
@@ -106,6 +123,18 @@ describe('PanelModel', () => {
     await model.act('open-recording');
     expect(runs.released).toEqual(['run-1']);
     expect(model.open?.source).not.toBe(source);
+    model.dispose();
+  });
+
+  it('shows what there is to watch of a training side by side, and nothing of a text where there is none', async () => {
+    const { model, host } = setUp();
+    await model.ready();
+    await model.arrange('training');
+    expect(host.tileViews).toHaveBeenLastCalledWith('run-1', [
+      { view: 'scalars' },
+      { view: 'health' },
+      { view: 'timeline' }
+    ]);
     model.dispose();
   });
 

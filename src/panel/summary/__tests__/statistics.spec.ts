@@ -109,7 +109,7 @@ describe('statistics in the panel', () => {
       { view: 'moments', stat: 'residual', statistic: 'kurtosis', by: ['layer'], where: { layer: '0-3' } }
     ]);
     expect(model.code()).toContain(
-      'run.explore(stat="residual", statistic="kurtosis", where={"layer": "0-3"})\n'
+      'run.statistics(stat="residual", statistic="kurtosis", where={"layer": "0-3"})\n'
     );
     model.dispose();
   });

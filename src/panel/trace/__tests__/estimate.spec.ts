@@ -9,6 +9,7 @@ import {
   FRAME_BYTES,
   positionsOf
 } from '../../../views/shared/forecast';
+import { layersFault } from '../../../views/shared/layers';
 import { tilesText } from '../estimate';
 
 const trans = nullTranslator.load('megalens');
@@ -63,12 +64,28 @@ it('counts the blocks of attention probabilities, whose sides are powers of two'
 });
 
 it('says into how many tiles a tensor is cut', () => {
-  expect(tilesText(flag(128), tile(96), trans)).toBe('64 tiles of 2 features');
-  expect(tilesText(flag(512), tile(96), trans)).toBe('86 tiles of 6 features, the last of 2');
+  expect(tilesText(flag(128), tile(96), trans)).toBe('64 tiles of 2 features: not 96, tiles are of one size');
+  expect(tilesText(flag(512), tile(86), trans)).toBe('86 tiles of 6 features, the last of 2');
   expect(tilesText(flag(128, 32, 32), tile(16), trans)).toBe(
     '16 tiles of 8 features; 16 tiles of 2 features'
   );
   expect(tilesText(flag(128), { name: 'NoOp' }, trans)).toBe('');
+});
+
+it.each([
+  ['9-12', [0, 1, 2, 3], '9-12: this model has layers 0 to 3 here.', '3'],
+  ['2-9', [0, 1, 2, 3], '2-9: this model has layers 0 to 3 here.', '2-3'],
+  ['0,7', [1, 2, 4], '0,7: this model has layers 1, 2 and 4 here.', '1'],
+  ['3-1', [0, 1, 2, 3], '3-1: the smaller layer comes first.', '1-3'],
+  ['first', [0, 1, 2, 3], '“first” is no range of layers: “all”, or numbers such as 0-3,7.', 'all']
+])('says why layers %s of %j cannot be, and what is nearest', (text, layers, message, nearest) => {
+  expect(layersFault(text, layers)).toEqual({ message, nearest });
+});
+
+it('finds nothing wrong with layers that are there, or half written', () => {
+  for (const text of ['all', '0-3', '1,2', '1-', '1,', '1, ']) {
+    expect(layersFault(text, [0, 1, 2, 3])).toBeNull();
+  }
 });
 
 it('begins with what the run says suits a tensor', () => {

@@ -27,6 +27,42 @@ describe('TraceModel', () => {
     expect(trace.dirty).toBe(true);
   });
 
+  it('applies nothing while layers are wrong, and says so in their row', async () => {
+    const run = new ControlledRun();
+    const trace = new TraceModel(run);
+    trace.toggle('MLP1_mat_mul', true);
+    trace.change('MLP1_mat_mul', { layers: '9-12' });
+    expect(trace.rows[0]?.faults.get('layers')?.nearest).toBe('4');
+    expect(trace.isWrong).toBe(true);
+    await trace.submit();
+    expect(run.patches).toEqual([]);
+    trace.change('MLP1_mat_mul', { layers: '4' });
+    expect(trace.rows[0]?.faults.size).toBe(0);
+    expect(trace.isWrong).toBe(false);
+  });
+
+  it('offers what several flags are traced for together, with its size, and takes it whole', () => {
+    const run = new ControlledRun();
+    const [mlp, qkv] = run.hello!.flags;
+    const attention = { ...qkv!, name: 'RawAttentionScore_mat_mul', axes: ['head', 'query', 'key'] };
+    run.hello!.flags = [mlp!, qkv!, attention];
+    const trace = new TraceModel(run);
+    trace.toggle('QKV_mat_mul', true);
+    expect(trace.presets.map(({ title }) => title)).toEqual([
+      'Attention of the middle layers, cheap',
+      'MLPs of the middle layers',
+      'All that there is, rarely'
+    ]);
+    const [cheap] = trace.presets;
+    trace.take(cheap!);
+    expect(trace.estimate).toEqual({ bytes: cheap!.bytes, complete: cheap!.complete });
+    expect(trace.rows.map(({ setting }) => setting && [setting.layers, setting.every])).toEqual([
+      null,
+      null,
+      ['2-3', 10]
+    ]);
+  });
+
   it('sends only what differs, and goes from accepted to applied', async () => {
     const run = new ControlledRun();
     run.hello!.config.flags['QKV_mat_mul'] = { compressor: TILE, layers: '1-2' };

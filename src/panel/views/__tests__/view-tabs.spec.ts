@@ -1,9 +1,9 @@
 import { nullTranslator } from '@jupyterlab/translation';
+import type { LabIcon } from '@jupyterlab/ui-components';
 import { Signal } from '@lumino/signaling';
 import { Widget } from '@lumino/widgets';
 import type { Hello } from '../../../protocol/messages.generated';
 import type { ViewOptions } from '../../../protocol/views.generated';
-import { megalensIcon } from '../../shell/commands';
 import { type IViewWidget, ViewTabs } from '../view-tabs';
 
 const NAMES: Readonly<Record<string, string>> = { r1: 'gpt-base', r2: 'gpt-hot' };
@@ -29,11 +29,15 @@ class PlainWidget extends Widget implements IViewWidget {
 function setUp() {
   const frames: HTMLElement[] = [];
   const made: PlainWidget[] = [];
+  const places: (string | null)[][] = [];
   const preload = jest.fn<Promise<void>, []>(() => Promise.resolve());
   const tabs = new ViewTabs({
     preload,
     // As when it is shown.
-    add: tab => void tab.content.content(),
+    add: (tab, near, mode) => {
+      places.push([near, mode]);
+      void tab.content.content();
+    },
     activate: () => undefined,
     create: async ({ run, options }, frame) => {
       frames.push(frame);
@@ -41,11 +45,11 @@ function setUp() {
       made.push(widget);
       return widget;
     },
-    icon: megalensIcon,
     trans: nullTranslator.load('megalens')
   });
+  const icons = () => tabs.tracker.filter(() => true).map(({ title }) => (title.icon as LabIcon).name);
   const labels = (): string[] => tabs.tracker.filter(() => true).map(({ title }) => title.label);
-  return { tabs, labels, frames, made, preload };
+  return { tabs, labels, icons, frames, made, places, preload };
 }
 
 const settled = (): Promise<void> => new Promise(resolve => setTimeout(resolve, 0));
@@ -77,20 +81,48 @@ describe('tabs of views', () => {
     await tabs.open('r1', { view: 'moments' });
     await tabs.open('r1', { view: 'heatmap', flag: 'HiddenStates' });
     await settled();
-    expect(labels()).toEqual(['Statistics', 'Heatmap · HiddenStates']);
+    expect(labels()).toEqual(['Statistics', 'HiddenStates · Heatmap']);
     await tabs.open('r2', { view: 'moments' });
     await settled();
     expect(labels()).toEqual([
-      'Statistics · gpt-base',
-      'Heatmap · HiddenStates · gpt-base',
-      'Statistics · gpt-hot'
+      'gpt-base · Statistics',
+      'gpt-base · HiddenStates · Heatmap',
+      'gpt-hot · Statistics'
     ]);
     const [first, second, third] = tabs.tracker.filter(() => true);
     expect(first!.title.caption).toBe('Statistics of run gpt-base');
     third!.dispose();
-    expect(labels()).toEqual(['Statistics', 'Heatmap · HiddenStates']);
+    expect(labels()).toEqual(['Statistics', 'HiddenStates · Heatmap']);
     first!.dispose();
     second!.dispose();
+  });
+
+  it('stand together, each with the icon of what it is about, and are used again', async () => {
+    const { tabs, icons, places } = setUp();
+    await tabs.open('r1', { view: 'scalars' });
+    await tabs.open('r1', { view: 'timeline' });
+    await tabs.open('r1', { view: 'scalars', smoothing: 5 });
+    const [first] = tabs.tracker.filter(() => true);
+    expect(places).toEqual([
+      [null, null],
+      [first!.id, null]
+    ]);
+    expect(icons()).toEqual(['megalens:statistics', 'megalens:time']);
+    expect(first!.options).toEqual({ view: 'scalars', smoothing: 5 });
+    tabs.tracker.forEach(tab => tab.dispose());
+  });
+
+  it('are shown side by side, also those that were open before', async () => {
+    const { tabs, places } = setUp();
+    await tabs.open('r1', { view: 'timeline' });
+    await tabs.tile('r1', [{ view: 'scalars' }, { view: 'timeline' }, { view: 'health' }]);
+    const [timeline, scalars] = tabs.tracker.filter(() => true).map(({ id }) => id);
+    expect(places.slice(1)).toEqual([
+      [timeline, null],
+      [scalars, 'split-right'],
+      [timeline, 'split-bottom']
+    ]);
+    tabs.tracker.forEach(tab => tab.dispose());
   });
 
   it('take the words for a flag when the run has said them', async () => {
@@ -99,7 +131,7 @@ describe('tabs of views', () => {
     await settled();
     made[0]!.hello = { flags: [{ name: 'HiddenStates', title: 'Hidden states' }] } as Hello;
     made[0]!.introduced.emit();
-    expect(labels()).toEqual(['Heatmap · Hidden states']);
+    expect(labels()).toEqual(['Hidden states · Heatmap']);
     tabs.tracker.forEach(tab => tab.dispose());
   });
 

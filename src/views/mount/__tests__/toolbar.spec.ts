@@ -147,6 +147,42 @@ describe('a toolbar of one line', () => {
 });
 
 describe('fields of a form', () => {
+  it('are no lists in which there is nothing to choose', () => {
+    const bar = toolbar();
+    const rule = (...names: string[]) => ({
+      ...(select('rule') as Extract<Control, { kind: 'select' }>),
+      value: '',
+      options: ['', ...names].map(value => ({ value, text: value || 'all' }))
+    });
+    bar.update([rule()]);
+    expect(line(bar)).toEqual([]);
+    bar.update([rule('jump')]);
+    expect(line(bar)).toEqual(['rule']);
+    bar.update([rule()]);
+    expect(line(bar)).toEqual([]);
+    bar.dispose();
+  });
+
+  it('say while a number is typed that it cannot be, and take the nearest one', () => {
+    const bar = toolbar();
+    const taken: number[] = [];
+    bar.update([
+      {
+        ...{ kind: 'number', id: 'k', label: 'k', value: 1, least: 0, most: 20 },
+        change: (value: number) => void taken.push(value)
+      }
+    ]);
+    const input = bar.node.querySelector('input')!;
+    const said = jest.fn();
+    input.addEventListener('invalid', said);
+    input.value = '30';
+    input.dispatchEvent(new Event('input'));
+    expect(said).toHaveBeenCalledTimes(1);
+    input.dispatchEvent(new Event('change'));
+    expect(taken).toEqual([20]);
+    bar.dispose();
+  });
+
   const form = (...controls: Control[]): Toolbar => {
     const bar = new Toolbar('Form', null, untranslated);
     document.body.append(bar.node);

@@ -513,6 +513,20 @@ describe('asking', () => {
     expect(ended).toEqual([2]);
   });
 
+  it('says while a prompt is typed that it may be longer than the model reads', async () => {
+    offer();
+    run.hello = { ...run.hello!, generation: { prompts: 3, tokens: 100, context: 70 } };
+    await show();
+    await put('generate.prompt.0', 'a prompt', 'input');
+    expect(plain(texts('[data-control="generate.status"]')[0] ?? '')).toBe(
+      'The model reads 70 tokens at once: a prompt of up to 8 and 64 to write may be too many.'
+    );
+    await put('generate.prompt.0', 'short', 'input');
+    expect(texts('[data-control="generate.status"]')).toEqual(['']);
+    const input = control('generate.tokens').querySelector('input');
+    expect(input?.max).toBe('70');
+  });
+
   it('says what was wrong at the field at fault, until it is changed', async () => {
     const fault = new ProtocolError('bad-parameter', 'Prompt 1 must be 1 to 512 tokens, got 600.', {
       field: 'request.prompts.1'

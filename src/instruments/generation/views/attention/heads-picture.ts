@@ -199,7 +199,13 @@ export class HeadsPicture implements IAttentionPicture {
         choose({ measure, color_range: null })
       ),
       transformControl(t('Colours'), options.transform, transform => choose({ transform }), t),
-      ...colorRangeControl(options.color_range, this._domain, choose, t)
+      ...colorRangeControl(
+        options.color_range,
+        this._domain,
+        choose,
+        () => (this._shown ? [this._shown.cells.values] : []),
+        t
+      )
     ];
   }
 

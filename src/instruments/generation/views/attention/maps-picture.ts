@@ -257,7 +257,7 @@ export class MapsPicture implements IAttentionPicture {
     const { options, t, choose } = this._env;
     return [
       transformControl(t('Colours'), options.transform, transform => choose({ transform }), t),
-      ...colorRangeControl(options.color_range, this._domain, choose, t)
+      ...colorRangeControl(options.color_range, this._domain, choose, () => this._shown?.whole ?? [], t)
     ];
   }
 

@@ -14,6 +14,7 @@ import {
   emptyFlag,
   emptyState,
   nothingYet,
+  traceAction,
   snippetState,
   type IState,
   type IStateActions
@@ -137,6 +138,8 @@ async function untraced(
       t
     );
   }
+  const isOn = (traced?.phases ?? []).includes('generate');
+  const trace = known && !isOn ? traceAction(source, known, 'generate', actions, t) : null;
   const code = pythonCall(
     'run.configure',
     [],
@@ -154,8 +157,8 @@ async function untraced(
       rangesText(generations)
     ),
     code,
-    action: show[0] ?? retryAction(actions, t),
-    more: [{ label: t('Copy this line'), run: () => actions.copy(code) }]
+    action: trace ?? show[0] ?? retryAction(actions, t),
+    more: [...(trace === null ? [] : show), { label: t('Copy this line'), run: () => actions.copy(code) }]
   };
 }
 

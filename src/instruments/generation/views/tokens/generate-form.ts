@@ -210,10 +210,23 @@ export class GenerateForm {
     };
   }
 
-  /** Change a prompt: nothing is drawn anew while it is typed. */
+  /**
+   * How many tokens the longest prompt may have, where that and what is to be written may be more than the
+   * model reads; null where it surely is not, as a letter is a token at most for each of its bytes.
+   */
+  get mayBeTooLong(): number | null {
+    const bytes = Math.max(...this._prompts.map(each => new TextEncoder().encode(each).length));
+    return bytes + this._numbers.tokens > (this.bounds.context ?? Infinity) ? bytes : null;
+  }
+
+  /** Change a prompt: nothing is drawn anew while it is typed, unless it becomes too long or short enough. */
   write(at: number, prompt: string): void {
+    const before = this.mayBeTooLong;
     this._prompts = this._prompts.map((each, index) => (index === at ? prompt : each));
     this._settle();
+    if (before !== this.mayBeTooLong) {
+      this._changed();
+    }
   }
 
   add(): void {

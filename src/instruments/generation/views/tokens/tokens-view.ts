@@ -139,7 +139,13 @@ function numberControls(form: GenerateForm, t: Translate): Control[] {
   });
   const [whole, share] = [Number.MAX_SAFE_INTEGER, 1e-6];
   return [
-    number('tokens', 'tokens', t('Tokens'), [0, bounds.tokens], t('Tokens to write, at most')),
+    number(
+      'tokens',
+      'tokens',
+      t('Tokens'),
+      [0, Math.min(bounds.tokens, bounds.context ?? Infinity)],
+      t('Tokens to write, at most')
+    ),
     number(
       'temperature',
       'temperature',
@@ -236,12 +242,13 @@ function rareControls(form: GenerateForm, t: Translate): Control[] {
 
 /** What became of the request: its place in the queue, how far it is, or why it was refused. */
 function statusWords(
-  { asked }: GenerateForm,
+  form: GenerateForm,
   generations: readonly IGeneration[],
   underWay: IGeneration | null,
   isBlamed: boolean,
   t: Translate
 ): string {
+  const { asked } = form;
   if (asked.kind === 'sent') {
     return t('Asking the model…');
   }
@@ -250,6 +257,14 @@ function statusWords(
   }
   const number = asked.kind === 'started' ? asked.start.generation : null;
   const shown = underWay ?? generations.find(({ generation }) => generation === number);
+  if (form.mayBeTooLong !== null && underWay === null) {
+    return t(
+      'The model reads %1 tokens at once: a prompt of up to %2 and %3 to write may be too many.',
+      formatInteger(form.bounds.context ?? 0),
+      formatInteger(form.mayBeTooLong),
+      formatInteger(form.numbers.tokens)
+    );
+  }
   return shown ? t('Generation %1: %2', formatInteger(shown.generation), stateWords(shown, t)) : '';
 }
 

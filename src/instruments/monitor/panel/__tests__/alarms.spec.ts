@@ -2,10 +2,11 @@
 import { alarm, alarmRow } from '../../__tests__/alarm-rows';
 import type { ReactElement } from 'react';
 import { openAlarmPart } from '../alarm-part';
+import type { Json } from '../../../../panel/shell/panel-host';
 import { setUp } from '../../../../panel/shell/__tests__/memory-panel';
 
-async function opened() {
-  const { model, host, runs, opened } = setUp([openAlarmPart]);
+async function opened(notes?: Map<string, Json>) {
+  const { model, host, runs, opened } = setUp([openAlarmPart], notes);
   await model.ready();
   const run = runs.opened.get('run-1');
   if (!run || !model.open) {
@@ -52,6 +53,20 @@ it('tells of the first anomaly once, and of later ones together after a minute',
   model.dispose();
 });
 
+it('tells of an alarm in one window of several, and not again after a reload', async () => {
+  jest.spyOn(Date, 'now').mockReturnValue(1_000_000);
+  const notes = new Map<string, Json>();
+  const windows = [];
+  for (let at = 0; at < 3; at++) {
+    const each = await opened(notes);
+    alarm(each.run, alarmRow({ step: 7 }), alarmRow({ step: 8 }));
+    await each.read(2);
+    windows.push(each);
+  }
+  expect(windows.map(({ host }) => host.alarm.mock.calls.length)).toEqual([1, 0, 0]);
+  windows.forEach(({ model }) => model.dispose());
+});
+
 it('counts what followed from an alarm apart, and tells of nothing for it', async () => {
   const { model, host, run, part, read } = await opened();
   alarm(
@@ -81,6 +96,24 @@ it('opens the view of alarms from the notification and from the panel', async ()
     ['run-1', { view: 'health' }]
   ]);
   model.dispose();
+});
+
+it('counts what nobody looked at, in all windows', async () => {
+  const notes = new Map<string, Json>();
+  const { model, run, part, read } = await opened(notes);
+  alarm(run, alarmRow({ step: 7 }), alarmRow({ step: 8 }));
+  await read(2);
+  await model.openView('health');
+  expect(part.alarms).toBe(0);
+  alarm(run, alarmRow({ step: 9 }));
+  await read(1);
+  const line = part.render?.() as ReactElement<Record<string, unknown>, (props: unknown) => ReactElement>;
+  expect(JSON.stringify(line.type(line.props))).toContain('3 alarms (1 new): first at step 7');
+  const other = await opened(notes);
+  alarm(other.run, ...[7, 8, 9].map(step => alarmRow({ step })));
+  await other.read(1);
+  model.dispose();
+  other.model.dispose();
 });
 
 it('tells nothing of notes, of muted alarms, where the setting is off, and of a recorded run', async () => {
