@@ -49,7 +49,7 @@ browser:
 clean: ## Remove everything that make made
 	rm -rf .venv node_modules lib .make .demo megalens/labextension megalens/pictures/report/runtime megalens/pictures/engine/bundle megalens/_version.py megalens/tracer/moments/native/*.so tsconfig.tsbuildinfo
 
-.make/python: requirements.lock
+.make/python: requirements.lock requirements-torch.lock
 	@mkdir -p .make
 	@bash scripts/make-venv.sh
 	@touch $@
