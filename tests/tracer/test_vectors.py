@@ -76,6 +76,26 @@ def test_a_file_of_500_megabytes_takes_little_more_than_its_values(tmp_path: Pat
     )
 
 
+def test_headers_are_bounded_before_they_are_read(tmp_path: Path) -> None:
+    array = torch.randn(4, 8)
+    save_file({"vectors": array}, tmp_path / "a.safetensors")
+    packed = (tmp_path / "a.safetensors").read_bytes()
+    length = int.from_bytes(packed[:8], "little")
+    header = packed[8 : 8 + length].ljust((1 << 20) + 8)
+    (tmp_path / "a.safetensors").write_bytes(
+        len(header).to_bytes(8, "little") + header + packed[8 + length :]
+    )
+    torch.save({"vectors": array, "note": "x" * (1 << 20)}, tmp_path / "a.pt")
+    head = b"{'descr': '<f4', 'fortran_order': False, 'shape': (4, 8)}".ljust(5 << 20)
+    (tmp_path / "a.npy").write_bytes(
+        b"\x93NUMPY\x02\x00" + len(head).to_bytes(4, "little") + head + bytes(128)
+    )
+    with open(tmp_path / "b.npy", "wb") as file:
+        file.truncate((1 << 30) + 1)
+    for name, why in {"a.safetensors": "1 MiB", "a.pt": "1 MiB", "a.npy": "4 MiB", "b.npy": "1 GiB"}.items():
+        assert f"larger than {why}" in refused(name, [tmp_path]).message
+
+
 def test_what_takes_too_much_memory_is_refused_before_it_is_read(tmp_path: Path) -> None:
     shapes = {"(4, 31250001)": False, "(4, 10500000)": True, "(25000001,)": False}
     for shape, columns_first in shapes.items():
