@@ -28,7 +28,8 @@ fuzz: setup ## Feed new hostile inputs to everything that reads what others wrot
 	export MEGALENS_FUZZ_SEED=$$seed MEGALENS_FUZZ_CASES=$${MEGALENS_FUZZ_CASES:-40000}; \
 	jest --forceExit --maxWorkers 2 fuzz regret && \
 	$(PYTHON) -m pytest -n 2 --timeout 1800 tests/protocol/test_fuzz.py && \
-	$(PYTHON) -m tests.fuzz --seed $$seed --cases $$MEGALENS_FUZZ_CASES $(if $(SECONDS),--seconds $(SECONDS))
+	$(PYTHON) -m tests.fuzz --seed $$seed --cases $$MEGALENS_FUZZ_CASES $(if $(SECONDS),--seconds $(SECONDS)) && \
+	$(PYTHON) -m tests.fuzz --every-byte
 
 bench: setup browser ## Measure the performance claims; results in bench/results
 	@$(PYTHON) -m bench $(ARGS)
@@ -53,7 +54,7 @@ sshd:
 clean: ## Remove everything that make made
 	rm -rf .venv node_modules lib .make .demo megalens/labextension megalens/pictures/report/runtime megalens/pictures/engine/bundle megalens/_version.py megalens/tracer/moments/native/*.so tsconfig.tsbuildinfo
 
-.make/python: requirements.lock
+.make/python: requirements.lock requirements-torch.lock
 	@mkdir -p .make
 	@bash scripts/make-venv.sh
 	@touch $@

@@ -16,9 +16,10 @@ if [ ! -x .venv/bin/python ]; then
   "$found" -m venv .venv
 fi
 echo "Installing the Python packages of requirements.lock"
-.venv/bin/python -m pip install --quiet --no-compile --disable-pip-version-check --no-deps -r requirements.lock 2> >(grep -v '^WARNING: Location' >&2)
-# Resolves on machines where a locked package needs one more for that platform or Python.
-.venv/bin/python -m pip install --quiet --no-compile --disable-pip-version-check -r requirements.lock 2> >(grep -v '^WARNING: Location' >&2)
+# The lock names what each platform and Python needs, and the hash of every file.
+.venv/bin/python -m pip install --quiet --no-compile --disable-pip-version-check --no-deps --require-hashes -r requirements.lock 2> >(grep -v '^WARNING: Location' >&2)
+# What torch needs beside them differs by index.
+.venv/bin/python -m pip install --quiet --no-compile --disable-pip-version-check -r requirements-torch.lock 2> >(grep -v '^WARNING: Location' >&2)
 # On both cores, where pip uses one; tests and most of the models are never imported, and Python compiles the odd one when it is. Some
 # packages hold files for other versions of Python, which do not compile.
 .venv/bin/python -m compileall -qq -j 2 -x 'site-packages/.*/tests?/|/transformers/models/(?!auto|gpt2|llama|qwen)' "$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" || true

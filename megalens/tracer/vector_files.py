@@ -16,6 +16,7 @@ from torch import Tensor
 from ..protocol import parse_json
 
 _MOST_AT_ONCE = 4 << 20
+_BLOCK_VALUES = 1 << 20
 _MOST_PICKLED = 1 << 20
 _LOCAL_HEADER = 30
 _MARK = object()
@@ -87,17 +88,36 @@ class Stored:
         last = sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
         return (last + 1) * int(self.dtype.itemsize)
 
+    @property
+    def packed(self) -> bool:
+        """Whether its values lie in order and without gaps, as almost every file has them."""
+        axes = zip(self.shape, self.strides, row_major(self.shape), strict=True)
+        return all(size == 1 or stride == usual for size, stride, usual in axes)
+
+    @property
+    def held(self) -> int:
+        """Bytes that :meth:`read` holds at most, beside a block."""
+        return 4 * self.values if self.packed else 8 * self.values + self.span
+
     def read(self, file: BinaryIO) -> Tensor:
         """Return the values as contiguous float32; raises ``ValueError`` where the file ends before them."""
         file.seek(self.offset)
-        data = bytearray(self.span)
-        if file.readinto(data) != len(data):  # type: ignore[attr-defined]
+        found = torch.empty(self.shape, dtype=torch.float32)
+        if not self.packed:
+            found.copy_(self._numbers(file, self.span).as_strided(self.shape, self.strides))
+            return found
+        for block in torch.split(found.view(-1), _BLOCK_VALUES):
+            block.copy_(self._numbers(file, block.numel() * int(self.dtype.itemsize)))
+        return found
+
+    def _numbers(self, file: BinaryIO, size: int) -> Tensor:
+        """Return the numbers of so many bytes, in the order of the file."""
+        data = bytearray(size)
+        if file.readinto(data) != size:  # type: ignore[attr-defined]
             raise ValueError("it ends before its numbers do")
         if isinstance(self.dtype, torch.dtype):
-            flat = torch.frombuffer(data, dtype=self.dtype)
-        else:
-            flat = torch.from_numpy(np.frombuffer(data, self.dtype).astype(np.float32))
-        return flat.as_strided(self.shape, self.strides).to(torch.float32).contiguous()
+            return torch.frombuffer(data, dtype=self.dtype)
+        return torch.from_numpy(np.frombuffer(data, self.dtype).astype(np.float32))
 
 
 class LimitedFile:

@@ -15,7 +15,10 @@ from .errors import plain_text
 from .vector_files import READERS, Stored
 
 _MAX_BYTES = 1 << 30
-_MAX_VALUES = 1 << 28
+# What is held to read a file, and what comes of it: float32.
+_MOST_HELD = 500_000_000
+_BLOCK_VALUES = 1 << 20
+_LEAST_NORM = 1e-12
 _FLAGS = os.O_RDONLY
 for _name in ("O_BINARY", "O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"):
     # Not every system has each of them.
@@ -87,12 +90,14 @@ def load_vectors(
             f"Could not read {_shown(path)}: it is not a readable {path.suffix} file of numbers ({reason}).",
             field,
         ) from error
-    if not bool(torch.isfinite(array).all()):
+    # In place and by blocks: nothing beside the values is of their size.
+    if not all(bool(torch.isfinite(block).all()) for block in torch.split(array.view(-1), _BLOCK_VALUES)):
         raise _bad(f"Could not use {_shown(path)}: it holds values that are not finite.", field)
+    if unit:
+        array /= torch.linalg.vector_norm(array, dim=-1, keepdim=True).clamp_min_(_LEAST_NORM)
     if array.ndim == 1:
         array = array.expand(layers, -1)
-    array = array if array.ndim == 3 else array.unsqueeze(1)
-    return torch.nn.functional.normalize(array, dim=-1) if unit else array.contiguous()
+    return (array if array.ndim == 3 else array.unsqueeze(1)).contiguous()
 
 
 def _allowed_path(name: str, folders: Sequence[Path], field: str) -> Path:
@@ -168,12 +173,15 @@ def _checked(
             expected=expected,
             got=shape,
         )
-    if found.values > _MAX_VALUES or found.span > _MAX_BYTES:
+    # One vector for all layers becomes one for each.
+    held = found.held + (4 * found.values * layers if axes == 1 else 0)
+    if held > _MOST_HELD:
+        advice = "" if found.packed else " Its values are not in order: save it again as a contiguous array."
         raise _bad(
-            f"Could not use {name}: it holds more than {_MAX_VALUES} values.",
+            f"Could not use {name}: it takes more than {_MOST_HELD >> 20} MiB to read.{advice}",
             field,
-            expected=f"at most {_MAX_VALUES} values",
-            got=str(found.values),
+            expected=f"at most {_MOST_HELD:,} bytes",
+            got=f"{held:,} bytes",
         )
     return found
 

@@ -32,6 +32,12 @@ _CSV = "runs/moments/trainermon/files.py"
 _CSV_TESTS = "tests/runs/test_trainermon_folders.py"
 _TRACE_TESTS = "tests/instruments/timeline/test_damaged_traces.py"
 _JSONL_TESTS = "tests/runs/test_moment_jsonl_refusals.py"
+_STREAM_TESTS = "tests/runs/test_hostile_streams.py"
+_VECTOR_TESTS = "tests/tracer/test_vectors.py"
+_MEGASCAN = "instruments/timeline/megascan_files.py"
+_SPANS = "instruments/timeline/span_columns.py"
+_FOOTER = "runs/parquet_footer.py"
+_VECTORS = "tracer/vector_files.py"
 BOUNDS = (
     Bound(_CSV, "_MOST_COLUMNS = 64", "_MOST_COLUMNS = 640", f"{_CSV_TESTS}::test_headers_without_end_are_left_out_and_counted"),
     Bound(_CSV, "if place.headers >= _MOST_HEADERS or len(", "if len(", f"{_CSV_TESTS}::test_headers_without_end_are_left_out_and_counted"),
@@ -53,6 +59,30 @@ BOUNDS = (
     Bound("tracer/tensors/reductions.py", "_MAX_NODES = 120", "_MAX_NODES = 12000", "tests/tracer/test_reductions.py::test_an_expression_is_bounded_in_length_depth_and_operations"),
     Bound("runs/moments/grouping/name_filter.py", "if len(pattern) > _MOST_CHARACTERS:", "if False:", "tests/runs/test_patterns.py"),
     Bound("runs/moments/grouping/name_filter.py", "if sum(open_sizes) > _MOST_POSITIONS:", "if False:", "tests/runs/test_patterns.py"),
+    Bound(_SPANS, "if len(self) >= _MOST_SPANS:", "if False:", f"{_TRACE_TESTS}::test_spans_and_their_texts_are_bounded"),
+    Bound(_SPANS, "if self._text_bytes + size > _MOST_TEXT_BYTES:", "if False:", f"{_TRACE_TESTS}::test_spans_and_their_texts_are_bounded"),
+    Bound("instruments/timeline/trace_folder.py", "if len(entries) > _MOST_FILES:", "if False:", f"{_TRACE_TESTS}::test_files_of_a_job_are_bounded_in_number_and_size"),
+    Bound(_MEGASCAN, "if path.stat().st_size > _MOST_BYTES:", "if False:", f"{_TRACE_TESTS}::test_files_of_a_job_are_bounded_in_number_and_size"),
+    Bound(_FOOTER, "if length > _MOST_FOOTER:", "if False:", f"{_STREAM_TESTS}::test_a_footer_is_bounded_before_it_is_read"),
+    Bound(_FOOTER, "if self._left < 0:", "if False:", f"{_STREAM_TESTS}::test_a_footer_is_bounded_before_it_is_read"),
+    Bound(_FOOTER, "if len(elements) > _MOST_COLUMNS:", "if False:", f"{_STREAM_TESTS}::test_a_footer_is_bounded_before_it_is_read"),
+    Bound(_FOOTER, "if depth > _MOST_DEPTH:", "if False:", f"{_STREAM_TESTS}::test_a_footer_is_bounded_before_it_is_read"),
+    Bound("runs/recorded_parquet.py", "if pages > _MOST_PAGES:", "if False:", f"{_STREAM_TESTS}::test_pages_and_texts_are_bounded_by_their_own_headers"),
+    Bound("runs/file_checks.py", "if unfolded > max(_ANY_BYTES, _TIMES * stored):", "if False:", f"{_STREAM_TESTS}::test_pages_and_texts_are_bounded_by_their_own_headers"),
+    Bound("runs/file_checks.py", "rows < 0 or rows > max(_ANY_ROWS, _ROWS_A_BYTE * stored)", "rows < 0", f"{_STREAM_TESTS}::test_pages_and_texts_are_bounded_by_their_own_headers"),
+    Bound("tracer/vectors.py", "if about.st_size > _MAX_BYTES:", "if False:", f"{_VECTOR_TESTS}::test_headers_are_bounded_before_they_are_read"),
+    Bound("tracer/vectors.py", "if held > _MOST_HELD:", "if False:", f"{_VECTOR_TESTS}::test_what_takes_too_much_memory_is_refused_before_it_is_read"),
+    Bound(_VECTORS, "if len(data) > _MOST_AT_ONCE:", "if False:", f"{_VECTOR_TESTS}::test_headers_are_bounded_before_they_are_read"),
+    Bound(_VECTORS, "min(size - 8, _MOST_HEADER)", "size - 8", f"{_VECTOR_TESTS}::test_headers_are_bounded_before_they_are_read"),
+    Bound(_VECTORS, "if length > _MOST_PICKLED:", "if False:", f"{_VECTOR_TESTS}::test_headers_are_bounded_before_they_are_read"),
+    Bound("hub/dialects/peer_message.py", "len(sizes) <= _MOST_AXES", "True", "tests/hub/dialects/test_peer_fuzz.py::test_an_update_is_bounded"),
+    Bound("hub/dialects/peer_message.py", "math.prod(max(size, 1) for size in sizes) <= _MOST_VALUES", "True", "tests/hub/dialects/test_peer_fuzz.py::test_an_update_is_bounded"),
+    Bound("hub/dialects/peer_message.py", "not 0 <= layer <= MOST_LAYERS", "not 0 <= layer", "tests/hub/dialects/test_peer_fuzz.py::test_an_update_is_bounded"),
+    Bound("hub/dialects/peer_message.py", "if len(result) > _MOST_VALUES:", "if False:", "tests/hub/dialects/test_peer_fuzz.py::test_an_update_is_bounded"),
+    Bound("hub/dialects/hub_gateway.py", "if len(self._clients) >= _MOST_CLIENTS:", "if False:", "tests/hub/dialects/test_gateway.py::test_clients_and_their_messages_are_bounded"),
+    Bound("hub/dialects/hub_gateway.py", "max_size=_MOST_REQUEST,", "max_size=None,", "tests/hub/dialects/test_gateway.py::test_clients_and_their_messages_are_bounded"),
+    Bound("protocol/messages.py", "MAX_TEXT_BYTES = 16 * 1024 * 1024", "MAX_TEXT_BYTES = 1 << 25", "tests/protocol/test_bounds.py::test_a_text_longer_than_any_message_is_refused_before_it_is_read"),
+    Bound("protocol/outside.py", "if len(data) > most_bytes:", "if False:", "tests/server/test_hostile_run_folders.py::test_a_header_is_bounded_before_it_is_parsed"),
 )  # fmt: skip
 
 

@@ -59,13 +59,17 @@ CATALOGUE: dict[str, int] = {
     "jsonl": 10,
     "csv_folders": 10,
     "traces": 20,
+    "anomalies": 10,
     "run_folder": 40,
     "changed_byte": 20,
     "patterns": 60,
     "vectors": 60,
 }
 # Surfaces that a slice brings, which go with it.
-_OF_SLICES = {"traces": "tests.instruments.timeline.fuzzed_traces"}
+_OF_SLICES = {
+    "traces": "tests.instruments.timeline.fuzzed_traces",
+    "anomalies": "tests.instruments.monitor.fuzzed_anomalies",
+}
 _ROOT = Path(__file__).parents[2]
 for _name, _module in _OF_SLICES.items():
     if not (_ROOT / f"{_module.replace('.', '/')}.py").is_file():

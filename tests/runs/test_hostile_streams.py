@@ -15,7 +15,8 @@ from hostile_streams import BOMBS, ask_everything, mutated_stream, sealed, tail,
 from recorded_run import write_run
 
 from megalens.protocol import stream_schema
-from megalens.runs import ClientError, RunFolder
+from megalens.runs import ClientError, RunFolder, file_checks, recorded_parquet
+from megalens.runs.parquet_footer import read_footer
 
 MOST_KIB = 512 * 1024
 MOST_SECONDS = 2.0
@@ -78,6 +79,61 @@ def test_streams_with_any_bytes_changed_are_read_or_refused(template, tmp_path, 
         whole.write_bytes(mutated_stream(data, number))
         codes += ask_everything(folder).values()
     assert set(codes) <= {"ok", "unreadable", "too-large"}
+
+
+def list_of(count, item):
+    """Return a struct of Thrift whose second field is a list of so many structs."""
+    length = (
+        bytes([count << 4 | 12])
+        if count < 15
+        else bytes([0xFC, *(count >> at & 127 | 128 for at in (0, 7, 14)), count >> 21])
+    )
+    return b"\x29" + length + item * count + b"\0"
+
+
+FOOTERS = {
+    "at most 67,108,864 bytes": None,
+    "list fewer things": list_of(600_000, b"\0"),
+    "at most 512 columns": list_of(600, b"\0"),
+    "nest less deeply": b"\xfc" * 20 + b"\0" * 21,
+}
+
+
+@pytest.mark.parametrize("why", list(FOOTERS))
+def test_a_footer_is_bounded_before_it_is_read(tmp_path, why):
+    path, foot = tmp_path / "x.parquet", FOOTERS[why]
+    length = (64 << 20) + 1 if foot is None else len(foot)
+    with open(path, "wb") as file:
+        file.write(b"PAR1" + (foot or b""))
+        file.truncate(4 + length)
+        file.seek(0, os.SEEK_END)
+        file.write(length.to_bytes(4, "little") + b"PAR1")
+    with open(path, "rb") as file, pytest.raises(ValueError, match=why):
+        read_footer(file)
+
+
+def test_pages_and_texts_are_bounded_by_their_own_headers(template, tmp_path, monkeypatch):
+    folder = copied(template, tmp_path / "run")
+    table = tensors(
+        300, part=pa.array([f"{at:09}" for at in range(300)]).dictionary_encode(), labels=["y" * 900]
+    )
+    options = {"compression": "zstd", "use_dictionary": False, "data_page_size": 64, "write_batch_size": 1}
+    pq.write_table(table, folder / "tensors.parquet", **options)
+    assert RunFolder(folder).read("tensors").num_rows == 300
+    for module, bound, most in (
+        (recorded_parquet, "_MOST_PAGES", 100),
+        (file_checks, "_ANY_BYTES", 10_000),
+        (file_checks, "_ANY_ROWS", 100),
+    ):
+        # What was checked of a file is kept for as long as it is the same.
+        os.utime(folder / "tensors.parquet")
+        with monkeypatch.context() as changed:
+            changed.setattr(module, bound, most)
+            changed.setattr(file_checks, "_TIMES", 0)
+            changed.setattr(file_checks, "_ROWS_A_BYTE", 0)
+            with pytest.raises(ClientError) as caught:
+                RunFolder(folder).read("tensors")
+        assert caught.value.code == "unreadable"
 
 
 def test_a_shape_unlike_its_values_is_refused_and_each_other_one_is_read(template, tmp_path):

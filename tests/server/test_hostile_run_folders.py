@@ -81,6 +81,13 @@ def test_an_odd_value_hides_its_own_run_and_is_told(root, member):
         assert all(len(line) < 1500 for line in listing["warnings"])
 
 
+def test_a_header_is_bounded_before_it_is_parsed(root):
+    path = root / "megalens-runs" / RUN_ID / "run.json"
+    for most, ids in ((0, {GOOD, RUN_ID}), (1, {GOOD})):
+        path.write_text(path.read_text().rstrip().ljust((8 << 20) + most))
+        assert {entry["id"] for entry in listing_of(root)["runs"]} == ids
+
+
 @pytest.mark.slow
 def test_headers_with_any_values_exchanged_are_read_or_refused(root):
     folder = root / "megalens-runs" / RUN_ID

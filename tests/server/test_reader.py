@@ -1,10 +1,12 @@
 """The process that reads files: its end, its limits and its silence towards others cost one question, and no server."""
 
 import asyncio
+import gzip
 import json
 import logging
 import os
 import signal
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -109,6 +111,55 @@ async def test_what_needs_more_memory_than_it_may_take_is_refused_and_it_goes_on
     assert small.pid not in (None, pid)
     await small.close()
     assert small.pid is None
+
+
+HOSTILE = {
+    "run/training_stats/grad_raw_moments_by_param/rank0.jsonl": [b"[]\n" * 3_000_000, b'{"iter":1,"values":{"a":"' + b"x" * 40_000_000 + b'"}}\n'],
+    "out/Nov21_12-20-04-rank0-82ac1f33/grad_reduced_0-9999.csv": [b"vpp_stage,name,step\n" * 600_000],
+    "trace.json.gz": [
+        gzip.compress(b'{"traceEvents":[{"ph":"X","name":[' + b"[]," * 13_000_000 + b'[]],"ts":1,"dur":1}],"schemaVersion":1}'),
+        gzip.compress(b"[" + b",".join(b'{"ph":"X","name":"forward","ts":%d,"dur":1}' % (2 * n) for n in range(200_000)) + b"]"),
+    ],
+    "benchmark-data-0-pipeline-0-tensor-0.json": [b'[{"name":"iteration","ph":"B","pad_before":5},' + b"[]," * 10_000_000 + b"[]]"],
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(HOSTILE))
+async def test_the_server_answers_others_within_100_ms_while_files_of_others_are_read(
+    ask, jp_root_dir, run_folder, monkeypatch, tmp_path, name
+):
+    """Of processor time of the server's own process, so that how busy the machine is decides nothing."""
+    monkeypatch.setenv("MEGALENS_CACHE_DIR", str(tmp_path / "cache"))
+    path = jp_root_dir / "logs" / name
+    path.parent.mkdir(parents=True)
+    await ask("runs")
+    waits, answered = [], 0
+
+    async def beat():
+        before = time.process_time()
+        while True:
+            await asyncio.sleep(0.005)
+            now = time.process_time()
+            waits.append(now - before)
+            before = now
+
+    async def read():
+        status, body, _ = await ask("statistics", body={"path": f"logs/{name.partition('/')[0]}"})
+        for run in body["runs"] if status == 200 else ():
+            while status in (200, 202) and (status := (await ask("runs", run["id"], "moments"))[0]) == 202:
+                pass
+
+    for data in HOSTILE[name]:
+        path.write_bytes(data)
+        beating, reading = asyncio.ensure_future(beat()), asyncio.ensure_future(read())
+        while not reading.done():
+            assert (await ask("runs"))[0] == 200
+            answered += not reading.done()
+        beating.cancel()
+        await reading
+    assert answered > 0
+    assert max(waits) < 0.1
 
 
 async def test_it_refuses_whoever_is_not_its_server(ask_reader, run_folder):

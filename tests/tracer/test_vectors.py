@@ -57,6 +57,63 @@ def test_vectors_can_keep_their_length_and_be_one_a_layer(tmp_path: Path) -> Non
     assert (error.expected, error.got) == ("[8] or [4, 8]", "[4, 2, 8]")
 
 
+def resident(word: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(word)) >> 10
+
+
+@pytest.mark.slow
+def test_a_file_of_500_megabytes_takes_little_more_than_its_values(tmp_path: Path) -> None:
+    np.lib.format.open_memmap(tmp_path / "a.npy", "w+", np.float32, (4, 31_250_000))[1, :2] = 3, 4
+    # From here on the most that is held is counted anew.
+    Path("/proc/self/clear_refs").write_text("5")
+    before = resident("VmRSS")
+    found = load_vectors("a.npy", [tmp_path], layers=4)
+    assert resident("VmHWM") - before < 512
+    assert (found[1, 0, :2].tolist(), int(found.count_nonzero())) == (
+        [pytest.approx(0.6), pytest.approx(0.8)],
+        2,
+    )
+
+
+def test_headers_are_bounded_before_they_are_read(tmp_path: Path) -> None:
+    array = torch.randn(4, 8)
+    save_file({"vectors": array}, tmp_path / "a.safetensors")
+    packed = (tmp_path / "a.safetensors").read_bytes()
+    length = int.from_bytes(packed[:8], "little")
+    header = packed[8 : 8 + length].ljust((1 << 20) + 8)
+    (tmp_path / "a.safetensors").write_bytes(
+        len(header).to_bytes(8, "little") + header + packed[8 + length :]
+    )
+    torch.save({"vectors": array, "note": "x" * (1 << 20)}, tmp_path / "a.pt")
+    head = b"{'descr': '<f4', 'fortran_order': False, 'shape': (4, 8)}".ljust(5 << 20)
+    (tmp_path / "a.npy").write_bytes(
+        b"\x93NUMPY\x02\x00" + len(head).to_bytes(4, "little") + head + bytes(128)
+    )
+    with open(tmp_path / "b.npy", "wb") as file:
+        file.truncate((1 << 30) + 1)
+    for name, why in {"a.safetensors": "1 MiB", "a.pt": "1 MiB", "a.npy": "4 MiB", "b.npy": "1 GiB"}.items():
+        assert f"larger than {why}" in refused(name, [tmp_path]).message
+
+
+def test_what_takes_too_much_memory_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    shapes = {"(4, 31250001)": False, "(4, 10500000)": True, "(25000001,)": False}
+    for shape, columns_first in shapes.items():
+        head = f"{{'descr': '<f4', 'fortran_order': {columns_first}, 'shape': {shape}}}\n".encode()
+        (tmp_path / "a.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head)
+        assert "more than 476 MiB" in refused("a.npy", [tmp_path], features=[]).message
+
+
+def test_values_in_another_order_are_put_in_order(tmp_path: Path) -> None:
+    array = torch.randn(4, 8)
+    np.save(tmp_path / "a.npy", np.asfortranarray(array.numpy()))
+    torch.save(array.T.contiguous().T, tmp_path / "a.pt")
+    np.save(tmp_path / "b.npy", array.numpy().astype(">f8"))
+    for name in ("a.npy", "a.pt", "b.npy"):
+        found = load_vectors(name, [tmp_path], layers=4, features=[8], unit=False)
+        assert torch.equal(found[:, 0], array)
+
+
 def test_a_wrong_shape_is_refused_with_both_shapes(tmp_path: Path) -> None:
     for shape in ((4, 9), (3, 8), (9,), (0,), (4, 1, 1, 8), (4, 0, 8)):
         np.save(tmp_path / "a.npy", np.ones(shape))

@@ -8,7 +8,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +48,10 @@ def holds_traces(path: Path, within: Path | None = None) -> bool:
     from .trace_events import TraceFile
 
     try:
-        files = trace_files(path, within)
+        named = _named(path)[:_MOST_FILES]
     except TimelineError:
         return False
-    for file in files[:_LOOKED_AT]:
+    for file in islice((entry for entry in named if _may_be_trace(entry, within)), _LOOKED_AT):
         try:
             if TraceFile(file).head():
                 return True
@@ -163,26 +163,31 @@ class Traces:
 
 def trace_files(path: Path, within: Path | None = None) -> list[Path]:
     """Return the possible traces by name: the file itself, or those in a folder, all in ``within``."""
-
-    def may_be(entry: Path) -> bool:
-        return (
-            not entry.name.startswith(".")
-            and entry.is_file()
-            and (within is None or entry.resolve().is_relative_to(within))
-            and _begins_like_json(entry)
-        )
-
-    if path.is_file():
-        return [path] if may_be(path) else []
-    try:
-        entries = sorted(entry for entry in path.iterdir() if _ENDING.search(entry.name) and may_be(entry))
-    except OSError as error:
-        raise TimelineError(f"{shown_text(str(path), 300)} cannot be read: {error.strerror}.") from error
+    entries = _named(path)
     if len(entries) > _MOST_FILES:
         raise TimelineError(
             f"{shown_text(path.name, 200)} holds {len(entries)} files, and at most {_MOST_FILES} are read."
         )
-    return entries
+    return [entry for entry in entries if _may_be_trace(entry, within)]
+
+
+def _named(path: Path) -> list[Path]:
+    """Return the file itself, or what has a name of a trace in a folder; nothing is opened."""
+    if path.is_file():
+        return [path]
+    try:
+        return sorted(entry for entry in path.iterdir() if _ENDING.search(entry.name))
+    except OSError as error:
+        raise TimelineError(f"{shown_text(str(path), 300)} cannot be read: {error.strerror}.") from error
+
+
+def _may_be_trace(entry: Path, within: Path | None) -> bool:
+    return (
+        not entry.name.startswith(".")
+        and entry.is_file()
+        and (within is None or entry.resolve().is_relative_to(within))
+        and _begins_like_json(entry)
+    )
 
 
 def _begins_like_json(path: Path) -> bool:

@@ -12,7 +12,7 @@ from megalens.protocol import (
     stream_schema,
 )
 from tests.fuzz.mutate import FIXTURES, mutated_bytes
-from tests.fuzz.surface import Surface
+from tests.fuzz.surface import Surface, byte_changes
 
 _LENGTH_AT = 36
 
@@ -44,4 +44,8 @@ def _run(data: bytes) -> bool:
     return True
 
 
-SURFACE = Surface(_seeds, _mutate, _run, (ProtocolError,))
+def _every_byte() -> list[Any]:
+    return [data for seed in _seeds() for data in byte_changes(seed)]
+
+
+SURFACE = Surface(_seeds, _mutate, _run, (ProtocolError,), _every_byte)

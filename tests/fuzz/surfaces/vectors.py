@@ -13,7 +13,7 @@ from safetensors.torch import save
 from megalens.protocol import ProtocolError, encode_message
 from megalens.tracer.vectors import load_vectors
 from tests.fuzz.mutate import hostile_text, mutated_bytes
-from tests.fuzz.surface import Surface
+from tests.fuzz.surface import Surface, byte_changes
 
 _FOLDER = Path(tempfile.mkdtemp())
 
@@ -75,4 +75,9 @@ def _run(given: Any) -> None:
     assert vectors.shape[2] == 4
 
 
-SURFACE = Surface(_seeds, _mutate, _run, (ProtocolError,))
+def _every_byte() -> list[Any]:
+    # One of each format, and a dictionary of tensors.
+    return [[name, data] for name, seed in _seeds()[:4] for data in byte_changes(seed)]
+
+
+SURFACE = Surface(_seeds, _mutate, _run, (ProtocolError,), _every_byte)

@@ -242,6 +242,26 @@ def test_a_page_that_found_this_port_under_another_name_is_refused():
     asyncio.run(run())
 
 
+def test_clients_and_their_messages_are_bounded():
+    async def run():
+        async with served() as training:
+            clients = [await client(training) for _ in range(16)]
+            for each in clients:
+                await each.send('{"type": "ping"}')
+                await read(each, "pong")
+            closed = []
+            async with client(training) as one_more:
+                await asyncio.wait_for(one_more.wait_closed(), WAIT)
+                closed.append(one_more.close_code)
+            await clients[0].send(" " * ((1 << 20) + 1))
+            await asyncio.wait_for(clients[0].wait_closed(), WAIT)
+            assert [*closed, clients[0].close_code] == [1013, 1009]
+            for each in clients:
+                await each.close()
+
+    asyncio.run(run())
+
+
 @pytest.mark.slow
 def test_a_client_that_does_not_read_costs_bounded_memory_and_nobody_else():
     async def run():

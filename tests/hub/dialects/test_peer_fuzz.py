@@ -67,6 +67,27 @@ def test_updates(dialect, messages):
         before = counter.newest
 
 
+@pytest.mark.parametrize(
+    "more", [{"args": [1] * 9}, {"args": [4000, 4000]}, {"layer_id": 10_001}, {"result": range(12_000_001)}]
+)
+def test_an_update_is_bounded(more):
+    usual = {"type": "update", "update_type": 4, "layer_id": 1, "args": [2, 3, 2], "result": [0.5] * 12}
+    assert len(read_update(DIALECTS["3606"], usual, PIXELS)) == 1
+    # Of the values their number is looked at, and none of them.
+    more = {name: Many(value) if isinstance(value, range) else value for name, value in more.items()}
+    with pytest.raises(BadMessage, match=r"at most 8 sizes|layer_id|more than 12000000 values"):
+        read_update(DIALECTS["3606"], {**usual, **more}, PIXELS)
+
+
+class Many(list):
+    def __init__(self, values):
+        super().__init__()
+        self._values = values
+
+    def __len__(self):
+        return len(self._values)
+
+
 @pytest.mark.slow
 @given(st.one_of(st.binary(max_size=40), st.text(max_size=40)))
 def test_messages(data):

@@ -9,10 +9,10 @@ import pytest
 from reading_costs import MOST_MIB, MOST_SECONDS, cost_of
 
 import megalens
-from megalens.instruments.timeline import megascan_files
+from megalens.instruments.timeline import megascan_files, span_columns, trace_folder
 from megalens.instruments.timeline.megascan_files import TimelineError
 from megalens.instruments.timeline.trace_events import TraceFile
-from megalens.runs import open_run
+from megalens.runs import ClientError, open_run
 
 
 @pytest.fixture(autouse=True)
@@ -170,6 +170,42 @@ def test_so_many_rows_of_megatronapp_are_read_as_all_files_of_a_job_may_have(tmp
     some, problems = megascan_files.read_rank_files(tmp_path)
     assert [len(trace.iterations) for trace in some] == [3, 3]
     assert "has more than the 15 rows that are read of a file of such a job: its first 3" in problems[0]
+
+
+@pytest.mark.parametrize("profile", [False, True])
+def test_spans_and_their_texts_are_bounded(tmp_path, monkeypatch, profile):
+    path = tmp_path / "trace.json"
+    events = [
+        json.dumps({"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{n}", "ts": 10 * n, "dur": 9})
+        if profile
+        else json.dumps({"ph": "X", "name": f"forward {n}", "ts": 10 * n, "dur": 9, "args": {"step": 1}})
+        for n in range(1, 40)
+    ]
+    path.write_bytes((b'{"schemaVersion":1,' if profile else b"{") + whole(events)[1:])
+    monkeypatch.setattr(span_columns, "_MOST_SPANS", 20)
+    monkeypatch.setattr(span_columns, "_MOST_TEXT_BYTES", 500)
+    with open_run(path) as run:
+        rows = run.table("spans").to_pandas()
+        assert len(rows) == 20
+        assert profile or "…" in set(rows["name"])
+        assert "The trace holds more than 20 spans: the rest is left out." in run.warnings
+
+
+def test_files_of_a_job_are_bounded_in_number_and_size(tmp_path, monkeypatch):
+    for rank in range(3):
+        (tmp_path / f"rank{rank}.json").write_bytes(whole(GOOD))
+    monkeypatch.setattr(trace_folder, "_MOST_FILES", 2)
+    with pytest.raises(ClientError, match="holds 3 files, and at most 2 are read"):
+        open_run(tmp_path)
+    folder = tmp_path / "megatronapp"
+    folder.mkdir()
+    rows, packed = (json.dumps(iteration_rows(rank, 2)).encode() for rank in range(2))
+    for number, data in enumerate((rows, gzip.compress(packed + b" " * 2000))):
+        (folder / _RANK.replace("tensor-0", f"tensor-{number}")).write_bytes(data)
+    for most, read_ones, why in ((50, 2, []), (-1, 1, [f"{_RANK} has more than 0 MiB."])):
+        monkeypatch.setattr(megascan_files, "_MOST_BYTES", len(rows) + most)
+        found, problems = megascan_files.read_rank_files(folder)
+        assert (len(found), problems[: len(why)]) == (read_ones, why)
 
 
 def test_what_unfolds_to_more_than_traces_do_is_read_in_part(tmp_path, monkeypatch):
