@@ -36,7 +36,7 @@ class Culprit:
         ``device`` (computes more slowly), ``link`` (slow transfers between the ranks), ``host`` (pauses
         between passes), ``data`` (waits for batches), ``checkpoint`` (saves while others do not), ``stage``
         (more to compute than other stages), ``step`` (one long step, or some for one reason), ``stall`` (a
-        few steps longer by what no span explains).
+        few steps longer, mostly by what no span explains).
     ranks : tuple of int
         Whose.
     first, last : int
@@ -61,8 +61,8 @@ class Culprit:
     longer : tuple of (str, float)
         Of single steps, and of a rank that is alone: which parts take longer, the most first, and by how many
         ns: ``forward``, ``backward``, ``wgrad``, ``optimizer``, ``data``, ``checkpoint``, ``paused``
-        (evaluation or sample text), ``host`` (what no span explains), ``moving`` (communication, with no
-        ranks).
+        (evaluation or sample text), ``host`` (what no span explains), ``moving``
+        (communication, with no ranks), or the name of a span of the script's own.
     alone : bool
         Whether there is no other rank: it is compared with its own other steps.
     """
@@ -137,25 +137,28 @@ class Culprit:
             "paused": f"evaluate{s} or write{s} text for {{}}",
             "host": f"stall{s} for {{}}, {_UNEXPLAINED}",
         }
-        takes = [
-            said.get(
-                part, f"take{s} {{}} longer in {whose} {_PART_WORDS.get(part, part)}, {_UNEXPLAINED}"
-            ).format(self._ns(ns))
-            for part, ns in self.longer
-        ]
-        text = " and ".join(takes)
+
+        def takes(part: str) -> str:
+            if part not in _PART_WORDS:
+                return f"take{s} {{}} longer in “{part}”"
+            return said.get(part, f"take{s} {{}} longer in {whose} {_PART_WORDS[part]}, {_UNEXPLAINED}")
+
+        text = " and ".join(takes(part).replace("{}", self._ns(ns)) for part, ns in self.longer)
         # Said once.
         return f"{who} {text.replace(f', {_UNEXPLAINED}', '', text.count(_UNEXPLAINED) - 1)}"
 
     def _alone_text(self) -> str:
         by, total = self._by(), self._ns(sum(ns for _, ns in self.longer))
         parts = [
-            f"{self._ns(ns)} in {'the ' * (part in COMPUTING)}{_PART_WORDS[part]}" for part, ns in self.longer
+            f"{self._ns(ns)} in {'the ' * (part in COMPUTING)}{_PART_WORDS.get(part, f'“{part}”')}"
+            for part, ns in self.longer
         ]
         inside = " and ".join(parts)
         if self.kind == "stall":
-            where = "" if self.longer[0][0] == "host" else f", {inside}"
-            return f"it takes {total} longer than the steps around it{where}, {_UNEXPLAINED}"
+            longer = f"it takes {total} longer than the steps around it"
+            if self.longer[0][0] not in _PART_WORDS:
+                return f"{longer}: {inside}"
+            return f"{longer}{'' if self.longer[0][0] == 'host' else f', {inside}'}, {_UNEXPLAINED}"
         return {
             "device": f"computing takes {total} longer than in other steps, {by}: {inside}",
             "host": f"what no span explains takes {total} longer than in other steps, {by} of computing",
@@ -216,7 +219,7 @@ class Verdict:
     hidden : tuple of Culprit
         What is slow and costs less than 1 % of a step, mostly nothing, since nobody waits for it.
     stalls : tuple of Culprit
-        What makes a few steps longer and no span explains; says nothing against a rank.
+        What makes a few steps longer, mostly what no span explains; says nothing against a rank.
     alone : bool
         Whether there is one rank only.
     lacking : tuple of str

@@ -23,6 +23,7 @@ _LEAST_OWN = 0.5
 """Share of what a step takes longer that the work of a rank must explain."""
 PARTS = (*COMPUTING, "data", "checkpoint", "paused", "host")
 _UNEXPLAINED = tuple(PARTS.index(part) for part in (*COMPUTING, "host"))
+"""What no span explains but the script's own."""
 
 
 def bad_steps(done: Work) -> tuple[list[Culprit], list[Culprit], Bools]:
@@ -55,7 +56,7 @@ def bad_steps(done: Work) -> tuple[list[Culprit], list[Culprit], Bools]:
 
 
 def stalls(done: Work, usable: Bools) -> list[Culprit]:
-    """Return what makes a few steps longer on some ranks and no span explains, such as garbage collection."""
+    """Return what makes a few steps longer on some ranks, mostly what no span explains."""
     steps = int(usable.sum())
     if steps < 9:
         return []
@@ -102,7 +103,13 @@ def _moving(step: int, ns: float, slower: float) -> Culprit:
 
 
 def _single(kind: str, done: Work, at: np.intp, late: Bools, slower: float, more: Floats) -> Culprit:
-    longer = tuple(named_parts([*zip(PARTS, more.tolist(), strict=True)]))
+    sizes = dict(zip(PARTS, more.tolist(), strict=True))
+    # A span of the script's own may explain what is in passes, or in none.
+    own = float(np.nanmedian(done.user[late, at] - np.nanmedian(done.user[late], axis=1)))
+    if own > _LEAST_OWN * float(np.maximum(more[list(_UNEXPLAINED)], 0).sum()):
+        sizes |= {PARTS[part]: 0.0 for part in _UNEXPLAINED}
+        sizes[done.names[done.user_name[late, at][0]]] = own
+    longer = tuple(named_parts([*sizes.items()]))
     ranks, step = tuple(done.ranks[late].tolist()), int(done.steps[at])
     nan = float("nan")
     return Culprit(kind, ranks, step, step, slower, nan, nan, 1.0, steps=(step,), longer=longer)

@@ -44,6 +44,10 @@ class Work:
         Evaluation and sample text; what of it lies in a step is no part of that.
     between : numpy.ndarray
         What no span covers between a step and the one before it, which is no part of either.
+    user : numpy.ndarray
+        The longest other span of the script's own, which may lie in all of these.
+    user_name : numpy.ndarray
+        Its name, an index into ``names``, int64 ``[ranks, steps]``.
     unit : numpy.ndarray or None
         The median layer's passes, where layers were recorded: comparable between stages.
     """
@@ -59,6 +63,9 @@ class Work:
     host: Floats
     paused: Floats
     between: Floats
+    user: Floats
+    user_name: Integers
+    names: Sequence[str]
     unit: Floats | None
 
     @property
@@ -90,6 +97,10 @@ def work(spans: Spans) -> Work:
     step = np.where(step > 0, step + total(between, long), step)
     pauses = np.flatnonzero(spans.of_kind("user") & np.isin(spans.name, spans.codes(PAUSES.values())))
     paused = total(pauses, long)
+    own = np.setdiff1d(np.flatnonzero(spans.of_kind("user")), pauses)
+    own = own[np.argsort(long[own], kind="stable")]
+    user, user_name = np.zeros(step.size), np.zeros(step.size, np.int64)
+    user[cell[own]], user_name[cell[own]] = long[own], spans.name[own]
     inside_step = pauses[spans.start[pauses] >= began[cell[pauses]]]
     step = np.where(step > 0, np.maximum(step - total(inside_step, long), 1.0), step)
     waiting = total(traffic, blocked)
@@ -121,6 +132,9 @@ def work(spans: Spans) -> Work:
         np.maximum(host, 0.0),
         paused,
         gap,
+        user.reshape(step.shape),
+        user_name.reshape(step.shape),
+        spans.names,
         _unit(spans, cell, traffic, len(ranks), len(steps)),
     )
 

@@ -135,6 +135,18 @@ def test_what_makes_a_few_steps_longer_and_no_span_explains_is_said_without_blam
     assert verdict.to_message()["stalls"][0]["longer"] == [list(stall.longer[0])]
 
 
+def test_a_span_of_the_scripts_own_explains_a_stall():
+    faults = tuple(Fault("forward", (3,), 1.6, step, step) for step in (9, 17))
+    frame = simulate(Job(1, 1, 8, seed=26, faults=faults))[0].to_pandas()
+    inside = frame[(frame["rank"] == 3) & frame["step"].isin([9, 17]) & (frame["kind"] == "forward")]
+    first = inside.drop_duplicates("step").assign(kind="user", name="garbage collection")
+    first["start"], first["end"] = first["start"] + 10**6, first["start"] + 16 * 10**6
+    rows = pd.concat([frame, first.assign(blocked=15 * 10**6)], ignore_index=True)
+    verdict = analyse(pa.Table.from_pandas(rows, preserve_index=False)).verdict()
+    assert verdict.healthy
+    assert "Steps 9, 17: rank 3 takes 15 ms (median) longer in “garbage collection”." in str(verdict)
+
+
 def test_a_pause_before_a_step_begins_is_a_stall_too_and_a_long_transfer_is_nobodys():
     faults = tuple(Fault("host", (3,), 1.15, step, step) for step in (9, 17))
     frame = simulate(Job(1, 1, 8, seed=26, faults=faults))[0].to_pandas()
