@@ -14,14 +14,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from megalens.instruments.timeline.analysis import analyse
-from tests.kit.simulated_jobs import Fault, Job, simulate
+from megalens.instruments.timeline.culprits import Verdict
+from tests.kit.simulated_jobs import Fault, Job, Truth, simulate
 
 from ..common import Row, wilson, write_results
 
-__all__ = ["CHOSEN", "JUDGED", "Outcome", "draw", "outcome"]
+__all__ = ["CHOSEN", "JUDGED", "MORE", "Outcome", "draw", "outcome"]
 
-CHOSEN, JUDGED = 0, 10_000
-"""Thresholds may be chosen on seeds from the first; figures are of seeds from the second."""
+CHOSEN, JUDGED, MORE = 0, 10_000, 20_000
+"""Thresholds may be chosen on seeds from the first; figures are of seeds from the others."""
 _SHAPES = (
     (1, 1, 8),
     (1, 1, 16),
@@ -34,7 +35,9 @@ _SHAPES = (
     (8, 1, 4),
 )
 _KINDS = ("none", "forward", "backward", "device", "two", "node", "data", "host", "checkpoint")
-_NAMED = {"forward": "device", "backward": "device", "two": "device", "node": "device"}
+_MORE = ("none", "most", "stall", "most", "node")
+"""Of seeds from ``MORE``: with most ranks of a stage slow, and steps in which a rank stalls."""
+_NAMED = {"forward": "device", "backward": "device", "two": "device", "node": "device", "most": "device"}
 _RIGHT, _LITTLE = 0.2, 0.01
 """Of what a fault adds, and of a step: a price is right where it is closer than either."""
 
@@ -64,7 +67,8 @@ class Outcome:
 def draw(seed: int) -> tuple[Job, str]:
     """Return a job of a seed and the kind of its fault."""
     random = np.random.default_rng([seed, 43])
-    kind = _KINDS[seed % len(_KINDS)]
+    kinds = _MORE if seed >= MORE else _KINDS
+    kind = kinds[seed % len(kinds)]
     tensor, pipeline, data = _SHAPES[random.integers(len(_SHAPES))]
     job = Job(
         tensor=tensor,
@@ -89,12 +93,19 @@ def draw(seed: int) -> tuple[Job, str]:
         # Less than half of those that do the same.
         stage = np.arange(tensor * data) + rank // (tensor * data) * tensor * data
         ranks = tuple(sorted(random.choice(stage, 2, replace=False).tolist()))
+    if kind == "most":
+        stage = np.arange(tensor * data) + rank // (tensor * data) * tensor * data
+        most = int(random.integers(len(stage) // 2 + 1, len(stage)))
+        ranks = tuple(sorted(random.choice(stage, most, replace=False).tolist()))
+    if kind == "stall":
+        steps = sorted(random.choice(np.arange(4, job.steps - 1), 3, replace=False).tolist())
+        return replace(job, faults=tuple(Fault("host", ranks, size, step, step) for step in steps)), kind
     if kind == "node":
         first = rank // job.node * job.node
         ranks = tuple(range(first, first + job.node))
     if kind == "data":
         ranks = (rank % (tensor * data),)
-    named = "device" if kind in ("two", "node") else kind
+    named = "device" if kind in ("two", "node", "most") else kind
     return replace(job, faults=(Fault(named, ranks, size, 1, job.steps),)), kind
 
 
@@ -107,8 +118,10 @@ def outcome(seed: int) -> Outcome:
     if kind == "none":
         count = len(verdict.culprits)
         return Outcome(seed, kind, job.overlap, verdict.healthy, count, 0, 0, step, str(verdict))
-    (fault,) = job.faults
     _, clean = simulate(replace(job, faults=()))
+    if kind == "stall":
+        return _stalled(seed, job, verdict, truth, clean)
+    (fault,) = job.faults
     added = step - float(np.median(clean.step_ns)) / 1e6
     all_named = [*verdict.culprits, *verdict.hidden]
     # Of a node that is a whole stage nobody can tell whether it has more to do.
@@ -122,6 +135,24 @@ def outcome(seed: int) -> Outcome:
     return Outcome(seed, kind, job.overlap, found, false, added, price, step, f"{fault}\n{verdict}")
 
 
+def _stalled(seed: int, job: Job, verdict: Verdict, truth: Truth, clean: Truth) -> Outcome:
+    """Judge three long steps of a rank, large enough to be a culprit or not."""
+    ranks, steps = job.faults[0].ranks, [each.first for each in job.faults]
+    longer = (truth.step_ns - clean.step_ns)[np.array(steps) - 1] / 1e6
+    found = [each for each in (*verdict.culprits, *verdict.stalls) if each.kind in ("step", "stall")]
+    mine = [each for each in found if each.ranks == ranks and {*each.steps} <= {*steps}]
+    false = len(verdict.culprits) + len(verdict.stalls) - len(mine)
+    # What nobody waits for, or 5 % of a step, is rightly passed over.
+    little = 0.05 * float(np.median(truth.step_ns)) / 1e6
+    wanted = [step for step, ms in zip(steps, longer, strict=True) if ms > little]
+    every = {*wanted} <= {step for each in mine for step in each.steps}
+    size = float(np.mean([sum(ns for _, ns in each.longer) for each in mine] or [0.0])) / 1e6
+    step = float(np.median(truth.step_ns)) / 1e6
+    added = float(np.median(longer)) if mine or wanted else 0.0
+    said = f"{job.faults}\n{verdict}"
+    return Outcome(seed, "stall", job.overlap, every, false, added, size, step, said)
+
+
 def rows(results: Sequence[Outcome]) -> list[Row]:
     """Return the figures of all jobs, and by kind."""
     faulty = [each for each in results if each.kind != "none"]
@@ -132,8 +163,10 @@ def rows(results: Sequence[Outcome]) -> list[Row]:
         _share("healthy jobs that are called healthy", [each.found for each in results if each.kind == "none"], "≥ 95", 95),
         _share("prices within 20 % of what was added, or 1 % of a step", [each.priced for each in faulty if each.found], "≥ 90", 90),
     ]  # fmt: skip
-    for kind in _KINDS[1:]:
+    for kind in dict.fromkeys((*_KINDS[1:], *_MORE[1:])):
         mine = [each for each in faulty if each.kind == kind]
+        if not mine:
+            continue
         false = sum(each.false for each in mine)
         table.append(_share(f"· {kind}: recall", [each.found for each in mine]))
         right = sum(each.found for each in mine)
@@ -155,19 +188,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.timeline.overlapped", description=__doc__)
     parser.add_argument("--jobs", type=int, default=400)
     parser.add_argument("--first", type=int, default=JUDGED, help="the first seed (%(default)s)")
-    parser.add_argument("--quick", action="store_true", help="9 jobs: shows that it works")
+    parser.add_argument("--more", type=int, default=100, help="jobs of other faults (%(default)s)")
+    parser.add_argument("--quick", action="store_true", help="14 jobs: shows that it works")
     asked = parser.parse_args(arguments)
-    jobs = len(_KINDS) if asked.quick else asked.jobs
+    jobs, more = (len(_KINDS), len(_MORE)) if asked.quick else (asked.jobs, asked.more)
+    second = MORE + asked.first - JUDGED
+    seeds = [*range(asked.first, asked.first + jobs), *range(second, second + more)]
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     results: list[Outcome] = []
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        for each in pool.map(outcome, range(asked.first, asked.first + jobs), chunksize=4):
+        for each in pool.map(outcome, seeds, chunksize=4):
             results.append(each)
             if not each.found or each.false or not each.priced:
                 print(f"seed {each.seed}, {each.kind}, {each.overlap}: added {each.added:.3g} ms, price {each.price:.3g} ms of {each.step:.4g} ms\n{each.text}", flush=True)  # fmt: skip
     how = (
-        f"{jobs} simulated jobs, seeds from {asked.first}, of 8 to 32 ranks (TP × PP × DP) whose gradients are reduced bucket by bucket as by DDP, or whose weights are gathered a layer ahead as by FSDP, "
-        "over networks from fast to slower than the work; each with one fault of 8 to 40 % or none, and noise of 0.5 to 3 %. "
+        f"{jobs} simulated jobs, seeds from {asked.first}, and {more} from {second}, of 8 to 32 ranks (TP × PP × DP) whose gradients are reduced bucket by bucket as by DDP, or whose weights are gathered a layer ahead as by FSDP, "
+        f"over networks from fast to slower than the work; each with one fault of 8 to 40 % or none (most ranks of a stage, and three steps with a stall, from {second}), and noise of 0.5 to 3 %. "
         "The simulation (`tests/kit/simulated_jobs.py`) shares no code with what it tries; no threshold was chosen on these seeds. Intervals are Wilson's."
     )
     path = write_results("timeline_overlapped", "Verdicts under overlapped communication", rows(results), how=how, quick=asked.quick)  # fmt: skip

@@ -21,8 +21,8 @@ class MegalensCallback:
 
     It needs no import of transformers: a trainer only calls its ``on_…`` methods. The evaluation that a
     trainer does on its own is phase ``eval``. What the trainer logs becomes scalars, and what it saves is
-    marked. In a job of several processes each needs the callback, as a script that ``torchrun`` starts has
-    it.
+    marked; both are spans of a timeline. In a job of several processes each needs the callback, as a
+    script that ``torchrun`` starts has it.
 
     Parameters
     ----------
@@ -74,17 +74,16 @@ class MegalensCallback:
             self._open.enter_context(self.tracer.step())
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """End the step; what comes before the next one is evaluation where the trainer has decided so."""
-        self._open.close()
-        self._maybe_evaluate(control)
+        """End the step; what comes before the next one the trainer has decided: to evaluate, to save."""
+        self._begin_what_follows(control)
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Do the same for an evaluation at the end of an epoch."""
-        self._maybe_evaluate(control)
+        """Do the same for what comes at the end of an epoch."""
+        self._begin_what_follows(control)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """End the evaluation."""
-        self._open.close()
+        """End the evaluation; the trainer may save now."""
+        self._begin_what_follows(control, evaluated=True)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         """Report the numbers that the trainer logs."""
@@ -102,6 +101,7 @@ class MegalensCallback:
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Mark the checkpoint that the trainer has saved."""
+        self._open.close()
         if self.tracer is not None:
             # As transformers names the folder.
             self.tracer.checkpoint(f"checkpoint-{state.global_step}")
@@ -121,10 +121,14 @@ class MegalensCallback:
             return _ignore
         raise AttributeError(name)
 
-    def _maybe_evaluate(self, control: Any) -> None:
+    def _begin_what_follows(self, control: Any, evaluated: bool = False) -> None:
         self._open.close()
-        if self.tracer is not None and getattr(control, "should_evaluate", False):
+        if self.tracer is None:
+            return
+        if not evaluated and getattr(control, "should_evaluate", False):
             self._open.enter_context(self.tracer.phase("eval"))
+        elif getattr(control, "should_save", False):
+            self._open.enter_context(self.tracer.span("checkpoint", kind="checkpoint"))
 
 
 def _consumed(args: Any, state: Any) -> int:

@@ -127,6 +127,37 @@ def test_a_trainers_steps_evaluations_and_logs_are_traced(rows) -> None:
     assert numbers == [(s, n, v) for s in (1, 2, 3) for n, v in (("loss", 3.0 + s), ("lr", 0.1))]
 
 
+def test_what_a_trainer_evaluates_and_saves_are_spans(rows, tmp_path) -> None:
+    config = transformers.GPT2Config(vocab_size=60, n_positions=16, n_embd=24, n_layer=1, n_head=4)
+    model = transformers.GPT2LMHeadModel(config)
+    callback = MegalensCallback(timeline="phases", hub=(rows.address, "t"))
+    state, ids = transformers.TrainerState(), torch.randint(0, 60, (2, 9))
+    callback.on_train_begin(None, state, None, model=model)
+    for step in range(1, 4):
+        control = transformers.TrainerControl(should_evaluate=step == 1, should_save=step < 3)
+        callback.on_step_begin(None, state, control)
+        model(ids, labels=ids).loss.backward()
+        callback.on_step_end(None, state, control)
+        if control.should_evaluate:
+            with torch.no_grad():
+                model(ids)
+            callback.on_evaluate(None, state, control)
+        if control.should_save:
+            torch.save(model.state_dict(), tmp_path / "model.pt")
+            callback.on_save(None, state, control)
+    callback.on_train_end(None, state, None)
+    found = list(iter(lambda: rows.get(timeout=30), None))
+    said = [
+        (row["step"], row["kind"], row["name"]) for row in found if row.get("kind") in ("user", "checkpoint")
+    ]
+    # What lies between two steps is of the second.
+    assert said == [
+        (2, "user", "evaluation"),
+        (2, "checkpoint", "checkpoint"),
+        (3, "checkpoint", "checkpoint"),
+    ]
+
+
 def test_a_trainer_that_goes_on_from_a_checkpoint_counts_on(rows) -> None:
     config = transformers.GPT2Config(vocab_size=60, n_positions=16, n_embd=24, n_layer=1, n_head=4)
     model = transformers.GPT2LMHeadModel(config)

@@ -111,20 +111,23 @@ def chrome_spans(pieces: Pieces, leave_out: Callable[[list[int]], Any]) -> SpanC
                 continue
             if event.ph in ("i", "I"):
                 ticks.take(event, _ns(event.ts))
-            if event.ph not in ("X", "B", "E"):
+            if event.ph not in ("X", "B", "E", "b", "e"):
                 continue
             start = _ns(event.ts)
             process = pids.setdefault(_key(event.pid), len(pids))
-            at = (process, _key(event.tid))
+            # What is asynchronous has its other half by name and number, on any thread.
+            apart = event.ph in ("b", "e")
+            which = (event.cat, event.id, event.name) if apart else (event.tid,)
+            at = (process, tuple(map(_key, which)))
             if start is None or process >= _MOST_PROCESSES:
                 odd.append(number)
-            elif event.ph == "B":
+            elif event.ph in ("B", "b"):
                 if opened_now < _MOST_OPEN:
                     begun.setdefault(at, []).append((number, event))
                     opened_now += 1
                 else:
                     odd.append(number)
-            elif event.ph == "E":
+            elif event.ph in ("E", "e"):
                 if begun.get(at):
                     opened_now -= 1
                     number, opened = begun[at].pop()

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from .spans import ranks_text
+from .spans import COMPUTING, ranks_text
 
 _ALIKE = 1.5
 """Of ranks that are slow together and differ by more, the range is told."""
 _SAME_STEPS = 0.7
+_NOTHING = 0.001
+"""Share of a step: of what costs less it is said that nobody waits for it."""
+_UNEXPLAINED = "which nothing recorded explains (garbage collection, another process, …)"
+_PART_WORDS = {
+    "forward": "forward pass",
+    "backward": "backward pass",
+    "wgrad": "gradients of weights",
+    "optimizer": "optimizer",
+    "data": "waiting for data",
+    "checkpoint": "saving",
+    "paused": "evaluation or sample text",
+    "host": "what no span explains",
+}
 _UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3))
 
 
@@ -22,7 +35,8 @@ class Culprit:
     kind : str
         ``device`` (computes more slowly), ``link`` (slow transfers between the ranks), ``host`` (pauses
         between passes), ``data`` (waits for batches), ``checkpoint`` (saves while others do not), ``stage``
-        (more to compute than other stages), ``step`` (one long step).
+        (more to compute than other stages), ``step`` (one long step, or some for one reason), ``stall`` (a
+        few steps longer, mostly by what no span explains).
     ranks : tuple of int
         Whose.
     first, last : int
@@ -40,6 +54,17 @@ class Culprit:
         What the ranks are, as ``node 3``; empty where they are nothing in common.
     parts : tuple of Culprit
         Of several ranks that are slow together each, with what it would bring alone.
+    others : tuple of int
+        The faster ranks with which it is compared, where these are the fewer of its stage; else empty.
+    steps : tuple of int
+        Of single steps which they are; else empty.
+    longer : tuple of (str, float)
+        Of single steps, and of a rank that is alone: which parts take longer, the most first, and by how many
+        ns: ``forward``, ``backward``, ``wgrad``, ``optimizer``, ``data``, ``checkpoint``, ``paused``
+        (evaluation or sample text), ``host`` (what no span explains), ``moving``
+        (communication, with no ranks), or the name of a span of the script's own.
+    alone : bool
+        Whether there is no other rank: it is compared with its own other steps.
     """
 
     kind: str
@@ -55,41 +80,104 @@ class Culprit:
     price_high: float = float("nan")
     where: str = ""
     parts: tuple[Culprit, ...] = ()
+    others: tuple[int, ...] = ()
+    steps: tuple[int, ...] = ()
+    longer: tuple[tuple[str, float], ...] = ()
+    alone: bool = False
 
     def __str__(self) -> str:
         """Return it as sentences, the second with the price."""
+        what = self._alone_text() if self.alone else self._says()
+        return f"{self._when()}: {what}.{self._price_text()}"
+
+    def _when(self) -> str:
+        if len(self.steps) > 1:
+            return ranks_text(self.steps, "Step")
+        return f"Step {self.first}" if self.first == self.last else f"Steps {self.first} to {self.last}"
+
+    def _by(self) -> str:
+        sizes = sorted(each.slower for each in self.parts)
+        if sizes and sizes[-1] > _ALIKE * sizes[0]:
+            return f"{sizes[0]:.1%} to {sizes[-1]:.1%}"
+        error = interval_text((self.high - self.low) / 2)
+        return f"{self.slower:.1%}" + (f" (± {error})" if error else "")
+
+    def _says(self) -> str:
         ranks = ranks_text(self.ranks)
         who = f"{self.where} ({ranks})" if self.where else ranks
         one = len(self.ranks) == 1 or (self.where and " ranks of " not in self.where)
         several, whose = ("s", "its") if one else ("", "their")
-        by = f"{self.slower:.1%}"
-        sizes = sorted(each.slower for each in self.parts)
-        error = interval_text((self.high - self.low) / 2)
-        if sizes and sizes[-1] > _ALIKE * sizes[0]:
-            by = f"{sizes[0]:.1%} to {sizes[-1]:.1%}"
-        elif error:
-            by += f" (± {error})"
-        says = {
+        by = self._by()
+        if self.others:
+            among = f"{len(self.ranks)} of {len(self.ranks) + len(self.others)} ranks"
+            rest = f"the other {len(self.others)}" if len(self.others) > 1 else ranks_text(self.others)
+            return f"{among} ({self.where or ranks}) compute {by} longer than {rest}"
+        return {
             "device": f"{who} compute{several} {by} slower than {whose} like",
             "link": f"transfers between {who} take {by} longer than others of their size",
             "host": f"{who} pause{several} between passes for {by} of {whose} computing",
             "data": f"{who} wait{several} for data for {by} of {whose} computing",
             "checkpoint": f"{who} save{several} for {by} of {whose} computing, and others do not",
             "stage": f"the stage of {who} computes {by} more than the others",
-            "step": f"the step takes {self.slower:.0%} longer; {who} make{several} it so",
+            "step": f"the step takes {self.slower:.0%} longer; {self._cause(who, one)}",
+            "stall": self._cause(who, one),
         }[self.kind]
-        when = f"Step {self.first}" if self.first == self.last else f"Steps {self.first} to {self.last}"
-        return f"{when}: {says}.{self._price_text()}"
+
+    def _cause(self, who: str, one: object) -> str:
+        """Say what takes longer in single steps on which ranks, and what no span explains."""
+        s, whose = ("s", "its") if one else ("", "their")
+        if not self.ranks:
+            took = self._ns(sum(ns for _, ns in self.longer))
+            return f"it takes {took} longer in communication, and no rank works longer than usual"
+        if not self.longer:
+            return f"{who} make{s} it so"
+        said = {
+            "data": f"wait{s} {{}} longer for data",
+            "checkpoint": f"save{s} for {{}}",
+            "paused": f"evaluate{s} or write{s} text for {{}}",
+            "host": f"stall{s} for {{}}, {_UNEXPLAINED}",
+        }
+
+        def takes(part: str) -> str:
+            if part not in _PART_WORDS:
+                return f"take{s} {{}} longer in “{part}”"
+            return said.get(part, f"take{s} {{}} longer in {whose} {_PART_WORDS[part]}, {_UNEXPLAINED}")
+
+        text = " and ".join(takes(part).replace("{}", self._ns(ns)) for part, ns in self.longer)
+        # Said once.
+        return f"{who} {text.replace(f', {_UNEXPLAINED}', '', text.count(_UNEXPLAINED) - 1)}"
+
+    def _alone_text(self) -> str:
+        by, total = self._by(), self._ns(sum(ns for _, ns in self.longer))
+        parts = [
+            f"{self._ns(ns)} in {'the ' * (part in COMPUTING)}{_PART_WORDS.get(part, f'“{part}”')}"
+            for part, ns in self.longer
+        ]
+        inside = " and ".join(parts)
+        if self.kind == "stall":
+            longer = f"it takes {total} longer than the steps around it"
+            if self.longer[0][0] not in _PART_WORDS:
+                return f"{longer}: {inside}"
+            return f"{longer}{'' if self.longer[0][0] == 'host' else f', {inside}'}, {_UNEXPLAINED}"
+        return {
+            "device": f"computing takes {total} longer than in other steps, {by}: {inside}",
+            "host": f"what no span explains takes {total} longer than in other steps, {by} of computing",
+            "data": f"waiting for data takes {total} a step, {by} of computing",
+            "checkpoint": f"saving takes {total} a step, {by} of computing",
+            "step": f"it takes {self.slower:.0%} longer than the steps around it: {inside}",
+        }[self.kind]
+
+    def _ns(self, ns: float) -> str:
+        return duration_text(ns) + " (median)" * (len(self.steps) > 1)
 
     def _price_text(self) -> str:
         if self.price_ns != self.price_ns:
             return ""
         if not self.price_ns > 0:
             return " Without that alone a step is no shorter: others are as slow."
-        which = "a step in which it is so" if self.kind == "checkpoint" else "a step"
-        text = (
-            f" Without that {which} is {price_text(self.price_ns, self.price_low, self.price_high)} shorter"
-        )
+        which = "such a step" if self.kind == "checkpoint" or len(self.steps) > 1 else "a step"
+        without = "If they were as fast," if self.others else "Without that"
+        text = f" {without} {which} is {price_text(self.price_ns, self.price_low, self.price_high)} shorter"
         alone = [each.price_ns for each in self.parts]
         if alone and all(each == each for each in alone):
             most = max(alone)
@@ -110,6 +198,7 @@ class Culprit:
             for name, value in vars(self).items()
         }
         parts = [each.to_message() for each in self.parts]
+        values["longer"] = [list(each) for each in self.longer]
         return values | {"ranks": list(self.ranks), "parts": parts, "sentence": str(self)}
 
 
@@ -128,7 +217,11 @@ class Verdict:
     problems : tuple of str
         Sentences about what could not be used or judged.
     hidden : tuple of Culprit
-        What is slow and costs nothing, since nobody waits for it.
+        What is slow and costs less than 1 % of a step, mostly nothing, since nobody waits for it.
+    stalls : tuple of Culprit
+        What makes a few steps longer, mostly what no span explains; says nothing against a rank.
+    alone : bool
+        Whether there is one rank only.
     lacking : tuple of str
         Sentences about what would have to be there to call the job healthy.
     price_ns, price_low, price_high : float
@@ -142,6 +235,8 @@ class Verdict:
     step_ns: float
     problems: tuple[str, ...] = ()
     hidden: tuple[Culprit, ...] = ()
+    stalls: tuple[Culprit, ...] = ()
+    alone: bool = False
     lacking: tuple[str, ...] = ()
     price_ns: float = float("nan")
     price_low: float = float("nan")
@@ -161,19 +256,34 @@ class Verdict:
             found = [
                 "Nothing slow is found, which says little:"
                 if self.lacking
+                else "No step takes unusually long."
+                if self.alone
                 else "Healthy: no rank makes the others wait."
             ]
         if self.price_ns > 0:
             price = price_text(self.price_ns, self.price_low, self.price_high)
             found.append(f"Without all of these a step is {price} shorter.")
-        hidden = [f"Nobody waits for it: {each}" for each in self.hidden]
-        return "\n".join((f"{judged}.", *found, *self.lacking, *hidden, *self.problems))
+        return "\n".join((f"{judged}.", *found, *self.lacking, *self._notes(), *self.problems))
+
+    def _notes(self) -> list[str]:
+        """Return sentences about what is slow and costs little or nothing, and about stalls."""
+        return [*(self._little(each) for each in self.hidden), *map(str, self.stalls)]
+
+    def _little(self, each: Culprit) -> str:
+        price = each.price_ns
+        if not price > _NOTHING * self.step_ns:
+            nothing = replace(each, price_ns=float("nan"))
+            return f"Nobody waits for it: {nothing}"
+        if each.price_low <= 0:
+            return f"What it costs is within the noise of steps: {each}"
+        return f"It costs less than 1% of a step: {each}"
 
     def to_message(self) -> dict[str, Any]:
         return {
             "healthy": self.healthy,
             "culprits": [each.to_message() for each in self.culprits],
-            "hidden": [each.to_message() for each in self.hidden],
+            "hidden": [each.to_message() | {"sentence": self._little(each)} for each in self.hidden],
+            "stalls": [each.to_message() for each in self.stalls],
             "first": self.first,
             "last": self.last,
             "step_ns": None if self.step_ns != self.step_ns else self.step_ns,

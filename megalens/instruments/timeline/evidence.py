@@ -39,7 +39,9 @@ def lacking(spans: Spans, done: Work, found: Dependencies | None, world: int = 0
             f"{_capital(ranks_text(others))} communicate{_s(others)} with them and {_have(others)} no spans."
         )
     prices = False
-    if len(ranks) == 1:
+    if len(ranks) == 1 and world == 1:
+        pass
+    elif len(ranks) == 1:
         said.append(f"Only rank {int(ranks[0])} is there, which nobody can be compared with.")
     elif not connected(spans, found):
         said.append(

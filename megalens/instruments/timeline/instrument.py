@@ -18,6 +18,7 @@ from ...tracer.settings import TraceSettings
 from .communication import CommunicationHooks
 from .modules import LoopHooks, ModuleHooks, StageHooks, layers_of, operations_of
 from .rows import Span, SpanSender
+from .spans import PAUSES
 from .step_clock import StepClock, TimelineSettings
 
 if TYPE_CHECKING:
@@ -54,7 +55,8 @@ class TimelineInstrument(Instrument):
         self._spans: list[Span] = []
         self._step, self._began = 0, 0
         self._inside = self._taken = False
-        self._others = 0
+        # Passes that are no training: what they are, and since when.
+        self._others: list[tuple[str, int]] = []
         self._lost = 0
         self._counts: Counter[int] = Counter()
         self._forward: list[tuple[int, int, int]] = []
@@ -238,10 +240,16 @@ class TimelineInstrument(Instrument):
 
     def pause(self, phase: str) -> None:
         """Stop timing passes that are no training."""
-        self._others += 1
+        self._others.append((PAUSES.get(phase, ""), self._clock() if self.passes else 0))
 
     def resume(self, training: bool) -> None:
-        self._others = max(0, self._others - 1)
+        """Make evaluation or generation one span."""
+        if not self._others:
+            return
+        name, began = self._others.pop()
+        if name and began and self.passes and not any(outer for outer, _ in self._others):
+            now = self._clock()
+            self._note(Span("user", began, now, name, blocked=now - began))
 
     def forward_begins(self, chunk: int) -> None:
         if self._taken and not self._others:
@@ -356,6 +364,9 @@ class TimelineInstrument(Instrument):
     def _note(self, span: Span) -> None:
         """Add a span to the current step, or the next one."""
         if (self._inside and not self._taken) or (self._others and span.kind in _OF_PASSES):
+            return
+        if span.kind == "checkpoint" and any(kind == "checkpoint" for _, kind, _ in self._user):
+            # What is saved inside is a part of it.
             return
         if len(self._spans) < _MOST_SPANS:
             self._spans.append(span)

@@ -76,12 +76,7 @@ class Prices:
         priced.sort(key=lambda each: -each.price_ns if each.price_ns == each.price_ns else -each.slower)
         matters = [self._matters(each, priced, verdict.step_ns) for each in priced]
         culprits = tuple(each for each, does in zip(priced, matters, strict=True) if does)
-        # Nobody waits for these, so that they have no price.
-        hidden = tuple(
-            replace(each, price_ns=math.nan, price_low=math.nan, price_high=math.nan)
-            for each, does in zip(priced, matters, strict=True)
-            if not does
-        )
+        hidden = tuple(each for each, does in zip(priced, matters, strict=True) if not does)
         lasting = [each for each in culprits if each.kind not in ("step", "checkpoint")]
         price = _price(self.without(lasting) if len(lasting) > 1 else None)
         return replace(
@@ -140,9 +135,9 @@ class Prices:
     def _priced(self, culprit: Culprit, alone: dict[Culprit, Culprit]) -> Culprit:
         if culprit.kind == "step":
             done = self._work
-            inside = (done.steps >= culprit.first) & (done.steps <= culprit.last)
-            usual = float(np.nanmedian(np.nanmax(done.step, axis=0)))
-            return replace(culprit, price_ns=float(np.nanmax(done.step[:, inside])) - usual)
+            longest = np.nanmax(done.step, axis=0)
+            inside = np.isin(done.steps, culprit.steps)
+            return replace(culprit, price_ns=float(np.median(longest[inside]) - np.nanmedian(longest)))
         price = _price(self.without([culprit]))
         parts = tuple(alone.get(each, each) for each in culprit.parts)
         return replace(culprit, price_ns=price[0], price_low=price[1], price_high=price[2], parts=parts)
@@ -183,6 +178,8 @@ class Prices:
         inside = (done.steps >= culprit.first) & (done.steps <= culprit.last)
         at = int(np.searchsorted(done.ranks, culprit.ranks[0]))
         others = (done.stage == done.stage[at]) & (done.ranks != culprit.ranks[0])
+        if culprit.others:
+            others &= np.isin(done.ranks, culprit.others)
         uniform = {(culprit.ranks[0], "compute"): 1 / (1 + culprit.slower)}
         if not others.any():
             return uniform
@@ -213,7 +210,7 @@ def _alike(culprits: Sequence[Culprit]) -> list[list[Culprit]]:
     """Return which single ranks are slow in the same way at the same steps, several each."""
     found: list[list[Culprit]] = []
     for each in culprits:
-        if each.kind in ("step", "stage", "link"):
+        if each.kind in ("step", "stage", "link") or each.parts:
             continue
         mine = next((several for several in found if several[0].with_(each)), None)
         if mine is None:

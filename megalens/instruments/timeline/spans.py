@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
@@ -40,6 +40,14 @@ class Work:
         Waiting for a batch; saving.
     host : numpy.ndarray
         The rest: neither of these, nor blocked in communication.
+    paused : numpy.ndarray
+        Evaluation and sample text; what of it lies in a step is no part of that.
+    between : numpy.ndarray
+        What no span covers between a step and the one before it, which is no part of either.
+    user : numpy.ndarray
+        The longest other span of the script's own, which may lie in all of these.
+    user_name : numpy.ndarray
+        Its name, an index into ``names``, int64 ``[ranks, steps]``.
     unit : numpy.ndarray or None
         The median layer's passes, where layers were recorded: comparable between stages.
     """
@@ -53,6 +61,11 @@ class Work:
     data: Floats
     checkpoint: Floats
     host: Floats
+    paused: Floats
+    between: Floats
+    user: Floats
+    user_name: Integers
+    names: Sequence[str]
     unit: Floats | None
 
     @property
@@ -82,6 +95,14 @@ def work(spans: Spans) -> Work:
     between = np.concatenate([of_kind["data"], of_kind["checkpoint"]])
     between = between[spans.start[between] < began[cell[between]]]
     step = np.where(step > 0, step + total(between, long), step)
+    pauses = np.flatnonzero(spans.of_kind("user") & np.isin(spans.name, spans.codes(PAUSES.values())))
+    paused = total(pauses, long)
+    own = np.setdiff1d(np.flatnonzero(spans.of_kind("user")), pauses)
+    own = own[np.argsort(long[own], kind="stable")]
+    user, user_name = np.zeros(step.size), np.zeros(step.size, np.int64)
+    user[cell[own]], user_name[cell[own]] = long[own], spans.name[own]
+    inside_step = pauses[spans.start[pauses] >= began[cell[pauses]]]
+    step = np.where(step > 0, np.maximum(step - total(inside_step, long), 1.0), step)
     waiting = total(traffic, blocked)
     summed = bool((spans.count[phases] > 1).any())
     # Sums are not nested: all communication is taken for being in passes.
@@ -94,7 +115,9 @@ def work(spans: Spans) -> Work:
     compute = total(phases, long) - (waiting if summed else total(inside, blocked))
     host = step - compute - waiting - data - checkpoint
     absent = step == 0
-    for values in (step, compute, data, checkpoint, host):
+    gap = _between(spans, began.reshape(step.shape), cell, of_kind["step"])
+    gap = np.maximum(gap - total(np.concatenate([between, np.setdiff1d(pauses, inside_step)]), long), 0)
+    for values in (step, compute, data, checkpoint, host, paused, gap):
         values[absent] = np.nan
     stage = spans.stage[np.searchsorted(spans.rank, ranks)]
     return Work(
@@ -107,8 +130,24 @@ def work(spans: Spans) -> Work:
         data,
         checkpoint,
         np.maximum(host, 0.0),
+        paused,
+        gap,
+        user.reshape(step.shape),
+        user_name.reshape(step.shape),
+        spans.names,
         _unit(spans, cell, traffic, len(ranks), len(steps)),
     )
+
+
+def _between(spans: Spans, began: Integers, cell: Integers, rows: Integers) -> Floats:
+    """Return the ns from the end of each step to the beginning of the next; 0 where one is not there."""
+    ends = np.zeros(began.size, np.int64)
+    ends[cell[rows]] = spans.end[rows]
+    ended = ends.reshape(began.shape)
+    follows = (spans.steps[1:] == spans.steps[:-1] + 1) & (began[:, 1:] > began[:, :-1]) & (ended[:, :-1] > 0)
+    gap = np.zeros(began.shape)
+    gap[:, 1:] = np.where(follows, (began[:, 1:] - ended[:, :-1]).astype(float), 0)
+    return gap
 
 
 def enclosing(spans: Spans, inner: Integers, outer: Integers) -> Integers:
@@ -162,6 +201,8 @@ COMMUNICATION = ("collective", "send", "receive")
 
 _WITH_THE_PASS = ("reduce_gradients",)
 """Collectives that begin with a pass and need what it computes last: a rank's part is there at its end."""
+PAUSES = {"eval": "evaluation", "generate": "sample text"}
+"""Names of spans of passes that are no training, by their phase."""
 _NUMBERS: tuple[str, ...] = ("step", "rank", "stage", "chunk", "micro_batch", "start", "end", "count")
 _NUMBERS += ("blocked", "bytes", "peer", "sequence")
 INFERRED = "micro-batch (not recorded)"
@@ -236,6 +277,11 @@ class Spans:
         columns = (each.name for each in fields(self) if each.name not in ("names", "groups", "problems"))
         return replace(self, **{name: getattr(self, name)[rows] for name in columns})
 
+    def codes(self, names: Iterable[str]) -> list[int]:
+        """Return the indices of some names."""
+        wanted = {*names}
+        return [code for code, name in enumerate(self.names) if name in wanted]
+
     def of_kind(self, *kinds: str, rows: Any = slice(None)) -> Bools:
         """Return which of some rows, or of all, are of these kinds."""
         wanted = np.zeros(len(KINDS), bool)
@@ -282,11 +328,11 @@ class Spans:
         return [rank for first, last in ranges for rank in range(first, last + 1)]
 
 
-def ranks_text(ranks: Sequence[int]) -> str:
+def ranks_text(ranks: Sequence[int], one: str = "rank") -> str:
     """Return ``rank 5`` or ``ranks 1, 3, 5 and 9 more``."""
     shown = ", ".join(str(rank) for rank in ranks[:4])
     more = f" and {len(ranks) - 4} more" if len(ranks) > 4 else ""
-    return f"rank{'s' if len(ranks) > 1 else ''} {shown}{more}"
+    return f"{one}{'s' if len(ranks) > 1 else ''} {shown}{more}"
 
 
 def _codes(column: pa.ChunkedArray) -> tuple[Integers, list[str]]:

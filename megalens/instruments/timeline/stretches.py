@@ -15,6 +15,8 @@ SHORTEST = 6
 _BLOCK = 4
 """Steps of a block by which lasting noise, such as of a busy host, is measured."""
 MAD = 1.4826
+LEAST_NS = 1e6
+"""Less than a millisecond of a step is noise of the operating system."""
 
 
 def stretches(values: Floats, least: float, sure: float = SURE) -> dict[int, tuple[int, int, float, float]]:

@@ -88,6 +88,7 @@ class Event(msgspec.Struct, gc=False):
     ts: Scalar = None
     dur: Scalar = None
     args: EventArguments | None = None
+    id: Scalar = None
 
 
 class _Group(msgspec.Struct, gc=False):

@@ -13,7 +13,7 @@ from .spans import Spans
 
 _MOST = 0.75
 """Share of a unit's ranks that are slow where the unit is said to be."""
-_MOST_UNITS = 4_096
+_MOST_UNITS, _MOST_NAMED = 4_096, 4
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,15 @@ def unit_groups(culprits: Sequence[Culprit], units: Sequence[Unit]) -> tuple[lis
         left = [each for each in left if each not in mine]
 
 
+def names_of(units: Sequence[Unit], ranks: Sequence[int]) -> str:
+    """Return the units of one kind that some ranks are together: ``node 1, node 2``; empty of none."""
+    for kind in ("node", "stage", "group"):
+        inside = [each for each in units if each.name.startswith(kind) and each.ranks <= {*ranks}]
+        if inside and frozenset().union(*(each.ranks for each in inside)) == {*ranks}:
+            return ", ".join(each.name for each in inside[:_MOST_NAMED]) if len(inside) <= _MOST_NAMED else ""
+    return ""
+
+
 def joined(culprits: Sequence[Culprit]) -> Culprit:
     """Return several ranks that are slow in the same way as one culprit of which they are the parts."""
     parts = tuple(sorted(culprits, key=lambda each: each.ranks))
@@ -88,4 +97,5 @@ def joined(culprits: Sequence[Culprit]) -> Culprit:
         slower + half,
         min(each.confidence for each in parts),
         parts=parts,
+        others=tuple(sorted({rank for each in parts for rank in each.others})),
     )

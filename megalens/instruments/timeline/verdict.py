@@ -11,8 +11,10 @@ import numpy as np
 from .clocks import Clocks
 from .culprits import Culprit, Verdict
 from .dependencies import NOT_BLOCKED_NS, Dependencies
-from .spans import INFERRED, Bools, Floats, Integers, Spans, Work
-from .stretches import MAD, SURE, median, running_median, stretches
+from .long_steps import bad_steps, named_parts, stalls
+from .spans import COMPUTING, INFERRED, Bools, Floats, Integers, Spans, Work
+from .stretches import LEAST_NS, MAD, SHORTEST, SURE, median, running_median, stretches
+from .units import joined, names_of, units_of
 
 _LEAST = 0.032
 """Healthy devices differ by less."""
@@ -20,12 +22,8 @@ _LEAST_PASS = 0.06
 """The same of one kind of pass alone."""
 _LEAST_LINK = 0.15
 _LEAST_STAGE = 0.08
-_BAD_STEP = 0.3
-"""A bad step exceeds its neighbours by this share, and by eight times their usual difference."""
 _SURE_OF_PAST = 10.0
 """The same for a link that can only be compared with its own past."""
-_LEAST_NS = 1e6
-"""Less than a millisecond of a step is noise of the operating system."""
 _NORMAL = 1.96
 
 
@@ -38,9 +36,11 @@ def judge(
         return Verdict((), 0, 0, float("nan"), (*problems, "There is no whole step."))
     steps = done.steps
     usual = float(np.nanmedian(done.step))
-    bad, usable = _bad_steps(done)
-    culprits = list(bad)
-    culprits += _devices(done, usable, problems)
+    bad, moving, usable = bad_steps(done)
+    most = _most(spans, done, usable)
+    slow = {rank for each in most for rank in each.ranks}
+    culprits = [*bad, *most]
+    culprits += [each for each in _devices(done, usable, problems) if not {*each.ranks} & slow]
     own = np.nanmedian(done.compute, axis=1, keepdims=True)
     culprits += _found("host", done, (done.host - _others(done.host, done.stage)) / own, usable)
     culprits += _found("data", done, done.data / own, usable)
@@ -50,32 +50,33 @@ def judge(
         problems += [*found.problems, *clocks.problems]
         culprits += _links(found, clocks, steps, usable)
     merged = sorted(_merged(culprits, len(done.ranks)), key=lambda each: -each.slower)
-    return Verdict(tuple(merged), int(steps[0]), int(steps[-1]), usual, tuple(problems))
+    unexplained = [*moving, *stalls(done, usable)]
+    alone = len(done.ranks) == 1
+    if alone:
+        merged, unexplained = ([_alone(each, done) for each in some] for some in (merged, unexplained))
+    verdict = Verdict(tuple(merged), int(steps[0]), int(steps[-1]), usual, tuple(problems))
+    return replace(verdict, stalls=tuple(unexplained), alone=alone)
 
 
-def _bad_steps(done: Work) -> tuple[list[Culprit], Bools]:
-    """Return single steps far longer than their neighbours, and which steps are left."""
-    longest = np.nanmax(done.step, axis=0)
-    around = running_median(longest[None, :], 9)[0]
-    usual = MAD * float(np.nanmedian(np.abs(longest - around)))
-    long = longest > around + np.maximum(_BAD_STEP * around, 8 * usual)
-    usable = np.ones(len(longest), bool)
-    culprits = []
-    for at in np.flatnonzero(long):
-        near = long[max(0, at - 2) : at + 3].sum()
-        # The first step warms up, and in the second DDP rebuilds its buckets.
-        if at < 2 or near > 2:
-            continue
-        usable[at] = False
-        own = done.compute + done.host + done.checkpoint + done.data
-        extra = own[:, at] - np.nanmedian(own, axis=1)
-        late = extra > 0.5 * np.nanmax(extra)
-        slower = float(longest[at] / around[at] - 1)
-        step = int(done.steps[at])
-        ranks = tuple(int(rank) for rank in done.ranks[late])
-        nan = float("nan")
-        culprits.append(Culprit("step", ranks, step, step, slower, nan, nan, 1.0))
-    return culprits, usable
+def _alone(culprit: Culprit, done: Work) -> Culprit:
+    """Return a finding of a rank that is alone with the parts of a step that take longer, and by how much."""
+    if culprit.longer:
+        return replace(culprit, alone=True)
+    inside = (done.steps >= culprit.first) & (done.steps <= culprit.last)
+    before = ~inside if (~inside).sum() >= SHORTEST else np.ones_like(inside)
+
+    def more(values: Floats) -> float:
+        return float(np.nanmedian(values[0, inside])) - float(np.nanquantile(values[0, before], 0.2))
+
+    longer = (
+        [(culprit.kind, float(np.nanmedian(getattr(done, culprit.kind)[0, inside])))]
+        if (culprit.kind in ("data", "checkpoint"))
+        else [("host", more(done.host))]
+    )
+    if culprit.kind == "device":
+        sizes = [(part, more(done.parts[at])) for at, part in enumerate(COMPUTING)]
+        longer = named_parts(sizes)
+    return replace(culprit, longer=tuple(longer), alone=True)
 
 
 def _saves(done: Work, own: Floats, culprits: list[Culprit]) -> list[Culprit]:
@@ -89,7 +90,7 @@ def _saves(done: Work, own: Floats, culprits: list[Culprit]) -> list[Culprit]:
     who = {rank for each in found for rank in each.ranks}
     steps = {*done.steps[at_all].tolist()}
     known = [
-        each for each in culprits if each.kind == "step" and each.first in steps and {*each.ranks} <= who
+        each for each in culprits if each.kind == "step" and {*each.steps} <= steps and {*each.ranks} <= who
     ]
     return [*(each for each in culprits if each not in known), *found]
 
@@ -132,9 +133,47 @@ def _passes(done: Work, usable: Bools) -> list[Culprit]:
             extra = usual * each.slower / (1 + each.slower)
             share = extra / (own - extra) / each.slower
             sizes = [share * size for size in (each.slower, each.low, each.high)]
-            if extra >= _LEAST_NS:
+            if extra >= LEAST_NS:
                 result.append(replace(each, slower=sizes[0], low=sizes[1], high=sizes[2]))
     return result
+
+
+def _most(spans: Spans, done: Work, usable: Bools) -> list[Culprit]:
+    """Return as one the devices that are slow where they are more than half of a stage.
+
+    The rest of it shows what is possible, where the two are clearly apart.
+    """
+    values = np.log(done.compute)
+    faster = _found("device", done, _others(values, done.stage) - values, usable, logarithmic=True)
+    steps = done.steps[usable]
+    found: list[Culprit] = []
+    for stage in np.unique(done.stage):
+        mine = np.flatnonzero(done.stage == stage)
+        fast = [each for each in faster if each.ranks[0] in done.ranks[mine]]
+        if not fast or 2 * len(fast) >= len(mine):
+            continue
+        others = tuple(sorted(each.ranks[0] for each in fast))
+        rest = np.isin(done.ranks[mine], others)
+        against = (values[mine] - median(values[mine[rest]], axis=0))[:, usable]
+        first, last = (int(np.median([getattr(each, end) for each in fast])) for end in ("first", "last"))
+        level = median(against[:, (steps >= first) & (steps <= last)], axis=1)
+        apart = float(np.median(level[~rest]))
+        slow = stretches(against[~rest], _LEAST)
+        if len(slow) < len(mine) - len(fast) or not (
+            np.abs(level[rest]).max() < apart / 2 < level[~rest].min()
+        ):
+            continue
+        ranks = done.ranks[mine[~rest]].tolist()
+        parts = [
+            replace(_culprit("device", (ranks[row],), steps, stretch, True), others=others)
+            for row, stretch in slow.items()
+        ]
+        same = next((each for each in found if each.with_(parts[0])), None)
+        if same is not None:
+            found.remove(same)
+            parts += same.parts
+        found.append(joined(parts))
+    return [replace(each, where=names_of(units_of(spans), each.ranks)) for each in found]
 
 
 def _others(values: Floats, role: Integers, past: float = 0.2) -> Floats:
@@ -178,7 +217,7 @@ def _found(
         alike = alike[np.isfinite(alike)]
         spread = MAD * float(np.median(np.abs(alike - np.median(alike)))) if len(alike) >= 4 else 0.0
         usual = float(np.nanmedian(done.compute[rank]))
-        if mean < 3 * spread or mean * usual < _LEAST_NS:
+        if mean < 3 * spread or mean * usual < LEAST_NS:
             continue
         culprits.append(
             _culprit(kind, (int(done.ranks[rank]),), steps, (begin, end, mean, error), logarithmic)

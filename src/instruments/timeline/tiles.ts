@@ -8,8 +8,7 @@ import { emptyState, snippetState, type IState } from '../../views/shared/states
 import type { Translate } from '../../views/shared/translate';
 import type { IViewEnvironment } from '../../views/shared/view-model';
 import { stepShares, rankLateness, type IShare } from './client/step-shares';
-import { TIMELINE, type ITimelineAnswer } from './client/timeline-api';
-import { SNIPPET, culpritWords } from './views/timeline-words';
+import { SNIPPET, TIMELINE, type ITimelineAnswer } from './client/timeline-api';
 
 /** Columns that are asked for: shares of a step need no more. */
 const COLUMNS = 400;
@@ -113,7 +112,7 @@ async function look(source: IRunSource, t: Translate): Promise<IFound> {
     step: each.first,
     subject: `${each.kind} ${each.ranks.join()}`,
     tone: 'warning',
-    text: culpritWords(each, answer.ranksThere, t),
+    text: each.sentence,
     opens: {
       view: 'timeline',
       steps: [Math.max(answer.chosen[0], each.first - 1), Math.min(each.last, each.first + 4)]

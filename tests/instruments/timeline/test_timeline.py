@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas
+import pyarrow
 import pytest
 import torch
 from torch import nn
@@ -19,6 +20,8 @@ from torch.utils.data import DataLoader, dataloader
 from megalens import trace
 from megalens.instruments.timeline import modules
 from megalens.instruments.timeline.rows import SlowRanks
+from megalens.instruments.timeline.spans import Spans
+from megalens.instruments.timeline.spans import work as work_of
 from megalens.instruments.timeline.step_clock import clock_number
 from megalens.protocol import ProtocolError
 from megalens.runs import open_run
@@ -249,6 +252,42 @@ def test_passes_of_an_evaluation_are_no_spans(gpt, ids, tmp_path, own_hub) -> No
 
     rows = recorded(gpt, ids, tmp_path, own_hub, "layers", work=work)
     assert Counter(rows[rows["name"] == ""]["kind"]) == {"step": 1, "forward": 1, "backward": 1}
+
+
+def test_evaluation_and_sample_text_are_one_span_each_and_what_a_checkpoint_saves_is_a_part_of_it(
+    gpt, ids, tmp_path, own_hub
+) -> None:
+    def work(model, ids, tracer, steps):
+        with tracer.step():
+            model(ids).sum().backward()
+            with tracer.span("all", kind="checkpoint"):
+                torch.save(model.state_dict(), tmp_path / "all.pt")
+        with tracer.phase("eval"), torch.no_grad():
+            model(ids)
+            with tracer.phase("generate"):
+                model(ids)
+        torch.save({}, tmp_path / "else.pt")
+        with tracer.step():
+            with tracer.phase("generate"), torch.no_grad():
+                model(ids)
+            model(ids).sum().backward()
+
+    rows = recorded(gpt, ids, tmp_path, own_hub, "phases", work=work)
+    own = rows[rows["kind"].isin(["user", "checkpoint"])]
+    assert sorted(zip(own["step"], own["kind"], own["name"], strict=True)) == [
+        (1, "checkpoint", "all"),
+        (2, "checkpoint", ""),
+        (2, "user", "evaluation"),
+        (2, "user", "sample text"),
+    ]
+    done = work_of(Spans.of(pyarrow.Table.from_pandas(rows, preserve_index=False)))
+    text = own[own["name"] == "sample text"].iloc[0]
+    whole = rows[(rows["kind"] == "step") & (rows["step"] == 2)].iloc[0]
+    # Of the two the one inside of the step is taken off it.
+    alone = (whole["end"] - whole["start"]) - (text["end"] - text["start"])
+    saved = own[(own["name"] == "")].iloc[0]
+    assert done.step[0, 1] == alone + saved["end"] - saved["start"]
+    assert done.paused[0, 0] == 0 < text["end"] - text["start"] < done.paused[0, 1]
 
 
 def test_what_raises_in_a_pass_leaves_the_next_step_right(gpt, ids, tmp_path, own_hub) -> None:

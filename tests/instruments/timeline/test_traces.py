@@ -179,6 +179,27 @@ def test_beginnings_and_ends_are_put_together_and_what_has_no_other_half_is_said
         assert any("events 7, 5, 6 (counted from 1)" in text for text in run.warnings)
 
 
+def test_asynchronous_events_are_put_together_by_name_and_number_as_ncclprofiler_writes_them(tmp_path):
+    events = """[
+{"name": "Group API", "cat": "GROUP_API", "ph": "b", "id": 0, "pid": 39, "tid": 1, "ts": 14.5, "args": {"groupDepth": 2}},
+{"name": "AllReduce", "cat": "COLL", "ph": "b", "id": 0, "pid": 39, "tid": 1, "ts": 18.0, "args": {"Datatype": "ncclFloat32"}},
+{"name": "AllReduce", "cat": "COLL_API", "ph": "b", "id": 0, "pid": 39, "tid": 1, "ts": 15.0, "args": {"datatype": ncclFloat32}},
+{"name": "AllReduce", "cat": "COLL", "ph": "b", "id": 1, "pid": 39, "tid": 1, "ts": 19.0},
+{"name": "AllReduce", "cat": "COLL", "ph": "e", "id": 0, "pid": 39, "tid": 2, "ts": 28.0},
+{"name": "AllReduce", "cat": "COLL", "ph": "e", "id": 1, "pid": 39, "tid": 1, "ts": 33.0},
+{"name": "Group API", "cat": "GROUP_API", "ph": "e", "id": 0, "pid": 39, "tid": 1, "ts": 40.0},
+{}]"""
+    path = tmp_path / "nccl.json"
+    path.write_text(events)
+    rows = spans_of(path)
+    own = rows[rows["kind"] != "step"].sort_values("start")
+    assert own[["kind", "start", "end"]].values.tolist() == [
+        ["user", 14500, 40000],
+        ["collective", 18000, 28000],
+        ["collective", 19000, 33000],
+    ]
+
+
 @pytest.mark.parametrize("keep", [0.2, 0.5, 0.9, 0.999])
 def test_a_file_that_is_cut_off_gives_its_whole_events(tmp_path, keep):
     folder = write_gpu(tmp_path / "traces", steps=40)

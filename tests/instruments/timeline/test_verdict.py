@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from span_rows import table
 
 from bench.timeline.__main__ import judged
-from megalens.instruments.timeline.analysis import analyse
+from megalens.instruments.timeline.analysis import Analysis, analyse
 from megalens.instruments.timeline.megascan_files import TimelineError
+from megalens.instruments.timeline.spans import Spans
 from tests.kit.simulated_jobs import Fault, Job, simulate
 
 EIGHT = Job(2, 2, 2, seed=11)
@@ -89,6 +91,165 @@ def test_each_fault_is_named_with_its_ranks_its_size_and_its_steps(job, faults):
         if fault.kind != "step":
             assert culprit.slower == pytest.approx(fault.factor - 1, abs=0.03 + 0.05 * fault.factor)
             assert culprit.confidence > 0.999
+
+
+@pytest.mark.parametrize(
+    ("job", "slow", "said"),
+    [
+        (Job(1, 1, 8, seed=21), range(5), "5 of 8 ranks (ranks 0, 1, 2, 3 and 1 more) compute"),
+        (Job(1, 1, 12, node=4, seed=22), range(4, 12), "8 of 12 ranks (node 1, node 2) compute"),
+        (Job(1, 1, 3, seed=23), (0, 2), "longer than rank 1. If they were as fast, a step is"),
+        (Job(2, 2, 4, seed=24), [*range(6), *range(8, 14)], "12 of 16 ranks"),
+    ],
+)
+def test_where_most_ranks_are_slow_the_others_show_what_is_possible(job, slow, said):
+    job = replace(job, faults=(Fault("device", tuple(slow), 1.12, 5, 30),))
+    rows, truth = simulate(job)
+    (culprit,) = (verdict := analyse(rows).verdict()).culprits
+    assert (culprit.kind, culprit.ranks, culprit.first, culprit.last) == ("device", tuple(slow), 5, 30)
+    assert {*culprit.ranks, *culprit.others} == {*range(job.ranks)}
+    assert said in str(verdict)
+    clean = simulate(replace(job, faults=()))[1]
+    added = np.median(truth.step_ns[4:]) - np.median(clean.step_ns[4:])
+    assert culprit.price_ns == pytest.approx(added, rel=0.2)
+
+
+def test_ranks_that_differ_without_two_clear_groups_are_not_told_apart():
+    levels = [Fault("device", (rank,), 1 + 0.02 * rank, 1, 30) for rank in range(1, 8)]
+    verdict = analyse(simulate(Job(1, 1, 8, seed=25, faults=tuple(levels)))[0]).verdict()
+    assert not any(each.others for each in (*verdict.culprits, *verdict.hidden))
+
+
+@pytest.mark.parametrize("kind", ["host", "forward", "backward"])
+def test_what_makes_a_few_steps_longer_and_no_span_explains_is_said_without_blame(kind):
+    size = {"host": 1.15, "forward": 1.6, "backward": 1.3}[kind]
+    faults = tuple(Fault(kind, (3,), size, step, step) for step in (9, 17))
+    verdict = analyse(simulate(Job(1, 1, 8, seed=26, faults=faults))[0]).verdict()
+    assert verdict.healthy
+    (stall,) = verdict.stalls
+    assert (stall.ranks, stall.steps, stall.longer[0][0]) == ((3,), (9, 17), kind)
+    whole = {"host": 96e6, "forward": 32e6, "backward": 64e6}[kind] * (size - 1)
+    assert stall.longer[0][1] == pytest.approx(whole, rel=0.2)
+    assert "Steps 9, 17: rank 3" in str(verdict)
+    assert "nothing recorded explains" in str(verdict)
+    assert verdict.to_message()["stalls"][0]["longer"] == [list(stall.longer[0])]
+
+
+def test_a_span_of_the_scripts_own_explains_a_stall():
+    faults = tuple(Fault("forward", (3,), 1.6, step, step) for step in (9, 17))
+    frame = simulate(Job(1, 1, 8, seed=26, faults=faults))[0].to_pandas()
+    inside = frame[(frame["rank"] == 3) & frame["step"].isin([9, 17]) & (frame["kind"] == "forward")]
+    first = inside.drop_duplicates("step").assign(kind="user", name="garbage collection")
+    first["start"], first["end"] = first["start"] + 10**6, first["start"] + 16 * 10**6
+    rows = pd.concat([frame, first.assign(blocked=15 * 10**6)], ignore_index=True)
+    verdict = analyse(pa.Table.from_pandas(rows, preserve_index=False)).verdict()
+    assert verdict.healthy
+    assert "Steps 9, 17: rank 3 takes 15 ms (median) longer in “garbage collection”." in str(verdict)
+
+
+def test_a_pause_before_a_step_begins_is_a_stall_too_and_a_long_transfer_is_nobodys():
+    faults = tuple(Fault("host", (3,), 1.15, step, step) for step in (9, 17))
+    frame = simulate(Job(1, 1, 8, seed=26, faults=faults))[0].to_pandas()
+    step = (frame["kind"] == "step") & frame["step"].isin([9, 17])
+    frame.loc[step & (frame["rank"] == 3), "start"] += int(0.15 * 96e6)
+    (stall,) = analyse(pa.Table.from_pandas(frame, preserve_index=False)).verdict().stalls
+    assert (stall.ranks, stall.steps, stall.longer[0][0]) == ((3,), (9, 17), "host")
+    frame = simulate(Job(1, 1, 8, seed=26))[0].to_pandas()
+    after = (frame["step"] > 9) | ((frame["step"] == 9) & frame["kind"].isin(["optimizer"]))
+    reduced = (frame["step"] == 9) & (frame["kind"] == "collective") & (frame["name"] == "all_reduce")
+    frame.loc[after, "start"] += 10**8
+    frame.loc[after | reduced | ((frame["step"] == 9) & (frame["kind"] == "step")), "end"] += 10**8
+    frame.loc[reduced | ((frame["step"] == 9) & (frame["kind"] == "step")), "blocked"] += 10**8
+    verdict = analyse(pa.Table.from_pandas(frame, preserve_index=False)).verdict()
+    assert verdict.healthy
+    assert [(each.ranks, each.steps) for each in verdict.stalls] == [((), (9,))]
+    assert "ms longer in communication, and no rank works longer than usual" in str(verdict)
+
+
+@pytest.mark.parametrize("noise", [0.005, 0.015, 0.03])
+def test_noise_is_no_stall_and_makes_no_two_groups(noise):
+    verdict = analyse(simulate(Job(2, 1, 8, seed=27, noise=noise))[0]).verdict()
+    assert verdict.healthy
+    assert (verdict.stalls, verdict.hidden) == ((), ())
+
+
+def test_long_steps_for_one_reason_are_one_and_say_it():
+    faults = [Fault("host", (3,), 2.0, step, step) for step in (9, 17)]
+    faults += [Fault("step", tuple(range(8)), 2.0, 23, 23)]
+    verdict = analyse(simulate(Job(1, 1, 8, seed=28, faults=tuple(faults)))[0]).verdict()
+    assert {(each.kind, each.ranks, each.steps) for each in verdict.culprits} == {
+        ("step", (3,), (9, 17)),
+        ("step", tuple(range(8)), (23,)),
+    }
+    assert "Steps 9, 17: the step takes" in str(verdict)
+    assert "rank 3 stalls for" in str(verdict)
+    assert "more save for" in str(verdict)
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (None, "No step takes unusually long."),
+        (Fault("backward", (0,), 1.7, 20, 30), "Steps 20 to 30: computing takes 44.3 ms longer than in other steps"),
+        (Fault("backward", (0,), 1.7, 20, 30), "44.3 ms in the backward pass."),
+        (Fault("data", (0,), 1.3, 20, 30), "waiting for data takes 28.9 ms a step"),
+        (Fault("host", (0,), 1.3, 20, 30), "what no span explains takes 28.8 ms longer than in other steps"),
+        (Fault("checkpoint", (0,), 12, 20, 20), "Step 20: it takes"),
+        (Fault("checkpoint", (0,), 12, 20, 20), "longer than the steps around it: 1.06 s in saving."),
+        (Fault("host", (0,), 1.1, 20, 20), "Step 20: it takes 9.58 ms longer"),
+    ],
+)  # fmt: skip
+def test_of_one_process_the_part_that_took_longer_is_named_without_blame(fault, said):
+    job = Job(1, 1, 1, seed=5, steps=40, faults=(fault,) if fault else ())
+    frame = simulate(job)[0].to_pandas()
+    verdict = Analysis(Spans.of(pa.Table.from_pandas(frame, preserve_index=False)), world=1).verdict()
+    assert said in str(verdict)
+    assert not any(word in str(verdict) for word in ("like", "makes it so", "rank", "±  0"))
+    unknown = Analysis(Spans.of(pa.Table.from_pandas(frame, preserve_index=False))).verdict()
+    assert any("Only rank 0 is there" in each for each in unknown.lacking)
+
+
+def test_what_costs_little_is_not_said_to_cost_nothing():
+    rows, _ = simulate(replace(EIGHT, faults=(Fault("host", (0,), 1.05, 1, 30),)))
+    verdict = analyse(rows).verdict()
+    each = (*verdict.culprits, *verdict.hidden)[0]
+    sizes = {0.0: "Nobody waits for it", 0.004: "It costs less than 1% of a step", 0.003: "within the noise"}
+    for share, said in sizes.items():
+        price = share * verdict.step_ns
+        low = price / 2 if share == 0.004 else -price
+        little = replace(each, price_ns=price, price_low=low, price_high=2 * price - low)
+        message = replace(verdict, culprits=(), hidden=(little,)).to_message()["hidden"][0]
+        assert said in message["sentence"]
+        assert ("shorter" in message["sentence"]) == (share > 0)
+
+
+def test_evaluation_is_no_part_of_a_step_and_one_rank_that_evaluates_alone_is_named():
+    frame = simulate(Job(1, 1, 4, seed=29))[0].to_pandas()
+
+    def evaluated(ranks):
+        rows = frame.copy()
+        for rank in range(4):
+            late = (rows["rank"] == rank) & (rows["step"] >= 12)
+            first = (rows["rank"] == rank) & (rows["step"] == 12)
+            begin = rows[first & (rows["kind"] == "step")]["start"].iloc[0]
+            # All wait in the collective at the end of the step, or evaluate.
+            inside = (rows["step"] > 12) | (rows["kind"] == "optimizer") | (rows["kind"] == "collective")
+            starts = late & (inside if rank not in ranks else (rows["kind"] != "step") | (rows["step"] > 12))
+            starts &= ~(first & (rows["kind"] == "collective") & (rank not in ranks))
+            rows.loc[starts, "start"] += 10**9
+            rows.loc[late & (inside | (rows["kind"] == "step") | (rank in ranks)), "end"] += 10**9
+            held = first & (rows["kind"].isin(["collective", "step"])) & (rank not in ranks)
+            rows.loc[held | (first & (rows["kind"] == "step")), "blocked"] += 10**9
+            if rank in ranks:
+                own = rows[first].iloc[0].to_dict()
+                own |= {"kind": "user", "name": "evaluation", "start": begin, "end": begin + 10**9}
+                rows = pd.concat([rows, pd.DataFrame([own | {"blocked": 10**9}])], ignore_index=True)
+        return analyse(pa.Table.from_pandas(rows, preserve_index=False)).verdict()
+
+    assert evaluated({0, 1, 2, 3}).healthy
+    (culprit,) = evaluated({2}).culprits
+    assert (culprit.kind, culprit.ranks, culprit.steps) == ("step", (2,), (12,))
+    assert "rank 2 evaluates or writes text for 1 s." in str(culprit)
 
 
 def test_a_stage_of_one_rank_says_what_it_cannot_be_compared_with():

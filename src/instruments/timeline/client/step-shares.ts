@@ -1,7 +1,7 @@
 import { own } from '../../../protocol/records';
 import { kindColor } from '../../../views/shared/span-kinds';
 import type { Translate } from '../../../views/shared/translate';
-import type { ITimelineAnswer } from './timeline-api';
+import type { IPiece, ITimelineAnswer } from './timeline-api';
 
 /** A part of the time of a step, over all ranks. */
 export interface IShare {
@@ -16,7 +16,8 @@ const OWN: readonly (readonly [RegExp, string])[] = [
   [/eval|valid|held.?out/i, 'evaluation'],
   [/check|save/i, 'checkpoint'],
   [/data|batch|load/i, 'data'],
-  [/sample|generat|text/i, 'text']
+  [/sample|generat|text/i, 'text'],
+  [/garbage/i, 'host']
 ];
 const COMPUTING = ['forward', 'backward', 'wgrad', 'optimizer'];
 const WAITING = ['collective', 'send', 'receive'];
@@ -62,8 +63,13 @@ export function stepShares(
     const phases = ofLane.filter(({ depth }) => depth === 0);
     const blocked = ofLane.filter(({ kind }) => WAITING.includes(kind)).map(cut);
     let first = 0;
+    // What a phase lies in, the innermost last: its time is not the outer one's.
+    const around: IPiece[] = [];
     for (const phase of phases) {
       const span = cut(phase);
+      while ((around.at(-1)?.end ?? Infinity) <= phase.begin) {
+        around.pop();
+      }
       // What ended before this phase began ends before all later ones, too.
       while ((blocked[first]?.end ?? Infinity) <= span.begin) {
         first += 1;
@@ -72,7 +78,13 @@ export function stepShares(
       for (let at = first; (blocked[at]?.begin ?? Infinity) < span.end; at += 1) {
         waits += overlap(span, blocked[at] as ISpan);
       }
-      add(partOf(phase.kind, phase.name), Math.max(0, length(span) - waits));
+      const own = Math.max(0, length(span) - waits);
+      add(partOf(phase.kind, phase.name), own);
+      const outer = around.at(-1);
+      if (outer) {
+        add(partOf(outer.kind, outer.name), -own);
+      }
+      around.push(phase);
     }
     blocked.forEach(span => add('communication', length(span)));
   }

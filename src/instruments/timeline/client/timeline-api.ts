@@ -94,8 +94,10 @@ export interface ITimelineAnswer {
   readonly priceMs: number;
   /** What a verdict would need and the recording does not hold, in sentences. */
   readonly lacking: readonly string[];
-  /** What is slow without a cost: nobody waits for it. */
+  /** What is slow and costs little or nothing. */
   readonly hidden: readonly ICulprit[];
+  /** What makes a few steps longer and no span explains. */
+  readonly stalls: readonly ICulprit[];
   /** ms; NaN where there is no whole step. */
   readonly stepMs: number;
   readonly problems: readonly string[];
@@ -107,6 +109,8 @@ export interface ITimelineAnswer {
   };
 }
 
+/** What records spans, in a training script. */
+export const SNIPPET = "megalens.trace(model, timeline='phases')";
 /** Most columns of a timeline that a report's file holds. */
 const HELD_COLUMNS = 400;
 
@@ -176,6 +180,7 @@ export function timelineOf(value: unknown): ITimelineAnswer | null {
     priceMs: number(verdict['price_ns']) / 1e6,
     lacking: asArray(verdict['lacking'] ?? []).map(String),
     hidden: asArray(verdict['hidden'] ?? []).map(culprit),
+    stalls: asArray(verdict['stalls'] ?? []).map(culprit),
     stepMs: verdict['step_ns'] === null ? NaN : number(verdict['step_ns']) / 1e6,
     problems: asArray(verdict['problems']).map(String),
     slow: {

@@ -9,8 +9,11 @@ import type { ITimelineAnswer, ITimelineLane, IPiece } from '../client/timeline-
 export const LANE = { least: 10, usual: 22, most: 900 };
 /** Pixels of a piece's height that are left free, as a part of the lane. */
 export const HALF = 0.42;
-/** Pixels that the name of a lane takes. */
+/** Pixels that the name of a lane takes, and a letter of what is written on one. */
 const LABEL = 14;
+const LETTER = 6;
+/** Kinds whose spans are named on their lane. */
+const NAMED: ReadonlySet<string> = new Set(['checkpoint', 'data', 'user']);
 
 /** Lanes that are named: as many as there is space for, and those of who makes others wait. */
 export function namedLanes({ lanes, culprits }: ITimelineAnswer): number[] {
@@ -37,6 +40,38 @@ export function pathRows({ lanes, path }: ITimelineAnswer): Row[] {
 
 export const laneHeight = (lanes: number): number =>
   Math.max(LANE.least, Math.min(LANE.usual, LANE.most / Math.max(1, lanes)));
+
+/** What is written on a lane: names of long spans that are no passes, and where nothing was recorded. */
+export function labelRows(
+  { lanes, pieces, window: [from, to], whole }: ITimelineAnswer,
+  hidden: ReadonlySet<string>,
+  width: number,
+  t: Translate
+): Row[] {
+  if (laneHeight(lanes.length) < LABEL) {
+    return [];
+  }
+  const pixel = (to - from) / Math.max(1, width);
+  const rows: Row[] = [];
+  const add = (lane: number, begin: number, end: number, what: string, isGap: boolean): void => {
+    const text = `${what} ${timeWords(end - begin)}`;
+    if (text.length * LETTER * pixel < end - begin) {
+      rows.push({ x: (begin + end) / 2, y: lane, text, gap: Number(isGap) });
+    }
+  };
+  for (const lane of lanes.keys()) {
+    let done = Math.max(from, whole[0]);
+    for (const piece of pieces.filter(each => each.lane === lane).sort((a, b) => a.begin - b.begin)) {
+      const { begin, end, kind, name, depth } = piece;
+      add(lane, done, begin, t('nothing recorded'), true);
+      done = Math.max(done, end);
+      if (depth === 0 && NAMED.has(kind) && !hidden.has(kind)) {
+        add(lane, begin, end, name === '' ? kindWords(kind, t) : name, false);
+      }
+    }
+  }
+  return rows;
+}
 
 /** Beginnings of steps, each with its number where there is room. */
 export function stepRows({ steps, window: [from, to] }: ITimelineAnswer, width: number): Row[] {

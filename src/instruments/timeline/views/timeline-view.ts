@@ -12,10 +12,17 @@ import { ViewModel, type IViewEnvironment } from '../../../views/shared/view-mod
 import { hold, moveOf, axisParams } from '../../../views/shared/scale';
 import { KINDS, kindColor } from '../../../views/shared/span-kinds';
 import type { IViewDefinition } from '../../../views/shared/definition';
-import { TIMELINE, type IPiece, type ITimelineAnswer, type ITimelineLane } from '../client/timeline-api';
+import {
+  SNIPPET,
+  TIMELINE,
+  type IPiece,
+  type ITimelineAnswer,
+  type ITimelineLane
+} from '../client/timeline-api';
 import {
   clockRow,
   HALF,
+  labelRows,
   LANE,
   laneHeight,
   namedLanes,
@@ -26,7 +33,6 @@ import {
   pieceTip
 } from './lanes';
 import { SlowMap } from './slow-map';
-import { culpritWords, SNIPPET } from './timeline-words';
 import type { TimelineRequest } from '../../../protocol/requests.generated';
 
 /** How much more than is seen is asked for on either side, so that a drag finds something there. */
@@ -99,6 +105,7 @@ class TimelineView extends ViewModel<TimelineOptions> {
           steps: stepRows(answer, this.env.width),
           clocks: answer.lanes.flatMap((lane, at) => clockRow(answer, lane, at)),
           links: [...this._links(answer), ...pathRows(answer)],
+          labels: labelRows(answer, hidden, this.env.width, t),
           key: key.map(({ color }, index) => ({ place: index, color }))
         },
         height: Math.min(LANE.most, answer.lanes.length * laneHeight(answer.lanes.length))
@@ -313,7 +320,7 @@ class TimelineView extends ViewModel<TimelineOptions> {
       ...(answer.priceMs > 0
         ? [t('Without all of these a step is %1 shorter.', timeWords(answer.priceMs))]
         : []),
-      ...answer.hidden.slice(0, MOST_SENTENCES).map(each => t('Nobody waits for it: %1', each.sentence)),
+      ...[...answer.hidden, ...answer.stalls].slice(0, MOST_SENTENCES).map(({ sentence }) => sentence),
       ...answer.problems.slice(0, MOST_SENTENCES)
     ];
   }
@@ -333,8 +340,7 @@ class TimelineView extends ViewModel<TimelineOptions> {
     const [from] = this._answer?.chosen ?? [first];
     const run = (): void =>
       this.choose({ kind: 'lanes', steps: [Math.max(from, first - 1), Math.min(last, first + 4)] });
-    const text = culpritWords(culprit, this._answer?.ranksThere ?? 0, this.t);
-    return { text, tone: 'finding', action: { label: this.t('Show these steps'), run } };
+    return { text: culprit.sentence, tone: 'finding', action: { label: this.t('Show these steps'), run } };
   }
 
   /** How many spans are found, and a way to the next of them. */

@@ -14,7 +14,10 @@ export const timelineAnswer = (more: object = {}): object => ({
         sentence: 'Steps 3 to 30: rank 1 computes 50% slower.'
       }
     ],
-    hidden: [{ kind: 'host', ranks: [0], first: 3, last: 9, sentence: 'Steps 3 to 9: rank 0 pauses.' }],
+    hidden: [
+      { kind: 'host', ranks: [0], first: 3, last: 9, sentence: 'Nobody waits for it: rank 0 pauses.' }
+    ],
+    stalls: [{ kind: 'stall', ranks: [0], first: 5, last: 5, sentence: 'Step 5: rank 0 stalls for 2 ms.' }],
     step_ns: 10e6,
     price_ns: 4e6,
     problems: ['Rank 7 is missing.']

@@ -54,7 +54,8 @@ it('draws each stretch in the lane of its rank, says who makes the others wait, 
   expect(said).toContain('2 of 80 ranks are drawn.');
   expect(said).toContain('Clocks agree to ± 2.5 µs (95 %).');
   expect(said).toContain('Spans shorter than a pixel are summed');
-  expect(said).toContain('Nobody waits for it: Steps 3 to 9: rank 0 pauses.');
+  expect(said).toContain('Nobody waits for it: rank 0 pauses.');
+  expect(said).toContain('Step 5: rank 0 stalls for 2 ms.');
   expect(said).toContain('Without all of these a step is 4 ms shorter.');
   expect(said).toContain('Rank 7 is missing.');
   expect(bars().length).toBeGreaterThanOrEqual(4);
@@ -195,23 +196,50 @@ it('counts the spans that are searched for and goes from one to the next', async
   expect(next()?.textContent).toBe('Go to the next, step 12');
 });
 
-it('compares the steps of a run of one rank with one another, and blames nobody', async () => {
-  const culprit = { ranks: [0], first: 3, last: 30, sentence: 'Rank 0 computes 75 % slower than its like.' };
-  const told = [
-    { ...culprit, kind: 'device', slower: 0.75, price_ns: 1.04e9 },
-    { ...culprit, kind: 'step', first: 2323, last: 2323, slower: 3.1, price_ns: null }
-  ];
+it('says of a run of one rank what the analysis says, and blames nobody', async () => {
+  const sentence = 'Steps 3 to 30: computing takes 1.04 s longer than in other steps.';
+  const told = [{ kind: 'device', ranks: [0], first: 3, last: 30, sentence, slower: 0.75, price_ns: null }];
   const lanes = [{ rank: 0, stage: 0, half_width: 0, reference: 0 }];
   const verdict = { culprits: told, hidden: [], step_ns: 10e6, problems: [] };
   answer = { ...ANSWER, lanes, ranks_there: 1, ranks_chosen: 1, verdict };
   await show();
   const said = text('.jp-MegalensView');
-  expect(said).toContain(
-    'Steps 3 to 30: computing took 75 % longer than in other steps. Without that a step is 1.04 s shorter.'
-  );
-  expect(said).toContain('Step 2 323: it took 310 % longer than a step usually does.');
+  expect(said).toContain(sentence);
   expect(said).toContain('1 rank, steps 3 to 4, 10 ms each.');
   expect(said).not.toMatch(/its like|1 ranks|the others|± 0/);
+});
+
+it('writes on a lane what a long span is, and where nothing was recorded', async () => {
+  const { pieces } = timelineAnswer() as { pieces: Record<string, unknown[]> };
+  const evaluation = {
+    lane: 0,
+    depth: 0,
+    kind: 7,
+    begin: 14,
+    end: 20,
+    count: 1,
+    row: 13,
+    name: 'evaluation'
+  };
+  answer = timelineAnswer({
+    pieces: Object.fromEntries(
+      Object.entries(pieces).map(([name, values]) => [
+        name,
+        [...values, Object.entries(evaluation).find(([key]) => key === name)?.[1] ?? -1]
+      ])
+    )
+  });
+  await show();
+  const written = (): string[] =>
+    [...document.querySelectorAll('.jp-MegalensPlot .mark-text text')].map(each =>
+      plain(each.textContent ?? '')
+    );
+  expect(written()).toEqual(expect.arrayContaining(['evaluation 6 ms', 'nothing recorded 6 ms']));
+  view.dispose();
+  document.body.replaceChildren();
+  await show({ hidden: ['user', 'forward'] });
+  expect(written().filter(each => each.startsWith('evaluation'))).toEqual([]);
+  expect(written().filter(each => each.startsWith('nothing'))).toEqual(['nothing recorded 6 ms']);
 });
 
 it('says of which steps there are spans where there are none of those that are chosen', async () => {
