@@ -20,6 +20,11 @@ from .watch_layer import LayerSeen, NotSeen
 from .watch_sources import Finding, LayerFinder
 
 _IDLE = "Its layer was not called in the pass that was watched."
+_NAMED = {
+    "ExpertOutputs": "not watched: by shapes, like modules in a list or weights with an axis of experts",
+    "InputTokens": "not watched: by names and sizes, what the embedding of the vocabulary is given",
+}
+"""Flags that are where modules suggest them."""
 
 
 def seen_points(
@@ -87,8 +92,8 @@ def _flag(
     changed: set[tuple[str, int]],
     names: Mapping[nn.Module, str],
 ) -> FlagPoints:
-    if flag in ("ExpertOutputs", "InputTokens"):
-        return supposed
+    if flag in _NAMED:
+        return replace(supposed, evidence=dict.fromkeys(supposed.layers, _NAMED[flag]))
     layers: dict[int, tuple[Source, ...]] = {}
     why = dict(reasons)
     evidence = {}
@@ -108,7 +113,10 @@ def _flag(
         if idle or (adapter is not None and number not in found):
             layers[number] = before
             evidence[number] = f"as supposed: {why.pop(number, 'it was not followed')}"
-    changed |= {(flag, number) for number in supposed.layers if number not in layers}
+    lost = [number for number in supposed.layers if number not in layers]
+    changed |= {(flag, number) for number in lost}
+    for number in (each for each in lost if each in supposed.evidence and each in why):
+        why[number] += f" Without gradients it was seen: {supposed.evidence[number]}."
     if layers:
         return FlagPoints(dict(sorted(layers.items())), None, why, evidence)
     told = list(dict.fromkeys(why.values()))
