@@ -64,8 +64,8 @@ class Adapter(LayerTable):
         what does not fit is left out.
         """
         body = unwrapped(model)
-        sizes = model_sizes(body, self.heads, self.kv_heads, below(body, self.tokens))
-        sources = {i: LayerSources(table, layer, sizes) for i, (layer, table) in layers.items()}
+        described = model_sizes(body, self, len(layers), below(body, self.tokens))
+        sources = {i: LayerSources(table, layer, described) for i, (layer, table) in layers.items()}
         flags: dict[str, FlagPoints] = {}
         mixed = any(table.mixture for _, table in layers.values())
         for flag, make in LAYER_FLAGS.items():
@@ -78,7 +78,6 @@ class Adapter(LayerTable):
             flags[flag] = FlagPoints(found, reason or (None if found else absent))
         tokens = self._input_tokens(body)
         flags["InputTokens"] = FlagPoints({EMBEDDING: tokens} if tokens else {}, self._unnamed("InputTokens"))
-        described = sizes.to_message(type(body).__name__, self.name, len(layers))
         return ModelPoints((model,), described, flags, _sites(layers), torch_coordinates(model))
 
     def _input_tokens(self, body: nn.Module) -> tuple[Source, ...]:

@@ -14,6 +14,29 @@ _SHOWN = 4
 
 
 @dataclass(frozen=True)
+class Shares:
+    """Cuts ``[..., (a share of each part) x groups]``; a share is a size where no number of groups is given.
+
+    The parts of several groups are views, ``[..., groups, features of a group]``.
+    """
+
+    shares: tuple[int, ...]
+    groups: int | None = None
+
+    def __call__(self, data: Tensor) -> Sequence[Tensor]:
+        width = data.shape[-1]
+        groups = self.groups or width // sum(self.shares)
+        unit, rest = divmod(width, groups * sum(self.shares))
+        if rest or not groups:
+            raise ValueError(f"{width} features cannot be cut into {groups} times {self.shares}")
+        grouped = data if self.groups == 1 else torch.unflatten(data, -1, (groups, -1))
+        return torch.split(grouped, [unit * share for share in self.shares], dim=-1)
+
+
+HALVES = Shares((1, 1), 1)
+
+
+@dataclass(frozen=True)
 class FeatureParts:
     """Features of each part, by their numbers in the tensor, in the order in which the part has them."""
 

@@ -11,75 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from ..protocol import expert_part
+from ..protocol.messages_generated import Model
 from ..tracer import Shards, Source, TracerError
+from .feature_parts import HALVES, Shares
 from .layer_roles import Mixture
-from .sizes import ModelSizes, halves, input_features, output_features, stored
+from .sizes import input_features, output_features, stored
 from .table import LayerTable, below, path_and_item
 from .torch_coordinates import input_shards, output_shards
-
-
-@dataclass(frozen=True)
-class ConcatenatedParts:
-    """Cut ``[..., q | k | v]`` by head counts, which is right for grouped-query attention too."""
-
-    sizes: ModelSizes
-
-    def __call__(self, data: Tensor) -> Sequence[Tensor]:
-        q, k, v = _widths(data.shape[-1], self.sizes)
-        return data.narrow(-1, 0, q), data.narrow(-1, q, k), data.narrow(-1, q + k, v)
-
-
-@dataclass(frozen=True)
-class GroupedParts:
-    """Cut ``[..., (queries of the group, key, value) x groups]``, as Megatron and GPT-NeoX lay it out."""
-
-    sizes: ModelSizes
-
-    def __call__(self, data: Tensor) -> Sequence[Tensor]:
-        """Return views of the parts, ``[..., groups, features of a group]``."""
-        q, k, _ = _widths(data.shape[-1], self.sizes)
-        groups = self.sizes.kv_heads or 1
-        head = k // groups
-        grouped = torch.unflatten(data, -1, (groups, q // groups + 2 * head))
-        return torch.split(grouped, [q // groups, head, head], dim=-1)
-
-
-@dataclass(frozen=True)
-class KeyValueParts:
-    """Cut ``[..., (key, value) x heads]``, which latent attention makes of its compressed keys and values.
-
-    The key's part that knows the position is elsewhere.
-    """
-
-    key: int
-    value: int
-
-    def __call__(self, data: Tensor) -> Sequence[Tensor]:
-        """Return views of the parts, ``[..., heads, features of a head]``."""
-        heads = torch.unflatten(data, -1, (-1, self.key + self.value))
-        return torch.split(heads, [self.key, self.value], dim=-1)
-
-
-def qkv_widths(size: int | None, sizes: ModelSizes) -> tuple[int | None, ...]:
-    """Return the features of queries, keys and values in a fused tensor of ``size``; None where unknown."""
-    if size is None:
-        return (None, None, None)
-    try:
-        return _widths(size, sizes)
-    except ValueError as error:
-        raise TracerError(f"The fused query, key and value tensor does not fit: {error}.") from error
-
-
-def _widths(size: int, sizes: ModelSizes) -> tuple[int, int, int]:
-    heads = sizes.heads or 1
-    groups = sizes.kv_heads or heads
-    head, rest = divmod(size, heads + 2 * groups)
-    if rest:
-        raise ValueError(
-            f"{size} features cannot be cut into {heads} query heads and twice {groups} key-value heads; "
-            "set heads and kv_heads in the adapter"
-        )
-    return heads * head, groups * head, groups * head
 
 
 def router_sources(layer: nn.Module, mixture: Mixture) -> Sequence[Source]:
@@ -192,8 +130,8 @@ class _StackedExperts:
 class LayerSources:
     """Makes the sources of one layer, one method per flag."""
 
-    def __init__(self, table: LayerTable, layer: nn.Module, sizes: ModelSizes) -> None:
-        self._table, self._layer, self._sizes = table, layer, sizes
+    def __init__(self, table: LayerTable, layer: nn.Module, model: Model) -> None:
+        self._table, self._layer, self._model = table, layer, model
         # Experts, latent attention, and linear layers that the layer calls itself may work on all tokens of
         # the batch in one row.
         flat = table.mixture is not None or table.kv is not None or (table.fc2 or ".").isidentifier()
@@ -206,11 +144,20 @@ class LayerSources:
         """Return where the fused layer, or each of its own, gives them."""
         table = self._table
         if table.qkv is not None:
-            module = self._at(table.qkv)
-            widths = qkv_widths(output_features(module), self._sizes)
-            plain = table.qkv_order == "concatenated"
-            split = ConcatenatedParts(self._sizes) if plain else GroupedParts(self._sizes)
-            return [self._parts(module, ("q", "k", "v"), split, widths)]
+            module, size = self._at(table.qkv), output_features(self._at(table.qkv))
+            heads = self._model.get("heads") or 1
+            groups = self._model.get("kv_heads") or heads
+            shares = (heads, groups, groups)
+            head, rest = divmod(size or 0, sum(shares))
+            if rest:
+                raise TracerError(
+                    f"The fused query, key and value tensor does not fit: {size} features cannot be cut into "
+                    f"{heads} query heads and twice {groups} key-value heads; set heads and kv_heads in the "
+                    "adapter."
+                )
+            grouped = table.qkv_order == "grouped"
+            split = Shares((heads // groups, 1, 1), groups) if grouped else Shares(shares, 1)
+            return [self._parts(module, ("q", "k", "v"), split, [head * share or None for share in shares])]
         named = [("q", table.q), ("k", table.k), ("v", table.v)]
         sources = [self._output(path, part=part) for part, path in named if path is not None]
         if table.kv is not None:
@@ -219,7 +166,7 @@ class LayerSources:
             key, value = int(stored(attention, "qk_nope_head_dim")), int(stored(attention, "v_head_dim"))
             heads = (output_features(module) or 0) // (key + value)
             widths = (heads * key, heads * value)
-            sources.append(self._parts(module, ("k", "v"), KeyValueParts(key, value), widths))
+            sources.append(self._parts(module, ("k", "v"), Shares((key, value)), widths))
         return sources
 
     def probabilities(self) -> Sequence[Source]:
@@ -252,7 +199,7 @@ class LayerSources:
             module = self._at(table.gate_up)
             size = output_features(module)
             half = None if size is None else size // 2
-            return [self._parts(module, ("gate", "up"), halves, (half, half))]
+            return [self._parts(module, ("gate", "up"), HALVES, (half, half))]
         if table.gate is not None and table.up is not None:
             return [self._output(table.gate, part="gate"), self._output(table.up, part="up")]
         return [] if table.fc1 is None else [self._output(table.fc1)]
@@ -262,7 +209,7 @@ class LayerSources:
         path = self._table.mlp2
         if path is None:
             return []
-        return [self._output(path, size=self._sizes.hidden if self._table.mixture else None)]
+        return [self._output(path, size=self._model.get("hidden") if self._table.mixture else None)]
 
     def router(self) -> Sequence[Source]:
         mixture = self._table.mixture
@@ -270,12 +217,14 @@ class LayerSources:
 
     def experts(self) -> Sequence[Source]:
         mixture = self._table.mixture
-        return [] if mixture is None else expert_sources(self._layer, mixture, self._sizes.hidden)
+        return [] if mixture is None else expert_sources(self._layer, mixture, self._model.get("hidden"))
 
     def hidden(self) -> Sequence[Source]:
         shards = output_shards(self._layer, below(self._layer, self._table.fc2))
         first = self._table.layout == "SBH"
-        return [Source(self._layer, features=(self._sizes.hidden,), shards=shards, sequence_first=first)]
+        return [
+            Source(self._layer, features=(self._model.get("hidden"),), shards=shards, sequence_first=first)
+        ]
 
     def _at(self, path: str) -> nn.Module:
         return self._layer.get_submodule(path)
@@ -295,10 +244,10 @@ class LayerSources:
         module: nn.Module,
         parts: tuple[str, ...],
         split: Any,
-        features: tuple[int | None, ...],
+        features: Sequence[int | None],
     ) -> Source:
-        shards = output_shards(module)
-        return Source(module, parts=parts, split=split, features=features, shards=shards, **self._same)
+        sizes, shards = tuple(features), output_shards(module)
+        return Source(module, parts=parts, split=split, features=sizes, shards=shards, **self._same)
 
 
 LAYER_FLAGS: Mapping[str, Callable[[LayerSources], Sequence[Source]]] = {

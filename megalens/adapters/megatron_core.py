@@ -11,8 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from ..protocol import EMBEDDING
+from ..protocol.messages_generated import Model
 from ..tracer import FlagPoints, ModelPoints, RankCoordinates, Shards, Source, TracerError
-from .sizes import ModelSizes, halves, unwrapped
+from .feature_parts import HALVES, Shares
+from .sizes import described, unwrapped
 from .table import sites_of
 
 _MOE = (
@@ -65,11 +67,7 @@ class MegatronAdapter:
             calculation={number: [_below(layer, _mlp2_path(layer))] for number, layer in layers.items()},
             system={number: [layer] for number, layer in layers.items()},
         )
-        sizes = _sizes(chunks, config, coords)
-        name = type(chunks[0]).__name__
-        return ModelPoints(
-            tuple(chunks), sizes.to_message(name, self.name, int(config.num_layers)), flags, sites, coords
-        )
+        return ModelPoints(tuple(chunks), _described(chunks, config, coords), flags, sites, coords)
 
 
 def _chunks(model: nn.Module | Sequence[nn.Module]) -> list[nn.Module]:
@@ -108,7 +106,7 @@ def _coordinates(config: Any, chunks: int) -> RankCoordinates:
     )
 
 
-def _sizes(chunks: Sequence[nn.Module], config: Any, coords: RankCoordinates) -> ModelSizes:
+def _described(chunks: Sequence[nn.Module], config: Any, coords: RankCoordinates) -> Model:
     first = next((parameter for chunk in chunks for parameter in chunk.parameters()), None)
     count = None
     if coords.pp_size == coords.ep_size == 1:
@@ -118,14 +116,16 @@ def _sizes(chunks: Sequence[nn.Module], config: Any, coords: RankCoordinates) ->
             for chunk in chunks
             for parameter in chunk.parameters()
         )
-    return ModelSizes(
-        int(config.hidden_size),
-        int(config.num_attention_heads),
-        int(config.num_query_groups or config.num_attention_heads),
-        int(getattr(chunks[0], "vocab_size", 0)) or None,
-        count,
-        None if first is None else str(first.dtype).removeprefix("torch."),
-        None if first is None else str(first.device),
+    return described(
+        type(chunks[0]).__name__,
+        MegatronAdapter.name,
+        int(config.num_layers),
+        first,
+        hidden=int(config.hidden_size),
+        heads=int(config.num_attention_heads),
+        kv_heads=int(config.num_query_groups or config.num_attention_heads),
+        vocabulary=int(getattr(chunks[0], "vocab_size", 0)) or None,
+        parameters=count,
     )
 
 
@@ -179,7 +179,7 @@ def _qkv(layer: nn.Module, config: Any, coords: RankCoordinates) -> Source | str
             "known here."
         )
     head = int(config.kv_channels)
-    groups_here = _Groups(heads // groups, head)
+    groups_here = Shares((heads // groups * head, head, head))
     fewer = groups < coords.tp_size
     return Source(
         module,
@@ -227,7 +227,7 @@ def _mlp1(layer: nn.Module, config: Any) -> Source | str:
         return Source(
             module,
             parts=("gate", "up"),
-            split=halves,
+            split=HALVES,
             features=(width, width),
             sequence_first=True,
             shards="features",
@@ -273,35 +273,18 @@ def _tokens(chunks: Sequence[nn.Module]) -> FlagPoints:
 
 
 @dataclass(frozen=True)
-class _Groups:
-    """Cut ``[..., (queries of the group, key, value) x groups]`` of as many groups as this rank has."""
-
-    queries: int
-    head: int
-
-    @property
-    def sizes(self) -> list[int]:
-        """Features of queries, key and value of one group."""
-        return [self.queries * self.head, self.head, self.head]
-
-    def __call__(self, data: Tensor) -> Sequence[Tensor]:
-        grouped = torch.unflatten(data, -1, (-1, sum(self.sizes)))
-        return torch.split(grouped, self.sizes, dim=-1)
-
-
-@dataclass(frozen=True)
 class _PartOfGroup:
     """Cut one rank's part of a group that lies on several: some queries, key or value features."""
 
-    groups: _Groups
+    groups: Shares
     tp: int
 
     def __call__(self, data: Tensor) -> Sequence[Tensor]:
         width = data.shape[-1]
         # A rank's features never reach into a second group: several ranks share one.
-        first = self.tp * width % sum(self.groups.sizes)
+        first = self.tp * width % sum(self.groups.shares)
         parts, begin = [], 0
-        for size in self.groups.sizes:
+        for size in self.groups.shares:
             low, high = (min(max(edge - first, 0), width) for edge in (begin, begin + size))
             parts.append(data[..., low:high])
             begin += size

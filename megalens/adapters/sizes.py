@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
@@ -68,51 +66,30 @@ def bare(module: nn.Module) -> nn.Module:
         module = inner[0]
 
 
-@dataclass(frozen=True)
-class ModelSizes:
-    """What is known of a model before its first step; None where it is not."""
-
-    hidden: int | None
-    heads: int | None
-    kv_heads: int | None
-    vocabulary: int | None
-    parameters: int | None
-    dtype: str | None
-    device: str | None
-
-    def to_message(self, name: str, adapter: str, layers: int) -> Model:
-        return {
-            "name": name[:200],
-            "adapter": adapter[:100],
-            "layers": layers,
-            "hidden": self.hidden,
-            "heads": self.heads,
-            "kv_heads": self.kv_heads,
-            "vocabulary": self.vocabulary,
-            "parameters": self.parameters,
-            "dtype": self.dtype,
-            "device": self.device,
-        }
+def described(name: str, adapter: str, layers: int, first: Tensor | None, **sizes: int | None) -> Model:
+    """Return what is known of a model before its first step; ``first`` is one of its parameters."""
+    dtype = None if first is None else str(first.dtype).removeprefix("torch.")
+    device = None if first is None else str(first.device)
+    known: Any = {"name": name[:200], "adapter": adapter[:100], "layers": layers, **sizes}
+    known |= {"dtype": dtype, "device": device}
+    return known  # type: ignore[no-any-return]
 
 
-def model_sizes(
-    body: nn.Module, heads: int | None, kv_heads: int | None, embedding: nn.Module | None
-) -> ModelSizes:
-    """Return a model's sizes from its ``config`` under the usual names; ``heads`` and ``kv_heads`` win."""
+def model_sizes(body: nn.Module, table: Any, layers: int, embedding: nn.Module | None) -> Model:
+    """Return a model's sizes from its ``config`` under the usual names; those of the table win."""
     config = text_config(body)
-    heads = heads or _named(config, "num_attention_heads", "n_head", "heads", "n_heads", "num_heads")
-    kv_heads = kv_heads or _named(config, "num_key_value_heads", "kv_heads", "n_kv_heads", "num_query_groups")
-    hidden = hidden_size(body)
-    vocabulary = _named(config, "vocab_size", "vocabulary")
-    first = next(body.parameters(), None)
-    return ModelSizes(
-        hidden or _number(stored(embedding, "embedding_dim")),
-        heads,
-        kv_heads or heads,
-        vocabulary or _number(stored(embedding, "num_embeddings")),
-        sum(parameter.numel() for parameter in body.parameters()),
-        None if first is None else str(first.dtype).removeprefix("torch."),
-        None if first is None else str(first.device),
+    heads = table.heads or _named(config, "num_attention_heads", "n_head", "heads", "n_heads", "num_heads")
+    kv_heads = _named(config, "num_key_value_heads", "kv_heads", "n_kv_heads", "num_query_groups")
+    return described(
+        type(body).__name__,
+        table.name,
+        layers,
+        next(body.parameters(), None),
+        hidden=hidden_size(body) or _number(stored(embedding, "embedding_dim")),
+        heads=heads,
+        kv_heads=table.kv_heads or kv_heads or heads,
+        vocabulary=_named(config, "vocab_size", "vocabulary") or _number(stored(embedding, "num_embeddings")),
+        parameters=sum(parameter.numel() for parameter in body.parameters()),
     )
 
 
@@ -136,11 +113,6 @@ def output_features(module: nn.Module) -> int | None:
 def input_features(module: nn.Module) -> int | None:
     """Return the size of the last axis of what a module takes, where it says so."""
     return _named(module, "in_features", "nx", "infeatures")
-
-
-def halves(data: Tensor) -> Sequence[Tensor]:
-    """Cut ``[..., gate | up]``."""
-    return data.chunk(2, dim=-1)
 
 
 def _named(holder: Any, *names: str) -> int | None:

@@ -181,7 +181,7 @@ class TorchMoments:
         renamed: dict[str, str] = {}
         layers = {
             number: names.get(source.module, "")
-            for number, (source, *_) in self._points.flags["HiddenStates"].layers.items()
+            for number, source in self._points.flags["HiddenStates"].outputs.items()
         }
         several = len({own.rpartition(".")[0] for own in layers.values()}) > 1
         for number, own in layers.items():
@@ -207,7 +207,9 @@ class TorchMoments:
     def _unavailable(self, flat: bool) -> dict[str, str]:
         refused = dict.fromkeys(("param", "grad"), _FLAT) if flat else {}
         if not self._layers():
-            reason = self._points.flags["HiddenStates"].reason or "No adapter knows where its layers are."
+            flag = self._points.flags["HiddenStates"]
+            outside = "What each layer adds is summed up outside of it, and measured where a layer gives it."
+            reason = outside if flag.layers else flag.reason or "No adapter knows where its layers are."
             refused |= dict.fromkeys(
                 ("residual", "residual_dgrad"), f"The residual stream of this model is not known. {reason}"
             )
@@ -266,8 +268,8 @@ class TorchMoments:
 
     def _layers(self) -> list[tuple[nn.Module, bool]]:
         """Return the layers, each with whether tensor-parallel processes have pieces of its output."""
-        found = self._points.flags["HiddenStates"].layers
-        return [(source.module, source.shards != "none") for _, (source, *_) in sorted(found.items())]
+        found = self._points.flags["HiddenStates"].outputs
+        return [(source.module, source.shards != "none") for _, source in sorted(found.items())]
 
 
 def _shows_attention(body: nn.Module) -> bool:

@@ -91,8 +91,9 @@ class Flow:
         plain = name[:-1] if name.endswith("_") and not name.endswith("__") else name
         changed = list(tensors_in([kwargs.get("out"), args[:1] if plain != name else ()]))
         if not any(inputs) and name not in ("embedding", "convolution"):
-            for output in changed:
-                self.put(output, None)
+            noise = Trail(notes=("dropout",)) if plain == "bernoulli" else None
+            for output in outputs if noise else changed:
+                self.put(output, noise)
                 self.memory.overwritten(output)
             return
         try:
@@ -419,6 +420,8 @@ class Flow:
             result = next(tensors_in(result))
         data = [trail for _, trail in known if trail is not None and not trail.weight]
         others = [(tensor, trail) for tensor, trail in known if trail is None or trail.weight]
+        if len(kept := [trail for trail in data if not trail.is_noise]) < len(data):
+            name, data = "dropout", kept or data
         if not data:
             large = any(
                 t.numel() > result.numel() or (trail is None and t.numel() > 1) for t, trail in others

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,8 @@ from .watch_trail import Attended, Made, Trail, bent, is_all_of, owners_of, same
 EXACT = frozenset(("cast", "cut"))
 """What may have been done with probabilities that are still those of the softmax."""
 _AFTER = ("normed", "rotated", "scaled", "shifted", "gated", "added", "convolved", "cast", "dropout")
+_SUMMED = frozenset(("added", "cast", "dropout", "scaled", "shifted"))
+"""What may have been done with a residual stream."""
 _WORDS = {"cast": None, "dropout": None, "added": "added to something else"}
 
 
@@ -64,6 +66,7 @@ class LayerSeen:
     def __init__(self, flow: Flow, calls: Sequence[Call], layer: Call, names: dict[nn.Module, str]) -> None:
         self._flow, self.names, self.layer = flow, names, layer
         self.calls = [call for call in calls[layer.number :] if call.inside(layer)]
+        self._later = calls[max((call.number for call in self.calls), default=layer.number) + 1 :]
         self._attentions = [a for a in flow.attentions if a.call is not None and a.call.inside(layer)]
         self._own = {made.number for made in flow.made if made.call is not None and made.call.inside(layer)}
         self.given = {owner for seen in layer.given for owner in owners_of(seen.trail)}
@@ -236,7 +239,9 @@ class LayerSeen:
                     "choose that before tracing."
                 )
             raise NotSeen("The attention was seen to use no softmax.")
-        found, otherwise = [], set[str]()
+        found: list[tuple[Call, Seen, str]] = []
+        dropped: list[tuple[Call, Seen, str]] = []
+        otherwise = set[str]()
         for call in self.calls:
             for side, all_seen in (("output", call.gave), ("input", call.given)):
                 for seen in all_seen:
@@ -250,18 +255,18 @@ class LayerSeen:
                         notes.add("being cut")
                     if not trail.softmaxed or trail.along(0, -1):
                         continue
-                    if notes:
+                    if notes - {"dropout"}:
                         otherwise |= notes
                     elif len(seen.shape) != 4:
                         otherwise.add("heads and samples in one axis")
                     else:
-                        found.append((call, seen, side))
-        if found:
-            return sorted(found, key=lambda each: (each[2] == "input", each[0].number))
+                        (dropped if notes else found).append((call, seen, side))
+        if found or dropped:
+            return sorted(found or dropped, key=lambda each: (each[2] == "input", each[0].number))
         if otherwise:
             raise NotSeen(
                 "No module gives or takes the probabilities as the softmax gives them, only after "
-                f"{', '.join(sorted(otherwise))[:200]} (such as dropout while training)."
+                f"{', '.join(sorted(otherwise))[:200]}."
             )
         raise NotSeen(
             "The probabilities exist only inside of a function: no module is given them or gives them."
@@ -288,6 +293,15 @@ class LayerSeen:
     def keeps(self) -> bool:
         """Return whether what the layer gives still has the features that it was given: a residual stream."""
         return bool(self.given & self._streams)
+
+    def handed_on(self) -> Iterator[tuple[Call, Seen]]:
+        """Give the modules that are given the stream with what this layer adds, where it is added outside."""
+        for call in self._later:
+            for seen in call.given:
+                owners = owners_of(seen.trail)
+                adds = self._streams and self._streams <= owners and owners & self.given
+                if adds and owners <= self.given | self._own and set(seen.trail.notes) <= _SUMMED:  # type: ignore[union-attr]
+                    yield call, seen
 
     # MLP.
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..tracer import FLAGS, FlagPoints, ModelPoints, Source, TracerError
+from ..tracer import FLAGS, FlagPoints, ModelPoints, Source
 from .feature_parts import FeatureParts, ranges
 from .sizes import INNER_NAMES, has_weight, stored, unwrapped
 from .structure import probabilities_missing
@@ -20,6 +20,11 @@ from .watch_layer import LayerSeen, NotSeen
 from .watch_sources import Finding, LayerFinder
 
 _IDLE = "Its layer was not called in the pass that was watched."
+_NAMED = {
+    "ExpertOutputs": "not watched: by shapes, like modules in a list or weights with an axis of experts",
+    "InputTokens": "not watched: by names and sizes, what the embedding of the vocabulary is given",
+}
+"""Flags that are where modules suggest them."""
 
 
 def seen_points(
@@ -87,18 +92,23 @@ def _flag(
     changed: set[tuple[str, int]],
     names: Mapping[nn.Module, str],
 ) -> FlagPoints:
-    if flag in ("ExpertOutputs", "InputTokens"):
-        return supposed
+    if flag in _NAMED:
+        return replace(supposed, evidence=dict.fromkeys(supposed.layers, _NAMED[flag]))
     layers: dict[int, tuple[Source, ...]] = {}
     why = dict(reasons)
     evidence = {}
     for number, (sources, shown) in found.items():
         before = supposed.layers.get(number)
-        if adapter is not None and before and not same_sources(before, sources):
-            why[number] = str(_contradiction(flag, adapter, before, sources, shown, names))
+        kept = bool(before) and same_sources(before or (), sources)
+        if adapter is not None and before and not kept:
+            said, seen = ("; ".join(describe(each, names) for each in those) for those in (before, sources))
+            why[number] = (
+                f"The adapter {getattr(adapter, 'name', type(adapter).__name__)!r} says that "
+                f"{FLAGS[flag].title} are {said}; the watched pass shows {seen} ({shown}). Correct the "
+                "adapter, or leave it out."
+            )
             continue
-        kept = before is not None and same_sources(before, sources)
-        layers[number], evidence[number] = _kept(before or (), sources) if kept else sources, shown
+        layers[number], evidence[number] = sources, shown
         if not kept:
             changed.add((flag, number))
     for number, before in supposed.layers.items():
@@ -108,30 +118,16 @@ def _flag(
         if idle or (adapter is not None and number not in found):
             layers[number] = before
             evidence[number] = f"as supposed: {why.pop(number, 'it was not followed')}"
-    changed |= {(flag, number) for number in supposed.layers if number not in layers}
+    lost = [number for number in supposed.layers if number not in layers]
+    changed |= {(flag, number) for number in lost}
+    for number in (each for each in lost if each in supposed.evidence and each in why):
+        why[number] += f" Without gradients it was seen: {supposed.evidence[number]}."
     if layers:
         return FlagPoints(dict(sorted(layers.items())), None, why, evidence)
     told = list(dict.fromkeys(why.values()))
     reason = supposed.reason if supposed.reason and not supposed.layers else None
     return FlagPoints(
         {}, (told[0] if told else None) or reason or "It was not seen in the watched pass.", why
-    )
-
-
-def _contradiction(
-    flag: str,
-    adapter: Any,
-    before: Sequence[Source],
-    seen: Sequence[Source],
-    shown: str,
-    names: Mapping[nn.Module, str],
-) -> TracerError:
-    def say(sources: Sequence[Source]) -> str:
-        return "; ".join(describe(source, names) for source in sources)
-
-    return TracerError(
-        f"The adapter {getattr(adapter, 'name', type(adapter).__name__)!r} says that {FLAGS[flag].title} are "
-        f"{say(before)}; the watched pass shows {say(seen)} ({shown}). Correct the adapter, or leave it out."
     )
 
 
@@ -151,46 +147,30 @@ def describe(source: Source, names: Mapping[nn.Module, str]) -> str:
 
 
 def same_sources(one: Sequence[Source], other: Sequence[Source]) -> bool:
-    """Return whether two lists of sources take the same values from the same places."""
-    if len(one) != len(other):
-        return False
-    for a, b in zip(one, other, strict=True):
-        alike = ("module", "side", "item", "parts", "sequence_first", "computed", "sparse", "shards")
-        if any(getattr(a, name) != getattr(b, name) for name in alike):
-            return False
-        if b.rows_of is not None and a.rows_of is None:
-            return False
-        if _indices(a, b) != _indices(b, a):
-            return False
-    return True
-
-
-def _kept(before: Sequence[Source], seen: Sequence[Source]) -> tuple[Source, ...]:
-    """Return the sources as they were supposed, with the sizes that were seen."""
-    return tuple(
-        a if a.features == b.features else replace(a, features=b.features)
-        for a, b in zip(before, seen, strict=True)
+    """Return whether what was supposed and what was seen take the same values from the same places."""
+    alike = ("module", "side", "item", "parts", "sequence_first", "computed", "sparse", "shards")
+    return len(one) == len(other) and all(
+        all(getattr(a, name) == getattr(b, name) for name in alike)
+        and (b.rows_of is None or a.rows_of is not None)
+        and _indices(a, b) == _indices(b)
+        for a, b in zip(one, other, strict=True)
     )
 
 
-def _indices(source: Source, other: Source | None = None) -> list[list[int]] | None:
+def _indices(source: Source, seen: Source | None = None) -> Sequence[Sequence[int]] | None:
     """Return the features of each part, as the split takes them; None where that is not known."""
     if source.split is None:
         return None
-    width = None
-    for each in (source, other):
-        if each is not None and isinstance(each.split, FeatureParts):
-            width = max(max(part) for part in each.split.indices) + 1
-    for each in (source, other):
-        size = stored(each and each.module, "out_features")
-        if isinstance(size, int) and (width is None or size >= width):
-            width = size
-    if width is None and None not in source.features:
-        width = sum(size for size in source.features if size)
-    if width is None:
-        return None
+    if isinstance(source.split, FeatureParts):
+        return source.split.indices
+    size = stored(source.module, "out_features")
+    if seen is not None and isinstance(seen.split, FeatureParts):
+        size = max(size or 0, *(max(part) + 1 for part in seen.split.indices))
     try:
-        return [part.flatten().tolist() for part in source.cut(torch.arange(width).view(1, 1, -1))]
+        width = size or sum(each or 0 for each in source.features)
+        return tuple(
+            tuple(part.flatten().tolist()) for part in source.cut(torch.arange(width).view(1, 1, -1))
+        )
     except (RuntimeError, ValueError):
         return None
 

@@ -26,6 +26,8 @@ def combined(
         Constants and weights.
     """
     first = featured[0]
+    if name == "dropout":
+        return first.noted(name)
     if name in op.TIMES or name == "pow":
         if len(featured) > 1:
             one, other = featured[:2]

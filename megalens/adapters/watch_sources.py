@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from torch import nn
 
-from ..tracer import Shards, Source
+from ..tracer import Source
 from .feature_parts import FeatureParts
 from .layer_sources import RouterScores
 from .sizes import stored
@@ -56,7 +56,7 @@ class LayerFinder:
 
     def checked(self, flag: str, finding: Finding) -> Finding:
         """Return what was found; raises ``NotSeen`` where its modules give other tensors too."""
-        for source in finding[0]:
+        for source in (each for each in finding[0] if (flag, each.side) != ("HiddenStates", "input")):
             name = self.seen.name(source.module)
             calls = self.by_module.get(source.module, ())
             if any(not any(call.inside(each) for each in self.calls) for call in calls):
@@ -178,21 +178,24 @@ class LayerFinder:
     def probabilities(self) -> Finding:
         places = self.seen.probabilities(self._group)
         places = [place for place in places if self._once(place[0].module)] or places
+        trail = places[0][1].trail
+        dropped = trail is not None and "dropout" in trail.notes
+        shown = "what the softmax gave, after dropout" if dropped else "the very values that the softmax gave"
         for hint in self.hints.get("RawAttentionScore_mat_mul", ()):
-            for call, seen, side in places:
-                if (call.module, side, seen.item) == (hint.module, hint.side, hint.item):
-                    return (hint,), "the very values that the softmax gave"
+            if (hint.module, hint.side, hint.item) in (
+                (call.module, side, at.item) for call, at, side in places
+            ):
+                return (hint,), shown
         call, seen, side = places[0]
         cut = output_shards(*(giver(each.made) for each in self._group.parts.get("q", ())))
-        shards: Shards = "heads" if cut == "features" else "none"
         source = Source(
             call.module,
             side="input" if side == "input" else "output",
             item=seen.item,
             keyword=seen.keyword,
-            shards=shards,
+            shards="heads" if cut == "features" else "none",
         )
-        return (source,), "the very values that the softmax gave"
+        return (source,), shown
 
     def context(self) -> Finding:
         call, seen, _made = self.seen.context(self._group)
@@ -252,7 +255,7 @@ class LayerFinder:
         seen, by = self.seen.router(self.by_module.get(hint.module, ()), hint.features[0] or 0)
         source = replace(hint, computed=RouterScores(seen.item, "softmax" if by == "?" else by))
         shown = {"": "they went through it already", "?": "softmax of it: the pass was not seen to score it"}
-        return (source,), shown.get(by, f"it goes through a {by}")
+        return (source,), f"{shown.get(by, f'it goes through a {by}')}; by its shape the router"
 
     def _giver(self, made: Made) -> str:
         return self.seen.name(made.givers[0][0].module)
@@ -293,6 +296,11 @@ class LayerFinder:
         own = self.seen
         linked = any(own.follows(each) or each.follows(own) for each in self.beside)
         if not (linked or own.keeps() or own.follows(own)):
+            for call, seen in own.handed_on():
+                if len(self.by_module[call.module]) == 1:
+                    place = replace(hint, module=call.module, side="input", item=seen.item)
+                    place = replace(place, keyword=seen.keyword, features=(seen.shape[-1],))
+                    return (place,), f"what {own.name(call.module)} is given: the sum after this layer"
             raise NotSeen(
                 f"What {own.name(hint.module)} gives is not what the next layer was seen to be given, nor "
                 "the residual stream."

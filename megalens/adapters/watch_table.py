@@ -20,7 +20,7 @@ def points_table(points: ModelPoints) -> list[PointRow]:
     for flag, here in points.flags.items():
         alike: dict[tuple[str, str], list[int]] = {}
         for number, sources in here.layers.items():
-            said = here.evidence.get(number, _SUPPOSED if flag != "InputTokens" else "")
+            said = here.evidence.get(number, _SUPPOSED)
             where = "; ".join(describe(source, names) for source in _shown(sources))
             alike.setdefault((_starred(where), _starred(said)), []).append(number)
         missing: dict[str, list[int]] = {}

@@ -121,6 +121,11 @@ class Trail:
     products: tuple[Product, ...] = ()
     weight: bool = False
 
+    @property
+    def is_noise(self) -> bool:
+        """Whether it is drawn at random, for a dropout to multiply by."""
+        return "dropout" in self.notes and not self.origins
+
     def along(self, which: int, axis: int) -> bool:
         """Return whether queries (0) or keys (1) of scores are counted along ``axis``."""
         return self.marks is not None and self.marks[which].stride(axis) != 0

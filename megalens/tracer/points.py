@@ -158,6 +158,11 @@ class FlagPoints:
         return tuple(part for source in first for part in source.parts)
 
     @property
+    def outputs(self) -> dict[int, Source]:
+        """By layer, the first of its sources, where that is what a module returns."""
+        return {layer: first for layer, (first, *_) in self.layers.items() if first.side == "output"}
+
+    @property
     def features(self) -> int | None:
         """Size of the last axis of all parts together in one layer, where known."""
         return None if self.widths is None else sum(self.widths)

@@ -69,7 +69,7 @@ def contrast_vectors(
     if batch < 1:
         raise TracerError(f"batch must be a whole number from 1, got {batch!r:.50}.")
     points = watched_points(model, adapter)
-    sources = {layer: found[0] for layer, found in points.flags["HiddenStates"].layers.items()}
+    sources = points.flags["HiddenStates"].outputs
     if sorted(sources) != list(range(points.layers)):
         raise TracerError(
             f"Every layer's hidden states are needed, and this process has those of {len(sources)} out of "

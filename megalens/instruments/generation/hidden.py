@@ -194,7 +194,7 @@ class HiddenStates:
 
     def __init__(self, points: ModelPoints) -> None:
         flag = points.flags.get("HiddenStates")
-        self._sources = {layer: found[0] for layer, found in flag.layers.items()} if flag else {}
+        self._sources = flag.outputs if flag else {}
         self._seen: dict[int, Tensor] = {}
         self._handles: list[Any] = []
 

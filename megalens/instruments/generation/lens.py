@@ -40,11 +40,11 @@ class Readout:
             raise GenerationError(
                 "The model is spread over several processes, of which none can read hidden states by itself."
             )
-        layers = {} if flag is None else flag.layers
+        layers = {} if flag is None else flag.outputs
         if sorted(layers) != list(range(points.layers)):
             raise GenerationError("The hidden states of its layers are not all known.")
         self._body = unwrapped(model)
-        owner = _owner(self._body, layers[0][0].module)
+        owner = _owner(self._body, layers[0].module)
         hidden = points.model.get("hidden")
         self._norm = _norm(owner)
         self._head = _head(self._body, owner, hidden)

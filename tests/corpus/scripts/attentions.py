@@ -236,3 +236,79 @@ def functional_linear(job: Job) -> None:
             return out
 
     train(job, GPT(Functional, FunctionalMLP))
+
+
+@script(quick=True)
+def dropped_by_a_function(job: Job) -> None:
+    """Probabilities go through a functional dropout, and the attention gives what comes of it too."""
+
+    class Returning(Attention):
+        def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            mask = torch.ones(q.shape[2], q.shape[2]).tril().bool()
+            scores = (q @ k.mT / math.sqrt(HEAD)).masked_fill(~mask, -torch.inf)
+            self.dropped = F.dropout(F.softmax(scores, -1), 0.2, self.training)
+            see("RawAttentionScore_mat_mul", self.layer, self.dropped)
+            return self.dropped @ v
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+            return super().forward(x), self.dropped
+
+    class Taking(Block):
+        def forward(self, x: Tensor) -> Tensor:
+            x = x + self.attn(self.ln1(x))[0]
+            x = x + self.mlp(self.ln2(x))
+            see("HiddenStates", self.layer, x)
+            return x
+
+    train(job, GPT(Returning, block=Taking))
+
+
+@script(quick=True)
+def added_outside(job: Job) -> None:
+    """Layers are lists of an attention and an MLP with norms in them; the model adds the residuals."""
+
+    class Attends(Attention):
+        def build(self) -> None:
+            super().build()
+            self.norm = nn.LayerNorm(WIDTH)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(self.norm(x))
+
+    class Feeds(MLP):
+        def __init__(self, layer: int) -> None:
+            super().__init__(layer)
+            self.norm = nn.LayerNorm(WIDTH)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(self.norm(x))
+
+    class Listed(GPT):
+        def __init__(self) -> None:
+            super().__init__()
+            del self.blocks
+            self.layers = nn.ModuleList(nn.ModuleList([Attends(at), Feeds(at)]) for at in range(2))
+
+        def features(self, ids: Tensor) -> Tensor:
+            x = self.embed(ids)
+            for number, (attention, feed) in enumerate(self.layers):
+                x = attention(x) + x
+                x = feed(x) + x
+                see("HiddenStates", number, x)
+            return self.ln_f(x)
+
+    train(job, Listed())
+
+
+@script()
+def layers_by_forward(job: Job) -> None:
+    """The layers themselves are called by .forward, what is in them as usual."""
+
+    class Direct(GPT):
+        def features(self, ids: Tensor) -> Tensor:
+            x = self.embed(ids)
+            for block in self.blocks:
+                x = block.forward(x)
+            return self.ln_f(x)
+
+    train(job, Direct())
