@@ -65,13 +65,12 @@ clean: ## Remove everything that make made
 	npm ci --no-audit --no-fund --loglevel=error
 	@touch $@
 
-# What needs Node alone; .make/build adds what needs Python too.
+# What needs Node alone, beside the installation of Python's packages; .make/build adds what needs both.
 .make/lib: .make/node $(SOURCES) tsconfig.json scripts/build-bundles.mjs
-	npm run --silent clean:lib && npm run --silent build:lib && npm run --silent build:bundles
+	npm run --silent clean:lib && npm run --silent build:lib && npm run --silent build:bundles && npm run --silent build:labextension
 	@touch $@
 
 .make/build: .make/python .make/lib pyproject.toml $(wildcard megalens/tracer/moments/native/*.cpp megalens/tracer/moments/native/*.inc megalens/tracer/moments/native/build.py) scripts/build_kernel.py
-	npm run --silent build:labextension
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@jupyter-builder develop . --overwrite > .make/develop.log 2>&1 || { cat .make/develop.log; exit 1; }
 	@touch $@

@@ -12,6 +12,10 @@ ROOT = Path(__file__).parents[1]
 ROOMS = json.loads((ROOT / "rooms.json").read_text(encoding="utf-8"))["python"]
 # Changes here have nothing to do with what a test does.
 PROSE = (".md", ".ipynb", ".png")
+# Checks that look at one language alone, and those that compare what is generated with what it is generated of.
+PYTHON = ("ruff format", "ruff lint", "mypy strict")
+PAGE = ("prettier", "eslint", "stylelint", "tsc strict")
+CONTRACT = ("generated types", "generated types, Python", "golden fixtures")
 
 
 def changed_files() -> list[str] | None:
@@ -59,9 +63,10 @@ def of_rooms(names: list[str]) -> dict[str, tuple[str, ...]]:
 
 
 def picks(files: list[str] | None) -> dict[str, tuple[str, ...]] | None:
-    """Return what a change asks for of the fast suites, in the form of :func:`of_rooms`; None where it is everything.
+    """Return what a change asks for of the fast checks, in the form of :func:`of_rooms`, with ``()`` for what it does not; None where it is everything.
 
-    Python's tests are picked by room: those of each room that changed and of the rooms that may import it. Jest follows imports by itself.
+    Python's tests are picked by room: those of each room that changed and of the rooms that may import it. Jest follows imports by itself. Tools look at files
+    of their own language.
     """
     if not files:
         return None
@@ -70,10 +75,20 @@ def picks(files: list[str] | None) -> dict[str, tuple[str, ...]] | None:
         not file.startswith(("src/", "style/", "megalens/", "tests/", "ui-tests/", "bench/")) for file in code
     ):
         return None
+    python = [file for file in code if file.endswith(".py")]
+    contract = any("generated" in file or file.startswith("megalens/protocol/") for file in code)
+    tools = dict[str, tuple[str, ...]].fromkeys(
+        (
+            *(() if python else PYTHON),
+            *(() if len(python) < len(code) else PAGE),
+            *(() if contract else CONTRACT),
+        ),
+        (),
+    )
     source = tuple(file for file in code if file.startswith(("src/", "style/")))
     jest = ("--passWithNoTests", "--findRelatedTests", *source) if source else ()
     if any(file.startswith(("tests/kit/", "tests/conftest", "megalens/protocol/")) for file in code):
-        return {"jest, fast": jest, "pytest, fast": ("tests",)}
+        return {**tools, "jest, fast": jest, "pytest, fast": ("tests",)}
     changed = {room for file in code if (room := _room(file)) is not None}
     asking = {
         name
@@ -88,6 +103,7 @@ def picks(files: list[str] | None) -> dict[str, tuple[str, ...]] | None:
     if changed or any(file.startswith("tests/test_") for file in code):
         places |= {str(each.relative_to(ROOT)) for each in (ROOT / "tests").glob("test_*.py")}
     return {
+        **tools,
         "jest, fast": jest,
         "pytest, fast": tuple(sorted(each for each in places if (ROOT / each).exists())),
     }

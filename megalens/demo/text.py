@@ -5,6 +5,7 @@ docstrings.
 from __future__ import annotations
 
 import ast
+import functools
 import os
 import sysconfig
 import warnings
@@ -31,8 +32,9 @@ class Corpus:
     """Documents in both halves together."""
 
 
+@functools.cache
 def load_corpus(limit_bytes: int = 1_000_000) -> Corpus:
-    """Collect the corpus. The same interpreter always gives the same bytes.
+    """Collect the corpus. The same interpreter always gives the same bytes, which are read once in a process.
 
     Nothing of the standard library is imported for it: sources are parsed and their docstrings read. A
     paragraph that an earlier document had already is left out (the topics quote each other), so nothing of

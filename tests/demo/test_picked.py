@@ -2,7 +2,8 @@
 
 import pytest
 
-from scripts.picked import of_rooms, picks
+from scripts.check import CHECKS
+from scripts.picked import CONTRACT, PAGE, PYTHON, of_rooms, picks
 
 JEST, PYTEST = "jest, fast", "pytest, fast"
 
@@ -27,10 +28,19 @@ def test_a_helper_of_tests_asks_for_the_tests_beside_it():
 
 
 def test_a_change_of_the_page_asks_for_what_imports_it():
-    assert picks(["src/store/source.ts"]) == {
-        JEST: ("--passWithNoTests", "--findRelatedTests", "src/store/source.ts"),
-        PYTEST: (),
-    }
+    found = picks(["src/store/source.ts"])
+    assert found[JEST] == ("--passWithNoTests", "--findRelatedTests", "src/store/source.ts")
+    assert found[PYTEST] == ()
+
+
+def test_tools_look_at_what_changed_in_their_language():
+    def left_out(*files):
+        return {name for name, what in picks([*files]).items() if what == ()} - {JEST, PYTEST}
+
+    assert left_out("megalens/hub/server.py") == {*PAGE, *CONTRACT}
+    assert left_out("src/store/source.ts") == {*PYTHON, *CONTRACT}
+    assert left_out("src/protocol/messages.generated.ts", "megalens/protocol/ranges.py") == set()
+    assert {*PYTHON, *PAGE, *CONTRACT} <= {check.name for check in CHECKS if check.fast}
 
 
 @pytest.mark.parametrize(
@@ -41,7 +51,7 @@ def test_with_nothing_to_compare_and_where_everything_may_differ_everything_runs
 
 
 def test_prose_asks_for_nothing():
-    assert picks(["docs/monitor.md"]) == {JEST: (), PYTEST: ()}
+    assert set(picks(["docs/monitor.md"]).values()) == {()}
 
 
 def test_a_slice_is_run_on_both_sides_and_what_is_none_is_named():

@@ -98,9 +98,9 @@ def test_streams_give_up_the_same_steps(recorder, tmp_path):
 @pytest.mark.slow
 def test_without_a_bound_everything_stays(recorder, tmp_path):
     unbounded = recorder(None)
-    record(unbounded, run_of(1, 500))
+    record(unbounded, run_of(1, 200))
     assert "limit_bytes" not in unbounded.status()
-    assert set(steps_of(tmp_path)) == set(range(1, 501))
+    assert set(steps_of(tmp_path)) == set(range(1, 201))
 
 
 @pytest.mark.slow

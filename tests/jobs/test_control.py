@@ -103,16 +103,16 @@ def test_a_perturbation_touches_the_same_steps_on_every_rank_and_ends_by_itself(
     run = job.connect()
     run.wait(step=3, timeout=60)
     # Enough of them that it is still going on when it is asked about.
-    first = run.perturb({"system": Noise1(0.1)}, steps=200, seed=3)
-    assert run.perturbation["until"] == first + 199
+    first = run.perturb({"system": Noise1(0.1)}, steps=80, seed=3)
+    assert run.perturbation["until"] == first + 79
     until(lambda: run.perturbation is None)
-    until(lambda: run.status.get("perturbed_steps") == 200)
-    run.wait(step=first + 202, timeout=60)
+    until(lambda: run.status.get("perturbed_steps") == 80)
+    run.wait(step=first + 82, timeout=60)
     actions = run.audit().to_pandas()["action"].tolist()
     assert "perturb" in actions
     run.close()
     said = job.stop()
-    assert all(one["status"]["perturbed_steps"] == 200 for one in said)
+    assert all(one["status"]["perturbed_steps"] == 80 for one in said)
 
 
 def test_every_rank_knows_whether_anybody_looks(start_job) -> None:

@@ -90,11 +90,14 @@ def install_forked(modules: tuple[str, ...] = _HUB) -> None:
 
 
 def preload(modules: tuple[str, ...] = _TORCH) -> None:
-    """Import ``modules``, and what slices add to them where the package is among them."""
+    """Import ``modules``, and what slices add to them where the package is among them; read the demo's text."""
     for module in modules:
         importlib.import_module(module)
     if modules == _OTHERS:
         return
+    if "megalens.demo.train" in modules:
+        # The text that demos and examples train on takes longer to read than the first steps.
+        importlib.import_module("megalens.demo.text").load_corpus()
     slices = importlib.import_module("megalens.slices")
     for each in slices.find_slices():
         for path in (each.commands, each.traced if "torch" in modules else ""):

@@ -81,12 +81,12 @@ async def test_what_needs_more_memory_than_it_may_take_is_refused_and_it_goes_on
     monkeypatch.setenv(COLD, "1")
     rows, values = 24, np.zeros(4_000_000, np.float32)
     one = pq.read_table(run_folder / "tensors.parquet").slice(0, 1)
+    for name, each in (("values", values), ("shape", [1, 2000, 2000])):
+        field = one.schema.field(name)
+        one = one.set_column(one.schema.get_field_index(name), field, pa.array([each], field.type))
     with pq.ParquetWriter(run_folder / "tensors.parquet", one.schema) as writer:
         for step in range(rows):
             row = one.set_column(one.schema.get_field_index("step"), "step", pa.array([step], pa.int64()))
-            for name, each in (("values", values), ("shape", [1, 2000, 2000])):
-                field = one.schema.field(name)
-                row = row.set_column(one.schema.get_field_index(name), field, pa.array([each], field.type))
             writer.write_table(row.cast(one.schema))
     small = reader_of(memory=400 << 20, limit_bytes=1 << 30)
     places = {RUN: {"name": RUN, "folder": str(run_folder)}}

@@ -58,10 +58,13 @@ def test_a_compiler_that_fails_leaves_the_library_as_it_was(compiler, monkeypatc
     assert list(tmp_path.iterdir()) == [target]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("compiler", [COMPILER] if COMPILER else [])
-def test_a_wheel_with_the_kernel_says_its_platform(compiler, monkeypatch) -> None:
-    monkeypatch.setenv("CXX", compiler)
+@pytest.mark.parametrize("library", HERE, ids=["here"] * len(HERE))
+def test_a_wheel_with_the_kernel_says_its_platform(library, monkeypatch, tmp_path) -> None:
+    # Setting up compiles it, and scripts/check-wheel.sh once more: this compiler gives what there is.
+    compiler = tmp_path / "compiler"
+    compiler.write_text(f'#!/bin/sh\nfor target; do :; done\ncp "{library}" "$target"\n')
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
     made, said = hook()
     data = {"force_include": {}}
     made.initialize("standard", data)
