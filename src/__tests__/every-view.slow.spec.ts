@@ -16,7 +16,8 @@ const RUNS: Readonly<Record<string, () => WrittenRun>> = {
   'is recorded': fullRun
 };
 
-const CASES = Object.keys(RUNS).flatMap(run => Object.values(VIEWS).map(({ name }) => [name, run] as const));
+const NAMES = Object.keys(VIEWS) as (keyof typeof VIEWS)[];
+const CASES = Object.keys(RUNS).flatMap(run => NAMES.map(name => [name, run] as const));
 
 it.each(CASES)('%s opens in no error state on a run of one process that %s', async (name, which) => {
   const node = document.createElement('div');

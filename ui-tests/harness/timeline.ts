@@ -49,6 +49,7 @@ export function syntheticTimeline({ window }: TimelineRequest): ITimelineAnswer 
     priceMs: NaN,
     lacking: [],
     hidden: [],
+    stalls: [],
     stepMs: STEP_MS,
     problems: [],
     slow: {

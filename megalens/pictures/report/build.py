@@ -205,8 +205,8 @@ def write_report(
 ) -> Path:
     """Freeze views of a run into a file, atomically, as :func:`build_report`; return its path.
 
-    Raises ``ReportError`` for an ending other than ``.html``, ``.ipynb`` and ``.md``, an unwritable folder, or a wrong
-    view.
+    Raises ``ReportError`` for an ending other than ``.html``, ``.ipynb`` and ``.md``, an unwritable folder,
+    or a wrong view.
     """
     if not isinstance(path, (str, os.PathLike)):
         raise ReportError(f"path must be the name of a file, got {path!r:.100}.", field="path")
