@@ -141,12 +141,12 @@ def _notebook(snippets: list[Snippet], options: argparse.Namespace, home: Path) 
 
 def _scripts(found: list[Snippet], python: str, home: Path) -> list[str]:
     """Run each training snippet with those that continue it; return what failed."""
-    failures = []
+    folders = {}
     for number, first in enumerate(found):
         if first.how not in TRAINING:
             continue
-        folder = home / f"script{number}"
-        folder.mkdir()
+        folder = folders[first.place] = home / f"script{number}"
+        _environment(folder)
         parts = [_begin(first.how.endswith("own model")), first.code]
         for later in found[number + 1 :]:
             if later.how in TRAINING:
@@ -157,8 +157,14 @@ def _scripts(found: list[Snippet], python: str, home: Path) -> list[str]:
                 ]
         parts.append("finish()\n")
         (folder / "train.py").write_text("\n".join(parts), encoding="utf-8")
-        failures += _run([python, "train.py"], first.place, folder)
-    return failures
+    if not folders:
+        return []
+    command = [python, str(HERE / "setup.py"), "scripts", *map(str, folders.values())]
+    return _run(command, "scripts", home, seconds=SECONDS * len(folders)) or [
+        f"{place}: {(folder / 'log').read_text(errors='replace')[-2500:]}"
+        for place, folder in folders.items()
+        if not (folder / "ended").exists()
+    ]
 
 
 def _begin(own: bool) -> str:
@@ -196,7 +202,7 @@ def _cells(code: str) -> list[str]:
 
 def _environment(folder: Path) -> dict[str, str]:
     runtime = folder / "runtime"
-    runtime.mkdir(mode=0o700, exist_ok=True)
+    runtime.mkdir(mode=0o700, parents=True, exist_ok=True)
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     if os.environ.get("MEGALENS_SNIPPETS_PATH"):
         kept["PYTHONPATH"] = os.environ["MEGALENS_SNIPPETS_PATH"]
@@ -205,7 +211,7 @@ def _environment(folder: Path) -> dict[str, str]:
     return {**kept, "MEGALENS_RUNTIME_DIR": str(runtime), "IPYTHONDIR": str(folder / "ipython")}
 
 
-def _run(command: list[str], what: str, folder: Path, given: str = "") -> list[str]:
+def _run(command: list[str], what: str, folder: Path, given: str = "", seconds: int = SECONDS) -> list[str]:
     try:
         done = subprocess.run(
             command,
@@ -214,10 +220,10 @@ def _run(command: list[str], what: str, folder: Path, given: str = "") -> list[s
             input=given,
             capture_output=True,
             text=True,
-            timeout=SECONDS,
+            timeout=seconds,
         )
     except subprocess.TimeoutExpired:
-        return [f"{what}: did not end within {SECONDS} s"]
+        return [f"{what}: did not end within {seconds} s"]
     return [f"{what}: {(done.stderr or done.stdout)[-2500:]}"] if done.returncode else []
 
 

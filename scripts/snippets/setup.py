@@ -1,11 +1,17 @@
 """What the pages take for granted in a training script: a small model, an optimizer, batches.
 
 ``python setup.py recordings`` makes recordings of the names in the pages, ``python setup.py live`` trains until it is ended.
+``python setup.py scripts FOLDER…`` runs ``train.py`` of each folder in a process of its own, which finds torch and Megalens imported; ``log`` beside it has what
+it printed, and ``ended``, if it did so without a fault.
 """
 
 from __future__ import annotations
 
+import importlib
 import itertools
+import os
+import runpy
+import signal
 import sys
 import threading
 import time
@@ -173,8 +179,31 @@ def _recordings() -> None:
         (folder.parent / name).symlink_to(folder.name)
 
 
+def _scripts(folders: list[str]) -> None:
+    # Else each of them imports it with its first optimizer.
+    importlib.import_module("torch._dynamo")
+    for folder in folders:
+        process = os.fork()
+        if process:
+            _, status = os.waitpid(process, 0)
+            if status == 0:
+                Path(folder, "ended").touch()
+            continue
+        os.chdir(folder)
+        os.environ["MEGALENS_RUNTIME_DIR"] = f"{folder}/runtime"
+        log = os.open("log", os.O_WRONLY | os.O_CREAT)
+        for stream in (1, 2):
+            os.dup2(log, stream)
+        # Whatever hangs ends.
+        signal.alarm(600)
+        runpy.run_path("train.py", run_name="__main__")
+        return
+
+
 if __name__ == "__main__":
-    if sys.argv[1] == "recordings":
+    if sys.argv[1] == "scripts":
+        _scripts(sys.argv[2:])
+    elif sys.argv[1] == "recordings":
         _recordings()
     else:
         allow = ["pause", "watched", "perturb", "generate"]

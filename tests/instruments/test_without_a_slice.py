@@ -22,7 +22,7 @@ ATTRIBUTES = {
     "timeline": ("pipeline_metrics",),
 }
 # Two at a time, of which neither could need the other: what any other needs of one of them is found missing.
-TAKEN_OUT = [("generation", "timeline"), ("monitor", "pipeline")]
+FIRST, SECOND = ("generation", "timeline"), ("monitor", "pipeline")
 
 
 def run(where: Path, *command: str | Path, **variables: str) -> str:
@@ -52,30 +52,29 @@ def without(names: Sequence[str], to: Path) -> Path:
     return to
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("names", TAKEN_OUT, ids=" and ".join)
-def test_the_rest_stands_and_builds_without_slices(names: tuple[str, ...], tmp_path: Path) -> None:
-    root = without(names, tmp_path / "copy")
-
-    def python(*arguments: str | Path) -> str:
-        return run(root, sys.executable, *arguments, PYTHONPATH=str(root))
-
-    assert "usage: megalens" in python("-m", "megalens", "--help")
+def trained(names: Sequence[str], folder: Path) -> Path:
+    """Copy the checkout without slices, and use the package there; return the copy."""
+    root = without(names, folder / "copy")
     absent = [attribute for name in names for attribute in ATTRIBUTES[name]]
-    python(ROOT / "tests/kit/rest_work.py", root, tmp_path, *absent)
-
+    run(root, sys.executable, ROOT / "tests/kit/rest_work.py", root, folder, *absent, PYTHONPATH=str(root))
     listed = (root / "src/instruments/slices.generated.ts").read_text(encoding="utf-8")
     assert {name for name in ATTRIBUTES if f"./{name}'" in listed} == ATTRIBUTES.keys() - {*names}
+    return root
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_rest_stands_and_is_typed_without_two_slices(tmp_path: Path) -> None:
     # It fails where a file imports what is gone.
+    run(trained(FIRST, tmp_path), ROOT / "node_modules/.bin/tsc", "--noEmit")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_rest_stands_builds_and_draws_without_the_other_two(tmp_path: Path) -> None:
+    root = trained(SECOND, tmp_path)
+    assert "usage: megalens" in run(root, sys.executable, "-m", "megalens", "--help", PYTHONPATH=str(root))
     run(root, "node", "scripts/build-bundles.mjs")
     # Each view that is left is drawn.
     jest = (ROOT / "node_modules/.bin/jest", "src/views/__tests__/still.spec.ts", "--runInBand")
     run(root, *jest, "--testNamePattern", "is read and drawn")
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_the_core_is_typed_without_any_slice(tmp_path: Path) -> None:
-    # No slice imports another, so what is left has its types where each of them is gone.
-    run(without(sorted(ATTRIBUTES), tmp_path / "copy"), ROOT / "node_modules/.bin/tsc", "--noEmit")
