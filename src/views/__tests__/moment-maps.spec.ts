@@ -86,6 +86,17 @@ const expected = <R, C>(
     })
   );
 
+it('shortens the names of rows in a narrow picture, which else would be their names alone', async () => {
+  const view = { view: 'moments', kind: 'map', statistic: 'rms', by: ['name'] } as const;
+  const [narrow] = await readView(runOf(ROWS), view, { width: 280 });
+  expect(narrow?.recipe?.params['rowText']).toEqual([
+    '…0.wo.weight',
+    '…0.wq.weight',
+    'embed.weight',
+    'head.weight'
+  ]);
+});
+
 it('maps tensors over ranks at one step, each cell all rows that fall in it, a rank without the tensor blank', async () => {
   const got = await cells({ by: ['name'], columns: 'rank', step: 4 }, [0, 1, 2, 3]);
   expect(got).toEqual(

@@ -113,10 +113,12 @@ export class DrawnMap {
   }
 
   /** What a row's label reads: the axis says what it is. */
-  rowLabel(row: number): string {
+  rowLabel(row: number, most = MOST_LETTERS): string {
     const key: MomentKey = this.groups.keys[row] ?? [];
     const words = key.map(value => (value === null ? this._words.t('none') : String(value)));
-    return key.length === 0 ? this._words.t('all') : shortName(words.join(' · '), MOST_LETTERS);
+    return key.length === 0
+      ? this._words.t('all')
+      : shortName(words.join(' · '), Math.min(most, MOST_LETTERS));
   }
 
   /** Name the column of a cell: `step 5`, `rank 3`. */

@@ -34,6 +34,8 @@ import { capital } from '../shared/describe';
 
 /** Most rows; layers have one each. */
 const MOST_ROWS = 500;
+/** Pixels of a letter of a row's name, and how many letters a name has at least. */
+const [LETTER, LEAST_LETTERS] = [6, 12];
 /** Cells of a map up to which it is said what its rows did. */
 const MOST_TOLD = 200_000;
 /** Most cells whose lines are drawn, as the options' schema says. */
@@ -252,6 +254,8 @@ export class MapPane extends MomentPane {
     const [x0, x1] = map.span;
     const [y0, y1] = [-0.5, cells.rows - 0.5];
     const { height, labelled: rowAt } = rowPlaces(cells.rows, ROW);
+    // Names take a third of a narrow picture at most.
+    const letters = Math.max(LEAST_LETTERS, Math.floor(this.env.width / 3 / LETTER));
     this._half = this.env.zoom?.isZoomed ? this._half : cells.width / 2;
     const [first, last] = this.env.within(options.steps) ?? [-Infinity, Infinity];
     const xs = Array.from(
@@ -281,7 +285,7 @@ export class MapPane extends MomentPane {
           y0,
           y1,
           rowAt,
-          rowText: rowAt.map(row => map.rowLabel(row)),
+          rowText: rowAt.map(row => map.rowLabel(row, letters)),
           ...strip.params
         },
         datasets: { pictures: [{ ...picture, x: x0, x2: x1, y: y0, y2: y1 }], legend: strip.rows },

@@ -103,7 +103,12 @@ export class MarksPane extends HealthPane {
             rowNames,
             rowTicks: layers
           },
-          datasets: { marks: this._points.map(each => this._row(each)) },
+          // The gravest lie on top.
+          datasets: {
+            marks: [...this._points]
+              .sort((a, b) => weight(worstOf(b)) - weight(worstOf(a)))
+              .map(each => this._row(each))
+          },
           height: Math.min(300, Math.max(70, (bottom - top + 1) * 18))
         }
       }
@@ -201,14 +206,17 @@ export class MarksPane extends HealthPane {
     return this._points.find(each => each.layer === Math.round(y) && Math.abs(each.x - x) < 1e-6);
   }
 
-  private _row({ x, layer, alarms }: IPoint): Row {
-    const worst = alarms.reduce<Severity>(
-      (least, { severity }) => (weight(severity) < weight(least) ? severity : least),
-      'note'
-    );
+  private _row(point: IPoint): Row {
+    const { x, layer, alarms } = point;
     const [first] = alarms;
     const text = `${formatInteger(first?.step ?? 0)}: ${first?.rule ?? ''}`;
-    return { ...LOOKS[worst], x, y: layer, size: Math.min(220, 40 + 30 * Math.log2(alarms.length)), text };
+    return {
+      ...LOOKS[worstOf(point)],
+      x,
+      y: layer,
+      size: Math.min(220, 40 + 30 * Math.log2(alarms.length)),
+      text
+    };
   }
 
   private _rowName(layer: number): string {
@@ -248,6 +256,13 @@ export class MarksPane extends HealthPane {
 }
 
 const markOf = ({ x, layer }: IPoint): IMark => ({ facet: null, x: [x, x], y: [layer - 0.4, layer + 0.4] });
+
+/** The gravest severity of a point's alarms. */
+const worstOf = ({ alarms }: IPoint): Severity =>
+  alarms.reduce<Severity>(
+    (least, { severity }) => (weight(severity) < weight(least) ? severity : least),
+    'note'
+  );
 
 /** Alarms of a layer that lie less than a column apart as one point, by their first steps. */
 function pointsOf(alarms: readonly IAlarm[], column: number): IPoint[] {

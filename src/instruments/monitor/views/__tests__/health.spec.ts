@@ -1,9 +1,11 @@
+import { IAlarm } from '../../store/alarms';
 import { ALARM_COUNTS } from '../rule-settings';
 import { BROKEN, alarm, alarmRow } from '../../__tests__/alarm-rows';
 import { HELLO, MemoryRun } from '../../../../store/__tests__/memory-run';
 import type { Hello } from '../../../../protocol/messages.generated';
 import type { HealthOptions } from '../../../../protocol/views.generated';
 import { mountView } from '../../../../views/registry';
+import { readView } from '../../../../views/still';
 import type { IView } from '../../../../views/view';
 import { grads } from '../../../../views/__tests__/moments-page';
 
@@ -161,6 +163,19 @@ it('draws a mark for each layer and step, with a shape of its own for each sever
     ).length
   ).toBeGreaterThanOrEqual(3);
   expect(view.summary()).toContain('2 critical, 1 warning, 1 note, steps 2 to 4.');
+});
+
+it('draws the one critical alarm of 5,000 over 100,000 steps on top, where it is', async () => {
+  const at = (each: number): Partial<IAlarm> => ({
+    step: 20 * each,
+    severity: each === 3085 ? 'critical' : 'warning'
+  });
+  alarm(run, ...Array.from({ length: 5000 }, (_, each) => at(each)));
+  const [{ recipe } = {}] = await readView(run, { view: 'health' });
+  const marks = recipe?.datasets['marks'] ?? [];
+  expect(marks.length).toBeLessThanOrEqual(301);
+  expect(marks.filter(({ shape }) => shape === 'triangle-up')).toEqual([marks.at(-1)]);
+  expect(Math.abs(Number(marks.at(-1)?.['x']) - 61_700)).toBeLessThan(100_000 / 300);
 });
 
 it('groups ten thousand alarms by rule and module, the gravest first', async () => {
