@@ -125,6 +125,9 @@ export const CommandIDs = {
   openPanel: 'megalens:open-panel',
   /** Args: `run`, `options`, and `id` when a layout is restored. */
   openView: 'megalens:open-view',
+  /** Args: an address with a view in it, as the router gives it. */
+  followLink: 'megalens:follow-view-link',
+  copyLink: 'megalens:copy-view-link',
   exportReport: 'megalens:export-report',
   copyCode: 'megalens:copy-code',
   insertView: 'megalens:insert-view',
