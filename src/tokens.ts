@@ -74,7 +74,7 @@ export interface IMegalensViews {
   /** Open a view as a tab, or show the tab that has it. */
   open(run: string, options: ViewOptions): Promise<void>;
 
-  /** Show up to three views of a run together: one at the left, the others at its right, one above the other. */
+  /** Show up to three views of a run: one at the left, the others at its right, one above the other. */
   tile(run: string, views: readonly ViewOptions[]): Promise<void>;
   /**
    * Load what views are made of while the page is idle, so that the first one is there at once. Safe twice;

@@ -56,7 +56,8 @@ class Legend {
       shortName
     );
     this.node.classList.toggle('jp-mod-scale', names.length > MOST_NAMED);
-    Object.assign(this.node.dataset, { first: names[0] ?? '', last: names.at(-1) ?? '' });
+    this.node.dataset['first'] = names[0] ?? '';
+    this.node.dataset['last'] = names.at(-1) ?? '';
     for (const [at, entry] of legend.entries.entries()) {
       const button = before.get(entry.id) ?? this._buttonOf(entry.id);
       this._buttons.set(entry.id, button);
