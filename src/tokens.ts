@@ -74,7 +74,7 @@ export interface IMegalensViews {
   /** Open a view as a tab, or show the tab that has it. */
   open(run: string, options: ViewOptions): Promise<void>;
 
-  /** Show up to three views of a run together: one at the left, the others at its right, stacked. */
+  /** Show up to three views of a run: one at the left, the others at its right, one above the other. */
   tile(run: string, views: readonly ViewOptions[]): Promise<void>;
   /**
    * Load what views are made of while the page is idle, so that the first one is there at once. Safe twice;
@@ -125,6 +125,9 @@ export const CommandIDs = {
   openPanel: 'megalens:open-panel',
   /** Args: `run`, `options`, and `id` when a layout is restored. */
   openView: 'megalens:open-view',
+  /** Args: an address with a view in it, as the router gives it. */
+  followLink: 'megalens:follow-view-link',
+  copyLink: 'megalens:copy-view-link',
   exportReport: 'megalens:export-report',
   copyCode: 'megalens:copy-code',
   insertView: 'megalens:insert-view',

@@ -1,6 +1,14 @@
-import { ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from '@jupyterlab/application';
+import {
+  ILayoutRestorer,
+  IRouter,
+  type JupyterFrontEnd,
+  type JupyterFrontEndPlugin
+} from '@jupyterlab/application';
+import { Clipboard, ICommandPalette, Notification } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import type { TranslationBundle } from '@jupyterlab/translation';
 import type { Widget } from '@lumino/widgets';
+import { IN_ADDRESS, linkedView, viewLink, withoutView } from '../panel/views/view-link';
 import { ViewTabs } from '../panel/views/view-tabs';
 import { CommandIDs, IMegalensRuns, IMegalensViews, type IRunLease } from '../tokens';
 
@@ -11,12 +19,14 @@ export const viewsPlugin: JupyterFrontEndPlugin<IMegalensViews> = {
   autoStart: true,
   provides: IMegalensViews,
   requires: [IMegalensRuns],
-  optional: [ITranslator, ILayoutRestorer],
+  optional: [ITranslator, ILayoutRestorer, IRouter, ICommandPalette],
   activate: (
     app: JupyterFrontEnd,
     runs: IMegalensRuns,
     translator: ITranslator | null,
-    restorer: ILayoutRestorer | null
+    restorer: ILayoutRestorer | null,
+    router: IRouter | null,
+    palette: ICommandPalette | null
   ): IMegalensViews => {
     const trans = (translator ?? nullTranslator).load('megalens');
     const tabs = new ViewTabs({
@@ -106,9 +116,56 @@ export const viewsPlugin: JupyterFrontEndPlugin<IMegalensViews> = {
         name: ({ id }) => id
       });
     }
+    addLinks(app, tabs, trans, router);
+    palette?.addItem({ command: CommandIDs.copyLink, category: trans.__('Megalens') });
     return tabs;
   }
 };
+
+/** A tab of a view in the work area. */
+const TAB = '.lm-TabBar-tab[data-id^="megalens-view-"]';
+
+/** Copy links to views, also from the menu of a tab, and open the view that the page's address names. */
+function addLinks(
+  app: JupyterFrontEnd,
+  tabs: IMegalensViews,
+  trans: TranslationBundle,
+  router: IRouter | null
+): void {
+  const args = { args: { type: 'object' as const, properties: {} } };
+  app.commands.addCommand(CommandIDs.copyLink, {
+    label: trans.__('Copy Link to View'),
+    caption: trans.__('For somebody whose server knows the same run, as on one JupyterHub'),
+    describedBy: args,
+    execute: () => {
+      const { id = '' } = app.contextMenuHitTest(node => node.matches(TAB))?.dataset ?? {};
+      const view = tabs.at(id) ?? tabs.current;
+      if (view !== null) {
+        Clipboard.copyToSystem(viewLink(view));
+        Notification.info(trans.__('Copied'), { autoClose: 1500 });
+      }
+    }
+  });
+  app.contextMenu.addItem({ command: CommandIDs.copyLink, selector: TAB });
+  app.commands.addCommand(CommandIDs.followLink, {
+    label: trans.__('Open the View That the Address Names'),
+    describedBy: args,
+    isVisible: () => false,
+    execute: ({ search = '' }) => {
+      const view = linkedView(String(search));
+      // The layout is restored by a route too: none is waited for here.
+      void app.restored.then(() => {
+        const { pathname } = window.location;
+        // A reload goes on with the layout as it is then.
+        window.history.replaceState({}, '', `${pathname}${withoutView(window.location.search)}`);
+        return view === null
+          ? void Notification.warning(trans.__('The link to a view cannot be read.'), { autoClose: 8000 })
+          : tabs.open(view.run, view.options);
+      });
+    }
+  });
+  router?.register({ command: CommandIDs.followLink, pattern: IN_ADDRESS, rank: 15 });
+}
 
 /** Whether a tab holds a file, such as a notebook. */
 const isDocument = (widget: Widget): boolean => 'context' in widget;

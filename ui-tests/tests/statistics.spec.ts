@@ -59,7 +59,7 @@ test('the panel opens the explorer, which names a spike of one step and what is 
   await shots(page, 'lab-moments-map');
 });
 
-test('run.explore draws in a cell, and its rows are a table', async ({ open, lab }) => {
+test('run.statistics draws in a cell, and its rows are a table', async ({ open, lab }) => {
   writeNotebook(lab, 'explore.ipynb', [
     'import megalens\nrun = megalens.open("megalens-runs/20261120-101500-explored")\nview = run.statistics(stat="kurtosis", by="layer")\nview',
     'frame = view.df\nprint("rows", len(frame), "at", frame.loc[frame["l2"].idxmax(), "step"], "of", view.statistic)'

@@ -123,6 +123,22 @@ test('tabs, their options and the chosen run are there after a reload @everywher
   await expect(view.locator('.jp-MegalensPlot canvas, .jp-MegalensPlot svg').first()).toBeVisible();
 });
 
+test('a link to a view opens it in another window', async ({ open, session }) => {
+  const page = await open();
+  const panel = await showPanel(page);
+  await panel.getByRole('button', { name: 'Heatmap', exact: true }).click();
+  await page.getByRole('tab', { name: /Heatmap/ }).click({ button: 'right' });
+  await page.getByText('Copy Link to View').click();
+  const link = await page.evaluate(() => navigator.clipboard.readText());
+  expect(link).toContain('/lab?megalens-view=');
+  const other = await session.newPage();
+  await other.goto(link);
+  await expect(other.getByRole('tab', { name: 'Hidden states · Heatmap' })).toBeVisible({ timeout: 60_000 });
+  await expect(other.locator('.jp-MegalensViewTab:visible .jp-MegalensPlot canvas').first()).toBeVisible();
+  expect(other.url()).not.toContain('megalens-view');
+  await other.close();
+});
+
 test('a non-finite entry turns the panel red and leads to its place', async ({ open }) => {
   const page = await open();
   const panel = await showPanel(page);

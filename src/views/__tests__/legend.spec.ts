@@ -181,3 +181,19 @@ it('is hidden by the run where one line is drawn of several runs', async () => {
   );
   expect(content?.caption).toContain('1 line is hidden: other.');
 });
+
+it('of many lines is a scale of colours between the names of its ends', async () => {
+  const run = new MemoryRun();
+  for (let layer = 0; layer < 40; layer += 1) {
+    run.add({ step: 1, layer }, { step: 2, layer });
+  }
+  const node = document.createElement('div');
+  document.body.append(node);
+  const view = await mountView(node, run, { view: 'trend', flag: 'MLP1_mat_mul' }, { renderer: 'svg' });
+  await view.settled();
+  const legend = node.querySelector<HTMLElement>('.jp-MegalensLegend');
+  expect(legend?.className).toContain('jp-mod-scale');
+  expect([legend?.dataset['first'], legend?.dataset['last']]).toEqual(['layer 0', 'layer 39']);
+  expect(legend?.querySelectorAll('.jp-MegalensLegend-entry')).toHaveLength(40);
+  view.dispose();
+});

@@ -87,7 +87,7 @@ const expected = <R, C>(
   );
 
 it('shortens the names of rows in a narrow picture, which else would be their names alone', async () => {
-  const view = { view: 'moments', kind: 'map', statistic: 'rms', by: ['name'] } as const;
+  const view: ViewOptions = { view: 'moments', kind: 'map', statistic: 'rms', by: ['name'] };
   const [narrow] = await readView(runOf(ROWS), view, { width: 280 });
   expect(narrow?.recipe?.params['rowText']).toEqual([
     '…0.wo.weight',

@@ -10,6 +10,8 @@ import { element, writeText } from './dom';
 
 /** Most characters of an entry; the whole name is its title. */
 const MOST_LETTERS = 40;
+/** More entries than these are a scale of colours: each is named where the pointer is, its ends always. */
+const MOST_NAMED = 24;
 
 /**
  * The names of a picture's lines as buttons: pressed once a line is hidden or shown, pressed twice or with
@@ -53,6 +55,9 @@ class Legend {
       MOST_LETTERS,
       shortName
     );
+    this.node.classList.toggle('jp-mod-scale', names.length > MOST_NAMED);
+    this.node.dataset['first'] = names[0] ?? '';
+    this.node.dataset['last'] = names.at(-1) ?? '';
     for (const [at, entry] of legend.entries.entries()) {
       const button = before.get(entry.id) ?? this._buttonOf(entry.id);
       this._buttons.set(entry.id, button);

@@ -123,4 +123,4 @@ def test_a_notebook_has_pictures_and_the_call(run):
 def test_the_usual_report_has_the_explorer_where_statistics_were_logged(run, tmp_path):
     assert "<code>run.statistics()</code>" in build_report(run).decode("utf-8")
     plain = open_run(write_run(tmp_path / RUN_ID))
-    assert "run.explore" not in build_report(plain).decode("utf-8")
+    assert "run.statistics" not in build_report(plain).decode("utf-8")
