@@ -39,11 +39,15 @@ def check_request(kind: type[_T], value: Any) -> _T:
     path, words = [str(part) for part in misfit.path], misfit.words
     if member := _MEMBER.search(words):
         # The member is at fault, not what has it.
-        path.append(member[1] or member[2])
-        words = "must be given" if member[2] else "is not known here"
+        path.append(member[1] if member[2] is None else member[2])
+        words = "is not known here" if member[2] is None else "must be given"
         words += "" if len(path) > 1 else f". A request may have {', '.join(properties)}"
     field = ".".join(path)[:100]
-    raise ProtocolError("bad-parameter", f"{field or 'The request'} {words}.", field=field or None)
+    raise ProtocolError(
+        "bad-parameter",
+        f"{field or ('The request' if not path else 'A member without a name')} {words}.",
+        field=field or None,
+    )
 
 
 @cache

@@ -100,12 +100,13 @@ def check_view_options(options: Mapping[str, Any], field: str = "") -> dict[str,
 
 
 def _check_whole(options: Mapping[str, Any], view: str, prefix: str) -> None:
-    """Refuse halves of surrogate pairs, which no file and no viewer can take."""
+    """Refuse halves of surrogate pairs and infinite numbers, which no file and no viewer can take."""
     for name, value in options.items():
         try:
-            json.dumps(value, ensure_ascii=False).encode("utf-8")
-        except UnicodeEncodeError:
-            expected = "whole text, without halves of surrogate pairs"
+            json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
+        except ValueError as error:
+            half = isinstance(error, UnicodeEncodeError)
+            expected = "whole text, without halves of surrogate pairs" if half else "finite numbers"
             what = f"{view_about(view)['method']}({python_name(name)}=…)"
             raise must_be(what, expected, value, f"{prefix}{name}") from None
 

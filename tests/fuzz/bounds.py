@@ -45,6 +45,8 @@ BOUNDS = (
     Bound(_CSV, "file.read(min(most, size - place.end))", "file.read()", f"{_CSV_TESTS}::test_blocks_of_a_file_give_what_it_gives_whole"),
     Bound("runs/moments/trainermon/imported_folder.py", "if done.end - place.end >= _SEGMENT_BYTES:", "if False:", f"{_CSV_TESTS}::test_a_large_file_that_grows_is_read_from_where_it_was_sealed"),
     Bound("runs/moments/jsonl/chunk.py", "_signs(text) > _MOST_SIGNS", "False", f"{_JSONL_TESTS}::test_a_line_of_millions_of_values_is_left_out_before_it_is_parsed"),
+    Bound("runs/moments/jsonl/chunk.py", "len(values) > _MOST_NAMES or", "", f"{_JSONL_TESTS}::test_names_are_bounded_in_a_line_and_in_what_is_read_together"),
+    Bound("runs/moments/jsonl/chunk.py", "len(self._names) >= _MOST_NAMES and", "False and", f"{_JSONL_TESTS}::test_names_are_bounded_in_a_line_and_in_what_is_read_together"),
     Bound("runs/moments/jsonl/ingest.py", "if end is None and (inside or size - begin > _LINE_BYTES):", "if end is None and inside:", f"{_JSONL_TESTS}::test_a_line_that_is_too_long_is_left_out_in_bounded_memory"),
     Bound("instruments/timeline/trace_events.py", "if most < 0:", "if False:", f"{_TRACE_TESTS}::test_what_unfolds_to_more_than_traces_do_is_read_in_part"),
     Bound("instruments/timeline/trace_events.py", "elif len(text) > _LARGEST_EVENT:", "elif False:", f"{_TRACE_TESTS}::test_one_damaged_event_costs_itself_and_is_named_with_its_place"),
@@ -81,7 +83,7 @@ BOUNDS = (
     Bound("hub/dialects/peer_message.py", "if len(result) > _MOST_VALUES:", "if False:", "tests/hub/dialects/test_peer_fuzz.py::test_an_update_is_bounded"),
     Bound("hub/dialects/hub_gateway.py", "if len(self._clients) >= _MOST_CLIENTS:", "if False:", "tests/hub/dialects/test_gateway.py::test_clients_and_their_messages_are_bounded"),
     Bound("hub/dialects/hub_gateway.py", "max_size=_MOST_REQUEST,", "max_size=None,", "tests/hub/dialects/test_gateway.py::test_clients_and_their_messages_are_bounded"),
-    Bound("protocol/messages.py", "MAX_TEXT_BYTES = 16 * 1024 * 1024", "MAX_TEXT_BYTES = 1 << 25", "tests/protocol/test_bounds.py::test_a_text_longer_than_any_message_is_refused_before_it_is_read"),
+    Bound("protocol/messages.py", "> MAX_TEXT_BYTES", "< 0", "tests/protocol/test_bounds.py::test_a_text_longer_than_any_message_is_refused_before_it_is_read"),
     Bound("protocol/outside.py", "if len(data) > most_bytes:", "if False:", "tests/server/test_hostile_run_folders.py::test_a_header_is_bounded_before_it_is_parsed"),
 )  # fmt: skip
 

@@ -14,7 +14,7 @@ from moment_tree import NAMES, expected, l2, record, steps_of, sums, write_lines
 from reading_costs import MOST_MIB, MOST_SECONDS, cost_of
 
 from megalens.runs import ClientError, open_all_runs, open_run
-from megalens.runs.moments.jsonl import ingest
+from megalens.runs.moments.jsonl import chunk, ingest
 from megalens.runs.moments.jsonl.chunk import read_chunk
 
 
@@ -140,7 +140,10 @@ def test_a_line_that_is_too_long_is_left_out_in_bounded_memory(home, monkeypatch
 def test_a_line_of_millions_of_values_is_left_out_before_it_is_parsed(piece):
     most = 4_100_000 // sum(map(piece.count, ",:["))
     data = b'{"iter": 1, "values": {"a": [' + (piece * most)[:-1].encode() + b"]}}\n"
-    data += json.dumps(record(2)).encode() + b"\n"
+    last = json.dumps(record(2)).encode() + b"\n"
+    data += last
+    # What is loaded at first use is no cost of a line.
+    read_chunk(last, 0, "grad", 0)
     tracemalloc.start()
     table, stretch = read_chunk(data, 0, "grad", 0)
     peak = tracemalloc.get_traced_memory()[1]
@@ -150,10 +153,24 @@ def test_a_line_of_millions_of_values_is_left_out_before_it_is_parsed(piece):
     assert peak < 3 * len(data) + (1 << 20)
 
 
+def test_names_are_bounded_in_a_line_and_in_what_is_read_together(monkeypatch):
+    monkeypatch.setattr(chunk, "_MOST_NAMES", 4)
+    lines = ["abc", "abc", "abcde", "def", "gh", "def"]
+    data = "".join(
+        json.dumps({"iter": step, "values": dict.fromkeys(names, 1)}) + "\n"
+        for step, names in enumerate(lines)
+    )
+    table, stretch = read_chunk(data.encode(), 0, "grad", 0)
+    why = "it, and the lines before it, name more than 4 tensors"
+    assert stretch.problems == ((3, why), (5, why))
+    assert table["step"].unique().to_pylist() == [0, 1, 3, 5]
+
+
 LONG = {
     "wide characters": "\U0001f600" + "x" * 46_000_000,
     "half a character": "\\ud800\U0001f600" + "x" * 46_000_000,
     "more than a line may have": "x" * 200_000_000,
+    "names": '",' + ",".join(f'"k{at:012}":1' for at in range(1_950_000)) + ',"b":"',
 }
 
 

@@ -33,6 +33,8 @@ _BARE = re.compile(rb"(?<=[:,\[])(\s*)(NaN|-?Infinity)(?=\s*[,}\]])")
 _ROUNDING = 2.0**-24
 # Each sign becomes up to 100 bytes when parsed; 300,000 tensors have so many.
 _MOST_SIGNS = 4_000_000
+# Of a line, and then of what is read together.
+_MOST_NAMES = 300_000
 # Python's own parser, and looking for half characters after it, take ten times the text.
 _MOST_EXPLAINED = 8 << 20
 
@@ -60,6 +62,8 @@ class _Builder:
         values = record.get("values")
         if not isinstance(values, dict):
             raise _Skip("it has no object 'values'")
+        if len(values) > _MOST_NAMES or (len(self._names) >= _MOST_NAMES and tuple(values) != self._last):
+            raise _Skip(f"it, and the lines before it, name more than {_MOST_NAMES:,} tensors")
         stat = self._stat(record)
         step = _step(record, before, number)
         rounding, problem = _ROUNDING, None
