@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 __all__ = [
     "TensorName",
+    "merged_name",
     "name_values",
     "natural_key",
     "parse_name",
@@ -101,6 +102,13 @@ def parse_name(name: str) -> TensorName:
         *parsed[1:-1],
         parsed.expert if expert is None else int(numbers[expert]),
     )
+
+
+def merged_name(name: str) -> str:
+    """Return the name that all tensors of one layer and role have together; it says no more than both."""
+    parsed = parse_name(name)
+    home = "tensor" if parsed.layer is None else f"layers.{parsed.layer}"
+    return home if parsed.role is None else f"{home}/{parsed.role}0"
 
 
 def name_values(names: Iterable[str], field: str) -> list[Any]:
