@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ....protocol import merged_name, parse_name
+from ....protocol import merged_names, parse_name
 from ...errors import ClientError
 from ..rows.moment_rows import STAGE, STAGES, Chunk, StatIndex, Wanted, read_ahead
 from ..rows.pieces import MomentRows
@@ -214,7 +214,7 @@ def _side(stats: Mapping[str, StatIndex], query: MomentQuery, stat: str, role: s
     """Code the names of one side by the query's columns; ``role`` restricts them and names their modules."""
     names = stats[stat].names if stat in stats else []
     if query.by_layer:
-        names = list(dict.fromkeys([*names, *map(merged_name, names)]))
+        names = list(dict.fromkeys([*names, *merged_names(names)]))
     if role is not None:
         names = [name for name in names if parse_name(name).role == role]
     texts = names if role is None else [module_of(name) for name in names]

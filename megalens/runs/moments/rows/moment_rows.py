@@ -52,7 +52,7 @@ class Wanted:
     first, last : int or None
         Inclusive bounds of the step.
     by_layer : bool
-        Rows may come merged by layer and role, under the names that ``merged_name`` gives, in ``names`` too.
+        Rows may come merged by layer and role, under the names that ``merged_names`` gives, in ``names`` too.
     """
 
     names: Mapping[str, Sequence[str]]

@@ -159,7 +159,9 @@ def _row_groups(path: Path, until: int = LAST_STEP + 1) -> list[Piece]:
             raise _unreadable(path, "It must have row groups of fewer rows.")
         groups = [at for at, group in enumerate(file.groups) if group.rows]
         made = [SealedPiece(path, at, reading) for at in groups]
-        pieces = [without(piece, dict.fromkeys(piece.listed, until)) for piece in made]
+        pieces: list[Piece] = [*made]
+        if until <= LAST_STEP:
+            pieces = [without(piece, dict.fromkeys(piece.listed, until)) for piece in made]
     except FileNotFoundError:
         raise
     except DAMAGE as error:
