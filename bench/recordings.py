@@ -16,6 +16,8 @@ __all__ = ["ITEMS", "write_recording"]
 
 ITEMS = ("self_attention.linear_qkv", "self_attention.linear_proj", "mlp.linear_fc1", "mlp.linear_fc2")
 _STARTED = 1_795_000_000.0
+# Of a tail of 32 MiB.
+_SEGMENT_ROWS = 160_000
 
 
 def write_recording(folder: Path, series: int, steps: int) -> Path:
@@ -53,37 +55,44 @@ def write_recording(folder: Path, series: int, steps: int) -> Path:
     else:
         names = [f"decoder.layers.{at // 4}.{ITEMS[at % 4]}.weight" for at in range(series)]
     schema = stream_schema("moments")
-    together = max(1, 25_000 // series)
-    path = folder / "moments" / segment_name(0, 1, ".arrows")
-    path.parent.mkdir()
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
-        for first in range(1, steps + 1, together):
-            found = np.repeat(np.arange(first, min(first + together, steps + 1)), series)
-            rows = len(found)
-            count = rng.integers(1000, 100_000, series).astype(float)[np.arange(rows) % series]
-            variance = rng.uniform(0.5, 2, rows)
-            columns: dict[str, Any] = {
-                "step": found,
-                "samples": found * 8,
-                "stat": ["grad"] * rows,
-                "name": names * (rows // series),
-                "rank": np.zeros(rows, np.int32),
-                "stage": np.full(rows, -1, np.int32),
-                "count": count,
-                "mean": rng.normal(0, 1e-3, rows),
-                "m2": variance * count,
-                "m3": rng.normal(0, 0.1, rows) * count,
-                "m4": 3 * variance**2 * count,
-                "min": -3 * variance,
-                "max": 3 * variance,
-                "nan_count": np.zeros(rows),
-                "inf_count": np.zeros(rows),
-                "negative_inf_count": np.zeros(rows),
-                "near_zero_count": np.zeros(rows),
-                "rounding": np.zeros(rows),
-                "gradient_stage": ["pre_clip"] * rows,
-                "loss_scale": np.ones(rows),
-            }
-            writer.write_table(pa.table(columns, schema=schema))
-    seal_tail(path, STREAMS["moments"])
+    (folder / "moments").mkdir()
+    together, whole = max(1, 25_000 // series), max(1, _SEGMENT_ROWS // series)
+    for number, begin in enumerate(range(1, steps + 1, whole)):
+        path = folder / "moments" / segment_name(number, begin, ".arrows")
+        end = min(begin + whole, steps + 1)
+        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
+            for first in range(begin, end, together):
+                writer.write_table(_rows(rng, names, range(first, min(first + together, end))))
+        seal_tail(path, STREAMS["moments"])
     return folder
+
+
+def _rows(rng: np.random.Generator, names: list[str], steps: range) -> pa.Table:
+    series = len(names)
+    found = np.repeat(np.array(steps), series)
+    rows = len(found)
+    count = rng.integers(1000, 100_000, series).astype(float)[np.arange(rows) % series]
+    variance = rng.uniform(0.5, 2, rows)
+    columns: dict[str, Any] = {
+        "step": found,
+        "samples": found * 8,
+        "stat": ["grad"] * rows,
+        "name": names * (rows // series),
+        "rank": np.zeros(rows, np.int32),
+        "stage": np.full(rows, -1, np.int32),
+        "count": count,
+        "mean": rng.normal(0, 1e-3, rows),
+        "m2": variance * count,
+        "m3": rng.normal(0, 0.1, rows) * count,
+        "m4": 3 * variance**2 * count,
+        "min": -3 * variance,
+        "max": 3 * variance,
+        "nan_count": np.zeros(rows),
+        "inf_count": np.zeros(rows),
+        "negative_inf_count": np.zeros(rows),
+        "near_zero_count": np.zeros(rows),
+        "rounding": np.zeros(rows),
+        "gradient_stage": ["pre_clip"] * rows,
+        "loss_scale": np.ones(rows),
+    }
+    return pa.table(columns, schema=stream_schema("moments"))

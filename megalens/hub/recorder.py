@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import threading
 import time
 from collections import deque
@@ -22,6 +23,7 @@ _DESCRIBE_SECONDS = 5.0
 _REDESCRIBE_SECONDS = 0.5
 _MOST_WAIT_SECONDS = 15.0
 _LATER = "; what comes waits as far as memory allows, and writing is tried again."
+_FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 _Item = tuple[CheckedBody, int, int]
 
 
@@ -51,7 +53,8 @@ class Recorder:
     Raises
     ------
     HubError
-        When the folder cannot be made or written.
+        When the folder cannot be made, or may not be written. Where only writing its first ``run.json``
+        fails, that is tried again like all that follows.
     """
 
     def __init__(
@@ -94,12 +97,15 @@ class Recorder:
         self._retry_at = 0.0
         try:
             self._folder = RecordingFolder(path, limit_bytes, mode=mode, resumes=resumes)
+        except OSError as error:
+            raise _unwritable(path, error) from error
+        try:
             self._describe()
         except OSError as error:
-            raise HubError(
-                f"Could not write the run folder in {path.parent}: {error.strerror or error}. "
-                "Choose another folder for --record."
-            ) from error
+            if error.errno in _FORBIDDEN:
+                raise _unwritable(path, error) from error
+            # The training begins all the same, and its rows wait.
+            self._fail(error.strerror or str(error))
         self._thread = threading.Thread(target=self._run, name="megalens-recorder", daemon=True)
         self._thread.start()
 
@@ -355,6 +361,13 @@ class Recorder:
                 self._unwritten = _Lacking()
         self._folder.close()
         self._describe_once()
+
+
+def _unwritable(path: Path, error: OSError) -> HubError:
+    return HubError(
+        f"Could not write the run folder in {path.parent}: {error.strerror or error}. "
+        "Choose another folder for --record."
+    )
 
 
 class _Lacking:

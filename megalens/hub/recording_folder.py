@@ -15,7 +15,7 @@ from ..protocol import CheckedBody, make_run_folder, replace_file
 from .bare_segment import WORTH_BYTES, can_be_bare, give_up_values
 from .options import HubError
 from .sealer import Sealer, seal_detached
-from .segment_file import seal_tail
+from .segment_file import seal_tail, sealed_bytes
 from .stream_folder import StreamFile, StreamFolder
 
 _TAIL_BYTES = 32 * 1024 * 1024
@@ -59,11 +59,12 @@ class RecordingFolder:
         self._mode = mode
         self._began = time.monotonic()
         self._sealer = Sealer()
+        self._described = False
         make_run_folder(path, mode, exist_ok=resumes)
 
     def deleted(self) -> bool:
         """Whether the recording was deleted: its ``run.json`` goes last."""
-        return not os.path.lexists(self.path / "run.json")
+        return self._described and not os.path.lexists(self.path / "run.json")
 
     def mend(self) -> list[StreamFile]:
         """Make the folder again where somebody removed it; return the files that are gone."""
@@ -156,6 +157,7 @@ class RecordingFolder:
         streams = {name: folder.summary() for name, folder in self.streams.items()}
         text = json.dumps({**description, "streams": streams}, ensure_ascii=False, allow_nan=False, indent=1)
         replace_file(self.path / "run.json", f"{text}\n".encode(), mode=None, sync=True)
+        self._described = True
 
     def finish(self) -> str | None:
         """Close every stream and seal what can be within half a second; a detached process seals the rest.
@@ -173,7 +175,7 @@ class RecordingFolder:
                 continue
             try:
                 segment = seal_tail(tail.path, tail.stream, rows=tail.rows, identity=tail.identity)
-                tail.become(segment, segment.stat().st_size)
+                tail.become(segment, sealed_bytes(segment))
             except (OSError, HubError, pa.ArrowException) as error:
                 failed[tail] = getattr(error, "strerror", None) or str(error)
         if rest:

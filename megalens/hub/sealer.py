@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..protocol import SEALED, STREAMS
+from .segment_file import remove_segment
 from .stream_folder import StreamFile
 
 _HURRY_BYTES = 512 * 1024 * 1024
@@ -186,7 +187,7 @@ def _popen(options: list[str], **streams: Any) -> subprocess.Popen[bytes]:
 
 def _remove_segment(tail: StreamFile) -> None:
     with contextlib.suppress(OSError):
-        tail.path.with_suffix(SEALED).unlink(missing_ok=True)
+        remove_segment(tail.path.with_suffix(SEALED))
 
 
 def _job(tail: StreamFile) -> bytes:

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from ..protocol import STREAMS, parse_stream
 from .options import HubError
-from .segment_file import seal_tail
+from .segment_file import seal_tail, sealed_bytes
 
 _IDLE_SECONDS = 30.0
 _NICENESS = 19
@@ -50,7 +50,7 @@ def _answer(job: dict[str, Any]) -> dict[str, Any]:
         stream = parse_stream(name, job["declared"]) if "declared" in job else STREAMS.named(name)
         device, number = job["file"]
         segment = seal_tail(Path(job["tail"]), stream, rows=job["rows"], identity=(device, number))
-        return {"tail": job["tail"], "bytes": segment.stat().st_size}
+        return {"tail": job["tail"], "bytes": sealed_bytes(segment)}
     except OSError as error:
         return {"tail": job["tail"], "failed": error.strerror or str(error)}
     except (HubError, pa.ArrowException, ValueError, MemoryError) as error:

@@ -18,14 +18,19 @@ from ..protocol import (
     SEALED,
     Stream,
     StreamPolicy,
+    is_stream_file,
+    layers_path,
     new_file_mode,
+    segment_stamp,
     stream_segments,
     take_mode,
 )
+from .layer_rows import LayerRows
 from .options import HubError
 
 _DICTIONARY_BYTES = 16 * 1024 * 1024
 _LABEL_BYTES = 16
+_SUMMARIZED = "moments"
 # A recorder's tail is smaller, and becomes row groups that end where their steps do.
 _TOGETHER_BYTES = 128 * 1024 * 1024
 
@@ -33,8 +38,8 @@ _TOGETHER_BYTES = 128 * 1024 * 1024
 def seal_tail(
     tail: Path, stream: Stream, *, rows: int | None = None, identity: tuple[int, int] | None = None
 ) -> Path:
-    """Write the rows of a tail to a Parquet segment next to it, and remove the tail once they are safely on
-    disk.
+    """Write the rows of a tail to a Parquet segment next to it, with a summary where the stream has one, and
+    remove the tail once they are safely on disk.
 
     Every file is named within the folder that was opened first: a folder that is moved meanwhile, because its
     training went back to a checkpoint, is sealed where it is, and the files of its successor are not touched.
@@ -77,14 +82,15 @@ def seal_tail(
             schema, batches = read_tail(file, tail.name, rows)
         _remove(partial, folder)
         try:
-            flags, mode = os.O_WRONLY | os.O_CREAT | os.O_EXCL, new_file_mode(folder)
-            with open(os.open(partial, flags, mode, dir_fd=folder), "wb", buffering=1 << 20) as made:
-                take_mode(made.fileno(), mode)
+            layers = LayerRows() if stream.name == _SUMMARIZED else None
+            with _created(partial, folder) as made:
                 lowest = [each["step"].to_numpy().min() for each in batches]
                 tables = in_order(lowest, lambda at: pa.Table.from_batches([batches[at]]))
-                write_segment(made, stream, schema, tables)
+                write_segment(made, stream, schema, tables if layers is None else layers.through(tables))
                 made.flush()
                 os.fsync(made.fileno())
+                if layers is not None:
+                    _summarize(layers, segment_stamp(made), layers_path(tail).name, folder)
                 # The child of a hub that was killed may be at the same tail.
                 if not os.path.samestat(os.fstat(made.fileno()), os.stat(partial, dir_fd=folder)):
                     raise HubError(f"{tail.name} is being sealed by another process.")
@@ -101,12 +107,48 @@ def seal_tail(
     return tail.with_name(target)
 
 
+def sealed_bytes(segment: Path) -> int:
+    """Return what a segment and its summary take."""
+    size = segment.stat().st_size
+    with suppress(FileNotFoundError):
+        size += layers_path(segment).stat().st_size
+    return size
+
+
+def remove_segment(segment: Path) -> None:
+    """Remove a segment and its summary, as far as they are there."""
+    segment.unlink(missing_ok=True)
+    layers_path(segment).unlink(missing_ok=True)
+
+
+def _summarize(layers: LayerRows, stamp: list[int], name: str, folder: int) -> None:
+    _remove(name, folder)
+    # One that was cut short is none.
+    if text := layers.file(stamp):
+        with _created(name, folder) as made:
+            made.write(text)
+
+
+def _created(name: str, folder: int) -> BinaryIO:
+    mode = new_file_mode(folder)
+    descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode, dir_fd=folder)
+    made = open(descriptor, "wb", buffering=1 << 20)  # noqa: SIM115
+    take_mode(descriptor, mode)
+    return made
+
+
 def clear_leftovers(folder: Path, stream: str) -> None:
     """Remove what a killed sealer left of a stream: half a segment, or a sealed tail. Raises ``OSError``."""
     counting = {each.path.name for each in stream_segments(folder, stream)}
     sealed = {Path(name).stem for name in counting if name.endswith(SEALED)}
+    summaries = {layers_path(Path(name)).name for name in sealed}
     for path in (folder / stream).iterdir() if (folder / stream).is_dir() else ():
-        if path.name.endswith(SEALED + PARTIAL) or (path.stem in sealed and path.name not in counting):
+        orphan = is_stream_file(path.name) and path.name.startswith("_") and path.name not in summaries
+        if (
+            orphan
+            or path.name.endswith(SEALED + PARTIAL)
+            or (path.stem in sealed and path.name not in counting)
+        ):
             path.unlink(missing_ok=True)
 
 

@@ -20,6 +20,7 @@ from ..protocol import (
     take_mode,
 )
 from ..protocol.messages_generated import StreamSummary
+from .segment_file import remove_segment
 
 _MOST_RANGES = 1000
 _AGE_PART = 20
@@ -222,8 +223,8 @@ class StreamFolder:
     def remove(self, file: StreamFile) -> None:
         """Delete a closed file and forget it."""
         # It may have been sealed a moment ago.
-        for path in {file.path, file.path.with_suffix(SEALED)}:
-            path.unlink(missing_ok=True)
+        file.path.unlink(missing_ok=True)
+        remove_segment(file.path.with_suffix(SEALED))
         self.forget(file)
 
     def closed_files(self) -> list[StreamFile]:

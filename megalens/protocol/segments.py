@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import zlib
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
+
+import pyarrow as pa
+
+from .streams import STREAMS
 
 __all__ = [
     "PARTIAL",
@@ -15,11 +20,15 @@ __all__ = [
     "Segment",
     "file_name",
     "is_stream_file",
+    "layers_path",
+    "layers_schema",
     "segment_name",
+    "segment_stamp",
     "stream_segments",
 ]
 
 SEALED, TAIL, PARTIAL = ".parquet", ".arrows", ".partial"
+_LAYERS, _STAMP_BYTES = ".layers", 1 << 16
 _NAME = re.compile(r"(?P<number>[0-9]{6,9})-step-(?P<first>[0-9]{1,16})(?P<suffix>\.parquet|\.arrows)")
 
 
@@ -49,8 +58,31 @@ def segment_name(number: int, first_step: int, suffix: str) -> str:
     return f"{number:06d}-step-{max(0, first_step)}{suffix}"
 
 
+def layers_path(segment: Path) -> Path:
+    """Return where the summary of a segment of ``moments`` is, which other readers of Parquet pass over."""
+    return segment.with_name(f"_{segment.stem}{_LAYERS}")
+
+
+def layers_schema() -> pa.Schema:
+    """Return the columns of such a summary, without metadata."""
+    return pa.schema(
+        field.with_type(pa.int32()) if pa.types.is_string(field.type) else field
+        for field in STREAMS["moments"].schema
+        if field.name not in ("stat", "rank", "stage")
+    )
+
+
+def segment_stamp(file: BinaryIO) -> list[int]:
+    """Return by what a summary knows its segment: bytes, and the checksum of the last 64 KiB."""
+    size = os.fstat(file.fileno()).st_size
+    begin = max(0, size - _STAMP_BYTES)
+    return [size, zlib.crc32(os.pread(file.fileno(), _STAMP_BYTES, begin))]
+
+
 def is_stream_file(name: str) -> bool:
-    """Return whether a name is that of a segment, a tail, or half a segment in a stream's folder."""
+    """Return whether a name is that of a segment, its summary, a tail, or half a segment."""
+    if name.startswith("_") and name.endswith(_LAYERS):
+        name = name[1:].removesuffix(_LAYERS) + SEALED
     return _NAME.fullmatch(name.removesuffix(PARTIAL)) is not None
 
 

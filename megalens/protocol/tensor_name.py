@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 __all__ = [
     "TensorName",
+    "merged_name",
+    "merged_names",
     "name_values",
     "natural_key",
     "parse_name",
@@ -101,6 +103,18 @@ def parse_name(name: str) -> TensorName:
         *parsed[1:-1],
         parsed.expert if expert is None else int(numbers[expert]),
     )
+
+
+def merged_name(name: str) -> str:
+    """Return the name that all tensors of one layer and role have together; it says no more than both."""
+    return merged_names([name])[0]
+
+
+def merged_names(names: Sequence[str]) -> list[str]:
+    """Return the different names that tensors have together by layer and role."""
+    different = dict.fromkeys(zip(name_values(names, "layer"), name_values(names, "role"), strict=True))
+    homes = [("tensor" if layer is None else f"layers.{layer}", role) for layer, role in different]
+    return [home if role is None else f"{home}/{role}0" for home, role in homes]
 
 
 def name_values(names: Iterable[str], field: str) -> list[Any]:

@@ -78,7 +78,7 @@ class ArrowStream:
             at = max(since, file.tell())
             while at < size:
                 try:
-                    unfolded = _check_message_size(file, file_name(self._path), at, size)
+                    unfolded = check_message_size(file, file_name(self._path), at, size)
                     file.seek(at)
                     batch = reader.read_next_batch()
                     at = file.tell()
@@ -127,7 +127,7 @@ def arrows_identity(path: Path) -> tuple[int, int]:
         return os.fstat(file.fileno()).st_ino, zlib.crc32(head) if len(head) == _HEAD_BYTES else 0
 
 
-def _check_message_size(file: BinaryIO, name: str, at: int, size: int) -> int:
+def check_message_size(file: BinaryIO, name: str, at: int, size: int) -> int:
     """Refuse a message whose compressed buffers claim to unfold to too much: Arrow allocates before it looks
     at them.
 

@@ -9,6 +9,7 @@ import pytest
 from hub_process import scalars, tensors, until
 from recorded_files import parquet_of, recorded_table, tails_of
 
+from megalens.hub.options import HubError
 from megalens.hub.recorder import Recorder
 from megalens.protocol import FrameChecker, decode_frame
 
@@ -142,6 +143,35 @@ def test_what_does_not_fit_meanwhile_is_named_to_the_step(recorder, disk):
     run = finish(recording)
     assert run["missing_steps"] == [[5, 11]]
     assert steps_of(recording) == [1, 2, 3, 4, 12]
+
+
+@pytest.mark.parametrize("error", [errno.ESTALE, errno.EEXIST, errno.EIO, errno.ENOSPC])
+def test_a_training_whose_first_run_json_cannot_be_written_begins_all_the_same(recorder, disk, error):
+    disk.at, disk.error = ("replace",), error
+    recording = recorder()
+    assert recording.status()["state"] == "failed"
+    assert os.strerror(error) in recording.status()["message"]
+    put(recording, [1, 2])
+    disk.error = None
+    until(lambda: recording.status()["state"] == "on", "it never went on")
+    assert "missing_steps" not in recording.status()
+    finish(recording)
+    assert steps_of(recording) == [1, 2]
+
+
+def test_one_that_never_gets_better_is_no_recording_that_was_deleted(recorder, disk):
+    disk.at, disk.error = ("replace",), errno.EIO
+    recording = recorder()
+    recording.close({"format": 1})
+    assert recording.status()["message"] == (
+        f"The recording stopped: {os.strerror(errno.EIO)}. What is recorded so far stays readable."
+    )
+
+
+def test_a_folder_that_may_not_be_written_is_refused_at_once(recorder, disk):
+    disk.at, disk.error = ("replace",), errno.EACCES
+    with pytest.raises(HubError, match=r"Permission denied. Choose another folder"):
+        recorder()
 
 
 def test_a_folder_that_is_removed_is_made_again_and_what_it_held_is_missing(recorder, monkeypatch):

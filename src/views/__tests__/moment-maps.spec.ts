@@ -2,7 +2,7 @@
 
 import { readPicture } from '../../charts/__tests__/read-png';
 import { COLORS } from '../../charts';
-import type { MomentsOptions } from '../../protocol/views.generated';
+import type { MomentsOptions, ViewOptions } from '../../protocol/views.generated';
 import type { IMomentRow } from '../../store/__tests__/memory-moments';
 import { MemoryRun } from '../../store/__tests__/memory-run';
 import { readView, type IStill } from '../still';

@@ -70,6 +70,11 @@ class MomentQuery:
         """Whether values are shown relative to or averaged with steps that may be before ``first``."""
         return self.show != "raw" or self.smoothing > 1
 
+    @property
+    def by_layer(self) -> bool:
+        """Whether tensors of one layer and role take part together or not at all, and are in one group."""
+        return self.ratio == "none" and self.grouping.by_layer and self.where.by_layer
+
     @classmethod
     def of(
         cls,
@@ -176,6 +181,7 @@ class Grouping:
             self._parts.append(part)
         self.rows = tuple(label for label in ROW_COLUMNS if label in self._parts)
         """The requested ones of rank and stage, in the order of cells."""
+        self.by_layer = all(isinstance(column, str) and column in ("layer", "role") for column in by)
 
     def keys(self, names: Sequence[str]) -> list[Key | None]:
         """Return the key of each name, with None for rank and stage; None for a name that takes no part."""

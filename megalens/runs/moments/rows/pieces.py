@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +52,10 @@ class Piece:
     def read(self, reading: PieceReading) -> Chunk:
         """Return the wanted rows, ordered by step."""
         raise NotImplementedError
+
+    def parts(self, wanted: Wanted) -> Sequence[Piece]:
+        """Return what is read of it for that."""
+        return [self]
 
 
 class PieceReading:
@@ -107,7 +111,7 @@ class PieceReading:
         chunk: Chunk = {"name_index": index, "step": step, **columns}
         if not keep.all():
             chunk = {name: column[keep] for name, column in chunk.items()}
-        return _by_step(chunk)
+        return by_step(chunk)
 
     def name_indices(self, stats: pa.DictionaryArray, names: pa.DictionaryArray) -> NDArray[np.int32]:
         """Return each row's index in :attr:`Wanted.names`, or -1; looked up once a dictionary."""
@@ -173,14 +177,14 @@ def complete_steps(pieces: Sequence[Piece], wanted: Wanted) -> Iterator[Chunk]:
     """
     first = 0 if wanted.first is None else wanted.first
     last = LAST_STEP if wanted.last is None else wanted.last
-    taken = sorted(
-        (
-            piece
-            for piece in pieces
-            if piece.low <= last and piece.high >= first and not wanted.names.keys().isdisjoint(piece.listed)
-        ),
-        key=lambda piece: piece.low,
-    )
+
+    def counting(pieces: Iterable[Piece]) -> Iterator[Piece]:
+        for piece in pieces:
+            if piece.low <= last and piece.high >= first and not wanted.names.keys().isdisjoint(piece.listed):
+                yield piece
+
+    parts = (part for piece in counting(pieces) for part in piece.parts(wanted))
+    taken = sorted(counting(parts), key=lambda piece: piece.low)
     reading = PieceReading(wanted)
     waiting: list[Chunk] = []
     try:
@@ -192,7 +196,7 @@ def complete_steps(pieces: Sequence[Piece], wanted: Wanted) -> Iterator[Chunk]:
                 # Chunks that continue waiting steps are joined with them; the rest need not be copied.
                 seam = min(bound, 1 + max(int(one["step"][-1]) for one in waiting))
                 complete, waiting = _split([*waiting, chunk], seam)
-                yield from complete and [_by_step(_joined(complete))]
+                yield from complete and [by_step(joined(complete))]
                 if seam == bound:
                     continue
                 chunk = waiting.pop() if waiting else _part(chunk, 0, 0)
@@ -278,7 +282,7 @@ def _part(chunk: Chunk, begin: int, end: int) -> Chunk:
     return {name: column[begin:end] for name, column in chunk.items()}
 
 
-def _joined(chunks: list[Chunk]) -> Chunk:
+def joined(chunks: list[Chunk]) -> Chunk:
     return (
         chunks[0]
         if len(chunks) == 1
@@ -286,7 +290,7 @@ def _joined(chunks: list[Chunk]) -> Chunk:
     )
 
 
-def _by_step(chunk: Chunk) -> Chunk:
+def by_step(chunk: Chunk) -> Chunk:
     step = chunk["step"]
     if not (step[1:] < step[:-1]).any():
         return chunk

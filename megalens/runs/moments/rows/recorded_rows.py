@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 import os
+import struct
+import zlib
+from collections.abc import Sequence
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ....protocol import LAST_STEP, STREAMS, file_name, stream_schema, stream_segments
+from ....protocol import (
+    LAST_STEP,
+    STREAMS,
+    file_name,
+    layers_path,
+    layers_schema,
+    open_plain,
+    parse_json,
+    segment_stamp,
+    stream_schema,
+    stream_segments,
+)
 from ...errors import ClientError
 from ...query import Query
-from ...recorded_arrow import ArrowStream
+from ...recorded_arrow import ArrowStream, check_message_size
 from ...recorded_parquet import DAMAGE, FileStamp
 from ...run_folder import RunFolder
 from .hidden import without
-from .moment_rows import Progress, Wanted
-from .pieces import MemoryPiece, MomentRows, Piece, PieceReading, SealedPiece
+from .moment_rows import Chunk, Progress, Wanted
+from .pieces import Listed, MemoryPiece, MomentRows, Piece, PieceReading, SealedPiece, by_step, joined
 
 _STREAM = STREAMS["moments"]
 # A recorder's own groups are smaller; one is in memory at a time.
@@ -26,6 +42,9 @@ _LEAST_PACKED_BYTES = 8
 # Batches of a tail are joined to about this many rows, since each piece costs every question a little.
 _PIECE_ROWS = 65_536
 _SEALED_MEANWHILE = 5
+_MOST_TEXT = 64 * 1024 * 1024
+# Columns that have places in a list, and where the list is.
+_SUMMARY_TEXTS = {"name": "layers", "gradient_stage": "stages"}
 
 
 class RecordedRows(MomentRows):
@@ -112,29 +131,15 @@ class _Attempt:
 
 
 class SealedFile:
-    """A segment: its row groups that have rows from before step ``until``."""
+    """A segment: its row groups that have rows from before step ``until``, or its summary with them."""
 
     cut = False
 
     def __init__(self, path: Path, found: os.stat_result, until: int = LAST_STEP + 1) -> None:
         self._stamp = FileStamp.of(found)
-        reading = PieceReading(Wanted({}, ()))
-        try:
-            file = reading.file(path)
-            _check_schema(path, file.schema)
-            most = max(_GROUP_ROWS, file.size // _LEAST_PACKED_BYTES)
-            if any(group.rows > most for group in file.groups):
-                raise _unreadable(path, "It must have row groups of fewer rows.")
-            groups = [at for at, group in enumerate(file.groups) if group.rows]
-            made = [SealedPiece(path, at, reading) for at in groups]
-            pieces = [without(piece, dict.fromkeys(piece.listed, until)) for piece in made]
-        except FileNotFoundError:
-            raise
-        except DAMAGE as error:
-            raise _unreadable(path, str(error)) from error
-        finally:
-            reading.close()
-        self.pieces = [piece for piece in pieces if piece.listed]
+        summary = _summarized(path)
+        fits = summary is not None and summary.high < until
+        self.pieces: list[Piece] = [summary] if summary is not None and fits else _row_groups(path, until)
 
     def same(self, found: os.stat_result) -> bool:
         return self._stamp == FileStamp.of(found)
@@ -142,6 +147,117 @@ class SealedFile:
     def refresh(self) -> bool:
         """Return False: it never changes."""
         return False
+
+
+def _row_groups(path: Path, until: int = LAST_STEP + 1) -> list[Piece]:
+    reading = PieceReading(Wanted({}, ()))
+    try:
+        file = reading.file(path)
+        _check_schema(path, file.schema)
+        most = max(_GROUP_ROWS, file.size // _LEAST_PACKED_BYTES)
+        if any(group.rows > most for group in file.groups):
+            raise _unreadable(path, "It must have row groups of fewer rows.")
+        groups = [at for at, group in enumerate(file.groups) if group.rows]
+        made = [SealedPiece(path, at, reading) for at in groups]
+        pieces: list[Piece] = [*made]
+        if until <= LAST_STEP:
+            pieces = [without(piece, dict.fromkeys(piece.listed, until)) for piece in made]
+    except FileNotFoundError:
+        raise
+    except DAMAGE as error:
+        raise _unreadable(path, str(error)) from error
+    finally:
+        reading.close()
+    return [piece for piece in pieces if piece.listed]
+
+
+class _SummarizedPiece(Piece):
+    """A segment with a summary: its rows are looked at where a question is of more than layers.
+
+    Raises ``LookupError``, ``ValueError`` and the like where the summary is not whole or of another segment.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._known = path, list[Piece]()
+        with open_plain(layers_path(path), buffering=0) as file, open_plain(path, buffering=0) as segment:
+            schema = pa.ipc.open_stream(pa.PythonFile(file, "r")).schema
+            about = parse_json(_inflated(schema.metadata[b"megalens.layers"]))
+            names = _names(schema.metadata[b"megalens.names"])
+            self._at: dict[str, tuple[int, int, int]] = {}
+            at = file.tell()
+            for stat, of in about["stats"].items():
+                self._at[stat] = at, of["bytes"], of["crc"]
+                at += of["bytes"]
+            if [about["segment"], at] != [segment_stamp(segment), os.fstat(file.fileno()).st_size]:
+                raise ValueError("the summary must be whole, and of this segment")
+        self._schema = schema.remove_metadata()
+        if not self._schema.equals(layers_schema()):
+            raise ValueError("the summary must have the columns of one")
+        self._texts = {name: pa.array(about[key], pa.utf8()) for name, key in _SUMMARY_TEXTS.items()}
+        self.listed = {
+            stat: Listed(int(of["rows"]), np.array(of["steps"], np.int64), names[stat])
+            for stat, of in about["stats"].items()
+        }
+        self.low = min(int(of.steps[0]) for of in self.listed.values())
+        self.high = max(int(of.steps[-1]) for of in self.listed.values())
+        self.samples = about["samples"] >= 0
+
+    def parts(self, wanted: Wanted) -> Sequence[Piece]:
+        return [self] if wanted.by_layer and self._at else self._rows()
+
+    def read(self, reading: PieceReading) -> Chunk:
+        (stat,) = reading.wanted.names
+        with suppress(ClientError, struct.error, *DAMAGE):
+            return reading.chunk(self._merged(stat, reading.columns()))
+        self._at = {}
+        return by_step(joined([piece.read(reading) for piece in self._rows() if stat in piece.listed]))
+
+    def _merged(self, stat: str, names: Sequence[str]) -> pa.Table:
+        at, size, crc = self._at[stat]
+        path = layers_path(self._path)
+        with open_plain(path, buffering=0) as file:
+            check_message_size(file, path.name, at, at + size)
+            file.seek(at)
+            message = file.read(size)
+        if zlib.crc32(message) != crc:
+            raise ValueError("the summary is damaged")
+        there = [name for name in self._schema.names if name in names]
+        options = pa.ipc.IpcReadOptions(
+            included_fields=[self._schema.get_field_index(name) for name in there], use_threads=False
+        )
+        source = pa.BufferReader(self._schema.serialize().to_pybytes() + message)
+        batch = pa.ipc.open_stream(source, options=options).read_next_batch()
+        batch.validate(full=True)
+        columns = dict(zip(there, batch.columns, strict=True))
+        columns["stat"] = pa.DictionaryArray.from_arrays(np.zeros(batch.num_rows, np.int32), [stat])
+        for name in columns.keys() & _SUMMARY_TEXTS.keys():
+            columns[name] = pa.DictionaryArray.from_arrays(columns[name], self._texts[name])
+        return pa.table(columns)
+
+    def _rows(self) -> list[Piece]:
+        self._known = self._known or _row_groups(self._path)
+        return self._known
+
+
+def _summarized(path: Path) -> _SummarizedPiece | None:
+    """Return a segment by its summary; None where there is none that fits."""
+    with suppress(ClientError, AttributeError, zlib.error, *DAMAGE):
+        return _SummarizedPiece(path)
+    return None
+
+
+# Segments of a run have the same names, which are then in memory once.
+@lru_cache(maxsize=8)
+def _names(deflated: bytes) -> dict[str, tuple[str, ...]]:
+    return {stat: tuple(map(str, names)) for stat, names in parse_json(_inflated(deflated)).items()}
+
+
+def _inflated(deflated: bytes) -> bytes:
+    inflater = zlib.decompressobj()
+    text = inflater.decompress(deflated, _MOST_TEXT)
+    if not inflater.eof:
+        raise ValueError("the summary must say less")
+    return text
 
 
 class _Tail:

@@ -1,0 +1,227 @@
+"""Summaries of sealed segments give what the rows give, and the rows are read where a summary does not fit."""
+
+import shutil
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+from test_recorded_moments import in_memory, opened, same, tail
+
+from megalens.hub.segment_file import clear_leftovers, remove_segment, seal_tail, sealed_bytes
+from megalens.protocol import (
+    LAST_STEP,
+    STREAMS,
+    is_stream_file,
+    layers_path,
+    merged_name,
+    parse_name,
+    segment_name,
+    stream_schema,
+)
+from megalens.runs.moments import MomentQuery
+from megalens.runs.moments.rows import recorded_rows
+
+MOMENTS = STREAMS["moments"]
+BY_LAYER = [
+    {"by": ["layer"], "steps": None},
+    {"by": ["layer"], "statistic": "kurtosis", "points": 8, "series": 2},
+    {"by": [], "statistic": "max"},
+    {"by": ["role", "layer"], "stat": "activation"},
+    {"by": ["layer"], "stat": "activation", "where": {"role": "output", "layer": "1-2"}},
+    {"by": [], "stat": "activation", "mixed": True, "statistic": "nonfinite"},
+    {"by": ["layer"], "show": "percent", "smoothing": 4, "steps": [9, LAST_STEP]},
+    {"by": ["layer"], "steps": [5, 23], "statistic": "near_zero_share"},
+]
+OTHERS = [
+    {"by": ["name"]},
+    {"by": ["layer", "item_type"]},
+    {"by": ["layer", "rank"]},
+    {"by": ["layer"], "where": {"rank": "0"}},
+    {"by": ["layer"], "where": {"name": "fc1"}},
+    {"by": ["layer"], "ratio": "grad_to_param"},
+]
+
+
+def rows_of_a_run(steps=30, **more):
+    """Rows of gradients, parameters and activations, with everything in them that merging has rules for."""
+    rng, rows = np.random.default_rng(5), []
+    names = [f"decoder.layers.{layer}.mlp.linear_fc{at}" for layer in range(3) for at in (1, 2, 3, 4)]
+    for step in range(1, steps + 1):
+        for stat in ("grad", "param", "activation"):
+            ends = ["/input0", "/output0"] if stat == "activation" else [".weight"]
+            for name in [f"{name}{end}" for name in (*names, "embedding.a", "embedding.b") for end in ends]:
+                count = float(rng.integers(0, 5))
+                rows.append(
+                    {
+                        **{"step": step, "samples": 8 * step, "stat": stat, "name": name},
+                        **{"rank": int(rng.integers(0, 2)), "stage": -1, "count": count},
+                        **{"mean": rng.normal(), "m2": count * rng.uniform(), "m3": rng.normal()},
+                        **{"m4": count * rng.uniform(1, 2), "min": -rng.uniform(), "max": rng.uniform()},
+                        **{
+                            "nan_count": float(rng.random() < 0.1),
+                            "inf_count": 0.0,
+                            "negative_inf_count": 0.0,
+                        },
+                        **{"near_zero_count": float(rng.integers(0, 3)), "rounding": 0.0},
+                        "gradient_stage": rng.choice(["pre_clip", "pre_step"]) if stat == "grad" else "",
+                        "loss_scale": np.nan if rng.random() < 0.02 else 1.0,
+                        **more,
+                    }
+                )
+                if rng.random() < 0.02:
+                    rows[-1] |= {"min": np.nan, "nan_count": np.nan}
+    return pa.Table.from_pylist(rows, schema=stream_schema("moments"))
+
+
+def recording(home, table, files=3):
+    """Seal a run's rows in that many segments, of which neighbours share a step; return their paths."""
+    size, paths = -(-table.num_rows // files), []
+    for at in range(files):
+        path = home / "moments" / segment_name(at, 0, ".arrows")
+        tail(path, table.slice(at * size, size))
+        paths.append(seal_tail(path, MOMENTS))
+    return paths
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    home, table = tmp_path_factory.mktemp("run"), rows_of_a_run()
+    return home, table, recording(home, table)
+
+
+def answers(home, table, queries):
+    """Compare the answers of a folder with those of the rows in memory."""
+    ours, theirs = opened(home), in_memory(table)
+    for members in queries:
+        query = MomentQuery.of_request(**{"stat": "grad", **members})
+        same(ours.groups(query), theirs.groups(query))
+    assert ours.index()["stats"] == theirs.index()["stats"]
+    assert sorted(ours.index()["names"]) == sorted(theirs.index()["names"])
+    return ours
+
+
+@pytest.mark.parametrize("query", BY_LAYER, ids=str)
+def test_questions_by_layer_are_answered_without_a_row(query, run, monkeypatch):
+    home, table, paths = run
+    assert all(layers_path(path).stat().st_size for path in paths)
+    monkeypatch.setattr(recorded_rows, "_row_groups", lambda *_: pytest.fail("rows were read"))
+    answers(home, table, [query])
+
+
+def test_the_answers_are_what_numpy_says_of_all_values(tmp_path):
+    rng, rows, known = np.random.default_rng(1), [], {}
+    template = rows_of_a_run(1).slice(0, 1).to_pylist()[0]
+    for step in range(1, 9):
+        for layer in range(2):
+            for at in range(6):
+                values = rng.normal(size=10) * 10.0**at
+                d = values - values.mean()
+                known.setdefault((layer, step), []).append(values)
+                sums = {f"m{power}": (d**power).sum() for power in (2, 3, 4)}
+                row = {"step": step, "name": f"layers.{layer}.w{at}", "mean": values.mean(), **sums}
+                row |= {"count": 10.0, "min": values.min(), "max": values.max(), "nan_count": 0.0}
+                rows.append({**template, **row})
+    recording(tmp_path, pa.Table.from_pylist(rows, schema=stream_schema("moments")))
+    found = opened(tmp_path).groups(MomentQuery.of_request("grad", by=["layer"])).table.to_pylist()
+    assert len(found) == 16
+    for row in found:
+        values = np.concatenate(known[row["layer"], row["step"]])
+        d = values - values.mean()
+        expected = {"value": np.sqrt((values**2).sum()), "mean": values.mean(), "m2": (d**2).sum()}
+        expected |= {"m3": (d**3).sum(), "m4": (d**4).sum(), "min": values.min(), "max": values.max()}
+        for name, value in expected.items():
+            assert row[name] == pytest.approx(value, rel=1e-12, abs=1e-12), name
+
+
+def test_questions_of_more_than_layers_read_the_rows(run):
+    home, table, _ = run
+    source = answers(home, table, OTHERS)
+    assert source.rows(["grad"]).num_rows == sum(each == "grad" for each in table["stat"].to_pylist())
+
+
+def damages(path):
+    """Yield what may have become of a file: gone, cut, or with one byte that is another one."""
+    whole = path.read_bytes()
+    yield None
+    for at in (0, 1, len(whole) // 2, len(whole) - 1):
+        yield whole[:at]
+    for at in range(0, len(whole), max(1, len(whole) // 60)):
+        yield whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :]
+
+
+def test_a_missing_or_damaged_summary_falls_back_to_the_rows(run, tmp_path):
+    home, table, paths = run
+    folder = tmp_path / "run"
+    shutil.copytree(home, folder)
+    path = layers_path(folder / "moments" / paths[1].name)
+    for text in damages(layers_path(paths[1])):
+        path.unlink(missing_ok=True)
+        if text is not None:
+            path.write_bytes(text)
+        answers(folder, table, BY_LAYER[:1])
+
+
+def test_a_summary_that_is_damaged_after_it_was_listed_falls_back_to_the_rows(run, tmp_path):
+    home, table, paths = run
+    folder = tmp_path / "run"
+    shutil.copytree(home, folder)
+    source, query = opened(folder), MomentQuery.of_request("grad", by=["layer"])
+    for path in paths:
+        copy = layers_path(folder / "moments" / path.name)
+        copy.write_bytes(copy.read_bytes()[:-9] + bytes(9))
+    for _ in range(2):
+        same(source.groups(query), in_memory(table).groups(query))
+
+
+def test_a_summary_of_another_segment_is_not_believed(run, tmp_path):
+    paths = run[2]
+    other = rows_of_a_run(20)
+    for at, path in enumerate(recording(tmp_path, other, 1)):
+        shutil.copy(layers_path(paths[at]), layers_path(path))
+    answers(tmp_path, other, BY_LAYER[:1])
+
+
+@pytest.mark.parametrize("why", ["rounded sums", "a tensor a layer"])
+def test_rows_that_cannot_be_merged_or_hardly_get_fewer_have_no_summary(why, tmp_path):
+    table = rows_of_a_run(rounding=2.0**-24) if why == "rounded sums" else rows_of_a_run()
+    if why != "rounded sums":
+        few = [each.endswith("fc1.weight") for each in table["name"].to_pylist()]
+        table = table.filter(pa.array(few))
+    (segment,) = recording(tmp_path, table, 1)
+    assert not layers_path(segment).exists()
+    answers(tmp_path, table, BY_LAYER[:1])
+
+
+def test_rows_of_an_earlier_attempt_that_do_not_count_are_in_no_answer(run, tmp_path):
+    paths = run[2]
+    found = recorded_rows.SealedFile(paths[0], paths[0].stat(), 7)
+    assert found.pieces
+    assert max(int(of.steps[-1]) for piece in found.pieces for of in piece.listed.values()) == 6
+
+
+def test_no_reader_of_parquet_sees_a_summary_and_it_goes_with_its_segment(run, tmp_path):
+    home, table, paths = run
+    folder = tmp_path / "run"
+    shutil.copytree(home, folder)
+    assert sorted((folder / "moments").glob("*.parquet")) == [
+        folder / "moments" / path.name for path in paths
+    ]
+    # pyarrow, pandas and Spark pass over names that begin with _, also where they are given a folder.
+    assert ds.dataset(folder / "moments").count_rows() == table.num_rows
+    first, second, third = (folder / "moments" / path.name for path in paths)
+    assert sealed_bytes(first) == first.stat().st_size + layers_path(first).stat().st_size
+    assert is_stream_file(layers_path(first).name)
+    remove_segment(first)
+    second.unlink()
+    clear_leftovers(folder, "moments")
+    assert sorted(path.name for path in (folder / "moments").iterdir()) == sorted(
+        [third.name, layers_path(third).name]
+    )
+
+
+@pytest.mark.parametrize("name", ["a.layers.3.mlp.w", "h.0/input0", "lm_head.weight", "norm/output0"])
+def test_a_merged_name_says_layer_and_role_and_no_more(name):
+    merged = parse_name(merged_name(name))
+    assert (merged.layer, merged.role) == (parse_name(name).layer, parse_name(name).role)
+    assert merged_name(merged_name(name)) == merged_name(name)
