@@ -154,17 +154,18 @@ class Culprit:
             for part, ns in self.longer
         ]
         inside = " and ".join(parts)
+        tail = f": {inside}" if inside else ""
         if self.kind == "stall":
             longer = f"it takes {total} longer than the steps around it"
             if self.longer[0][0] not in _PART_WORDS:
                 return f"{longer}: {inside}"
             return f"{longer}{'' if self.longer[0][0] == 'host' else f', {inside}'}, {_UNEXPLAINED}"
         return {
-            "device": f"computing takes {total} longer than in other steps, {by}: {inside}",
+            "device": f"computing takes {total} longer than in other steps, {by}{tail}",
             "host": f"what no span explains takes {total} longer than in other steps, {by} of computing",
             "data": f"waiting for data takes {total} a step, {by} of computing",
             "checkpoint": f"saving takes {total} a step, {by} of computing",
-            "step": f"it takes {self.slower:.0%} longer than the steps around it: {inside}",
+            "step": f"it takes {self.slower:.0%} longer than the steps around it{tail}",
         }[self.kind]
 
     def _ns(self, ns: float) -> str:

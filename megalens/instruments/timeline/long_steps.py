@@ -1,4 +1,4 @@
-"""Single steps that take longer: which part of which rank, and whether a span explains it."""
+"""What takes longer in a step: which part, of which rank, and whether a span explains it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from .culprits import Culprit
 from .spans import COMPUTING, Bools, Floats, Work
-from .stretches import LEAST_NS, MAD, median, running_median
+from .stretches import LEAST_NS, MAD, SHORTEST, median, running_median
 
 _BAD_STEP = 0.3
 """A bad step exceeds its neighbours by this share, and by eight times their usual difference."""
@@ -76,6 +76,25 @@ def stalls(done: Work, usable: Bools) -> list[Culprit]:
         more[list(_UNEXPLAINED)] = np.nanmedian(extra[:, late, at], axis=1)
         found.append(_single("stall", done, at, late, float(total[late, at].max() / around[at]), more))
     return _together(found)
+
+
+def of_one_rank(culprit: Culprit, done: Work) -> Culprit:
+    """Return a finding of a rank that is alone with the parts of a step that take longer, and by how much."""
+    if culprit.longer:
+        return replace(culprit, alone=True)
+    inside = (done.steps >= culprit.first) & (done.steps <= culprit.last)
+    before = ~inside if (~inside).sum() >= SHORTEST else np.ones_like(inside)
+
+    def more(values: Floats) -> float:
+        return float(np.nanmedian(values[0, inside])) - float(np.nanquantile(values[0, before], 0.2))
+
+    if culprit.kind == "device":
+        longer = named_parts([(part, more(done.parts[at])) for at, part in enumerate(COMPUTING)])
+    elif culprit.kind == "host":
+        longer = [("host", more(done.host))]
+    else:
+        longer = [(culprit.kind, float(np.nanmedian(getattr(done, culprit.kind)[0, inside])))]
+    return replace(culprit, longer=tuple(longer), alone=True)
 
 
 def named_parts(sizes: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:

@@ -11,9 +11,9 @@ import numpy as np
 from .clocks import Clocks
 from .culprits import Culprit, Verdict
 from .dependencies import NOT_BLOCKED_NS, Dependencies
-from .long_steps import bad_steps, named_parts, stalls
-from .spans import COMPUTING, INFERRED, Bools, Floats, Integers, Spans, Work
-from .stretches import LEAST_NS, MAD, SHORTEST, SURE, median, running_median, stretches
+from .long_steps import bad_steps, of_one_rank, stalls
+from .spans import INFERRED, Bools, Floats, Integers, Spans, Work
+from .stretches import LEAST_NS, MAD, SURE, median, running_median, stretches
 from .units import joined, names_of, units_of
 
 _LEAST = 0.032
@@ -24,6 +24,8 @@ _LEAST_LINK = 0.15
 _LEAST_STAGE = 0.08
 _SURE_OF_PAST = 10.0
 """The same for a link that can only be compared with its own past."""
+_SURE_OF_ONE = 20.0
+"""The same for all others where one rank is faster than they."""
 _NORMAL = 1.96
 
 
@@ -53,30 +55,9 @@ def judge(
     unexplained = [*moving, *stalls(done, usable)]
     alone = len(done.ranks) == 1
     if alone:
-        merged, unexplained = ([_alone(each, done) for each in some] for some in (merged, unexplained))
+        merged, unexplained = ([of_one_rank(each, done) for each in some] for some in (merged, unexplained))
     verdict = Verdict(tuple(merged), int(steps[0]), int(steps[-1]), usual, tuple(problems))
     return replace(verdict, stalls=tuple(unexplained), alone=alone)
-
-
-def _alone(culprit: Culprit, done: Work) -> Culprit:
-    """Return a finding of a rank that is alone with the parts of a step that take longer, and by how much."""
-    if culprit.longer:
-        return replace(culprit, alone=True)
-    inside = (done.steps >= culprit.first) & (done.steps <= culprit.last)
-    before = ~inside if (~inside).sum() >= SHORTEST else np.ones_like(inside)
-
-    def more(values: Floats) -> float:
-        return float(np.nanmedian(values[0, inside])) - float(np.nanquantile(values[0, before], 0.2))
-
-    longer = (
-        [(culprit.kind, float(np.nanmedian(getattr(done, culprit.kind)[0, inside])))]
-        if (culprit.kind in ("data", "checkpoint"))
-        else [("host", more(done.host))]
-    )
-    if culprit.kind == "device":
-        sizes = [(part, more(done.parts[at])) for at, part in enumerate(COMPUTING)]
-        longer = named_parts(sizes)
-    return replace(culprit, longer=tuple(longer), alone=True)
 
 
 def _saves(done: Work, own: Floats, culprits: list[Culprit]) -> list[Culprit]:
@@ -158,7 +139,8 @@ def _most(spans: Spans, done: Work, usable: Bools) -> list[Culprit]:
         first, last = (int(np.median([getattr(each, end) for each in fast])) for end in ("first", "last"))
         level = median(against[:, (steps >= first) & (steps <= last)], axis=1)
         apart = float(np.median(level[~rest]))
-        slow = stretches(against[~rest], _LEAST)
+        # One rank alone may be faster by chance, as where processes fight for processors.
+        slow = stretches(against[~rest], _LEAST, SURE if len(fast) > 1 else _SURE_OF_ONE)
         if len(slow) < len(mine) - len(fast) or not (
             np.abs(level[rest]).max() < apart / 2 < level[~rest].min()
         ):
