@@ -78,7 +78,7 @@ def find_points(model: nn.Module | Sequence[nn.Module], adapter: Any = None) -> 
         return points
     points.told = adapter is not None
     if points.model.get("adapter") != MegatronAdapter.name:
-        points.watch = lambda: PassWatch(points.roots, points, adapter)
+        points.watch = lambda: PassWatch(points, adapter)
     return points
 
 

@@ -14,9 +14,9 @@ from .feature_parts import FeatureParts, ranges
 from .sizes import INNER_NAMES, has_weight, stored, unwrapped
 from .structure import probabilities_missing
 from .table import sites_of
-from .watch_calls import Call, gathered
+from .watch_calls import Call, NotSeen, gathered
 from .watch_flow import Flow
-from .watch_layer import LayerSeen, NotSeen
+from .watch_layer import LayerSeen
 from .watch_sources import Finding, LayerFinder
 
 _IDLE = "Its layer was not called in the pass that was watched."

@@ -570,7 +570,7 @@ def _inference(model: nn.Module) -> Tensor:
 @pytest.mark.parametrize("way", [_plain, _autocast, _inference])
 def test_it_is_seen_whatever_surrounds_the_pass(way: Callable[[nn.Module], Tensor]) -> None:
     model = Stack(Block(), Block())
-    watch = PassWatch(model, find_points(model))
+    watch = PassWatch(find_points(model))
     state = torch.get_rng_state()
     with watch:
         seen = way(model)
@@ -591,7 +591,7 @@ def test_it_is_seen_through_activation_checkpointing(reentrant: bool) -> None:
             return x
 
     model = Checkpointed(Block(), Block())
-    watch = PassWatch(model, find_points(model))
+    watch = PassWatch(find_points(model))
     with watch:
         loss = model(IDS).sum()
     points = watch.finish()
@@ -605,7 +605,7 @@ def test_it_is_seen_where_a_compiled_model_runs_without_its_compiled_code() -> N
     model = Stack(Block(), Block())
     compiled = torch.compile(model, backend="eager")
     compiled(IDS)
-    watch = PassWatch(compiled, find_points(compiled))
+    watch = PassWatch(find_points(compiled))
     with torch.compiler.set_stance("force_eager"), torch.no_grad(), watch:
         compiled(IDS)
     points = watch.finish()
@@ -617,7 +617,7 @@ def test_it_is_seen_where_a_compiled_model_runs_without_its_compiled_code() -> N
 def test_a_pass_that_fails_teaches_nothing() -> None:
     model = Stack(Block(), Block())
     before = find_points(model)
-    watch = PassWatch(model, before)
+    watch = PassWatch(before)
     with contextlib.suppress(IndexError), watch:
         model(IDS + 100)
     assert watch.finish() is before
