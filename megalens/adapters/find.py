@@ -16,7 +16,7 @@ from .megatron_moments import MegatronMoments
 from .structure import GPT_TABLE, StructureAdapter
 from .torch_moments import TorchMoments
 from .watch import PassWatch
-from .watch_table import points_table
+from .watch_points import points_table
 
 ADAPTERS: tuple[Adapter | MegatronAdapter | StructureAdapter, ...] = (
     MegatronAdapter(),

@@ -491,6 +491,30 @@ def test_probabilities_are_what_a_dropout_is_given(drop: float) -> None:
         assert source.side == "input"
 
 
+class Forks(Shown):
+    """Gives probabilities to a module in evaluation only."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            return self.out(self.qkv(x).chunk(3, -1)[2])
+        return super().forward(x)
+
+
+def test_what_only_a_pass_without_gradients_shows_is_not_there_and_said() -> None:
+    blocks = [Block(), Block()]
+    for block in blocks:
+        block.first = Forks(0.0)  # type: ignore[assignment]
+    model = Stack(*blocks).eval()
+    points, _ = watched(model, lambda: model(IDS))
+    assert layers_of(points, "RawAttentionScore_mat_mul") == [0, 1]
+    model.train()
+    with PassWatch(points) as watch:
+        model(IDS)
+    seen = watch.finish().flags["RawAttentionScore_mat_mul"]
+    assert not seen.layers
+    assert "Without gradients it was seen: the very values that the softmax gave." in seen.reasons[0]
+
+
 def test_probabilities_inside_of_a_function_are_not_there_and_a_sentence_says_why() -> None:
     model = Stack(Block(), Block())
     points, _ = watched(model, lambda: model(IDS))
