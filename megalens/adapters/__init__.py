@@ -10,7 +10,7 @@ from .structure import GPT_TABLE, StructureAdapter
 from .table import sites_of
 from .torch_coordinates import mesh_place, torch_coordinates
 from .watch import PassWatch
-from .watch_table import points_table
+from .watch_points import points_table
 
 if TYPE_CHECKING:
     from ..api.callback import MegalensCallback

@@ -8,11 +8,13 @@ it costs nothing; where an operation copies, only those axes are copied along wh
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from . import watch_operations as op
 
 NOTHING = -1
 """Stands for what is no feature of a projection: padding, a constant."""
@@ -121,10 +123,56 @@ def join(pieces: Sequence[Tensor], axis: int) -> Tensor:
     return torch.cat(made, axis).expand(tuple(shape))
 
 
-def moved(call: Callable[..., Any], ids: Tensor, args: Sequence[Any], kwargs: Any, size: int) -> Any:
-    """Apply an operation that moves data to new memory of ``size`` elements."""
-    _bounded(max(size, ids.numel()))
-    return call(ids, *args, **kwargs)
+def moves(
+    name: str, func: Any, args: Any, kwargs: Any, ids: Tensor, outputs: Sequence[Tensor]
+) -> Sequence[Tensor]:
+    """Return what an operation makes of ids, one for each of its outputs."""
+    if name in op.RESHAPES:
+        if ids.numel() != outputs[0].numel():
+            raise TooLarge
+        return [reshape(ids, outputs[0].shape)]
+    made = _moved(name, func, args, kwargs, ids, outputs)
+    return [made] if isinstance(made, Tensor) else list(made)
+
+
+def _moved(name: str, func: Any, args: Any, kwargs: Any, ids: Tensor, outputs: Sequence[Tensor]) -> Any:
+    rest = [_on_host(arg) for arg in args[1:]]
+    if name in op.COPIES:
+        axes = _axes(name, args, ids.ndim)
+        if axes is None:
+            _bounded(max(outputs[0].numel(), ids.numel()))
+            return func(ids, *rest, **kwargs)
+        # Along axes where it is the same everywhere nothing has to be moved.
+        (small,) = compact([ids])
+        alike = [axis for axis in range(ids.ndim) if small.shape[axis] < ids.shape[axis]]
+        (small,) = compact([ids], spare=[axis for axis in axes if axis not in alike])
+        if not set(axes) <= set(alike):
+            sizes = [1 if axis in alike else size for axis, size in enumerate(outputs[0].shape)]
+            _bounded(max(math.prod(sizes), small.numel()))
+            small = func(small, *rest, **kwargs)
+        for axis in alike:
+            small = small.narrow(axis, 0, 1)
+        return small.expand(outputs[0].shape)
+    return func(ids, *rest, **{key: _on_host(value) for key, value in kwargs.items()})
+
+
+def _axes(name: str, args: Any, ndim: int) -> list[int] | None:
+    """Return along which axes an operation moves data; None where that is not told."""
+    if name == "repeat":
+        return list(range(ndim)) if len(args[1]) == ndim else None
+    axes = (
+        args[1] if name in ("flip", "index_select") else args[2] if name == "roll" and len(args) > 2 else ()
+    )
+    axes = [axes] if isinstance(axes, int) else axes
+    return [axis % ndim for axis in axes] or None
+
+
+def _on_host(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.detach().to("cpu")
+    if isinstance(value, (list, tuple)):
+        return type(value)(_on_host(each) for each in value)
+    return value
 
 
 def nothing(shape: Sequence[int]) -> Tensor:

@@ -16,7 +16,7 @@ from .megatron_moments import MegatronMoments
 from .structure import GPT_TABLE, StructureAdapter
 from .torch_moments import TorchMoments
 from .watch import PassWatch
-from .watch_table import points_table
+from .watch_points import points_table
 
 ADAPTERS: tuple[Adapter | MegatronAdapter | StructureAdapter, ...] = (
     MegatronAdapter(),
@@ -78,7 +78,7 @@ def find_points(model: nn.Module | Sequence[nn.Module], adapter: Any = None) -> 
         return points
     points.told = adapter is not None
     if points.model.get("adapter") != MegatronAdapter.name:
-        points.watch = lambda: PassWatch(points.roots, points, adapter)
+        points.watch = lambda: PassWatch(points, adapter)
     return points
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -69,22 +69,19 @@ class PassWatch:
 
     Parameters
     ----------
-    model : torch.nn.Module, or a list of model chunks
     points : ModelPoints
         What is supposed before the pass.
     adapter : optional
         The user's own, which the pass is to confirm: what it contradicts is given up.
     """
 
-    def __init__(
-        self, model: nn.Module | Sequence[nn.Module], points: ModelPoints, adapter: Any = None
-    ) -> None:
+    def __init__(self, points: ModelPoints, adapter: Any = None) -> None:
         self.changed: set[tuple[str, int]] = set()
         """Flags and layers of which the points are others than were supposed, after :meth:`finish`."""
         self.failed: str | None = None
         """Why nothing could be learnt, after :meth:`finish`; also None where the pass itself did not end."""
         self.interrupted = False
-        self._model, self._points, self._adapter = model, points, adapter
+        self._points, self._adapter = points, adapter
         self._flow = Flow()
         self._calls: list[Call] = []
         self._handles: list[Any] = []

@@ -1,13 +1,14 @@
-"""Calls of modules in a watched pass, and the tensors at their borders."""
+"""Calls of modules in a watched pass, tensors at their borders, and which features of a layer are what."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
 from .watch_flow import Flow
-from .watch_trail import Trail
+from .watch_trail import Attended, Made, Trail
 
 
 class Call:
@@ -57,3 +58,42 @@ def gathered(holder: nn.Module, calls: Sequence[Call]) -> Call | None:
     for call in outer:
         call.parent = made
     return made
+
+
+class NotSeen(Exception):
+    """Says in a sentence why something cannot be told from what was seen."""
+
+
+@dataclass(frozen=True)
+class Features:
+    """Which features of one projection something is, in order."""
+
+    made: Made
+    indices: tuple[int, ...]
+    whole: bool
+
+
+@dataclass
+class Group:
+    """Attentions of one layer that share their projections: one, or one for each of several heads."""
+
+    attentions: list[Attended]
+    parts: dict[str, list[Features]] = field(default_factory=dict)
+    heads: dict[str, int] = field(default_factory=dict)
+    among: int = 1
+    """How many attentions of its own the layer has."""
+    unknown: str = ""
+    """Why the parts cannot be told."""
+    crosses: bool | None = None
+
+    @property
+    def gives(self) -> set[int]:
+        """Numbers of what the attentions give."""
+        return {each.made.number for each in self.attentions if each.made is not None}
+
+
+@dataclass(frozen=True)
+class Gated:
+    gate: Features
+    up: Features
+    activation: str

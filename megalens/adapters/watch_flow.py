@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import zip_longest
-from math import prod
 from typing import Any
 
 import torch
@@ -15,22 +14,14 @@ from . import feature_ids as ids_of
 from . import watch_operations as op
 from .watch_memory import Memory
 from .watch_pointwise import combined, spread
-from .watch_trail import (
-    Attended,
-    Made,
-    Product,
-    Trail,
-    bent,
-    merged,
-    tensors_in,
-    together,
-)
+from .watch_trail import Attended, Made, Product, Trail, bent, merged, tensors_in, together
 
 
-class Flow:
+class Flow(Memory):
     """What a forward pass has shown so far. ``call`` is the call of a module that is running."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.call: Any = None
         self.made: list[Made] = []
         self.attentions: list[Attended] = []
@@ -38,18 +29,6 @@ class Flow:
         """Operations that could not be followed, each with the call in which it was."""
         self.failed: str | None = None
         """The error that ended the watching."""
-        self.memory = Memory()
-
-    # What is known of a tensor.
-
-    def of(self, tensor: Any) -> Trail | None:
-        return self.memory.of(tensor)
-
-    def put(self, tensor: Tensor, trail: Trail | None) -> None:
-        self.memory.put(tensor, trail)
-
-    def key(self, tensor: Any) -> Any:
-        return self.memory.key(tensor)
 
     def begin(self, tensor: Tensor, axis: int = -1, **known: Any) -> Made:
         """Begin a new trail: ``tensor`` is what a product with a weight, or an attention, gives."""
@@ -62,7 +41,7 @@ class Flow:
 
     def fail(self, error: Exception) -> None:
         self.failed = f"{type(error).__name__}: {error}"[:300]
-        self.memory = Memory()
+        self.forget()
 
     def _lose(self, name: str, inputs: Iterable[Trail | None], outputs: Iterable[Tensor]) -> None:
         known = [trail for trail in inputs if trail is not None and not trail.weight]
@@ -94,7 +73,7 @@ class Flow:
             noise = Trail(notes=("dropout",)) if plain == "bernoulli" else None
             for output in outputs if noise else changed:
                 self.put(output, noise)
-                self.memory.overwritten(output)
+                self.overwritten(output)
             return
         try:
             done = func.namespace == "aten" and self._step(plain, func, args, kwargs, known, result)
@@ -106,7 +85,7 @@ class Flow:
                 outputs = [tensor for tensor, _ in known]
             self._lose(f"{func.namespace}.{name}", inputs, outputs)
         for output in changed:
-            self.memory.overwritten(output)
+            self.overwritten(output)
 
     def _step(
         self, name: str, func: Any, args: Sequence[Any], kwargs: Any, known: Sequence[Any], result: Any
@@ -166,7 +145,7 @@ class Flow:
             note = ("cut",) if name in ("slice", "narrow", "index", "select") else ()
             try:
                 pairs = zip(
-                    *(self._moves(name, func, args, kwargs, mark, outputs) for mark in trail.marks or ()),
+                    *(ids_of.moves(name, func, args, kwargs, mark, outputs) for mark in trail.marks or ()),
                     strict=True,
                 )
                 marks: list[Any] = list(pairs)
@@ -177,41 +156,12 @@ class Flow:
             return
         planes: list[list[Tensor]] = [[] for _ in outputs]
         for plane in trail.planes:
-            for into, made in zip(planes, self._moves(name, func, args, kwargs, plane, outputs), strict=True):
+            for into, made in zip(
+                planes, ids_of.moves(name, func, args, kwargs, plane, outputs), strict=True
+            ):
                 into.append(made)
         for output, each in zip(outputs, planes, strict=True):
             self.put(output, replace(trail, planes=tuple(each)))
-
-    def _moves(
-        self, name: str, func: Any, args: Any, kwargs: Any, plane: Tensor, outputs: Sequence[Tensor]
-    ) -> Sequence[Tensor]:
-        """Return what an operation makes of ids, one for each of its outputs."""
-        if name in op.RESHAPES:
-            if plane.numel() != outputs[0].numel():
-                raise ids_of.TooLarge
-            return [ids_of.reshape(plane, outputs[0].shape)]
-        made = self._moved(name, func, args, kwargs, plane, outputs)
-        return [made] if isinstance(made, Tensor) else list(made)
-
-    def _moved(
-        self, name: str, func: Any, args: Any, kwargs: Any, plane: Tensor, outputs: Sequence[Tensor]
-    ) -> Any:
-        rest = [_on_host(arg) for arg in args[1:]]
-        if name in op.COPIES:
-            axes = _axes(name, args, plane.ndim)
-            if axes is None:
-                return ids_of.moved(func, plane, rest, kwargs, outputs[0].numel())
-            # Along axes where it is the same everywhere nothing has to be moved.
-            (small,) = ids_of.compact([plane])
-            alike = [axis for axis in range(plane.ndim) if small.shape[axis] < plane.shape[axis]]
-            (small,) = ids_of.compact([plane], spare=[axis for axis in axes if axis not in alike])
-            if not set(axes) <= set(alike):
-                sizes = [1 if axis in alike else size for axis, size in enumerate(outputs[0].shape)]
-                small = ids_of.moved(func, small, rest, kwargs, prod(sizes))
-            for axis in alike:
-                small = small.narrow(axis, 0, 1)
-            return small.expand(outputs[0].shape)
-        return func(plane, *rest, **{key: _on_host(value) for key, value in kwargs.items()})
 
     def _join(self, name: str, args: Any, kwargs: Any, known: Any, result: Any) -> bool:
         pieces = list(args[0])
@@ -251,10 +201,9 @@ class Flow:
         """Keep the ids of complex numbers with an axis more, as their real view has them."""
         if trail is None or not trail.planes:
             return False
-        made = trail.planes
         if name == "view_as_real" and trail.planes[0].shape != result.shape:
             return False
-        self.put(result, replace(trail, planes=made))
+        self.put(result, trail)
         return True
 
     def _pad(self, func: Any, args: Any, trail: Trail | None, result: Tensor) -> bool:
@@ -283,9 +232,7 @@ class Flow:
             known = None if a is None or a.weight else a
             self.begin(result, given=known, given_key=self.key(left))
             return True
-        if a is None or b is None or a.weight:
-            return False
-        if name == "linear":
+        if a is None or b is None or a.weight or name == "linear":
             return False
         if a.scores is not None and b.planes:
             return self._attended(a, b, -1, result)
@@ -446,22 +393,3 @@ class Flow:
         if len(known) > 1 or trail.planes[0].shape != result.shape:
             trail = replace(trail, planes=tuple(spread(plane, result) for plane in trail.planes))
         self.put(result, trail)
-
-
-def _axes(name: str, args: Any, ndim: int) -> list[int] | None:
-    """Return along which axes an operation moves data; None where that is not told."""
-    if name == "repeat":
-        return list(range(ndim)) if len(args[1]) == ndim else None
-    axes = (
-        args[1] if name in ("flip", "index_select") else args[2] if name == "roll" and len(args) > 2 else ()
-    )
-    axes = [axes] if isinstance(axes, int) else axes
-    return [axis % ndim for axis in axes] or None
-
-
-def _on_host(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return value.detach().to("cpu")
-    if isinstance(value, (list, tuple)):
-        return type(value)(_on_host(each) for each in value)
-    return value

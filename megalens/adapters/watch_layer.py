@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor, nn
 
 from . import feature_ids
-from .watch_calls import Call, Seen
+from .watch_calls import Call, Features, Gated, Group, NotSeen, Seen
 from .watch_flow import Flow
-from .watch_trail import Attended, Made, Trail, bent, is_all_of, owners_of, same_planes
+from .watch_trail import Made, Trail, bent, is_all_of, owners_of, same_planes
 
 EXACT = frozenset(("cast", "cut"))
 """What may have been done with probabilities that are still those of the softmax."""
@@ -19,45 +18,6 @@ _AFTER = ("normed", "rotated", "scaled", "shifted", "gated", "added", "convolved
 _SUMMED = frozenset(("added", "cast", "dropout", "scaled", "shifted"))
 """What may have been done with a residual stream."""
 _WORDS = {"cast": None, "dropout": None, "added": "added to something else"}
-
-
-class NotSeen(Exception):
-    """Says in a sentence why something cannot be told from what was seen."""
-
-
-@dataclass(frozen=True)
-class Features:
-    """Which features of one projection something is, in order."""
-
-    made: Made
-    indices: tuple[int, ...]
-    whole: bool
-
-
-@dataclass
-class Group:
-    """Attentions of one layer that share their projections: one, or one for each of several heads."""
-
-    attentions: list[Attended]
-    parts: dict[str, list[Features]] = field(default_factory=dict)
-    heads: dict[str, int] = field(default_factory=dict)
-    among: int = 1
-    """How many attentions of its own the layer has."""
-    unknown: str = ""
-    """Why the parts cannot be told."""
-    crosses: bool | None = None
-
-    @property
-    def gives(self) -> set[int]:
-        """Numbers of what the attentions give."""
-        return {each.made.number for each in self.attentions if each.made is not None}
-
-
-@dataclass(frozen=True)
-class Gated:
-    gate: Features
-    up: Features
-    activation: str
 
 
 class LayerSeen:

@@ -18,6 +18,9 @@ class Memory:
     """Trails of tensors. A view of a tensor, or what is written into it, lies in the same storage."""
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
         # A weak reference keeps an address from being given to another storage.
         self._storages: dict[Any, Trails] = {}
         self._purge_at = 4096

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,14 +10,16 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..protocol import layer_name
 from ..tracer import FLAGS, FlagPoints, ModelPoints, Source
+from ..tracer.points import PointRow
 from .feature_parts import FeatureParts, ranges
 from .sizes import INNER_NAMES, has_weight, stored, unwrapped
 from .structure import probabilities_missing
 from .table import sites_of
-from .watch_calls import Call, gathered
+from .watch_calls import Call, NotSeen, gathered
 from .watch_flow import Flow
-from .watch_layer import LayerSeen, NotSeen
+from .watch_layer import LayerSeen
 from .watch_sources import Finding, LayerFinder
 
 _IDLE = "Its layer was not called in the pass that was watched."
@@ -208,3 +211,46 @@ def _sites(points: ModelPoints, flags: Mapping[str, FlagPoints], layers: Mapping
         calculation={number: modules(number, "calculation", "MLP2_mat_mul")[:1] for number in layers},
         system={number: modules(number, "system") for number in layers},
     )
+
+
+# Shown to people.
+
+_SUPPOSED = "supposed before a forward pass was watched"
+
+
+def points_table(points: ModelPoints) -> list[PointRow]:
+    """Return the rows of all flags of ``points``, those of one flag one after another."""
+    names = module_names(points.roots)
+    rows: list[PointRow] = []
+    for flag, here in points.flags.items():
+        alike: dict[tuple[str, str], list[int]] = {}
+        for number, sources in here.layers.items():
+            said = here.evidence.get(number, _SUPPOSED)
+            where = "; ".join(describe(source, names) for source in sources[:4])
+            alike.setdefault((_starred(where), _starred(said)), []).append(number)
+        missing: dict[str, list[int]] = {}
+        for number, reason in here.reasons.items():
+            if number not in here.layers:
+                missing.setdefault(_starred(reason), []).append(number)
+        rows += [PointRow(flag, _range(numbers), *said) for said, numbers in alike.items()]
+        rows += [PointRow(flag, _range(numbers), "", reason) for reason, numbers in missing.items()]
+        if not alike and not missing:
+            rows.append(PointRow(flag, "", "", here.reason or ""))
+    return rows
+
+
+def _starred(text: str) -> str:
+    return re.sub(r"(?<=\.)\d+(?=[.\[:;,) ]|$)", "*", text)
+
+
+def _range(numbers: Sequence[int]) -> str:
+    ordered = sorted(numbers)
+    if ordered[0] < 0:
+        return layer_name(ordered[0])
+    runs: list[list[int]] = []
+    for number in ordered:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)

@@ -12,8 +12,8 @@ from .feature_parts import FeatureParts
 from .layer_sources import RouterScores
 from .sizes import stored
 from .torch_coordinates import input_shards, output_shards
-from .watch_calls import Call, Seen
-from .watch_layer import Features, Gated, Group, LayerSeen, NotSeen, giver, trail_words
+from .watch_calls import Call, Features, Gated, Group, NotSeen, Seen
+from .watch_layer import LayerSeen, giver, trail_words
 from .watch_trail import Made
 
 Finding = tuple[tuple[Source, ...], str]

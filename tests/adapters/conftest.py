@@ -35,7 +35,7 @@ def capture_all() -> Iterator[Callable]:
     def run(model, forward: Callable[[], object], adapter=None, watch=False) -> tuple[Traced, Batch, object]:
         points = (adapter or find_adapter(model)).points(model)
         if watch:
-            with torch.no_grad(), PassWatch(model, points, adapter) as watching:
+            with torch.no_grad(), PassWatch(points, adapter) as watching:
                 forward()
             points = watching.finish()
         warnings: list[str] = []

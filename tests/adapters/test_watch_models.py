@@ -491,6 +491,30 @@ def test_probabilities_are_what_a_dropout_is_given(drop: float) -> None:
         assert source.side == "input"
 
 
+class Forks(Shown):
+    """Gives probabilities to a module in evaluation only."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            return self.out(self.qkv(x).chunk(3, -1)[2])
+        return super().forward(x)
+
+
+def test_what_only_a_pass_without_gradients_shows_is_not_there_and_said() -> None:
+    blocks = [Block(), Block()]
+    for block in blocks:
+        block.first = Forks(0.0)  # type: ignore[assignment]
+    model = Stack(*blocks).eval()
+    points, _ = watched(model, lambda: model(IDS))
+    assert layers_of(points, "RawAttentionScore_mat_mul") == [0, 1]
+    model.train()
+    with PassWatch(points) as watch:
+        model(IDS)
+    seen = watch.finish().flags["RawAttentionScore_mat_mul"]
+    assert not seen.layers
+    assert "Without gradients it was seen: the very values that the softmax gave." in seen.reasons[0]
+
+
 def test_probabilities_inside_of_a_function_are_not_there_and_a_sentence_says_why() -> None:
     model = Stack(Block(), Block())
     points, _ = watched(model, lambda: model(IDS))
@@ -570,7 +594,7 @@ def _inference(model: nn.Module) -> Tensor:
 @pytest.mark.parametrize("way", [_plain, _autocast, _inference])
 def test_it_is_seen_whatever_surrounds_the_pass(way: Callable[[nn.Module], Tensor]) -> None:
     model = Stack(Block(), Block())
-    watch = PassWatch(model, find_points(model))
+    watch = PassWatch(find_points(model))
     state = torch.get_rng_state()
     with watch:
         seen = way(model)
@@ -591,7 +615,7 @@ def test_it_is_seen_through_activation_checkpointing(reentrant: bool) -> None:
             return x
 
     model = Checkpointed(Block(), Block())
-    watch = PassWatch(model, find_points(model))
+    watch = PassWatch(find_points(model))
     with watch:
         loss = model(IDS).sum()
     points = watch.finish()
@@ -605,7 +629,7 @@ def test_it_is_seen_where_a_compiled_model_runs_without_its_compiled_code() -> N
     model = Stack(Block(), Block())
     compiled = torch.compile(model, backend="eager")
     compiled(IDS)
-    watch = PassWatch(compiled, find_points(compiled))
+    watch = PassWatch(find_points(compiled))
     with torch.compiler.set_stance("force_eager"), torch.no_grad(), watch:
         compiled(IDS)
     points = watch.finish()
@@ -617,7 +641,7 @@ def test_it_is_seen_where_a_compiled_model_runs_without_its_compiled_code() -> N
 def test_a_pass_that_fails_teaches_nothing() -> None:
     model = Stack(Block(), Block())
     before = find_points(model)
-    watch = PassWatch(model, before)
+    watch = PassWatch(before)
     with contextlib.suppress(IndexError), watch:
         model(IDS + 100)
     assert watch.finish() is before

@@ -166,7 +166,7 @@ def test_nothing_of_the_model_is_computed_but_its_pass(normed: Callable[..., nn.
         else:
             normed(block.feed.two)
     buffers = [buffer.clone() for buffer in model.eval().buffers()]
-    watch = PassWatch(model, find_points(model))
+    watch = PassWatch(find_points(model))
     with watch:
         model(IDS)
     points = watch.finish()

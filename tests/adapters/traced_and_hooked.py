@@ -22,7 +22,7 @@ def check(
     *,
     gradients: bool = False,
 ) -> None:
-    watch = PassWatch(model, find_points(model))
+    watch = PassWatch(find_points(model))
     with torch.no_grad(), watch:
         model(input_ids=IDS[0], labels=IDS[0])
     points = watch.finish()

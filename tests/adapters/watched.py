@@ -25,7 +25,7 @@ def watched(
     with torch.no_grad():
         bare = forward()
     torch.set_rng_state(state)
-    watch = PassWatch(model, adapter.points(model) if adapter else find_points(model), adapter)
+    watch = PassWatch(adapter.points(model) if adapter else find_points(model), adapter)
     with torch.no_grad(), watch:
         seen = forward()
     if isinstance(bare, Tensor):

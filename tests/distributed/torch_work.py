@@ -172,7 +172,7 @@ def alone(rank: int, kind: str, folder: Path, flags: dict[str, Any]) -> list[flo
 def watched(rank: int, kind: str, way: str) -> tuple[Any, set[tuple[str, int]], dict[str, list[int]], int]:
     """Watch one training pass of a model that is cut: what failed, what changed, the layers of each flag, and the heads."""
     model = spread(build(kind), way)
-    watch = PassWatch(model, find_points(model))
+    watch = PassWatch(find_points(model))
     ids = batch(1)
     with watch:
         loss = model(input_ids=ids, labels=ids).loss

@@ -376,49 +376,6 @@ def module_in_two_layers(job: Job) -> None:
 
 
 @script()
-def list_with_none(job: Job) -> None:
-    """Each layer is a ModuleList of norms, a block and None, in one flat list that alternates, as
-    x-transformers has it.
-    """
-
-    class Alternating(GPT):
-        def __init__(self) -> None:
-            super().__init__()
-            del self.blocks
-            layers = []
-            for number in range(2):
-                for block in (Attention(2 * number), MLP(2 * number + 1)):
-                    layers.append(
-                        nn.ModuleList([nn.ModuleList([nn.LayerNorm(WIDTH), None, None]), block, None])
-                    )
-            self.layers = nn.ModuleList(layers)
-
-        def features(self, ids: Tensor) -> Tensor:
-            x = self.embed(ids)
-            for number, (norms, block, _) in enumerate(self.layers):
-                x = x + block(norms[0](x))
-                see("HiddenStates", number, x)
-            return self.ln_f(x)
-
-    train(job, Alternating())
-
-
-@script()
-def layers_by_name(job: Job) -> None:
-    """No list: layer1 and layer2 are attributes, and one has no attention."""
-
-    class Named(GPT):
-        def __init__(self) -> None:
-            super().__init__(layers=0)
-            self.layer1, self.layer2 = Block(0), Block(1)
-
-        def features(self, ids: Tensor) -> Tensor:
-            return self.ln_f(self.layer2(self.layer1(self.embed(ids))))
-
-    train(job, Named())
-
-
-@script()
 def no_transformer(job: Job) -> None:
     """A small convolutional net: nothing of a transformer is there."""
     model = nn.Sequential(
