@@ -139,6 +139,7 @@ OF_A_RUN = [
     (lambda run: megalens.connect("nobody"), "No live run is called 'nobody': none is live."),
     (lambda run: megalens.connect("ws://127.0.0.1:9"), "A token is needed for ws://127.0.0.1:9."),
     (lambda run: megalens.open("nowhere"), "nowhere does not exist. Give the folder of one recorded run"),
+    (lambda run: megalens.open(__file__), "test_wrong_calls.py is a file of no kind that is known here."),
     (lambda run: megalens.open(5), "path=… must be the path of a folder or file, got 5."),
     (lambda run: run.tensors("MLP1"), "This run has no flag 'MLP1'. It has MLP1_mat_mul"),
     (

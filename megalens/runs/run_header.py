@@ -107,7 +107,9 @@ def read_header(path: Path) -> RunFile:
     try:
         header = read_json_file(path / "run.json", MOST_RUN_FILE_BYTES)
     except (FileNotFoundError, NotADirectoryError) as error:
-        what = "holds no run.json" if path.exists() else "does not exist"
+        what = "does not exist"
+        if path.exists():
+            what = "is a file of no kind that is known here" if path.is_file() else "holds no run.json"
         raise ClientError(
             f"{shown_text(path.name or str(path), 200)} {what}. Give the folder of one recorded run, such as "
             "megalens-runs/<run id>."
