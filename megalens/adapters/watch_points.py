@@ -111,6 +111,10 @@ def _flag(
                 "adapter, or leave it out."
             )
             continue
+        if kept:
+            # What was supposed also knows how else a module may get its tokens, as all of a batch in one row.
+            pairs = zip(before or (), sources, strict=True)
+            sources = tuple(replace(each, features=seen.features) for each, seen in pairs)
         layers[number], evidence[number] = sources, shown
         if not kept:
             changed.add((flag, number))

@@ -16,7 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from ..hub.discovery import found_hubs, runtime_folder
-from ..protocol import MegalensError, shown_text
+from ..protocol import VIEW_NAMES, MegalensError, parse_json, shown_text
 from ..protocol.version import own_version
 
 _PACKAGES = (
@@ -59,7 +59,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
     for look in (_versions, _extensions, _runtime, _limits, _native, _engine):
         try:
             findings = list(look())
-        except (MegalensError, OSError, ImportError) as error:
+        except (MegalensError, OSError, ImportError, KeyError, TypeError, ValueError) as error:
             findings = [Looked(look.__name__[1:], "could not be looked at", str(error))]
         for each in findings:
             wrong += bool(each.advice)
@@ -114,7 +114,7 @@ def _extensions() -> Iterator[Looked]:
             "lab extension", "not found", "Install Megalens into the environment in which Jupyter runs."
         )
         return
-    built = json.loads(page.read_text(encoding="utf-8"))["version"]
+    built = str(parse_json(page.read_bytes())["version"])
     same = built == own_version()
     yield Looked(
         "lab extension",
@@ -178,7 +178,7 @@ def _engine() -> Iterator[Looked]:
     from ..pictures.engine import EngineError, run_job
 
     try:
-        run_job("still", {"run": "doctor", "options": {"view": "scalars"}}, {})
+        run_job("still", {"run": "doctor", "options": {"view": VIEW_NAMES[0]}}, {})
     except EngineError as error:
         works = error.code == "not-found"
         yield Looked("pictures", "the engine works" if works else "fail", "" if works else error.message)

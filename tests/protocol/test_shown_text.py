@@ -39,8 +39,9 @@ def test_a_hubs_name_is_listed_without_its_control_characters(monkeypatch, capsy
 
     class Hub:
         id, name, pid, address, started, record = "r1", "a\x1b[2Jb\x9b", 1, "ws://127.0.0.1:1", 0.0, None
+        via = node = None
 
-    monkeypatch.setattr(cli, "live_hubs", lambda: [Hub])
+    monkeypatch.setattr(cli, "found_hubs", lambda: ([Hub], []))
     assert main(["runs"]) == 0
     assert capsys.readouterr().out.startswith("a\ufffd[2Jb\ufffd  r1")
     assert main(["runs", "--json"]) == 0

@@ -115,9 +115,8 @@ test('tabs, their options and the chosen run are there after a reload @everywher
   await expect.poll(saved).toContain('"current":"megalens-panel"');
   await page.reload();
   await expect(page.locator('#megalens-panel .jp-MegalensPanel')).toBeVisible();
-  await expect(page.locator('#megalens-panel').getByRole('option', { selected: true })).toContainText(
-    'gpt-views'
-  );
+  const runs = page.locator('#megalens-panel').getByRole('listbox').first();
+  await expect(runs.getByRole('option', { selected: true })).toContainText('gpt-views');
   await expect(page.getByRole('tab', { name: /Hidden states · Heatmap/ })).toBeVisible();
   await expect(view.getByRole('combobox', { name: 'Layers' })).toHaveValue('all');
   await expect(view.locator('.jp-MegalensPlot canvas, .jp-MegalensPlot svg').first()).toBeVisible();

@@ -244,7 +244,7 @@ def test_a_wrong_view_is_named_with_its_field(run, tmp_path, views, view, field,
 
 
 def test_a_name_with_another_ending_and_a_folder_that_is_not_there_are_refused(run, tmp_path):
-    with pytest.raises(ReportError, match=r"must end in \.html or \.ipynb"):
+    with pytest.raises(ReportError, match=r"must end in \.html, \.ipynb or \.md"):
         write_report(run, tmp_path / "report.pdf", FOUR)
     told = []
     with pytest.raises(ReportError, match=r"There is no folder 'nowhere' to write report\.html into"):
