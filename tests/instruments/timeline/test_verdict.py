@@ -12,8 +12,9 @@ from span_rows import table
 
 from bench.timeline.__main__ import judged
 from megalens.instruments.timeline.analysis import Analysis, analyse
+from megalens.instruments.timeline.long_steps import stalls
 from megalens.instruments.timeline.megascan_files import TimelineError
-from megalens.instruments.timeline.spans import Spans
+from megalens.instruments.timeline.spans import COMPUTING, Spans, Work
 from tests.kit.simulated_jobs import Fault, Job, simulate
 
 EIGHT = Job(2, 2, 2, seed=11)
@@ -171,6 +172,25 @@ def test_noise_is_no_stall_and_makes_no_two_groups(noise):
     verdict = analyse(simulate(Job(2, 1, 8, seed=27, noise=noise))[0]).verdict()
     assert verdict.healthy
     assert (verdict.stalls, verdict.hidden) == ((), ())
+
+
+def test_a_stall_beside_a_rank_whose_steps_always_differ_more_is_found():
+    """As in a job of real processes on a busy machine."""
+    steps = 30
+    flat = np.full((2, steps), 1e7)
+    host, step = flat.copy(), np.full((2, steps), 1e8)
+    host[1, ::2] += 4e7
+    host[0, 15] += 2e7
+    host[1, 15] += 9e7
+    step[0, 15] += 2e7
+    nothing = np.zeros((2, steps))
+    done = Work(
+        ranks=np.arange(2), steps=np.arange(1, steps + 1), stage=np.full(2, -1), step=step, compute=3 * flat,
+        parts=np.stack([flat] * len(COMPUTING)), data=nothing, checkpoint=nothing, host=host, paused=nothing,
+        between=nothing, user=nothing, user_name=np.zeros((2, steps), np.int64), names=[""], unit=None,
+    )  # fmt: skip
+    (found,) = stalls(done, np.ones(steps, bool))
+    assert (found.ranks, found.steps, found.longer[0]) == ((0,), (16,), ("host", 2e7))
 
 
 def test_long_steps_for_one_reason_are_one_and_say_it():
