@@ -22,7 +22,7 @@ await withLab(url, async page => {
   const trace = '.jp-MegalensState button';
   // The page is at rest when a person reads that nothing is traced: all that was recorded before has come.
   await page.waitForTimeout(REST);
-  await page.locator(trace, { hasText: 'Trace it' }).waitFor({ timeout: 120_000 });
+  await page.locator(trace, { hasText: /^Trace / }).waitFor({ timeout: 120_000 });
   const apply = await timed('apply', [null, trace, MIDDLE]);
   return { overview, apply };
 

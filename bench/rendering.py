@@ -30,7 +30,7 @@ MOST = {
 }
 FIRST = {
     "overview": ("command to the first picture of the Overview", 1.0),
-    "apply": ("click on Trace it to the first picture of what is traced", 0.8),
+    "apply": ("click on Trace … to the first picture of what is traced", 0.8),
 }
 MOST_MIB = 600
 
