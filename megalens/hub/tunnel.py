@@ -23,7 +23,15 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
 from ..protocol import shown_text
-from .discovery import HubEntry, live_hubs, parsed_entry, remove_entry, write_entry
+from .discovery import (
+    HubEntry,
+    entry_path,
+    live_hubs,
+    parsed_entry,
+    remove_entry,
+    touch_entry,
+    write_entry,
+)
 from .machine import POSIX, node_name, own_namespaces, process_identity
 from .options import HubError
 
@@ -172,8 +180,7 @@ class Tunnel:
                 assert entry is not None
                 port = entry.port
             self._there[run] = hub
-            told = run in self.entries
-            self.entries[run] = replace(
+            shown = replace(
                 hub,
                 pid=os.getpid(),
                 process=process_identity(os.getpid()),
@@ -185,10 +192,14 @@ class Tunnel:
                 record=None,
                 via=self.host,
             )
-            # Also where nothing changed: the file may be gone, and its age tells others that this one lives.
+            self.entries[run] = shown
+            # The age of the file tells others that this process lives; and it may be gone.
+            if entry == shown and entry_path(shown).exists():
+                touch_entry(shown)
+                continue
             with contextlib.suppress(HubError):
-                write_entry(self.entries[run])
-            if not told:
+                write_entry(shown)
+            if entry is None:
                 self._say(f"{hub.name} ({run}) on {self.host} is among the live runs here.")
 
     async def _ask(self, control: str, what: str, port: int, hub: HubEntry) -> bool:
