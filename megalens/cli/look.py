@@ -25,9 +25,11 @@ _MARKS = "▁▂▃▄▅▆▇█"
 _MARK_COUNT = 30
 _TAIL_STEPS = 3_000
 
+_Work = Callable[["Run", argparse.Namespace], int]
+
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    def add(name: str, words: str, run: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
+    def add(name: str, words: str, run: _Work) -> argparse.ArgumentParser:
         parser = commands.add_parser(
             name, help=words, description=f"{words[0].upper()}{words[1:]}.", epilog=_EXIT_CODES
         )
@@ -52,13 +54,13 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
 
 
-def _with_run(arguments: argparse.Namespace, name: str, work: Callable[[argparse.Namespace], int]) -> int:
+def _with_run(arguments: argparse.Namespace, name: str, work: _Work) -> int:
     from ..runs import connect, open_run
 
     target = arguments.target
     try:
-        with closing(open_run(target) if Path(target).exists() else connect(target)) as arguments.opened:
-            return work(arguments)
+        with closing(open_run(target) if Path(target).exists() else connect(target)) as run:
+            return work(run, arguments)
     except (MegalensError, OSError) as error:
         print(shown_text(f"megalens {name}: {error}"), file=sys.stderr)
         return 2
@@ -66,8 +68,8 @@ def _with_run(arguments: argparse.Namespace, name: str, work: Callable[[argparse
         return 130
 
 
-def _info(arguments: argparse.Namespace) -> int:
-    facts = run_facts(arguments.opened)
+def _info(run: Run, arguments: argparse.Namespace) -> int:
+    facts = run_facts(run)
     if arguments.json:
         print(json.dumps(facts))
         return 0
@@ -114,32 +116,30 @@ def _words(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else "none" if value is None else str(value)
 
 
-def _report(arguments: argparse.Namespace) -> int:
+def _report(run: Run, arguments: argparse.Namespace) -> int:
     from ..pictures.report import write_report
 
-    run = arguments.opened
     views = None if arguments.views is None else arguments.views.split(",")
     path = write_report(run, arguments.output or Path(f"{run.id}.html"), views)
     print(f"Wrote {shown_text(str(path), 600)}")
     return 0
 
 
-def _digest(arguments: argparse.Namespace) -> int:
+def _digest(run: Run, arguments: argparse.Namespace) -> int:
     from ..pictures.report import build_report, write_report
 
     if arguments.output is None:
-        sys.stdout.write(build_report(arguments.opened, format="md").decode())
+        sys.stdout.write(build_report(run, format="md").decode())
     else:
-        print(f"Wrote {shown_text(str(write_report(arguments.opened, arguments.output)), 600)}")
+        print(f"Wrote {shown_text(str(write_report(run, arguments.output)), 600)}")
     return 0
 
 
-def _tail(arguments: argparse.Namespace) -> int:
+def _tail(run: Run, arguments: argparse.Namespace) -> int:
     """Print each alarm once and keep the state in the last line, until the run ends."""
     from ..hub.terminal import StateLine
     from ..runs import ClientError
 
-    run: Run = arguments.opened
     line = StateLine(sys.stderr)
     told = 0
     try:
