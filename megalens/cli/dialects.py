@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -140,6 +139,8 @@ def _connect(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace, record: Path | None, record_mode: int | None = None) -> int:
+    import asyncio
+
     from ..hub.dialects.dialect import DialectError
     from ..hub.dialects.follow import follow
     from ..hub.options import HubError
@@ -201,6 +202,8 @@ def _plan(arguments: argparse.Namespace) -> Translation:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
+    import asyncio
+
     from ..hub.dialects.dialect import DialectError
     from ..hub.dialects.gateway import Gateway
     from ..hub.dialects.hub_gateway import address_of

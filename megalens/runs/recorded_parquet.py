@@ -41,6 +41,7 @@ _DATA, _DICTIONARY, _DATA_2 = 0, 2, 3
 _PAGE = {1: I32, 2: I32, 3: I32, 5: {1: I32, 2: I32}, 8: {1: I32, 4: I32}}
 
 _PIECE_BYTES = 16 * 1024 * 1024
+_FEW_BYTES = 64 * 1024
 
 
 class TextPieces:
@@ -55,6 +56,13 @@ class TextPieces:
         """Yield pieces with the types of ``schema``; raises ``unreadable`` when the texts are too many."""
         if not batch.num_rows:
             return
+        # To make numpy's arrays of Arrow's imports pandas, which takes longer than all else of a short command.
+        most = sum(map(_most_text_bytes, batch.columns))
+        if most <= _FEW_BYTES:
+            self._unfolded += most
+            check_unfolded(self._name, self._unfolded, self._stored)
+            yield batch.cast(schema)
+            return
         sizes = sum((_text_bytes(column) for column in batch.columns), np.zeros(batch.num_rows, np.int64))
         ends = np.cumsum(sizes)
         self._unfolded += int(ends[-1])
@@ -65,6 +73,16 @@ class TextPieces:
             end = max(begin + 1, int(np.searchsorted(ends, done + _PIECE_BYTES, side="right")))
             yield batch.slice(begin, end - begin).cast(schema)
             begin = end
+
+
+def _most_text_bytes(column: pa.Array) -> int:
+    """Return what the texts of a column take at most, as if each were its longest."""
+    kind: Any = column.type
+    if pa.types.is_list(kind):
+        return _most_text_bytes(column.flatten())
+    if not pa.types.is_dictionary(kind):
+        return 0
+    return len(column) * (pc.max(pc.binary_length(column.dictionary)).as_py() or 0)
 
 
 def _text_bytes(column: pa.Array) -> NDArray[np.int64]:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..protocol import shown_text
-from .answers import RunAnswers
 from .errors import ClientError, bad_argument
 from .foreign_files import foreign_recording
 from .recorded import RecordedRun, run_of_attempt
@@ -18,6 +17,7 @@ from .run import Run
 from .run_folder import RunFolder
 
 if TYPE_CHECKING:
+    from .answers import RunAnswers
     from .moments import Progress
 
 _MOST_NAMED = 10
@@ -64,6 +64,8 @@ def compared_answers(
 
     ``others`` opens them, each once; the neighbouring recordings when absent. ``settle`` is called with each.
     """
+    from .answers import RunAnswers
+
     other = others or neighbouring_runs(run)
     opened: dict[str, Run | None] = {run.id: run}
 
