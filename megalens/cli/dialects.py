@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..hub.terminal import ask_to_stop
 from ..protocol import RUNS_FOLDER, parse_json, shown_text
 from .hub import add_record_mode, count, seconds
 
@@ -209,6 +208,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     from ..hub.dialects.hub_gateway import address_of
     from ..hub.dialects.inference_gateway import InferenceGateway
     from ..hub.discovery import find_hub
+    from ..hub.terminal import ask_to_stop
 
     command, host = arguments.command, arguments.host
     entry = find_hub(arguments.target)

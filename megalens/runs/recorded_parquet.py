@@ -56,7 +56,7 @@ class TextPieces:
         """Yield pieces with the types of ``schema``; raises ``unreadable`` when the texts are too many."""
         if not batch.num_rows:
             return
-        # To make numpy's arrays of Arrow's imports pandas, which takes longer than all else of a short command.
+        # Arrays of numpy made of Arrow's import pandas, which takes longer than all else of a short command.
         most = sum(map(_most_text_bytes, batch.columns))
         if most <= _FEW_BYTES:
             self._unfolded += most
