@@ -119,15 +119,17 @@ def test_compare_says_where_two_runs_part(tmp_path, capsys):
     assert main(["compare", str(a), str(tmp_path / "c")]) == 2
 
 
-@pytest.mark.parametrize("command", ["info", "digest", "tail", "report"])
+@pytest.mark.parametrize("command", ["info", "digest", "tail", "report", "export"])
 def test_what_a_command_prints_is_json_where_that_is_asked_for(command, tmp_path, capsys, monkeypatch):
     folder = write_run(tmp_path / RUN_ID)
     monkeypatch.chdir(tmp_path)
-    assert main([command, str(folder), "--json"]) == 0
+    assert main([command, str(folder), "--json", *(["--to", "csv"] if command == "export" else [])]) == 0
     printed = capsys.readouterr().out
     assert len(printed.splitlines()) == 1
     told = json.loads(printed)
-    assert {"info": "model", "digest": "text", "tail": "value", "report": "path"}[command] in told
+    assert {"info": "model", "digest": "text", "tail": "value", "report": "path", "export": "rows"}[
+        command
+    ] in told
 
 
 def test_bash_completes_commands_and_their_options(capsys):
