@@ -48,8 +48,8 @@ class Check:
     suite: bool = False
 
 
-# Most of the tests' time is waiting for processes to start, all the more in those that are marked as slow. Jest alone would leave a core free.
-SHARED = ("--dist", "worksteal", "--durations", "10")
+# Much of the tests' time is waiting, all the more in those that are marked as slow. Jest alone would leave a core free.
+PYTEST = (PYTHON, "-m", "pytest", "--durations", "10", "--forks")
 JEST = ("jest", "--forceExit", "--maxWorkers", "2")
 # What these tools say of a file follows from that file and their settings alone, so that what has not changed is not looked at again.
 KEPT = ("--cache", "--cache-strategy", "content", "--cache-location")
@@ -73,16 +73,10 @@ CHECKS = (
         600,
         suite=True,
     ),
-    Check(
-        "pytest",
-        (PYTHON, "-m", "pytest", "-n", "3", *SHARED),
-        1800,
-        fast=False,
-        suite=True,
-    ),
+    Check("pytest", (*PYTEST, "4"), 1800, fast=False, suite=True),
     Check(
         "pytest, fast",
-        (PYTHON, "-m", "pytest", "-n", "2", *SHARED, "-m", "not slow", "--hypothesis-profile", "fast"),
+        (*PYTEST, "2", "-m", "not slow", "--hypothesis-profile", "fast"),
         600,
         suite=True,
     ),
