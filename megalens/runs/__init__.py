@@ -1,6 +1,5 @@
 """Runs as a kernel sees them: one object for a live run and for a recorded one."""
 
-from .aggregate import STATISTICS, trend
 from .connect import connect
 from .errors import ClientError
 from .open_run import open_all_runs, open_run
@@ -9,7 +8,6 @@ from .run import Run
 from .run_folder import RunFolder
 
 __all__ = [
-    "STATISTICS",
     "ClientError",
     "Query",
     "Run",
@@ -17,5 +15,4 @@ __all__ = [
     "connect",
     "open_all_runs",
     "open_run",
-    "trend",
 ]
