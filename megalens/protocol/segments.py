@@ -6,6 +6,7 @@ import os
 import re
 import zlib
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -63,12 +64,13 @@ def layers_path(segment: Path) -> Path:
     return segment.with_name(f"_{segment.stem}{_LAYERS}")
 
 
+@cache
 def layers_schema() -> pa.Schema:
     """Return the columns of such a summary, without metadata."""
     return pa.schema(
         field.with_type(pa.int32()) if pa.types.is_string(field.type) else field
         for field in STREAMS["moments"].schema
-        if field.name not in ("stat", "rank", "stage")
+        if field.name not in ("stat", "rank")
     )
 
 

@@ -4,7 +4,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .aggregate import STATISTICS, trend
     from .connecting import connect
     from .errors import ClientError
     from .opening import open_all_runs, open_run
@@ -13,7 +12,6 @@ if TYPE_CHECKING:
     from .run_folder import RunFolder
 
 __all__ = [
-    "STATISTICS",
     "ClientError",
     "Query",
     "Run",
@@ -21,12 +19,10 @@ __all__ = [
     "connect",
     "open_all_runs",
     "open_run",
-    "trend",
 ]
 
 # Loaded when they are asked for: a command that looks at one recording needs a third of them.
 _HOMES = {
-    "STATISTICS": "aggregate",
     "ClientError": "errors",
     "Query": "query",
     "Run": "run",
@@ -34,7 +30,6 @@ _HOMES = {
     "RunFolder": "run_folder",
     "open_all_runs": "opening",
     "open_run": "opening",
-    "trend": "aggregate",
 }
 
 

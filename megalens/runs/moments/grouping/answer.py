@@ -196,7 +196,7 @@ class _Answer:
             *query.grouping.rows,
         )
         first = None if query.shaped else query.first
-        wanted = Wanted(self._names, columns, query.where.rows, first, query.last, query.by_layer)
+        wanted = Wanted(self._names, columns, query.where.rows, first, query.last, query.level)
         chunks = until_stopped(read_ahead(self._rows.chunks(wanted)), self._stop)
         return merge_cells(chunks, self._keys, columns)
 
@@ -213,8 +213,8 @@ def _sides(stats: Mapping[str, StatIndex], query: MomentQuery) -> list[_Side]:
 def _side(stats: Mapping[str, StatIndex], query: MomentQuery, stat: str, role: str | None) -> _Side:
     """Code the names of one side by the query's columns; ``role`` restricts them and names their modules."""
     names = stats[stat].names if stat in stats else []
-    if query.by_layer:
-        names = list(dict.fromkeys([*names, *merged_names(names)]))
+    if query.level is not None:
+        names = list(dict.fromkeys([*names, *merged_names(names, query.level)]))
     if role is not None:
         names = [name for name in names if parse_name(name).role == role]
     texts = names if role is None else [module_of(name) for name in names]

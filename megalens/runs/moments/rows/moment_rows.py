@@ -51,8 +51,9 @@ class Wanted:
         Ranges of ``rank`` and ``stage``.
     first, last : int or None
         Inclusive bounds of the step.
-    by_layer : bool
-        Rows may come merged by layer and role, under the names that ``merged_names`` gives, in ``names`` too.
+    level : str or None
+        Rows may come merged by that level of ``SUMMARY_LEVELS``, under the names that ``merged_names`` gives,
+        which are in ``names`` too.
     """
 
     names: Mapping[str, Sequence[str]]
@@ -60,7 +61,7 @@ class Wanted:
     ranges: Mapping[str, Ranges] = field(default_factory=dict)
     first: int | None = None
     last: int | None = None
-    by_layer: bool = False
+    level: str | None = None
 
     def first_indices(self) -> dict[str, int]:
         """Return the index of each stat's first name."""

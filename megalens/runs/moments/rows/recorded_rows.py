@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from ....protocol import (
     LAST_STEP,
     STREAMS,
+    SUMMARY_LEVELS,
     file_name,
     layers_path,
     layers_schema,
@@ -172,7 +173,7 @@ def _row_groups(path: Path, until: int = LAST_STEP + 1) -> list[Piece]:
 
 
 class _SummarizedPiece(Piece):
-    """A segment with a summary: its rows are looked at where a question is of more than layers.
+    """A segment with a summary: its rows are looked at where a question is of more than one of its levels.
 
     Raises ``LookupError``, ``ValueError`` and the like where the summary is not whole or of another segment.
     """
@@ -183,11 +184,13 @@ class _SummarizedPiece(Piece):
             schema = pa.ipc.open_stream(pa.PythonFile(file, "r")).schema
             about = parse_json(_inflated(schema.metadata[b"megalens.layers"]))
             names = _names(schema.metadata[b"megalens.names"])
-            self._at: dict[str, tuple[int, int, int]] = {}
+            self._at: dict[tuple[str, str], tuple[int, int, int]] = {}
             at = file.tell()
             for stat, of in about["stats"].items():
-                self._at[stat] = at, of["bytes"], of["crc"]
-                at += of["bytes"]
+                for level in (level for level in SUMMARY_LEVELS if level in of):
+                    size, crc = of[level]
+                    self._at[stat, level] = at, size, crc
+                    at += size
             if [about["segment"], at] != [segment_stamp(segment), os.fstat(file.fileno()).st_size]:
                 raise ValueError("the summary must be whole, and of this segment")
         self._schema = schema.remove_metadata()
@@ -203,17 +206,18 @@ class _SummarizedPiece(Piece):
         self.samples = about["samples"] >= 0
 
     def parts(self, wanted: Wanted) -> Sequence[Piece]:
-        return [self] if wanted.by_layer and self._at else self._rows()
+        there = all((stat, wanted.level) in self._at for stat in wanted.names if stat in self.listed)
+        return [self] if there else self._rows()
 
     def read(self, reading: PieceReading) -> Chunk:
         (stat,) = reading.wanted.names
         with suppress(ClientError, struct.error, *DAMAGE):
-            return reading.chunk(self._merged(stat, reading.columns()))
+            return reading.chunk(self._merged(stat, str(reading.wanted.level), reading.columns()))
         self._at = {}
         return by_step(joined([piece.read(reading) for piece in self._rows() if stat in piece.listed]))
 
-    def _merged(self, stat: str, names: Sequence[str]) -> pa.Table:
-        at, size, crc = self._at[stat]
+    def _merged(self, stat: str, level: str, names: Sequence[str]) -> pa.Table:
+        at, size, crc = self._at[stat, level]
         path = layers_path(self._path)
         with open_plain(path, buffering=0) as file:
             check_message_size(file, path.name, at, at + size)
