@@ -19,8 +19,7 @@ from torch import Tensor
 import megalens
 from megalens.demo import Trainer
 from megalens.demo.model import GPT
-from megalens.demo.text import load_corpus
-from megalens.demo.train import TrainConfig
+from megalens.demo.train import TrainConfig, load_corpus
 from megalens.instruments.monitor.rule import Alarm
 from megalens.protocol import StepReadings
 from megalens.runs.connecting import connect

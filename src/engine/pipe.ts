@@ -1,13 +1,13 @@
-import { ClientError } from '../client/client-error';
+import { ClientError, type AskOf, type IQuestion, asArray, asObject } from '../client/rest';
 import {
   momentsIndexOf,
   type IMomentsGroups,
   type IMomentsIndex,
   type IMomentsReader,
-  type IMomentsRows
-} from '../client/moments-api';
-import { type AskOf, type IQuestion, asArray, asObject } from '../client/rest';
-import type { IStreamAnswer, ITensorIndex } from '../client/run-reader';
+  type IMomentsRows,
+  type IStreamAnswer,
+  type ITensorIndex
+} from '../client/run-reader';
 import { runDetailOf, tensorIndexOf, type IRunDetail } from '../client/runs-api';
 import type {
   MomentGroupsRequest,

@@ -1,9 +1,5 @@
-import {
-  ILayoutRestorer,
-  IRouter,
-  type JupyterFrontEnd,
-  type JupyterFrontEndPlugin
-} from '@jupyterlab/application';
+import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ILayoutRestorer, IRouter } from '@jupyterlab/application';
 import { Clipboard, ICommandPalette, Notification } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import type { TranslationBundle } from '@jupyterlab/translation';
@@ -175,10 +171,10 @@ async function tabCode() {
   const [registry, host, options, code, widgets, labels] = await Promise.all([
     import('../views/registry'),
     import('../widgets/view-host'),
-    import('../protocol/kept-options'),
+    import('../protocol/view-options'),
     import('../views/code'),
     import('../widgets/runs'),
-    import('../client/run-labels')
+    import('../client/run-reader')
   ]);
   return { ...registry, ...host, ...options, ...code, ...widgets, ...labels };
 }

@@ -1,6 +1,6 @@
 import type { ISignal } from '@lumino/signaling';
-import type { CloseReason } from '../client/hub-state';
-import type { Ask, IQuestion } from '../client/rest';
+import type { CloseReason } from '../client/pending-changes';
+import { type Ask, type IQuestion, ClientError } from '../client/rest';
 import type {
   Configured,
   ConfigPatch,
@@ -9,10 +9,9 @@ import type {
   Phase,
   Status
 } from '../protocol/messages.generated';
-import { ClientError } from '../client/client-error';
 import { ProtocolError } from '../protocol/protocol-error';
 import type { IScalarAnswer, ITrendAnswer } from './line-data';
-import type { IMomentSource } from './moment-source';
+import type { IMomentSource } from './row-moments';
 import type { IRowsQuery, IStreamRows } from './row-store';
 import type { IAuditEvent, IRunEvent } from './run-events';
 import type { ITensorQuery, ITensorResult, ITensorShape, StepsQuery } from './tensor-data';

@@ -120,7 +120,7 @@ def preload(modules: tuple[str, ...] = TORCH) -> None:
         return
     if "megalens.demo.train" in modules:
         # The text that demos and examples train on takes longer to read than the first steps.
-        importlib.import_module("megalens.demo.text").load_corpus()
+        importlib.import_module("megalens.demo.train").load_corpus()
     slices = importlib.import_module("megalens.slices")
     for each in slices.find_slices():
         for path in (each.commands, each.traced if "torch" in modules else ""):

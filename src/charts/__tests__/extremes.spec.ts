@@ -1,10 +1,8 @@
 /** @jest-environment ./jest.environment.node.js */
 import { SeededRandom } from '../../protocol/seeded-random';
 import { ColorScale } from '../color-scale';
-import { aggregated } from '../extremes';
-import { Pictures } from '../pictures';
-import { paint, type IMatrix } from '../pixels';
-import { sized } from '../still';
+import { aggregated, paint, type IMatrix } from '../pixels';
+import { Pictures, sized } from '../pictures';
 import { readPicture } from './read-png';
 
 const WIDTHS = [300, 777, 1450, 3000];

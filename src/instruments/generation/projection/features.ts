@@ -1,3 +1,161 @@
+/** How points of a plane are turned so that they lie as near as can be to others. */
+export interface IRotation {
+  /** Row-major 2 × 2, orthogonal: a point as a row times it is turned. */
+  readonly matrix: readonly [number, number, number, number];
+  /** Degrees from -180 to 180, of the turn that is left when it is mirrored first. */
+  readonly degrees: number;
+  readonly mirrored: boolean;
+  /**
+   * What is left: the sum of squared distances after both were put about their mean and scaled to a size of
+   * 1, as `scipy.spatial.procrustes` has it. 0 is the same shape, 1 has nothing in common.
+   */
+  readonly residual: number;
+}
+
+const STAYS: IRotation = { matrix: [1, 0, 0, 1], degrees: 0, mirrored: false, residual: 0 };
+
+/**
+ * Turn, and mirror where that is better, points onto others: the orthogonal Procrustes problem (Schönemann,
+ * Psychometrika 31, 1966), which in a plane is solved by an angle. Sizes are left as they are.
+ * @param points - `[n, 2]`, row-major.
+ * @param onto - The same points elsewhere. Pairs of which one is NaN do not count.
+ */
+export function rotateOnto(points: Float64Array, onto: Float64Array): IRotation {
+  const [from, to] = [aboutMean(points, onto), aboutMean(onto, points)];
+  let [xx, xy, yx, yy, sizeFrom, sizeTo] = [0, 0, 0, 0, 0, 0];
+  for (let at = 0; at < from.length; at += 2) {
+    const [x, y, u, v] = [from[at]!, from[at + 1]!, to[at]!, to[at + 1]!];
+    xx += x * u;
+    xy += x * v;
+    yx += y * u;
+    yy += y * v;
+    sizeFrom += x * x + y * y;
+    sizeTo += u * u + v * v;
+  }
+  if (sizeFrom === 0 || sizeTo === 0) {
+    return STAYS;
+  }
+  // What a turn and what a mirror with a turn would reach of the trace of the product.
+  const rotated = Math.sqrt((xx + yy) ** 2 + (xy - yx) ** 2);
+  const mirroredToo = Math.sqrt((xx - yy) ** 2 + (xy + yx) ** 2);
+  const mirrored = mirroredToo > rotated * (1 + 1e-12);
+  const reach = mirrored ? mirroredToo : rotated;
+  if (reach === 0) {
+    return { ...STAYS, residual: 1 };
+  }
+  const [cosine, sine] = mirrored
+    ? [(xx - yy) / reach, (xy + yx) / reach]
+    : [(xx + yy) / reach, (xy - yx) / reach];
+  return {
+    // Mirrored: y changes its sign first.
+    matrix: mirrored ? [cosine, sine, sine, -cosine] : [cosine, sine, -sine, cosine],
+    degrees: (Math.atan2(sine, cosine) * 180) / Math.PI,
+    mirrored,
+    residual: Math.max(0, 1 - reach ** 2 / (sizeFrom * sizeTo))
+  };
+}
+
+/** Turn points about the origin. */
+export function rotated(points: Float64Array, { matrix: [a, b, c, d] }: IRotation): Float64Array {
+  const found = new Float64Array(points.length);
+  for (let at = 0; at < points.length; at += 2) {
+    const [x, y] = [points[at]!, points[at + 1]!];
+    found[at] = x * a + y * c;
+    found[at + 1] = x * b + y * d;
+  }
+  return found;
+}
+
+/** Those points that are known in both layouts, about their mean. */
+function aboutMean(points: Float64Array, other: Float64Array): Float64Array {
+  const known: number[] = [];
+  let [x, y] = [0, 0];
+  for (let at = 0; at < points.length; at += 2) {
+    if (Number.isFinite(points[at]! + points[at + 1]! + other[at]! + other[at + 1]!)) {
+      known.push(at);
+      x += points[at]!;
+      y += points[at + 1]!;
+    }
+  }
+  return Float64Array.from(
+    known.flatMap(at => [points[at]! - x / known.length, points[at + 1]! - y / known.length])
+  );
+}
+
+/** Sweeps that Jacobi's method gets; it needs about 8. */
+const MOST_SWEEPS = 60;
+
+/**
+ * Eigenvalues and eigenvectors of a symmetric matrix by Jacobi's rotations (Golub and Van Loan, Matrix
+ * Computations, 8.5). For matrices of up to about a hundred rows.
+ * @param matrix - `[size, size]`, row-major. It is written over.
+ * @returns Eigenvalues, descending, and the eigenvector of each as a row of `[size, size]`.
+ */
+export function symmetricEigen(
+  matrix: Float64Array,
+  size: number
+): { readonly values: Float64Array; readonly vectors: Float64Array } {
+  const rotated = new Float64Array(size * size);
+  for (let at = 0; at < size; at += 1) {
+    rotated[at * size + at] = 1;
+  }
+  for (let sweep = 0; sweep < MOST_SWEEPS && isCoupled(matrix, size); sweep += 1) {
+    for (let p = 0; p < size; p += 1) {
+      for (let q = p + 1; q < size; q += 1) {
+        annihilate(matrix, rotated, size, p, q);
+      }
+    }
+  }
+  const order = Array.from({ length: size }, (_, at) => at).sort(
+    (a, b) => matrix[b * size + b]! - matrix[a * size + a]! || a - b
+  );
+  const values = Float64Array.from(order, at => matrix[at * size + at]!);
+  const vectors = new Float64Array(size * size);
+  order.forEach((at, to) => vectors.set(rotated.subarray(at * size, (at + 1) * size), to * size));
+  return { values, vectors };
+}
+
+function isCoupled(matrix: Float64Array, size: number): boolean {
+  let offDiagonal = 0;
+  let along = 0;
+  for (let row = 0; row < size; row += 1) {
+    along += matrix[row * size + row]! ** 2;
+    for (let column = row + 1; column < size; column += 1) {
+      offDiagonal += matrix[row * size + column]! ** 2;
+    }
+  }
+  return offDiagonal > 1e-28 * along;
+}
+
+/** Rotate so that the entry of a row and a column becomes 0. Walks rows only: the matrix is symmetric. */
+function annihilate(matrix: Float64Array, rotated: Float64Array, size: number, p: number, q: number): void {
+  const offDiagonal = matrix[p * size + q]!;
+  const [first, second] = [matrix[p * size + p]!, matrix[q * size + q]!];
+  if (Math.abs(offDiagonal) <= 1e-17 * Math.sqrt(Math.abs(first * second)) || offDiagonal === 0) {
+    return;
+  }
+  const ratio = (second - first) / (2 * offDiagonal);
+  const tangent = (ratio >= 0 ? 1 : -1) / (Math.abs(ratio) + Math.sqrt(1 + ratio * ratio));
+  const cosine = 1 / Math.sqrt(1 + tangent * tangent);
+  const sine = tangent * cosine;
+  for (let at = 0; at < size; at += 1) {
+    const [left, right] = [matrix[p * size + at]!, matrix[q * size + at]!];
+    matrix[p * size + at] = cosine * left - sine * right;
+    matrix[q * size + at] = sine * left + cosine * right;
+    const [from, to] = [rotated[p * size + at]!, rotated[q * size + at]!];
+    rotated[p * size + at] = cosine * from - sine * to;
+    rotated[q * size + at] = sine * from + cosine * to;
+  }
+  for (let at = 0; at < size; at += 1) {
+    matrix[at * size + p] = matrix[p * size + at]!;
+    matrix[at * size + q] = matrix[q * size + at]!;
+  }
+  matrix[p * size + p] = first - tangent * offDiagonal;
+  matrix[q * size + q] = second + tangent * offDiagonal;
+  matrix[p * size + q] = 0;
+  matrix[q * size + p] = 0;
+}
+
 /** Points as rows of numbers: `values` is row-major, `[rows, columns]`. */
 export interface IVectors {
   readonly rows: number;

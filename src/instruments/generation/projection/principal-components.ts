@@ -1,6 +1,5 @@
 import { SeededRandom } from '../../../protocol/seeded-random';
-import { symmetricEigen } from './procrustes';
-import { featuresOf, type IFeatures, type IVectors } from './features';
+import { symmetricEigen, featuresOf, type IFeatures, type IVectors } from './features';
 
 /** Vectors that one pass over the data multiplies. */
 const BLOCK = 4;

@@ -12,13 +12,8 @@ import { ViewModel, type IViewEnvironment } from '../../../views/shared/view-mod
 import { hold, moveOf, axisParams } from '../../../views/shared/scale';
 import { KINDS, kindColor } from '../../../views/shared/span-kinds';
 import type { IViewDefinition } from '../../../views/shared/definition';
-import {
-  SNIPPET,
-  TIMELINE,
-  type IPiece,
-  type ITimelineAnswer,
-  type ITimelineLane
-} from '../client/timeline-api';
+import type { IPiece, ITimelineAnswer, ITimelineLane } from '../client/timeline-api';
+import { SNIPPET, TIMELINE } from '../client/timeline-api';
 import {
   clockRow,
   HALF,
@@ -30,9 +25,9 @@ import {
   stepRows,
   kindWords,
   laneWords,
-  pieceTip
+  pieceTip,
+  SlowMap
 } from './lanes';
-import { SlowMap } from './slow-map';
 import type { TimelineRequest } from '../../../protocol/requests.generated';
 
 /** How much more than is seen is asked for on either side, so that a drag finds something there. */
