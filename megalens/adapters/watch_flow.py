@@ -378,7 +378,7 @@ class Flow(Memory):
             self.put(result, replace(scores, marks=marks).noted(name))
             return
         featured = [trail for trail in data if trail.planes]
-        if name == "sigmoid":
+        if name in op.NONLINEAR:
             self._scored(data[0], name)
         if not featured:
             self.put(result, Trail(origins=origins_of(data), products=together(data), notes=data[0].notes))

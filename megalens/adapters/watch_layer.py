@@ -24,6 +24,8 @@ from .watch_trail import (
     same_planes,
 )
 
+SCORES = frozenset(("", "softmax", "sigmoid"))
+"""What makes probabilities of the numbers of a router."""
 EXACT = frozenset(("cast", "cut"))
 """What may have been done with probabilities that are still those of the softmax."""
 _AFTER = ("normed", "rotated", "scaled", "shifted", "gated", "added", "convolved", "cast", "dropout")
@@ -241,16 +243,18 @@ class LayerSeen:
 
     def router(self, hint: nn.Module, count: int) -> tuple[Call, Seen, Made]:
         """Return the call that gives a number for each of ``count`` experts, best one that chooses."""
-        found: list[tuple[bool, bool, int, Call, Seen, Made]] = []
+        found: list[tuple[bool, bool, bool, int, Call, Seen, Made]] = []
         for call in self.calls:
             for seen in call.gave:
                 owners = owners_of(seen.trail)
                 made = self._flow.made[min(owners)] if len(owners) == 1 else None
                 if made is not None and made.width == count and is_all_of(seen.trail, made):
-                    found.append((not made.chooses, call.module is not hint, len(found), call, seen, made))
-        if not found or min(found)[:2] == (True, True):
+                    other = made.scored not in SCORES
+                    rank = not made.chooses, other, call.module is not hint, len(found)
+                    found.append((*rank, call, seen, made))
+        if not found or (min(found)[0] and min(found)[2]):
             raise NotSeen("The router gives no tensor with a number for each expert that could be followed.")
-        return min(found)[3:]
+        return min(found)[4:]
 
     def follows(self, other: LayerSeen) -> bool:
         """Return whether this layer is given what ``other`` gives, also by way of what keeps its features."""

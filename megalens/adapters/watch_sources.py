@@ -14,7 +14,7 @@ from .feature_parts import FeatureParts
 from .layer_sources import RouterScores
 from .sizes import stored
 from .torch_coordinates import input_shards, output_shards
-from .watch_layer import LayerSeen, trail_words
+from .watch_layer import SCORES, LayerSeen, trail_words
 from .watch_trail import Call, Features, Gated, Group, Made, NotSeen, Seen, bent
 
 Finding = tuple[tuple[Source, ...], str]
@@ -227,7 +227,8 @@ class LayerFinder:
     def router(self) -> Finding:
         (hint,) = self.hints["RouterProbabilities"]
         call, seen, made = self.seen.router(hint.module, hint.features[0] or 0)
-        by = "" if seen.trail and bent(seen.trail) else made.scored or "?"
+        by = made.scored if made.scored in SCORES else ""
+        by = "" if seen.trail and bent(seen.trail) else by or "?"
         source = replace(
             hint, module=call.module, computed=RouterScores(seen.item, "softmax" if by == "?" else by)
         )

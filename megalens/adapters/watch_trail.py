@@ -93,7 +93,7 @@ class Made:
     """Calls of modules that return it as it is, the innermost first, and its place in what they return."""
     distributed: bool = False
     scored: str = ""
-    """Whether it went through a softmax or a sigmoid, before anything else was made of it."""
+    """The nonlinearity that it went through first."""
     chooses: bool = False
     """Whether the largest of its features were chosen."""
     inner: bool = False
