@@ -183,6 +183,7 @@ function pageless(
     goTo: nothing,
     waits: nothing,
     follow,
+    say: nothing,
     fail: nothing
   };
 }

@@ -13,6 +13,7 @@ import { element } from './dom';
 import { Menu, viewMenu } from './menu';
 import { Mounted } from './mounted';
 import { MountedView } from './mounted-view';
+import { type IRoom, leftIn } from './picture';
 import { renderState } from './drawing';
 import { Toolbar } from './toolbar';
 
@@ -205,7 +206,6 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
   private _layOut(): void {
     const layout = this._composition.layout();
     const known = new Map(this._parts.map(each => [each.part.key, each]));
-    this._isAlone = layout.length === 1;
     this._unmount(({ part }) => !layout.some(({ key }) => key === part.key));
     let before: Element = this._failure;
     this._parts = layout.map(part => {
@@ -222,8 +222,8 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
   }
 
   private _mount(part: IViewPart): IMounted {
-    const { frame, ...host } = this.host;
-    const isAlone = (): boolean => this._isAlone;
+    const { host } = this;
+    const { frame } = host;
     const node = part.heading ? headed(part, part.heading) : element('div', { class: part.className });
     // On the page before it draws: it takes its width from there.
     this._root.append(node);
@@ -231,14 +231,10 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
       node,
       this._source,
       part.options,
-      {
-        ...host,
-        get frame() {
-          return isAlone() ? frame : undefined;
-        }
-      },
+      { ...host, frame: this._composition.isLaidOut ? undefined : frame },
       part.create.bind(part),
       {
+        ...(frame && { room: () => this._room(frame) }),
         every: part.every ?? 0,
         choose: options => this._choose(this._composition.heard(part.key, options) as Partial<O>),
         toolbar: controls => this._show(part.key, controls)
@@ -268,6 +264,15 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
     this._arrange();
   }
 
+  /** What the frame leaves for the plots of all parts that are shown. */
+  private _room(frame: Element): IRoom {
+    const pictures = this._parts.filter(({ node }) => !node.hidden).map(({ view }) => view.picture);
+    return {
+      left: leftIn(frame, this._root, pictures),
+      all: pictures.reduce((sum, { usual }) => sum + usual, 0)
+    };
+  }
+
   private _arrange(): void {
     if (this.isDisposed) {
       return;
@@ -276,6 +281,7 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
     this._toolbar.update(main);
     this._folded.node.hidden = !folded?.controls;
     this._folded.update(folded?.controls ?? []);
+    this._parts.forEach(({ view }) => view.refit());
   }
 
   /**
@@ -305,7 +311,6 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
   }
 
   private _parts: readonly IMounted[] = [];
-  private _isAlone = true;
   private _preparing: Promise<void> = Promise.resolve();
   private readonly _composition: IComposition;
   private readonly _root: HTMLElement;

@@ -286,7 +286,7 @@ function mounted<K extends Control['kind']>(first: Of<K>): IMounted<K> {
   };
 }
 
-/** Kinds that say what is shown, or at which step: they stay in sight. */
+/** Kinds that say what is shown, or at which step: they stay in sight, toggles as long as there is room. */
 const STAYS: ReadonlySet<Control['kind']> = new Set(['name', 'steps', 'chip', 'toggle']);
 
 /**
@@ -355,7 +355,10 @@ export class Toolbar {
     this._folded.clear();
     this._place();
     this.node.classList.remove('jp-mod-tight');
-    const foldable = this._controls.filter(({ kind }) => !STAYS.has(kind));
+    const foldable = [
+      ...this._controls.filter(({ kind }) => kind === 'toggle'),
+      ...this._controls.filter(({ kind }) => !STAYS.has(kind))
+    ];
     while (foldable.length > 0 && this.node.scrollWidth > this.node.clientWidth) {
       this._folded.add(foldable.pop()?.id ?? '');
       this._place();
