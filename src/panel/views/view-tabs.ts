@@ -246,9 +246,9 @@ export class ViewTabs implements IMegalensViews {
   private _preloading: Promise<void> | null = null;
 }
 
-/** What options choose of a view, in few letters: `L9 MLP output`, `loss +2`, `grad l2`; empty where nothing. */
+/** What options choose of a view, in few letters: `L9 MLP output`, `loss +2`, `grad l2`; empty if nothing. */
 function shortSubject(options: ViewOptions, flagTitle: (flag: string) => string): string[] {
-  const of = options as Readonly<Record<string, unknown>>;
+  const of: Readonly<Record<string, unknown>> = { ...options };
   const layer = /^\d+$/.exec(String(of['layer'] ?? of['layers'] ?? ''))?.[0];
   const names = Array.isArray(of['names']) ? of['names'].map(String) : [];
   const words = [
@@ -256,7 +256,7 @@ function shortSubject(options: ViewOptions, flagTitle: (flag: string) => string)
     ...('flag' in options ? [flagTitle(options.flag)] : []),
     ...names.slice(0, 1),
     ...(names.length > 1 ? [`+${names.length - 1}`] : []),
-    ...['stat', 'statistic'].flatMap(key => (of['stat'] === undefined ? [] : String(of[key] ?? '')))
+    ...(of['stat'] === undefined ? [] : [of['stat'], of['statistic'] ?? ''].map(String))
   ];
   const subject = words.filter(Boolean).join(' ');
   return subject === '' ? [] : [subject];

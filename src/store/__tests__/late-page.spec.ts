@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { BIT_CAUGHT_UP } from '../../protocol/frame';
 import { encodeFrame } from '../../protocol/encode-frame';
-import type { IHubSocket } from '../../client/hub-connection';
+import type { IHubSocket } from '../../client';
 import { LiveRun } from '../live-run';
 
 const message = (name: string): object =>
