@@ -29,17 +29,28 @@ from ....protocol import (
 )
 from ...errors import ClientError
 from ...query import Query
-from ...recorded_arrow import ArrowStream, check_message_size
-from ...recorded_parquet import DAMAGE, FileStamp
+from ...recorded_arrow import DAMAGE, ArrowStream, FileStamp, check_message_size
 from ...run_folder import RunFolder
+from ..source import MomentRows
 from .hidden import without
-from .moment_rows import Chunk, Progress, Wanted
-from .pieces import Listed, MemoryPiece, MomentRows, Piece, PieceReading, SealedPiece, by_step, joined
+from .pieces import (
+    Chunk,
+    Listed,
+    MemoryPiece,
+    Piece,
+    PieceReading,
+    Progress,
+    Wanted,
+    by_step,
+    joined,
+    listed_of,
+)
 
 _STREAM = STREAMS["moments"]
 # A recorder's own groups are smaller; one is in memory at a time.
 _GROUP_ROWS = 4_000_000
 _LEAST_PACKED_BYTES = 8
+_LISTED = ["step", "stat", "name"]
 # Batches of a tail are joined to about this many rows, since each piece costs every question a little.
 _PIECE_ROWS = 65_536
 _SEALED_MEANWHILE = 5
@@ -159,7 +170,7 @@ def _row_groups(path: Path, until: int = LAST_STEP + 1) -> list[Piece]:
         if any(group.rows > most for group in file.groups):
             raise _unreadable(path, "It must have row groups of fewer rows.")
         groups = [at for at, group in enumerate(file.groups) if group.rows]
-        made = [SealedPiece(path, at, reading) for at in groups]
+        made = [_RowGroup(path, at, reading) for at in groups]
         pieces: list[Piece] = [*made]
         if until <= LAST_STEP:
             pieces = [without(piece, dict.fromkeys(piece.listed, until)) for piece in made]
@@ -170,6 +181,22 @@ def _row_groups(path: Path, until: int = LAST_STEP + 1) -> list[Piece]:
     finally:
         reading.close()
     return [piece for piece in pieces if piece.listed]
+
+
+class _RowGroup(Piece):
+    """A row group of a Parquet file, with at least one row; ``reading`` has the file open to list it."""
+
+    def __init__(self, path: Path, group: int, reading: PieceReading) -> None:
+        self._path, self._group = path, group
+        file = reading.file(path)
+        self.low, self.high, self.listed = listed_of(file.group(group, _LISTED))
+        most = file.chunk("samples", group).high
+        if most is None:
+            most = pc.max(file.group(group, ["samples"])["samples"]).as_py()
+        self.samples = most is not None and most >= 0
+
+    def read(self, reading: PieceReading) -> Chunk:
+        return reading.chunk(reading.file(self._path).group(self._group, reading.columns()))
 
 
 class _SummarizedPiece(Piece):
