@@ -18,7 +18,7 @@ from ..protocol import (
     STREAMS,
     SUMMARY_LEVELS,
     distinct,
-    layers_schema,
+    layers_schemas,
     merge_moments,
     merged_name,
 )
@@ -66,13 +66,16 @@ class LayerRows:
 
     def file(self, stamp: list[int]) -> bytes:
         """Return the summary of the segment with that ``segment_stamp``; nothing where it is not worth it."""
-        schema, messages, stats = layers_schema(), list[bytes](), {}
+        messages, stats = list[bytes](), {}
         levels = [level for level in SUMMARY_LEVELS if self._exact and self._fits(level)]
         for stat, of in self._stats.items():
-            stats[stat] = {"rows": of.rows, "steps": of.steps}
+            about: dict[str, Any] = {"rows": of.rows, "steps": of.steps}
+            stats[stat] = about
             for level in levels:
-                messages.append(_message(pa.concat_batches(of.batches[level])))
-                stats[stat] |= {level: [len(messages[-1]), zlib.crc32(messages[-1])]}
+                batch = pa.concat_batches(of.batches[level])
+                made = [_message(batch.select(schema.names)) for schema in layers_schemas()]
+                about[level] = [[len(each), zlib.crc32(each)] for each in made]
+                messages += made
         if not messages:
             return b""
         said = {"segment": stamp, "layers": [*self._names], "stages": [*self._stages]}
@@ -80,7 +83,7 @@ class LayerRows:
         names = {stat: sorted(of.names) for stat, of in sorted(self._stats.items())}
         texts = {"megalens.layers": said, "megalens.names": names}
         deflated = {key: zlib.compress(json.dumps(text).encode(), 1) for key, text in texts.items()}
-        return b"".join([schema.with_metadata(deflated).serialize(), *messages])
+        return b"".join([pa.schema([], deflated).serialize(), *messages])
 
     def _fits(self, level: str) -> bool:
         batches = [batch for of in self._stats.values() for batch in of.batches[level]]
@@ -126,7 +129,8 @@ class LayerRows:
         merged["rounding"] = np.zeros(len(found))
         at, group = np.divmod(found, len(groups))
         merged["step"] = steps[at]
-        schema, (stats, *keys) = layers_schema(), zip(*groups, strict=True)
+        schema = pa.unify_schemas(layers_schemas())
+        stats, *keys = zip(*groups, strict=True)
         for name, key in zip(("name", "gradient_stage", "stage"), keys, strict=True):
             merged[name] = np.array(key)[group]
         for stat in dict.fromkeys(stats):

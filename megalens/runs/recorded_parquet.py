@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ..protocol import Stream, file_name, open_plain
-from .file_checks import check_rows, check_unfolded
 from .parquet_footer import (
     I32,
     CutShort,
@@ -26,9 +25,7 @@ from .parquet_footer import (
     read_footer,
 )
 from .query import Query
-
-DAMAGE = (pa.ArrowException, OSError, ValueError, TypeError, LookupError, ArithmeticError, MemoryError)
-"""Errors of Python and Arrow over a damaged file."""
+from .recorded_arrow import FileStamp, check_rows, check_unfolded
 
 _HEAD = 512
 _MOST_HEAD = 1024 * 1024
@@ -156,19 +153,6 @@ _BATCH_ROWS = 65_536
 _BATCH_BYTES = 16 * 1024 * 1024
 # Some 100 bytes each; a segment of a recording has a hundred.
 _MOST_CHUNKS = 200_000
-
-
-class FileStamp(NamedTuple):
-    """What changes when a file does; nobody can set the time of a change of its entry."""
-
-    number: int
-    size: int
-    written: int
-    changed: int
-
-    @classmethod
-    def of(cls, found: os.stat_result) -> FileStamp:
-        return cls(found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 @contextmanager

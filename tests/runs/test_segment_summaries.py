@@ -22,7 +22,7 @@ from megalens.protocol import (
 )
 from megalens.runs.moments import MomentQuery
 from megalens.runs.moments.rows import recorded_rows
-from megalens.runs.moments.rows.moment_rows import Wanted
+from megalens.runs.moments.rows.pieces import Wanted
 
 MOMENTS = STREAMS["moments"]
 SUMMARIZED = [

@@ -17,7 +17,7 @@ from ....protocol import (
     read_moments,
     single_moments,
 )
-from ..rows.moment_rows import STAGE, Chunk
+from ..rows.pieces import STAGE, Chunk
 
 Column = NDArray[np.float64]
 Integers = NDArray[np.int64]
