@@ -263,7 +263,7 @@ export class Shell {
   });
   private readonly _keys = element('p', {
     id: `jp-megalens-keys-${(keyLines += 1)}`,
-    class: 'jp-MegalensView-caption jp-MegalensView-keys',
+    class: 'jp-MegalensView-keys',
     hidden: ''
   });
   private readonly _caption = element('p', { class: 'jp-MegalensView-caption' });
