@@ -99,5 +99,5 @@ export async function stepsOf(
 ): Promise<IPipelineSteps | null> {
   const [first, last] = [range.first, range.last].map(each => (typeof each === 'number' ? each : undefined));
   const asked = { ...(first === undefined ? {} : { first }), ...(last === undefined ? {} : { last }) };
-  return (await host.reader(run).asker?.(PIPELINE)?.(run, asked)) ?? null;
+  return (await host.reader.asker?.(PIPELINE)?.(run, asked)) ?? null;
 }
