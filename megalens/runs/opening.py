@@ -41,6 +41,16 @@ def neighbouring_runs(run: Run) -> Others:
     return other
 
 
+def neighbours(run: Run) -> Iterator[RunFolder]:
+    """Yield the recordings in the same folder as a run's own, without its own."""
+    home = None if run.folder is None else run_of_attempt(run.folder).parent
+    for file in [] if home is None else sorted(home.glob("*/run.json")):
+        with suppress(ClientError, OSError):
+            folder = RunFolder(file.parent)
+            if folder.id != run.id:
+                yield folder
+
+
 def _candidates(home: Path | None, run_id: str) -> Iterator[Path]:
     if home is None:
         return
