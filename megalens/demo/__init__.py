@@ -27,8 +27,7 @@ __all__ = [
 
 _HOMES = {
     ".model": ("GPT", "ByteTokenizer", "GPTConfig", "GPTPart"),
-    ".text": ("Corpus", "load_corpus"),
-    ".train": ("Progress", "TrainConfig", "Trainer"),
+    ".train": ("Corpus", "Progress", "TrainConfig", "Trainer", "load_corpus"),
 }
 
 

@@ -19,8 +19,8 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from ..common import Row, ratio, write_results
-from ..node_side import NodeSide, node_version
+from .common import Row, ratio, write_results
+from .node_side import NodeSide, node_version
 
 _WAYS = ("product", "bare", "duckdb")
 _LAYERS = 50
@@ -87,7 +87,7 @@ def _measure(
     turns = [(way, question) for question in _QUESTIONS for way in _WAYS] + [("load", "")]
     times: dict[tuple[str, str], list[float]] = {turn: [] for turn in turns}
     groups = {}
-    with NodeSide(Path(__file__).parent / "ways.mjs", str(path), json.dumps(names)) as node:
+    with NodeSide(Path(__file__).parent / "moments_grouping-ways.mjs", str(path), json.dumps(names)) as node:
         for question, by in _QUESTIONS.items():
             wanted = connection.sql(_QUERY.format(by=by)).to_arrow_table()
             groups[question] = wanted.num_rows

@@ -1,7 +1,7 @@
 // The two JavaScript ways of regrouping moments. Reads `<way> <question>` from stdin, runs it once, answers one JSON line.
 import { readFileSync } from 'node:fs';
 import { tableFromIPC } from '@uwdata/flechette';
-import { answerLines, exactSum, load, tidy, workers } from '../node-side.mjs';
+import { answerLines, exactSum, load, tidy, workers } from './node-side.mjs';
 
 const BY = { 'layer × step': ['layer'], 'tensor × step': ['name'], total: [] };
 

@@ -1,5 +1,5 @@
 // Both ways of everything that the explorer does with merged groups. Reads `<way> <what>` from stdin, runs it once, answers one JSON line.
-import { answerLines, exactSum, load, tidy } from '../node-side.mjs';
+import { answerLines, exactSum, load, tidy } from './node-side.mjs';
 
 const [KEYS, STEPS] = process.argv.slice(2).map(Number);
 

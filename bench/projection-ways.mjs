@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { UMAP } from 'umap-js';
-import { load, tidy, workers } from '../node-side.mjs';
+import { load, tidy, workers } from './node-side.mjs';
 
 /** Longest time, ms, in which nothing else could run on the page's thread while something is waited for. */
 async function blocked(work) {

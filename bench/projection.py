@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common import Row, write_results
-from ..node_side import NodeSide, node_version
+from .common import Row, write_results
+from .node_side import NodeSide, node_version
 
 _CLOSE = 1e-5
 
@@ -30,7 +30,7 @@ def main() -> int:
     rows = []
     with (
         tempfile.TemporaryDirectory(prefix="megalens-bench-") as folder,
-        NodeSide(Path(__file__).parent / "ways.mjs") as node,
+        NodeSide(Path(__file__).parent / "projection-ways.mjs") as node,
     ):
 
         def ask(way: str, points: NDArray[np.float32]) -> list[dict[str, Any]]:

@@ -11,8 +11,8 @@ import random
 import statistics
 from pathlib import Path
 
-from ..common import Row, ratio, write_results
-from ..node_side import NodeSide, node_version
+from .common import Row, ratio, write_results
+from .node_side import NodeSide, node_version
 
 _WHAT = (
     "ratio of two stats",
@@ -35,7 +35,7 @@ def main() -> int:
     keys, steps, blocks = (50, 100, 3) if quick else (500, 200, 5)
     turns = [(way, what) for what in _WHAT for way in _WAYS]
     times: dict[tuple[str, str], list[float]] = {turn: [] for turn in turns}
-    with NodeSide(Path(__file__).parent / "ways.mjs", str(keys), str(steps)) as node:
+    with NodeSide(Path(__file__).parent / "tables-ways.mjs", str(keys), str(steps)) as node:
         for what in _WHAT:
             loop, arquero = (node.ask(f"{way} {what}")["sums"]["sum"] for way in _WAYS)
             if not math.isclose(loop, arquero, rel_tol=1e-9):
