@@ -44,7 +44,6 @@ test('what live views hold stays bounded while they follow a run', async ({ blan
   } while (Date.now() - start < 60_000 * MINUTES);
   if (MINUTES > 0) {
     const mb = (bytes: number): string => (bytes / 2 ** 20).toFixed(2);
-    // eslint-disable-next-line no-console
     console.log(all.map(({ nodes, listeners, heap }) => `${nodes} ${listeners} ${mb(heap)}`).join('\n'));
   }
   const after = all.at(-1)!;

@@ -34,15 +34,14 @@ export function leftIn(frame: Element, whole: HTMLElement, pictures: readonly Pi
 /**
  * The height of each row of plots that fills what is left for it. It stays as it is while that is about full.
  *
- * @param usual - Pixels of a row where there is no frame.
  * @param rows - Plots above one another.
- * @param left - Pixels for all of them; 0 where there is no frame.
+ * @param left - Pixels for all of them.
  * @param least - Pixels of a row that are scrolled rather than drawn lower.
  * @param before - Pixels of a row as it is drawn.
  */
-export function stretch(usual: number, rows: number, left: number, least = usual, before = 0): number {
+export function stretch(rows: number, left: number, least: number, before = 0): number {
   const space = left / rows;
-  return left > 0 && before >= least && before <= space && before > space - 2 * STEP
+  return before >= least && before <= space && before > space - 2 * STEP
     ? before
     : Math.max(least, Math.floor(space / STEP) * STEP);
 }
@@ -175,14 +174,15 @@ export class Picture {
   /** Pixels of a row of its plots: its part of what the frame leaves for all that it holds. */
   private _height(): number {
     const { rows = 1 } = this._events.content() ?? {};
-    const { frame } = this._host;
+    const { frame, room } = this._host;
     const { usual } = this;
-    const { left, all } = frame?.clientHeight
-      ? (this._host.room?.() ?? { left: leftIn(frame, this._shell.root, [this]), all: usual })
-      : { left: 0, all: usual };
+    if (!frame?.clientHeight) {
+      return usual / rows;
+    }
+    const { left, all } = room?.() ?? { left: leftIn(frame, this._shell.root, [this]), all: usual };
     const least = all > usual ? LEAST_PART * usual : rows > 1 ? usual : Math.min(usual, LEAST);
     const before = this._isDrawn ? (this.chart?.recipe.height ?? 0) : 0;
-    return stretch(usual / rows, rows, (left * usual) / Math.max(usual, all), least / rows, before);
+    return stretch(rows, (left * usual) / Math.max(usual, all), least / rows, before);
   }
 
   private get _isDrawn(): boolean {
