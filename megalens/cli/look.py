@@ -20,7 +20,7 @@ _EXIT_CODES = (
     "Exit codes: 0 done, 1 an error of Megalens itself, 2 wrong arguments, no such run or a file that cannot "
     "be written, 130 Ctrl-C."
 )
-_RUN = "a run folder, files of another logger, or the name, id or ssh:// address of a live run"
+RUN_WORDS = "a run folder, files of another logger, or the name, id or ssh:// address of a live run"
 _MARKS = "▁▂▃▄▅▆▇█"
 _MARK_COUNT = 30
 _TAIL_STEPS = 3_000
@@ -33,8 +33,8 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         parser = commands.add_parser(
             name, help=words, description=f"{words[0].upper()}{words[1:]}.", epilog=_EXIT_CODES
         )
-        parser.add_argument("target", metavar="RUN", help=_RUN)
-        parser.set_defaults(run=lambda arguments: _with_run(arguments, name, run))
+        parser.add_argument("target", metavar="RUN", help=RUN_WORDS)
+        parser.set_defaults(run=lambda arguments: with_run(arguments, name, run))
         return parser
 
     info = add("info", "say what a run is: model, state, what is traced and recorded", _info)
@@ -54,7 +54,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
 
 
-def _with_run(arguments: argparse.Namespace, name: str, work: _Work) -> int:
+def with_run(arguments: argparse.Namespace, name: str, work: _Work) -> int:
     from ..runs import connect, open_run
 
     target = arguments.target
