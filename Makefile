@@ -52,7 +52,7 @@ sshd:
 	@bash scripts/ensure-sshd.sh
 
 clean: ## Remove everything that make made
-	rm -rf .venv node_modules lib .make .demo megalens/labextension megalens/pictures/report/runtime megalens/pictures/engine/bundle megalens/_version.py megalens/tracer/moments/native/*.so tsconfig.tsbuildinfo
+	rm -rf .venv node_modules lib .make .demo megalens/labextension megalens/pictures/report/runtime megalens/pictures/engine/bundle megalens/server/page megalens/_version.py megalens/tracer/moments/native/*.so tsconfig.tsbuildinfo
 
 .make/python: requirements.lock requirements-torch.lock
 	@mkdir -p .make

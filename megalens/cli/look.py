@@ -37,7 +37,7 @@ def add_command(
     )
     parser.add_argument("target", metavar="RUN", help=RUN_HELP)
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=lambda arguments: _with_run(arguments, name, work))
+    parser.set_defaults(run=lambda arguments: with_run(arguments, name, work))
     return parser
 
 
@@ -67,7 +67,7 @@ def open_target(target: str) -> Run:
     return open_run(target) if Path(target).exists() else connect(target)
 
 
-def _with_run(arguments: argparse.Namespace, name: str, work: _Work) -> int:
+def with_run(arguments: argparse.Namespace, name: str, work: _Work) -> int:
     try:
         with closing(open_target(arguments.target)) as run:
             return work(run, arguments)
