@@ -22,7 +22,7 @@ from megalens.demo.model import GPT
 from megalens.demo.train import TrainConfig, load_corpus
 from megalens.instruments.monitor.rule import Alarm
 from megalens.protocol import StepReadings
-from megalens.runs.connect import connect
+from megalens.runs.connecting import connect
 from megalens.tracer import Tracer
 from megalens.tracer.moments import kernel_name
 from megalens.tracer.moments.intervals import Intervals

@@ -210,8 +210,8 @@ export class Zoom implements IDisposable {
   }
 
   private _onWheel = (event: WheelEvent): void => {
-    const focused =
-      this._chart.node.contains(document.activeElement) || this._chart.node.closest(':focus') !== null;
+    const { node } = this._chart;
+    const focused = node.querySelector(':focus') !== null || node.closest(':focus') !== null;
     const point = this._chart.locate(event);
     // Where nothing can come closer, the wheel moves the page.
     const zooms = this._options.least < Infinity && (event.ctrlKey || event.metaKey || focused);

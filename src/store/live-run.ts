@@ -93,6 +93,12 @@ export class LiveRun implements IRunSource {
     return this.hub.state;
   }
 
+  get reading(): readonly [number, number] | null {
+    const { newest } = this.past;
+    const last = this._status?.step ?? -1;
+    return this.isBehind && newest !== null && newest < last ? [newest + 1, last] : null;
+  }
+
   get audit(): ReadonlyMap<string, IAuditEvent> {
     return this.auditLog.newest;
   }
@@ -296,7 +302,12 @@ export class LiveRun implements IRunSource {
       this.anew = false;
     }
     if (this.hub.streams.get(frame.stream)?.policy.marks_step !== false) {
+      const before = this.reading;
+      this.isBehind = (frame.bits & BIT_CAUGHT_UP) !== 0;
       this.past.newest = Math.max(this.past.newest ?? 0, frame.step);
+      if (before !== null && this.reading === null) {
+        this.changed.emit({ kind: 'connection' });
+      }
     }
     const mayRepeat = this.mayRepeat && (frame.bits & BIT_CAUGHT_UP) !== 0;
     try {
@@ -401,6 +412,8 @@ export class LiveRun implements IRunSource {
   private _hello: Hello | null = null;
   private _status: Status | null = null;
   private mayRepeat = false;
+  /** Whether what came last was kept by the hub, from before it was asked for. */
+  private isBehind = false;
   /** Whether the hub was started again and nothing came of it yet. */
   private anew = false;
   private _missedFrames = 0;

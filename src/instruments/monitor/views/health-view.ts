@@ -10,7 +10,7 @@ import type {
 import type { IRunSource } from '../../../store/source';
 import { oneTensor } from '../../../views/moments/name-facts';
 import { STATISTICS, STATS } from '../../../views/moments/words';
-import { ScalarsView } from '../../../views/scalars/scalars-view';
+import { ScalarLines } from '../../../views/scalars/scalar-lines';
 import { type Control, selectControl } from '../../../views/shared/control';
 import type {
   IComposition,
@@ -128,7 +128,7 @@ class HealthView implements IComposition {
                     )
                   : around.view === 'timeline' && spans
                     ? spans(source, env)
-                    : new ScalarsView(source, env as IViewEnvironment<Required<ScalarsOptions>>)
+                    : new ScalarLines(source, env as IViewEnvironment<Required<ScalarsOptions>>)
             }
           ]
         : []),

@@ -104,7 +104,7 @@ export async function stepsOf(
 ): Promise<IPipelineSteps | null> {
   const [first, last] = [range.first, range.last].map(each => (typeof each === 'number' ? each : undefined));
   const asked = { ...(first === undefined ? {} : { first }), ...(last === undefined ? {} : { last }) };
-  return (await host.reader(run).asker?.(PIPELINE)?.(run, asked)) ?? null;
+  return (await host.reader.asker?.(PIPELINE)?.(run, asked)) ?? null;
 }
 
 /** What the engine's job `split` answers; `protocol/README.md` says what its members are. */

@@ -30,6 +30,7 @@ export class SchedulesPane extends PipelinePane {
     const refused = read.planned.flatMap(each => ('refused' in each ? [each.refused.message] : []));
     const within = this._shown.filter(({ overMemoryBytes }) => overMemoryBytes === 0);
     const [first, last] = [within[0], within.at(-1)];
+    const isOver = within.length < this._shown.length;
     return {
       content: {
         title: t('%1 schedules side by side', formatInteger(this._shown.length)),
@@ -37,6 +38,7 @@ export class SchedulesPane extends PipelinePane {
           ...(read.isUnsearched
             ? [t('The search takes long of so large a plan: choose it as schedule to make it.')]
             : []),
+          ...(isOver ? [t('What needs more memory than a stage may hold comes last.')] : []),
           ...refused
         ],
         summary:

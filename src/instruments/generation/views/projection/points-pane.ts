@@ -122,11 +122,12 @@ export class PointsPane extends ProjectionPane {
   }
 
   /** The tokens in a box, or in a loop, are looked at together. */
-  override boxed({ loop, x, y }: IMark): void {
+  override boxed(box: IMark | null): void {
     const shown = this._shown;
-    if (!shown || y === null) {
+    if (!shown || !box?.y) {
       return;
     }
+    const { loop, x, y } = box;
     const inside = drawnOf(shown).filter(at => {
       const place = pointOf(shown, at);
       return loop

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..protocol import shown_text
-from .answers import RunAnswers
 from .errors import ClientError, bad_argument
 from .foreign_files import foreign_recording
 from .recorded import RecordedRun, run_of_attempt
@@ -18,6 +17,7 @@ from .run import Run
 from .run_folder import RunFolder
 
 if TYPE_CHECKING:
+    from .answers import RunAnswers
     from .moments import Progress
 
 _MOST_NAMED = 10
@@ -39,6 +39,16 @@ def neighbouring_runs(run: Run) -> Others:
         return None
 
     return other
+
+
+def neighbours(run: Run) -> Iterator[RunFolder]:
+    """Yield the recordings in the same folder as a run's own, without its own."""
+    home = None if run.folder is None else run_of_attempt(run.folder).parent
+    for file in [] if home is None else sorted(home.glob("*/run.json")):
+        with suppress(ClientError, OSError):
+            folder = RunFolder(file.parent)
+            if folder.id != run.id:
+                yield folder
 
 
 def _candidates(home: Path | None, run_id: str) -> Iterator[Path]:
@@ -64,6 +74,8 @@ def compared_answers(
 
     ``others`` opens them, each once; the neighbouring recordings when absent. ``settle`` is called with each.
     """
+    from .answers import RunAnswers
+
     other = others or neighbouring_runs(run)
     opened: dict[str, Run | None] = {run.id: run}
 

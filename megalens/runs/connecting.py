@@ -13,7 +13,6 @@ from ..hub.discovery import HubEntry, find_hub, found_hubs, id_at_address, live_
 from ..hub.options import HubError
 from ..protocol import RUNS_FOLDER
 from .errors import ClientError
-from .live import LiveRun
 from .recorded import RecordedRun
 from .run import Run
 from .run_folder import RunFolder
@@ -68,6 +67,8 @@ def connect(
         if folder is None:
             raise _no_run(wanted)
         return RecordedRun(folder)
+    from .live import LiveRun
+
     run = LiveRun(_Follow(entry), Path(entry.record) if entry.record else None)
     run.start(timeout)
     return run
@@ -126,6 +127,8 @@ def _by_address(address: str, token: str | None, timeout: float) -> Run:
             code="unauthorized",
             field="token",
         )
+    from .live import LiveRun
+
     target = (address, found, None)
 
     def called(run: str) -> str:
