@@ -21,7 +21,7 @@ def sql_frame(rows: StreamRows, query: str) -> DataFrame:
     import duckdb
 
     from ..protocol import make_run_folder
-    from .moments.rows.cache_folder import cache_folder
+    from .moments.rows.import_folder import cache_folder
 
     tables = {name: _StreamScan(rows, name) for name in rows.streams}
     # A copied query must read the run and nothing else: no file, no network, no variable of the notebook.

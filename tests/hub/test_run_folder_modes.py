@@ -14,7 +14,7 @@ from megalens.hub.recorder import Recorder
 from megalens.hub.resumed import set_aside
 from megalens.hub.upgrade import upgrade_recording
 from megalens.protocol import FrameChecker, decode_frame, make_run_folder, replace_file
-from megalens.runs.moments.rows.cache_folder import cache_folder, locked
+from megalens.runs.moments.rows.import_folder import cache_folder, locked
 
 RECORDINGS = Path(__file__).parents[2] / "protocol/fixtures/recordings"
 
