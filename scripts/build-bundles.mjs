@@ -9,7 +9,7 @@ import { deflateSync } from 'node:zlib';
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 const ENGINE = 'megalens/pictures/engine/bundle/engine.js';
 const PAGE = 'megalens/pictures/report/runtime/report-page.json';
-const MOST_BYTES = { engine: 2_000_000, page: 875_000 };
+const MOST_BYTES = { engine: 2_000_000, page: 878_000 };
 const HOLDS =
   '/* Holds Vega (BSD-3-Clause, University of Washington), parts of D3 (ISC, Mike Bostock), Lumino (BSD-3-Clause, Project Jupyter) and others. */';
 
