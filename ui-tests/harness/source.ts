@@ -32,6 +32,10 @@ export interface ISyntheticShape {
   moments?: IMomentShape;
   /** How it is. */
   status?: Status;
+  /** Scalars in sections, beside the usual four. */
+  scalars?: number;
+  /** By how much those lie above those of another run. */
+  lift?: number;
   /** Most steps whose rows stay, as in a page that follows a run for long; all when absent. */
   bound?: number;
   /** Whether nothing is traced. */
@@ -126,12 +130,30 @@ export class SyntheticRun implements IRunSource {
         }
       }
     }
+    const many = Array.from({ length: this._shape.scalars ?? 0 }, (_, at) => {
+      const section = ['train', 'eval', 'optimizer'][at % 3] ?? '';
+      return `${section}/metric_${Math.floor(at / 3)}`;
+    });
+    many.forEach((each, which) => {
+      for (let at = 1; at <= this._last; at++) {
+        step.push(at);
+        name.push(each);
+        value.push(
+          (1 + which) * Math.exp(-at / (20 + which)) +
+            0.05 * noise(at * (which + 1)) +
+            (this._shape.lift ?? 0)
+        );
+      }
+    });
     return {
       step: Float64Array.from(step),
       time: Float64Array.from(step, each => 1790000000 + each * 0.05),
       value: Float64Array.from(value),
       name,
-      units: { loss: 'nats/byte', held_out_loss: 'nats/byte', grad_norm: '', tokens_per_second: '1/s' }
+      units: {
+        ...{ loss: 'nats/byte', held_out_loss: 'nats/byte', grad_norm: '', tokens_per_second: '1/s' },
+        ...Object.fromEntries(many.map(each => [each, '']))
+      }
     };
   }
 

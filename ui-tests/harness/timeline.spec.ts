@@ -41,9 +41,9 @@ test('keys and the minimap zoom and move, and the picture follows', async ({ pag
   await expect.poll(shown).toEqual([300, 450]);
   await drag(450, 600);
   await expect.poll(shown).toEqual([300, 600]);
-  const window = page.getByRole('slider', { name: 'Shown of all recorded time' });
-  await expect(window).toBeFocused();
-  await expect(window).toHaveAttribute('aria-valuetext', /^300.ms to 600.ms$/);
+  const slider = page.getByRole('slider', { name: 'Shown of all recorded time' });
+  await expect(slider).toBeFocused();
+  await expect(slider).toHaveAttribute('aria-valuetext', /^300.ms to 600.ms$/);
   await page.keyboard.press('Home');
   await expect.poll(shown).toEqual([0, 300]);
   await drag(1000, 1900);

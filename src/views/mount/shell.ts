@@ -7,7 +7,7 @@ import type { ITable } from '../shared/table';
 import type { Translate } from '../shared/translate';
 import { Brief } from './brief';
 import { DataTable } from './data-table';
-import { element, writeText } from './dom';
+import { element, focusNear, writeText } from './dom';
 
 /** Most characters of an entry; the whole name is its title. */
 const MOST_LETTERS = 40;
@@ -77,7 +77,7 @@ class Legend {
       nodes.some((node, at) => this.node.children[at] !== node) ||
       this.node.children.length > nodes.length
     ) {
-      const focused = nodes.find(node => node === document.activeElement);
+      const focused = nodes.find(node => node === focusNear(this.node));
       this.node.replaceChildren(...nodes);
       focused?.focus();
     }

@@ -34,7 +34,7 @@ import {
   type MapSubject
 } from './picture-tiles';
 import { addedTiles, type ITile, type ITilePage, type ITiles } from './tiles';
-import { guarded } from './words-tile';
+import { guarded } from '../shared/tile';
 
 /** Least time between two drawings of a tile, ms: pictures, and words, which nobody reads faster. */
 const PICTURE_EVERY = 1000;

@@ -2,18 +2,10 @@ import { formatBytes, formatInteger, formatNumber, timeWords } from '../../../ch
 import { own } from '../../../protocol/records';
 import type { IMark, Loaded, INote } from '../../../views/shared/content';
 import type { Translate } from '../../../views/shared/translate';
-import {
-  compare,
-  PlanError,
-  ranked,
-  runnerUp,
-  verdict,
-  type IComparison,
-  type IPlanned,
-  type IPlanShape
-} from '../plan';
+import type { IComparison, IPlanned, IPlanShape } from '../plan';
+import { compare, PlanError, ranked, runnerUp, verdict } from '../plan';
 import type { Plan } from '../protocol/pipeline.generated';
-import { PipelinePane } from './pipeline-pane';
+import { PipelinePane, type IPipelineRead } from './pipeline-reader';
 import {
   idleShare,
   planLanes,
@@ -24,7 +16,6 @@ import {
   overlaid,
   pathOf
 } from './plan-lanes';
-import type { IPipelineRead } from './pipeline-reader';
 
 /** All schedules on one axis of time, the best first, each with step time, bubble and memory. */
 export class SchedulesPane extends PipelinePane {

@@ -7,10 +7,10 @@ import type { Control } from '../../../../views/shared/control';
 import type { ILinkedMarks } from '../../../../views/shared/links';
 import { hold, moveOf } from '../../../../views/shared/scale';
 import type { ITip } from '../../../../views/shared/table';
-import { drawnOf, pointOf, pointsRecipe } from './points-recipe';
-import { ProjectionPane } from './projection-pane';
-import type { IProjected } from './projection-reader';
 import {
+  drawnOf,
+  pointOf,
+  pointsRecipe,
   projectionControls,
   axisTitles,
   countWords,
@@ -21,6 +21,8 @@ import {
   sequenceWords,
   tokenWords
 } from './projection-words';
+import { ProjectionPane } from './projection-pane';
+import type { IProjected } from './projection-reader';
 import { pointColors, promptName, TokenGroup } from './token-group';
 
 /** How far from a point the pointer means it, and half the side of what marks it, pixels. */
