@@ -9,8 +9,9 @@ import { deflateSync } from 'node:zlib';
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 const ENGINE = 'megalens/pictures/engine/bundle/engine.js';
 const PAGE = 'megalens/pictures/report/runtime/report-page.json';
+const MODULE = 'megalens/pictures/engine/bundle';
 const SERVED = 'megalens/server/page';
-const MOST_BYTES = { engine: 2_000_000, page: 875_000, served: 850_000 };
+const MOST_BYTES = { engine: 2_000_000, page: 875_000, module: 1_000_000, served: 850_000 };
 const HOLDS =
   '/* Holds Vega (BSD-3-Clause, University of Washington), parts of D3 (ISC, Mike Bostock), Lumino (BSD-3-Clause, Project Jupyter) and others. */';
 
@@ -35,20 +36,21 @@ const withoutCodeFromStrings = {
 };
 
 /** What a report's page and the kernel's engine do in another way than JupyterLab: they compute in place, without a worker and without code from text. */
-const inPlace = {
-  name: 'in-place',
+const IN_PLACE = { '\\w+(/\\w+)*/open-worker': 'export const openWorker = () => null;' };
+const FROZEN = {
+  'aggregate/load-tables':
+    "import { AggregateError } from './moment-merge';" +
+    'export const loadTables = () => Promise.reject(new AggregateError("A report has no arquero. JupyterLab does this.", "frozen"));'
+};
+const replacing = instead => ({
+  name: 'replacing',
   setup(builder) {
-    const instead = {
-      '\\w+(/\\w+)*/open-worker': 'export const openWorker = () => null;',
-      'aggregate/load-tables':
-        "import { AggregateError } from './moment-merge';" +
-        'export const loadTables = () => Promise.reject(new AggregateError("A report has no arquero. JupyterLab does this.", "frozen"));'
-    };
     for (const [name, contents] of Object.entries(instead)) {
       builder.onLoad({ filter: new RegExp(`src/${name}\\.ts$`) }, () => ({ contents }));
     }
   }
-};
+});
+const inPlace = replacing({ ...IN_PLACE, ...FROZEN });
 
 /** Leave out of the schemas what no check reads: their prose, and what they say to generators (`x-…`). */
 const withoutProse = {
@@ -79,13 +81,13 @@ const withoutParts = parts => ({
 });
 
 /** Bundle one entry into one script without imports, or its styles into one sheet. */
-async function textOf(entry, plugins = [], define = {}) {
+async function textOf(entry, plugins = [], define = {}, format = 'iife') {
   const result = await build({
     entryPoints: [entry],
     bundle: true,
     minify: true,
     write: false,
-    format: 'iife',
+    format,
     target: 'es2022',
     platform: 'browser',
     legalComments: 'none',
@@ -127,6 +129,34 @@ async function bundlePage(outfile) {
   const digests = [script, views].map(text => createHash('sha256').update(text, 'utf8').digest('base64'));
   await mkdir(dirname(outfile), { recursive: true });
   await writeFile(outfile, JSON.stringify({ script, digests, style }));
+}
+
+/** What draws views where there is no labextension: the packed module, and the lines that bring it into a page, which know it by its digest. */
+async function bundleModule(folder) {
+  const sheet = name => textOf(join(root, `src/widgets/${name}.css`));
+  const [style, dark] = [await sheet('module'), await textOf(join(root, 'style/alone-dark.css'))];
+  const styles = {
+    name: 'styles',
+    setup(builder) {
+      builder.onResolve({ filter: /^megalens-(dark-)?style$/ }, ({ path }) => ({ path, namespace: 'style' }));
+      builder.onLoad({ filter: /.*/, namespace: 'style' }, ({ path }) => ({
+        contents: path === 'megalens-style' ? style : dark,
+        loader: 'text'
+      }));
+    }
+  };
+  const parts = [replacing(IN_PLACE), withoutParts('panel|engine|report'), styles];
+  const module = `${HOLDS}\n${await textOf(join(root, 'src/widgets/module.ts'), parts, {}, 'esm')}`;
+  const packed = deflateSync(module, { level: 9 });
+  check('module', packed.toString('latin1'));
+  const digest = createHash('sha256').update(packed).digest('hex');
+  const define = { MODULE_DIGEST: JSON.stringify(digest) };
+  await mkdir(folder, { recursive: true });
+  await writeFile(join(folder, 'view-module.js.z'), packed);
+  await writeFile(
+    join(folder, 'view-loader.js'),
+    await textOf(join(root, 'src/widgets/loader.ts'), [], define, 'esm')
+  );
 }
 
 /** The page of the Jupyter server: of JupyterLab's packages what the extension uses, which it brings itself. */
@@ -172,6 +202,7 @@ if (process.argv[2] === undefined) {
     withoutParts('panel')
   ]);
   await bundlePage(join(root, PAGE));
+  await bundleModule(join(root, MODULE));
   await bundleServed(join(root, SERVED));
 } else {
   // For tests: an entry of their own, and where to write it.

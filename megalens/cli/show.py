@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from ..protocol import RUNS_FOLDER, shown_text
-from .look import RUN_WORDS, with_run
+from .look import RUN_HELP, with_run
 
 if TYPE_CHECKING:
     from ..runs import Run
@@ -34,7 +34,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "target",
         metavar="RUN",
         nargs="?",
-        help=f"{RUN_WORDS} (default: those of ./{RUNS_FOLDER} and live ones)",
+        help=f"{RUN_HELP} (default: those of ./{RUNS_FOLDER} and live ones)",
     )
     show.add_argument("--view", metavar="NAME", help="show this view alone, such as timeline")
     show.add_argument("--port", type=int, default=0, help="the port on loopback (default: a free one)")

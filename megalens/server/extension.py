@@ -10,7 +10,7 @@ from typing import Any
 from jupyter_server.extension.application import ExtensionApp
 from traitlets import Bool, Int, List, Unicode
 
-from ..hub.minute_log import MinuteLog
+from ..hub.connections import MinuteLog
 from ..protocol import RUNS_FOLDER
 from .demo_training import DemoHandler, DemoTraining
 from .forward import ForwardHandler

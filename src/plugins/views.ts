@@ -201,10 +201,10 @@ async function tabCode() {
   const [registry, host, options, code, widgets, labels] = await Promise.all([
     import('../views/registry'),
     import('../widgets/view-host'),
-    import('../protocol/kept-options'),
+    import('../protocol/view-options'),
     import('../views/code'),
     import('../widgets/runs'),
-    import('../client/run-labels')
+    import('../client/run-reader')
   ]);
   return { ...registry, ...host, ...options, ...code, ...widgets, ...labels };
 }

@@ -1,7 +1,7 @@
 import { TextSpace } from '../../charts';
 import type { Control } from '../shared/control';
 import type { Translate } from '../shared/translate';
-import { element, writeText, watchSize } from './dom';
+import { element, focusNear, writeText, watchSize } from './dom';
 import { ToolbarFold, SLIDER_PLACES, sliderPlace, sliderValue } from './toolbar-fold';
 
 type Of<K extends Control['kind']> = Extract<Control, { kind: K }>;
@@ -21,6 +21,12 @@ function labelled(label: string, ...children: (Node | string)[]): HTMLElement {
   return element('label', { class: 'jp-MegalensControl' }, element('span', {}, label), ...children);
 }
 
+/** Put a mark of a colour before a word; none where there is no colour. */
+function swatch(node: HTMLElement, color: string | undefined): void {
+  node.classList.toggle('jp-mod-colored', color !== undefined);
+  node.style.setProperty('--megalens-swatch', color ?? null);
+}
+
 /** Mark a field that something was said against. */
 function blame(field: HTMLElement, fault: string | undefined, title = ''): void {
   field.title = fault ?? title;
@@ -34,9 +40,10 @@ const MOUNTS: { readonly [K in Control['kind']]: Mount<K> } = {
     const node = element('span', { class: 'jp-MegalensToolbar-name' });
     return {
       node,
-      update: ({ text, title }) => {
+      update: ({ color, text, title }) => {
         writeText(node, text);
         node.title = title ?? text;
+        swatch(node, color);
       }
     };
   },
@@ -113,7 +120,7 @@ const MOUNTS: { readonly [K in Control['kind']]: Mount<K> } = {
           list.replaceChildren(...suggestions.map(each => element('option', { value: each })));
         }
         // What someone is typing stays.
-        if (document.activeElement !== input) {
+        if (focusNear(input) !== input) {
           input.value = value;
           input.setAttribute('aria-invalid', 'false');
         }
@@ -136,7 +143,7 @@ const MOUNTS: { readonly [K in Control['kind']]: Mount<K> } = {
     return {
       node,
       update: ({ fault, value }) => {
-        if (document.activeElement !== area && area.value !== value) {
+        if (focusNear(area) !== area && area.value !== value) {
           area.value = value;
         }
         area.setAttribute('aria-invalid', 'false');
@@ -192,7 +199,7 @@ const MOUNTS: { readonly [K in Control['kind']]: Mount<K> } = {
         input.max = String(most);
         input.removeAttribute('aria-invalid');
         blame(input, fault, title);
-        if (document.activeElement !== input) {
+        if (focusNear(input) !== input) {
           input.value = String(value);
         }
       }
@@ -254,6 +261,7 @@ const MOUNTS: { readonly [K in Control['kind']]: Mount<K> } = {
         writeText(text, control.text);
         node.title = control.title;
         node.setAttribute('aria-label', `${control.text}. ${control.title}`);
+        swatch(node, control.color);
       }
     };
   },
@@ -286,7 +294,7 @@ function mounted<K extends Control['kind']>(first: Of<K>): IMounted<K> {
   };
 }
 
-/** Kinds that say what is shown, or at which step: they stay in sight. */
+/** Kinds that say what is shown, or at which step: they stay in sight, toggles as long as there is room. */
 const STAYS: ReadonlySet<Control['kind']> = new Set(['name', 'steps', 'chip', 'toggle']);
 
 /**
@@ -351,18 +359,21 @@ export class Toolbar {
     if (this._menu === null || this._fold.isOpen) {
       return;
     }
-    const focused = document.activeElement;
+    const focused = focusNear(this.node);
     this._folded.clear();
     this._place();
     this.node.classList.remove('jp-mod-tight');
-    const foldable = this._controls.filter(({ kind }) => !STAYS.has(kind));
+    const foldable = [
+      ...this._controls.filter(({ kind }) => kind === 'toggle'),
+      ...this._controls.filter(({ kind }) => !STAYS.has(kind))
+    ];
     while (foldable.length > 0 && this.node.scrollWidth > this.node.clientWidth) {
       this._folded.add(foldable.pop()?.id ?? '');
       this._place();
     }
     // What cannot be folded is cut short.
     this.node.classList.toggle('jp-mod-tight', this.node.scrollWidth > this.node.clientWidth);
-    if (focused instanceof HTMLElement && focused !== document.activeElement && this.node.contains(focused)) {
+    if (focused instanceof HTMLElement && focused !== focusNear(focused) && this.node.contains(focused)) {
       focused.focus();
     }
   }
