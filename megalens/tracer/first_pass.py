@@ -173,7 +173,7 @@ class FirstPass:
         """Whether a pass has shown that something in it is compiled."""
         self._came = False
         """Whether a pass came since :meth:`open`."""
-        self._said = False
+        self._warned = False
         self._trains = self._provisional = False
         """Whether the pass that is watched has gradients; whether only one without was seen so far."""
         self.fresh = False
@@ -211,8 +211,8 @@ class FirstPass:
 
     def step_ends(self, step: int) -> None:
         """Say, once, where a step showed no pass although there may have been one."""
-        if self._handles and not (self._came or self._said) and compiles():
-            self._said = True
+        if self._handles and not (self._came or self._warned) and compiles():
+            self._warned = True
             says = (
                 f"Step {step} did not show what the model does: it was not called, or its call is a part of "
                 "what torch.compile has compiled, such as a function that calls it."

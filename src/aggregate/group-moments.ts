@@ -9,7 +9,7 @@ import { ClientError } from '../client/rest';
 import { AggregateError } from './moment-merge';
 import { statsOf, pick, rowsAt } from './moment-ratio';
 import type { TableAnswer, TableQuestion } from './moment-tables';
-import { pageQueue, type TablePlace, type WorkQueue } from './work-queue';
+import { pageQueue, type Executor, type WorkQueue } from './work-queue';
 import { WORKER_ROWS } from './worker-link';
 import type { MomentGroupsRequest } from '../protocol/requests.generated';
 
@@ -22,7 +22,7 @@ const CACHE_ROWS = 4_000_000;
 interface IEntry {
   readonly id: string;
   readonly stat: MomentStat;
-  place: TablePlace;
+  executor: Executor;
   /** Version of the source's index that the rows are of; null before there are any. */
   version: string | null;
   warnings: string;
@@ -95,11 +95,11 @@ export class MomentCache {
       return null;
     }
     const large = index.stats.some(({ rows }) => rows > this.workerRows);
-    const place = large ? await this.queue.placeOf() : 'here';
+    const executor = large ? await this.queue.executorFor() : 'here';
     for (const entry of entries) {
       const turn = entry.turn
         .catch(() => undefined)
-        .then(() => this.refresh(source, entry, index, place, signal));
+        .then(() => this.refresh(source, entry, index, executor, signal));
       entry.turn = turn;
       if (!(await turn)) {
         return null;
@@ -107,7 +107,7 @@ export class MomentCache {
     }
     signal?.throwIfAborted();
     this.evict(entries);
-    const answer = await this.queue.askTables(place, question(entries.map(({ id }) => id)), []);
+    const answer = await this.queue.askTables(executor, question(entries.map(({ id }) => id)), []);
     signal?.throwIfAborted();
     return answer;
   }
@@ -117,14 +117,14 @@ export class MomentCache {
     source: IMomentSource,
     entry: IEntry,
     seen: IMomentIndex,
-    place: TablePlace,
+    executor: Executor,
     signal?: AbortSignal
   ): Promise<boolean> {
     entry.usedAt = ++this.clock;
     let index = seen;
     const about = (): IMomentIndex['stats'][number] | undefined =>
       index.stats.find(({ stat }) => stat === entry.stat);
-    if (entry.version === index.version && entry.place === place) {
+    if (entry.version === index.version && entry.executor === executor) {
       return true;
     }
     if ((about()?.rows ?? 0) >= entry.tooMany) {
@@ -133,7 +133,7 @@ export class MomentCache {
     const warnings = index.warnings.join('\n');
     const more =
       entry.version !== null &&
-      entry.place === place &&
+      entry.executor === executor &&
       entry.warnings === warnings &&
       (about()?.rows ?? 0) >= entry.rows &&
       about()?.first === entry.first;
@@ -150,10 +150,12 @@ export class MomentCache {
       }
     }
     if (reload) {
-      if (entry.version !== null && entry.place !== place) {
-        await this.queue.askTables(entry.place, { kind: 'drop', table: entry.id }, []).catch(() => undefined);
+      if (entry.version !== null && entry.executor !== executor) {
+        await this.queue
+          .askTables(entry.executor, { kind: 'drop', table: entry.id }, [])
+          .catch(() => undefined);
       }
-      entry.place = place;
+      entry.executor = executor;
       if (!(await this.load(source, entry, null, signal))) {
         entry.tooMany = about()?.rows ?? 0;
         return false;
@@ -184,7 +186,7 @@ export class MomentCache {
     entry.version = null;
     const last = rows.step[rows.step.length - 1];
     const answer = await this.queue.askTables(
-      entry.place,
+      entry.executor,
       { kind: 'load', table: entry.id, stat: entry.stat, rows: part, from },
       buffersOf(rows)
     );
@@ -199,7 +201,7 @@ export class MomentCache {
     const entry: IEntry = entries.get(stat) ?? {
       id: `${stat} ${(this.made += 1)}`,
       stat,
-      place: 'here',
+      executor: 'here',
       version: null,
       warnings: '',
       rows: 0,
@@ -233,7 +235,7 @@ export class MomentCache {
     this.all.delete(entry);
     entry.version = null;
     entry.rows = 0;
-    this.queue.askTables(entry.place, { kind: 'drop', table: entry.id }, []).catch(() => undefined);
+    this.queue.askTables(entry.executor, { kind: 'drop', table: entry.id }, []).catch(() => undefined);
   }
 
   private readonly known = new WeakMap<IMomentSource, Map<MomentStat, IEntry>>();

@@ -7,7 +7,7 @@ import { lost, WorkerLink, packTensors, packedMoments, unpackMoments } from './w
 const PACK_VALUES = 8 << 20;
 
 /** Where what is kept between questions is. */
-export type TablePlace = 'here' | 'worker';
+export type Executor = 'here' | 'worker';
 
 /** Does small work in place and large work in a worker. */
 export class WorkQueue {
@@ -48,7 +48,7 @@ export class WorkQueue {
    * Where tables of many rows, or so many numbers, are worked on: in the worker where there is one, few of
    * them here.
    */
-  async placeOf(numbers = Infinity): Promise<TablePlace> {
+  async executorFor(numbers = Infinity): Promise<Executor> {
     return (await this.link.workerFor(numbers)) === null ? 'here' : 'worker';
   }
 
@@ -57,8 +57,8 @@ export class WorkQueue {
    *
    * @throws AggregateError as `MomentTables`; `lost` when the worker that kept the tables broke.
    */
-  async askTables(place: TablePlace, question: TableQuestion, buffers: Buffers): Promise<TableAnswer> {
-    if (place === 'here') {
+  async askTables(executor: Executor, question: TableQuestion, buffers: Buffers): Promise<TableAnswer> {
+    if (executor === 'here') {
       return this.here.ask(question);
     }
     const worker = await this.link.workerFor(Infinity);

@@ -90,7 +90,7 @@ def followed_processors(
     return processors  # type: ignore[no-any-return]
 
 
-def said_of_config(inner: Any, sampler: Sampler) -> str:
+def config_notes(inner: Any, sampler: Sampler) -> str:
     """Return sentences about what a text does not follow of a model's config; empty where it follows all."""
     config = getattr(inner, "generation_config", None)
     if config is None:
@@ -194,7 +194,7 @@ class HuggingFaceLanguageModel(LanguageModel):
         )
 
     def said(self, sampler: Sampler) -> str:
-        return said_of_config(self._inner, sampler)
+        return config_notes(self._inner, sampler)
 
     def begin(self, prompts: Sequence[Sequence[int]], tokens: int = 0) -> Reading:
         padded = PaddedPrompts.of(prompts, self.device, self.pad)

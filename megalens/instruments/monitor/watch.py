@@ -228,19 +228,19 @@ class Watch:
             alarms = self._alarms(now, step, self._find(now))
             self._learn(now)
         # What nobody is told of explains nothing.
-        alarms = self._causes.take(self._told(alarms))
+        alarms = self._causes.take(self._reported(alarms))
         for name, own in self._own.items():
             if self.settings.on(name):
                 try:
                     given = islice(own(step, tuple(self._history)), MOST_ALARMS)
-                    alarms += self._told([self._placed(alarm, now) for alarm in given])
+                    alarms += self._reported([self._located(alarm, now) for alarm in given])
                 except Exception as error:
                     self._failure(name, error)
         self._history.append(step)
         alarms.sort(key=lambda alarm: alarm.place)
         return alarms
 
-    def _told(self, alarms: list[Alarm]) -> list[Alarm]:
+    def _reported(self, alarms: list[Alarm]) -> list[Alarm]:
         return [alarm for alarm in alarms if not self.settings.muted(alarm)]
 
     @property
@@ -352,7 +352,7 @@ class Watch:
             )
         return alarms
 
-    def _placed(self, alarm: Alarm, now: StepTable) -> Alarm:
+    def _located(self, alarm: Alarm, now: StepTable) -> Alarm:
         """Return an own rule's alarm with defaults for what it left out."""
         layout = now.layout
         same = [

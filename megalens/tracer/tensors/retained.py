@@ -26,7 +26,7 @@ from .batch import KNOWN, NON_FINITE, Batch, FiredProbes
 from .probes import TensorProbe, moments_of_each
 
 _NAMED = 3
-_MOST_SAID = 5000
+_MOST_REPORTED = 5000
 _NO_GRADIENT = "none was seen to come back inside of the step"
 
 
@@ -73,23 +73,23 @@ class SilentProbeWords:
     """Gives a sentence on probes that did not fire, once for each and each reason."""
 
     def __init__(self) -> None:
-        self._said: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
 
     def of(self, batch: Batch) -> Iterator[str]:
         """Give what is new in a batch that ends a step."""
         if batch.probes is not None:
             yield from self._silent(batch.step, batch.probes, batch.told)
         for title in batch.without_gradients:
-            if (title, _NO_GRADIENT) not in self._said:
-                self._said.add((title, _NO_GRADIENT))
+            if (title, _NO_GRADIENT) not in self._reported:
+                self._reported.add((title, _NO_GRADIENT))
                 yield f"Step {batch.step} has no gradients of {title}, which are asked for: {_NO_GRADIENT}."
 
     def _silent(self, step: int, probes: FiredProbes, told: frozenset[str]) -> Iterator[str]:
         new: dict[str, list[str]] = {}
         for name, reason in probes.missing.items():
-            known = name in told or (name, reason) in self._said
-            if not known and len(self._said) < _MOST_SAID:
-                self._said.add((name, reason))
+            known = name in told or (name, reason) in self._reported
+            if not known and len(self._reported) < _MOST_REPORTED:
+                self._reported.add((name, reason))
                 new.setdefault(reason, []).append(name)
         for reason, names in new.items():
             # Not all of many are listed.

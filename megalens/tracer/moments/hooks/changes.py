@@ -100,11 +100,11 @@ class Versions:
         """Return a few parameters of each kind: small ones, and one of the middle."""
         chosen: list[int] = []
         for several in kinds.values():
-            several = sorted(several, key=self._place)
+            several = sorted(several, key=self._size_of)
             chosen += dict.fromkeys(several[: _OF_EACH - 1] + several[len(several) // 2 :][:1])
         return chosen
 
-    def _place(self, at: int) -> int:
+    def _size_of(self, at: int) -> int:
         """Return the size of a gradient, very small ones last: looked at once."""
         size = self._order.get(at)
         if size is None:

@@ -80,9 +80,9 @@ class GradientMoment:
         self._replicas = ParamRows([at for at, _ in replicas], [point.gradient for _, point in replicas])
         self._points = [*params, *(point for _, point in replicas)]
         self._ids = [*ids, *(at for at, _ in replicas)]
-        self._places: dict[Tensor, list[int]] = {}
+        self._indices: dict[Tensor, list[int]] = {}
         for at, point in enumerate(self._points):
-            self._places.setdefault(point.parameter, []).append(at)
+            self._indices.setdefault(point.parameter, []).append(at)
         self._versions = Versions([point.gradient for point in self._points])
         self._own, self._direction = own, direction
         self._scaler = scale
@@ -93,7 +93,7 @@ class GradientMoment:
         self._remove: list[Callable[[], None]] = []
         self._end: BackwardEnd | None = None
         self._optimizers = tuple(optimizers)
-        self._held: dict[Optimizer, tuple[int, list[int]]] = {}
+        self._known: dict[Optimizer, tuple[int, list[int]]] = {}
         self._knows_steps = False
         if ready is not None:
             self._remove.append(ready(lambda: self._spent(self._ready)))
@@ -205,7 +205,7 @@ class GradientMoment:
             self._values(at) is None and self._ids[at] not in self._settled_ids
             for parameter in came
             if parameter.grad is None
-            for at in self._places.get(parameter, ())
+            for at in self._indices.get(parameter, ())
         )
 
     def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
@@ -276,11 +276,11 @@ class GradientMoment:
     def _of(self, optimizer: Optimizer) -> list[int]:
         """Return which parameters an optimizer has; it may be given more."""
         count = sum(len(group["params"]) for group in optimizer.param_groups)
-        known = self._held.get(optimizer)
+        known = self._known.get(optimizer)
         if known is None or known[0] != count:
             held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
             here = [at for at, point in enumerate(self._points) if id(point.parameter) in held]
-            known = self._held[optimizer] = count, here
+            known = self._known[optimizer] = count, here
         return known[1]
 
     def _change(self, here: Sequence[int], optimizer: Optimizer) -> str | None:

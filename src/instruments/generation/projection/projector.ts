@@ -1,5 +1,5 @@
 import { AggregateError } from '../../../aggregate/moment-merge';
-import type { TablePlace } from '../../../aggregate/work-queue';
+import type { Executor } from '../../../aggregate/work-queue';
 import type { IAggregateWorker, WorkerFactory, Buffers } from '../../../aggregate/worker-link';
 import { lost, WorkerLink } from '../../../aggregate/worker-link';
 import type { IUmapState, IUmapSettings } from './umap';
@@ -15,17 +15,17 @@ export class ProjectionQueue {
   }
 
   /** Where so many numbers are worked on: in the worker where there is one. */
-  async placeOf(numbers = Infinity): Promise<TablePlace> {
+  async executorFor(numbers = Infinity): Promise<Executor> {
     return (await this.link.workerFor(numbers)) === null ? 'here' : 'worker';
   }
 
   /**
    * Have points projected, here or in the worker. What does it here is loaded when it is first needed.
-   * @param place - As `placeOf` said; of one job always the same.
+   * @param executor - As `executorFor` said; of one job always the same.
    * @throws AggregateError as `Projections`; `lost` when the worker broke.
    */
-  async ask(place: TablePlace, question: ProjectionQuestion, buffers: Buffers): Promise<ProjectionAnswer> {
-    const worker = place === 'here' ? null : await this.link.workerFor(Infinity);
+  async ask(executor: Executor, question: ProjectionQuestion, buffers: Buffers): Promise<ProjectionAnswer> {
+    const worker = executor === 'here' ? null : await this.link.workerFor(Infinity);
     if (worker === null) {
       this.projections ??= import('./projections').then(code => new code.Projections());
       return (await this.projections).ask(question);
@@ -69,8 +69,8 @@ export class Projector {
   async components(gather: () => IVectors, components: number, standardise: boolean): Promise<IPrincipal> {
     const ask = async (): Promise<ProjectionAnswer> => {
       const points = gather();
-      const place = await this.queue.placeOf(points.values.length);
-      return this.queue.ask(place, { kind: 'components', points, components, standardise }, [
+      const executor = await this.queue.executorFor(points.values.length);
+      return this.queue.ask(executor, { kind: 'components', points, components, standardise }, [
         points.values.buffer
       ]);
     };
@@ -153,8 +153,8 @@ export class UmapRun {
 
   private async advance(): Promise<void> {
     try {
-      if (this.place === null) {
-        this.place = await this.queue.placeOf(this.points.values.length);
+      if (this.executor === null) {
+        this.executor = await this.queue.executorFor(this.points.values.length);
         const points = { ...this.points, values: this.points.values.slice() };
         const { job, start, request } = this;
         await this.ask({ kind: 'begin', job, points, start, request }, [points.values.buffer]);
@@ -166,12 +166,12 @@ export class UmapRun {
       }
       // Once more from the beginning, where there is no worker that can break.
       this.isAgain = true;
-      this.place = null;
+      this.executor = null;
     }
   }
 
   private async ask(question: ProjectionQuestion, buffers: ArrayBufferLike[]): Promise<void> {
-    const answer = await this.queue.ask(this.place ?? 'here', question, buffers);
+    const answer = await this.queue.ask(this.executor ?? 'here', question, buffers);
     if (answer.kind === 'umap') {
       this.state = answer.state;
     }
@@ -179,8 +179,8 @@ export class UmapRun {
 
   /** What is done of it need not be kept any more. */
   private drop(): void {
-    if (this.place !== null && !this.isDone && !this.queue.isDisposed) {
-      this.queue.ask(this.place, { kind: 'drop', job: this.job }, []).catch(() => undefined);
+    if (this.executor !== null && !this.isDone && !this.queue.isDisposed) {
+      this.queue.ask(this.executor, { kind: 'drop', job: this.job }, []).catch(() => undefined);
     }
   }
 
@@ -189,7 +189,7 @@ export class UmapRun {
   }
 
   private readonly job: number;
-  private place: TablePlace | null = null;
+  private executor: Executor | null = null;
   private isAgain = false;
   private reported = 0;
   private failure: Error | null = null;

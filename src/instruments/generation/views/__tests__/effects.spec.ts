@@ -5,7 +5,7 @@ import type { EffectsOptions } from '../../../../protocol/views.generated';
 import { effectsOf } from '../../store/effects';
 import { streamRows, WrittenRun } from '../../../../store/__tests__/written-run';
 import { pointRequest, requestCode } from '../effects/effects-subject';
-import { sharing } from '../effects/places-picture';
+import { sharing } from '../effects/series-picture';
 import { sweepOf, sweepSeries } from '../effects/positions-picture';
 import { mountView } from '../../../../views/registry';
 import type { IContent } from '../../../../views/shared/content';

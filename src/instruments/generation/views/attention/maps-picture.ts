@@ -326,8 +326,8 @@ export class MapsPicture implements IAttentionPicture {
   pinned(): IMark | null {
     const { position = null, isChosen = false } = { ...this._request };
     // Beside one map its keys are listed, so that it is seen whose they are.
-    const isTold = isChosen || this._cells.maps.length === 1;
-    return position === null || !isTold ? null : this._cells.rowOf(position);
+    const isNamed = isChosen || this._cells.maps.length === 1;
+    return position === null || !isNamed ? null : this._cells.rowOf(position);
   }
 
   bandOf(mark: IMark): IMark | null {

@@ -45,7 +45,7 @@ import { extentOf } from '../../../../views/shared/scale';
 import type { ITip } from '../../../../views/shared/table';
 import type { ITokenWindow, TokenTexts, ILayerCell } from '../shared/token-axis';
 import { firstDrawn, tokenSpan, windowWords, LayerMap } from '../shared/token-axis';
-import { sharing } from './places-picture';
+import { sharing } from './series-picture';
 
 /** Pixels of a layer. */
 const ROW = 16;
@@ -79,7 +79,7 @@ class LayersMap extends LayerMap {
 
   tipOf(mark: IMark): ITip | null {
     const { t, _texts: texts } = this;
-    const { layer, position } = this.placeOf(mark);
+    const { layer, position } = this.coordinatesOf(mark);
     if (layer === null || position === null || !texts) {
       return null;
     }
@@ -214,7 +214,7 @@ export class SequencePane extends Pictured implements IEffectsPane {
   override pointedBy(mark: IMark): IPointed {
     const { _read: read } = this;
     const { layer, position } = this._isByLayer
-      ? this._layers.placeOf(mark)
+      ? this._layers.coordinatesOf(mark)
       : { layer: null, position: Math.round((mark.x[0] + mark.x[1]) / 2) };
     const { sequence } = this._of.env.options;
     return { step: null, layer, generation: read?.generation.generation ?? null, sequence, position };

@@ -9,7 +9,7 @@ import { tokenLabels, tokenTicks, type ITokenWindow } from '../shared/token-axis
 import type { Translate } from '../../../../views/shared/translate';
 import type { IComparedTexts, IPositionEffect, ISequenceEffects } from './effects-subject';
 import { comparedName, divergenceRows, nextLines, divergenceOf, layersOf } from './effects-subject';
-import { lineAt, PlacesPicture, type IRange } from './places-picture';
+import { lineAt, SeriesPicture, type IRange } from './series-picture';
 import type { IEffect, IEffects } from '../../store/effects';
 
 export type Measure = Required<EffectsOptions>['measure'];
@@ -31,7 +31,7 @@ export function measureOf({ kind, measure }: Pick<Required<EffectsOptions>, 'kin
 export const RULE_COLOR = COLORS.rule;
 
 /** A measure of each next token over positions: KL divergence and changes as bars, distances as lines. */
-export class PositionsPicture extends PlacesPicture {
+export class PositionsPicture extends SeriesPicture {
   constructor(private readonly _t: Translate) {
     super();
   }

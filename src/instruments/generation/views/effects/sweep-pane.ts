@@ -28,7 +28,7 @@ import {
 } from './effects-subject';
 import type { ISweep, ISweepPoint, ISweepSeries, Measure } from './positions-picture';
 import { sequencesIn, sweepSeries, sweepOf, measureWords } from './positions-picture';
-import { lineAt, placeOf, PlacesPicture } from './places-picture';
+import { lineAt, middleOf, SeriesPicture } from './series-picture';
 
 /** Pixels of a setting under the axis. */
 const LABEL = 90;
@@ -36,7 +36,7 @@ const LABEL = 90;
 const MOST_LISTED = 12;
 
 /** A measure over the points of a sweep: mean and range over sequences; of distances a line per layer. */
-class SweepPicture extends PlacesPicture {
+class SweepPicture extends SeriesPicture {
   constructor(private readonly _t: Translate) {
     super();
   }
@@ -113,7 +113,7 @@ class SweepPicture extends PlacesPicture {
 
   /** The point of a mark; undefined where there is none. */
   pointOf(mark: IMark): ISweepPoint | undefined {
-    return this._points.get(placeOf(mark));
+    return this._points.get(middleOf(mark));
   }
 
   /** The mark of a point; null where it is not drawn. */
@@ -160,7 +160,7 @@ class SweepPicture extends PlacesPicture {
       [...this._points].map(([x, point]) => ({
         series,
         x,
-        value: sign * (series.mean[this._placeOf(point)] ?? NaN)
+        value: sign * (series.mean[this._indexOf(point)] ?? NaN)
       }))
     );
     return all
@@ -185,7 +185,7 @@ class SweepPicture extends PlacesPicture {
   private _valueWords(series: ISweepSeries | undefined, x: number): string {
     const { _t: t } = this;
     const point = this._points.get(x);
-    const at = point ? this._placeOf(point) : -1;
+    const at = point ? this._indexOf(point) : -1;
     const [mean, count] = [series?.mean[at] ?? NaN, series?.count[at] ?? 0];
     if (this._measure === 'divergence') {
       const all = this._sweep ? sequencesIn(this._sweep) : 0;
@@ -212,7 +212,7 @@ class SweepPicture extends PlacesPicture {
     return settingWords(this._over, setting, value, this._t);
   }
 
-  private _placeOf(point: ISweepPoint): number {
+  private _indexOf(point: ISweepPoint): number {
     return this._sweep?.points.indexOf(point) ?? -1;
   }
 

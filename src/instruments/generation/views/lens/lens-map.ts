@@ -262,7 +262,7 @@ export class LensMap extends LayerMap {
 
   /** The cell of a mark; null where it was not read. */
   cellOf(mark: IMark): ILensCell | null {
-    const { layer, position } = this.placeOf(mark);
+    const { layer, position } = this.coordinatesOf(mark);
     return layer === null || position === null ? null : (this._lens?.at(layer, position) ?? null);
   }
 

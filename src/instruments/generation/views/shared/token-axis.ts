@@ -330,7 +330,7 @@ export abstract class LayerMap implements IPictured {
   }
 
   /** Layer and position of a mark. */
-  placeOf({ x, y }: IMark): { readonly layer: number | null; readonly position: number | null } {
+  coordinatesOf({ x, y }: IMark): { readonly layer: number | null; readonly position: number | null } {
     const position = (x[0] + x[1]) / 2;
     return {
       layer: (y && this.rows[Math.round((y[0] + y[1]) / 2)]) ?? null,

@@ -126,16 +126,16 @@ export class TextReader {
     } else if (shown) {
       asked = other === null ? controlOf(generations, shown) : generationOf(generations, other);
     }
-    const beside_ =
+    const compared =
       asked && from ? await textOf(from, asked, sequence, run && (companion?.name ?? run)) : null;
     const isAsked = run !== null || other !== null;
     return {
       generations,
       text,
-      other: beside_,
+      other: compared,
       missing:
-        isAsked && beside_ === null ? { generation: other, run: run && (companion?.name ?? run) } : null,
-      difference: text && beside_ ? firstDifference(text, beside_) : null,
+        isAsked && compared === null ? { generation: other, run: run && (companion?.name ?? run) } : null,
+      difference: text && compared ? firstDifference(text, compared) : null,
       runs: await this._listed()
     };
   }

@@ -213,7 +213,7 @@ export class TextPane extends ViewModel {
     const last = text.tokens.length;
     // The first key shows where the cursor is: at the token that is looked at.
     const from =
-      this._cursor ?? hold(this._placeOf(request.looked) - (Number.isFinite(across) ? across : 0), last);
+      this._cursor ?? hold(this._indexOf(request.looked) - (Number.isFinite(across) ? across : 0), last);
     this._cursor = down === 0 ? hold(from + across, last) : adjacentToken(request.layout, from, down);
     const token = text.tokens[this._cursor];
     const mark = token && this._show(token.position);
@@ -335,20 +335,20 @@ export class TextPane extends ViewModel {
   /** Bring a position into sight, and the cursor there. */
   private _show(position: number): IMark | null {
     const mark = this._markOf(position);
-    this._cursor = mark ? this._placeOf(position) : this._cursor;
+    this._cursor = mark ? this._indexOf(position) : this._cursor;
     if (mark?.y && this._lines.show(Math.round((mark.y[0] + mark.y[1]) / 2))) {
       this.env.refresh(true);
     }
     return mark;
   }
 
-  private _placeOf(position: number | null): number {
+  private _indexOf(position: number | null): number {
     return (this._drawn?.text.tokens ?? []).findIndex(each => each.position === position);
   }
 
   private _markOf(position: number): IMark | null {
     const { boxes = [], firstOf = [] } = this._drawn?.request.layout ?? {};
-    const box = boxes[firstOf[this._placeOf(position)] ?? -1];
+    const box = boxes[firstOf[this._indexOf(position)] ?? -1];
     return box ? { facet: null, ...boxSpan(box) } : null;
   }
 

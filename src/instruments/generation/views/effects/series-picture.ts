@@ -17,7 +17,7 @@ export interface IRange {
 }
 
 /** Lines over places of a text or of a sweep, or one of them as bars. */
-export interface IPlacesRequest {
+export interface ISeriesRequest {
   readonly lines: readonly ILine[];
   /** Of each line; absent where there are none. */
   readonly ranges?: readonly IRange[];
@@ -40,8 +40,8 @@ export interface IPlacesRequest {
 }
 
 /** A chart over places: what is drawn, what is under the pointer, and where a key goes. */
-export class PlacesPicture {
-  take(request: IPlacesRequest, isDark: boolean): Pick<IContent, 'extent' | 'printed' | 'recipe'> {
+export class SeriesPicture {
+  take(request: ISeriesRequest, isDark: boolean): Pick<IContent, 'extent' | 'printed' | 'recipe'> {
     this._request = request;
     this._xs = [...new Set(request.lines.flatMap(({ x }) => [...x]))].sort((a, b) => a - b);
     this._colors = lineColors(request.lines, isDark);
@@ -62,7 +62,7 @@ export class PlacesPicture {
   }
 
   tipOf(mark: IMark): ITip | null {
-    const [request, x] = [this._request, placeOf(mark)];
+    const [request, x] = [this._request, middleOf(mark)];
     if (!request || !this._xs.includes(x)) {
       return null;
     }
@@ -96,7 +96,7 @@ export class PlacesPicture {
   }
 
   private _recipe(
-    request: IPlacesRequest,
+    request: ISeriesRequest,
     dark: boolean,
     y: readonly [number, number],
     isLog: boolean
@@ -129,13 +129,13 @@ export class PlacesPicture {
     };
   }
 
-  private _request: IPlacesRequest | null = null;
+  private _request: ISeriesRequest | null = null;
   private _xs: readonly number[] = [];
   private _colors: readonly string[] = [];
   private _at: ICursor | null = null;
 }
 
-export const placeOf = ({ x }: IMark): number => (x[0] + x[1]) / 2;
+export const middleOf = ({ x }: IMark): number => (x[0] + x[1]) / 2;
 
 /** A line of numbers at places, ascending. */
 export function lineAt(
@@ -161,7 +161,7 @@ export function lineAt(
 }
 
 /** Least and greatest value that is drawn; on a logarithmic axis of those above 0. */
-function rangeOf({ lines, ranges = [], transform }: IPlacesRequest): readonly [number, number] | null {
+function rangeOf({ lines, ranges = [], transform }: ISeriesRequest): readonly [number, number] | null {
   const values = [...lines.map(({ value }) => value), ...ranges.flatMap(({ low, high }) => [low, high])];
   return extentOf(transform === 'log' ? values.map(aboveZero) : values);
 }
@@ -176,12 +176,12 @@ export const sharing = ([from, to]: readonly [number, number]): number =>
 /** Of the points that are shown, and of as many on either side, the largest of all that share a place. */
 function fewPoints(line: ILine, shown: readonly [number, number]): ILine {
   const every = sharing(shown);
-  const retained = keptOf(line, shown);
+  const retained = indicesOf(line, shown);
   const pick = (column: Float64Array): Float64Array => Float64Array.from(retained, at => column[at] ?? NaN);
   return every === 1 ? line : mapColumns(line, pick);
 }
 
-function keptOf({ x, value }: ILine, [from, to]: readonly [number, number]): number[] {
+function indicesOf({ x, value }: ILine, [from, to]: readonly [number, number]): number[] {
   const [every, around] = [sharing([from, to]), to - from];
   const best = new Map<number, number>();
   x.forEach((index, at) => {
@@ -199,12 +199,12 @@ function keptOf({ x, value }: ILine, [from, to]: readonly [number, number]): num
 }
 
 function barRows(
-  { lines: [line], bars, shown }: IPlacesRequest,
+  { lines: [line], bars, shown }: ISeriesRequest,
   kinds: readonly string[],
   base: number
 ): Row[] {
   const every = sharing(shown);
-  return (line ? keptOf(line, shown) : []).flatMap(at => {
+  return (line ? indicesOf(line, shown) : []).flatMap(at => {
     const [x, value] = [line?.x[at] ?? NaN, line?.value[at] ?? NaN];
     const left = Math.floor(x / every) * every;
     return value > base
