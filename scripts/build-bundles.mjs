@@ -1,7 +1,7 @@
-// Bundles what runs outside of JupyterLab's page into one script each: src/report for a report's page, src/engine for V8 in the kernel.
+// Bundles what runs outside of JupyterLab's page into one script each: src/report for a report's page, src/page for the server's own page, src/engine for V8 in the kernel.
 import { build } from 'esbuild';
 import { createHash } from 'node:crypto';
-import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { deflateSync } from 'node:zlib';
@@ -10,7 +10,8 @@ const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 const ENGINE = 'megalens/pictures/engine/bundle/engine.js';
 const PAGE = 'megalens/pictures/report/runtime/report-page.json';
 const MODULE = 'megalens/pictures/engine/bundle';
-const MOST_BYTES = { engine: 2_000_000, page: 875_000, module: 1_000_000 };
+const SERVED = 'megalens/server/page';
+const MOST_BYTES = { engine: 2_000_000, page: 885_000, module: 1_000_000, served: 850_000 };
 const HOLDS =
   '/* Holds Vega (BSD-3-Clause, University of Washington), parts of D3 (ISC, Mike Bostock), Lumino (BSD-3-Clause, Project Jupyter) and others. */';
 
@@ -94,6 +95,7 @@ async function textOf(entry, plugins = [], define = {}, format = 'iife') {
     define: { 'import.meta.url': '"about:blank"', ...define },
     charset: 'ascii',
     logLevel: 'warning',
+    loader: { '.svg': 'text' },
     plugins: [withoutCodeFromStrings, withoutProse, ...plugins]
   });
   return result.outputFiles[0].text;
@@ -157,6 +159,30 @@ async function bundleModule(folder) {
   );
 }
 
+/** The page of the Jupyter server: of JupyterLab's packages what the extension uses, which it brings itself. */
+async function bundleServed(folder) {
+  const versions = {};
+  for (const scope of ['@jupyterlab', '@jupyter-widgets', '@lumino']) {
+    for (const name of await readdir(join(root, 'node_modules', scope))) {
+      const at = `${scope}/${name}`;
+      versions[at] = JSON.parse(
+        await readFile(join(root, 'node_modules', at, 'package.json'), 'utf8')
+      ).version;
+    }
+  }
+  const react = JSON.parse(await readFile(join(root, 'node_modules/react/package.json'), 'utf8')).version;
+  const script = `${HOLDS}\n${await textOf(join(root, 'src/page/index.ts'), [], {
+    LIBRARY_VERSIONS: JSON.stringify({ ...versions, react }),
+    'process.env.NODE_ENV': '"production"',
+    process: '{"env":{},"argv":[]}',
+    global: 'globalThis'
+  })}`;
+  check('served', script);
+  await mkdir(folder, { recursive: true });
+  await writeFile(join(folder, 'page.js'), script);
+  await writeFile(join(folder, 'page.css'), await textOf(join(root, 'src/page/page.css')));
+}
+
 function check(name, script) {
   const most = MOST_BYTES[name] ?? Infinity;
   if (script.length > most) {
@@ -177,6 +203,7 @@ if (process.argv[2] === undefined) {
   ]);
   await bundlePage(join(root, PAGE));
   await bundleModule(join(root, MODULE));
+  await bundleServed(join(root, SERVED));
 } else {
   // For tests: an entry of their own, and where to write it.
   await bundle(process.argv[2], process.argv[3], 'entry');

@@ -218,8 +218,10 @@ class NotebookViews(ABC):
         smoothing: int = 0,
         runs: Any = (),
         compare: Compare = "overlay",
+        baseline: str | None = None,
         align: Align = "step",
         hidden: str | Sequence[str] = (),
+        ignore_outliers: bool = False,
     ) -> Trend:
         """Draw a statistic of one flag per layer over steps, as lines or as layer × step cells.
 
@@ -267,12 +269,17 @@ class NotebookViews(ABC):
             Other runs, or their ids, to compare with.
         compare : {"overlay", "difference", "ratio"}
             The runs over one another, or what each of the others is minus, or over, this one.
+        baseline : str, optional
+            Id of the run that the others are compared with as difference or ratio; this one when absent.
         align : {"step", "tokens", "time"}
             What the horizontal axis is, and so by what runs are compared: steps, tokens that were consumed
             (a scalar such as tokens says how many), or time since the run's first step.
         hidden : str or sequence of str
             Lines that are not drawn: a scalar, or a group, by its name, a layer by its number ('3'), a run
             by its id where each has one line. Of several columns as a list in JSON ('[3,"output"]').
+        ignore_outliers : bool
+            Let the axis of values end where all but the outermost hundredth do; the caption says what lies
+            outside.
 
         Raises
         ------
@@ -299,8 +306,10 @@ class NotebookViews(ABC):
             "smoothing": smoothing,
             "runs": runs,
             "compare": compare,
+            "baseline": baseline,
             "align": align,
             "hidden": hidden,
+            "ignore_outliers": ignore_outliers,
         }
         return self._show(Trend, options)
 
@@ -420,6 +429,7 @@ class NotebookViews(ABC):
         compare: Compare = "overlay",
         align: Align = "step",
         hidden: str | Sequence[str] = (),
+        ignore_outliers: bool = False,
         derive: str | None = None,
         filter: str | None = None,
     ) -> Moments:
@@ -506,6 +516,9 @@ class NotebookViews(ABC):
         hidden : str or sequence of str
             Lines that are not drawn: a scalar, or a group, by its name, a layer by its number ('3'), a run
             by its id where each has one line. Of several columns as a list in JSON ('[3,"output"]').
+        ignore_outliers : bool
+            Let the axis of values end where all but the outermost hundredth do; the caption says what lies
+            outside.
         derive : str, optional
             Of the table: new columns as expressions of arquero, such as 'share = d.value /
             op.max(d.value)', several with ';' between. Functions of several rows go over the rows of one
@@ -547,6 +560,7 @@ class NotebookViews(ABC):
             "compare": compare,
             "align": align,
             "hidden": hidden,
+            "ignore_outliers": ignore_outliers,
             "derive": derive,
             "filter": filter,
         }
@@ -557,13 +571,19 @@ class NotebookViews(ABC):
         names: str | Sequence[str] | None = None,
         *,
         steps: StepRange | None = None,
+        kind: Literal["lines", "page"] = "lines",
+        search: str = "",
+        folded: str | Sequence[str] = (),
         x: Literal["step", "time"] = "step",
         transform: Transform = "linear",
         smoothing: int = 0,
         runs: Any = (),
         compare: Compare = "overlay",
+        baseline: str | None = None,
+        aliases: str | Sequence[str] = (),
         align: Align = "step",
         hidden: str | Sequence[str] = (),
+        ignore_outliers: bool = False,
     ) -> Scalars:
         """Draw named scalars over steps or time.
 
@@ -574,6 +594,13 @@ class NotebookViews(ABC):
         steps : int, range or slice, optional
             First and last step, both included; all steps when absent. In Python a step, ``range(10, 20)``
             or ``slice(10, None)``, as everywhere there without the end.
+        kind : {"lines", "page"}
+            lines: one picture, with a panel for each unit. page: a small picture for each scalar, in
+            sections by the beginning of its name (train/, eval/).
+        search : str
+            Of the page: only scalars in whose names all of these words are found.
+        folded : str or sequence of str
+            Of the page: sections that are folded, such as 'train'.
         x : {"step", "time"}
             What the horizontal axis is.
         transform : {"linear", "log"}
@@ -584,12 +611,20 @@ class NotebookViews(ABC):
             Other runs, or their ids, to compare with.
         compare : {"overlay", "difference", "ratio"}
             The runs over one another, or what each of the others is minus, or over, this one.
+        baseline : str, optional
+            Id of the run that the others are compared with as difference or ratio; this one when absent.
+        aliases : str or sequence of str
+            What the runs are called here, this one first; '' keeps a run's own name. Runs of one name are a
+            group: they have one colour, and are hidden together.
         align : {"step", "tokens", "time"}
             What the horizontal axis is, and so by what runs are compared: steps, tokens that were consumed
             (a scalar such as tokens says how many), or time since the run's first step.
         hidden : str or sequence of str
             Lines that are not drawn: a scalar, or a group, by its name, a layer by its number ('3'), a run
             by its id where each has one line. Of several columns as a list in JSON ('[3,"output"]').
+        ignore_outliers : bool
+            Let the axis of values end where all but the outermost hundredth do; the caption says what lies
+            outside.
 
         Raises
         ------
@@ -601,13 +636,19 @@ class NotebookViews(ABC):
         options = {
             "names": names,
             "steps": steps,
+            "kind": kind,
+            "search": search,
+            "folded": folded,
             "x": x,
             "transform": transform,
             "smoothing": smoothing,
             "runs": runs,
             "compare": compare,
+            "baseline": baseline,
+            "aliases": aliases,
             "align": align,
             "hidden": hidden,
+            "ignore_outliers": ignore_outliers,
         }
         return self._show(Scalars, options)
 

@@ -22,8 +22,8 @@ def sql_frame(rows: StreamRows, query: str) -> DataFrame:
         import duckdb
     except ModuleNotFoundError:
         raise ClientError(
-            "run.sql(…) needs DuckDB, which is not installed here: pip install duckdb. run.table(…) reads the "
-            "same rows without it.",
+            "run.sql(…) needs DuckDB, which is not installed here: pip install duckdb. run.table(…) reads "
+            "the same rows without it.",
             code="unsupported",
         ) from None
 

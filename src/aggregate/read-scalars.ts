@@ -136,14 +136,29 @@ export function scalarLines(columns: IScalarColumns, query: ScalarsRequest): ISc
   return names.flatMap(name => lineOf(columns, name, query));
 }
 
+const ROWS = new WeakMap<IScalarColumns, Map<string, number[]>>();
+
+/** Indices of the rows of each name, found once for the same columns. */
+function rowsByName(columns: IScalarColumns): ReadonlyMap<string, readonly number[]> {
+  const known = ROWS.get(columns);
+  if (known) {
+    return known;
+  }
+  const rows = new Map<string, number[]>();
+  columns.name.forEach((name, row) => {
+    const of = rows.get(name) ?? [];
+    of.push(row);
+    rows.set(name, of);
+  });
+  ROWS.set(columns, rows);
+  return rows;
+}
+
 function lineOf(columns: IScalarColumns, name: string, { steps, points }: ScalarsRequest): IScalarLine[] {
   const [from, to] = steps ?? [-Infinity, Infinity];
-  const rows: number[] = [];
-  columns.name.forEach((each, row) => {
+  const rows = (rowsByName(columns).get(name) ?? []).filter(row => {
     const step = columns.step[row] ?? NaN;
-    if (each === name && step >= from && step <= to) {
-      rows.push(row);
-    }
+    return step >= from && step <= to;
   });
   const pick = (column: Float64Array): Float64Array => Float64Array.from(rows, row => column[row] ?? NaN);
   const line = { steps: pick(columns.step), times: pick(columns.time), values: pick(columns.value) };

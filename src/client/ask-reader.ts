@@ -10,10 +10,12 @@ import {
   type IMomentsGroups,
   type IMomentsIndex,
   type IMomentsReader,
-  type IMomentsRows
-} from './moments-api';
+  type IMomentsRows,
+  type IRunReader,
+  type IStreamAnswer,
+  type ITensorIndex
+} from './run-reader';
 import { type AskOf, type IQuestion, asArray, asObject } from './rest';
-import type { IRunReader, IStreamAnswer, ITensorIndex } from './run-reader';
 import { runDetailOf, tensorIndexOf, type IRunDetail } from './runs-api';
 
 export interface IAskAnswer {

@@ -9,21 +9,9 @@ import type {
 } from '../protocol/requests.generated';
 import type { ViewOptions } from '../protocol/views.generated';
 import { boundedText, isWhole } from '../protocol/texts';
-import { ClientError } from './client-error';
-import { MomentsApi } from './moments-api';
-import {
-  asArray,
-  asObject,
-  badAnswer,
-  jsonOf,
-  Rest,
-  runPath,
-  type IRunsApiOptions,
-  type AskOf,
-  type IQuestion
-} from './rest';
-import { toldApart } from './run-labels';
-import type { IRunReader, IStreamAnswer, ITensorIndex } from './run-reader';
+import type { IRunsApiOptions, AskOf, IQuestion } from './rest';
+import { ClientError, asArray, asObject, badAnswer, jsonOf, Rest, runPath } from './rest';
+import { MomentsApi, toldApart, type IRunReader, type IStreamAnswer, type ITensorIndex } from './run-reader';
 
 /** How the demo training of the Jupyter server stands. */
 export type DemoState =

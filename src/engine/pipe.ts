@@ -1,5 +1,5 @@
 import { AskReader, type IAskAnswer } from '../client/ask-reader';
-import { ClientError } from '../client/client-error';
+import { ClientError } from '../client/rest';
 import { type IEngineHost, jobNamed, type IJobResult } from './jobs';
 import { timers } from './page-parts';
 

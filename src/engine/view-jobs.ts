@@ -1,5 +1,5 @@
 import { zlibSync } from 'fflate';
-import { drawSVG } from '../charts/still';
+import { drawSVG } from '../charts/pictures';
 import { LIGHT_THEME } from '../charts/vega';
 import type { ViewOptions } from '../protocol/views.generated';
 import { buildReport, type IReportJob } from '../report/report';

@@ -88,6 +88,10 @@ export type OtherRuns = string[];
  */
 export type CompareChoice = 'overlay' | 'difference' | 'ratio';
 /**
+ * Id of the run that the others are compared with as difference or ratio; this one when absent.
+ */
+export type BaselineRun = string | null;
+/**
  * What the horizontal axis is, and so by what runs are compared: steps, tokens that were consumed (a scalar such as tokens says how many), or time since the run's first step.
  */
 export type AlignChoice = 'step' | 'tokens' | 'time';
@@ -95,6 +99,10 @@ export type AlignChoice = 'step' | 'tokens' | 'time';
  * Lines that are not drawn: a scalar, or a group, by its name, a layer by its number ('3'), a run by its id where each has one line. Of several columns as a list in JSON ('[3,"output"]').
  */
 export type HiddenLines = string[];
+/**
+ * Let the axis of values end where all but the outermost hundredth do; the caption says what lies outside.
+ */
+export type IgnoreOutliers = boolean;
 /**
  * What was measured.
  */
@@ -239,8 +247,10 @@ export interface TrendOptions {
   smoothing?: SmoothingPoints;
   runs?: OtherRuns;
   compare?: CompareChoice;
+  baseline?: BaselineRun;
   align?: AlignChoice;
   hidden?: HiddenLines;
+  ignore_outliers?: IgnoreOutliers;
 }
 
 /**
@@ -254,6 +264,18 @@ export interface ScalarsOptions {
   names?: string[] | null;
   steps?: StepRange;
   /**
+   * lines: one picture, with a panel for each unit. page: a small picture for each scalar, in sections by the beginning of its name (train/, eval/).
+   */
+  kind?: 'lines' | 'page';
+  /**
+   * Of the page: only scalars in whose names all of these words are found.
+   */
+  search?: string;
+  /**
+   * Of the page: sections that are folded, such as 'train'.
+   */
+  folded?: string[];
+  /**
    * What the horizontal axis is.
    */
   x?: 'step' | 'time';
@@ -261,8 +283,14 @@ export interface ScalarsOptions {
   smoothing?: SmoothingPoints;
   runs?: OtherRuns;
   compare?: CompareChoice;
+  baseline?: BaselineRun;
+  /**
+   * What the runs are called here, this one first; '' keeps a run's own name. Runs of one name are a group: they have one colour, and are hidden together.
+   */
+  aliases?: string[];
   align?: AlignChoice;
   hidden?: HiddenLines;
+  ignore_outliers?: IgnoreOutliers;
 }
 
 /**
@@ -374,6 +402,7 @@ export interface MomentsOptions {
   compare?: CompareChoice;
   align?: AlignChoice;
   hidden?: HiddenLines;
+  ignore_outliers?: IgnoreOutliers;
   /**
    * Of the table: new columns as expressions of arquero, such as 'share = d.value / op.max(d.value)', several with ';' between. Functions of several rows go over the rows of one group.
    */

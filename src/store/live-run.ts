@@ -9,10 +9,9 @@ import { ProtocolError } from '../protocol/protocol-error';
 import { own } from '../protocol/records';
 import type { Ask, IQuestion } from '../client/rest';
 import type { ITensorIndex } from '../client/run-reader';
-import { ChangeGate, joinRows, joinShapes, joinTables, keyColumns } from './join-past';
+import { ChangeGate, joinRows, joinShapes, joinTables, keyColumns, LivePast } from './live-past';
 import type { IScalarAnswer, ITrendAnswer } from './line-data';
 import { LiveMoments } from './live-moments';
-import { LivePast } from './live-past';
 import { MomentStore } from './moment-store';
 import { ascending, shapeIn, stepsIn, type RecordingRows } from './recording';
 import { StreamEvents } from './stream-events';
@@ -21,16 +20,10 @@ import { RowStore, type IRowsQuery, type IStreamRows } from './row-store';
 import { RunLink } from './run-link';
 import { ScalarStore } from './scalar-store';
 import type { ServerMoments } from './server-moments';
-import {
-  type ConnectionState,
-  type IRunSource,
-  type IScalarColumns,
-  type SourceChange,
-  StoreError,
-  noStream
-} from './source';
+import type { ConnectionState, IRunSource, IScalarColumns, SourceChange } from './source';
+import { StoreError, noStream } from './source';
 import type { ITensorQuery, ITensorResult, ITensorShape, StepsQuery } from './tensor-data';
-import { tensorRows } from './tensor-rows';
+import { tensorRows } from './tensor-data';
 import { TensorStore } from './tensor-store';
 import type { TrendRequest } from '../protocol/requests.generated';
 
@@ -98,6 +91,12 @@ export class LiveRun implements IRunSource {
 
   get connection(): ConnectionState {
     return this.hub.state;
+  }
+
+  get reading(): readonly [number, number] | null {
+    const { newest } = this.past;
+    const last = this._status?.step ?? -1;
+    return this.isBehind && newest !== null && newest < last ? [newest + 1, last] : null;
   }
 
   get audit(): ReadonlyMap<string, IAuditEvent> {
@@ -303,7 +302,12 @@ export class LiveRun implements IRunSource {
       this.anew = false;
     }
     if (this.hub.streams.get(frame.stream)?.policy.marks_step !== false) {
+      const before = this.reading;
+      this.isBehind = (frame.bits & BIT_CAUGHT_UP) !== 0;
       this.past.newest = Math.max(this.past.newest ?? 0, frame.step);
+      if (before !== null && this.reading === null) {
+        this.changed.emit({ kind: 'connection' });
+      }
     }
     const mayRepeat = this.mayRepeat && (frame.bits & BIT_CAUGHT_UP) !== 0;
     try {
@@ -408,6 +412,8 @@ export class LiveRun implements IRunSource {
   private _hello: Hello | null = null;
   private _status: Status | null = null;
   private mayRepeat = false;
+  /** Whether what came last was kept by the hub, from before it was asked for. */
+  private isBehind = false;
   /** Whether the hub was started again and nothing came of it yet. */
   private anew = false;
   private _missedFrames = 0;

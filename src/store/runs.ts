@@ -1,6 +1,6 @@
 import type { IDisposable } from '@lumino/disposable';
-import { ClientError } from '../client/client-error';
-import type { SocketFactory, ClosedState } from '../client/hub-state';
+import { ClientError } from '../client/rest';
+import type { SocketFactory, ClosedState } from '../client/pending-changes';
 import type { IRunReader } from '../client/run-reader';
 import type { RunsApi } from '../client/runs-api';
 import type { Peer } from '../protocol/messages.generated';

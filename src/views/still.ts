@@ -4,7 +4,13 @@ import type { ViewOptions } from '../protocol/views.generated';
 import type { IRunSource } from '../store/source';
 import { cleanPaths } from './shared/clean-paths';
 import { type IContent, type Loaded, squareExtent } from './shared/content';
-import { type Create, type ICompositionEnvironment, type IViewPart, ViewError } from './shared/definition';
+import {
+  type Create,
+  type ICompositionEnvironment,
+  isPart,
+  type IViewPart,
+  ViewError
+} from './shared/definition';
 import { eventsOf, withEvents } from './shared/event-strip';
 import { originWords } from './shared/origin-words';
 import { NO_ACTIONS } from './shared/states';
@@ -73,7 +79,10 @@ export async function readView(
   try {
     await composition.prepare?.();
     const stills = new Map<string, IStill>();
-    for (const part of composition.layout().filter(each => !each.unpictured)) {
+    for (const part of composition
+      .layout()
+      .filter(isPart)
+      .filter(each => !each.unpictured)) {
       stills.set(part.key, await readPart(source, part.options, create(part), environment, signal));
     }
     const isDrawn = (key: string): boolean => (stills.get(key)?.recipe ?? null) !== null;
@@ -183,13 +192,14 @@ function pageless(
     goTo: nothing,
     waits: nothing,
     follow,
+    say: nothing,
     fail: nothing
   };
 }
 
 function compositionOf(
   options: Required<ViewOptions>,
-  { translate = untranslated, runs }: IStillEnvironment
+  { translate = untranslated, runs, dark = false }: IStillEnvironment
 ): ICompositionEnvironment {
   return {
     t: translate,
@@ -197,6 +207,8 @@ function compositionOf(
     runs: runs ?? null,
     openView: null,
     height: 0,
+    isStill: true,
+    isDark: dark,
     choose: nothing,
     relayout: nothing,
     rearrange: nothing,

@@ -1,6 +1,6 @@
 import { AskReader, type IAskAnswer } from '../client/ask-reader';
-import { ClientError } from '../client/client-error';
-import type { IHubSocket, SocketFactory } from '../client/hub-state';
+import { ClientError } from '../client/rest';
+import type { IHubSocket, SocketFactory } from '../client/pending-changes';
 import { listOf, runAnswerOf, type IRunDetail, type IRunEntry } from '../client/runs-api';
 import { Runs } from '../store/runs';
 import { version } from '../version';

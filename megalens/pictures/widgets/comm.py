@@ -16,7 +16,7 @@ from ...protocol import MegalensError
 from ...runs import ClientError
 from ...runs.link import PassedLink
 from ...runs.live import LiveRun
-from ...runs.open_run import compared_answers, neighbours
+from ...runs.opening import compared_answers, neighbours
 from ..engine.process import BUNDLE
 
 if TYPE_CHECKING:
@@ -177,7 +177,8 @@ class CommRows:
         answers = self._answers(run_id)
         if answers is None:
             raise ClientError(f"There is no run {run_id!r:.60} beside this one.", code="not-found")
-        return answers.answer(method, body)
+        found: tuple[Any, bytes | memoryview] = answers.answer(method, body)
+        return found
 
     def _listed(self, run: Run) -> list[dict[str, Any]]:
         own = {"id": run.id, "name": run.name, "started": run.started, "state": "recorded"}

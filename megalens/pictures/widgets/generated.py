@@ -84,8 +84,10 @@ class Trend(View):
     smoothing = Option()
     runs = Option()
     compare = Option()
+    baseline = Option()
     align = Option()
     hidden = Option()
+    ignore_outliers = Option()
 
 
 @register
@@ -142,6 +144,7 @@ class Moments(Explorer):
     compare = Option()
     align = Option()
     hidden = Option()
+    ignore_outliers = Option()
     derive = Option()
     filter = Option()
 
@@ -154,13 +157,19 @@ class Scalars(View):
 
     names = Option()
     steps = Option()
+    kind = Option()
+    search = Option()
+    folded = Option()
     x = Option()
     transform = Option()
     smoothing = Option()
     runs = Option()
     compare = Option()
+    baseline = Option()
+    aliases = Option()
     align = Option()
     hidden = Option()
+    ignore_outliers = Option()
 
 
 @register

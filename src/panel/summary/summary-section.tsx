@@ -1,6 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
-import { runLabel } from '../../client/run-labels';
+import { runLabel } from '../../client/run-reader';
 import { formatInteger, formatCount, formatNumber } from '../../charts/format';
 import type { Statistics, Origin } from '../../protocol/messages.generated';
 import { NoticeBox } from '../shell/notice-box';
@@ -174,6 +174,11 @@ function Figures({ model, open }: { model: PanelModel; open: IOpenRun }): React.
       <p className="jp-MegalensFigures-model">{modelLine(open, trans)}</p>
       {source.hello?.origin !== undefined && <OriginChips origin={source.hello.origin} trans={trans} />}
       <RanksBox model={model} open={open} />
+      {source.reading && (
+        <p className="jp-MegalensHint" role="status">
+          {trans.__('Reading steps %1 to %2…', ...source.reading.map(each => formatInteger(each)))}
+        </p>
+      )}
       {summary.loss !== null && (
         <Term
           className="jp-MegalensFigures-loss"

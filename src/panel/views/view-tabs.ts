@@ -228,8 +228,8 @@ export class ViewTabs implements IMegalensViews {
   }
 
   /**
-   * Call each tab by what it is about, which is what a narrow tab has room for: its flag, or its run where
-   * there are tabs of several, and then its view.
+   * Call each tab by what it is about, which is what a narrow tab has room for, then its run where there are
+   * tabs of several, and its view.
    */
   private _name(): void {
     const tabs = this.tracker.filter(tab => !tab.isDisposed);
@@ -237,13 +237,29 @@ export class ViewTabs implements IMegalensViews {
     for (const tab of tabs) {
       const { options, runName } = tab;
       const view = this.options.trans.__(viewInfo(options.view)?.title ?? options.view);
-      const subject = 'flag' in options ? [tab.flagTitle(options.flag)] : [];
-      tab.title.label = [...(several ? [runName] : []), ...subject, view].join(' · ');
+      const subject = shortSubject(options, flag => tab.flagTitle(flag));
+      tab.title.label = [...subject, ...(several ? [runName] : []), view].join(' · ');
       tab.title.caption = this.options.trans.__('%1 of run %2', [view, ...subject].join(' · '), runName);
     }
   }
 
   private _preloading: Promise<void> | null = null;
+}
+
+/** What options choose of a view, in few letters: `L9 MLP output`, `loss +2`, `grad l2`; empty if nothing. */
+function shortSubject(options: ViewOptions, flagTitle: (flag: string) => string): string[] {
+  const of: Readonly<Record<string, unknown>> = { ...options };
+  const layer = /^\d+$/.exec(String(of['layer'] ?? of['layers'] ?? ''))?.[0];
+  const names = Array.isArray(of['names']) ? of['names'].map(String) : [];
+  const words = [
+    ...(layer === undefined ? [] : [`L${layer}`]),
+    ...('flag' in options ? [flagTitle(options.flag)] : []),
+    ...names.slice(0, 1),
+    ...(names.length > 1 ? [`+${names.length - 1}`] : []),
+    ...(of['stat'] === undefined ? [] : [of['stat'], of['statistic'] ?? ''].map(String))
+  ];
+  const subject = words.filter(Boolean).join(' ');
+  return subject === '' ? [] : [subject];
 }
 
 /** What a view is about: tabs with the same subject are one. */

@@ -1,6 +1,7 @@
 /** @jest-environment ./jest.environment.node.js */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import type { ErrorMessage, Status } from '..';
 import {
   ProtocolError,
   decodeFrame,
@@ -9,9 +10,7 @@ import {
   encodeMessage,
   frameTable,
   fullViewOptions,
-  parseLayers,
-  type ErrorMessage,
-  type Status
+  parseLayers
 } from '..';
 
 const fixtures = join(__dirname, '../../../protocol/fixtures');

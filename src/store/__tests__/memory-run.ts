@@ -19,6 +19,7 @@ export class MemoryRun implements IRunSource {
   name = 'gpt-demo';
   status: Status | null = null;
   connection: ConnectionState = { kind: 'live' };
+  reading: readonly [number, number] | null = null;
   isDisposed = false;
   rows: ITensorRow[] = [];
   numbers: { step: number; name: string; value: number }[] = [];

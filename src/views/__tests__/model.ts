@@ -3,7 +3,7 @@ import type { ViewOptions } from '../../protocol/views.generated';
 import type { ITextPosition } from '../../store/run-link';
 import type { Loaded } from '../shared/content';
 import { untranslated } from '../shared/translate';
-import type { IViewModel } from '../shared/definition';
+import { isPart, type IViewModel } from '../shared/definition';
 import type { IViewEnvironment } from '../shared/view-model';
 import { loadView } from '../view-code';
 import type { MemoryRun } from '../../store/__tests__/memory-run';
@@ -50,6 +50,7 @@ export async function loadModel(
     goTo: nothing,
     waits: nothing,
     follow: (more: Promise<unknown>) => void followed.push(more),
+    say: () => undefined,
     fail: (reason: unknown) => {
       throw reason;
     }
@@ -59,11 +60,19 @@ export async function loadModel(
     throw new Error(`Expected a view of this package, got ${options.view}.`);
   }
   const { view } = code;
-  const whole = { ...env, runs: null, openView: null, height: 0, relayout: nothing, rearrange: nothing };
+  const whole = {
+    ...env,
+    runs: null,
+    openView: null,
+    height: 0,
+    isStill: true,
+    relayout: nothing,
+    rearrange: nothing
+  };
   const model =
     'create' in view
       ? view.create(run, env)
-      : (view.compose(run, whole).layout()[0]?.create(run, env) as IViewModel);
+      : (view.compose(run, whole).layout().find(isPart)?.create(run, env) as IViewModel);
   const loaded = await model.load(new AbortController().signal);
   return { model, loaded, rest: () => Promise.all(followed) };
 }

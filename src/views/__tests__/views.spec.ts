@@ -336,6 +336,19 @@ describe('states', () => {
     expect(text('.jp-MegalensView-title')).toContain('MLP1 output');
   });
 
+  it('says which steps are still being read, and no more once all are here', async () => {
+    run.add({});
+    await show({ view: 'heatmap', flag: 'MLP1_mat_mul' });
+    run.reading = [2100, 3981];
+    run.connect({ kind: 'live' });
+    await view?.settled();
+    expect(text('.jp-MegalensBanner p')).toMatch(/^Reading steps 2\s100 to 3\s981…$/);
+    run.reading = null;
+    run.connect({ kind: 'live' });
+    await view?.settled();
+    expect(document.querySelector<HTMLElement>('.jp-MegalensBanner')?.hidden).toBe(true);
+  });
+
   it('keeps the picture and says so while the run is stale or its link is broken', async () => {
     run.add({});
     await show({ view: 'heatmap', flag: 'MLP1_mat_mul' });

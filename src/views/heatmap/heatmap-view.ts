@@ -12,6 +12,7 @@ import type { ILinkedMarks } from '../shared/links';
 import { columnOf, positionShown, StepShown } from '../shared/pinned-step';
 import { around, hold, moveAmongPictures, lockedRange } from '../shared/scale';
 import { emptyFlag, type IState, type IStateActions } from '../shared/states';
+import { logNotes } from '../shared/robust-range';
 import type { ITip } from '../shared/table';
 import { ViewModel } from '../shared/view-model';
 import {
@@ -97,13 +98,15 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
     if (shown.layers.every(({ slice }) => slice.values.length === 0)) {
       return { state: noValues(this._subject) };
     }
-    const notes = text
+    const values = shown.layers.map(({ slice }) => slice.values);
+    const proposed = look.range ? [] : logNotes(values, transform, change => this.choose(change), this.t);
+    const without = text
       ? []
       : await untraced(layers, queryOf(question), this._step.of(this.options.step), this._subject);
     const drawnHead = text ? Math.min(this.options.head, text.heads - 1) : shown.head;
     return {
       content: {
-        notes,
+        notes: [...without, ...proposed],
         ...heatmapRecipe(shown, scale === 'own', this.env.width, this._pictures, this.t),
         // What leaves the page is light.
         ...(look.dark && {

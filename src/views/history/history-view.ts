@@ -4,6 +4,7 @@ import type {
   HistoryOptions,
   ViewOptions
 } from '../../protocol/views.generated';
+import { fullViewOptions, type FullOptionsOf } from '../../protocol/view-options';
 import type { IRunSource } from '../../store/source';
 import type { ITrendAnswer } from '../../store/line-data';
 import { HeatmapView } from '../heatmap/heatmap-view';
@@ -188,28 +189,12 @@ function pick<T extends object>(from: object, names: T): Partial<T> {
   ) as Partial<T>;
 }
 
-function mapOptions(options: Required<HistoryOptions>): Required<TrendOptions> {
+function mapOptions(options: Required<HistoryOptions>): FullOptionsOf<'trend'> {
   const { flag, part, layers, statistic, steps, transform, phase, rank, pass, map_range } = options;
-  const all = { positions: 'all', vector: 0, interval: 'none', smoothing: 0 } as const;
-  const alone = { compare: 'overlay', align: 'step' } as const;
-  const lines = { runs: [] as string[], hidden: [] as string[] };
-  return {
-    view: 'trend',
-    kind: 'heatmap',
-    flag,
-    part,
-    layers,
-    statistic,
-    steps,
-    transform,
-    color_range: map_range,
-    phase,
-    rank,
-    pass,
-    ...all,
-    ...alone,
-    ...lines
-  };
+  return fullViewOptions({
+    ...{ view: 'trend', kind: 'heatmap', flag, part, layers, statistic, steps, transform },
+    ...{ color_range: map_range, phase, rank, pass }
+  }) as FullOptionsOf<'trend'>;
 }
 
 function tensorOptions(options: Required<HistoryOptions>, layer: number): Required<HeatmapOptions> {

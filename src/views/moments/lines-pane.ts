@@ -1,7 +1,7 @@
-import type { IMomentGroups, MomentColumn } from '../../store/moment-source';
+import type { IMomentGroups, MomentColumn } from '../../store/row-moments';
 import type { IContent, IMark, INote, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';
-import { goControl } from '../shared/controls';
+import { goControl, outliersControl } from '../shared/controls';
 import type { IStepAxis } from '../shared/links';
 import { allHidden, shownLines } from '../shared/lines/legend';
 import { LinePicture, type ILinesRead } from '../shared/lines/line-picture';
@@ -74,11 +74,16 @@ export class LinesPane extends MomentPane {
       this._notes = await this.notes(reader, signal);
     }
     await picture.refine();
-    return { content: { ...picture.drawing, ...this._words, notes: this._notes } };
+    const caption = [...this._words.caption, ...picture.outlierWords()];
+    const notes = [...this._notes, ...picture.notes];
+    return { content: { ...picture.drawing, ...this._words, caption, notes } };
   }
 
   override controls(): Control[] {
-    return [goControl(step => this.env.goTo(this._picture.goTo(step)), this.t)];
+    return [
+      outliersControl(this.options.ignore_outliers, change => this.choose(change), this.t),
+      goControl(step => this.env.goTo(this._picture.goTo(step)), this.t)
+    ];
   }
 
   protected override get drawn(): IPictured {
@@ -99,6 +104,8 @@ export class LinesPane extends MomentPane {
       ...read,
       legend: this._legend,
       transform: options.transform,
+      ignoresOutliers: options.ignore_outliers,
+      choose: change => this.choose(change),
       quantity: axisWords(options, options.runs, t),
       smoothing: options.smoothing,
       texts: {

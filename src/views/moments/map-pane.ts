@@ -1,13 +1,6 @@
-import {
-  ColorScale,
-  lowMagnitude,
-  Pictures,
-  SigmaScale,
-  type IColorLook,
-  type IPlace,
-  type IRecipe
-} from '../../charts';
-import type { IMomentGroups, MomentColumn } from '../../store/moment-source';
+import type { IColorLook, IPlace, IRecipe } from '../../charts';
+import { ColorScale, lowMagnitude, Pictures, SigmaScale } from '../../charts';
+import type { IMomentGroups, MomentColumn } from '../../store/row-moments';
 import type { IPointed } from '../../store/run-link';
 import type { IContent, IMark, IMoved, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';
@@ -19,6 +12,7 @@ import { besideWords, pinnedColumns } from '../shared/pinned-step';
 import { rowPlaces } from '../shared/row-places';
 import { hold, moveAmongCells, type IGridCell, colorStrip, extentOf, lockedRange } from '../shared/scale';
 import { emptyState, type IState } from '../shared/states';
+import { logNotes } from '../shared/robust-range';
 import type { ITip } from '../shared/table';
 import { gridAcross, type IMapGrid } from './read-lines';
 import { drawnSteps } from './captions';
@@ -306,7 +300,12 @@ export class MapPane extends MomentPane {
         ...mapCaption(options, { map, scale, left, locked, by, index: this.index, name: this.source.name }, t)
       ],
       summary: this._summary(map),
-      notes: await this.notes(reader, signal)
+      notes: [
+        ...(await this.notes(reader, signal)),
+        ...(locked || bands
+          ? []
+          : logNotes([cells.values], options.transform, change => this.choose(change), t))
+      ]
     };
   }
 

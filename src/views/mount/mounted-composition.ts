@@ -1,18 +1,21 @@
-import { COLORS } from '../../charts';
+import { COLORS, readTheme } from '../../charts';
 import type { ViewOptions } from '../../protocol/views.generated';
 import type { IRunSource } from '../../store/source';
 import type { Control } from '../shared/control';
 import {
   type IComposition,
   type ICompositionEnvironment,
+  type IFoldLine,
+  isPart,
   type IViewPart,
   ViewError
 } from '../shared/definition';
 import type { IViewHost } from '../view';
-import { element } from './dom';
+import { element, watchSeen, writeText } from './dom';
 import { Menu, viewMenu } from './menu';
 import { Mounted } from './mounted';
 import { MountedView } from './mounted-view';
+import { type IRoom, leftIn } from './picture';
 import { renderState } from './drawing';
 import { Toolbar } from './toolbar';
 
@@ -82,10 +85,22 @@ function headed(
   return element('section', { class: className, 'aria-label': text }, title);
 }
 
+/** What stands in the place of one entry of the layout. */
 interface IMounted {
-  readonly part: IViewPart;
+  part: IViewPart | IFoldLine;
   readonly node: HTMLElement;
-  readonly view: MountedView<ViewOptions>;
+  /** Null of a line that folds, and of a part that did not come into sight yet. */
+  view: MountedView<ViewOptions> | null;
+  /** Stops watching whether it is in sight. */
+  unwatch(): void;
+}
+
+function writeFold(node: HTMLElement, { text, isFolded }: IFoldLine): void {
+  const button = node.querySelector('button');
+  if (button) {
+    writeText(button, `${isFolded ? '▸' : '▾'} ${text}`);
+    button.setAttribute('aria-expanded', String(!isFolded));
+  }
 }
 
 /**
@@ -106,7 +121,7 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
       t('More actions'),
       () => {
         const zoomed = this._parts.find(({ part }) => part.key === this._composition.zoomed);
-        const actions = zoomed?.view.menu ?? { exportReport: host.exportReport };
+        const actions = zoomed?.view?.menu ?? { exportReport: host.exportReport };
         const arquero = this._composition.arquero?.bind(this._composition);
         return viewMenu(this, `${_source.name}-${options.view}`, this.plain, { ...actions, arquero }, t);
       },
@@ -138,12 +153,12 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
 
   async settled(): Promise<void> {
     await this._preparing;
-    await Promise.all(this._parts.map(({ view }) => view.settled()));
+    await Promise.all(this._parts.map(({ view }) => view?.settled()));
   }
 
   summary(): string {
     const shown = this._parts.filter(({ node }) => !node.hidden);
-    return [...new Set(shown.map(({ view }) => view.summary()))].filter(Boolean).join(' ');
+    return [...new Set(shown.map(({ view }) => view?.summary() ?? ''))].filter(Boolean).join(' ');
   }
 
   async toSVG(): Promise<string> {
@@ -157,7 +172,7 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
   }
 
   get parts(): ReadonlyMap<string, MountedView<ViewOptions>> {
-    return new Map(this._parts.map(({ part, view }) => [part.key, view]));
+    return new Map(this._parts.flatMap(({ part, view }) => (view ? [[part.key, view] as const] : [])));
   }
 
   protected end(): void {
@@ -169,9 +184,13 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
 
   private _environment(): ICompositionEnvironment<O> {
     const read = (): Readonly<Required<O>> => this.options;
-    const { host } = this;
+    const { host, node } = this;
     return {
       t: this.t,
+      isStill: false,
+      get isDark() {
+        return readTheme(node).dark;
+      },
       runs: this.host.runs ?? null,
       openView: this.host.openView ?? null,
       get height() {
@@ -183,7 +202,7 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
       choose: options => this._choose(options),
       relayout: () => void this._prepare(),
       rearrange: () => this._arrange(),
-      refresh: (now = false) => this._parts.forEach(({ view }) => view.refresh(now))
+      refresh: (now = false) => this._parts.forEach(({ view }) => view?.refresh(now))
     };
   }
 
@@ -205,14 +224,18 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
   private _layOut(): void {
     const layout = this._composition.layout();
     const known = new Map(this._parts.map(each => [each.part.key, each]));
-    this._isAlone = layout.length === 1;
     this._unmount(({ part }) => !layout.some(({ key }) => key === part.key));
     let before: Element = this._failure;
     this._parts = layout.map(part => {
       const existing = known.get(part.key);
-      // What a view was told already it does not do again.
-      void existing?.view.update(part.options);
-      const mounted = existing ?? this._mount(part);
+      const mounted = existing ?? (isPart(part) ? this._place(part) : this._line(part));
+      mounted.part = part;
+      if (isPart(part)) {
+        // What a view was told already it does not do again.
+        void mounted.view?.update(part.options);
+      } else {
+        writeFold(mounted.node, part);
+      }
       if (before.nextElementSibling !== mounted.node) {
         before.after(mounted.node);
       }
@@ -221,35 +244,53 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
     });
   }
 
-  private _mount(part: IViewPart): IMounted {
-    const { frame, ...host } = this.host;
-    const isAlone = (): boolean => this._isAlone;
+  private _line(part: IFoldLine): IMounted {
+    const button = element('button', { type: 'button' });
+    const node = element('h2', { class: 'jp-MegalensFoldLine' }, button);
+    const mounted: IMounted = { part, node, view: null, unwatch: () => undefined };
+    button.addEventListener('click', () => 'fold' in mounted.part && mounted.part.fold());
+    return mounted;
+  }
+
+  /** Make a part, or the place of one that is made once it comes into sight. */
+  private _place(part: IViewPart): IMounted {
     const node = part.heading ? headed(part, part.heading) : element('div', { class: part.className });
     // On the page before it draws: it takes its width from there.
     this._root.append(node);
-    const view = new MountedView<ViewOptions>(
+    const mounted: IMounted = { part, node, view: null, unwatch: () => undefined };
+    const make = (): void => {
+      mounted.view ??= this._mount(mounted.part as IViewPart, node);
+      mounted.unwatch();
+    };
+    if (part.isLazy && typeof IntersectionObserver === 'function') {
+      mounted.unwatch = watchSeen(node, isSeen => isSeen && make());
+    } else {
+      make();
+    }
+    return mounted;
+  }
+
+  private _mount(part: IViewPart, node: HTMLElement): MountedView<ViewOptions> {
+    const { frame, ...host } = this.host;
+    return new MountedView<ViewOptions>(
       node,
       this._source,
       part.options,
-      {
-        ...host,
-        get frame() {
-          return isAlone() ? frame : undefined;
-        }
-      },
+      { ...host, frame: this._composition.isLaidOut ? undefined : frame },
       part.create.bind(part),
       {
+        ...(frame && { room: () => this._room(frame) }),
         every: part.every ?? 0,
         choose: options => this._choose(this._composition.heard(part.key, options) as Partial<O>),
         toolbar: controls => this._show(part.key, controls)
       }
     );
-    return { part, node, view };
   }
 
   private _unmount(isGone: (mounted: IMounted) => boolean): void {
-    this._parts.filter(isGone).forEach(({ part, view, node }) => {
-      view.dispose();
+    this._parts.filter(isGone).forEach(({ part, view, node, unwatch }) => {
+      unwatch();
+      view?.dispose();
       node.remove();
       this._controls.delete(part.key);
     });
@@ -259,13 +300,23 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
   /** A part was drawn: show its controls, and the parts that have something to show now. */
   private _show(key: string, controls: readonly Control[]): void {
     const drawn = (of: string): boolean =>
-      this._parts.find(({ part }) => part.key === of)?.view.isDrawn ?? false;
+      this._parts.find(({ part }) => part.key === of)?.view?.isDrawn ?? false;
     this._controls.set(key, controls);
     this._composition.drawn?.(key, drawn(key));
     this._parts.forEach(({ part, node }) => {
-      node.hidden = !this._composition.shows(part.key, drawn);
+      node.hidden = isPart(part) && !this._composition.shows(part.key, drawn);
     });
     this._arrange();
+  }
+
+  /** What the frame leaves for the plots of all parts that are shown. */
+  private _room(frame: Element): IRoom {
+    const shown = this._parts.filter(({ node }) => !node.hidden);
+    const pictures = shown.flatMap(({ view }) => (view ? [view.picture] : []));
+    return {
+      left: leftIn(frame, this._root, pictures),
+      all: pictures.reduce((sum, { usual }) => sum + usual, 0)
+    };
   }
 
   private _arrange(): void {
@@ -276,6 +327,7 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
     this._toolbar.update(main);
     this._folded.node.hidden = !folded?.controls;
     this._folded.update(folded?.controls ?? []);
+    this._parts.forEach(({ view }) => view?.refit());
   }
 
   /**
@@ -284,11 +336,13 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
    */
   private async _pictured(): Promise<MountedView<ViewOptions>[]> {
     await this.settled();
-    const pictured = this._parts.filter(({ part, node }) => !part.unpictured && !node.hidden);
+    const pictured = this._parts.flatMap(({ part, node, view }) =>
+      view && isPart(part) && !part.unpictured && !node.hidden ? [view] : []
+    );
     if (pictured.length === 0) {
       throw new ViewError(this._composition.unpictured);
     }
-    return pictured.map(({ view }) => view);
+    return pictured;
   }
 
   private _choose(options: Partial<O>): void {
@@ -305,7 +359,6 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
   }
 
   private _parts: readonly IMounted[] = [];
-  private _isAlone = true;
   private _preparing: Promise<void> = Promise.resolve();
   private readonly _composition: IComposition;
   private readonly _root: HTMLElement;

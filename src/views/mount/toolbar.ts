@@ -21,6 +21,12 @@ function labelled(label: string, ...children: (Node | string)[]): HTMLElement {
   return element('label', { class: 'jp-MegalensControl' }, element('span', {}, label), ...children);
 }
 
+/** Put a mark of a colour before a word; none where there is no colour. */
+function swatch(node: HTMLElement, color: string | undefined): void {
+  node.classList.toggle('jp-mod-colored', color !== undefined);
+  node.style.setProperty('--megalens-swatch', color ?? null);
+}
+
 /** Mark a field that something was said against. */
 function blame(field: HTMLElement, fault: string | undefined, title = ''): void {
   field.title = fault ?? title;
@@ -34,9 +40,10 @@ const MOUNTS: { readonly [K in Control['kind']]: Mount<K> } = {
     const node = element('span', { class: 'jp-MegalensToolbar-name' });
     return {
       node,
-      update: ({ text, title }) => {
+      update: ({ color, text, title }) => {
         writeText(node, text);
         node.title = title ?? text;
+        swatch(node, color);
       }
     };
   },
@@ -254,6 +261,7 @@ const MOUNTS: { readonly [K in Control['kind']]: Mount<K> } = {
         writeText(text, control.text);
         node.title = control.title;
         node.setAttribute('aria-label', `${control.text}. ${control.title}`);
+        swatch(node, control.color);
       }
     };
   },
@@ -286,7 +294,7 @@ function mounted<K extends Control['kind']>(first: Of<K>): IMounted<K> {
   };
 }
 
-/** Kinds that say what is shown, or at which step: they stay in sight. */
+/** Kinds that say what is shown, or at which step: they stay in sight, toggles as long as there is room. */
 const STAYS: ReadonlySet<Control['kind']> = new Set(['name', 'steps', 'chip', 'toggle']);
 
 /**
@@ -355,7 +363,10 @@ export class Toolbar {
     this._folded.clear();
     this._place();
     this.node.classList.remove('jp-mod-tight');
-    const foldable = this._controls.filter(({ kind }) => !STAYS.has(kind));
+    const foldable = [
+      ...this._controls.filter(({ kind }) => kind === 'toggle'),
+      ...this._controls.filter(({ kind }) => !STAYS.has(kind))
+    ];
     while (foldable.length > 0 && this.node.scrollWidth > this.node.clientWidth) {
       this._folded.add(foldable.pop()?.id ?? '');
       this._place();

@@ -34,7 +34,7 @@ import {
   type MapSubject
 } from './picture-tiles';
 import { addedTiles, type ITile, type ITilePage, type ITiles } from './tiles';
-import { guarded } from './words-tile';
+import { guarded } from '../shared/tile';
 
 /** Least time between two drawings of a tile, ms: pictures, and words, which nobody reads faster. */
 const PICTURE_EVERY = 1000;
@@ -55,6 +55,7 @@ class OverviewView implements IComposition, ITilePage {
 
   readonly className = 'jp-MegalensOverview';
   readonly zoomed = null;
+  readonly isLaidOut = true;
   readonly unpictured: string;
 
   async prepare(): Promise<void> {

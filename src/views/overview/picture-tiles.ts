@@ -4,10 +4,10 @@ import type { FlagInfo } from '../../protocol/messages.generated';
 import { own } from '../../protocol/records';
 import { fullViewOptions, type FullOptionsOf } from '../../protocol/view-options';
 import type { MomentsOptions, TrendOptions } from '../../protocol/views.generated';
-import type { MomentStat } from '../../store/moment-source';
+import type { MomentStat } from '../../store/row-moments';
 import { takesChanges, type IRunSource } from '../../store/source';
 import { MapPane } from '../moments/map-pane';
-import { ScalarsView } from '../scalars/scalars-view';
+import { ScalarLines } from '../scalars/scalar-lines';
 import type { IBriefFact, Loaded } from '../shared/content';
 import { OtherRuns } from '../shared/lines/other-runs';
 import { shortName } from '../shared/short-name';
@@ -22,7 +22,7 @@ const MOST_FACTS = 6;
 const MOST_LETTERS = 28;
 
 /** The loss as the view of scalars draws it, and the newest of what else is logged. */
-export class ScalarsTile extends ScalarsView {
+export class ScalarsTile extends ScalarLines {
   override async load(signal: AbortSignal): Promise<Loaded> {
     const loaded = await super.load(signal);
     if (!('content' in loaded)) {

@@ -1,227 +1,239 @@
-import { chosenNames, readScalars } from '../../aggregate';
-import { formatInteger } from '../../charts';
-import type { ScalarsOptions } from '../../protocol/views.generated';
-import type { IPointed } from '../../store/run-link';
-import type { IRunSource } from '../../store/source';
-import type { IMark } from '../shared/content';
-import { scalarsWords } from '../shared/change-words';
-import { type Control, selectControl } from '../shared/control';
-import { transformControl } from '../shared/controls';
-import { axisTexts, placeWords } from '../shared/lines/step-axis';
-import { badOf } from '../shared/lines/line-recipe';
-import { comparedTitle } from '../shared/lines/compare';
-import type { ILine } from '../shared/lines/line';
-import {
-  LinesView,
-  type IComparedLines,
-  type ILineRun,
-  type LineContent,
-  type LinesLoaded
-} from '../shared/lines/lines-view';
-import type { ILineAsk } from '../shared/lines/shape-lines';
-import type { ILinkedMarks } from '../shared/links';
-import { emptyState, nothingYet, type IState } from '../shared/states';
+import { readScalars } from '../../aggregate';
+import { COLORS } from '../../charts';
+import type { ScalarsOptions, ViewOptions } from '../../protocol/views.generated';
+import type { IRunSource, SourceChange } from '../../store/source';
+import type { Control } from '../shared/control';
+import { outliersControl, smoothedChip, smoothingControl } from '../shared/controls';
+import type {
+  IComposition,
+  ICompositionEnvironment,
+  IFoldLine,
+  IViewDefinition,
+  IViewPart
+} from '../shared/definition';
+import { RunList, runsControls } from '../shared/lines/compare';
+import { SMOOTHINGS } from '../shared/lines/lines-view';
+import { guarded } from '../shared/tile';
 import type { IViewEnvironment } from '../shared/view-model';
-import type { IViewDefinition } from '../shared/definition';
+import { axisControls, foundNames, kindControl, ScalarLines } from './scalar-lines';
 
-/** Named scalars over steps or time, one panel for each unit. */
-export class ScalarsView extends LinesView<Required<ScalarsOptions>> {
-  constructor(source: IRunSource, env: IViewEnvironment<ScalarsOptions>) {
-    super(source, env, 'scalars');
-  }
+/** Pixels of a small picture's plot, and least time between two drawings that the run asks for, ms. */
+const HEIGHT = 120;
+const EVERY = 2000;
 
-  get subject(): string {
-    return this.options.names?.join(', ') || this.t('Scalars');
-  }
-
+/** A small picture of one scalar: the page has its controls. */
+class SmallScalar extends ScalarLines {
   override controls(): Control[] {
-    const { options, t } = this;
-    const chosen = options.names === null ? '' : options.names.join('\n');
-    const loss = this._known.filter(name => name.includes('loss'));
-    const choices = [
-      { value: '', text: loss.length > 0 ? t('losses') : t('all') },
-      ...this._known.map(name => ({ value: name, text: name })),
-      { value: this._known.join('\n'), text: t('all') }
-    ];
-    if (!choices.some(choice => choice.value === chosen)) {
-      choices.push({ value: chosen, text: options.names?.join(', ') ?? '' });
-    }
-    const [smoothing, ...runs] = this.lineControls();
-    return [
-      { kind: 'name', id: 'run', text: this.source.name },
-      selectControl(
-        'names',
-        t('Scalars'),
-        chosen,
-        choices.filter((each, at) => choices.findIndex(other => other.value === each.value) === at),
-        value => this.choose({ names: value === '' ? null : value.split('\n') })
-      ),
-      ...(smoothing ? [smoothing] : []),
-      selectControl('x', t('Over'), options.x, { step: t('steps'), time: t('time') }, x =>
-        this.choose({ x })
-      ),
-      transformControl(t('Scale'), options.transform, transform => this.choose({ transform }), t),
-      ...runs
-    ];
+    return [];
   }
 
-  override insight(): IMark | null {
-    const [first] = this.picture.lines;
-    const last = first?.x[first.x.length - 1];
-    return last === undefined ? null : this.picture.markAt(last, first?.panel ?? 0);
-  }
-
-  override marksOf({ step }: IPointed): ILinkedMarks {
-    return super.marksOf({ step, layer: null });
-  }
-
-  protected get chosenSteps(): [number, number] | null {
-    return this.options.steps;
-  }
-
-  protected async read(signal: AbortSignal): Promise<LinesLoaded> {
-    const { options, t } = this;
-    const { runs, smoothing, transform, x } = options;
-    // Clocks of two runs never meet: over time, runs are compared since their beginnings.
-    const align = options.align === 'step' && x === 'time' && runs.length > 0 ? 'time' : options.align;
-    const { units } = await readScalars(this.source, { names: [] }, signal);
-    this._known = Object.keys(units);
-    const names = chosenNames(this._known, options.names);
-    if (names.length === 0) {
-      return { state: this._empty() };
-    }
-    const read = (run: ILineRun, ask: ILineAsk): Promise<readonly ILine[]> =>
-      this._linesOf(run, names, ask, align === 'step' && x === 'time', signal);
-    const found = await this.compared(names.length, read, signal, align);
-    if ('kind' in found) {
-      return { state: found };
-    }
-    if (found.lines.length === 0) {
-      return { state: this._empty() };
-    }
-    const unitOf = unitsOf(found.lines);
-    const panels = [...new Set(found.shown.map(unitOf))];
-    const placed = (lines: readonly ILine[]): ILine[] =>
-      lines.map(line => ({ ...line, panel: Math.max(0, panels.indexOf(unitOf(line))) }));
-    const shown = placed(found.shown);
-    const headers = panels.map(unit => unit || t('no unit'));
-    this.picture.take({
-      lines: placed(found.lines),
-      legend: this.legend,
-      bad: badOf(shown),
-      axis: found.axis,
-      transform,
-      texts: { ...axisTexts(align, x, this.env, t), yTitle: headers[0] ?? '', colorTitle: t('Scalars') },
-      headers,
-      quantity: '',
-      smoothing,
-      placeWords: placeWords(align, x, t),
-      readSteps: async (run, steps) => placed(await found.readSteps(run, steps))
-    });
-    return { content: this._words({ ...found, shown }) };
-  }
-
-  private async _linesOf(
-    { source, run, clock, named }: ILineRun,
-    names: readonly string[],
-    { steps, points }: ILineAsk,
-    onClock: boolean,
-    signal: AbortSignal
-  ): Promise<ILine[]> {
-    const asked = {
-      names,
-      ...(steps ? { steps } : {}),
-      ...(points === undefined ? {} : { points })
-    };
-    const { lines, thinned = 0 } = await readScalars(source, asked, signal);
-    this._thinned = run === 0 ? thinned : this._thinned;
-    return lines.map(({ name, unit, steps: step, times, values, starts, total }) => ({
-      key: name,
-      ...named(name, lines.length),
-      run,
-      layer: null,
-      ...(unit ? { unit } : {}),
-      step,
-      x: onClock ? times.map(seconds => seconds * 1000) : step.map(clock),
-      value: values,
-      nonFinite: values.map(value => (Number.isFinite(value) ? 0 : 1)),
-      starts: starts.map(at => step[at] ?? NaN),
-      isThin: step.length < total,
-      of: total
-    }));
-  }
-
-  private _words(found: IComparedLines): LineContent {
-    const { t, options } = this;
-    const lines = found.shown.filter(line => !line.isFaint);
-    const nonFinite = lines.reduce((sum, line) => sum + line.nonFinite.reduce((a, b) => a + b, 0), 0);
-    const absent = (options.names ?? []).filter(name => !this._known.includes(name));
-    const steps = lines.flatMap(line => [line.step[0] ?? NaN, line.step[line.step.length - 1] ?? NaN]);
-    const title = t(
-      '%1, steps %2 to %3',
-      [...new Set(lines.map(line => line.key))].join(', '),
-      formatInteger(Math.min(...steps)),
-      formatInteger(Math.max(...steps))
-    );
-    return {
-      title: comparedTitle(title, options, found.others, t),
-      caption: [
-        ...(absent.length > 0 ? [t('This run has no scalar named %1.', absent.join(t(' or ')))] : []),
-        ...(nonFinite > 0
-          ? [t('Values that are not finite: %1; marks along the top show where.', formatInteger(nonFinite))]
-          : []),
-        ...(this._thinned > 0
-          ? [
-              t(
-                'Points between minima and maxima that were left out to stay within memory: %1. Where a tip says “measured last”, a later one may be among them.',
-                formatInteger(this._thinned)
-              )
-            ]
-          : []),
-        ...this.lineWords(found)
-      ],
-      summary: scalarsWords(lines, t)
-    };
-  }
-
-  private _empty(): IState {
-    const { t, options } = this;
-    const { names } = options;
-    if (this._known.length === 0) {
-      return nothingYet(
-        t('No scalar has arrived yet: the training loop reports them with the tracer.'),
-        this.actions,
-        t
-      );
-    }
-    const absent = names?.filter(name => !this._known.includes(name)) ?? [];
-    return absent.length > 0
-      ? emptyState(t('This run has no scalar named %1.', absent.join(t(' or '))), t('Show the losses'), () =>
-          this.choose({ names: null, steps: null })
-        )
-      : emptyState(t('No scalar falls into these steps.'), t('Show all steps'), () =>
-          this.choose({ steps: null })
-        );
-  }
-
-  private _known: readonly string[] = [];
-  private _thinned = 0;
+  protected override readonly unitless = '';
 }
 
-/** The units of lines: of a run that tells none of a scalar, the one that other runs tell, if that is one. */
-function unitsOf(lines: readonly ILine[]): (line: ILine) => string {
-  const told = new Map<string, Set<string>>();
-  for (const { key, unit } of lines) {
-    if (unit) {
-      told.set(key, (told.get(key) ?? new Set()).add(unit));
+/** Scalars in sections by the beginnings of their names; those without one stand first. */
+export function sectionsOf(names: readonly string[]): Map<string, string[]> {
+  const ordered = [...names].sort((a, b) => a.localeCompare(b, undefined, { numeric: true }));
+  const sections = new Map<string, string[]>([['', []]]);
+  for (const name of ordered) {
+    const section = name.includes('/') ? (name.split('/')[0] ?? '') : '';
+    sections.set(section, [...(sections.get(section) ?? []), name]);
+  }
+  return new Map([...sections].filter(([, own]) => own.length > 0));
+}
+
+/** Scalars as one picture, or as a page with a small picture for each. */
+class ScalarsView implements IComposition {
+  constructor(
+    private readonly _source: IRunSource,
+    private readonly _env: ICompositionEnvironment<ScalarsOptions>
+  ) {
+    this.unpictured = _env.t('No scalar is drawn yet.');
+    this._runs = new RunList(_source, _env.runs, () => _env.rearrange());
+    _source.changed.connect(this._heard, this);
+  }
+
+  readonly className = 'jp-MegalensMoments jp-MegalensScalars';
+  readonly unpictured: string;
+  readonly zoomed = 'lines';
+
+  async prepare(): Promise<void> {
+    if (this._isPage) {
+      this._known = Object.keys((await readScalars(this._source, { names: [] })).units);
     }
   }
-  return ({ key, unit }) => {
-    const [other, ...more] = told.get(key) ?? [];
-    return unit ?? (other === undefined || more.length > 0 ? '' : other);
-  };
+
+  layout(): readonly (IViewPart | IFoldLine)[] {
+    const { options, choose, t } = this._env;
+    const found = foundNames(this._known, options.search);
+    if (!this._isPage || found.length === 0) {
+      return [this._part('lines', options, (source, env) => new ScalarLines(source, env))];
+    }
+    const sections = sectionsOf(found);
+    return [...sections].flatMap(([section, names]) => {
+      const isFolded = options.folded.includes(section);
+      const others = options.folded.filter(each => each !== section);
+      const line: IFoldLine = {
+        key: `section ${section}`,
+        text: `${section || t('without a section')} (${names.length})`,
+        isFolded,
+        fold: () => choose({ folded: isFolded ? others : [...others, section] })
+      };
+      const pictures = isFolded ? [] : names.map(name => this._small(name, section));
+      return sections.size > 1 || section !== '' ? [line, ...pictures] : pictures;
+    });
+  }
+
+  shows(): boolean {
+    return true;
+  }
+
+  heard(_key: string, options: Partial<ViewOptions>): Partial<ScalarsOptions> {
+    return options as Partial<ScalarsOptions>;
+  }
+
+  controls(of: (key: string) => readonly Control[]): ReturnType<IComposition['controls']> {
+    const { options, choose, t } = this._env;
+    const names: Control[] =
+      options.runs.length === 0
+        ? []
+        : [
+            {
+              kind: 'toggle',
+              id: 'names',
+              text: `${t('Names')} ${this._isOpen ? '▴' : '▾'}`,
+              title: t('What runs are called here; runs of one name are a group'),
+              pressed: this._isOpen,
+              change: isOpen => {
+                this._isOpen = isOpen;
+                this._env.rearrange();
+              }
+            }
+          ];
+    const main = this._isPage ? this._pageControls(of) : of('lines');
+    const aliases = this._runNames.map(({ name, own }, at): Control => ({
+      kind: 'text',
+      id: `alias-${at}`,
+      label: own,
+      value: name === own ? '' : name,
+      suggestions: options.aliases.filter(Boolean),
+      valid: text => text.length <= 100,
+      spaced: true,
+      change: text =>
+        choose({
+          aliases: this._runNames.map((_, run) => (run === at ? text : (options.aliases[run] ?? '')))
+        })
+    }));
+    const isOpen = this._isOpen && options.runs.length > 0;
+    return {
+      main: [...main, ...names],
+      folded: { label: t('Names of runs'), controls: isOpen ? aliases : null }
+    };
+  }
+
+  dispose(): void {
+    clearTimeout(this._later);
+    this._source.changed.disconnect(this._heard, this);
+  }
+
+  private _part(
+    key: string,
+    options: Readonly<Required<ScalarsOptions>>,
+    create: (source: IRunSource, env: IViewEnvironment<ScalarsOptions>) => ScalarLines
+  ): IViewPart {
+    return {
+      key,
+      className: 'jp-MegalensMoments-pane',
+      options,
+      create: (source, env) => create(source, env as IViewEnvironment<ScalarsOptions>)
+    };
+  }
+
+  private _small(name: string, section: string): IViewPart {
+    const { options, choose, t } = this._env;
+    const alone = { ...options, kind: 'lines' as const, names: [name] };
+    return {
+      key: `scalar ${name}`,
+      className: 'jp-MegalensTile jp-mod-picture jp-mod-small',
+      options: alone,
+      every: EVERY,
+      isLazy: true,
+      heading: {
+        text: section === '' ? name : name.slice(section.length + 1),
+        hint: t('%1: draw it alone', name),
+        open: () => choose({ kind: 'lines', names: [name] })
+      },
+      create: (source, env) =>
+        guarded(
+          () => new SmallScalar(source, env as IViewEnvironment<ScalarsOptions>),
+          source,
+          env,
+          () => HEIGHT
+        )
+    };
+  }
+
+  private _pageControls(of: (key: string) => readonly Control[]): Control[] {
+    const { options, choose, t, isDark } = this._env;
+    const palette = COLORS.categorical[isDark ? 'dark' : 'light'];
+    const names = this._runNames.map(({ name }) => name);
+    const colors = names.map(name => palette[names.indexOf(name) % palette.length]);
+    const drawn = this._known.map(name => of(`scalar ${name}`)).find(controls => controls.length > 0);
+    const runs = runsControls({ source: this._source, options, runs: this._runs.known, choose }, t);
+    return [
+      { kind: 'name', id: 'run', text: names[0] ?? '', ...(names.length > 1 && { color: colors[0] }) },
+      kindControl(options.kind, choose, t),
+      {
+        kind: 'text',
+        id: 'search',
+        label: t('Search'),
+        value: options.search,
+        suggestions: [...sectionsOf(this._known).keys()].filter(Boolean),
+        valid: () => true,
+        spaced: true,
+        change: search => choose({ search })
+      },
+      smoothingControl(SMOOTHINGS, options.smoothing, smoothing => choose({ smoothing }), t),
+      ...smoothedChip(options.smoothing, smoothing => choose({ smoothing }), t),
+      ...axisControls(options, choose, t),
+      outliersControl(options.ignore_outliers, choose, t),
+      ...runs.map(control =>
+        control.kind === 'chip'
+          ? { ...control, color: colors[options.runs.indexOf(control.id.slice(4)) + 1] }
+          : control
+      ),
+      ...(drawn ?? [])
+    ];
+  }
+
+  /** What this run and the others are called here, and by themselves. */
+  private get _runNames(): readonly { readonly name: string; readonly own: string }[] {
+    const { aliases, runs } = this._env.options;
+    const known = this._runs.known ?? [];
+    const own = [this._source.name, ...runs.map(id => known.find(each => each.id === id)?.name ?? id)];
+    return own.map((each, at) => ({ name: aliases[at] || each, own: each }));
+  }
+
+  private get _isPage(): boolean {
+    return this._env.options.kind === 'page' && !this._env.isStill;
+  }
+
+  /** There may be another scalar now. */
+  private _heard(_: IRunSource, change: SourceChange): void {
+    const isConcerned = change.kind === 'hello' || (change.kind === 'rows' && change.stream === 'scalars');
+    if (isConcerned && this._isPage && this._later === undefined) {
+      this._later = setTimeout(() => {
+        this._later = undefined;
+        this._env.relayout();
+      }, EVERY);
+    }
+  }
+
+  private readonly _runs: RunList;
+  private _known: readonly string[] = [];
+  private _isOpen = false;
+  private _later: ReturnType<typeof setTimeout> | undefined;
 }
 
 export const view: IViewDefinition<ScalarsOptions> = {
-  create: (source, env) => new ScalarsView(source, env)
+  compose: (source, env) => new ScalarsView(source, env)
 };

@@ -62,7 +62,7 @@ export function faultControls(reason: unknown, actions: IStateActions, t: Transl
 
 /** A control of the toolbar. `id` tells it from the others and stays the same from update to update. */
 export type Control =
-  | { kind: 'name'; id: string; text: string; title?: string }
+  | { kind: 'name'; id: string; text: string; title?: string; color?: string | undefined }
   | {
       kind: 'select';
       id: string;
@@ -149,6 +149,8 @@ export type Control =
       id: string;
       text: string;
       title: string;
+      /** Colour of what it stands for. */
+      color?: string | undefined;
       remove: () => void;
     }
   | {

@@ -114,6 +114,18 @@ export function lockedWords(
   ];
 }
 
+/** Choose whether the axis of values ends where all but a few do. */
+export function outliersControl(
+  ignored: boolean,
+  choose: (options: { ignore_outliers: boolean }) => void,
+  t: Translate
+): Control {
+  const words = { all: t('all values'), most: t('without outliers') };
+  return selectControl('outliers', t('Range'), ignored ? 'most' : 'all', words, value =>
+    choose({ ignore_outliers: value === 'most' })
+  );
+}
+
 /** Say that lines are smoothed, where the choice itself may be folded away; nothing where they are not. */
 export function smoothedChip(value: number, choose: (smoothing: number) => void, t: Translate): Control[] {
   return value < 2

@@ -36,6 +36,10 @@ export interface ICompositionEnvironment<O extends object = ViewOptions> {
   readonly openView: ((options: ViewOptions) => void) | null;
   /** Pixels of the tab that it may fill; 0 where it is as high as what it shows. */
   readonly height: number;
+  /** Whether it is drawn without a page. */
+  readonly isStill: boolean;
+  /** Whether the page is dark. */
+  readonly isDark: boolean;
   choose(options: Partial<O>): void;
   relayout(): void;
   rearrange(): void;
@@ -58,20 +62,34 @@ export interface IViewPart {
   readonly heading?: { readonly text: string; readonly hint?: string; readonly open?: () => void };
   /** Least time between two drawings that the run asks for, ms. */
   readonly every?: number;
+  /** Whether it is made once it comes into sight: one of very many. */
+  readonly isLazy?: boolean;
   create(source: IRunSource, env: IViewEnvironment): IViewModel;
 }
+
+/** A line between parts that folds those which follow it. */
+export interface IFoldLine {
+  readonly key: string;
+  readonly text: string;
+  readonly isFolded: boolean;
+  fold(): void;
+}
+
+export const isPart = (each: IViewPart | IFoldLine): each is IViewPart => 'create' in each;
 
 /** Several pictures of a run under one toolbar, without the page around them. */
 export interface IComposition {
   readonly className: string;
   /** Key of the part whose zoom the menu means; null where it means none. */
   readonly zoomed: string | null;
+  /** Whether it gives its parts their heights; otherwise they fill the tab together. */
+  readonly isLaidOut?: boolean;
   /** What to say where no part has a picture to export. */
   readonly unpictured: string;
   /** Learn what the layout depends on; absent where it depends on the options alone. */
   prepare?(): Promise<void>;
   /** What is shown, from top to bottom. */
-  layout(): readonly IViewPart[];
+  layout(): readonly (IViewPart | IFoldLine)[];
   /** Whether a part is shown, by which of them have something to show. */
   shows(key: string, isDrawn: (key: string) => boolean): boolean;
   /** A part chose options of its own; return what that means for the whole. */

@@ -1,7 +1,13 @@
+import { formatNumber } from '../../charts';
+import type { INote } from './content';
+import type { Translate } from './translate';
+
 /** Share of the values at either end that may lie outside. */
 const OUTSIDE = 0.01;
 /** By how much wider all values must lie than those within, for the range to be cut. */
 const DWARFS = 2;
+/** So many times what nearly all stay below, the greatest leaves them no room. */
+const FAR = 20;
 /** Most values that are looked at, evenly spaced. */
 const MOST_SAMPLES = 8192;
 
@@ -10,6 +16,38 @@ const MOST_SAMPLES = 8192;
  * colour; null where the whole range tells them apart.
  */
 export function robustRange(parts: readonly ArrayLike<number>[]): readonly [number, number] | null {
+  const { finite, low, high } = sampled(parts);
+  const at = (share: number): number => finite[Math.round(share * (finite.length - 1))] ?? NaN;
+  const [from, to] = [at(OUTSIDE), at(1 - OUTSIDE)];
+  return to > from && high - low > DWARFS * (to - from) ? [from, to] : null;
+}
+
+/** Propose a logarithmic scale where one value dwarfs the rest; nothing where it is chosen, or none does. */
+export function logNotes(
+  parts: readonly ArrayLike<number>[],
+  transform: 'linear' | 'log',
+  choose: (options: { transform: 'log' }) => void,
+  t: Translate
+): INote[] {
+  if (transform === 'log') {
+    return [];
+  }
+  const { finite, low, high } = sampled(parts);
+  const sizes = finite.map(Math.abs).sort((a, b) => a - b);
+  const most = sizes[Math.round((1 - OUTSIDE) * (sizes.length - 1))] ?? NaN;
+  const times = Math.max(high, -low) / most;
+  return times > FAR && most > 0 && Number.isFinite(times)
+    ? [
+        {
+          text: t('One value is %1 × what 99 of 100 stay below.', formatNumber(times, 2)),
+          action: { label: t('Draw a log scale'), run: () => choose({ transform: 'log' }) }
+        }
+      ]
+    : [];
+}
+
+/** Finite values, ascending, of very many evenly spaced ones; least and greatest of all. */
+function sampled(parts: readonly ArrayLike<number>[]): { finite: number[]; low: number; high: number } {
   const total = parts.reduce((sum, part) => sum + part.length, 0);
   const stride = Math.max(1, Math.ceil(total / MOST_SAMPLES));
   const finite: number[] = [];
@@ -26,8 +64,5 @@ export function robustRange(parts: readonly ArrayLike<number>[]): readonly [numb
       }
     }
   }
-  finite.sort((a, b) => a - b);
-  const at = (share: number): number => finite[Math.round(share * (finite.length - 1))] ?? NaN;
-  const [from, to] = [at(OUTSIDE), at(1 - OUTSIDE)];
-  return to > from && high - low > DWARFS * (to - from) ? [from, to] : null;
+  return { finite: finite.sort((a, b) => a - b), low, high };
 }

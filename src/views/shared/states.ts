@@ -102,11 +102,11 @@ export function readingState(name: string, actions: IStateActions, t: Translate)
 
 /** Describe a run and the connection to it when that is worth a word. */
 export function connectionState(
-  source: Pick<IRunSource, 'connection' | 'hello' | 'name' | 'status'>,
+  source: Pick<IRunSource, 'connection' | 'hello' | 'name' | 'reading' | 'status'>,
   actions: IStateActions,
   t: Translate
 ): IState | null {
-  const { connection, name, status } = source;
+  const { connection, name, reading, status } = source;
   const retry = retryAction(actions, t);
   const keep = actions.openRecording
     ? { label: t('Open the recording'), run: actions.openRecording }
@@ -117,6 +117,10 @@ export function connectionState(
     case 'recorded':
       return null;
     case 'live':
+      if (reading) {
+        const sentence = t('Reading steps %1 to %2…', formatInteger(reading[0]), formatInteger(reading[1]));
+        return { kind: 'loading', sentence, action: retry };
+      }
       return isOver(source) ? endedState(isLab, status?.state === 'lost', step, keep, t) : null;
     case 'connecting':
       return { kind: 'loading', sentence: t('Connecting to %1…', name), action: retry };

@@ -19,6 +19,7 @@ import { LinesView, type ILineRun, type ILinesDrawn, type LinesLoaded } from '..
 import type { ILineAsk } from '../shared/lines/shape-lines';
 import { lockedRange } from '../shared/scale';
 import { emptyFlag, emptyState, nothingYet, type IState, type IStateActions } from '../shared/states';
+import { logNotes } from '../shared/robust-range';
 import { tensorControls } from '../shared/tensor-controls';
 import type { ITip } from '../shared/table';
 import type { IViewEnvironment } from '../shared/view-model';
@@ -223,7 +224,10 @@ export class TrendView extends LinesView<Required<TrendOptions>> {
           ];
     const moved = layersWords(answer.lines, this._subject);
     const words = trendWords(this._subject, answer, moved, [...caption, ...ofLines]);
-    return { content: { recipe, ...(signed ? { printed } : {}), extent, ...words } };
+    const { transform } = this.options;
+    const values = answer.lines.map(line => line.values);
+    const notes = range ? [] : logNotes(values, transform, change => this.choose(change), this.t);
+    return { content: { recipe, ...(signed ? { printed } : {}), extent, notes, ...words } };
   }
 
   /** Lowest and highest value of a map's colours; null where they follow its values. */
@@ -251,6 +255,8 @@ export class TrendView extends LinesView<Required<TrendOptions>> {
       legend: this.legend,
       bad: badOf(found.shown),
       transform,
+      ignoresOutliers: options.ignore_outliers,
+      choose: change => this.choose(change),
       texts: { ...axisTexts(align, 'step', this.env, t), yTitle, colorTitle: t('layer') },
       quantity: yTitle,
       smoothing,
@@ -265,7 +271,7 @@ export class TrendView extends LinesView<Required<TrendOptions>> {
       lines: this._answer.lines.filter(({ layer }) => !options.hidden.includes(String(layer)))
     };
     const words = trendWords(this._subject, answer, moved, this.lineWords(found));
-    return { content: { ...words, title: comparedTitle(words.title, options, found.others, t) } };
+    return { content: { ...words, title: comparedTitle(words.title, options, found.others, t, found.base) } };
   }
 
   private async _linesOf(

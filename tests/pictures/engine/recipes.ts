@@ -1,4 +1,4 @@
-import { drawSVG } from '../../../src/charts/still';
+import { drawSVG } from '../../../src/charts/pictures';
 import { LIGHT_THEME } from '../../../src/charts/vega';
 import type { IEngineHost, IJobResult } from '../../../src/engine/jobs';
 import { runsOf, type IStillJob } from '../../../src/engine/view-jobs';

@@ -10,7 +10,7 @@ import type {
 import type { IRunSource } from '../../../store/source';
 import { oneTensor } from '../../../views/moments/name-facts';
 import { STATISTICS, STATS } from '../../../views/moments/words';
-import { ScalarsView } from '../../../views/scalars/scalars-view';
+import { ScalarLines } from '../../../views/scalars/scalar-lines';
 import { type Control, selectControl } from '../../../views/shared/control';
 import type {
   IComposition,
@@ -26,8 +26,7 @@ import { formatInteger } from '../../../charts';
 import { LinesPane } from '../../../views/moments/lines-pane';
 import type { IMark, Loaded } from '../../../views/shared/content';
 import { type IAlarm, SEVERITIES } from '../store/alarms';
-import { HealthReader, type HealthChoice, type HealthPane } from './health-facts';
-import { severityWords } from './health-words';
+import { HealthReader, type HealthChoice, type HealthPane, severityWords } from './health-facts';
 import { ListPane, WayPane } from './list-pane';
 import { MarksPane } from './marks-pane';
 import { RuleSettings } from './rule-settings';
@@ -129,7 +128,7 @@ class HealthView implements IComposition {
                     )
                   : around.view === 'timeline' && spans
                     ? spans(source, env)
-                    : new ScalarsView(source, env as IViewEnvironment<Required<ScalarsOptions>>)
+                    : new ScalarLines(source, env as IViewEnvironment<Required<ScalarsOptions>>)
             }
           ]
         : []),

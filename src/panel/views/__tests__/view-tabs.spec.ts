@@ -86,7 +86,7 @@ describe('tabs of views', () => {
     await settled();
     expect(labels()).toEqual([
       'gpt-base · Statistics',
-      'gpt-base · HiddenStates · Heatmap',
+      'HiddenStates · gpt-base · Heatmap',
       'gpt-hot · Statistics'
     ]);
     const [first, second, third] = tabs.tracker.filter(() => true);
@@ -132,6 +132,24 @@ describe('tabs of views', () => {
     made[0]!.hello = { flags: [{ name: 'HiddenStates', title: 'Hidden states' }] } as Hello;
     made[0]!.introduced.emit();
     expect(labels()).toEqual(['Hidden states · Heatmap']);
+    tabs.tracker.forEach(tab => tab.dispose());
+  });
+
+  it('say their subject first, in the few letters that a narrow tab shows', async () => {
+    const { tabs, labels } = setUp();
+    await tabs.open('r1', { view: 'scalars', names: ['loss', 'held_out_loss'] });
+    await tabs.open('r1', { view: 'moments', stat: 'grad', statistic: 'rms' });
+    await tabs.open('r1', { view: 'attention', layers: '9' });
+    await tabs.open('r1', { view: 'heatmap', flag: 'HiddenStates', layers: '9' });
+    await tabs.open('r1', { view: 'timeline' });
+    await settled();
+    expect(labels()).toEqual([
+      'loss +1 · Scalars',
+      'grad rms · Statistics',
+      'L9 · Attention',
+      'L9 HiddenStates · Heatmap',
+      'Timeline'
+    ]);
     tabs.tracker.forEach(tab => tab.dispose());
   });
 

@@ -58,7 +58,12 @@ function valueAt({ x, value, step, starts }: ILine, position: number): [number, 
 }
 
 /** What of the options compares runs. */
-export type RunsOptions = Pick<Required<TrendOptions>, 'align' | 'compare' | 'runs'>;
+export type RunsOptions = Pick<Required<TrendOptions>, 'align' | 'compare' | 'runs'> & {
+  /** Absent where others are always compared with this run. */
+  readonly baseline?: string | null;
+  /** What runs are called, this one first; absent where they keep their names. */
+  readonly aliases?: string[];
+};
 
 interface IRunsFacts {
   readonly source: Pick<IRunSource, 'id'>;
@@ -74,7 +79,14 @@ export function runsControls({ options, runs, source, choose }: IRunsFacts, t: T
     return [];
   }
   const known = runs ?? [];
-  const nameOf = (id: string): string => known.find(each => each.id === id)?.name ?? id;
+  const { aliases, baseline } = options;
+  const nameOf = (id: string): string =>
+    aliases?.[options.runs.indexOf(id) + 1] || (known.find(each => each.id === id)?.name ?? id);
+  const without = (id: string): Partial<RunsOptions> => ({
+    runs: options.runs.filter(each => each !== id),
+    ...(baseline === id && { baseline: null }),
+    ...(aliases && { aliases: aliases.filter((_, at) => at === 0 || options.runs[at - 1] !== id) })
+  });
   return [
     {
       kind: 'select',
@@ -90,9 +102,7 @@ export function runsControls({ options, runs, source, choose }: IRunsFacts, t: T
       change: id => id !== '' && choose({ runs: [...options.runs, id].slice(0, 8) })
     },
     ...options.runs.map(id =>
-      chip(`run-${id}`, nameOf(id), t('Stop comparing with this run'), () =>
-        choose({ runs: options.runs.filter(each => each !== id) })
-      )
+      chip(`run-${id}`, nameOf(id), t('Stop comparing with this run'), () => choose(without(id)))
     ),
     ...(options.runs.length === 0
       ? []
@@ -104,6 +114,20 @@ export function runsControls({ options, runs, source, choose }: IRunsFacts, t: T
             { overlay: t('overlay'), difference: t('difference'), ratio: t('ratio') },
             compare => choose({ compare })
           ),
+          ...(baseline === undefined || options.compare === 'overlay'
+            ? []
+            : [
+                selectControl(
+                  'baseline',
+                  t('Baseline'),
+                  baseline ?? '',
+                  [
+                    { value: '', text: t('this run') },
+                    ...options.runs.map(id => ({ value: id, text: nameOf(id) }))
+                  ],
+                  id => choose({ baseline: id === '' ? null : id })
+                )
+              ]),
           selectControl(
             'align',
             t('Align by'),
@@ -117,19 +141,24 @@ export function runsControls({ options, runs, source, choose }: IRunsFacts, t: T
 
 type IComparison = Pick<Required<TrendOptions>, 'compare'>;
 
-/** A title with what runs are minus or over this one put before it. */
+/**
+ * A title with what runs are minus or over this one, or another baseline, put before it.
+ *
+ * @param others - Those that are compared with it.
+ */
 export function comparedTitle(
   title: string,
   { compare }: IComparison,
   others: readonly IOtherRun[],
-  t: Translate
+  t: Translate,
+  base = t('this run')
 ): string {
   const names = others.map(each => each.name).join(', ');
   return others.length === 0 || compare === 'overlay'
     ? title
     : compare === 'difference'
-      ? t('Difference, %1 minus this run: %2', names, title)
-      : t('Ratio, %1 over this run: %2', names, title);
+      ? t('Difference, %1 minus %2: %3', names, base, title)
+      : t('Ratio, %1 over %2: %3', names, base, title);
 }
 
 /**
@@ -142,7 +171,8 @@ export function runWords(
   name: string,
   others: readonly IOtherRun[],
   there: readonly IOtherRun[],
-  t: Translate
+  t: Translate,
+  base = t('this run')
 ): string[] {
   const compared = there.map(each => each.name).join(', ');
   if (there.length === 0) {
@@ -155,9 +185,9 @@ export function runWords(
         ...there.map(each => t('%1: %2.', each.name, dashWords(others.indexOf(each) + 1, t)))
       ];
     case 'difference':
-      return [t('%1 minus this run.', compared)];
+      return [t('%1 minus %2.', compared, base)];
     case 'ratio':
-      return [t('%1 over this run.', compared)];
+      return [t('%1 over %2.', compared, base)];
   }
 }
 
@@ -172,12 +202,13 @@ export function missingWords(without: readonly IOtherRun[], t: Translate): strin
   ];
 }
 
-export function betweenWords(between: number, t: Translate): string[] {
+export function betweenWords(between: number, t: Translate, base = t('this run')): string[] {
   return between > 0
     ? [
         t(
-          'Where this run has no such point, what lies between its neighbours is taken: %1 times.',
-          formatInteger(between)
+          'Where %2 has no such point, what lies between its neighbours is taken: %1 times.',
+          formatInteger(between),
+          base
         )
       ]
     : [];

@@ -33,7 +33,7 @@ export function lineColors(lines: readonly ILine[], dark: boolean): string[] {
   const keys = [...new Set(lines.map(line => line.key))];
   const order = new Map(keys.map((key, at) => [key, at]));
   if (keys.length === 1) {
-    return lines.map(line => palette[line.run % palette.length] ?? palette[0]);
+    return lines.map(({ run, group = run }) => palette[group % palette.length] ?? palette[0]);
   }
   const layers = lines.map(line => line.layer).filter(layer => layer !== null);
   const outside = new Set(lines.filter(line => line.layer === null).map(line => line.key));

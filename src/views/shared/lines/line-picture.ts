@@ -1,11 +1,12 @@
-import { formatInteger, type IPlace, type IPlotFrame, type IRecipe } from '../../../charts';
+import { formatInteger, formatNumber, type IPlace, type IPlotFrame, type IRecipe } from '../../../charts';
 import { indexAt } from '../../../aggregate';
 import type { IPointed } from '../../../store/run-link';
 import { movesOf } from '../moves';
-import type { IContent, IMark, IMoved } from '../content';
+import type { IContent, IMark, IMoved, INote } from '../content';
 import type { ILinkedMarks, IStepAxis } from '../links';
 import { type IPaintedLine, heightOf } from '../painting';
 import { pinnedColumns } from '../pinned-step';
+import { logNotes, robustRange } from '../robust-range';
 import { padded, scaleOf, wide } from '../scale';
 import type { ITip } from '../table';
 import type { Translate } from '../translate';
@@ -40,6 +41,9 @@ export interface ILinesRead {
   readonly bad: readonly IBadStretch[];
   readonly axis: StepAxis;
   readonly transform: 'linear' | 'log';
+  /** Whether the axis of values ends where all but a few do. */
+  readonly ignoresOutliers?: boolean;
+  readonly choose?: (options: { transform: 'log' }) => void;
   readonly texts: Omit<ILinesRequest['texts'], 'yScale'>;
   readonly headers?: readonly string[];
   /** Name of the quantity, as the keyboard's cursor says it. */
@@ -124,6 +128,50 @@ export class LinePicture {
       const span = zoom?.isZoomed && x0 !== undefined && x1 !== undefined ? ([x0, x1] as const) : undefined;
       this._ys = this._rangesIn(this.lines, span);
     }
+  }
+
+  /** Say what lies outside of an axis that leaves outliers out; nothing where none does. */
+  outlierWords(): string[] {
+    const { lines, _ys: ys, _t: t } = this;
+    let [count, farthest] = [0, NaN];
+    for (const { value, panel = 0 } of this._read?.ignoresOutliers ? lines : []) {
+      const [low, high] = ys[panel] ?? [-Infinity, Infinity];
+      for (const each of value) {
+        const out = Math.max(low - each, each - high);
+        if (Number.isFinite(each) && out > 0) {
+          count += 1;
+          farthest = Math.abs(each) >= Math.abs(farthest || 0) ? each : farthest;
+        }
+      }
+    }
+    return count === 0
+      ? []
+      : [
+          t(
+            'Outliers, which lie outside of the axis: %1; the farthest is %2.',
+            formatInteger(count),
+            formatNumber(farthest)
+          )
+        ];
+  }
+
+  /** A scale that shows more, where one does. */
+  get notes(): INote[] {
+    const { transform, choose, ignoresOutliers } = this._read ?? {};
+    const lines = this.lines.filter(({ isFaint }) => !isFaint);
+    const panels = [...new Set(lines.map(({ panel = 0 }) => panel))];
+    return !choose || !transform || ignoresOutliers
+      ? []
+      : panels
+          .flatMap(panel =>
+            logNotes(
+              lines.flatMap(line => ((line.panel ?? 0) === panel ? [line.value] : [])),
+              transform,
+              choose,
+              this._t
+            )
+          )
+          .slice(0, 1);
   }
 
   /** What is drawn, without its words. */
@@ -343,9 +391,13 @@ export class LinePicture {
     span: readonly [number, number] | undefined
   ): readonly [number, number][] {
     const isLog = this._read?.transform === 'log';
+    const inner = this._read?.ignoresOutliers ? innerRange : (): null => null;
     return Array.from({ length: Math.max(1, this._read?.headers?.length ?? 1) }, (_, panel) => {
       const own = lines.filter(line => (line.panel ?? 0) === panel);
-      return padded(finiteRange(own, span) ?? finiteRange(own), isLog && this._scale === 'log');
+      return padded(
+        inner(own, span) ?? finiteRange(own, span) ?? finiteRange(own),
+        isLog && this._scale === 'log'
+      );
     });
   }
 
@@ -370,6 +422,16 @@ export class LinePicture {
   private _at: ICursor | null = null;
   private _exact: ExactValues | null = null;
   private readonly _detail = new Detail();
+}
+
+/** What all but a few values of lines span, of a span of the x axis; null where no few lie far out. */
+function innerRange(
+  lines: readonly ILine[],
+  [from, to]: readonly [number, number] = [-Infinity, Infinity]
+): readonly [number, number] | null {
+  return robustRange(
+    lines.map(({ x, value }) => value.filter((_, at) => (x[at] ?? NaN) >= from && (x[at] ?? NaN) <= to))
+  );
 }
 
 const NO_STEPS = new StepAxis([]);

@@ -24,6 +24,8 @@ export interface ILine extends IPoints {
   readonly entry?: string;
   /** Number of its run: 0 is the view's own. */
   readonly run: number;
+  /** Number of the first run of the same name, whose colour it has; that of its run when absent. */
+  readonly group?: number;
   /** Null where it is not of one layer. */
   readonly layer: number | null;
   /** Number of its panel; 0 when absent. */

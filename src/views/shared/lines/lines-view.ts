@@ -2,7 +2,7 @@ import type { ScalarsOptions } from '../../../protocol/views.generated';
 import type { IRunSource, SourceChange } from '../../../store/source';
 import type { IContent, IMark, Loaded } from '../content';
 import type { Control } from '../control';
-import { goControl, smoothedChip, smoothingControl } from '../controls';
+import { goControl, outliersControl, smoothedChip, smoothingControl } from '../controls';
 import { omissionWords } from '../describe';
 import type { IStepAxis } from '../links';
 import { scaleOf } from '../scale';
@@ -19,24 +19,32 @@ import { clockOf, unknownClock, type RunClock, StepAxis } from './step-axis';
 
 export type LineOptions = Pick<
   Required<ScalarsOptions>,
-  'align' | 'compare' | 'hidden' | 'runs' | 'smoothing' | 'transform'
->;
+  'align' | 'baseline' | 'compare' | 'hidden' | 'ignore_outliers' | 'runs' | 'smoothing' | 'transform'
+> &
+  Partial<Pick<ScalarsOptions, 'aliases'>>;
 
-const SMOOTHINGS = [0, 5, 20, 50, 100, 200] as const;
+export const SMOOTHINGS = [0, 5, 20, 50, 100, 200] as const;
 
 export interface ILineRun {
   readonly source: IRunSource;
   readonly run: number;
   readonly clock: RunClock;
   /** What the legend and tips call a line of it, which is one of so many. */
-  named(words: string, of: number): Pick<ILine, 'entry' | 'label' | 'name'>;
+  named(words: string, of: number): RunNames;
 }
+
+type RunNames = Pick<ILine, 'entry' | 'group' | 'label' | 'name'>;
 
 /** Lines of a run and of those that it is compared with. */
 export interface IComparedLines extends IRunLines {
   /** Those that are not hidden: what words are about. */
   readonly shown: readonly ILine[];
+  /** All runs, by their numbers. */
+  readonly runs: readonly IOtherRun[];
+  /** Those that are drawn beside this one, or compared with the baseline. */
   readonly others: readonly IOtherRun[];
+  /** Name of the baseline; undefined where it is this run. */
+  readonly base: string | undefined;
   readonly axis: StepAxis;
 }
 
@@ -53,7 +61,6 @@ export abstract class LinesView<O extends LineOptions> extends ViewModel<O> {
   ) {
     super(source, env);
     this._others = new OtherRuns(env.runs, _stream, () => this._renew());
-    this._runs = new RunList(source, env.runs, () => env.refresh(false));
   }
 
   /**
@@ -109,7 +116,8 @@ export abstract class LinesView<O extends LineOptions> extends ViewModel<O> {
       return { content: content as IContent };
     }
     await picture.refine();
-    return { content: { ...picture.drawing, ...content } };
+    const caption = [...content.caption, ...picture.outlierWords()];
+    return { content: { ...picture.drawing, notes: picture.notes, ...content, caption } };
   }
 
   override insight(): IMark | null {
@@ -128,6 +136,12 @@ export abstract class LinesView<O extends LineOptions> extends ViewModel<O> {
     return this.picture;
   }
 
+  /** Runs to compare with, which are asked for once a toolbar offers them. */
+  private get _runs(): RunList {
+    this._runList ??= new RunList(this.source, this.env.runs, () => this.env.refresh(false));
+    return this._runList;
+  }
+
   protected lineControls(): Control[] {
     const { options, source, t } = this;
     const choose = (change: Partial<RunsOptions>): void => this.choose(change as Partial<O>);
@@ -135,6 +149,7 @@ export abstract class LinesView<O extends LineOptions> extends ViewModel<O> {
     return [
       smoothingControl(SMOOTHINGS, options.smoothing, smooth, t),
       ...smoothedChip(options.smoothing, smooth, t),
+      outliersControl(options.ignore_outliers, change => this.choose(change as Partial<O>), t),
       goControl(step => this.env.goTo(this.picture.goTo(step)), t),
       ...runsControls({ source, options, runs: this._runs.known, choose }, t)
     ];
@@ -148,32 +163,39 @@ export abstract class LinesView<O extends LineOptions> extends ViewModel<O> {
     align = this.options.align
   ): Promise<IComparedLines | IState> {
     const { env, options, t } = this;
-    const { compare, smoothing } = options;
-    const others = await this._others.open(options.runs);
-    const sources = [this.source, ...others.map(each => each.source)];
-    const names = [this.source.name, ...others.map(each => each.name)];
-    const ids = [this.source.id, ...others.map(each => each.id)];
-    const clocks = await Promise.all(sources.map(each => each && clockOf(each, align, signal)));
+    const { aliases = [], baseline, compare, smoothing } = options;
+    const { id, name } = this.source;
+    const runs = [{ id, name, source: this.source }, ...(await this._others.open(options.runs))].map(
+      (each, at) => ({ ...each, name: aliases[at] || each.name })
+    );
+    const base = Math.max(0, compare === 'overlay' ? 0 : runs.findIndex(each => each.id === baseline));
+    const others = runs.filter((_, at) => at !== base);
+    const clocks = await Promise.all(runs.map(({ source }) => source && clockOf(source, align, signal)));
     if (!clocks[0]) {
       return emptyState(unknownClock(align, t), t('Show steps'), () =>
         this.choose({ align: 'step' } as Partial<O>)
       );
     }
     const found = await readRunLines(
-      sources.length,
+      runs.length,
       async (run, ask) => {
-        const [source, clock, name = ''] = [sources[run], clocks[run], names[run]];
-        const named = (words: string, of: number): Pick<ILine, 'entry' | 'label' | 'name'> =>
+        const [{ source = null, name = '' } = {}, clock] = [runs[run], clocks[run]];
+        const group = runs.findIndex(each => each.name === name);
+        const named = (words: string, of: number): RunNames =>
           others.length === 0
             ? { name: words, label: words }
             : {
                 name: `${name} · ${words}`,
-                ...(of === 1 ? { label: name, entry: ids[run] ?? '' } : { label: words })
+                ...(of === 1
+                  ? { label: name, entry: runs[aliases[run] ? group : run]?.id ?? '' }
+                  : { label: words }),
+                ...(aliases[run] && { group })
               };
         return source && clock ? read({ source, run, clock, named }, ask) : [];
       },
       compare,
-      { smoothing, steps: env.within(this.chosenSteps), points: pointsOf(env.width, lines * sources.length) }
+      { smoothing, steps: env.within(this.chosenSteps), points: pointsOf(env.width, lines * runs.length) },
+      base
     );
     if (found.lines.length === 0 && others.length > 0) {
       const words = missingWords(others, t).join(' ') || t('Nothing here can be compared.');
@@ -184,7 +206,14 @@ export abstract class LinesView<O extends LineOptions> extends ViewModel<O> {
     const shown = shownLines(found.lines, options.hidden);
     return shown.length === 0 && found.lines.length > 0
       ? allHidden(this.legend.hide, t)
-      : { ...found, shown, others, axis: axisOf(found.lines) };
+      : {
+          ...found,
+          shown,
+          runs,
+          others,
+          base: base === 0 ? undefined : runs[base]?.name,
+          axis: axisOf(found.lines)
+        };
   }
 
   protected get legend(): ILinesRead['legend'] {
@@ -192,9 +221,9 @@ export abstract class LinesView<O extends LineOptions> extends ViewModel<O> {
     return { hidden, hide: next => this.choose({ hidden: next } as Partial<O>) };
   }
 
-  protected lineWords({ lines, shown, others, between }: IComparedLines): string[] {
-    const { options, source, t } = this;
-    const there = others.filter((_, at) => lines.some(line => line.run === at + 1));
+  protected lineWords({ lines, shown, runs, others, base, between }: IComparedLines): string[] {
+    const { options, t } = this;
+    const there = others.filter(each => lines.some(({ run }) => runs[run] === each));
     const decimatedFrom = shown.reduce((most, line) => Math.max(most, line.isThin ? (line.of ?? 0) : 0), 0);
     return [
       ...(options.smoothing > 1
@@ -205,8 +234,8 @@ export abstract class LinesView<O extends LineOptions> extends ViewModel<O> {
             )
           ]
         : []),
-      ...runWords(options, source.name, others, there, t),
-      ...betweenWords(between, t),
+      ...runWords(options, runs[0]?.name ?? '', others, there, t, base),
+      ...betweenWords(between, t, base),
       ...missingWords(
         others.filter(each => !there.includes(each)),
         t
@@ -223,7 +252,7 @@ export abstract class LinesView<O extends LineOptions> extends ViewModel<O> {
   }
 
   private readonly _others: OtherRuns;
-  private readonly _runs: RunList;
+  private _runList: RunList | null = null;
   private _content: IContent | LineContent | null = null;
   private _isStale = true;
   private _key = '';

@@ -71,12 +71,14 @@ export interface IRunLines {
  * shaped here; else the run is asked for as many as are drawn.
  *
  * @param read - Asks a run, by its number, for its lines; 0 is the view's own.
+ * @param base - Number of the run that the others are compared with.
  */
 export async function readRunLines(
   runs: number,
   read: (run: number, ask: ILineAsk) => Promise<readonly ILine[]>,
   compare: 'overlay' | 'difference' | 'ratio',
-  { smoothing, steps, points }: ILineShape
+  { smoothing, steps, points }: ILineShape,
+  base = 0
 ): Promise<IRunLines> {
   const how = runs > 1 && compare !== 'overlay' ? compare : null;
   const numbers = Array.from({ length: runs }, (_, run) => run);
@@ -87,9 +89,9 @@ export async function readRunLines(
   const all = await Promise.all(
     numbers.map(async run => smoothLines(await read(run, { steps: null }), smoothing))
   );
-  const [own = [], ...others] = all;
+  const others = all.filter((_, run) => run !== base).flat();
   const { lines, between } =
-    how !== null ? compareLines(own, others.flat(), how) : { lines: all.flat(), between: 0 };
+    how !== null ? compareLines(all[base] ?? [], others, how) : { lines: all.flat(), between: 0 };
   const within = (span: Steps | null): ILine[] =>
     lines.flatMap(line => (span === null ? line : (cutLine(line, span) ?? [])));
   return {

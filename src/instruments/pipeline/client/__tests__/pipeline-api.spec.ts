@@ -1,6 +1,6 @@
 /** @jest-environment ./jest.environment.node.js */
 import { AskReader } from '../../../../client/ask-reader';
-import { ClientError } from '../../../../client/client-error';
+import { ClientError } from '../../../../client/rest';
 import { PIPELINE, pipelineOf } from '../pipeline-api';
 import { RunsApi } from '../../../../client/runs-api';
 import { pipelineAnswer } from './pipeline-answer';
