@@ -27,7 +27,7 @@ fuzz: setup ## Feed new hostile inputs to everything that reads what others wrot
 	@seed=$${SEED:-$$($(PYTHON) -c "import secrets; print(secrets.randbelow(2**31))")}; echo "SEED=$$seed"; \
 	export MEGALENS_FUZZ_SEED=$$seed MEGALENS_FUZZ_CASES=$${MEGALENS_FUZZ_CASES:-40000}; \
 	jest --forceExit --maxWorkers 2 fuzz regret && \
-	$(PYTHON) -m pytest -n 2 --timeout 1800 tests/protocol/test_fuzz.py && \
+	$(PYTHON) -m pytest --forks 2 --timeout 1800 tests/protocol/test_fuzz.py && \
 	$(PYTHON) -m tests.fuzz --seed $$seed --cases $$MEGALENS_FUZZ_CASES $(if $(SECONDS),--seconds $(SECONDS)) && \
 	$(PYTHON) -m tests.fuzz --every-byte
 
@@ -52,7 +52,7 @@ sshd:
 	@bash scripts/ensure-sshd.sh
 
 clean: ## Remove everything that make made
-	rm -rf .venv node_modules lib .make .demo megalens/labextension megalens/pictures/report/runtime megalens/pictures/engine/bundle megalens/_version.py megalens/tracer/moments/native/*.so tsconfig.tsbuildinfo
+	rm -rf .venv node_modules lib .make .demo megalens/labextension megalens/pictures/report/runtime megalens/pictures/engine/bundle megalens/server/page megalens/_version.py megalens/tracer/moments/native/*.so tsconfig.tsbuildinfo
 
 .make/python: requirements.lock requirements-torch.lock
 	@mkdir -p .make

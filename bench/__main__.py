@@ -1,4 +1,4 @@
-"""Run every benchmark and print its table: ``python -m bench [--quick] [NAME …]``.
+"""Run every benchmark and print its table: ``python -m bench [--quick] [NAME …]``; ``--list`` says what each claims.
 
 Exit codes: 0 all ran (met or missed), 1 one of them could not run, 2 wrong arguments.
 """
@@ -6,6 +6,8 @@ Exit codes: 0 all ran (met or missed), 1 one of them could not run, 2 wrong argu
 from __future__ import annotations
 
 import argparse
+import ast
+import json
 import subprocess
 import sys
 import time
@@ -59,10 +61,16 @@ def main(arguments: list[str] | None = None) -> int:
         "names", nargs="*", metavar="NAME", help=f"any of {', '.join(NAMES)}; all when absent"
     )
     parser.add_argument("--quick", action="store_true", help="short runs that show that each benchmark works")
+    parser.add_argument(
+        "--list", action="store_true", help="say what each measures and claims, and run nothing"
+    )
     options = parser.parse_args(arguments)
     unknown = [name for name in options.names if name not in NAMES]
     if unknown:
         parser.error(f"there is no benchmark {unknown[0]!r}; choose from {', '.join(NAMES)}")
+    if options.list:
+        print("\n".join(line for name in options.names or NAMES for line in described(name)))
+        return 0
     failed = []
     for name in options.names or NAMES:
         began = time.monotonic()
@@ -76,6 +84,21 @@ def main(arguments: list[str] | None = None) -> int:
     for name in failed:
         print(f"failed: the benchmark {name} could not run", file=sys.stderr)
     return 1 if failed else 0
+
+
+def described(name: str) -> list[str]:
+    """Say what a benchmark measures, and each of its figures that has a target, as it was measured last."""
+    at = ROOT.joinpath("bench", *name.split("."))
+    source = next(path for path in (at.with_suffix(".py"), at / "__main__.py") if path.is_file())
+    what = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or ""
+    lines = [f"{name}: {what.partition(': ``python -m')[0].partition(chr(10))[0].removesuffix('.')}."]
+    results = ROOT / "bench" / "results" / f"{name.replace('.', '_')}.json"
+    rows = json.loads(results.read_text(encoding="utf-8"))["rows"] if results.is_file() else []
+    for row in rows:
+        if row["target"]:
+            met = {True: "met", False: "missed", None: "undecided"}[row["met"]]
+            lines.append(f"    {row['what']}: {row['target']} ({row['value']:.3g} {row['unit']}, {met})")
+    return lines
 
 
 if __name__ == "__main__":

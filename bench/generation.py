@@ -20,7 +20,7 @@ import megalens
 from megalens.demo.model import GPT, ByteTokenizer, GPTConfig
 from megalens.instruments.generation import as_language_model
 from megalens.instruments.generation.decoding import Decoding, GenerationPass, evaluating
-from megalens.instruments.generation.sampling import Sampler
+from megalens.instruments.generation.language_model import Sampler
 
 from .common import Row, ratio, write_results
 from .peer import PeerTracer

@@ -19,18 +19,16 @@ from torch import Tensor
 import megalens
 from megalens.demo import Trainer
 from megalens.demo.model import GPT
-from megalens.demo.text import load_corpus
-from megalens.demo.train import TrainConfig
+from megalens.demo.train import TrainConfig, load_corpus
 from megalens.instruments.monitor.rule import Alarm
 from megalens.protocol import StepReadings
-from megalens.runs.connect import connect
+from megalens.runs.connecting import connect
 from megalens.tracer import Tracer
 from megalens.tracer.moments import kernel_name
 from megalens.tracer.moments.intervals import Intervals
 
-from .common import Row, write_results
+from .common import Row, tossed, write_results
 from .statistics import Way, measured, rows_of, seconds_aside
-from .tossed import tossed
 
 __all__ = ["main"]
 
@@ -241,7 +239,7 @@ def main(arguments: Sequence[str] | None = None) -> Path:
     how = (
         f"{rounds} rounds; in each, {options.steps} training steps of the demo model (4 layers, hidden 128, batch 16 × 128) in every way, in random order, after one step that is not measured. A hub records it all, and all rules judge. "
         "TrainerMon's way is written small: one reduction an operation (norm, min, max, mean, zeros, nans), in float64 where it casts, and a CSV file by pandas a step and statistic. What is measured seldom is divided by its interval, on both sides. Time of a block over that of the block "
-        f"without, in the same round; mean without the smallest and largest tenth; 95 % bootstrap interval over rounds. By coin: each of {25 * rounds} steps of one training is measured or not by chance, and what that adds to it and to the step after it is estimated in stretches of 8 steps (bench/tossed.py); "
+        f"without, in the same round; mean without the smallest and largest tenth; 95 % bootstrap interval over rounds. By coin: each of {25 * rounds} steps of one training is measured or not by chance, and what that adds to it and to the step after it is estimated in stretches of 8 steps (bench/common.py); "
         f"where all cores train, the processor time of producer and hub, whose work comes later, is added in full. Before it began, {load:.1f} other processes on average wanted a processor."
     )
     return write_results(

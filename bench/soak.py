@@ -25,8 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.common import Row, write_results
-from bench.soak_rank import ROWS_PER_STEP
-from bench.soak_verdict import losses_of, lost_rows
+from bench.soak_rank import ROWS_PER_STEP, losses_of, lost_rows
 
 ROOT = Path(__file__).resolve().parents[1]
 _KILLS = ("viewer", "viewer by the relay", "relay", "hub", "rank", "kernel", "renderer")

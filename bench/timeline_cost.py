@@ -19,9 +19,8 @@ from megalens.protocol import STREAMS
 from megalens.runs import open_run
 from megalens.tracer import Tracer
 
-from .common import Row, write_results
+from .common import Row, Tossed, tossed, write_results
 from .statistics import seconds_aside
-from .tossed import Tossed, tossed
 
 __all__ = ["main"]
 
@@ -144,7 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> Path:
     )  # fmt: skip
     how = (
         f"{steps} training steps of the demo model (4 layers, hidden 128, batch 16 × 128) in every way, with no core free and with one. Then {_PROCESSES} processes with `DistributedDataParallel` over gloo on the same cores, one thread each, 4 sequences a step, {_MORE * steps} steps in every way. "
-        "Hub and tracer are there, and a hub records it all; whether a step is timed is decided by chance for each, on all ranks alike, and what timing adds to it and to the step after it is estimated in stretches of 8 steps (bench/tossed.py), with a 95 % bootstrap interval over stretches. "
+        "Hub and tracer are there, and a hub records it all; whether a step is timed is decided by chance for each, on all ranks alike, and what timing adds to it and to the step after it is estimated in stretches of 8 steps (bench/common.py), with a 95 % bootstrap interval over stretches. "
         "Producers and hub work up to a second later, so that their processor time is added: in full with no core free, and in the job as far as it takes all cores alike. What hooks cost in a step that is not timed, where they look at a flag, is not in it."
     )
     return write_results(

@@ -18,10 +18,8 @@ import torch
 from megalens.demo import GPT, GPTConfig, TrainConfig, Trainer, load_corpus
 from megalens.demo.train import Untraced
 
-from .common import UNDECIDED, Ratio, Row, ratio, trimmed_mean, verdict, write_results
-from .tossed import Tossed, tossed
-from .tracer_costs import Costs
-from .tracer_ways import Ways
+from .common import UNDECIDED, Ratio, Row, Tossed, ratio, tossed, trimmed_mean, verdict, write_results
+from .tracer_ways import Costs, Ways
 
 __all__ = ["main"]
 
@@ -103,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> Path:
             rows += _rows(each, max(16, round(steps * each.share)), Path(runtime))
     how = (
         f"One way after another; in each, {steps} training steps of the demo model (4 layers, hidden 128, batch 16 × 128) with no core free, fewer of the others. Whether a step is traced or runs without any tracer is decided by chance for each, and what tracing adds to it and to the step after it is "
-        "estimated in stretches of 8 steps (bench/tossed.py), with a 95 % bootstrap interval over stretches. With no core free, the processor time of producer and hub is added in full where nobody looks, since they then work up to a second later: that is too much rather than too little. "
+        "estimated in stretches of 8 steps (bench/common.py), with a 95 % bootstrap interval over stretches. With no core free, the processor time of producer and hub is added in full where nobody looks, since they then work up to a second later: that is too much rather than too little. "
         f"The baseline has {_PEER_ROUNDS} blocks of {_BLOCK} steps, each beside one without. Hubs and viewer are there for the whole run, and stopped (SIGSTOP) while another way is measured. Rows with a dot say where the time of a way goes, in microseconds of a processor a step, in blocks in which every step is traced: of the "
         f"training's other threads what is more than in a step that is not traced; of parts of the code, measured in steps of their own, what their calls take. Before it began, {load:.1f} other processes on average wanted a processor."
     )

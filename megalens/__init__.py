@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .pictures.engine.process import EngineError
     from .pictures.report.build import ReportError
     from .pictures.widgets.base import WidgetError
+    from .pictures.widgets.comm import FrontEndError, use_widgets
     from .protocol import (
         AddVector,
         BitFlip,
@@ -54,6 +55,7 @@ __all__ = [
     "MegalensError",
     "HubError",
     "EngineError",
+    "FrontEndError",
     "GenerationError",
     "PipelineError",
     "ClientError",
@@ -87,6 +89,7 @@ __all__ = [
     "split",
     "trace",
     "trace_from",
+    "use_widgets",
 ]
 
 follow_moves()
@@ -118,6 +121,7 @@ _HOMES = {
     ".pictures.report.build": ("ReportError",),
     ".tracer.errors": ("TracerError",),
     ".pictures.widgets.base": ("WidgetError",),
+    ".pictures.widgets.comm": ("FrontEndError", "use_widgets"),
     ".api.notebook": ("NotebookRun", "connect", "open", "open_all", "show"),
     ".tracer": ("Tracer",),
     ".instruments.monitor.trainermon.trainermon": ("TrainerMon",),

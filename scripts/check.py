@@ -37,8 +37,8 @@ class Check:
     fast : bool
         Whether ``make test-fast`` runs it.
     suite : bool
-        Whether it has processes, sockets and time limits of its own. Suites run one at a time, the fast ones of Python beside those of the page. They often wait;
-        what time they leave over goes, at the lowest priority, to the other checks.
+        Whether it has processes, sockets and time limits of its own. Python's runs beside those of the page, one of them at a time, which go before it: a person
+        would wait for what they draw. What time these leave over goes, at the lowest priority, to the other checks.
     """
 
     name: str
@@ -47,9 +47,14 @@ class Check:
     fast: bool = True
     suite: bool = False
 
+    @property
+    def lane(self) -> int:
+        """Number of the lane in which it waits for the ones before it, which is also how far it steps back for those of other lanes."""
+        return (5 if self.name.startswith("pytest") else 0) if self.suite else 19
 
-# Most of the tests' time is waiting for processes to start, all the more in those that are marked as slow. Jest alone would leave a core free.
-SHARED = ("--dist", "worksteal", "--durations", "10")
+
+# Much of the tests' time is waiting, all the more in those that are marked as slow. Jest alone would leave a core free.
+PYTEST = (PYTHON, "-m", "pytest", "--durations", "10", "--forks")
 JEST = ("jest", "--forceExit", "--maxWorkers", "2")
 # What these tools say of a file follows from that file and their settings alone, so that what has not changed is not looked at again.
 KEPT = ("--cache", "--cache-strategy", "content", "--cache-location")
@@ -73,16 +78,10 @@ CHECKS = (
         600,
         suite=True,
     ),
-    Check(
-        "pytest",
-        (PYTHON, "-m", "pytest", "-n", "3", *SHARED),
-        1800,
-        fast=False,
-        suite=True,
-    ),
+    Check("pytest", (*PYTEST, "4"), 1800, fast=False, suite=True),
     Check(
         "pytest, fast",
-        (PYTHON, "-m", "pytest", "-n", "2", *SHARED, "-m", "not slow", "--hypothesis-profile", "fast"),
+        (*PYTEST, "2", "-m", "not slow", "--hypothesis-profile", "fast"),
         600,
         suite=True,
     ),
@@ -181,7 +180,7 @@ def executed(check: Check) -> tuple[str, int]:
     # Without compiled files every process of every test compiles the package anew.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     process = subprocess.Popen(
-        (*(("nice", "-n", "19") if not check.suite else ()), *check.command),
+        ("nice", "-n", str(check.lane), *check.command),
         cwd=ROOT,
         env=environment,
         stdin=subprocess.DEVNULL,
@@ -278,15 +277,11 @@ def main(arguments: list[str]) -> int:
     """Run the checks that were asked for."""
     checks = chosen(arguments)
     started = time.monotonic()
-    suites = [check for check in checks if check.suite]
-    python = [check for check in suites if check.name == "pytest, fast"]
-    # What is fast starts few processes, so that Python's tests and the page's share the cores. The others take them whole.
-    lanes = (
-        python,
-        [each for each in suites if each not in python],
-        [each for each in checks if not each.suite],
-    )
-    with ThreadPoolExecutor(max_workers=len(lanes)) as pool:
+    lanes = [
+        [each for each in checks if each.lane == lane] for lane in sorted({each.lane for each in checks})
+    ]
+    # Without any there is none to run.
+    with ThreadPoolExecutor(max_workers=len(lanes) or 1) as pool:
         results = [
             outcome
             for lane in pool.map(lambda lane: [run(check) for check in lane], lanes)

@@ -28,6 +28,7 @@ _TAKEN: list[tuple[str, dict[str, Any]]] = [
     ("MomentGroupsRequest", {**_GROUPS, "pattern": None, "where": {}, "ratio": "none", "mixed": False, "show": "raw", "smoothing": 0, "steps": [2, 2]}),
     ("MomentGroupsRequest", {**_GROUPS, "by": [], "series": 40, "points": 2000}),
     ("TimelineRequest", {"first": 0, "window": [0, 12.5], "columns": 800, "ranks": "0-3", "path": True, "find": "mlp"}),
+    ("TimelineRequest", {"find": "mlp", "found_from": 200, "sums": [0, 12.5], "sums_ranks": "1"}),
     ("PipelineStepsRequest", {"last": 4, "replica": 0}),
     ("AlarmCountRequest", {"settings": {"rules": {"jump": {"threshold": 8}}}}),
     ("StatisticsRequest", {"path": "logs/raw"}),
@@ -59,6 +60,8 @@ _REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("MomentGroupsRequest", {**_GROUPS, "smoothing": -1}, "smoothing"),
     ("MomentGroupsRequest", {**_GROUPS, "mixed": 1}, "mixed"),
     ("TimelineRequest", {"window": [1]}, "window"),
+    ("TimelineRequest", {"sums": [1]}, "sums"),
+    ("TimelineRequest", {"found_from": -1}, "found_from"),
     ("TimelineRequest", {"find": "x" * 201}, "find"),
     ("AlarmCountRequest", {}, "settings"),
 ]

@@ -23,6 +23,8 @@ for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TORCHINDUCTOR_COMPI
 
 warm.install()
 
+pytest_plugins = ["forks"]
+
 # How long one example takes says something of the machine, not of the code.
 hypothesis.settings.register_profile("megalens", deadline=None, max_examples=50)
 # make test-fast asks for this one.

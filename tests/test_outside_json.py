@@ -13,7 +13,7 @@ ALLOWED = {
     "hub/sealer.py": "between this package's own processes",
     "hub/sealing.py": "between this package's own processes",
     "pictures/engine/child.py": "between this package's own processes",
-    "instruments/generation/megatron_control.py": "between the ranks of one job",
+    "instruments/generation/megatron.py": "between the ranks of one job",
     "instruments/generation/texts.py": "what the tokenizers package says of its own decoder",
     "protocol/contract.py": "a file of this package",
     "protocol/outside.py": "parse_json itself",

@@ -18,6 +18,8 @@ export interface ILab {
   /** The server's root folder. */
   readonly folder: string;
   readonly token: string;
+  /** Start Python with a command, where it finds the same runs; it ends with JupyterLab. */
+  start(command: string[]): Promise<IProcess>;
   /** The hubs that are up: some outlive their training for a while. */
   hubs(): { id: string; pid: number }[];
   /** Start a training run that is recorded below the server's root; `job` is one of eight processes, as the wire sees it, and allows as much as `allowing`; `pipeline` is that of two stages in examples/. */
@@ -164,7 +166,12 @@ export async function withLab(basePath: string, use: (lab: ILab) => Promise<void
         }
       );
     await until('JupyterLab', answers, START_WITHIN);
-    await use({ url, folder, token, hubs, train });
+    const start: ILab['start'] = async command => {
+      const started = await starter.start(command, env);
+      processes.push(started);
+      return started;
+    };
+    await use({ url, folder, token, start, hubs, train });
     const died = processes.filter(each => each.died);
     if (died.length > 0) {
       // Whatever a test waited for in vain, this is why.
@@ -195,7 +202,7 @@ function removed(folder: string): boolean {
   }
 }
 
-async function freePort(): Promise<number> {
+export async function freePort(): Promise<number> {
   const server = createServer();
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
   const { port } = server.address() as AddressInfo;

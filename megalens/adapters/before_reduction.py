@@ -15,8 +15,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ..tracer.moments.points import BeforeReduction
 
-_START = "start_grad_sync"
-_REDUCE = "foreach_reduce"
 Stop = Callable[[], None]
 Then = Callable[[nn.Parameter, Tensor], None]
 
@@ -30,7 +28,9 @@ def before_reduction(chunks: Sequence[nn.Module]) -> BeforeReduction | None:
     if groups:
         return BeforeReduction(functools.partial(_megatron, groups))
     modules = [module for chunk in chunks for module in chunk.modules()]
-    if any(isinstance(module, _sharding()) for module in modules):
+    # A torch may lack it.
+    sharding = getattr(getattr(distributed, "fsdp", None), "FSDPModule", ())
+    if any(isinstance(module, sharding) for module in modules):
         return BeforeReduction(_fully_sharded)
     replicas = [module for module in modules if isinstance(module, DistributedDataParallel)]
     if any(replica.gradient_as_bucket_view for replica in replicas):
@@ -38,10 +38,29 @@ def before_reduction(chunks: Sequence[nn.Module]) -> BeforeReduction | None:
     return None
 
 
-def _sharding() -> tuple[type, ...]:
-    """Return what ``fully_shard`` makes of a module; nothing with a torch that lacks it."""
-    kind = getattr(getattr(distributed, "fsdp", None), "FSDPModule", None)
-    return () if kind is None else (kind,)
+def stand_in(holder: Any, name: str, call: Callable[..., Any]) -> Stop:
+    """Have ``call(function, *args)`` called in the place of a function of ``holder``; return what ends that.
+
+    Whoever stands in after us keeps calling ours, which then does nothing more.
+    """
+    own, function = vars(holder).get(name), getattr(holder, name)
+    active = True
+
+    @functools.wraps(function)
+    def ours(*args: Any, **kwargs: Any) -> Any:
+        return call(function, *args, **kwargs) if active else function(*args, **kwargs)
+
+    def stop() -> None:
+        nonlocal active
+        active = False
+        if vars(holder).get(name) is ours:
+            if own is None:
+                delattr(holder, name)
+            else:
+                setattr(holder, name, own)
+
+    setattr(holder, name, ours)
+    return stop
 
 
 def _bucket_groups(chunk: Any) -> Iterator[Any]:
@@ -49,45 +68,24 @@ def _bucket_groups(chunk: Any) -> Iterator[Any]:
     while isinstance(chunk, nn.Module):
         for name in ("bucket_groups", "expert_parallel_bucket_groups"):
             for group in getattr(chunk, name, ()):
-                if callable(getattr(group, _START, None)):
+                if callable(getattr(group, "start_grad_sync", None)):
                     yield group
         chunk = getattr(chunk, "module", None)
 
 
 def _megatron(groups: Sequence[Any], then: Then) -> Stop:
-    """Replace, on each of these very groups, the method that begins their reduction."""
-    stops = [_replaced(group, then) for group in groups]
+    """Stand in for the method that begins the reduction of these very groups."""
 
-    def stop() -> None:
-        for each in stops:
-            each()
-
-    return stop
-
-
-def _replaced(group: Any, then: Then) -> Stop:
-    start = getattr(group, _START)
-    active = True
-
-    @functools.wraps(start)
-    def started(*args: Any, **kwargs: Any) -> Any:
+    def started(group: Any, start: Any, *args: Any, **kwargs: Any) -> Any:
         # Asked a second time for the first batch, it does nothing: the first answer is under way.
-        if active and getattr(group, "grad_reduce_handle", None) is None:
-            for bucket in group.buckets:
-                for parameter in bucket.params_list:
-                    gradient = getattr(parameter, "main_grad", None)
-                    if gradient is not None:
-                        then(parameter, gradient)
+        if getattr(group, "grad_reduce_handle", None) is None:
+            for parameter in (each for bucket in group.buckets for each in bucket.params_list):
+                gradient = getattr(parameter, "main_grad", None)
+                if gradient is not None:
+                    then(parameter, gradient)
         return start(*args, **kwargs)
 
-    def stop() -> None:
-        nonlocal active
-        active = False
-        if vars(group).get(_START) is started:
-            delattr(group, _START)
-
-    setattr(group, _START, started)
-    return stop
+    return _all([stand_in(each, "start_grad_sync", functools.partial(started, each)) for each in groups])
 
 
 def _in_buckets(replicas: Sequence[nn.Module], then: Then) -> Stop:
@@ -99,34 +97,27 @@ def _in_buckets(replicas: Sequence[nn.Module], then: Then) -> Stop:
         )
         for parameter in parameters
     ]
+    return _all([handle.remove for handle in handles])
 
+
+def _all(stops: Sequence[Stop]) -> Stop:
     def stop() -> None:
-        for handle in handles:
-            handle.remove()
+        for each in stops:
+            each()
 
     return stop
 
 
 def _fully_sharded(then: Then) -> Stop:
-    """Replace the function by which ``fully_shard`` reduces gradients, of any model."""
+    """Stand in for the function by which ``fully_shard`` reduces gradients, of any model."""
     # torch gives no hook there.
     from torch.distributed.fsdp._fully_shard import _fsdp_param_group as fsdp
 
-    reduce = getattr(fsdp, _REDUCE)
-    active = True
-
-    @functools.wraps(reduce)
-    def reduced(params: Sequence[Any], gradients: Sequence[Tensor], *args: Any, **kwargs: Any) -> Any:
-        if active:
-            for param, gradient in zip(params, gradients, strict=True):
-                then(param.sharded_param, gradient)
+    def reduced(
+        reduce: Any, params: Sequence[Any], gradients: Sequence[Tensor], *args: Any, **kwargs: Any
+    ) -> Any:
+        for param, gradient in zip(params, gradients, strict=True):
+            then(param.sharded_param, gradient)
         return reduce(params, gradients, *args, **kwargs)
 
-    def stop() -> None:
-        nonlocal active
-        active = False
-        if getattr(fsdp, _REDUCE) is reduced:
-            setattr(fsdp, _REDUCE, reduce)
-
-    setattr(fsdp, _REDUCE, reduced)
-    return stop
+    return stand_in(fsdp, "foreach_reduce", reduced)

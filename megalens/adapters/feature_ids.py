@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -44,28 +45,37 @@ def feature_of(ids: Tensor) -> Tensor:
     return ids & ((1 << _SHIFT) - 1)
 
 
+def projections_in(ids: Tensor) -> frozenset[int]:
+    """Return the numbers of the projections of which there are features."""
+    (small,) = compact([ids])
+    return frozenset(np.unique(small.numpy() >> _SHIFT).tolist()) - {NOTHING}
+
+
 def compact(ids: Sequence[Tensor], spare: Sequence[int] = ()) -> list[Tensor]:
     """Return tensors of one shape without the axes along which none of them differs; their size is 1."""
-    made = list(ids)
-    for axis in range(made[0].ndim):
-        if axis not in spare and all(each.stride(axis) == 0 and each.shape[axis] > 1 for each in made):
-            made = [each.narrow(axis, 0, 1) for each in made]
-    return made
+    shape, strides = ids[0].shape, [each.stride() for each in ids]
+    small = [
+        1 if axis not in spare and size > 1 and not any(each[axis] for each in strides) else size
+        for axis, size in enumerate(shape)
+    ]
+    if small == list(shape):
+        return list(ids)
+    return [each.as_strided(small, stride) for each, stride in zip(ids, strides, strict=True)]
 
 
 def same(one: Tensor, other: Tensor) -> bool:
     """Return whether two tensors of ids say the same."""
-    if one is other:
-        return True
-    return one.shape == other.shape and torch.equal(*compact([one, other]))
+    return one is other or (one.shape == other.shape and torch.equal(*compact([one, other])))
 
 
 def is_whole(ids: Tensor, number: int, width: int) -> bool:
     """Return whether ``ids`` are all features of a projection in their order, along the last axis."""
     if ids.ndim == 0 or ids.shape[-1] != width:
         return False
-    (small,) = compact([ids])
-    return small.numel() == width and torch.equal(small.reshape(-1), fresh(number, (width,)))
+    (small,) = compact([ids], spare=(ids.ndim - 1,))
+    return small.numel() == width and np.array_equal(
+        small.numpy().reshape(-1), np.arange(width) + (number << _SHIFT)
+    )
 
 
 def reshape(ids: Tensor, shape: Sequence[int]) -> Tensor:
@@ -74,15 +84,14 @@ def reshape(ids: Tensor, shape: Sequence[int]) -> Tensor:
         return ids.view(tuple(shape))
     except RuntimeError:
         pass
-    kept, sizes = ids, list(shape)
+    kept, sizes = list(ids.shape), list(shape)
     for old, new in _groups(ids.shape, shape):
         if all(ids.stride(axis) == 0 or ids.shape[axis] == 1 for axis in old):
-            for axis in old:
-                kept = kept.narrow(axis, 0, 1)
-            for axis in new:
-                sizes[axis] = 1
+            for axes, of in ((old, kept), (new, sizes)):
+                for axis in axes:
+                    of[axis] = 1
     _bounded(math.prod(sizes))
-    return kept.reshape(sizes).expand(tuple(shape))
+    return ids.as_strided(kept, ids.stride()).reshape(sizes).expand(tuple(shape))
 
 
 def _groups(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], list[int]]]:
@@ -110,15 +119,15 @@ def _groups(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], lis
 def join(pieces: Sequence[Tensor], axis: int) -> Tensor:
     """Return ``torch.cat`` of ids of shapes that differ along ``axis`` alone."""
     pieces = [piece for piece in pieces if piece.numel()] or pieces
-    if len(pieces) == 1:
-        return pieces[0]
     axis %= pieces[0].ndim
     shape = list(pieces[0].shape)
     shape[axis] = sum(piece.shape[axis] for piece in pieces)
-    made = list(pieces)
-    for other in range(len(shape)):
-        if other != axis and all(each.stride(other) == 0 for each in made):
-            made = [each.narrow(other, 0, 1) for each in made]
+    strides = [piece.stride() for piece in pieces]
+    alike = [other for other in range(len(shape)) if other != axis and not any(s[other] for s in strides)]
+    made = [
+        piece.as_strided([1 if a in alike else size for a, size in enumerate(piece.shape)], stride)
+        for piece, stride in zip(pieces, strides, strict=True)
+    ]
     _bounded(sum(each.numel() for each in made))
     return torch.cat(made, axis).expand(tuple(shape))
 
@@ -131,29 +140,25 @@ def moves(
         if ids.numel() != outputs[0].numel():
             raise TooLarge
         return [reshape(ids, outputs[0].shape)]
-    made = _moved(name, func, args, kwargs, ids, outputs)
-    return [made] if isinstance(made, Tensor) else list(made)
-
-
-def _moved(name: str, func: Any, args: Any, kwargs: Any, ids: Tensor, outputs: Sequence[Tensor]) -> Any:
-    rest = [_on_host(arg) for arg in args[1:]]
-    if name in op.COPIES:
-        axes = _axes(name, args, ids.ndim)
-        if axes is None:
-            _bounded(max(outputs[0].numel(), ids.numel()))
-            return func(ids, *rest, **kwargs)
-        # Along axes where it is the same everywhere nothing has to be moved.
-        (small,) = compact([ids])
-        alike = [axis for axis in range(ids.ndim) if small.shape[axis] < ids.shape[axis]]
-        (small,) = compact([ids], spare=[axis for axis in axes if axis not in alike])
-        if not set(axes) <= set(alike):
-            sizes = [1 if axis in alike else size for axis, size in enumerate(outputs[0].shape)]
-            _bounded(max(math.prod(sizes), small.numel()))
-            small = func(small, *rest, **kwargs)
-        for axis in alike:
-            small = small.narrow(axis, 0, 1)
-        return small.expand(outputs[0].shape)
-    return func(ids, *rest, **{key: _on_host(value) for key, value in kwargs.items()})
+    rest = _on_host(args[1:])
+    if name not in op.COPIES:
+        made = func(ids, *rest, **kwargs)
+        return [made] if isinstance(made, Tensor) else list(made)
+    shape = outputs[0].shape
+    axes = _axes(name, args, ids.ndim)
+    if axes is None:
+        _bounded(max(shape.numel(), ids.numel()))
+        return [func(ids, *rest, **_on_host(kwargs))]
+    # Along axes where it is the same everywhere nothing has to be moved.
+    alike = [axis for axis in range(ids.ndim) if ids.stride(axis) == 0 and ids.shape[axis] > 1]
+    (small,) = compact([ids], spare=[axis for axis in axes if axis not in alike])
+    if not set(axes) <= set(alike):
+        sizes = [1 if axis in alike else size for axis, size in enumerate(shape)]
+        _bounded(max(math.prod(sizes), small.numel()))
+        small = func(small, *rest, **kwargs)
+    for axis in alike:
+        small = small.narrow(axis, 0, 1)
+    return [small.expand(shape)]
 
 
 def _axes(name: str, args: Any, ndim: int) -> list[int] | None:
@@ -170,9 +175,9 @@ def _axes(name: str, args: Any, ndim: int) -> list[int] | None:
 def _on_host(value: Any) -> Any:
     if isinstance(value, Tensor):
         return value.detach().to("cpu")
-    if isinstance(value, (list, tuple)):
-        return type(value)(_on_host(each) for each in value)
-    return value
+    if isinstance(value, dict):
+        return {key: _on_host(each) for key, each in value.items()}
+    return type(value)(map(_on_host, value)) if isinstance(value, (list, tuple)) else value
 
 
 def nothing(shape: Sequence[int]) -> Tensor:
@@ -190,16 +195,16 @@ def rows(planes: Sequence[Tensor], axis: int = -1) -> Tensor:
 
     Raises ``TooLarge`` when there are too many to look at.
     """
-    made = compact([each.movedim(axis, -1) for each in planes], spare=(planes[0].ndim - 1,))
+    if axis != -1:
+        planes = [each.movedim(axis, -1) for each in planes]
+    made = compact(planes, spare=(planes[0].ndim - 1,))
     _bounded(made[0].numel() * len(made))
-    stacked = torch.stack([each.reshape(-1, each.shape[-1]) for each in made], 1)
-    if not stacked.numel():
-        return stacked
-    known: dict[bytes, int] = {}
-    for index, row in enumerate(stacked.numpy().reshape(len(stacked), -1)):
-        known.setdefault(row.tobytes(), index)
-    picked = stacked[list(known.values())]
-    return picked[(picked >= 0).flatten(1).any(1)]
+    stacked = np.stack([each.numpy().reshape(-1, each.shape[-1]) for each in made], 1)
+    if not stacked.size:
+        return torch.from_numpy(stacked)
+    first = {row.tobytes(): number for number, row in reversed(list(enumerate(stacked)))}
+    picked = stacked[sorted(first.values())]
+    return torch.from_numpy(picked[(picked >= 0).any((1, 2))])
 
 
 def row_numbers(ids: Tensor) -> Tensor | None:
@@ -208,8 +213,8 @@ def row_numbers(ids: Tensor) -> Tensor | None:
     if small.numel() > _MOST:
         return None
     known: dict[bytes, int] = {}
-    flat = small.reshape(-1, small.shape[-1])
-    numbers = [known.setdefault(row.tobytes(), len(known)) for row in flat.numpy()]
+    flat = small.numpy().reshape(-1, small.shape[-1])
+    numbers = [known.setdefault(row.tobytes(), len(known)) for row in flat]
     return torch.tensor(numbers).view(*small.shape[:-1], 1).expand(*ids.shape[:-1], 1)
 
 

@@ -13,10 +13,10 @@ from .sizes import input_features, output_features
 
 _TAIL = r"(_?(proj|projection|lin|linear|layer))?"
 _NAMES = {
-    "q": re.compile(rf"(to_?|w_?)?q(uery|ueries)?(_?(b|up))?{_TAIL}"),
-    "k": re.compile(rf"(to_?|w_?)?k(ey|eys)?{_TAIL}"),
-    "v": re.compile(rf"(to_?|w_?)?v(alue|alues)?{_TAIL}"),
-    "kv": re.compile(rf"kv_?(b|up){_TAIL}"),
+    **{
+        role: re.compile(rf"(to_?|w_?)?({role}|{word}){_TAIL}")
+        for role, word in (("q", "query|queries"), ("k", "keys?"), ("v", "values?"))
+    },
     "qkv": re.compile(rf"(c_attn|query_key_value|att_proj|([wc]_?|fused_?|linear_?)?qkv){_TAIL}"),
 }
 """Queries, keys and values have one shape, so that only names tell them apart."""
@@ -26,15 +26,9 @@ _NAMES = {
 class Mixture:
     """A mixture of experts below a layer; paths are relative to the layer.
 
-    Attributes
-    ----------
-    block : str
-        What contains router and experts; its output is that of all of them together. Empty where it is the
-        layer itself.
-    experts : str
-        The experts: a list of modules, or one module whose weights have the expert as their first axis.
-    router : str or None
-        What gives each token a number for each expert.
+    ``block`` contains router and experts, and gives what all give together; empty where it is the layer
+    itself. ``experts`` are a list of modules, or one whose weights have the expert as their first axis; the
+    ``router`` gives each token a number for each of them.
     """
 
     block: str
@@ -67,15 +61,13 @@ def layer_roles(layer: nn.Module, hidden: int | None) -> Roles:
     linears = {
         path: module
         for path, module in projections(layer)
-        if inside is None or not path.startswith(inside)
-        if mixture is None or path != mixture.router
+        if mixture is None or not (path.startswith(inside or "") or path == mixture.router)
     }
     roles, taken = _attention(layer, linears, hidden)
-    rest = {path: module for path, module in linears.items() if path not in taken}
     if mixture is not None:
         roles["mixture"] = mixture
     if mixture is None or not mixture.block:
-        roles |= _mlp(rest, hidden)
+        roles |= _mlp({path: module for path, module in linears.items() if path not in taken}, hidden)
     return roles
 
 
@@ -94,20 +86,20 @@ def mixture_of(layer: nn.Module) -> Mixture | None:
         holder = layer.get_submodule(block) if block else layer
         router = next(
             (
-                f"{block}.{name}" if block else name
-                for name, child in holder.named_modules()
-                if _rows(child) == count and not f"{block}.{name}".lstrip(".").startswith(path)
+                name
+                for name, child in holder.named_modules(prefix=block)
+                if _rows(child) == count and not name.startswith(path)
             ),
             None,
         )
         if router is not None:
-            return Mixture("" if _contains(holder) else block, path, count, router)
+            return Mixture("" if contains(holder) else block, path, count, router)
     return None
 
 
 def _experts(module: nn.Module) -> int:
     """Return how many experts ``module`` contains; 0 where it is no such container."""
-    if isinstance(module, (nn.ModuleList, nn.ModuleDict)):
+    if contains(module):
         children = list(module.children())
         alike = len(children) > 1 and len({type(child) for child in children}) == 1
         return len(children) if alike and any(projections(children[0])) else 0
@@ -142,16 +134,25 @@ def _attention(
     taken = set[str]()
     for holder, parts in found.items():
         taken |= {path for path in linears if holder and path.startswith(f"{holder}.")} | set(parts.values())
-        whole = "qkv" in parts or {"q", "k", "v"} <= set(parts) or {"q", "kv"} <= set(parts)
-        if roles or not whole:
+        fused = ("qkv",) if "qkv" in parts else ("q", "k", "v")
+        if roles or not parts.keys() >= set(fused):
             continue
-        context = _context(linears, holder, set(parts.values()), hidden)
+        roles = {role: parts[role] for role in fused}
         # Nobody calls a container.
-        called = bool(holder) and not _contains(layer.get_submodule(holder))
-        fused = ("qkv",) if "qkv" in parts else ("q", "k", "v") if "k" in parts else ("q", "kv")
-        roles = {role: parts[role] for role in fused if role in parts}
+        called = bool(holder) and not contains(layer.get_submodule(holder))
         if called:
             roles |= {"attention": holder, "probabilities": f"{holder}[1]"}
+        # The output projection is below it, or next to it.
+        context = next(
+            (
+                path
+                for below in (holder, holder.rpartition(".")[0])
+                for path, module in linears.items()
+                if path not in parts.values() and (not below or path.startswith(f"{below}."))
+                if hidden in (None, output_features(module))
+            ),
+            None,
+        )
         if context is not None:
             # One whose output projection stands elsewhere does not give the attention's own output.
             inside = called and context.startswith(f"{holder}.")
@@ -160,19 +161,7 @@ def _attention(
     return roles, taken
 
 
-def _context(
-    linears: Mapping[str, nn.Module], holder: str, taken: set[str], hidden: int | None
-) -> str | None:
-    """Return the output projection of the attention in ``holder``: below it, or next to it."""
-    for below in (holder, holder.rpartition(".")[0]):
-        for path, module in linears.items():
-            inside = path not in taken and (not below or path.startswith(f"{below}."))
-            if inside and (hidden is None or output_features(module) == hidden):
-                return path
-    return None
-
-
-def _contains(module: nn.Module) -> bool:
+def contains(module: nn.Module) -> bool:
     return isinstance(module, (nn.ModuleList, nn.ModuleDict))
 
 
@@ -182,32 +171,13 @@ def _mlp(linears: Mapping[str, nn.Module], hidden: int | None) -> dict[str, Any]
     for path, module in linears.items():
         holders.setdefault(path.rpartition(".")[0], {})[path] = module
     for group in (*holders.values(), dict(linears)):
-        found = _fits_mlp(group, hidden)
-        if found:
-            return found
+        sizes = {path: (input_features(m) or 0, output_features(m) or 0) for path, m in group.items()}
+        for down, (inner, outer) in reversed(sizes.items() if len(sizes) in (2, 3) else ()):
+            ups = [path for path in sizes if path != down]
+            widths = {sizes[up] for up in ups}
+            if hidden not in (None, outer) or not widths <= {(outer, inner), (outer, 2 * inner)}:
+                continue
+            if len(ups) == 2:
+                return {"gate": ups[0], "up": ups[1], "fc2": down}
+            return {"fc1" if widths == {(outer, inner)} else "gate_up": ups[0], "fc2": down}
     return {}
-
-
-def _fits_mlp(group: Mapping[str, nn.Module], hidden: int | None) -> dict[str, Any]:
-    if len(group) not in (2, 3):
-        return {}
-    paths = list(group)
-    sizes = {path: (input_features(module), output_features(module)) for path, module in group.items()}
-    downs = [
-        path
-        for path in paths
-        if all(
-            sizes[path][::-1] in (sizes[other], (sizes[other][0], (sizes[other][1] or 0) // 2))
-            for other in paths
-            if other != path
-        )
-        and hidden in (None, sizes[path][1])
-    ]
-    if not downs:
-        return {}
-    down = downs[-1]
-    ups = [path for path in paths if path != down]
-    if len(ups) == 1:
-        twice = sizes[ups[0]][1] == 2 * (sizes[down][0] or 0)
-        return {"gate_up" if twice else "fc1": ups[0], "fc2": down}
-    return {"gate": ups[0], "up": ups[1], "fc2": down}

@@ -9,24 +9,18 @@ from typing import Any
 
 from torch import Tensor
 
+from .before_reduction import Stop, stand_in
+
 _PREPARE = "prepare_grads"
-Stop = Callable[[], None]
 
 
 @dataclass(frozen=True)
 class OptimizerParam:
-    """What this process's optimizer has of a parameter.
+    """What this process's optimizer has of a parameter: the whole, or ``part`` of it when flat.
 
-    Attributes
-    ----------
-    tensor : torch.Tensor or None
-        The weights that it updates, the whole parameter or a flat part of it; its ``grad`` (or
-        ``decoupled_grad``) is the gradient that it applies. None where it has nothing.
-    owned : bool
-        Whether the data-parallel processes have different values or parameters, so that each counts its own.
-        Otherwise all have the same.
-    part : slice or None
-        Which values of the flat parameter, where it is a part.
+    ``tensor`` are the weights that it updates; their ``grad`` (or ``decoupled_grad``) is the gradient that it
+    applies. It is None where there is nothing. ``owned`` says that the data-parallel processes have different
+    values or parameters, so that each counts its own; otherwise all have the same.
     """
 
     tensor: Tensor | None
@@ -52,9 +46,8 @@ class OptimizerParam:
 
 def leaf_optimizers(optimizer: Any) -> list[Any]:
     """Return the optimizers that a chained one or a list is made of, or the optimizer itself."""
-    chained = getattr(optimizer, "chained_optimizers", None)
-    if isinstance(optimizer, (list, tuple)):
-        chained = optimizer
+    several = isinstance(optimizer, (list, tuple))
+    chained = optimizer if several else getattr(optimizer, "chained_optimizers", None)
     if chained is None:
         return [] if optimizer is None else [optimizer]
     return [leaf for one in chained for leaf in leaf_optimizers(one)]
@@ -71,7 +64,9 @@ def optimizer_params(optimizer: Any) -> dict[int, OptimizerParam]:
         if getattr(leaf, "buffers", None) is not None and hasattr(leaf, "model_float16_groups"):
             found.update(_sharded(leaf))
         elif hasattr(leaf, "fp32_from_float16_groups"):
-            found.update(_mixed(leaf, dealt))
+            fp32 = list(_flat(leaf.fp32_from_fp32_groups))
+            found.update(_params_of(_flat(leaf.float16_groups), _flat(leaf.fp32_from_float16_groups), dealt))
+            found.update(_params_of(fp32, fp32, dealt))
         elif hasattr(leaf, "param_groups"):
             of_leaf = [parameter for group in leaf.param_groups for parameter in group["params"]]
             found.update(_params_of(of_leaf, of_leaf, dealt))
@@ -113,12 +108,6 @@ def _part(leaf: Any, parameter: Any) -> slice | None:
     return slice(values.start, values.end)
 
 
-def _mixed(leaf: Any, dealt: set[int]) -> Iterator[tuple[int, OptimizerParam]]:
-    yield from _params_of(_flat(leaf.float16_groups), _flat(leaf.fp32_from_float16_groups), dealt)
-    fp32 = list(_flat(leaf.fp32_from_fp32_groups))
-    yield from _params_of(fp32, fp32, dealt)
-
-
 def _params_of(
     parameters: Iterable[Any], tensors: Iterable[Any], dealt: set[int]
 ) -> Iterator[tuple[int, OptimizerParam]]:
@@ -145,35 +134,20 @@ def ready_moment(optimizer: Any) -> Callable[[Callable[[], None]], Stop] | None:
 
 
 def _when_prepared(optimizer: Any, then: Callable[[], None]) -> Stop:
-    """Replace the method ``prepare_grads`` of this very optimizer.
+    """Stand in for the method ``prepare_grads`` of this very optimizer.
 
     It returns what it always does: whether there was an infinite or undefined gradient, for which the step is
     skipped and ``then`` is not called. A chained optimizer asks all that it is made of, and the step is
     skipped where one of them says so; so only the outermost is replaced.
     """
-    before: Any = vars(optimizer).get(_PREPARE)
-    prepare = getattr(optimizer, _PREPARE)
-    active = True
 
-    @functools.wraps(prepare)
-    def prepared(*args: Any, **kwargs: Any) -> Any:
+    def prepared(prepare: Any, *args: Any, **kwargs: Any) -> Any:
         found_infinite = prepare(*args, **kwargs)
-        if active and not found_infinite:
+        if not found_infinite:
             then()
         return found_infinite
 
-    def stop() -> None:
-        nonlocal active
-        active = False
-        # Whoever stood in after us keeps calling ours, which does nothing more.
-        if vars(optimizer).get(_PREPARE) is prepared:
-            if before is None:
-                delattr(optimizer, _PREPARE)
-            else:
-                setattr(optimizer, _PREPARE, before)
-
-    setattr(optimizer, _PREPARE, prepared)
-    return stop
+    return stand_in(optimizer, _PREPARE, prepared)
 
 
 def _before_step(optimizer: Any, then: Callable[[], None]) -> Stop:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -39,16 +38,8 @@ class _Cut(Enum):
 
 
 _PIECE, _WHOLE, _SUMMAND = _Cut.PIECE, _Cut.WHOLE, _Cut.SUMMAND
-
-
-@dataclass(frozen=True)
-class _Ends:
-    """How a module's ends are laid out. A gradient is laid out like its tensor where it is None."""
-
-    input: _Cut
-    output: _Cut
-    input_gradient: _Cut | None = None
-    output_gradient: _Cut | None = None
+_Ends = tuple[_Cut, _Cut, _Cut | None, _Cut | None]
+"""How a module's input, output and their gradients are laid out; None for a gradient like its tensor."""
 
 
 def site_points(modules: Iterable[MegatronModule], ranks: MegatronRanks) -> Iterator[SitePoint]:
@@ -65,22 +56,21 @@ def site_points(modules: Iterable[MegatronModule], ranks: MegatronRanks) -> Iter
         if ends is None:
             continue
         rank, size = (ranks.expert_tp, ranks.expert_tp_size) if at.is_expert else (ranks.tp, ranks.tp_size)
-        if size == 1:
-            ends = _Ends(_PIECE, _PIECE)
+        given, gives, given_gradient, gives_gradient = ends if size > 1 else (_PIECE, _PIECE, None, None)
+        # The gradient of a summand is complete: the first counts it.
+        counts_input, counts_output = given is _PIECE or rank == 0, gives is _PIECE or rank == 0
         logits = at.name.split(".")[-1] == "output_layer"
-        counts_input, counts_output = (_counts(end, rank) for end in (ends.input, ends.output))
-        if not (counts_input or counts_output):
-            continue
-        yield SitePoint(
-            at.name,
-            at.module,
-            counts_input=counts_input,
-            counts_output=counts_output,
-            logs_input=ends.input is not _SUMMAND,
-            logs_output=ends.output is not _SUMMAND and not logits,
-            logs_input_gradient=_differs(ends.input_gradient),
-            logs_output_gradient=False if logits else _differs(ends.output_gradient),
-        )
+        if counts_input or counts_output:
+            yield SitePoint(
+                at.name,
+                at.module,
+                counts_input=counts_input,
+                counts_output=counts_output,
+                logs_input=given is not _SUMMAND,
+                logs_output=gives is not _SUMMAND and not logits,
+                logs_input_gradient=None if given_gradient is None else given_gradient is not _SUMMAND,
+                logs_output_gradient=False if logits else None if gives_gradient is None else True,
+            )
 
 
 def residual_points(modules: Iterable[MegatronModule], ranks: MegatronRanks) -> Iterator[ResidualPoint]:
@@ -101,15 +91,6 @@ def residual_points(modules: Iterable[MegatronModule], ranks: MegatronRanks) -> 
         yield ResidualPoint(f"{at.name}/output0", at.module, "output")
 
 
-def _counts(end: _Cut, rank: int) -> bool:
-    # The gradient of a summand is complete: the first counts it.
-    return end is _PIECE or rank == 0
-
-
-def _differs(gradient: _Cut | None) -> bool | None:
-    return None if gradient is None else gradient is not _SUMMAND
-
-
 def _ends(at: MegatronModule) -> _Ends | None:
     """Return how a module's ends are laid out under tensor parallelism; None for modules that are no site."""
     module: Any = at.module
@@ -124,25 +105,21 @@ def _ends(at: MegatronModule) -> _Ends | None:
         or getattr(module, "explicit_expert_comm", False)
         or getattr(module, "parallel_mode", "") is None
     )
-    if any("ColumnParallelLinearGathered" in kind for kind in kinds):
-        return _Ends(along, along)
+    if any("ColumnParallelLinearGathered" in kind for kind in kinds) or kinds & {"Router", "TELinear"}:
+        return along, along, None, None
     if any("ColumnParallel" in kind for kind in kinds):
         output = _WHOLE if getattr(module, "gather_output", False) else _PIECE
-        if alone:
-            return _Ends(_WHOLE, output, input_gradient=_SUMMAND)
-        unsummed = getattr(module, "disable_grad_reduce", False)
-        return _Ends(along, output, input_gradient=_SUMMAND if unsummed else None)
+        unsummed = alone or getattr(module, "disable_grad_reduce", False)
+        return _WHOLE if alone else along, output, _SUMMAND if unsummed else None, None
     if any("RowParallel" in kind for kind in kinds):
         taken = _PIECE if getattr(module, "input_is_parallel", True) else _WHOLE
-        return _Ends(taken, _SUMMAND, output_gradient=_WHOLE) if alone else _Ends(taken, along)
+        return (taken, _SUMMAND, None, _WHOLE) if alone else (taken, along, None, None)
     if "VocabParallelEmbedding" in kinds:
         cut = _PIECE if getattr(module, "reduce_scatter_embeddings", False) else _WHOLE
-        return _Ends(_WHOLE, cut)
-    if kinds & {"Router", "TELinear"}:
-        return _Ends(along, along)
+        return _WHOLE, cut, None, None
     if kinds & {"Linear", "Embedding"}:
         marked = any(getattr(own, "sequence_parallel", False) for own in module.parameters(recurse=False))
-        return _Ends(_PIECE, _PIECE) if marked else _Ends(_WHOLE, _WHOLE)
+        return (_PIECE, _PIECE, None, None) if marked else (_WHOLE, _WHOLE, None, None)
     return None
 
 
@@ -156,31 +133,30 @@ def refusals(given: Sequence[nn.Module], chunks: Sequence[nn.Module], optimizer:
     ``given`` are the model chunks in their wrappers, ``chunks`` the same without.
     """
     found: dict[str, str] = {}
-    for chunk in given:
-        for kind in {type(chunk).__name__ for chunk in _wrappers(chunk)} & set(_FSDP):
-            reason = (
-                f"The model is sharded by Megatron's {kind}, of which statistics cannot tell whole "
-                "tensors; use its DDP, with the distributed optimizer if memory is short."
-            )
-            found.update(dict.fromkeys(MOMENT_STATS, reason))
+    for kind in sorted({type(each).__name__ for chunk in given for each in _wrappers(chunk)} & set(_FSDP)):
+        reason = (
+            f"The model is sharded by Megatron's {kind}, of which statistics cannot tell whole "
+            "tensors; use its DDP, with the distributed optimizer if memory is short."
+        )
+        found.update(dict.fromkeys(MOMENT_STATS, reason))
     config: Any = getattr(chunks[0], "config", None)
+    later: dict[str, str] = {}
+    if getattr(config, "overlap_moe_expert_parallel_comm", False):
+        reason = (
+            "overlap_moe_expert_parallel_comm runs layers in pieces, so that nothing sees a whole layer's "
+            "input and output; turn it off."
+        )
+        later.update(dict.fromkeys(("residual", "residual_dgrad"), reason))
     graphs = getattr(config, "cuda_graph_impl", "none")
     if graphs != "none":
         reason = (
             f"CUDA graphs are on (cuda_graph_impl={graphs!r}), and what they replay calls no hooks; turn "
             "them off, or log param and grad alone."
         )
-        found.update({stat: found.get(stat, reason) for stat in _HOOKED})
-    if getattr(config, "overlap_moe_expert_parallel_comm", False):
-        reason = (
-            "overlap_moe_expert_parallel_comm runs layers in pieces, so that nothing sees a whole layer's "
-            "input and output; turn it off."
-        )
-        found.update({stat: found.get(stat, reason) for stat in ("residual", "residual_dgrad")})
-    reason = _gradients(given, optimizer)
-    if reason:
-        found.setdefault("grad", reason)
-    return found
+        later.update(dict.fromkeys(_HOOKED, reason))
+    if reason := _gradients(given, optimizer):
+        later["grad"] = reason
+    return {**later, **found}
 
 
 def _gradients(given: Sequence[nn.Module], optimizer: Any) -> str:

@@ -22,15 +22,10 @@ _ALL_EXPERTS = {"weight1": "linear_fc1.weight", "weight2": "linear_fc2.weight"}
 
 @dataclass(frozen=True)
 class MegatronModule:
-    """A module and its canonical name.
+    """A module and its canonical name, without wrappers; empty for the model itself.
 
-    Attributes
-    ----------
-    name : str
-        Layers and experts are counted from 0 over all stages and processes, without wrappers. Empty for the
-        model itself.
-    experts : sequence of int or None
-        Global indices of this process's experts, below a mixture of experts.
+    Layers and experts are counted from 0 over all stages and processes. ``experts`` are the global indices of
+    this process's, below a mixture of experts.
     """
 
     name: str
@@ -89,17 +84,9 @@ def _word(name: str, own: str, child: nn.Module, experts: Sequence[int] | None) 
 
 @dataclass(frozen=True)
 class MegatronRanks:
-    """Ranks and sizes, all of one process where there is no job.
-
-    Attributes
-    ----------
-    expert_tp, expert_tp_size : int
-        Tensor parallel, of experts.
-    replica, expert_replica : int
-        Data parallel with context parallel, which sees other positions with the same parameters; and of
-        experts, where both are in one group.
-    stage, stages : int
-        Pipeline parallel.
+    """Ranks and sizes, all of one process where there is no job: tensor parallel, also of experts; data
+    parallel with context parallel, which sees other positions with the same parameters, also of experts,
+    where both are in one group; and pipeline parallel.
     """
 
     tp: int = 0
@@ -120,11 +107,8 @@ class MegatronRanks:
         state: Any = sys.modules.get("megatron.core.parallel_state")
         distributed = torch.distributed
         if state is None or not state.model_parallel_is_initialized():
-            if (
-                distributed.is_available()
-                and distributed.is_initialized()
-                and distributed.get_world_size() > 1
-            ):
+            job = distributed.is_available() and distributed.is_initialized()
+            if job and distributed.get_world_size() > 1:
                 raise TracerError(
                     f"Statistics of a Megatron-Core model in {distributed.get_world_size()} processes "
                     "count each value once, for which they have to know the groups: "

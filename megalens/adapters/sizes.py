@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 from typing import Any
 
 from torch import Tensor, nn
@@ -37,8 +36,11 @@ def stored(holder: Any, name: str, default: Any = None) -> Any:
     for place in (own, *(own.get(kept) or {} for kept in ("_parameters", "_buffers", "_modules"))):
         if name in place:
             return place[name]
-    value = inspect.getattr_static(type(holder), name, default)
-    return default if hasattr(type(value), "__get__") else value
+    for kind in type(holder).__mro__:
+        if name in vars(kind):
+            value = vars(kind)[name]
+            return default if hasattr(type(value), "__get__") else value
+    return default
 
 
 def has_weight(module: nn.Module) -> bool:

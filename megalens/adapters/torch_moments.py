@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..protocol import parse_name
-from ..tracer import ModelPoints, RankCoordinates, Source, TracerError
+from ..tracer import FlagPoints, ModelPoints, RankCoordinates, Source, TracerError
 from ..tracer.moments.features import (
     attention_entropy,
     attention_largest,
@@ -65,8 +65,8 @@ def feature_points(
 
 def _routers(points: ModelPoints, names: Mapping[nn.Module, str]) -> Iterator[FeaturePoint]:
     first = points.place.tp == 0
-    routers = points.flags.get("RouterProbabilities")
-    for source in () if routers is None else (each for given in routers.layers.values() for each in given):
+    routers = points.flags.get("RouterProbabilities", FlagPoints()).layers.values()
+    for source in (each for given in routers for each in given):
         name, module = names[source.module], source.module
         yield FeaturePoint("router_entropy", name, module, partial(_of_seen, source, router_entropy), first)
         weight = next((each for each in module.parameters() if each.ndim == 2), None)
@@ -112,14 +112,13 @@ def _products(
 ) -> _Products | None:
     """Return what computes the probabilities of a layer; None without queries and keys of one shape."""
     widths = {part: width for each in sources for part, width in zip(each.parts, each.features, strict=True)}
-    heads = points.model.get("heads")
-    if widths.keys() != {"q", "k", "v"} or ("k", "v") in (each.parts for each in sources):
-        return None
-    if not heads or not widths["q"]:
+    heads, q = points.model.get("heads"), widths.get("q")
+    latent = ("k", "v") in (each.parts for each in sources)
+    if widths.keys() != {"q", "k", "v"} or latent or not heads or not q:
         return None
     layer = points.flags["HiddenStates"].layers.get(number, sources)[0].module
     causal = next((c for each in layer.modules() if (c := stored(each, "is_causal")) is not None), True)
-    return _Products(of, widths["q"] // heads, bool(causal))
+    return _Products(of, q // heads, bool(causal))
 
 
 class TorchMoments:
@@ -130,18 +129,9 @@ class TorchMoments:
     replicas the first. Data-parallel processes each count the activations of their own samples;
     tensor-parallel ones each what is cut over them, and the first what all of them have.
 
-    Parameters
-    ----------
-    points : ModelPoints
-        Where the layers are and where this process stands.
-    every_module : bool
-        Whether what goes in and out is measured of all modules, not of projections and embeddings only.
-
-    Raises
-    ------
-    TracerError
-        When it is to be of all modules, and tensor parallelism cuts them: what lies between cut layers does
-        not say whether it is a piece.
+    With ``every_module``, what goes in and out is measured of all modules, not of projections and embeddings
+    only; that raises ``TracerError`` where tensor parallelism cuts them: what lies between cut layers does
+    not say whether it is a piece.
     """
 
     name = "torch"
@@ -178,21 +168,18 @@ class TorchMoments:
     def _renamed(self, body: nn.Module) -> dict[str, str]:
         """Return canonical names of layers whose own names, which are all readers have, lack a number."""
         names = {module: _canonical(name) for name, module in body.named_modules()}
-        renamed: dict[str, str] = {}
-        layers = {
-            number: names.get(source.module, "")
-            for number, source in self._points.flags["HiddenStates"].outputs.items()
-        }
+        outputs = self._points.flags["HiddenStates"].outputs
+        layers = {number: names.get(source.module, "") for number, source in outputs.items()}
         several = len({own.rpartition(".")[0] for own in layers.values()}) > 1
+        renamed: dict[str, str] = {}
         for number, own in layers.items():
-            if several and own.rpartition(".")[2].isdecimal():
+            stack, _, last = own.rpartition(".")
+            if (several and last.isdecimal()) or _shows_number(own, number):
                 # Of several stacks each counts its own layers.
                 continue
-            stack = own.rpartition(".")[0]
-            stacks = (f"{stack}.layers", f"{stack.replace('.', '_')}.layers")
-            wordings = (own, *(f"{each.lstrip('.')}.{number}" for each in stacks))
-            name = next((text for text in wordings if _shows_number(text, number)), own)
-            if name != own:
+            wordings = (f"{each}.layers.{number}".lstrip(".") for each in (stack, stack.replace(".", "_")))
+            name = next((text for text in wordings if _shows_number(text, number)), None)
+            if name is not None:
                 renamed[own] = name
         return renamed
 
@@ -222,17 +209,14 @@ class TorchMoments:
             name, counted = self._name(own), _counts(parameter, self._coords)
             cut = counted and hasattr(parameter, "placements")
             experts = _experts(body, own, parameter)
-            if not experts:
-                given = partial(_counted_gradient if cut else _gradient, parameter)
-                yield ParamPoint(name, parameter, counted, partial(_itself, parameter), given)
             holder, _, last = name.rpartition(".")
-            for expert in range(experts):
+            for expert in range(experts) if experts else (None,):
                 yield ParamPoint(
-                    f"{holder}.{expert}.{last}",
+                    name if expert is None else f"{holder}.{expert}.{last}",
                     parameter,
                     counted,
                     partial(_itself, parameter, expert),
-                    partial(_gradient, parameter, expert),
+                    partial(_counted_gradient, parameter) if cut else partial(_gradient, parameter, expert),
                 )
 
     def _sites(self, body: nn.Module) -> Iterator[SitePoint]:
@@ -260,10 +244,10 @@ class TorchMoments:
             name = names[module]
             if number == 0 and self._coords.pp == 0:
                 # Where its style declares nothing, the stream comes in as it goes out.
-                declared = cuts_input(module)
-                came = cut if declared is None else declared
-                stack = name.rpartition(".")[0] or "layers"
-                yield ResidualPoint(f"{stack}/input0", module, "input", first or came)
+                came = cut if (declared := cuts_input(module)) is None else declared
+                yield ResidualPoint(
+                    f"{name.rpartition('.')[0] or 'layers'}/input0", module, "input", first or came
+                )
             yield ResidualPoint(f"{name}/output0", module, "output", first or cut)
 
     def _layers(self) -> list[tuple[nn.Module, bool]]:
@@ -303,11 +287,8 @@ def _counts(parameter: Tensor, coords: RankCoordinates) -> bool:
     if any(here and kind.is_replicate() for here, kind in zip(at, placements, strict=True)):
         return False
     # What the mesh does not span has replicas of it.
-    ranks = set(mesh.mesh.flatten().tolist())
-    group = set(coords.tp_ranks)
-    spans_tp = group <= ranks
-    spans_dp = bool(ranks - group)
-    return (spans_tp or coords.tp == 0) and (spans_dp or coords.dp == 0)
+    ranks, group = set(mesh.mesh.flatten().tolist()), set(coords.tp_ranks)
+    return (group <= ranks or coords.tp == 0) and (bool(ranks - group) or coords.dp == 0)
 
 
 def _shows_number(layer: str, number: int) -> bool:
@@ -323,9 +304,7 @@ def _unmeasured(others: Sequence[tuple[str, Tensor]]) -> str | None:
     if not others:
         return None
     more = f" and {len(others) - 3} more" if len(others) > 3 else ""
-    named = ", ".join(
-        f"{name} ({str(parameter.dtype).removeprefix('torch.')})" for name, parameter in others[:3]
-    )
+    named = ", ".join(f"{name} ({str(each.dtype).removeprefix('torch.')})" for name, each in others[:3])
     return (
         "Parameters that are no real floating-point numbers of 16 bits or more are not measured: "
         f"{named}{more}. "

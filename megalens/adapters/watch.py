@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -14,10 +15,9 @@ from ..tracer import ModelPoints
 from ..tracer.own_hooks import hook_after, hook_before, leave_uncompiled
 from . import feature_ids
 from .sizes import input_features, output_features
-from .watch_calls import Call, Seen
 from .watch_flow import Flow
 from .watch_points import seen_points
-from .watch_trail import bent, is_all_of, owners_of_plane, same_planes, tensors_in
+from .watch_trail import Call, Seen, bent, is_all_of, owners_of, owners_of_plane, same_planes, tensors_in
 
 
 class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -40,6 +40,8 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         flow = self._flow
+        if flow.looks:
+            return func(*args, **kwargs)
         if torch.is_inference_mode_enabled() and not flow.failed:
             # Operations that are made of others come whole in it.
             with self:
@@ -67,12 +69,8 @@ _entered = threading.local()
 class PassWatch:
     """Around the first forward pass of a model: changes no value, and keeps nothing after :meth:`finish`.
 
-    Parameters
-    ----------
-    points : ModelPoints
-        What is supposed before the pass.
-    adapter : optional
-        The user's own, which the pass is to confirm: what it contradicts is given up.
+    ``points`` are supposed before the pass. An ``adapter`` of the user's own is to be confirmed by it:
+    what the pass contradicts is given up.
     """
 
     def __init__(self, points: ModelPoints, adapter: Any = None) -> None:
@@ -97,31 +95,29 @@ class PassWatch:
 
     def begin(self) -> None:
         """Begin to watch, before the forward pass."""
-        modes = _entered.__dict__.setdefault("modes", [])
+        # Before what other hooks make of it: a parallel style may give the module another tensor.
+        called, returned = self._guarded(self._called), self._guarded(self._returned)
         for module in dict.fromkeys(each for root in self._points.roots for each in root.modules()):
-            try:
-                # Before what other hooks make of it: a parallel style may give the module another tensor.
-                called, returned = self._guarded(self._called), self._guarded(self._returned)
+            # A scripted module takes no hooks.
+            with contextlib.suppress(RuntimeError):
                 self._handles.append(hook_before(module, called, prepend=True, with_kwargs=True))
                 self._handles.append(hook_after(module, returned))
-            except RuntimeError:
-                # A scripted module takes no hooks.
-                continue
         self._mode = _Mode(self._flow)
         self._mode.__enter__()  # type: ignore[no-untyped-call]
-        modes.append(self._mode)
+        _entered.__dict__.setdefault("modes", []).append(self._mode)
 
     def end(self, failed: bool = False) -> None:
         """Stop watching, after the forward pass, and take the hooks off. Safe twice."""
         self.stop(failed)
-        handles, self._handles = self._handles, []
-        for handle in handles:
-            handle.remove()
+        self._take_off()
 
     def interrupt(self) -> None:
         """Take the hooks off, before something is compiled that has them; the mode is off for that long."""
         self.interrupted = True
         self._flow.fail(RuntimeError("something is compiled in it"))
+        self._take_off()
+
+    def _take_off(self) -> None:
         handles, self._handles = self._handles, []
         for handle in handles:
             handle.remove()
@@ -162,29 +158,33 @@ class PassWatch:
             # What is compiled is not looked into, and must not be compiled with what looks.
             if torch.compiler.is_compiling() or self._flow.failed:
                 return
+            self._flow.looks = True
             try:
                 look(*args)
             except Exception as error:
                 self._flow.fail(error)
+            finally:
+                self._flow.looks = False
 
         return hook
 
     def _called(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         flow = self._flow
-        call = Call(module, flow.call, len(self._calls))
+        flow.call = call = Call(module, flow.call, len(self._calls))
         self._calls.append(call)
-        flow.call = call
-        call.given += [Seen(flow, value, i) for i, value in enumerate(args) if isinstance(value, Tensor)]
-        call.given += [
-            Seen(flow, value, len(args), name) for name, value in kwargs.items() if isinstance(value, Tensor)
+        given = [
+            *((i, value, None) for i, value in enumerate(args)),
+            *((len(args), v, k) for k, v in kwargs.items()),
         ]
+        call.given += [self._seen(i, value, name) for i, value, name in given if isinstance(value, Tensor)]
+
+    def _seen(self, item: int, tensor: Tensor, keyword: str | None = None) -> Seen:
+        return Seen(item, self._flow.of(tensor), self._flow.key(tensor), tuple(tensor.shape), keyword)
 
     def _returned(self, module: nn.Module, args: Any, output: Any) -> None:
         flow = self._flow
-        call: Call | None = flow.call
-        while call is not None and call.module is not module:
-            # One that ended by an exception which the model caught.
-            call = call.parent
+        # Calls in it that ended by an exception which the model caught are still open.
+        call = flow.call and next((each for each in flow.call.and_outer() if each.module is module), None)
         if call is None:
             return
         flow.call = call.parent
@@ -195,35 +195,30 @@ class PassWatch:
             return
         # Of several tensors that with the features of a product is what a projection gives.
         several = enumerate(values) if len(values) > 1 else ()
-        main = next((item for item, value in several if _has_all(flow, value, call)), 0)
+        main = next((item for item, value in several if self._has_all(value, call)), 0)
         for item, value in enumerate(values):
             if isinstance(value, Tensor) and value.ndim:
                 self._begin_trail(call, item, value, item == main)
-                call.gave.append(Seen(flow, value, item))
+                call.gave.append(self._seen(item, value))
 
     def _begin_trail(self, call: Call, item: int, tensor: Tensor, main: bool) -> None:
         flow = self._flow
         trail = flow.of(tensor)
         width = _width(call.module)
         if width is not None:
-            outer = call.parent
-            while outer is not None:
-                if _width(outer.module) is not None:
-                    return
-                outer = outer.parent
+            if any(_width(outer.module) is not None for outer in call.and_outer() if outer is not call):
+                return
             if main and tensor.shape[-1] and width % tensor.shape[-1] == 0:
                 self._begin(call, item, tensor)
                 return
         if trail is None or not trail.planes or not trail.origins:
             return
         if len(trail.planes) > 1:
-            if main and call.given and all(_is_linear(flow, plane, call) for plane in trail.planes):
+            if main and call.given and all(self._is_linear(plane, call) for plane in trail.planes):
                 self._begin(call, item, tensor)
-            return
-        number = feature_ids.projection_of(feature_ids.compact(trail.planes)[0].reshape(-1)[:1])
-        if number.numel() and 0 <= (index := int(number)) < len(flow.made):
-            made = flow.made[index]
-            if feature_ids.is_whole(trail.planes[0], index, made.width):
+        elif len(owners := owners_of(trail)) == 1:
+            made = flow.made[next(iter(owners))]
+            if is_all_of(trail, made):
                 made.givers.append((call, item))
 
     def _begin(self, call: Call, item: int, tensor: Tensor) -> None:
@@ -241,42 +236,37 @@ class PassWatch:
             made.scored = next(filter(None, (flow.made[each].scored for each in inner.origins)), "")
         made.givers.append((call, item))
 
+    def _has_all(self, value: Any, call: Call) -> bool:
+        """Return whether a tensor has all features of one product in a call, as it gave them."""
+        trail = self._flow.of(value) if isinstance(value, Tensor) else None
+        if trail is None or len(trail.planes) != 1 or trail.notes or len(owners := owners_of(trail)) != 1:
+            return False
+        made = self._flow.made[next(iter(owners))]
+        return made.within(call) and is_all_of(trail, made)
+
+    def _is_linear(self, plane: Tensor, call: Call) -> bool:
+        """Return whether features are a product of what a module was given, with weights alone.
+
+        The sum of such is one projection, as a layer with a low-rank change of it.
+        """
+        owners = owners_of_plane(plane)
+        made = self._flow.made[next(iter(owners))] if len(owners) == 1 else None
+        if made is None or made.attention is not None or not made.within(call):
+            return False
+        if not feature_ids.is_whole(plane, made.number, made.width):
+            return False
+        first, given = call.given[0], made.given
+        if made.given_key is not None and made.given_key == first.key:
+            return True
+        if given is None or not given.planes:
+            return False
+        if first.trail is not None and same_planes(given, first.trail):
+            return not bent(given, unless=first.trail.notes)
+        return not (given.products or bent(given) or len(given.planes) > 1) and self._is_linear(
+            given.planes[0], call
+        )
+
 
 def _width(module: nn.Module) -> int | None:
     """Return how many features a module gives that says of itself that it maps features to features."""
     return None if input_features(module) is None else output_features(module)
-
-
-def _has_all(flow: Flow, value: Any, call: Call) -> bool:
-    """Return whether a tensor has all features of one product in a call, as it gave them."""
-    trail = flow.of(value)
-    if trail is None or len(trail.planes) != 1 or trail.notes:
-        return False
-    owners = owners_of_plane(trail.planes[0])
-    if len(owners) != 1:
-        return False
-    made = flow.made[next(iter(owners))]
-    return made.call is not None and made.call.inside(call) and is_all_of(trail, made)
-
-
-def _is_linear(flow: Flow, plane: Tensor, call: Call) -> bool:
-    """Return whether features are a product of what a module was given, with weights alone.
-
-    The sum of such is one projection, as a layer with a low-rank change of it.
-    """
-    (owner,) = owners if len(owners := owners_of_plane(plane)) == 1 else (None,)
-    made = None if owner is None else flow.made[owner]
-    if made is None or made.attention is not None or made.call is None or not made.call.inside(call):
-        return False
-    if not feature_ids.is_whole(plane, made.number, made.width):
-        return False
-    first, given = call.given[0], made.given
-    if made.given_key is not None and made.given_key == first.key:
-        return True
-    if given is None or not given.planes:
-        return False
-    if first.trail is not None and same_planes(given, first.trail):
-        return not bent(given, unless=first.trail.notes)
-    if given.products or bent(given) or len(given.planes) > 1:
-        return False
-    return _is_linear(flow, given.planes[0], call)

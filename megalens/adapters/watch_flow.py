@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -13,8 +13,21 @@ from torch import Tensor
 from . import feature_ids as ids_of
 from . import watch_operations as op
 from .watch_memory import Memory
-from .watch_pointwise import combined, spread
-from .watch_trail import Attended, Made, Product, Trail, bent, merged, tensors_in, together
+from .watch_trail import (
+    MOST_PLANES,
+    Attended,
+    Call,
+    Made,
+    Product,
+    Trail,
+    bent,
+    merged,
+    origins_of,
+    owners_of,
+    owners_of_plane,
+    tensors_in,
+    together,
+)
 
 
 class Flow(Memory):
@@ -22,18 +35,20 @@ class Flow(Memory):
 
     def __init__(self) -> None:
         super().__init__()
-        self.call: Any = None
+        self.call: Call | None = None
         self.made: list[Made] = []
         self.attentions: list[Attended] = []
         self.lost: list[tuple[str, Any]] = []
         """Operations that could not be followed, each with the call in which it was."""
+        self.looks = False
+        """Whether what runs is our own."""
         self.failed: str | None = None
         """The error that ended the watching."""
 
     def begin(self, tensor: Tensor, axis: int = -1, **known: Any) -> Made:
         """Begin a new trail: ``tensor`` is what a product with a weight, or an attention, gives."""
-        made = Made(len(self.made), tensor.shape[axis], axis, self.call, **known)
-        made.shape, made.distributed = tuple(tensor.shape), hasattr(tensor, "device_mesh")
+        made = Made(len(self.made), tensor.shape[axis], axis, self.call, tuple(tensor.shape), **known)
+        made.distributed = hasattr(tensor, "device_mesh")
         self.made.append(made)
         ids = ids_of.fresh(made.number, tensor.shape, axis)
         self.put(tensor, Trail((ids,), frozenset((made.number,))))
@@ -49,10 +64,9 @@ class Flow(Memory):
             self.lost.append((name, self.call))
         if name.partition(".")[2] in op.EMPTY:
             known = []
-        origins = frozenset[int]().union(*(trail.origins for trail in known))
-        products = together(known)
+        trail = Trail(origins=origins_of(known), products=together(known)) if known else None
         for output in outputs:
-            self.put(output, Trail(origins=origins, products=products) if known else None)
+            self.put(output, trail)
 
     # Operations.
 
@@ -65,10 +79,10 @@ class Flow(Memory):
             What it was given, and what was known of that before it ran.
         """
         name = func.overloadpacket.__name__
-        outputs = list(tensors_in(result))
+        outputs = tensors_in(result)
         inputs = [trail for _, trail in known]
-        plain = name[:-1] if name.endswith("_") and not name.endswith("__") else name
-        changed = list(tensors_in([kwargs.get("out"), args[:1] if plain != name else ()]))
+        plain = name[:-1] if name[-1] == "_" and name[-2:] != "__" else name
+        changed = tensors_in([kwargs.get("out"), args[:1] if plain != name else ()])
         if not any(inputs) and name not in ("embedding", "convolution"):
             noise = Trail(notes=("dropout",)) if plain == "bernoulli" else None
             for output in outputs if noise else changed:
@@ -114,19 +128,17 @@ class Flow(Memory):
         elif name in ("convolution", "_convolution"):
             return self._convolution(known, args, result)
         elif name == "embedding":
-            self.begin(result, given_key=self.key(args[1]))
+            self.begin(result, given_key=self.key(args[1]), rows=len(args[0]))
         elif op.ATTENTION in name or name in ("_flash_attention_forward", "_efficient_attention_forward"):
             return self._fused_attention(name, known, result)
         elif name in op.SOFTMAX:
             self._softmax(args, first, result)
         elif name in op.NORMS:
-            out = next(tensors_in(result))
             if first is None or first.weight:
                 return False
-            self.put(out, first.noted("normed"))
+            self.put(tensors_in(result)[0], first.noted("normed"))
         elif name == "native_dropout":
-            out = next(tensors_in(result))
-            self.put(out, None if first is None else first.noted("dropout"))
+            self.put(result[0], first and first.noted("dropout"))
         elif name == "glu":
             return self._glu(args, kwargs, first, result)
         elif (
@@ -134,41 +146,38 @@ class Flow(Memory):
         ):
             self._pointwise(name, known, result)
         elif name in ("hardswish", "rrelu_with_noise", "prelu", "_prelu_kernel", "log_sigmoid_forward"):
-            self._pointwise(name, known[:1], next(tensors_in(result)))
+            self._pointwise(name, known[:1], tensors_in(result)[0])
+        elif name in op.CHOICES:
+            for number in owners_of(first):
+                self.made[number].chooses = True
+            return False
         else:
             return False
         return True
 
     def _move(self, name: str, func: Any, args: Any, kwargs: Any, trail: Trail, result: Any) -> None:
-        outputs = list(tensors_in(result))
-        if trail.scores is not None:
-            note = ("cut",) if name in ("slice", "narrow", "index", "select") else ()
-            try:
-                pairs = zip(
-                    *(ids_of.moves(name, func, args, kwargs, mark, outputs) for mark in trail.marks or ()),
-                    strict=True,
-                )
-                marks: list[Any] = list(pairs)
-            except ids_of.TooLarge:
-                marks = []
-            for output, mark in zip_longest(outputs, marks[: len(outputs)]):
-                self.put(output, replace(trail, marks=mark).noted(*note))
+        outputs = tensors_in(result)
+
+        def moved(ids: Sequence[Tensor]) -> list[tuple[Tensor, ...]]:
+            each = [ids_of.moves(name, func, args, kwargs, one, outputs) for one in ids]
+            return list(zip(*each, strict=True)) if each else [()] * len(outputs)
+
+        if trail.scores is None:
+            for output, planes in zip(outputs, moved(trail.planes), strict=True):
+                self.put(output, replace(trail, planes=planes))
             return
-        planes: list[list[Tensor]] = [[] for _ in outputs]
-        for plane in trail.planes:
-            for into, made in zip(
-                planes, ids_of.moves(name, func, args, kwargs, plane, outputs), strict=True
-            ):
-                into.append(made)
-        for output, each in zip(outputs, planes, strict=True):
-            self.put(output, replace(trail, planes=tuple(each)))
+        note = ("cut",) if name in ("slice", "narrow", "index", "select") else ()
+        marks: list[Any] = [None] * len(outputs)
+        if trail.marks is not None:
+            with contextlib.suppress(ids_of.TooLarge):
+                marks = moved(trail.marks)
+        for output, mark in zip(outputs, marks, strict=True):
+            self.put(output, replace(trail, marks=mark).noted(*note))
 
     def _join(self, name: str, args: Any, kwargs: Any, known: Any, result: Any) -> bool:
-        pieces = list(args[0])
-        trails = [self.of(piece) for piece in pieces]
         axis = args[1] if len(args) > 1 else kwargs.get("dim", 0)
-        data = [trail for trail in trails if trail is not None]
-        if all(trail is not None and trail.weight for trail in trails):
+        data = [trail for _, trail in known if trail is not None]
+        if all(trail is not None and trail.weight for _, trail in known):
             self.put(result, Trail(weight=True))
             return True
         scores = next((trail for trail in data if trail.scores is not None), None)
@@ -177,11 +186,9 @@ class Flow(Memory):
             return True
         if not any(trail.planes for trail in data) or name not in ("cat", "concat", "stack"):
             return False
-        if name == "stack":
-            axis = axis % result.ndim
         # An empty tensor of one axis is left out by torch.
         kept = [
-            (p, t) for p, t in zip(pieces, trails, strict=True) if p.ndim > 1 or p.numel() or result.ndim == 1
+            (piece, trail) for piece, trail in known if piece.ndim > 1 or piece.numel() or result.ndim == 1
         ]
         planes = []
         for number in range(max(len(trail.planes) for trail in data)):
@@ -192,8 +199,8 @@ class Flow(Memory):
                 for piece, trail in kept
             ]
             if name == "stack":
-                each = [plane.unsqueeze(axis) for plane in each]
-            planes.append(ids_of.join(each, axis))
+                each = [plane.unsqueeze(axis % result.ndim) for plane in each]
+            planes.append(ids_of.join(each, axis % result.ndim))
         self.put(result, merged(data, tuple(planes)))
         return True
 
@@ -247,14 +254,8 @@ class Flow(Memory):
             if attention.heads["q"].shape[-1] != attention.heads["k"].shape[-1]:
                 return False
             attention.queries, attention.keys = a.planes[0], b.planes[0].transpose(-1, -2)
-            origins = a.origins | b.origins
-            marks = tuple(
-                torch.arange(result.shape[axis], device="cpu")
-                .view(-1, *(1,) * (-1 - axis))
-                .expand(result.shape)
-                for axis in (-2, -1)
-            )
-            self.put(result, Trail(origins=origins, scores=attention, marks=marks))  # type: ignore[arg-type]
+            marks = ids_of.fresh(0, result.shape, -2), ids_of.fresh(0, result.shape)
+            self.put(result, Trail(origins=a.origins | b.origins, scores=attention, marks=marks))
             return True
         return False
 
@@ -285,15 +286,14 @@ class Flow(Memory):
         self.put(result, Trail((ids.expand(result.shape),), frozenset((made.number,))))
 
     def _fused_attention(self, name: str, known: Any, result: Any) -> bool:
-        trails = [trail for _, trail in known[:3]]
-        if len(trails) < 3 or any(trail is None or not trail.planes for trail in trails):
+        trails = [trail for _, trail in known[:3] if trail is not None and trail.planes]
+        if len(trails) < 3:
             return False
-        q, k, v = trails
-        attention = Attended(self.call, name, q, k, v, softmax=True, bent=True)
+        attention = Attended(self.call, name, *trails[:3], softmax=True, bent=True)  # type: ignore[misc]
         attention.heads = {part: ids_of.rows(each.planes) for part, each in zip("qkv", trails, strict=True)}
         self.attentions.append(attention)
-        attention.queries = q.planes[0]
-        self._context(attention, next(tensors_in(result)), -1)
+        attention.queries = trails[0].planes[0]
+        self._context(attention, tensors_in(result)[0], -1)
         return True
 
     def _custom_attention(self, name: str, known: Any, outputs: Sequence[Tensor]) -> bool:
@@ -330,12 +330,11 @@ class Flow(Memory):
             self.made[number].scored = self.made[number].scored or by
 
     def _convolution(self, known: Any, args: Any, result: Tensor) -> bool:
-        data, weight = known[0], known[1]
-        if weight[1] is None or not weight[1].weight:
+        (given, trail), (_, weight) = known[:2]
+        if weight is None or not weight.weight:
             return False
         groups = args[8] if len(args) > 8 else 1
-        trail = data[1]
-        if groups > 1 and groups == data[0].shape[1] == result.shape[1]:
+        if groups > 1 and groups == given.shape[1] == result.shape[1]:
             if trail is None or not trail.planes:
                 return False
             planes = []
@@ -346,7 +345,7 @@ class Flow(Memory):
                 planes.append(small.expand(result.shape))
             self.put(result, replace(trail, planes=tuple(planes)).noted("convolved"))
             return True
-        self.begin(result, 1, given=trail, given_key=self.key(data[0]))
+        self.begin(result, 1, given=trail, given_key=self.key(given))
         return True
 
     # Elementwise.
@@ -358,13 +357,11 @@ class Flow(Memory):
         halves = [plane.chunk(2, axis) for plane in trail.planes]
         up = replace(trail, planes=tuple(half[0] for half in halves))
         gate = replace(trail, planes=tuple(half[1] for half in halves)).noted("sigmoid")
-        product = Product(self.call, up, gate)
-        self.put(result, replace(up, products=(*up.products, product)))
+        self.put(result, replace(up, products=(*up.products, Product(up, gate))))
         return True
 
     def _pointwise(self, name: str, known: Any, result: Any) -> None:
-        if not isinstance(result, Tensor):
-            result = next(tensors_in(result))
+        (result, *_) = tensors_in(result)
         data = [trail for _, trail in known if trail is not None and not trail.weight]
         others = [(tensor, trail) for tensor, trail in known if trail is None or trail.weight]
         if len(kept := [trail for trail in data if not trail.is_noise]) < len(data):
@@ -383,13 +380,74 @@ class Flow(Memory):
             self.put(result, replace(scores, marks=marks).noted(name))
             return
         featured = [trail for trail in data if trail.planes]
-        if name == "sigmoid":
+        if name in op.NONLINEAR:
             self._scored(data[0], name)
         if not featured:
-            origins = frozenset[int]().union(*(trail.origins for trail in data))
-            self.put(result, Trail(origins=origins, products=together(data), notes=data[0].notes))
+            self.put(result, Trail(origins=origins_of(data), products=together(data), notes=data[0].notes))
             return
-        trail = combined(self.call, name, data, featured, others)
+        trail = combined(name, data, featured, others)
         if len(known) > 1 or trail.planes[0].shape != result.shape:
             trail = replace(trail, planes=tuple(spread(plane, result) for plane in trail.planes))
         self.put(result, trail)
+
+
+def combined(name: str, data: Sequence[Trail], featured: Sequence[Trail], others: Sequence[Any]) -> Trail:
+    """Return what is known of the result of an elementwise operation of several tensors.
+
+    ``data`` depends on what the model was given, ``featured`` of that holds features; ``others`` are
+    constants and weights.
+    """
+    first = featured[0]
+    if name == "dropout":
+        return first.noted(name)
+    if name in op.TIMES or name == "pow":
+        if len(featured) > 1:
+            one, other = featured[:2]
+            if len(one.planes) == len(other.planes) == 1 and ids_of.same(one.planes[0], other.planes[0]):
+                return merged((one, other), one.planes).noted(
+                    *(() if bent(one) or bent(other) else ("squared",))
+                )
+            product = Product(one, other)
+            keep = other if bent(one) and not bent(other) else one
+            return replace(
+                keep,
+                origins=one.origins | other.origins,
+                products=(*together((one, other)), product),
+            ).noted("gated")
+        if len(data) > 1:
+            inside = any(each.origins & first.origins for each in data if each is not first)
+            both = origins_of(data)
+            if not inside:
+                product = Product(first, next(each for each in data if each is not first))
+                return replace(first, origins=both, products=(*together(data), product)).noted("gated")
+            return replace(first, origins=both).noted("normed")
+        if name == "pow":
+            return first.noted("pow")
+        if any(tensor.is_complex() for tensor, _ in others):
+            return first.noted("rotated")
+        return first.noted("scaled")
+    if len(featured) > 1:
+        planes: list[Tensor] = []
+        for plane in (plane for trail in featured for plane in trail.planes):
+            if not any(ids_of.same(plane, each) for each in planes):
+                planes.append(plane)
+        newest = sorted(planes, key=lambda plane: max(owners_of_plane(plane), default=-1))[-MOST_PLANES:]
+        joined = merged(featured, tuple(plane for plane in planes if any(plane is each for each in newest)))
+        owners = {each for trail in featured for each in trail.origins}
+        if len(planes) == 1:
+            return joined
+        return joined.noted("rotated" if len(owners) == 1 else "added")
+    if len(data) > 1 or name in op.SUMS or name in op.LINEAR_UNARY or others:
+        if name in op.SUMS and any(tensor.numel() > 1 for tensor, _ in others):
+            first = first.noted("shifted")
+        return first if len(data) == 1 else merged((first, *data), first.planes)
+    return first.noted(name)
+
+
+def spread(plane: Tensor, result: Tensor) -> Tensor:
+    """Return ids in the shape of a result, which has an axis less where it is complex."""
+    if plane.shape == result.shape:
+        return plane
+    if result.is_complex():
+        return plane.expand(*result.shape, plane.shape[-1])
+    return plane.expand(result.shape)

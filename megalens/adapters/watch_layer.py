@@ -8,14 +8,28 @@ from typing import Any
 from torch import Tensor, nn
 
 from . import feature_ids
-from .watch_calls import Call, Features, Gated, Group, NotSeen, Seen
 from .watch_flow import Flow
-from .watch_trail import Made, Trail, bent, is_all_of, owners_of, same_planes
+from .watch_trail import (
+    Call,
+    Features,
+    Gated,
+    Group,
+    Made,
+    NotSeen,
+    Seen,
+    Trail,
+    bent,
+    is_all_of,
+    owners_of,
+    same_planes,
+)
 
+SCORES = frozenset(("", "softmax", "sigmoid"))
+"""What makes probabilities of the numbers of a router."""
 EXACT = frozenset(("cast", "cut"))
 """What may have been done with probabilities that are still those of the softmax."""
 _AFTER = ("normed", "rotated", "scaled", "shifted", "gated", "added", "convolved", "cast", "dropout")
-_SUMMED = frozenset(("added", "cast", "dropout", "scaled", "shifted"))
+_SUMMED = frozenset(("added", "cast", "dropout", "scaled", "shifted", "normed"))
 """What may have been done with a residual stream."""
 _WORDS = {"cast": None, "dropout": None, "added": "added to something else"}
 
@@ -28,7 +42,8 @@ class LayerSeen:
         self.calls = [call for call in calls[layer.number :] if call.inside(layer)]
         self._later = calls[max((call.number for call in self.calls), default=layer.number) + 1 :]
         self._attentions = [a for a in flow.attentions if a.call is not None and a.call.inside(layer)]
-        self._own = {made.number for made in flow.made if made.call is not None and made.call.inside(layer)}
+        self._made = [made for made in flow.made if made.within(layer)]
+        self._own = {made.number for made in self._made}
         self.given = {owner for seen in layer.given for owner in owners_of(seen.trail)}
         """Of which features the layer is given values."""
         self._streams = {owner for seen in layer.gave for owner in owners_of(seen.trail)}
@@ -46,29 +61,28 @@ class LayerSeen:
         # Scores without a softmax choose what another attention attends to.
         groups = [group for group in groups if any(each.softmax for each in group.attentions)] or groups
         own = [group for group in groups if not group.crosses]
-        count = len(own)
+        count = max(len(own), 1)
         if count > 1:
-            self._one_output_each(own)
+            for made in self._flow.made:
+                owners = owners_of(made.given)
+                if made.attention is None and sum(bool(owners & group.gives) for group in own) > 1:
+                    # They are heads of one.
+                    raise NotSeen(
+                        f"This layer has {count} attentions with projections of their own, which go into "
+                        "one together: there is no one tensor of queries, keys and values."
+                    )
             hinted = set(hints)
-            own = [g for g in own if any(giver(f.made) in hinted for f in g.parts.get("q", ()))] or own
-        chosen = own or groups
-        if len(chosen) > 1:
-            where = ", ".join(dict.fromkeys(self.name(g.attentions[0].call.module) for g in chosen))
-            raise NotSeen(
-                f"This layer has {len(chosen)} attentions of its own (in {where}), and one is shown."
+            own = [g for g in own if any(f.made.giver in hinted for f in g.parts.get("q", ()))] or own
+        chosen, *others = own or groups
+        if others:
+            where = ", ".join(
+                dict.fromkeys(self.name(g.attentions[0].call.module) for g in (chosen, *others))
             )
-        chosen[0].among = max(count, 1)
-        return chosen[0]
-
-    def _one_output_each(self, groups: Sequence[Group]) -> None:
-        """Raise ``NotSeen`` where several attentions go into one projection: they are heads of one."""
-        for made in self._flow.made:
-            owners = owners_of(made.given)
-            if made.attention is None and sum(bool(owners & group.gives) for group in groups) > 1:
-                raise NotSeen(
-                    f"This layer has {len(groups)} attentions with projections of their own, which go into "
-                    "one together: there is no one tensor of queries, keys and values."
-                )
+            raise NotSeen(
+                f"This layer has {1 + len(others)} attentions of its own (in {where}), and one is shown."
+            )
+        chosen.among = count
+        return chosen
 
     def _no_attention(self) -> str:
         lost = {name for name, call in self._flow.lost if call is not None and call.inside(self.layer)}
@@ -103,21 +117,15 @@ class LayerSeen:
     def _features(self, rows: Sequence[Tensor]) -> tuple[list[Features], int]:
         """Return which features of which projections the rows are; the projection of most of them first."""
         found: dict[int, dict[int, None]] = {}
-        heads: dict[tuple[int, ...], None] = {}
+        heads: set[Any] = set()
         for row in (row for each in rows for row in each):
-            by_owner, key = self._row(row)
-            if key in heads:
-                continue
-            heads[key] = None
-            for owner, features in by_owner.items():
-                into = found.setdefault(owner, {})
-                into.update(dict.fromkeys(features))
-        if not found:
-            return [], 0
-        made = [
-            Features(self._flow.made[owner], tuple(features), _is_whole(self._flow.made[owner], features))
-            for owner, features in found.items()
-        ]
+            by_owner = self._row(row)
+            key = frozenset((owner, frozenset(features)) for owner, features in by_owner.items())
+            if key not in heads:
+                heads.add(key)
+                for owner, features in by_owner.items():
+                    found.setdefault(owner, {}).update(dict.fromkeys(features))
+        made = [Features(self._flow.made[owner], tuple(features)) for owner, features in found.items()]
         return sorted(made, key=lambda each: -len(each.indices)), len(heads)
 
     def _crosses(self, q: Sequence[Features], k: Sequence[Features]) -> bool | None:
@@ -126,59 +134,54 @@ class LayerSeen:
         one, other = q[0].made, k[0].made
         if one is other:
             return False
-        same = _same_given(self._first(one), self._first(other))
-        return None if same is None else not same
+        one, other = self._first(one), self._first(other)
+        if one.given_key is not None and one.given_key == other.given_key:
+            return False
+        a, b = one.given, other.given
+        return None if not (a and b and a.planes and b.planes) else not same_planes(a, b)
 
     def _first(self, made: Made) -> Made:
         """Return the first of several projections behind one another, as in latent attention."""
         seen = {made.number}
         while made.given is not None and len(made.given.planes) == 1:
             owners = owners_of(made.given)
-            if len(owners) != 1:
+            if len(owners) != 1 or not owners <= self._own - seen:
                 break
-            before = self._flow.made[next(iter(owners))]
-            inside = before.call is not None and before.call.inside(self.layer)
-            if not inside or before.attention is not None or before.number in seen:
+            before = self._flow.made[min(owners)]
+            if before.attention is not None:
                 break
             seen.add(before.number)
             made = before
         return made
 
-    def context(self, group: Group) -> tuple[Call, Seen, Made]:
-        """Return the call that takes what the attention gives, that tensor, and what it makes of it."""
-        numbers = group.gives
+    def context(self, group: Group) -> tuple[Call, Seen]:
+        """Return the call that takes what the attention gives, and that tensor."""
+        made = self._out(group)
+        for call, _ in made.givers:
+            for seen in call.given:
+                if group.gives & owners_of(seen.trail):
+                    return call, seen
+        where = made.call and self.name(made.call.module)
+        raise NotSeen(
+            f"No module is given what the attention gives: {where} multiplies it by a weight of its own."
+        )
+
+    def _out(self, group: Group) -> Made:
+        """Return what is made of what the attention gives."""
         for made in self._flow.made:
-            if made.inner or made.given is None or not numbers & owners_of(made.given):
-                continue
-            for call, _ in made.givers:
-                for seen in call.given:
-                    if numbers & owners_of(seen.trail):
-                        return call, seen, made
-            where = made.call and self.name(made.call.module)
-            raise NotSeen(
-                f"No module is given what the attention gives: {where} multiplies it by a weight of its own."
-            )
+            if not made.inner and group.gives & owners_of(made.given):
+                return made
         raise NotSeen("What the attention gives was not seen to go into a projection.")
 
     def attention_outputs(self, group: Group) -> list[tuple[Call, int, str]]:
         """Return calls that give what the output projection gives, the outermost first, and how."""
-        numbers = group.gives
-        out = next(
-            (
-                m
-                for m in self._flow.made
-                if not m.inner and m.given is not None and numbers & owners_of(m.given)
-            ),
-            None,
-        )
-        if out is None:
-            raise NotSeen("What the attention gives was not seen to go into a projection.")
+        out = self._out(group)
         found = [
             (call, seen.item, trail_words(seen.trail))
             for call in self.calls
-            if call is not self.layer
+            if call is not self.layer and (out.call is None or out.call.inside(call))
             for seen in call.gave
-            if is_all_of(seen.trail, out) and (out.call is None or out.call.inside(call) or out.call is call)
+            if is_all_of(seen.trail, out)
         ]
         if not found:
             raise NotSeen(
@@ -199,30 +202,36 @@ class LayerSeen:
                     "choose that before tracing."
                 )
             raise NotSeen("The attention was seen to use no softmax.")
-        found: list[tuple[Call, Seen, str]] = []
-        dropped: list[tuple[Call, Seen, str]] = []
+        found: dict[bool, list[tuple[Call, Seen, str]]] = {False: [], True: []}
         otherwise = set[str]()
-        for call in self.calls:
-            for side, all_seen in (("output", call.gave), ("input", call.given)):
-                for seen in all_seen:
-                    trail = seen.trail
-                    if trail is None or trail.scores is not attention or len(seen.shape) < 3:
-                        continue
-                    notes = set(trail.notes) - EXACT
-                    keys = attention.keys
-                    if "cut" in trail.notes and keys is not None and seen.shape[-1] != keys.shape[-2]:
-                        # What is beside the keys, such as a sink, may be cut off, but no key.
-                        notes.add("being cut")
-                    if not trail.softmaxed or trail.along(0, -1):
-                        continue
-                    if notes - {"dropout"}:
-                        otherwise |= notes
-                    elif len(seen.shape) != 4:
-                        otherwise.add("heads and samples in one axis")
-                    else:
-                        (dropped if notes else found).append((call, seen, side))
-        if found or dropped:
-            return sorted(found or dropped, key=lambda each: (each[2] == "input", each[0].number))
+        places = [
+            (c, seen, side)
+            for c in self.calls
+            for side, each in (("output", c.gave), ("input", c.given))
+            for seen in each
+        ]
+        for call, seen, side in places:
+            trail = seen.trail
+            if trail is None or trail.scores is not attention or len(seen.shape) < 3:
+                continue
+            if not trail.softmaxed or trail.along(0, -1):
+                continue
+            notes = set(trail.notes) - EXACT
+            if (
+                "cut" in trail.notes
+                and attention.keys is not None
+                and seen.shape[-1] != attention.keys.shape[-2]
+            ):
+                # What is beside the keys, such as a sink, may be cut off, but no key.
+                notes.add("being cut")
+            if notes - {"dropout"}:
+                otherwise |= notes
+            elif len(seen.shape) != 4:
+                otherwise.add("heads and samples in one axis")
+            else:
+                found[bool(notes)].append((call, seen, side))
+        if places := found[False] or found[True]:
+            return sorted(places, key=lambda each: (each[2] == "input", each[0].number))
         if otherwise:
             raise NotSeen(
                 "No module gives or takes the probabilities as the softmax gives them, only after "
@@ -232,17 +241,20 @@ class LayerSeen:
             "The probabilities exist only inside of a function: no module is given them or gives them."
         )
 
-    def router(self, calls: Iterable[Call], count: int) -> tuple[Seen, str]:
-        """Return what a router gives of all its experts, and what makes probabilities of that.
-
-        This is ``softmax``, ``sigmoid`` or nothing; ``?`` where it was not seen to go through any.
-        """
-        for seen in (seen for call in calls for seen in call.gave):
-            owners = owners_of(seen.trail)
-            made = self._flow.made[next(iter(owners))] if len(owners) == 1 else None
-            if seen.trail and made is not None and made.width == count and is_all_of(seen.trail, made):
-                return seen, "" if bent(seen.trail) else made.scored or "?"
-        raise NotSeen("The router gives no tensor with a number for each expert that could be followed.")
+    def router(self, hint: nn.Module, count: int) -> tuple[Call, Seen, Made]:
+        """Return the call that gives a number for each of ``count`` experts, best one that chooses."""
+        found: list[tuple[bool, bool, bool, int, Call, Seen, Made]] = []
+        for call in self.calls:
+            for seen in call.gave:
+                owners = owners_of(seen.trail)
+                made = self._flow.made[min(owners)] if len(owners) == 1 else None
+                if made is not None and made.width == count and is_all_of(seen.trail, made):
+                    other = made.scored not in SCORES
+                    rank = not made.chooses, other, call.module is not hint, len(found)
+                    found.append((*rank, call, seen, made))
+        if not found or (min(found)[0] and min(found)[2]):
+            raise NotSeen("The router gives no tensor with a number for each expert that could be followed.")
+        return min(found)[4:]
 
     def follows(self, other: LayerSeen) -> bool:
         """Return whether this layer is given what ``other`` gives, also by way of what keeps its features."""
@@ -254,75 +266,66 @@ class LayerSeen:
         """Return whether what the layer gives still has the features that it was given: a residual stream."""
         return bool(self.given & self._streams)
 
-    def handed_on(self) -> Iterator[tuple[Call, Seen]]:
-        """Give the modules that are given the stream with what this layer adds, where it is added outside."""
+    def handed_on(self) -> Iterator[tuple[Call, Seen, str]]:
+        """Give the modules that are given the stream with what this layer adds, where it is added outside.
+
+        Where a norm lies between, it has to be one that the stream itself goes through.
+        """
+        before = frozenset[object]().union(*(seen.trail.norms for seen in self.layer.given if seen.trail))
         for call in self._later:
             for seen in call.given:
-                owners = owners_of(seen.trail)
+                owners, trail = owners_of(seen.trail), seen.trail
                 adds = self._streams and self._streams <= owners and owners & self.given
-                if adds and owners <= self.given | self._own and set(seen.trail.notes) <= _SUMMED:  # type: ignore[union-attr]
-                    yield call, seen
+                if not adds or trail is None or not owners <= self.given | self._own:
+                    continue
+                if set(trail.notes) <= _SUMMED and before <= trail.norms:
+                    yield call, seen, ", normed" if trail.norms - before else ""
 
     # MLP.
 
     def mlps(self, attention: Group | None) -> list[tuple[Made, Gated | Features | None]]:
         """Return the last projection of each MLP of the layer, with what goes into its nonlinearity.
 
-        That is None where it cannot be told.
+        That is None where it cannot be told. It is added to the residual stream.
         """
         taken = {a.made.number for a in self._attentions if a.made is not None}
-        used = {
-            f.made.number for features in (attention.parts.values() if attention else ()) for f in features
-        }
+        parts = attention.parts.values() if attention else ()
+        used = {f.made.number for features in parts for f in features}
         found: list[tuple[Made, Gated | Features | None]] = []
         untold: list[tuple[Made, Gated | Features | None]] = []
-        for made in self._flow.made:
+        for made in self._made:
             trail = made.given
-            if trail is None or not made.givers or made.call is None or not made.call.inside(self.layer):
-                continue
-            if owners_of(trail) & taken or not self.adds(made):
+            if (
+                trail is None
+                or not made.givers
+                or owners_of(trail) & taken
+                or made.number not in self._streams
+            ):
                 continue
             first = self._gated(trail) or self._activated(trail)
             if first is None:
                 if bent(trail) or any(bent(p.left) or bent(p.right) for p in trail.products):
                     untold.append((made, None))
                 continue
-            parts = (first.gate, first.up) if isinstance(first, Gated) else (first,)
-            if not any(part.made.number in used for part in parts):
+            halves = (first.gate, first.up) if isinstance(first, Gated) else (first,)
+            if not any(half.made.number in used for half in halves):
                 found.append((made, first))
         return found or untold
 
-    def adds(self, made: Made) -> bool:
-        """Return whether what ``made`` gives is in what the layer gives: added to the residual stream."""
-        return made.number in self._streams
-
     def _gated(self, trail: Trail) -> Gated | None:
         for product in reversed(trail.products):
-            if not product.left.planes or not product.right.planes:
-                continue
-            sides = [(side, self._only(side)) for side in (product.left, product.right)]
-            features = [each for _, each in sides]
-            if features[0] is None or features[1] is None:
-                continue
-            if not all(f and f.made.call is not None and f.made.call.inside(self.layer) for f in features):
-                continue
-            bends = [bent(side) for side, _ in sides]
-            if bool(bends[0]) == bool(bends[1]):
-                continue
-            gate = 0 if bends[0] else 1
-            return Gated(features[gate], features[1 - gate], bends[gate])  # type: ignore[arg-type]
+            left, right = self._only(product.left), self._only(product.right)
+            one, other = bent(product.left), bent(product.right)
+            if left is not None and right is not None and bool(one) != bool(other):
+                return Gated(left, right, one) if one else Gated(right, left, other)
         return None
 
     def _activated(self, trail: Trail) -> Features | None:
-        features = self._only(trail)
-        if features is None or not bent(trail) or "gated" in trail.notes:
-            return None
-        inside = features.made.call is not None and features.made.call.inside(self.layer)
-        return features if inside else None
+        return self._only(trail) if bent(trail) and "gated" not in trail.notes else None
 
     def _only(self, trail: Trail) -> Features | None:
-        """Return the features of one projection that a tensor holds; None where it holds others."""
-        if len(trail.planes) != 1:
+        """Return the features of one projection of this layer that a tensor holds; None if others."""
+        if len(trail.planes) != 1 or not owners_of(trail) <= self._own:
             return None
         try:
             features, _ = self._features([feature_ids.rows(trail.planes)])
@@ -330,45 +333,33 @@ class LayerSeen:
             return None
         return features[0] if len(features) == 1 and features[0].made.attention is None else None
 
-    def _row(self, row: Tensor) -> tuple[dict[int, list[int]], tuple[int, ...]]:
-        """Return the features of one head by projection, and what tells it from other heads.
+    def _row(self, row: Tensor) -> dict[int, list[int]]:
+        """Return the features of one head by projection.
 
         Where features were added to one another, as a rotation does, they are in the order of the projection;
         else in that in which the attention has them.
         """
-        owners = feature_ids.projection_of(row).tolist()
-        features = feature_ids.feature_of(row).tolist()
+        owners, features = feature_ids.projection_of(row).numpy(), feature_ids.feature_of(row).numpy()
+        newest = owners.max(0)
+        if len(owners) > 1:
+            for column in owners[:, newest >= 0].T:
+                if len(summands := sorted(self._own.intersection(column.tolist()))) > 1:
+                    where = " and ".join(self.name(self._flow.made[each].giver) for each in summands)
+                    raise NotSeen(f"It is the sum of what {where} give, and no module gives that sum.")
+        # Column by column, as the head has them.
+        of_newest = (owners == newest).T
+        owners, features = owners.T[of_newest], features.T[of_newest]
         found: dict[int, list[int]] = {}
-        columns: dict[int, int] = {}
-        for column in range(row.shape[1]):
-            here = {own[column] for own in owners}
-            newest = max(here)
-            if newest < 0:
-                continue
-            if len(summands := sorted(here & self._own)) > 1:
-                where = " and ".join(self.name(giver(self._flow.made[each])) for each in summands)
-                raise NotSeen(f"It is the sum of what {where} give, and no module gives that sum.")
-            columns[newest] = columns.get(newest, 0) + 1
-            found.setdefault(newest, []).extend(
-                features[plane][column] for plane in range(len(owners)) if owners[plane][column] == newest
-            )
-        for owner, features_here in found.items():
-            distinct = list(dict.fromkeys(features_here))
-            if len(distinct) != columns[owner]:
+        for owner in (each for each in dict.fromkeys(newest.tolist()) if each >= 0):
+            here = features[owners == owner].tolist()
+            distinct, columns = list(dict.fromkeys(here)), int((newest == owner).sum())
+            if len(distinct) != columns:
                 raise NotSeen(
-                    f"A head of {columns[owner]} features was seen to be a mixture of {len(distinct)}, which "
+                    f"A head of {columns} features was seen to be a mixture of {len(distinct)}, which "
                     "cannot be told apart."
                 )
-            found[owner] = distinct if len(features_here) == len(distinct) else sorted(distinct)
-        return found, tuple(f for owner in sorted(found) for f in (owner, *sorted(found[owner])))
-
-
-def _is_whole(made: Made, features: Iterable[int]) -> bool:
-    return tuple(features) == tuple(range(made.width))
-
-
-def giver(made: Made) -> nn.Module | None:
-    return made.givers[0][0].module if made.givers else None
+            found[owner] = distinct if len(here) == columns else sorted(distinct)
+        return found
 
 
 def trail_words(trail: Trail | None) -> str:
@@ -378,12 +369,3 @@ def trail_words(trail: Trail | None) -> str:
     if "rotated" in words:
         words = [word for word in words if word != "scaled"]
     return ", ".join(word for word in words if word)
-
-
-def _same_given(one: Made, other: Made) -> bool | None:
-    if one.given_key is not None and one.given_key == other.given_key:
-        return True
-    a, b = one.given, other.given
-    if a is None or b is None or not a.planes or not b.planes:
-        return None
-    return same_planes(a, b)

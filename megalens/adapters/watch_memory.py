@@ -10,8 +10,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from . import feature_ids as ids_of
 from .watch_trail import Trail, merged
 
-Trails = dict[tuple[Any, ...], Trail]
-"""What is known of the tensors that lie in one piece of memory, by where in it they lie."""
+_WEIGHT = Trail(weight=True)
 
 
 class Memory:
@@ -22,33 +21,29 @@ class Memory:
 
     def forget(self) -> None:
         # A weak reference keeps an address from being given to another storage.
-        self._storages: dict[Any, Trails] = {}
+        self._storages: dict[int, tuple[StorageWeakRef, dict[Any, Trail]]] = {}
         self._purge_at = 4096
 
-    def of(self, tensor: Any) -> Trail | None:
+    def of(self, tensor: Tensor) -> Trail | None:
         """Return what is known of a tensor, None where nothing is."""
-        place = self._storages.get(_address(tensor))
-        trail = None if place is None else place.get(geometry(tensor)) or self._assembled(place, tensor)
-        if trail is None and isinstance(tensor, nn.Parameter):
-            return Trail(weight=True)
-        return trail
+        _, place = self._storages.get(_address(tensor), (None, None))
+        trail = place and (place.get(_geometry(tensor)) or self._assembled(place, tensor))
+        return trail or (_WEIGHT if isinstance(tensor, nn.Parameter) else None)
 
-    def _assembled(self, place: Trails, tensor: Tensor) -> Trail | None:
+    def _assembled(self, place: dict[Any, Trail], tensor: Tensor) -> Trail | None:
         """Return what is known of a tensor of which pieces were written one by one."""
-        own = geometry(tensor)
-        pieces = {
-            box: trail
-            for each, trail in place.items()
-            if trail.planes and (box := _box(own, each)) is not None
-        }
+        own = _geometry(tensor)
+        pieces = [
+            (trail, box) for at, trail in place.items() if trail.planes and (box := _box(own, at)) is not None
+        ]
         if not pieces or not tensor.ndim:
             return None
         planes = []
         try:
-            for number in range(max(len(trail.planes) for trail in pieces.values())):
+            for number in range(max(len(trail.planes) for trail, _ in pieces)):
                 placed = [
                     (_placed(trail.planes[number], box), box)
-                    for box, trail in pieces.items()
+                    for trail, box in pieces
                     if number < len(trail.planes)
                 ]
                 kept = [
@@ -68,55 +63,48 @@ class Memory:
                 planes.append(whole.expand(tensor.shape))
         except ids_of.TooLarge:
             return None
-        trail = place[own] = merged(list(pieces.values()), tuple(planes))
+        trail = place[own] = merged([trail for trail, _ in pieces], tuple(planes))
         return trail
 
     def put(self, tensor: Tensor, trail: Trail | None) -> None:
         """Keep what is known of a tensor; None where nothing is any more."""
-        address = _address(tensor)
-        if address is None or (trail is None and address not in self._storages):
-            return
-        place = self._storages.setdefault(address, {})
-        if trail is None:
-            place.pop(geometry(tensor), None)
-        else:
-            place[geometry(tensor)] = trail
-        self._purge()
+        if trail is not None:
+            if (place := self._place(tensor)) is not None:
+                place[_geometry(tensor)] = trail
+        elif (known := self._storages.get(_address(tensor))) is not None:
+            known[1].pop(_geometry(tensor), None)
 
-    def key(self, tensor: Any) -> Any:
+    def key(self, tensor: Tensor) -> Any:
         """Return what tells one tensor from all others of this pass: where it lies, and in what shape."""
+        return None if self._place(tensor) is None else (_address(tensor), _geometry(tensor))
+
+    def _place(self, tensor: Tensor) -> dict[Any, Trail] | None:
         address = _address(tensor)
-        if address is None:
-            return None
-        self._storages.setdefault(address, {})
-        return address, geometry(tensor)
+        if address and address not in self._storages:
+            if len(self._storages) > self._purge_at:
+                kept = self._storages.items()
+                self._storages = {at: each for at, each in kept if not each[0].expired()}  # type: ignore[no-untyped-call]
+                self._purge_at = 2 * len(self._storages) + 4096
+            self._storages[address] = StorageWeakRef(tensor.untyped_storage()), {}  # type: ignore[no-untyped-call]
+        return self._storages[address][1] if address else None
 
-    def _purge(self) -> None:
-        if len(self._storages) > self._purge_at:
-            self._storages = {key: place for key, place in self._storages.items() if not key.expired()}
-            self._purge_at = 2 * len(self._storages) + 4096
-
-    def overwritten(self, tensor: Any) -> None:
+    def overwritten(self, tensor: Tensor) -> None:
         """Forget what lies in the same memory in another shape: it has changed too."""
-        address, own = _address(tensor), geometry(tensor)
-        place = self._storages.get(address, {})
-        if len(place) > 1:
-            self._storages[address] = {
-                each: trail for each, trail in place.items() if each == own or _apart(own, each)
-            }
+        own = _geometry(tensor)
+        _, place = self._storages.get(_address(tensor), (None, {}))
+        for each in [each for each in place if each != own and not _apart(own, each)]:
+            del place[each]
 
 
-def _address(tensor: Any) -> Any:
-    if not isinstance(tensor, Tensor):
-        return None
+def _address(tensor: Tensor) -> int:
     try:
-        return StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
+        return int(StorageWeakRef(tensor.untyped_storage()).cdata)  # type: ignore[no-untyped-call]
     except (NotImplementedError, RuntimeError):
-        return None
+        return 0
 
 
-def geometry(tensor: Tensor) -> tuple[Any, ...]:
-    return tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
+def _geometry(tensor: Tensor) -> tuple[Any, ...]:
+    return tensor.storage_offset(), tensor.shape, tensor.stride()
 
 
 Box = tuple[tuple[int, int, int | None], ...]
@@ -145,16 +133,9 @@ def _box(outer: tuple[Any, ...], inner: tuple[Any, ...]) -> Box | None:
 
 def _placed(ids: Tensor, box: Box) -> Tensor:
     """Return the ids of a piece with the axes of the tensor in which it lies."""
-    order = [own for _, _, own in box if own is not None]
-    for axis in range(ids.ndim):
-        if axis not in order:
-            ids = ids.narrow(axis, 0, 1)
-    ids = ids.permute(*order, *(axis for axis in range(ids.ndim) if axis not in order))
-    strides, made = ids.stride(), iter(range(len(order)))
-    at = [None if own is None else next(made) for _, _, own in box]
     return ids.as_strided(
-        [end - start if axis is not None else 1 for (start, end, _), axis in zip(box, at, strict=True)],
-        [strides[axis] if axis is not None else 0 for axis in at],
+        [end - start if own is not None else 1 for start, end, own in box],
+        [0 if own is None else ids.stride(own) for _, _, own in box],
     )
 
 

@@ -21,6 +21,8 @@ NORMS = _named(
 )
 SOFTMAX = _named("_softmax softmax _safe_softmax _masked_softmax")
 ATTENTION = "scaled_dot_product"
+CHOICES = _named("topk sort argsort argmax max kthvalue")
+"""What takes the largest of scores."""
 TIMES = _named("mul div multiply divide true_divide")
 SUMS = _named("add sub subtract rsub lerp addcmul where maximum minimum")
 LINEAR_UNARY = _named("neg negative tril triu masked_fill clamp clamp_min clamp_max nan_to_num real imag")

@@ -10,24 +10,21 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..protocol import layer_name
+from ..protocol import EMBEDDING, layer_name
 from ..tracer import FLAGS, FlagPoints, ModelPoints, Source
 from ..tracer.points import PointRow
+from .adapter import input_tokens
 from .feature_parts import FeatureParts, ranges
 from .sizes import INNER_NAMES, has_weight, stored, unwrapped
 from .structure import probabilities_missing
 from .table import sites_of
-from .watch_calls import Call, NotSeen, gathered
 from .watch_flow import Flow
 from .watch_layer import LayerSeen
 from .watch_sources import Finding, LayerFinder
+from .watch_trail import Call, NotSeen, Seen, gathered
 
 _IDLE = "Its layer was not called in the pass that was watched."
-_NAMED = {
-    "ExpertOutputs": "not watched: by shapes, like modules in a list or weights with an axis of experts",
-    "InputTokens": "not watched: by names and sizes, what the embedding of the vocabulary is given",
-}
-"""Flags that are where modules suggest them."""
+_EXPERTS = "not watched: by shapes, like modules in a list or weights with an axis of experts"
 
 
 def seen_points(
@@ -41,49 +38,71 @@ def seen_points(
     by_module: dict[nn.Module, list[Call]] = {}
     for call in calls:
         by_module.setdefault(call.module, []).append(call)
-    layers = {
-        number: sources[0].module
-        for number, sources in points.flags["HiddenStates"].layers.items()
-        if sources
-    }
+    layers = {n: sources[0].module for n, sources in points.flags["HiddenStates"].layers.items() if sources}
     for module in layers.values():
         if module not in by_module and (whole := gathered(module, calls)) is not None:
             by_module[module] = [whole]
+    seen = {
+        # A call that raised, which the model caught, shows nothing.
+        n: LayerSeen(flow, calls, next((c for c in by_module[m] if c.gave), by_module[m][0]), names)
+        for n, m in layers.items()
+        if m in by_module
+    }
     found: dict[str, dict[int, Finding]] = {flag: {} for flag in points.flags}
     reasons: dict[str, dict[int, str]] = {flag: {} for flag in points.flags}
     heads = set[tuple[int, int]]()
-    seen: dict[int, LayerSeen] = {
-        # A call that raised, which the model caught, shows nothing.
-        number: LayerSeen(
-            flow, calls, next((c for c in by_module[module] if c.gave), by_module[module][0]), names
-        )
-        for number, module in layers.items()
-        if module in by_module
-    }
     for number, module in layers.items():
-        hints = {flag: here.layers.get(number, ()) for flag, here in points.flags.items()}
-        if module not in by_module:
+        if number not in seen:
             for flag in points.flags:
                 reasons[flag][number] = _IDLE
             continue
+        hints = {flag: here.layers.get(number, ()) for flag, here in points.flags.items()}
         beside = [seen[each] for each in (number - 1, number + 1) if each in seen]
         layer = LayerFinder(seen[number], hints, by_module[module], beside, by_module)
-        for flag, find in layer.finders.items():
-            if flag not in points.flags:
-                continue
+        for flag in layer.finders.keys() & points.flags.keys():
             try:
-                found[flag][number] = layer.checked(flag, find())
+                found[flag][number] = layer.checked(flag, layer.finders[flag]())
             except NotSeen as error:
                 reasons[flag][number] = probabilities_missing(body, flag) or str(error)
             except Exception as error:  # Of one flag: the others are still known.
                 reasons[flag][number] = f"What was seen could not be understood ({error!r:.200})."
         if (counts := layer.heads()) is not None:
             heads.add(counts)
+    if "InputTokens" in points.flags:
+        found["InputTokens"] = _tokens(points, flow, calls, adapter is not None)
+        reasons["InputTokens"] = {}
     flags = {
-        flag: _flag(flag, here, found[flag], reasons[flag], adapter, changed, names)
+        flag: replace(here, evidence=dict.fromkeys(here.layers, _EXPERTS))
+        if flag == "ExpertOutputs"
+        else _flag(flag, here, found[flag], reasons[flag], adapter, changed, names)
         for flag, here in points.flags.items()
     }
     return replace(points, flags=flags, model=_model(points, heads), sites=_sites(points, flags, layers))
+
+
+def _tokens(points: ModelPoints, flow: Flow, calls: Sequence[Call], told: bool) -> dict[int, Finding]:
+    """Find the table whose rows what the model is given looks up: the supposed one, or that of most rows.
+
+    The table that a user has ``told`` stays.
+    """
+    given = {seen.key and seen.key[0] for call in calls if call.module in points.roots for seen in call.given}
+    supposed = points.flags["InputTokens"].layers.get(EMBEDDING, ())
+    found: list[tuple[bool, bool, int, int, Call, Seen]] = []
+    for made, outer in ((made, made.call) for made in flow.made if made.rows and made.call):
+        for call in outer.and_outer():
+            for at in (seen for seen in call.given if seen.key and seen.key == made.given_key):
+                hinted = bool(supposed) and call.module is supposed[0].module
+                found.append((at.key[0] in given, hinted, made.rows, -len(found), call, at))
+    if told and supposed:
+        found = [each for each in found if each[1]]
+    unseen = "by names and sizes: it was not seen to be given what the model is given"
+    if not found:
+        return {EMBEDDING: (tuple(supposed), unseen)} if supposed else {}
+    direct, hinted, rows, _, call, at = max(found, key=lambda each: each[:4])
+    said = f"its {rows} rows are looked up by what the model is given"
+    if direct and not hinted:
+        return {EMBEDDING: (input_tokens(call.module, at.item, at.keyword), said)}
+    return {EMBEDDING: (tuple(supposed), said if direct and hinted else unseen)} if supposed else {}
 
 
 def _flag(
@@ -95,14 +114,12 @@ def _flag(
     changed: set[tuple[str, int]],
     names: Mapping[nn.Module, str],
 ) -> FlagPoints:
-    if flag in _NAMED:
-        return replace(supposed, evidence=dict.fromkeys(supposed.layers, _NAMED[flag]))
     layers: dict[int, tuple[Source, ...]] = {}
     why = dict(reasons)
     evidence = {}
     for number, (sources, shown) in found.items():
-        before = supposed.layers.get(number)
-        kept = bool(before) and same_sources(before or (), sources)
+        before = supposed.layers.get(number, ())
+        kept = same_sources(before, sources)
         if adapter is not None and before and not kept:
             said, seen = ("; ".join(describe(each, names) for each in those) for those in (before, sources))
             why[number] = (
@@ -113,29 +130,25 @@ def _flag(
             continue
         if kept:
             # What was supposed also knows how else a module may get its tokens, as all of a batch in one row.
-            pairs = zip(before or (), sources, strict=True)
+            pairs = zip(before, sources, strict=True)
             sources = tuple(replace(each, features=seen.features) for each, seen in pairs)
-        layers[number], evidence[number] = sources, shown
-        if not kept:
+        else:
             changed.add((flag, number))
+        layers[number], evidence[number] = sources, shown
     for number, before in supposed.layers.items():
-        if number in layers:
-            continue
         idle = flag == "HiddenStates" and why.get(number) == _IDLE
-        if idle or (adapter is not None and number not in found):
-            layers[number] = before
-            evidence[number] = f"as supposed: {why.pop(number, 'it was not followed')}"
-    lost = [number for number in supposed.layers if number not in layers]
-    changed |= {(flag, number) for number in lost}
-    for number in (each for each in lost if each in supposed.evidence and each in why):
-        why[number] += f" Without gradients it was seen: {supposed.evidence[number]}."
+        if number in layers or not (idle or (adapter is not None and number not in found)):
+            continue
+        layers[number] = before
+        evidence[number] = f"as supposed: {why.pop(number, 'it was not followed')}"
+    for number in supposed.layers.keys() - layers.keys():
+        changed.add((flag, number))
+        if number in supposed.evidence and number in why:
+            why[number] += f" Without gradients it was seen: {supposed.evidence[number]}."
     if layers:
         return FlagPoints(dict(sorted(layers.items())), None, why, evidence)
-    told = list(dict.fromkeys(why.values()))
-    reason = supposed.reason if supposed.reason and not supposed.layers else None
-    return FlagPoints(
-        {}, (told[0] if told else None) or reason or "It was not seen in the watched pass.", why
-    )
+    reason = next(iter(why.values()), None) or (None if supposed.layers else supposed.reason)
+    return FlagPoints({}, reason or "It was not seen in the watched pass.", why)
 
 
 def describe(source: Source, names: Mapping[nn.Module, str]) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from torch import nn
 
@@ -12,9 +14,8 @@ from .feature_parts import FeatureParts
 from .layer_sources import RouterScores
 from .sizes import stored
 from .torch_coordinates import input_shards, output_shards
-from .watch_calls import Call, Features, Gated, Group, NotSeen, Seen
-from .watch_layer import LayerSeen, giver, trail_words
-from .watch_trail import Made
+from .watch_layer import SCORES, LayerSeen, trail_words
+from .watch_trail import Call, Features, Gated, Group, Made, NotSeen, Seen, bent
 
 Finding = tuple[tuple[Source, ...], str]
 """Sources of one flag in one layer, and what shows that they are right."""
@@ -22,19 +23,21 @@ Finding = tuple[tuple[Source, ...], str]
 
 @dataclass
 class LayerFinder:
-    """Finds the sources of each flag in one layer."""
+    """Finds the sources of each flag in one layer.
+
+    ``calls`` are those of the layer, only the first of which is in ``seen``; ``beside`` are the layers before
+    and after it.
+    """
 
     seen: LayerSeen
     hints: Mapping[str, Sequence[Source]]
     calls: Sequence[Call]
-    """Those of the layer; only the first of them is in ``seen``."""
     beside: Sequence[LayerSeen]
-    """The layers before and after it."""
     by_module: Mapping[nn.Module, Sequence[Call]]
 
     def __post_init__(self) -> None:
-        first = self.hints["HiddenStates"][0]
-        self.sequence_first = first.sequence_first
+        self.name = self.seen.name
+        self.sequence_first = self.hints["HiddenStates"][0].sequence_first
         self.several = 1
         self.group: Group | NotSeen
         try:
@@ -57,22 +60,14 @@ class LayerFinder:
     def checked(self, flag: str, finding: Finding) -> Finding:
         """Return what was found; raises ``NotSeen`` where its modules give other tensors too."""
         for source in (each for each in finding[0] if (flag, each.side) != ("HiddenStates", "input")):
-            name = self.seen.name(source.module)
-            calls = self.by_module.get(source.module, ())
+            name, calls = self.name(source.module), self.by_module.get(source.module, ())
             if any(not any(call.inside(each) for each in self.calls) for call in calls):
                 raise NotSeen(
                     f"{name} is called outside of this layer too, and what it gives there is not told apart."
                 )
             if flag != "HiddenStates" and not self._once(source.module):
-                raise NotSeen(self._several_times(name, len(calls) // len(self.calls)))
+                raise NotSeen(_several_times(name, len(calls) // len(self.calls)))
         return finding
-
-    @staticmethod
-    def _several_times(name: str, times: int) -> str:
-        return (
-            f"{name} is called {times} times in one pass of this layer, and what it gives each time is not "
-            "told apart."
-        )
 
     def _once(self, module: nn.Module) -> bool:
         """Return whether a module is called once in each call of the layer."""
@@ -80,25 +75,27 @@ class LayerFinder:
 
     def _order(self, group: Group) -> bool:
         """Return whether positions come before samples, by which axis the attention has them in."""
-        attention = group.attentions[0]
-        features = group.parts.get("q")
+        queries, features = group.attentions[0].queries, group.parts.get("q")
         shape = features[0].made.shape if features else ()
-        if attention.queries is None or len(shape) != 3 or shape[0] == shape[1]:
+        if queries is None or len(shape) != 3 or shape[0] == shape[1] or queries.shape[-2] not in shape[:2]:
             return self.sequence_first
-        positions = attention.queries.shape[-2]
-        return positions == shape[0] if positions in shape[:2] else self.sequence_first
+        return bool(queries.shape[-2] == shape[0])
+
+    def _source(self, call: Call, shape: Sequence[int], **known: Any) -> Source:
+        """Return a source at the border of a module; its tensor may come with other axes than the layer's."""
+        given = next((seen.shape for seen in self.seen.layer.given), ())
+        fits = len(given) == 3 and math.prod(shape[:-1]) == given[0] * given[1]
+        rows = self.seen.layer.shown if len(shape) == 2 or (len(shape) != 3 and fits) else None
+        return Source(call.module, sequence_first=self.sequence_first, rows_of=rows, **known)
 
     def heads(self) -> tuple[int, int] | None:
         """Return the numbers of heads of queries and of keys, over all ranks."""
-        if isinstance(self.group, NotSeen):
+        if isinstance(self.group, NotSeen) or self.group.unknown:
             return None
         counts = []
-        if self.group.unknown:
-            return None
         for part in "qk":
             features = self.group.parts[part]
-            call = features[0].made.givers[0][0] if features and features[0].made.givers else None
-            ranks = 1 if call is None else self._ranks(call.module, features[0].made)
+            ranks = _ranks(features[0].made) if features else 1
             counts.append(self.group.heads[part] * ranks)
         return counts[0], counts[1]
 
@@ -111,7 +108,9 @@ class LayerFinder:
     def qkv(self) -> Finding:
         group = self._group
         by_made: dict[int, list[tuple[str, Features]]] = {}
-        beside = []
+        q, k = self.heads() or (0, 0)
+        each = f"{q} heads" + (f", {k} of keys and values" if k != q else "")
+        words = [f"they reach the attention ({group.attentions[0].operation}) in {each}"]
         if group.unknown:
             raise NotSeen(group.unknown)
         for part, features in group.parts.items():
@@ -123,71 +122,53 @@ class LayerFinder:
                     f"What reaches the attention as {part} is also what the layer is given, unprojected."
                 )
             by_made.setdefault(features[0].made.number, []).append((part, features[0]))
-            beside += [(part, each) for each in features[1:]]
+            for other in features[1:]:
+                words.append(
+                    f"{part} has {len(other.indices)} features of {self.name(other.made.giver)} besides"
+                )
         sources = tuple(self._projected(parts) for parts in by_made.values())
-        q, k = self.heads() or (0, 0)
-        each = f"{q} heads" + (f", {k} of keys and values" if k != q else "")
-        words = [f"they reach the attention ({group.attentions[0].operation}) in {each}"]
-        for part, other in beside:
-            name = self._giver(other.made) if other.made.givers else "a function"
-            words.append(f"{part} has {len(other.indices)} features of {name} besides")
         for part in "qkv":
             done = trail_words(getattr(group.attentions[0], part))
             words += [f"{part} {done} after it"] if done else []
         words += [_chosen(group.among, "attentions")] if group.among > 1 else []
-        if group.crosses:
-            words.append("a cross-attention: its keys come from elsewhere")
+        words += ["a cross-attention: its keys come from elsewhere"] if group.crosses else []
         return sources, "; ".join(words)
 
     def _projected(self, parts: Sequence[tuple[str, Features]]) -> Source:
         """Return the source of parts that one projection gives."""
-        made = parts[0][1].made
-        names = tuple(part for part, _ in parts)
+        made, names = parts[0][1].made, tuple(part for part, _ in parts)
         if not made.givers:
-            where = "a function" if made.call is None else self.seen.name(made.call.module)
             raise NotSeen(
-                f"No module gives {', '.join(filter(None, names)) or 'it'}: {where} multiplies by a weight "
-                "of its own."
+                f"No module gives {', '.join(filter(None, names)) or 'it'}: "
+                f"{self.name(made.call and made.call.module)} multiplies by a weight of its own."
             )
         call, item = made.givers[0]
         if made.axis not in (-1, len(made.shape) - 1):
-            raise NotSeen(f"{self.seen.name(call.module)} gives its features along axis {made.axis}.")
+            raise NotSeen(f"{self.name(call.module)} gives its features along axis {made.axis}.")
         whole = len(parts) == 1 and parts[0][1].whole
         if made.distributed and not whole:
             raise NotSeen(
-                f"{self.seen.name(call.module)} gives a distributed tensor, of which this rank's features "
+                f"{self.name(call.module)} gives a distributed tensor, of which this rank's features "
                 "are not told apart."
             )
-        ranks = self._ranks(call.module, made)
-        return Source(
-            call.module,
+        return self._source(
+            call,
+            made.shape,
             item=item,
             parts=names,
             split=None if whole else FeatureParts(tuple(each.indices for _, each in parts)),
-            features=tuple(len(each.indices) * ranks for _, each in parts),
+            features=tuple(len(each.indices) * _ranks(made) for _, each in parts),
             shards=output_shards(call.module),
-            sequence_first=self.sequence_first,
-            rows_of=self.seen.layer.shown if len(made.shape) == 2 else None,
         )
-
-    def _ranks(self, module: nn.Module, made: Made) -> int:
-        """Return over how many ranks the features of a projection are spread."""
-        size = stored(module, "out_features")
-        return size // made.width if isinstance(size, int) and made.width and size % made.width == 0 else 1
 
     def probabilities(self) -> Finding:
         places = self.seen.probabilities(self._group)
         places = [place for place in places if self._once(place[0].module)] or places
-        trail = places[0][1].trail
-        dropped = trail is not None and "dropout" in trail.notes
-        shown = "what the softmax gave, after dropout" if dropped else "the very values that the softmax gave"
-        for hint in self.hints.get("RawAttentionScore_mat_mul", ()):
-            if (hint.module, hint.side, hint.item) in (
-                (call.module, side, at.item) for call, at, side in places
-            ):
-                return (hint,), shown
-        call, seen, side = places[0]
-        cut = output_shards(*(giver(each.made) for each in self._group.parts.get("q", ())))
+        hints = self.hints.get("RawAttentionScore_mat_mul", ())
+        hinted = [(hint.module, hint.side, hint.item) for hint in hints]
+        call, seen, side = next((p for p in places if (p[0].module, p[2], p[1].item) in hinted), places[0])
+        dropped = seen.trail is not None and "dropout" in seen.trail.notes
+        cut = output_shards(*(each.made.giver for each in self._group.parts.get("q", ())))
         source = Source(
             call.module,
             side="input" if side == "input" else "output",
@@ -195,81 +176,73 @@ class LayerFinder:
             keyword=seen.keyword,
             shards="heads" if cut == "features" else "none",
         )
-        return (source,), shown
+        return (source,), (
+            "what the softmax gave, after dropout" if dropped else "the very values that the softmax gave"
+        )
 
     def context(self) -> Finding:
-        call, seen, _made = self.seen.context(self._group)
+        call, seen = self.seen.context(self._group)
         done = trail_words(seen.trail)
-        source = Source(
-            call.module,
+        source = self._source(
+            call,
+            seen.shape,
             side="input",
             item=seen.item,
             keyword=seen.keyword,
-            features=(self._input_width(call, seen),),
+            features=(_size(call.module, "in_features", seen),),
             shards=input_shards(call.module),
-            sequence_first=self.sequence_first,
-            rows_of=self.seen.layer.shown if len(seen.shape) == 2 else None,
         )
         return (source,), "it is given what the attention gives" + (f", {done}" if done else "")
-
-    def _input_width(self, call: Call, seen: Seen) -> int:
-        size = stored(call.module, "in_features")
-        return size if isinstance(size, int) else int(seen.shape[-1])
 
     def attention_output(self) -> Finding:
         places = self.seen.attention_outputs(self._group)
         places = [place for place in places if self._once(place[0].module)] or places
         hints = [(hint.module, hint.item) for hint in self.hints.get("AttentionOutput_mat_mul", ())]
         call, item, done = next((p for p in places if (p[0].module, p[1]) in hints), places[0])
-        last, _, _ = places[-1]
-        source = self._plain(call, item, last.module)
+        source = self._plain(call, item, places[-1][0].module)
         return (source,), "what the output projection gives" + (f", {done}" if done else "")
 
     def mlp1(self) -> Finding:
         made, first = self._mlp()
+        to = self.name(made.giver)
         if first is None:
             raise NotSeen(
-                f"What goes through a nonlinearity to {self._giver(made)} is more than the features of one "
+                f"What goes through a nonlinearity to {to} is more than the features of one "
                 "projection, or two that are multiplied."
             )
         if isinstance(first, Features):
-            source = self._projected([("", first)])
-            return (source,), f"it goes through a nonlinearity to {self._giver(made)}"
+            return (self._projected([("", first)]),), f"it goes through a nonlinearity to {to}"
         parts = [("gate", first.gate), ("up", first.up)]
-        if first.gate.made is first.up.made:
-            sources: tuple[Source, ...] = (self._projected(parts),)
-        else:
-            sources = tuple(self._projected([part]) for part in parts)
-        return sources, f"gate goes through {first.activation} and is multiplied by up"
+        fused = first.gate.made is first.up.made
+        sources = [self._projected(each) for each in ([parts] if fused else [[part] for part in parts])]
+        return tuple(sources), f"gate goes through {first.activation} and is multiplied by up"
 
     def mlp2(self) -> Finding:
         if self.hints.get("MLP2_mat_mul") and self.hints.get("RouterProbabilities"):
             return tuple(self.hints["MLP2_mat_mul"]), "what all experts give together"
         made, _ = self._mlp()
-        call, item = made.givers[0]
         more = f"; {_chosen(self.several, 'MLPs')}" if self.several > 1 else ""
-        return (self._plain(call, item),), f"it goes from the nonlinearity to the residual stream{more}"
+        return (self._plain(*made.givers[0]),), f"it goes from the nonlinearity to the residual stream{more}"
 
     def router(self) -> Finding:
         (hint,) = self.hints["RouterProbabilities"]
-        seen, by = self.seen.router(self.by_module.get(hint.module, ()), hint.features[0] or 0)
-        source = replace(hint, computed=RouterScores(seen.item, "softmax" if by == "?" else by))
+        call, seen, made = self.seen.router(hint.module, hint.features[0] or 0)
+        by = made.scored if made.scored in SCORES else ""
+        by = "" if seen.trail and bent(seen.trail) else by or "?"
+        source = replace(
+            hint, module=call.module, computed=RouterScores(seen.item, "softmax" if by == "?" else by)
+        )
         shown = {"": "they went through it already", "?": "softmax of it: the pass was not seen to score it"}
-        return (source,), f"{shown.get(by, f'it goes through a {by}')}; by its shape the router"
-
-    def _giver(self, made: Made) -> str:
-        return self.seen.name(made.givers[0][0].module)
+        said = "the largest of its scores are chosen" if made.chooses else "by its shape the router"
+        return (source,), f"{shown.get(by, f'it goes through a {by}')}; {said}"
 
     def _mlp(self) -> tuple[Made, Gated | Features | None]:
-        if self.hints.get("RouterProbabilities"):
+        if self.hints.get("RouterProbabilities") or self.hints.get("ExpertOutputs"):
             raise NotSeen(
                 "This layer is a mixture of experts, whose first linear layers see other tokens each, so "
                 "that there is no one tensor."
             )
-        group = None if isinstance(self.group, NotSeen) else self.group
-        found = self.seen.mlps(group)
-        inside = {source.module for source in self.hints.get("ExpertOutputs", ())}
-        found = [each for each in found if not any(_within(each[0].call, module) for module in inside)]
+        found = self.seen.mlps(None if isinstance(self.group, NotSeen) else self.group)
         self.several = len(found)
         if len(found) > 1:
             hinted = {source.module for source in self.hints.get("MLP2_mat_mul", ())}
@@ -281,67 +254,71 @@ class LayerFinder:
                 "No projection was seen to take what comes of a nonlinearity, or of a gate, and to be added "
                 "to the residual stream."
             )
-        if len(found) > 1 and len({giver(made) for made, _ in found}) == 1:
-            raise NotSeen(self._several_times(self._giver(found[0][0]), len(found)))
         if len(found) > 1:
-            where = ", ".join(self._giver(made) for made, _ in found)[:200]
-            raise NotSeen(f"This layer has {len(found)} MLPs (to {where}), and one is shown.")
+            givers = [self.name(made.giver) for made, _ in found]
+            if len({made.giver for made, _ in found}) == 1:
+                raise NotSeen(_several_times(givers[0], len(found)))
+            raise NotSeen(
+                f"This layer has {len(found)} MLPs (to {', '.join(givers)[:200]}), and one is shown."
+            )
         return found[0]
 
     def hidden(self) -> Finding:
-        hint = self.hints["HiddenStates"][0]
-        calls = self.seen.layer
-        if not calls.gave:
-            raise NotSeen(f"{self.seen.name(hint.module)} gives no tensor.")
-        own = self.seen
+        hint, own, layer = self.hints["HiddenStates"][0], self.seen, self.seen.layer
+        if not layer.gave:
+            raise NotSeen(f"{own.name(hint.module)} gives no tensor.")
         linked = any(own.follows(each) or each.follows(own) for each in self.beside)
         if not (linked or own.keeps() or own.follows(own)):
-            for call, seen in own.handed_on():
+            for call, seen, how in own.handed_on():
                 if len(self.by_module[call.module]) == 1:
                     place = replace(hint, module=call.module, side="input", item=seen.item)
                     place = replace(place, keyword=seen.keyword, features=(seen.shape[-1],))
-                    return (place,), f"what {own.name(call.module)} is given: the sum after this layer"
+                    return (place,), f"what {own.name(call.module)} is given: the sum after this layer{how}"
             raise NotSeen(
                 f"What {own.name(hint.module)} gives is not what the next layer was seen to be given, nor "
                 "the residual stream."
             )
         times = f", called {len(self.calls)} times a pass" if len(self.calls) > 1 else ""
-        seen = next((each for each in calls.gave if each.item == hint.item), calls.gave[0])
+        seen = next((each for each in layer.gave if each.item == hint.item), layer.gave[0])
         try:
-            last: nn.Module | None = giver(self._mlp()[0])
+            last: nn.Module | None = self._mlp()[0].giver
         except NotSeen:
             last = None
         source = replace(
             hint,
-            module=calls.shown,
+            module=layer.shown,
             item=seen.item,
             features=(seen.shape[-1],),
             sequence_first=self.sequence_first,
             shards=hint.shards if last is None else output_shards(hint.module, last),
         )
-        return (source,), f"what {own.name(calls.shown)} gives{times}"
+        return (source,), f"what {own.name(layer.shown)} gives{times}"
 
     def _plain(self, call: Call, item: int, inner: nn.Module | None = None) -> Source:
         """Return the source of what a module gives; its parallel style may be that of one in it."""
         seen = next(each for each in call.gave if each.item == item)
-        size = stored(call.module, "out_features")
-        return Source(
-            call.module,
-            item=item,
-            features=(size if isinstance(size, int) else int(seen.shape[-1]),),
-            shards=output_shards(call.module, inner),
-            sequence_first=self.sequence_first,
-            rows_of=self.seen.layer.shown if len(seen.shape) == 2 else None,
-        )
+        size = _size(call.module, "out_features", seen)
+        shards = output_shards(call.module, inner)
+        return self._source(call, seen.shape, item=item, features=(size,), shards=shards)
+
+
+def _ranks(made: Made) -> int:
+    """Return over how many ranks the features of a projection are spread."""
+    size = stored(made.giver, "out_features")
+    return size // made.width if isinstance(size, int) and made.width and size % made.width == 0 else 1
+
+
+def _size(module: nn.Module, name: str, seen: Seen) -> int:
+    size = stored(module, name)
+    return size if isinstance(size, int) else seen.shape[-1]
+
+
+def _several_times(name: str, times: int) -> str:
+    return (
+        f"{name} is called {times} times in one pass of this layer, and what it gives each time is not "
+        "told apart."
+    )
 
 
 def _chosen(count: int, what: str) -> str:
     return f"one of {count} {what} of this layer, chosen by its name"
-
-
-def _within(call: Call | None, module: nn.Module) -> bool:
-    while call is not None:
-        if call.module is module:
-            return True
-        call = call.parent
-    return False

@@ -1,4 +1,4 @@
-"""What is known of one tensor of a watched pass: whose features are in it, and what was done with them."""
+"""What is known of a watched pass: calls of modules, tensors, whose features are in them, what was done."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from . import feature_ids
 from .watch_operations import NONLINEAR
@@ -16,40 +15,96 @@ MOST_PLANES = 8
 """How many summands of a sum are kept apart: the newest."""
 
 
+class NotSeen(Exception):
+    """Says in a sentence why something cannot be told from what was seen."""
+
+
+@dataclass(eq=False, slots=True)
+class Call:
+    """One call of a module, with the tensors that it was given and those that it gave."""
+
+    module: nn.Module
+    parent: Call | None
+    number: int
+    given: list[Seen] = field(default_factory=list)
+    gave: list[Seen] = field(default_factory=list)
+    last: nn.Module | None = None
+    """Of a list that nobody calls, the module in it that gives what the whole gives."""
+
+    @property
+    def shown(self) -> nn.Module:
+        return self.last or self.module
+
+    def inside(self, outer: Call) -> bool:
+        """Return whether this call happened within ``outer``, or is it."""
+        return outer in self.and_outer()
+
+    def and_outer(self) -> Iterator[Call]:
+        call: Call | None = self
+        while call is not None:
+            yield call
+            call = call.parent
+
+
+def gathered(holder: nn.Module, calls: Sequence[Call]) -> Call | None:
+    """Return one call that stands for those of the modules in a list that nobody calls; None without any."""
+    own = set(holder.modules())
+    outer = [c for c in calls if c.module in own and (c.parent is None or c.parent.module not in own)]
+    if not outer:
+        return None
+    first, last = outer[0], outer[-1]
+    made = Call(holder, first.parent, first.number, first.given, last.gave, last.module)
+    for call in outer:
+        call.parent = made
+    return made
+
+
+@dataclass(eq=False, slots=True)
+class Seen:
+    """One tensor at the border of a module; ``key`` tells it from all others of the pass."""
+
+    item: int
+    trail: Trail | None
+    key: Any
+    shape: tuple[int, ...]
+    keyword: str | None = None
+
+
 @dataclass(eq=False, slots=True)
 class Made:
     """What one product with a weight gives, or one attention: the beginning of a trail.
 
-    Attributes
-    ----------
-    width : int
-        Number of its features, which lie along ``axis``.
-    call : object
-        In which call of a module it is made.
-    givers : list
-        Calls of modules that return it as it is, the innermost first, and its place in what they return.
-    given : Trail or None
-        What was known of the tensor that it is made of.
-    given_key : object
-        Which tensor that was.
-    attention : Attended, optional
-        The attention that gives it.
+    It has ``width`` features along ``axis``, and is made in ``call`` of the tensor ``given_key``, of which
+    ``given`` was known.
     """
 
     number: int
     width: int
     axis: int
-    call: Any
-    givers: list[tuple[Any, int]] = field(default_factory=list)
+    call: Call | None
+    shape: tuple[int, ...] = ()
     given: Trail | None = None
     given_key: Any = None
     attention: Attended | None = None
-    shape: tuple[int, ...] = ()
+    """The attention that gives it."""
+    rows: int = 0
+    """Of an embedding, how many rows its table has."""
+    givers: list[tuple[Call, int]] = field(default_factory=list)
+    """Calls of modules that return it as it is, the innermost first, and its place in what they return."""
     distributed: bool = False
     scored: str = ""
-    """Whether it went through a softmax or a sigmoid, before anything else was made of it."""
+    """The nonlinearity that it went through first."""
+    chooses: bool = False
+    """Whether the largest of its features were chosen."""
     inner: bool = False
     """Whether it is only part of what a module gives, which has a trail of its own."""
+
+    @property
+    def giver(self) -> nn.Module | None:
+        return self.givers[0][0].module if self.givers else None
+
+    def within(self, call: Call) -> bool:
+        return self.call is not None and self.call.inside(call)
 
 
 @dataclass(eq=False, slots=True)
@@ -79,47 +134,74 @@ class Attended:
         self.heads["q"], self.heads["k"] = self.heads["k"], self.heads["q"]
 
 
+@dataclass(frozen=True)
+class Features:
+    """Which features of one projection something is, in order."""
+
+    made: Made
+    indices: tuple[int, ...]
+
+    @property
+    def whole(self) -> bool:
+        return self.indices == tuple(range(self.made.width))
+
+
+@dataclass(frozen=True)
+class Gated:
+    gate: Features
+    up: Features
+    activation: str
+
+
+@dataclass
+class Group:
+    """Attentions of one layer that share their projections: one, or one for each of several heads."""
+
+    attentions: list[Attended]
+    parts: dict[str, list[Features]] = field(default_factory=dict)
+    heads: dict[str, int] = field(default_factory=dict)
+    among: int = 1
+    """How many attentions of its own the layer has."""
+    unknown: str = ""
+    """Why the parts cannot be told."""
+    crosses: bool | None = None
+
+    @property
+    def gives(self) -> set[int]:
+        """Numbers of what the attentions give."""
+        return {each.made.number for each in self.attentions if each.made is not None}
+
+
 @dataclass(eq=False, slots=True)
 class Product:
     """An elementwise product of features of two projections, or of two parts of one."""
 
-    call: Any
     left: Trail
     right: Trail
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trail:
-    """What is known of one tensor.
-
-    Attributes
-    ----------
-    planes : tuple of torch.Tensor
-        Ids of the features in it; several where such were added up, the first as the first summand had them.
-    origins : frozenset of int
-        Numbers of what it depends on since the last product with a weight.
-    notes : tuple of str
-        What was done with the features.
-    scores : Attended, optional
-        The attention of which it is the scores, or the probabilities.
-    marks : tuple of torch.Tensor, optional
-        Of such scores, tensors of their shape that count the queries, and the keys: they tell the axes.
-    softmaxed : bool
-        Whether they are probabilities.
-    products : tuple of Product
-        Elementwise products that it comes from.
-    weight : bool
-        Whether it depends on parameters alone.
-    """
+    """What is known of one tensor."""
 
     planes: tuple[Tensor, ...] = ()
+    """Ids of the features in it; several of a sum, the first as the first summand had them."""
     origins: frozenset[int] = frozenset()
+    """Numbers of what it depends on since the last product with a weight."""
     notes: tuple[str, ...] = ()
+    """What was done with the features."""
     scores: Attended | None = None
+    """The attention of which it is the scores, or the probabilities."""
     marks: tuple[Tensor, Tensor] | None = None
+    """Of such scores, tensors of their shape that count the queries, and the keys: they tell the axes."""
     softmaxed: bool = False
+    """Whether they are probabilities."""
     products: tuple[Product, ...] = ()
+    """Elementwise products that it comes from."""
     weight: bool = False
+    """Whether it depends on parameters alone."""
+    norms: frozenset[object] = frozenset()
+    """The norms that it went through."""
 
     @property
     def is_noise(self) -> bool:
@@ -131,7 +213,9 @@ class Trail:
         return self.marks is not None and self.marks[which].stride(axis) != 0
 
     def noted(self, *notes: str) -> Trail:
-        new = tuple(note for note in dict.fromkeys(notes) if note not in self.notes)
+        new = tuple(note for note in notes if note not in self.notes)
+        if "normed" in notes:
+            return replace(self, notes=self.notes + new, norms=self.norms | {object()})
         return replace(self, notes=self.notes + new) if new else self
 
 
@@ -143,8 +227,12 @@ def bent(trail: Trail, unless: Collection[str] = ()) -> str:
 def merged(trails: Sequence[Trail], planes: tuple[Tensor, ...]) -> Trail:
     """Return what is known of what several tensors were put together to."""
     notes = tuple(dict.fromkeys(note for trail in trails for note in trail.notes))
-    origins = frozenset[int]().union(*(trail.origins for trail in trails))
-    return Trail(planes, origins, notes, products=together(trails))
+    norms = frozenset[object]().union(*(trail.norms for trail in trails))
+    return Trail(planes, origins_of(trails), notes, products=together(trails), norms=norms)
+
+
+def origins_of(trails: Iterable[Trail]) -> frozenset[int]:
+    return frozenset[int]().union(*(trail.origins for trail in trails))
 
 
 def together(trails: Iterable[Trail]) -> tuple[Product, ...]:
@@ -154,24 +242,22 @@ def together(trails: Iterable[Trail]) -> tuple[Product, ...]:
 
 def owners_of(trail: Trail | None) -> frozenset[int]:
     """Return the numbers of the projections of which a tensor has features."""
-    return frozenset[int]().union(
-        *(owners_of_plane(plane) for plane in (trail.planes if trail is not None else ()))
-    )
+    if trail is None or not trail.planes:
+        return frozenset()
+    return frozenset[int]().union(*map(owners_of_plane, trail.planes))
 
 
 def same_planes(one: Trail, other: Trail) -> bool:
     """Return whether two tensors have the same features of the same projections."""
     return len(one.planes) == len(other.planes) and all(
-        a.shape == b.shape and feature_ids.same(a, b) for a, b in zip(one.planes, other.planes, strict=True)
+        feature_ids.same(a, b) for a, b in zip(one.planes, other.planes, strict=True)
     )
 
 
 def owners_of_plane(plane: Tensor) -> frozenset[int]:
     known: frozenset[int] | None = getattr(plane, "owners", None)
     if known is None:
-        (small,) = feature_ids.compact([plane])
-        numbers = torch.unique(feature_ids.projection_of(small)).tolist()
-        known = frozenset(number for number in numbers if number >= 0)
+        known = feature_ids.projections_in(plane)
         # Asked for again and again, and the same as long as there is the tensor.
         plane.owners = known  # type: ignore[attr-defined]
     return known
@@ -186,13 +272,12 @@ def is_all_of(trail: Trail | None, made: Made) -> bool:
     )
 
 
-def tensors_in(value: Any) -> Iterator[Tensor]:
-    """Give the tensors in what a function takes or returns."""
+def tensors_in(value: Any) -> list[Tensor]:
+    """Return the tensors in what a function takes or returns."""
     if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for each in value:
-            yield from tensors_in(each)
-    elif isinstance(value, dict):
-        for each in value.values():
-            yield from tensors_in(each)
+        return [value]
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, (list, tuple)):
+        return []
+    return [tensor for each in value for tensor in tensors_in(each)]

@@ -196,7 +196,7 @@ class NotebookRun(NotebookViews):
         return self.statistics(*args, **options)
 
     def _show(self, kind: type[_V], options: Mapping[str, Any]) -> _V:
-        shown = kind(self._reference(), kind.read(options), self._paint, self._frame)
+        shown = kind(self._reference(), kind.read(options), self._paint, self._frame, self._run)
         flag = shown.options.get("flag")
         if flag is not None and self._run.flags and flag not in self._run.flags:
             from ..pictures.widgets import WidgetError
@@ -274,4 +274,5 @@ def _in_cell() -> bool:
     """Return whether what is displayed here is displayed by a kernel."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
-    return getattr(shell, "kernel", None) is not None
+    marimo = sys.modules.get("marimo")
+    return getattr(shell, "kernel", None) is not None or (marimo is not None and marimo.running_in_notebook())

@@ -16,10 +16,9 @@ from ..protocol import StepReadings, is_whole
 from ..tracer.errors import TracerError
 from ..tracer.moments.gathering import CompleteStep
 from ..tracer.moments.hooks.loss_scale import LossScale
-from ..tracer.moments.intervals import JUDGED, STATE, Intervals
+from ..tracer.moments.intervals import JUDGED, OF_POINTS, STATE, Intervals
 from ..tracer.moments.jsonl import JsonlFiles
 from ..tracer.moments.logger import StatisticsLogger
-from ..tracer.moments.moved import OF_POINTS
 from ..tracer.points import IAdapter, ModelPoints
 from ..tracer.sending.peers import Rendezvous
 from ..tracer.settings import TraceSettings

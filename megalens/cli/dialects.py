@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..hub.terminal import ask_to_stop
 from ..protocol import RUNS_FOLDER, parse_json, shown_text
 from .hub import add_record_mode, count, seconds
 
@@ -140,6 +138,8 @@ def _connect(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace, record: Path | None, record_mode: int | None = None) -> int:
+    import asyncio
+
     from ..hub.dialects.dialect import DialectError
     from ..hub.dialects.follow import follow
     from ..hub.options import HubError
@@ -201,11 +201,14 @@ def _plan(arguments: argparse.Namespace) -> Translation:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
+    import asyncio
+
     from ..hub.dialects.dialect import DialectError
     from ..hub.dialects.gateway import Gateway
     from ..hub.dialects.hub_gateway import address_of
     from ..hub.dialects.inference_gateway import InferenceGateway
     from ..hub.discovery import find_hub
+    from ..hub.terminal import ask_to_stop
 
     command, host = arguments.command, arguments.host
     entry = find_hub(arguments.target)

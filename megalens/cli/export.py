@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -39,6 +40,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--streams", metavar="A,B", help="of these streams alone (default: all that there are)"
     )
     parser.add_argument("--force", action="store_true", help="replace a folder that an export wrote")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_export)
 
 
@@ -58,6 +60,9 @@ def _export(arguments: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print("\nmegalens export: cancelled; nothing was written.", file=sys.stderr)
         return 130
+    if arguments.json:
+        print(json.dumps({"path": str(output), "rows": dict(written)}))
+        return 0
     for stream, rows in written.items():
         print(f"{rows:>12,} rows of {shown_text(stream)}")
     print(f"Wrote {shown_text(str(output), 600)}")

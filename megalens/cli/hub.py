@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import gc
 import json
@@ -136,6 +135,8 @@ def _mode(text: str) -> int:
 
 
 def main_hub(arguments: argparse.Namespace) -> int:
+    import asyncio
+
     from ..hub.options import HubOptions
     from ..hub.server import keep_freed_memory
 
@@ -206,6 +207,8 @@ def main_runs(arguments: argparse.Namespace) -> int:
 
 
 def main_tunnel(arguments: argparse.Namespace) -> int:
+    import asyncio
+
     from ..hub.terminal import ask_to_stop
     from ..hub.tunnel import Tunnel
 
@@ -224,6 +227,8 @@ def main_tunnel(arguments: argparse.Namespace) -> int:
 
 
 async def _serve(options: HubOptions) -> None:
+    import asyncio
+
     from ..hub.server import Hub
 
     stop = asyncio.Event()

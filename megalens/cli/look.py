@@ -20,7 +20,7 @@ _EXIT_CODES = (
     "Exit codes: 0 done, 1 an error of Megalens itself, 2 wrong arguments, no such run or a file that cannot "
     "be written, 130 Ctrl-C."
 )
-_RUN = "a run folder, files of another logger, or the name, id or ssh:// address of a live run"
+RUN_HELP = "a run folder, files of another logger, or the name, id or ssh:// address of a live run"
 _MARKS = "▁▂▃▄▅▆▇█"
 _MARK_COUNT = 30
 _TAIL_STEPS = 3_000
@@ -28,38 +28,48 @@ _TAIL_STEPS = 3_000
 _Work = Callable[["Run", argparse.Namespace], int]
 
 
-def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    def add(name: str, words: str, run: _Work) -> argparse.ArgumentParser:
-        parser = commands.add_parser(
-            name, help=words, description=f"{words[0].upper()}{words[1:]}.", epilog=_EXIT_CODES
-        )
-        parser.add_argument("target", metavar="RUN", help=_RUN)
-        parser.set_defaults(run=lambda arguments: _with_run(arguments, name, run))
-        return parser
+def add_command(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, words: str, work: _Work
+) -> argparse.ArgumentParser:
+    """Add a command that looks at one run, which it opens and closes."""
+    parser = commands.add_parser(
+        name, help=words, description=f"{words[0].upper()}{words[1:]}.", epilog=_EXIT_CODES
+    )
+    parser.add_argument("target", metavar="RUN", help=RUN_HELP)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=lambda arguments: with_run(arguments, name, work))
+    return parser
 
-    info = add("info", "say what a run is: model, state, what is traced and recorded", _info)
-    info.add_argument("--json", action="store_true", help="as one JSON object")
-    report = add("report", "freeze views of a run into one file that needs no kernel and no network", _report)
+
+def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    add_command(commands, "info", "say what a run is: model, state, what is traced and recorded", _info)
+    report = add_command(
+        commands, "report", "freeze views of a run into one file that needs no kernel and no network", _report
+    )
     report.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="….html, ….ipynb or ….md (default: <run id>.html)"
     )
     report.add_argument(
         "--views", metavar="A,B", help="names of views, such as overview,scalars (default: what the run has)"
     )
-    digest = add("digest", "print what happened in a run, in words and numbers", _digest)
+    digest = add_command(commands, "digest", "print what happened in a run, in words and numbers", _digest)
     digest.add_argument("-o", "--output", type=Path, metavar="FILE", help="write a file ….md instead")
-    tail = add("tail", "follow a live run: step, loss, alarms, cost of tracing", _tail)
+    tail = add_command(commands, "tail", "follow a live run: step, loss, alarms, cost of tracing", _tail)
     tail.add_argument(
         "--scalar", metavar="NAME", help="the number that is drawn (default: loss, else the first)"
     )
 
 
-def _with_run(arguments: argparse.Namespace, name: str, work: _Work) -> int:
+def open_target(target: str) -> Run:
+    """Open what a command was given: a path, or the name, id or address of a run."""
     from ..runs import connect, open_run
 
-    target = arguments.target
+    return open_run(target) if Path(target).exists() else connect(target)
+
+
+def with_run(arguments: argparse.Namespace, name: str, work: _Work) -> int:
     try:
-        with closing(open_run(target) if Path(target).exists() else connect(target)) as run:
+        with closing(open_target(arguments.target)) as run:
             return work(run, arguments)
     except (MegalensError, OSError) as error:
         print(shown_text(f"megalens {name}: {error}"), file=sys.stderr)
@@ -121,17 +131,22 @@ def _report(run: Run, arguments: argparse.Namespace) -> int:
 
     views = None if arguments.views is None else arguments.views.split(",")
     path = write_report(run, arguments.output or Path(f"{run.id}.html"), views)
-    print(f"Wrote {shown_text(str(path), 600)}")
+    _tell_written(path, arguments)
     return 0
+
+
+def _tell_written(path: Path, arguments: argparse.Namespace) -> None:
+    print(json.dumps({"path": str(path)}) if arguments.json else f"Wrote {shown_text(str(path), 600)}")
 
 
 def _digest(run: Run, arguments: argparse.Namespace) -> int:
     from ..pictures.report import build_report, write_report
 
-    if arguments.output is None:
-        sys.stdout.write(build_report(run, format="md").decode())
-    else:
-        print(f"Wrote {shown_text(str(write_report(run, arguments.output)), 600)}")
+    if arguments.output is not None:
+        _tell_written(write_report(run, arguments.output), arguments)
+        return 0
+    text = build_report(run, format="md").decode()
+    sys.stdout.write(json.dumps({"id": run.id, "text": text}) + "\n" if arguments.json else text)
     return 0
 
 
@@ -141,11 +156,18 @@ def _tail(run: Run, arguments: argparse.Namespace) -> int:
     from ..runs import ClientError
 
     line = StateLine(sys.stderr)
-    told = 0
+    told, last = 0, -1
     try:
         while True:
-            told = _tell_alarms(run, told, line)
-            line.say(_state_words(run, arguments.scalar))
+            told = _tell_alarms(run, told, line, arguments.json)
+            state = _state(run, arguments.scalar)
+            if not arguments.json:
+                line.say(_state_words(state))
+            elif state["step"] != last:
+                print(
+                    json.dumps({name: each for name, each in state.items() if name != "course"}), flush=True
+                )
+            last = state["step"]
             if not run.live or run.state in ("finished", "lost"):
                 break
             try:
@@ -155,33 +177,51 @@ def _tail(run: Run, arguments: argparse.Namespace) -> int:
                     break
     finally:
         line.end()
-    print(shown_text(_state_words(run, arguments.scalar)))
+    if not arguments.json:
+        print(shown_text(_state_words(_state(run, arguments.scalar))))
     return 0
 
 
-def _tell_alarms(run: Run, told: int, line: Any) -> int:
+def _tell_alarms(run: Run, told: int, line: Any, as_json: bool) -> int:
     alarms = run.table("alarms").to_pylist()
     for alarm in alarms[told:]:
         if alarm.get("cause") is None:
             line.end()
-            print(
-                shown_text(f"step {alarm['step']:,}  {alarm['severity']}: {alarm['sentence']}", 600),
-                flush=True,
-            )
+            shown = {name: alarm[name] for name in ("step", "severity", "sentence")}
+            words = shown_text(f"step {alarm['step']:,}  {alarm['severity']}: {alarm['sentence']}", 600)
+            print(json.dumps({"alarm": shown}) if as_json else words, flush=True)
     return len(alarms)
 
 
-def _state_words(run: Run, name: str | None) -> str:
+def _state(run: Run, name: str | None) -> dict[str, Any]:
+    """Return where a run is. ``behind`` is the rank that is the most steps behind, and by how many."""
     import pyarrow.compute as pc
 
     rows = run.scalars(name, steps=slice(max(0, run.step - _TAIL_STEPS), None))
     names = rows["name"].unique().to_pylist()
     chosen = "loss" if "loss" in names else names[0] if names else name
     values = rows["value"].filter(pc.equal(rows["name"], chosen)).to_pylist() if names else []
-    drawn = f"{chosen} {values[-1]:.4g} {sparkline(values)}" if values else "no scalars yet"
-    overhead = (run.status.get("overhead") or {}).get("percent")
-    cost = "" if overhead is None else f"  tracing {overhead:.1f} %"
-    return f"{run.name}  {run.state}  step {run.step:,}  {drawn}{cost}"
+    ranks = [each for each in run.status.get("ranks", ()) if each.get("step") is not None]
+    last = min(ranks, key=lambda each: each["step"], default=None)
+    steps = max(each["step"] for each in ranks) - last["step"] if last else 0
+    return {
+        "name": run.name,
+        "state": run.state,
+        "step": run.step,
+        "scalar": chosen,
+        "value": values[-1] if values else None,
+        "overhead_percent": (run.status.get("overhead") or {}).get("percent"),
+        "behind": {"rank": last["rank"], "steps": steps} if last and steps else None,
+        "course": values,
+    }
+
+
+def _state_words(state: dict[str, Any]) -> str:
+    values, behind, percent = state["course"], state["behind"], state["overhead_percent"]
+    drawn = f"{state['scalar']} {values[-1]:.4g} {sparkline(values)}" if values else "no scalars yet"
+    cost = "" if percent is None else f"  tracing {percent:.1f} %"
+    late = f"  rank {behind['rank']} is {behind['steps']} steps behind" if behind else ""
+    return f"{state['name']}  {state['state']}  step {state['step']:,}  {drawn}{cost}{late}"
 
 
 def sparkline(values: list[float], count: int = _MARK_COUNT) -> str:

@@ -10,16 +10,20 @@ from difflib import get_close_matches
 from ..protocol import shown_text
 from ..protocol.version import own_version
 from ..slices import Commands, find_slices, load
-from . import dialects, doctor, export, hub, look, replay
+from . import agents, compare, completion, dialects, doctor, export, hub, look, replay, show
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="megalens", description="See inside a transformer's training run.")
     parser.add_argument("--version", action="version", version=f"megalens {own_version()}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    adding: list[Commands] = [each.add_commands for each in (hub, look, dialects, replay, export, doctor)]
+    adding: list[Commands] = [
+        each.add_commands for each in (hub, look, show, compare, dialects, replay, export, agents, doctor)
+    ]
     for add in [*adding, *(load(each.commands) for each in find_slices() if each.commands)]:
         add(commands)
+    # The last one, since it has all the others in it.
+    completion.add_commands(commands)
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given and not given[0].startswith("-") and given[0] not in commands.choices:
         nearest = get_close_matches(given[0], commands.choices, n=1)

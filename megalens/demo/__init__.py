@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .model import GPT, ByteTokenizer, GPTConfig, GPTPart
-    from .text import Corpus, load_corpus
-    from .train import Progress, TrainConfig, Trainer
+    from .train import Corpus, Progress, TrainConfig, Trainer, load_corpus
 
 __all__ = [
     "GPT",
@@ -28,8 +27,7 @@ __all__ = [
 
 _HOMES = {
     ".model": ("GPT", "ByteTokenizer", "GPTConfig", "GPTPart"),
-    ".text": ("Corpus", "load_corpus"),
-    ".train": ("Progress", "TrainConfig", "Trainer"),
+    ".train": ("Corpus", "Progress", "TrainConfig", "Trainer", "load_corpus"),
 }
 
 

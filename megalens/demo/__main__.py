@@ -37,10 +37,8 @@ from ..protocol.version import own_version
 from ..slices import find_slices
 from ..tracer import Tracer
 from ..tracer.tensors.plan import CONTROLS
-from .checkpoint import save_checkpoint
-from .model import GPT, ByteTokenizer
-from .text import load_corpus
-from .train import Progress, TrainConfig, Trainer
+from .model import GPT, ByteTokenizer, save_checkpoint
+from .train import Progress, TrainConfig, Trainer, load_corpus
 
 FLAGS: dict[str, Any] = {
     "MLP1_mat_mul": True,

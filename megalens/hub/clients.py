@@ -22,12 +22,11 @@ from ..protocol.messages_generated import (
     Message,
 )
 from .batch_connection import BatchConnection
-from .broadcaster import Broadcaster
+from .broadcaster import Broadcaster, Publisher
 from .changes import Changes
 from .control_check import check_allowed
 from .history import Backlog
 from .options import HubOptions
-from .publisher import Publisher
 from .run_state import RunState
 from .session import Session
 

@@ -1,36 +1,55 @@
-"""Summaries of segments of ``moments``: rows merged by layer and step, see protocol/README.md."""
+"""Summaries of segments of ``moments``: rows merged by layer, family and step, see protocol/README.md."""
 
 from __future__ import annotations
 
 import json
 import zlib
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ..protocol import MOMENT_COLUMNS, STREAMS, layers_schema, merge_moments, merged_name
+from ..protocol import (
+    MOMENT_COLUMNS,
+    STREAMS,
+    SUMMARY_LEVELS,
+    distinct,
+    layers_schemas,
+    merge_moments,
+    merged_name,
+)
 
 _LEAST_GAIN, _MOST_CELLS = 2, 1_000_000
-"""A summary is worth its bytes where it has at most one row for so many of the segment. Read at once."""
+"""Merged rows are worth their bytes where there is at most one for so many of the segment. Read at once."""
+_PIECE_ROWS = 32_768
+
+
+class _Series(NamedTuple):
+    stat: str
+    name: str
+    gradient_stage: str
+    stage: int
 
 
 @dataclass
 class _Stat:
     rows: int = 0
     names: set[str] = field(default_factory=set)
-    batches: list[pa.RecordBatch] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
+    batches: dict[str, list[pa.RecordBatch]] = field(default_factory=lambda: defaultdict(list))
 
 
 class LayerRows:
     """Merges the rows of ``moments`` that pass on their way into a segment, no step in two tables."""
 
     def __init__(self) -> None:
-        self._stats: dict[str, _Stat] = {}
-        self._layers: dict[str, int] = {}
+        self._stats: dict[str, _Stat] = defaultdict(_Stat)
+        # Names and stages of gradients, with their places.
+        self._names: dict[str | None, int] = {}
         self._stages: dict[str, int] = {}
         self._samples = -1
         self._exact = True
@@ -47,73 +66,119 @@ class LayerRows:
 
     def file(self, stamp: list[int]) -> bytes:
         """Return the summary of the segment with that ``segment_stamp``; nothing where it is not worth it."""
-        cells = sum(batch.num_rows for stat in self._stats.values() for batch in stat.batches)
-        most = min(_MOST_CELLS, sum(stat.rows for stat in self._stats.values()) // _LEAST_GAIN)
-        if not self._exact or cells > most:
+        messages, stats = list[bytes](), {}
+        levels = [level for level in SUMMARY_LEVELS if self._exact and self._fits(level)]
+        for stat, of in self._stats.items():
+            about: dict[str, Any] = {"rows": of.rows, "steps": of.steps}
+            stats[stat] = about
+            for level in levels:
+                batch = pa.concat_batches(of.batches[level])
+                made = [_message(batch.select(schema.names)) for schema in layers_schemas()]
+                about[level] = [[len(each), zlib.crc32(each)] for each in made]
+                messages += made
+        if not messages:
             return b""
-        schema, messages, stats = layers_schema(), list[bytes](), {}
-        for name, stat in self._stats.items():
-            batch = pa.concat_batches(stat.batches)
-            messages.append(_message(batch))
-            stats[name] = {
-                "rows": stat.rows,
-                "steps": np.unique(batch["step"].to_numpy()).tolist(),
-                "bytes": len(messages[-1]),
-                "crc": zlib.crc32(messages[-1]),
-            }
-        about = {"segment": stamp, "layers": [*self._layers], "stages": [*self._stages]}
-        about |= {"samples": self._samples, "stats": stats}
-        names = {name: sorted(stat.names) for name, stat in sorted(self._stats.items())}
-        said = {"megalens.layers": about, "megalens.names": names}
-        deflated = {name: zlib.compress(json.dumps(each).encode()) for name, each in said.items()}
-        return b"".join([schema.with_metadata(deflated).serialize(), *messages])
+        said = {"segment": stamp, "layers": [*self._names], "stages": [*self._stages]}
+        said |= {"samples": self._samples, "stats": stats}
+        names = {stat: sorted(of.names) for stat, of in sorted(self._stats.items())}
+        texts = {"megalens.layers": said, "megalens.names": names}
+        deflated = {key: zlib.compress(json.dumps(text).encode(), 1) for key, text in texts.items()}
+        return b"".join([pa.schema([], deflated).serialize(), *messages])
+
+    def _fits(self, level: str) -> bool:
+        batches = [batch for of in self._stats.values() for batch in of.batches[level]]
+        cells = sum(batch.num_rows for batch in batches)
+        rows = sum(of.rows for of in self._stats.values())
+        # What has no name together cannot be asked for.
+        unnamed = self._names.get(None, -1)
+        named = not any(unnamed in batch["name"].to_numpy() for batch in batches)
+        return named and cells <= min(_MOST_CELLS, rows // _LEAST_GAIN)
 
     def _add(self, table: pa.Table) -> None:
-        keys, key = self._keys(table)
         step = table["step"].to_numpy()
-        changes = np.append(True, step[1:] != step[:-1])
-        found, number = np.unique((changes.cumsum() - 1) * len(keys) + key, return_inverse=True)
-        rows: dict[str, NDArray[Any]]
+        series, of = _series(table, int(np.searchsorted(step, step[0], side="right")))
         rows = {name: table[name].to_numpy() for name in ("samples", "loss_scale", *MOMENT_COLUMNS)}
-        merged: dict[str, NDArray[Any]] = dict(merge_moments(rows, number, len(found)))
         self._samples = max(self._samples, int(rows["samples"].max()))
-        at, key = np.divmod(found, len(keys))
-        merged["step"] = step[changes][at]
+        for each, count in zip(series, np.bincount(of).tolist(), strict=True):
+            self._stats[each.stat].rows += count
+            self._stats[each.stat].names.add(each.name)
+        for level in SUMMARY_LEVELS:
+            groups: dict[tuple[str, int, int, int], int] = {}
+            group = np.array([groups.setdefault(self._group(each, level), len(groups)) for each in series])
+            for piece in _pieces(step):
+                some = {name: column[piece] for name, column in rows.items()}
+                self._merge(level, [*groups], group[of[piece]], step[piece], some)
+
+    def _merge(
+        self,
+        level: str,
+        groups: list[tuple[str, int, int, int]],
+        group: NDArray[np.int64],
+        step: NDArray[np.int64],
+        rows: dict[str, NDArray[Any]],
+    ) -> None:
+        changes = np.append(True, step[1:] != step[:-1])
+        steps = step[changes]
+        cell = (changes.cumsum() - 1) * len(groups) + group
+        found, number = distinct(cell, 0, len(steps) * len(groups))
+        merged: dict[str, NDArray[Any]] = dict(merge_moments(rows, number, len(found)))
         merged["samples"] = np.full(len(found), -1)
         np.maximum.at(merged["samples"], number, rows["samples"])
         merged["loss_scale"] = np.ones(len(found))
         merged["loss_scale"][number[np.isnan(rows["loss_scale"])]] = np.nan
         merged["rounding"] = np.zeros(len(found))
-        stats, layers, stages = zip(*keys, strict=True)
-        merged["name"], merged["gradient_stage"] = np.array(layers)[key], np.array(stages)[key]
-        schema = layers_schema()
+        at, group = np.divmod(found, len(groups))
+        merged["step"] = steps[at]
+        schema = pa.unify_schemas(layers_schemas())
+        stats, *keys = zip(*groups, strict=True)
+        for name, key in zip(("name", "gradient_stage", "stage"), keys, strict=True):
+            merged[name] = np.array(key)[group]
         for stat in dict.fromkeys(stats):
-            of = np.array([each == stat for each in stats])[key]
-            columns = [pa.array(merged[each.name][of], each.type) for each in schema]
-            self._stats[stat].batches.append(pa.record_batch(columns, schema))
+            mine = np.flatnonzero(np.array([each == stat for each in stats])[group])
+            some = (
+                merged if len(mine) == len(found) else {name: column[mine] for name, column in merged.items()}
+            )
+            columns = [pa.array(some[each.name], each.type) for each in schema]
+            self._stats[stat].batches[level].append(pa.record_batch(columns, schema))
+            if level == "layer":
+                self._stats[stat].steps += np.unique(some["step"]).tolist()
 
-    def _keys(self, table: pa.Table) -> tuple[list[tuple[str, int, int]], NDArray[np.int64]]:
-        """Return stat, layer and stage of each merged row of a step, and which of them each row is of."""
-        columns = [
-            table[name].combine_chunks().dictionary_encode() for name in ("stat", "name", "gradient_stage")
-        ]
-        known = [column.dictionary.to_pylist() for column in columns]
-        code = np.zeros(table.num_rows, np.int64)
-        for column, texts in zip(columns, known, strict=True):
-            code = code * len(texts) + column.indices.to_numpy()
-        found, which, counts = np.unique(code, return_inverse=True, return_counts=True)
-        places = np.unravel_index(found, [len(texts) for texts in known])
-        keys: dict[tuple[str, int, int], int] = {}
-        of = np.empty(len(found), np.int64)
-        for at, (stat, name, stage, rows) in enumerate(zip(*places, counts.tolist(), strict=True)):
-            what, tensor, word = known[0][stat], known[1][name], known[2][stage]
-            about = self._stats.setdefault(what, _Stat())
-            about.names.add(tensor)
-            about.rows += rows
-            layer = self._layers.setdefault(merged_name(tensor), len(self._layers))
-            key = what, layer, self._stages.setdefault(word, len(self._stages))
-            of[at] = keys.setdefault(key, len(keys))
-        return list(keys), of[which]
+    def _group(self, series: _Series, level: str) -> tuple[str, int, int, int]:
+        name = self._names.setdefault(merged_name(series.name, level), len(self._names))
+        stage = self._stages.setdefault(series.gradient_stage, len(self._stages))
+        return series.stat, name, stage, series.stage
+
+
+def _series(table: pa.Table, first: int) -> tuple[list[_Series], NDArray[np.int64]]:
+    """Return what rows are of, and which of it each row is of; ``first`` is how many the first step has."""
+    columns, rows = table.select(["stat", "name", "gradient_stage", "stage"]), table.num_rows
+    # Most steps have the rows of the first one.
+    if columns.slice(first).equals(columns.slice(0, rows - first)):
+        columns = columns.slice(0, first)
+    texts = [column.combine_chunks().dictionary_encode() for column in columns.columns[:3]]
+    stage = columns["stage"].to_numpy()
+    low, sizes = int(stage.min()), [len(column.dictionary) for column in texts]
+    sizes.append(int(stage.max()) - low + 1)
+    code = np.zeros(len(stage), np.int64)
+    for column, size in zip([*(each.indices.to_numpy() for each in texts), stage - low], sizes, strict=True):
+        code = code * size + column
+    found, of = distinct(code, 0, int(np.prod(sizes, dtype=np.float64).clip(max=1 << 62)))
+    *words, stages = (places.tolist() for places in np.unravel_index(found, sizes))
+    known = [column.dictionary.to_pylist() for column in texts]
+    named = [[text[at] for at in places] for text, places in zip(known, words, strict=True)]
+    return [_Series(*each) for each in zip(*named, [low + at for at in stages], strict=True)], np.resize(
+        of, rows
+    )
+
+
+def _pieces(step: NDArray[np.int64]) -> Iterator[slice]:
+    """Yield whole steps in pieces, of which what is computed stays in the processor's caches."""
+    begin = 0
+    while begin < len(step):
+        last = step[min(begin + _PIECE_ROWS, len(step)) - 1]
+        end = int(np.searchsorted(step, last, side="right"))
+        yield slice(begin, end)
+        begin = end
 
 
 def _message(batch: pa.RecordBatch) -> bytes:

@@ -12,9 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from ..protocol import CheckedBody, make_run_folder, replace_file
-from .bare_segment import WORTH_BYTES, can_be_bare, give_up_values
 from .options import HubError
-from .sealer import Sealer, seal_detached
+from .sealer import WORTH_BYTES, Sealer, can_be_bare, give_up_values, seal_detached
 from .segment_file import seal_tail, sealed_bytes
 from .stream_folder import StreamFile, StreamFolder
 

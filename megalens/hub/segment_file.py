@@ -194,8 +194,8 @@ def in_order(lowest: Sequence[float | None], read: Callable[[int], pa.Table]) ->
     size = 0
     for each in range(len(lowest)):
         rest.append(read(each))
-        # A tail may have a message a step: what is together is counted, not summed up each time.
-        size += rest[-1].nbytes
+        # A tail may have a message a step: what is together is counted, not summed up each time, and roughly.
+        size += rest[-1].get_total_buffer_size()
         if size < _TOGETHER_BYTES and each + 1 < len(lowest):
             continue
         table = sorted_by_step(pa.concat_tables(rest))

@@ -19,8 +19,9 @@ from ..protocol import shown_text
 from ..protocol.messages_generated import Limits
 from ..protocol.version import own_versions
 from .batch_connection import BatchConnection
+from .broadcaster import Publisher
 from .clients import Clients
-from .connections import HalfOpen, check_upgrade, connection_limits, select_subprotocol
+from .connections import HalfOpen, MinuteLog, check_upgrade, connection_limits, select_subprotocol
 from .discovery import (
     TOUCH_SECONDS,
     HubEntry,
@@ -31,9 +32,7 @@ from .discovery import (
     write_entry,
 )
 from .machine import node_name, own_namespaces, process_identity
-from .minute_log import MinuteLog
 from .options import HubError, HubOptions, new_run_id
-from .publisher import Publisher
 from .recorder import Recorder
 from .resumed import read_resumed, set_aside
 from .run_state import RunState

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 from .connection import *
 from .contract import *
 from .errors import *
-from .folder_modes import *
-from .generation import *
 from .instrument_settings import *
 from .losses import *
 from .messages import *
@@ -29,7 +27,6 @@ from .views import *
 if TYPE_CHECKING:
     from .frame import *
     from .frame_checker import *
-    from .hub_reader import *
     from .moments import *
     from .readings import *
     from .segments import *
@@ -37,7 +34,7 @@ if TYPE_CHECKING:
     from .tensor_name import *
 
 # What needs numpy and pyarrow is loaded on first use: `from megalens import Tile` is to cost nothing.
-_LATER = ("streams", "frame", "frame_checker", "hub_reader", "moments", "readings", "segments", "tensor_name")
+_LATER = ("streams", "frame", "frame_checker", "moments", "readings", "segments", "tensor_name")
 
 
 def __getattr__(name: str) -> Any:

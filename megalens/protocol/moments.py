@@ -7,6 +7,7 @@ cases.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ __all__ = [
     "RAW_MOMENTS_FOLDER",
     "RAW_SUMS",
     "SCALED_STATS",
+    "distinct",
     "merge_moments",
     "moments_from_raw_sums",
     "near_zero_share",
@@ -56,6 +58,9 @@ RAW_MOMENTS_FOLDER = "training_stats"
 SCALED_STATS = ("dgrad", "residual_dgrad")
 """What files of raw moments hold multiplied by the loss scale: gradients inside of the backward pass."""
 
+# Up to this multiple of the rows, values are marked in a table; beyond, they are found by sorting.
+_SPARSE = 4
+
 _ADDED = ("count", "m2", "m3", "m4")
 
 # Roundings in a row of a sum of squares: two of the distance and one of its square, a run of 32 additions,
@@ -74,6 +79,24 @@ MOMENT_STATISTICS = (
     *("nan_count", "inf_count", "min", "max", "near_zero_count", "near_zero_share"),
 )
 """What :func:`read_moments` gives."""
+
+
+def distinct(values: NDArray[Any], low: int, size: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Return the different values, ascending from ``low`` and below ``low + size``, and the index of each
+    value among them.
+    """
+    if size > _SPARSE * len(values) + 1024:
+        found, index = np.unique(values, return_inverse=True)
+        return found, index
+    offset = values - low if low else values
+    taken = np.zeros(size, bool)
+    taken[offset] = True
+    found = np.flatnonzero(taken)
+    if len(found) == size:
+        return found + low, offset
+    index = np.empty(size, np.int64)
+    index[found] = np.arange(len(found))
+    return found + low, index[offset]
 
 
 def merge_moments(columns: Columns, group: NDArray[np.integer], groups: int) -> dict[str, Column]:

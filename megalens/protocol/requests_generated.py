@@ -270,6 +270,12 @@ class TimelineRequest(TypedDict):
     """Whether the critical path is wanted."""
     find: NotRequired[str]
     """What names of spans must have in them."""
+    found_from: NotRequired[int]
+    """Number of the first that is wanted of those that are found, from 0."""
+    sums: NotRequired[list[float]]
+    """The window in ms whose spans are summed by name; the second is larger."""
+    sums_ranks: NotRequired[str]
+    """Ranks whose spans are summed: 'all' or ranges such as '0-3,7'."""
     draft: NotRequired[bool]
     """Whether lanes will do, where a verdict takes seconds."""
 

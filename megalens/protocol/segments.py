@@ -6,6 +6,7 @@ import os
 import re
 import zlib
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -21,14 +22,15 @@ __all__ = [
     "file_name",
     "is_stream_file",
     "layers_path",
-    "layers_schema",
+    "layers_schemas",
     "segment_name",
     "segment_stamp",
     "stream_segments",
 ]
 
 SEALED, TAIL, PARTIAL = ".parquet", ".arrows", ".partial"
-_LAYERS, _STAMP_BYTES = ".layers", 1 << 16
+_LAYERS, _STAMP_BYTES = ".layers", 1 << 13
+_SELDOM = ("m3", "m4", "min", "max")
 _NAME = re.compile(r"(?P<number>[0-9]{6,9})-step-(?P<first>[0-9]{1,16})(?P<suffix>\.parquet|\.arrows)")
 
 
@@ -63,17 +65,20 @@ def layers_path(segment: Path) -> Path:
     return segment.with_name(f"_{segment.stem}{_LAYERS}")
 
 
-def layers_schema() -> pa.Schema:
-    """Return the columns of such a summary, without metadata."""
-    return pa.schema(
+@cache
+def layers_schemas() -> tuple[pa.Schema, pa.Schema]:
+    """Return the columns of such a summary: those that nearly every question reads, and the others."""
+    fields = [
         field.with_type(pa.int32()) if pa.types.is_string(field.type) else field
         for field in STREAMS["moments"].schema
-        if field.name not in ("stat", "rank", "stage")
-    )
+        if field.name not in ("stat", "rank")
+    ]
+    seldom = [field for field in fields if field.name in _SELDOM]
+    return pa.schema([field for field in fields if field not in seldom]), pa.schema(seldom)
 
 
 def segment_stamp(file: BinaryIO) -> list[int]:
-    """Return by what a summary knows its segment: bytes, and the checksum of the last 64 KiB."""
+    """Return by what a summary knows its segment: bytes, and the checksum of the last 8 KiB."""
     size = os.fstat(file.fileno()).st_size
     begin = max(0, size - _STAMP_BYTES)
     return [size, zlib.crc32(os.pread(file.fileno(), _STAMP_BYTES, begin))]

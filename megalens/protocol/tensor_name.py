@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 __all__ = [
+    "SUMMARY_LEVELS",
     "TensorName",
     "merged_name",
     "merged_names",
@@ -105,16 +106,27 @@ def parse_name(name: str) -> TensorName:
     )
 
 
-def merged_name(name: str) -> str:
-    """Return the name that all tensors of one layer and role have together; it says no more than both."""
-    return merged_names([name])[0]
+SUMMARY_LEVELS: dict[str, tuple[str, str]] = {"family": ("family", "role"), "layer": ("layer", "role")}
+"""What tensors have in common whose rows a summary of ``moments`` merges; the level of fewest rows first."""
 
 
-def merged_names(names: Sequence[str]) -> list[str]:
-    """Return the different names that tensors have together by layer and role."""
-    different = dict.fromkeys(zip(name_values(names, "layer"), name_values(names, "role"), strict=True))
-    homes = [("tensor" if layer is None else f"layers.{layer}", role) for layer, role in different]
-    return [home if role is None else f"{home}/{role}0" for home, role in homes]
+@lru_cache(maxsize=1 << 17)
+def merged_name(name: str, level: str) -> str | None:
+    """Return the name that all tensors of one group of a level have together, or None."""
+    return next(iter(merged_names([name], level)), None)
+
+
+def merged_names(names: Sequence[str], level: str) -> list[str]:
+    """Return the different names that tensors have together by the fields of a level, and say no more."""
+    fields = SUMMARY_LEVELS[level]
+    found = []
+    for said in dict.fromkeys(zip(*(name_values(names, field) for field in fields), strict=True)):
+        what, role = said
+        home = what if level == "family" else "tensor" if what is None else f"layers.{what}"
+        name = home if role is None else f"{home}/{role}0"
+        if tuple(getattr(parse_name(name), field) for field in fields) == said:
+            found.append(name)
+    return found
 
 
 def name_values(names: Iterable[str], field: str) -> list[Any]:

@@ -1,4 +1,4 @@
-"""One connection to a hub in a thread of its own, which reconnects when it breaks."""
+"""Connections to a hub, each in a thread of its own: of a run, and of a page that a kernel draws views in."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import contextlib
 import logging
 import random
 import threading
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 from websockets.exceptions import (
     ConnectionClosed,
@@ -55,11 +55,26 @@ class Listener(Protocol):
         """Take the end of one connection or try; ``final`` when no other try follows."""
 
 
+def _open(address: str, token: str) -> ClientConnection:
+    return connect(
+        address,
+        subprotocols=[Subprotocol(SUBPROTOCOL)],
+        additional_headers={"Authorization": f"Bearer {token}"},
+        compression=None,
+        # A proxy of the environment must see neither the rows nor the token.
+        proxy=None,
+        max_size=MAX_HUB_BYTES,
+        open_timeout=10,
+        close_timeout=2,
+        logger=_QUIET,
+    )
+
+
 class ViewerLink:
     """Keeps one viewer connection to a hub. ``target`` says where it is and is asked before every try."""
 
     def __init__(self, target: LinkTarget, listener: Listener) -> None:
-        self._target = target
+        self.target = target
         self._listener = listener
         self._closing = threading.Event()
         self._connection: ClientConnection | None = None
@@ -100,7 +115,7 @@ class ViewerLink:
     def _run(self) -> None:
         delay = _FIRST_DELAY
         while not self._closing.is_set():
-            target = self._target()
+            target = self.target()
             if target is None:
                 self._listener.on_down(
                     ClientError("The hub of this run is gone.", code="disconnected"), final=True
@@ -120,20 +135,7 @@ class ViewerLink:
         with contextlib.ExitStack() as stack:
             try:
                 # Used as a context manager the call means the same in every version of the library.
-                connection = stack.enter_context(
-                    connect(
-                        address,
-                        subprotocols=[Subprotocol(SUBPROTOCOL)],
-                        additional_headers={"Authorization": f"Bearer {token}"},
-                        compression=None,
-                        # A proxy of the environment must see neither the rows nor the token.
-                        proxy=None,
-                        max_size=MAX_HUB_BYTES,
-                        open_timeout=10,
-                        close_timeout=2,
-                        logger=_QUIET,
-                    )
-                )
+                connection = stack.enter_context(_open(address, token))
             except (InvalidHandshake, InvalidMessage, InvalidURI, OSError, ValueError) as error:
                 return (False, *_explain(address, error))
             problem: Exception = ClientError("The connection to the hub broke.", code="disconnected")
@@ -189,6 +191,94 @@ class ViewerLink:
                 self._listener.on_text(message)
             else:
                 self._listener.on_bytes(message)
+
+
+_SENT_AHEAD = 4 * 1024 * 1024
+_TAKEN_WITHIN = 60.0
+
+Said = Callable[[Mapping[str, Any], "bytes | None"], object]
+"""Takes what to tell a page: ``open``, ``text``, a frame's bytes, or ``closed`` with WebSocket's code."""
+
+
+class PassedLink:
+    """A hub's WebSocket whose other end is a page that a kernel's messages reach: it is passed on unchanged.
+
+    The page checks what comes, comes back by itself, and says how much it took; no more than 4 MiB are sent
+    ahead of that, and what waits at the hub is thinned there. ``said`` is called from a thread of this
+    object.
+    """
+
+    def __init__(self, target: LinkTarget, said: Said) -> None:
+        self._target = target
+        self._said = said
+        self._ahead = 0
+        self._changed = threading.Condition()
+        self._closing = False
+        self._connection: ClientConnection | None = None
+        self._thread = threading.Thread(target=self._run, name="megalens-passed-link", daemon=True)
+        self._thread.start()
+
+    def send(self, text: str) -> None:
+        """Pass on a page's message; without a connection it is lost, and the page hears of the end."""
+        connection = self._connection
+        if connection is not None:
+            with contextlib.suppress(ConnectionClosed, OSError):
+                connection.send(text)
+
+    def took(self, count: int) -> None:
+        """Note how many more bytes the page took."""
+        with self._changed:
+            self._ahead = max(0, self._ahead - count)
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """End it. Safe twice, and does not wait for its thread."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        code = 1006
+        try:
+            target = self._target()
+            code = 4404 if target is None else self._pass(*target[:2])
+        except (InvalidHandshake, InvalidMessage, InvalidURI, OSError, ValueError) as error:
+            # The page cannot know that a token is refused: it would try for ever.
+            status = error.response.status_code if isinstance(error, InvalidStatus) else 0
+            code = 4403 if status in (401, 403) else 1006
+        finally:
+            if not self._closing:
+                self._said({"closed": code}, None)
+
+    def _pass(self, address: str, token: str) -> int:
+        with _open(address, token) as connection:
+            self._connection = connection
+            self._said({"open": True}, None)
+            while not self._closing:
+                try:
+                    message = connection.recv(_LOOK_SECONDS)
+                except TimeoutError:
+                    if connection.protocol.state is not State.OPEN:
+                        break
+                    continue
+                except ConnectionClosed:
+                    break
+                if not self._has_room(len(message)):
+                    return 1001
+                if isinstance(message, str):
+                    self._said({"text": message}, None)
+                else:
+                    self._said({}, message)
+        return connection.close_code or 1006
+
+    def _has_room(self, count: int) -> bool:
+        """Wait until the page took enough; False where it is gone, or its kernel works on something else."""
+        with self._changed:
+            free = self._changed.wait_for(
+                lambda: self._closing or self._ahead < _SENT_AHEAD, timeout=_TAKEN_WITHIN
+            )
+            self._ahead += count
+            return free and not self._closing
 
 
 def _explain(address: str, error: Exception) -> tuple[Exception, bool]:

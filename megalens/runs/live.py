@@ -101,6 +101,11 @@ class LiveRun(Run):
         return not self._closed and self._ended is None and self._status["state"] not in ("finished", "lost")
 
     @property
+    def link_target(self) -> LinkTarget | None:
+        """Where its hub is, for a page's own connection; None where the run has another id there."""
+        return self._link.target if self._hub_run_id == self.id else None
+
+    @property
     def connected(self) -> bool:
         """Whether the hub is reached right now."""
         return self._connected

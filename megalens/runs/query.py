@@ -88,26 +88,6 @@ def positions_in(text: str, length: int) -> list[int]:
     return [position for position in range(length) if in_ranges(position, ranges)]
 
 
-def selected(row: Mapping[str, Any], selection: Selection) -> npt.NDArray[np.float32]:
-    """Return the selected values of a row as ``[units, values]``.
-
-    A unit is one position of one sample, or one sample of a tensor without positions.
-    """
-    layout = layout_of(row, selection.axes)
-    values = np.asarray(row["values"], dtype=np.float32).reshape(layout.outer, layout.length, layout.inner)
-    if layout.has_positions:
-        values = values[:, positions_in(selection.positions, layout.length)]
-    if layout.vectors:
-        values = values[:, :, min(selection.vector, layout.vectors - 1) :: layout.vectors]
-    return values.reshape(values.shape[0] * values.shape[1], values.shape[2])
-
-
-def half_width(means: npt.NDArray[np.float64], interval: str) -> float:
-    """Return half the width of the band about the mean of the units; see :func:`half_of`."""
-    deviation = ((means - means.mean()) ** 2).sum() if len(means) else 0.0
-    return float(half_of(np.array([len(means)]), np.array([deviation]), interval)[0])
-
-
 def half_of(
     count: npt.NDArray[Any], deviation: npt.NDArray[np.float64], interval: str
 ) -> npt.NDArray[np.float64]:

@@ -7,17 +7,24 @@ import struct
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import pyarrow as pa
 
 from ..protocol import Stream, file_name, open_plain
 from ..protocol.arrow_columns import CONTINUATION, MESSAGE_PREFIX, message_header, table_field, u32
-from .file_checks import check_unfolded
 from .query import Query
-from .recorded_parquet import DAMAGE
 from .run_header import unreadable
 
+DAMAGE = (pa.ArrowException, OSError, ValueError, TypeError, LookupError, ArithmeticError, MemoryError)
+"""Errors of Python and Arrow over a damaged file."""
+
+# A recorder's row group has 16 MiB and at most one frame more, so that even a recording of zeros is within
+# this.
+_ANY_BYTES = 128 * 1024 * 1024
+_TIMES = 64
+_ANY_ROWS = 2_000_000
+_ROWS_A_BYTE = 32
 _LONG = struct.Struct("<q")
 _RECORD_BATCH = 3
 _AS_IT_IS = -1
@@ -163,3 +170,33 @@ def check_message_size(file: BinaryIO, name: str, at: int, size: int) -> int:
             unfolded += stored if claimed == _AS_IT_IS else max(0, claimed)
     check_unfolded(name, unfolded, body)
     return unfolded
+
+
+class FileStamp(NamedTuple):
+    """What changes when a file does; nobody can set the time of a change of its entry."""
+
+    number: int
+    size: int
+    written: int
+    changed: int
+
+    @classmethod
+    def of(cls, found: os.stat_result) -> FileStamp:
+        return cls(found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+# What a recorded file may claim.
+def check_unfolded(name: str, unfolded: int, stored: int) -> None:
+    """Raise ``unreadable`` for what unfolds to over 128 MiB and over 64 times what is stored of it.
+
+    A few compressed bytes can stand for any number.
+    """
+    if unfolded > max(_ANY_BYTES, _TIMES * stored):
+        most = f"at most {_TIMES} times as many are read"
+        raise unreadable(f"{name}: {stored:,} bytes of it unfold to {unfolded:,}, and {most}.")
+
+
+def check_rows(name: str, rows: int, stored: int) -> None:
+    """Raise ``unreadable`` for a file that claims more rows than it can have."""
+    if rows < 0 or rows > max(_ANY_ROWS, _ROWS_A_BYTE * stored):
+        raise unreadable(f"{name}: it says that it has {rows:,} rows in {stored:,} bytes.")

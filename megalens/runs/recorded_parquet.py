@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ..protocol import Stream, file_name, open_plain
-from .file_checks import check_rows, check_unfolded
 from .parquet_footer import (
     I32,
     CutShort,
@@ -26,9 +25,7 @@ from .parquet_footer import (
     read_footer,
 )
 from .query import Query
-
-DAMAGE = (pa.ArrowException, OSError, ValueError, TypeError, LookupError, ArithmeticError, MemoryError)
-"""Errors of Python and Arrow over a damaged file."""
+from .recorded_arrow import FileStamp, check_rows, check_unfolded
 
 _HEAD = 512
 _MOST_HEAD = 1024 * 1024
@@ -41,6 +38,7 @@ _DATA, _DICTIONARY, _DATA_2 = 0, 2, 3
 _PAGE = {1: I32, 2: I32, 3: I32, 5: {1: I32, 2: I32}, 8: {1: I32, 4: I32}}
 
 _PIECE_BYTES = 16 * 1024 * 1024
+_FEW_BYTES = 64 * 1024
 
 
 class TextPieces:
@@ -55,6 +53,13 @@ class TextPieces:
         """Yield pieces with the types of ``schema``; raises ``unreadable`` when the texts are too many."""
         if not batch.num_rows:
             return
+        # Arrays of numpy made of Arrow's import pandas, which takes longer than all else of a short command.
+        most = sum(map(_most_text_bytes, batch.columns))
+        if most <= _FEW_BYTES:
+            self._unfolded += most
+            check_unfolded(self._name, self._unfolded, self._stored)
+            yield batch.cast(schema)
+            return
         sizes = sum((_text_bytes(column) for column in batch.columns), np.zeros(batch.num_rows, np.int64))
         ends = np.cumsum(sizes)
         self._unfolded += int(ends[-1])
@@ -65,6 +70,16 @@ class TextPieces:
             end = max(begin + 1, int(np.searchsorted(ends, done + _PIECE_BYTES, side="right")))
             yield batch.slice(begin, end - begin).cast(schema)
             begin = end
+
+
+def _most_text_bytes(column: pa.Array) -> int:
+    """Return what the texts of a column take at most, as if each were its longest."""
+    kind: Any = column.type
+    if pa.types.is_list(kind):
+        return _most_text_bytes(column.flatten())
+    if not pa.types.is_dictionary(kind):
+        return 0
+    return len(column) * (pc.max(pc.binary_length(column.dictionary)).as_py() or 0)
 
 
 def _text_bytes(column: pa.Array) -> NDArray[np.int64]:
@@ -138,19 +153,6 @@ _BATCH_ROWS = 65_536
 _BATCH_BYTES = 16 * 1024 * 1024
 # Some 100 bytes each; a segment of a recording has a hundred.
 _MOST_CHUNKS = 200_000
-
-
-class FileStamp(NamedTuple):
-    """What changes when a file does; nobody can set the time of a change of its entry."""
-
-    number: int
-    size: int
-    written: int
-    changed: int
-
-    @classmethod
-    def of(cls, found: os.stat_result) -> FileStamp:
-        return cls(found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 @contextmanager

@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..protocol import Segment, Stream, Streams, file_name, stream_segments
 from .errors import ClientError, no_memory
-from .file_checks import check_present, check_shapes
 from .query import Query
-from .recorded_arrow import ArrowStream, arrows_identity
-from .recorded_parquet import DAMAGE, FileStamp, opened_parquet
+from .recorded_arrow import DAMAGE, ArrowStream, FileStamp, arrows_identity
+from .recorded_parquet import opened_parquet
 from .run_header import query_from_one, rows_from_zero, unreadable
 from .tensor_index import INDEX_COLUMNS, SegmentFile, TensorIndex
 
@@ -164,8 +164,8 @@ class RecordedStreams:
             chosen = batch if batch.schema.names == names else batch.select(names)
             if chosen.num_rows:
                 chosen = chosen.replace_schema_metadata(None).cast(wanted)
-                check_present(chosen, file_name(segment.path))
-                check_shapes(chosen, stream, file_name(segment.path))
+                _check_present(chosen, file_name(segment.path))
+                _check_shapes(chosen, stream, file_name(segment.path))
                 yield rows_from_zero(stream, chosen) if self._layers_from_one else chosen, at
 
     def _sealed_rows(
@@ -274,3 +274,48 @@ def unreadable_file(path: Path, error: Exception) -> ClientError:
             f"{file_name(path)}: {os.strerror(errno.EACCES)}. You need the permission to read it."
         )
     return unreadable(f"{file_name(path)}: {str(error).replace(str(path.parent), '…')[:300]}")
+
+
+def entries_of(shapes: pa.ListArray) -> Any:
+    """Return the product of each shape; an empty tensor has 0, a shape of no axes 1."""
+    lengths = pc.list_value_length(shapes).to_numpy()
+    sizes = np.ones(len(shapes))
+    axes = pc.list_flatten(shapes).to_numpy().astype(np.float64)
+    filled = lengths > 0
+    if len(axes):
+        starts = np.concatenate([[0], np.cumsum(lengths[filled])[:-1]])
+        sizes[filled] = np.multiply.reduceat(axes, starts)
+    return np.maximum(sizes, 0)
+
+
+def _check_present(batch: pa.RecordBatch, name: str) -> None:
+    """Raise ``unreadable`` for rows without a whole number, a text or a list: no recorder leaves one out."""
+    for of, column in zip(batch.schema, batch.columns, strict=True):
+        if column.null_count and not pa.types.is_floating(of.type):
+            raise unreadable(
+                f"{name}: every row must have {of.name}, and {column.null_count:,} of {len(column):,} have "
+                "none.",
+                of.name,
+            )
+
+
+def _check_shapes(batch: pa.RecordBatch, stream: Stream, name: str) -> None:
+    """Raise ``unreadable`` for rows whose number of values is not that of their shape: sizes and layouts rely
+    on it.
+
+    A stream with several columns of values is not checked: nobody knows which the shape is of.
+    """
+    shape = stream.policy.shape
+    values = [each.name for each in stream.schema if each.type == pa.list_(pa.float32())]
+    if shape is None or len(values) != 1 or not {shape, *values} <= set(batch.schema.names):
+        return
+    shapes, counts = batch.column(shape), pc.list_value_length(batch.column(values[0])).to_numpy()
+    wrong = np.flatnonzero(entries_of(shapes) != counts)
+    negative = pc.min(pc.list_flatten(shapes)).as_py()
+    if len(wrong) or (negative is not None and negative < 0):
+        at = int(wrong[0]) if len(wrong) else 0
+        raise unreadable(
+            f"{name}: {shape} must say how many {values[0]} a row has, got {shapes[at].as_py()!s:.100} and "
+            f"{int(counts[at])} of them.",
+            shape,
+        )

@@ -10,11 +10,12 @@ from typing import Any
 from jupyter_server.extension.application import ExtensionApp
 from traitlets import Bool, Int, List, Unicode
 
-from ..hub.minute_log import MinuteLog
+from ..hub.connections import MinuteLog
 from ..protocol import RUNS_FOLDER
 from .demo_training import DemoHandler, DemoTraining
 from .forward import ForwardHandler
 from .hubs_handler import HubsHandler
+from .page_handler import PageFilesHandler, PageHandler
 from .reader.process import Reader
 from .registry import RunRegistry
 from .relay import RelayHandler
@@ -34,6 +35,11 @@ HANDLERS: tuple[tuple[str, type[Any]], ...] = (
     (r"megalens/api/hubs", HubsHandler),
     (r"megalens/api/demo", DemoHandler),
     (r"megalens/ws/runs/([^/]+)", RelayHandler),
+    (r"megalens/", PageHandler),
+    (r"megalens", PageHandler),
+    (r"megalens/view/([^/]+)", PageHandler),
+    (r"megalens/view/([^/]+)/([^/]+)", PageHandler),
+    (r"megalens/static/(.+)", PageFilesHandler),
 )
 
 

@@ -18,8 +18,7 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.typing import Subprotocol
 
-from ..hub.connections import DirectConnect
-from ..hub.minute_log import MinuteLog
+from ..hub.connections import DirectConnect, MinuteLog
 from ..protocol import MAX_HUB_BYTES, MESSAGE_TYPES, HubReader, ProtocolError, encode_message
 from ..protocol.messages_generated import Message
 from .errors import ServerError

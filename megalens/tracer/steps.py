@@ -23,8 +23,7 @@ from .own_hooks import hook_before
 from .passes import OUTSIDE, PassHooks
 from .points import ModelPoints
 from .sending.peers import StepStart
-from .sending.training_log import ScalarLog
-from .sending.worker import StepCost
+from .sending.worker import ScalarLog, StepCost
 from .tensors.instrument import TensorTracer
 from .tensors.plan import TracingPlan
 

@@ -24,7 +24,7 @@ from .points import ModelPoints
 from .sending.hub_process import HubAddress, HubProcess
 from .sending.peers import Rendezvous
 from .sending.producer import Producer
-from .sending.training_log import AUDIT, CHECKPOINT_BYTES, checkpoint_rows
+from .sending.worker import AUDIT, CHECKPOINT_BYTES, checkpoint_rows
 from .steps import StepHandle, Steps, StepScope
 from .tensors.config import settings_from
 from .tensors.instrument import TensorTracer

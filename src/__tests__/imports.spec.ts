@@ -42,7 +42,13 @@ const isFile = (path: string): boolean => existsSync(path) && statSync(path).isF
 const roomOf = (path: string): string => /^(instruments\/)?[^/]+/.exec(relative(SOURCE, path))?.[0] ?? '';
 
 /** Where pages and the engine begin: they alone know which instruments there are. */
-const ROOTS = ['index.ts', 'engine/index.ts', 'report/runtime.ts', 'instruments/slices.generated.ts'];
+const ROOTS = [
+  'index.ts',
+  'engine/index.ts',
+  'report/runtime.ts',
+  'widgets/module.ts',
+  'instruments/slices.generated.ts'
+];
 
 function allowed(room: string, path: string, name: string): boolean {
   const rule = RULES[room]!;

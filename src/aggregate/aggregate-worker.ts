@@ -1,7 +1,6 @@
-import type { IMomentGroups } from '../store/moment-source';
+import type { IMomentGroups } from '../store/row-moments';
 import { MomentTables } from './moment-tables';
-import { serve, type Buffers } from './worker-port';
-import { packedMoments, type WorkerAnswer, type WorkerQuestion } from './worker-questions';
+import { serve, type Buffers, packedMoments, type WorkerAnswer, type WorkerQuestion } from './worker-link';
 
 const tables = new MomentTables();
 

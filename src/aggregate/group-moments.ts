@@ -4,11 +4,10 @@ import type {
   IMomentSource,
   MomentStat,
   IMomentGroups
-} from '../store/moment-source';
-import { ClientError } from '../client/client-error';
+} from '../store/row-moments';
+import { ClientError } from '../client/rest';
 import { AggregateError } from './moment-merge';
-import { statsOf } from './moment-ratio';
-import { pick, rowsAt } from './moment-pick';
+import { statsOf, pick, rowsAt } from './moment-ratio';
 import type { TableAnswer, TableQuestion } from './moment-tables';
 import { pageQueue, type TablePlace, type WorkQueue } from './work-queue';
 import { WORKER_ROWS } from './worker-link';

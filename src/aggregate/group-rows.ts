@@ -1,6 +1,6 @@
 import { byName } from '../protocol/records';
 import { powerOf, readMomentErrors, readMoments } from '../protocol/moment-statistics';
-import { type MomentKey, GROUP_FLOATS, type IMomentGroups } from '../store/moment-source';
+import { type MomentKey, GROUP_FLOATS, type IMomentGroups } from '../store/row-moments';
 import { groupBy } from './group';
 import { mergeRows, rowsAsTheyAre } from './moment-merge';
 import type { MomentTable } from './moment-table';

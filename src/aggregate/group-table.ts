@@ -1,7 +1,7 @@
-import type { IMomentGroups, MomentColumn } from '../store/moment-source';
+import type { IMomentGroups, MomentColumn } from '../store/row-moments';
 import { AggregateError } from './moment-merge';
 import { aq } from './arquero';
-import { csvValue } from './csv-value';
+import { csvValue } from '../protocol/texts';
 import { readDerive, readFilter, type TableColumns } from './table-expression';
 import { own } from '../protocol/records';
 

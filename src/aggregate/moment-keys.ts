@@ -1,7 +1,7 @@
 import { RE2JS, RE2JSSyntaxException } from 're2js';
 import { compareNatural, isWhole } from '../protocol/texts';
 import { parseName, type ITensorName } from '../protocol/tensor-name';
-import type { MomentColumn, MomentKey, MomentFilter } from '../store/moment-source';
+import type { MomentColumn, MomentKey, MomentFilter } from '../store/row-moments';
 import { ProtocolError } from '../protocol/protocol-error';
 import { isInRanges, readRanges as parseRanges } from '../protocol/ranges';
 import { AggregateError } from './moment-merge';

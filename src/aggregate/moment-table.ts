@@ -1,8 +1,7 @@
 import { byName } from '../protocol/records';
 import { parseName, type ITensorName } from '../protocol/tensor-name';
-import { lowerBound } from '../store/moment-columns';
-import { PRE_STEP } from '../store/row-moments';
-import { CLIPPED, SCALED, type IMomentRows, type MomentStat } from '../store/moment-source';
+import type { IMomentRows, MomentStat } from '../store/row-moments';
+import { lowerBound, PRE_STEP, CLIPPED, SCALED } from '../store/row-moments';
 import { MERGED } from './moment-merge';
 
 type Numbers = Float64Array | Int32Array | Uint8Array;

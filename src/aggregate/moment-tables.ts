@@ -1,7 +1,6 @@
-import type { IMomentGroups, MomentStat } from '../store/moment-source';
+import type { IMomentGroups, MomentStat } from '../store/row-moments';
 import { AggregateError } from './moment-merge';
-import { decimateGroups, pick, rowsAt, topGroups } from './moment-pick';
-import { startsOf, groupTables } from './moment-ratio';
+import { decimateGroups, pick, rowsAt, topGroups, startsOf, groupTables } from './moment-ratio';
 import { MomentTable, type IRowPart } from './moment-table';
 import type { MomentGroupsRequest } from '../protocol/requests.generated';
 

@@ -5,15 +5,19 @@ import type { ILayerLine } from '../store/line-data';
 import type { ITensorMoments, ITensorRow } from '../store/tensor-data';
 import { groupBy, type IUnits, isSelective, selectedOf } from './group';
 import { gapStarts } from './read-scalars';
-import { AggregateError, MERGED, mergeRows, mergeMoments, momentsOf } from './moment-merge';
 import {
+  AggregateError,
+  MERGED,
+  mergeRows,
+  mergeMoments,
+  momentsOf,
   STATISTICS,
   emptySums,
   isWholeStatistic,
   keptStatistic,
   readStatistic,
   type Statistic
-} from './statistics';
+} from './moment-merge';
 import { pageQueue, type WorkQueue } from './work-queue';
 import type { TensorSelection } from '../protocol/requests.generated';
 

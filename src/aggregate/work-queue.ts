@@ -1,14 +1,7 @@
 import { MomentTables, type TableAnswer, type TableQuestion } from './moment-tables';
 import { isKnown, momentsOf, remember } from './moment-merge';
-import { lost, WorkerLink, type IAggregateWorker, type WorkerFactory } from './worker-link';
-import type { Buffers } from './worker-port';
-import {
-  packTensors,
-  packedMoments,
-  unpackMoments,
-  type WorkerAnswer,
-  type WorkerQuestion
-} from './worker-questions';
+import type { IAggregateWorker, WorkerFactory, WorkerAnswer, WorkerQuestion, Buffers } from './worker-link';
+import { lost, WorkerLink, packTensors, packedMoments, unpackMoments } from './worker-link';
 
 // Bounds the copy that is on its way.
 const PACK_VALUES = 8 << 20;

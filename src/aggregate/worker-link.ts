@@ -1,5 +1,81 @@
-import { AggregateError } from './moment-merge';
-import type { Buffers, IWorkerRequest, WorkerReply } from './worker-port';
+import { AggregateError, momentsOf, SUMS, type IMoments, type AggregateErrorCode } from './moment-merge';
+import { byName } from '../protocol/records';
+import type { TableAnswer, TableQuestion } from './moment-tables';
+
+/** The buffers of a question or an answer, which are handed over instead of copied. */
+export type Buffers = ArrayBufferLike[];
+
+export interface IWorkerRequest<Q> {
+  readonly id: number;
+  readonly question: Q;
+}
+
+export type WorkerReply<A> =
+  | { readonly id: number; readonly answer: A }
+  | { readonly id: number; readonly error: string; readonly code: AggregateErrorCode };
+
+/** The worker's side of the page; its types are not those of a page. */
+interface IWorkerScope<Q> {
+  onmessage: ((event: { data: IWorkerRequest<Q> }) => void) | null;
+  postMessage(message: unknown, transfer: Buffers): void;
+}
+
+/** Answer whatever the page asks; with each answer come the buffers that can be handed over. */
+export function serve<Q, A>(answer: (question: Q) => readonly [A, Buffers]): void {
+  const scope = globalThis as unknown as IWorkerScope<Q>;
+  scope.onmessage = ({ data: { id, question } }) => {
+    const reply = (message: WorkerReply<A>, buffers: Buffers): void => scope.postMessage(message, buffers);
+    try {
+      const [result, buffers] = answer(question);
+      reply({ id, answer: result }, buffers);
+    } catch (error) {
+      const code = error instanceof AggregateError ? error.code : 'invalid';
+      reply({ id, error: error instanceof Error ? error.message : String(error), code }, []);
+    }
+  };
+}
+
+/** Many tensors in one buffer, so that they can be handed to a worker. */
+interface ITensorPack {
+  /** The values of all tensors, one after the other. */
+  readonly values: Float32Array;
+  /** Where each tensor ends in `values`. */
+  readonly ends: Uint32Array;
+}
+
+export function packTensors(tensors: readonly Float32Array[]): ITensorPack {
+  const ends = new Uint32Array(tensors.length);
+  let length = 0;
+  tensors.forEach((tensor, index) => {
+    length += tensor.length;
+    ends[index] = length;
+  });
+  const values = new Float32Array(length);
+  tensors.forEach((tensor, index) => values.set(tensor, (ends[index] ?? 0) - tensor.length));
+  return { values, ends };
+}
+
+export function packedMoments({ values, ends }: ITensorPack): Float64Array {
+  const packed = new Float64Array(ends.length * SUMS.length);
+  ends.forEach((end, index) => {
+    const sums = momentsOf(values.subarray(ends[index - 1] ?? 0, end));
+    SUMS.forEach((name, column) => (packed[index * SUMS.length + column] = sums[name]));
+  });
+  return packed;
+}
+
+export function unpackMoments(packed: Float64Array, index: number): IMoments {
+  return byName(SUMS, name => packed[index * SUMS.length + SUMS.indexOf(name)] ?? Number.NaN);
+}
+
+export type WorkerQuestion =
+  | { readonly kind: 'moments'; readonly pack: ITensorPack }
+  | { readonly kind: 'tables'; readonly question: TableQuestion };
+
+/** What it answers: packed sums of each tensor, or what its tables say. */
+export type WorkerAnswer =
+  | { readonly kind: 'moments'; readonly packed: Float64Array }
+  | { readonly kind: 'tables'; readonly answer: TableAnswer };
 
 /** The part of a worker that is used: a browser's, or a Node worker behind the same two handlers. */
 export interface IAggregateWorker {

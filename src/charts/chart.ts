@@ -2,10 +2,9 @@ import type { IDisposable } from '@lumino/disposable';
 import type { View } from 'vega';
 import type { Result } from 'vega-embed';
 import { own } from '../protocol/records';
-import { fitCanvas, withCopy } from './pictures';
+import { fitCanvas, withCopy, svgOf, withView, type ICaption } from './pictures';
 import { frames, images, locate, type IPlotFrame, type IPlace } from './pixels';
 import { ChartError, fill, type IRecipe, type Row, toVega } from './recipe';
-import { svgOf, withView, type ICaption } from './still';
 import { LIGHT_THEME, themeConfig, type ITheme, drawCanvases, loadVega, writeImages } from './vega';
 
 /** A number in a text. Figures are as wide as one another. */

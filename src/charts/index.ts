@@ -9,15 +9,16 @@ export {
   type Transform,
   lowMagnitude,
   contrastColor,
-  flagColor
+  flagColor,
+  legend,
+  type IColorLegend,
+  type ILegendWords,
+  SigmaScale
 } from './color-scale';
-export { greatestOf, middleOf, telling } from './extremes';
-export { followPointer, type IPointerFollower } from './follow-pointer';
-export { formatBytes, formatCount, formatFull, formatInteger, formatNumber, timeWords } from './format';
-export { legend, type IColorLegend, type ILegendWords, SigmaScale } from './legend';
-export { default as COLORS } from '#protocol/charts/colors.json';
-export { toDataUrl, type IPicture, Pictures } from './pictures';
 export {
+  greatestOf,
+  middleOf,
+  telling,
   domains,
   frames,
   locate,
@@ -27,7 +28,26 @@ export {
   type IMatrix,
   type IPixels
 } from './pixels';
+export {
+  followPointer,
+  type IPointerFollower,
+  Zoom,
+  type Interval,
+  type IZoomable,
+  type IZoomOptions
+} from './zoom';
+export { formatBytes, formatCount, formatFull, formatInteger, formatNumber, timeWords } from './format';
+export { default as COLORS } from '#protocol/charts/colors.json';
+export {
+  toDataUrl,
+  type IPicture,
+  Pictures,
+  drawSVG,
+  sized,
+  vegaLiteSpec,
+  withView,
+  type ICaption,
+  type ILook
+} from './pictures';
 export { ChartError, fill, type IOmissions, type IRecipe, type Row } from './recipe';
-export { drawSVG, sized, vegaLiteSpec, withView, type ICaption, type ILook } from './still';
-export { Zoom, type Interval, type IZoomable, type IZoomOptions } from './zoom';
 export { DARK_THEME, LIGHT_THEME, readTheme, themeConfig, watchTheme, type ITheme, warmVega } from './vega';

@@ -72,13 +72,17 @@ export function readTheme(node: Element): ITheme {
   };
 }
 
-/** Call back when JupyterLab changes its theme. Returns what ends the watch. */
+/** Call back when JupyterLab, or the page around, changes its theme. Returns what ends the watch. */
 export function watchTheme(node: Element, callback: () => void): () => void {
   const observer = new MutationObserver(callback);
   observer.observe(node.ownerDocument.body, {
     attributes: true,
     attributeFilter: ['data-jp-theme-name', 'data-jp-theme-light']
   });
+  const holder = node.closest('.jp-MegalensAlone');
+  if (holder !== null) {
+    observer.observe(holder, { attributes: true, attributeFilter: ['data-theme'] });
+  }
   return () => observer.disconnect();
 }
 

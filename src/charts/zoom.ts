@@ -1,7 +1,36 @@
 import type { IDisposable } from '@lumino/disposable';
 import { Signal } from '@lumino/signaling';
-import { followPointer } from './follow-pointer';
 import type { IPlace, IPlotFrame } from './pixels';
+
+export interface IPointerFollower {
+  move(event: PointerEvent): void;
+  /** The pointer went up; after `released`. */
+  up?(): void;
+  /** Nothing is followed any more, whatever ended it. */
+  released?(): void;
+}
+
+/**
+ * Follow a pointer over the whole page until it goes up or is taken away.
+ * @returns Ends it before.
+ */
+export function followPointer(follower: IPointerFollower): () => void {
+  const move = (event: PointerEvent): void => follower.move(event);
+  const release = (): void => {
+    document.removeEventListener('pointermove', move);
+    document.removeEventListener('pointerup', up);
+    document.removeEventListener('pointercancel', release);
+    follower.released?.();
+  };
+  const up = (): void => {
+    release();
+    follower.up?.();
+  };
+  document.addEventListener('pointermove', move);
+  document.addEventListener('pointerup', up);
+  document.addEventListener('pointercancel', release);
+  return release;
+}
 
 /** An interval of an axis in its own unit, low to high. */
 export type Interval = readonly [number, number];
@@ -181,8 +210,8 @@ export class Zoom implements IDisposable {
   }
 
   private _onWheel = (event: WheelEvent): void => {
-    const focused =
-      this._chart.node.contains(document.activeElement) || this._chart.node.closest(':focus') !== null;
+    const { node } = this._chart;
+    const focused = node.querySelector(':focus') !== null || node.closest(':focus') !== null;
     const point = this._chart.locate(event);
     // Where nothing can come closer, the wheel moves the page.
     const zooms = this._options.least < Infinity && (event.ctrlKey || event.metaKey || focused);

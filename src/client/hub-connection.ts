@@ -19,9 +19,9 @@ import type {
 } from '../protocol/messages.generated';
 import { ProtocolError } from '../protocol/protocol-error';
 import { readableStreams, type StreamMap } from '../protocol/streams';
-import { ClientError } from './client-error';
-import { Patience, PendingChanges, Sequence, type IGap } from './pending-changes';
-import { type ClosedState, type IHubSocket, type SocketFactory, backOff, type HubState } from './hub-state';
+import { ClientError } from './rest';
+import type { IGap, ClosedState, IHubSocket, SocketFactory, HubState } from './pending-changes';
+import { Patience, PendingChanges, Sequence, backOff } from './pending-changes';
 
 /** What a client knew when its socket closed. */
 interface ILastWords {

@@ -1,7 +1,5 @@
-export * from './client-error';
+export * from './rest';
 export * from './hub-connection';
-export * from './hub-state';
-export * from './moments-api';
-export { type IRunsApiOptions } from './rest';
+export * from './pending-changes';
 export * from './run-reader';
 export * from './runs-api';

@@ -9,21 +9,9 @@ import type {
 } from '../protocol/requests.generated';
 import type { ViewOptions } from '../protocol/views.generated';
 import { boundedText, isWhole } from '../protocol/texts';
-import { ClientError } from './client-error';
-import { MomentsApi } from './moments-api';
-import {
-  asArray,
-  asObject,
-  badAnswer,
-  jsonOf,
-  Rest,
-  runPath,
-  type IRunsApiOptions,
-  type AskOf,
-  type IQuestion
-} from './rest';
-import { toldApart } from './run-labels';
-import type { IRunReader, IStreamAnswer, ITensorIndex } from './run-reader';
+import type { IRunsApiOptions, AskOf, IQuestion } from './rest';
+import { ClientError, asArray, asObject, badAnswer, jsonOf, Rest, runPath } from './rest';
+import { MomentsApi, toldApart, type IRunReader, type IStreamAnswer, type ITensorIndex } from './run-reader';
 
 /** How the demo training of the Jupyter server stands. */
 export type DemoState =
@@ -152,11 +140,7 @@ export class RunsApi implements IRunReader {
 
   /** A recorded run's description, or a live run's entry in the list. */
   async get(id: string, signal?: AbortSignal): Promise<IRunDetail | IRunEntry> {
-    const answer = asObject(await this.rest.json(runPath(id), { signal }));
-    if (!('hello' in answer)) {
-      return entryOf(answer);
-    }
-    return runDetailOf(answer);
+    return runAnswerOf(await this.rest.json(runPath(id), { signal }));
   }
 
   asker<R extends object, A>({ name, read }: IQuestion<R, A>): AskOf<R, A> {
@@ -258,6 +242,12 @@ export class RunsApi implements IRunReader {
   private readonly rest: Rest;
 }
 
+/** Read what is said of one run: a recorded one's description, or a live one's entry in the list. */
+export function runAnswerOf(answer: unknown): IRunDetail | IRunEntry {
+  const fields = asObject(answer);
+  return 'hello' in fields ? runDetailOf(fields) : entryOf(fields);
+}
+
 export function runDetailOf(answer: Record<string, unknown>): IRunDetail {
   try {
     return {
@@ -284,8 +274,8 @@ export function tensorIndexOf(value: unknown): ITensorIndex {
   };
 }
 
-// An entry that cannot be read is left out and named: it hides no other run.
-function listOf(value: unknown): IRunList {
+/** Read a list of runs. An entry that cannot be read is left out and named: it hides no other run. */
+export function listOf(value: unknown): IRunList {
   const { runs, warnings } = asObject(value);
   const texts = asArray(warnings ?? []).slice(0, MOST_WARNINGS);
   const sentences = texts.map(each => boundedText(each, MOST_LETTERS));

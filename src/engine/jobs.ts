@@ -1,24 +1,12 @@
-import type { IRunReader } from '../client/run-reader';
-import type { IRunDetail } from '../client/runs-api';
-
-export interface IEngineAnswer {
-  readonly json: unknown;
-  readonly bytes: Uint8Array | null;
-}
-
-/** A reader of one run that also knows its description. */
-export interface IEngineReader extends IRunReader {
-  detail(): Promise<IRunDetail>;
-}
+import type { AskReader, PutQuestion } from '../client/ask-reader';
 
 /** What a job may do beyond computing: ask the Python process that started it. */
 export interface IEngineHost {
-  /** Rejects with a `ClientError` where the host refuses. */
-  ask(method: string, body: object): Promise<IEngineAnswer>;
+  readonly ask: PutQuestion;
   /** Tell how far the job is. */
   progress(done: number, total: number, words: string): void;
-  /** Reads the rows of a run, by its id. */
-  reader(run: string): IEngineReader;
+  /** Reads the rows of runs. */
+  readonly reader: AskReader;
 }
 
 /** What a job gives: JSON, and bytes where it has some. */

@@ -1,22 +1,6 @@
-import { ClientError } from '../client/client-error';
-import {
-  momentsIndexOf,
-  type IMomentsGroups,
-  type IMomentsIndex,
-  type IMomentsReader,
-  type IMomentsRows
-} from '../client/moments-api';
-import { type AskOf, type IQuestion, asArray, asObject } from '../client/rest';
-import type { IStreamAnswer, ITensorIndex } from '../client/run-reader';
-import { runDetailOf, tensorIndexOf, type IRunDetail } from '../client/runs-api';
-import type {
-  MomentGroupsRequest,
-  MomentRowsRequest,
-  ScalarsRequest,
-  StreamRequest,
-  TrendRequest
-} from '../protocol/requests.generated';
-import { type IEngineAnswer, type IEngineHost, type IEngineReader, jobNamed, type IJobResult } from './jobs';
+import { AskReader, type IAskAnswer } from '../client/ask-reader';
+import { ClientError } from '../client/rest';
+import { type IEngineHost, jobNamed, type IJobResult } from './jobs';
 import { timers } from './page-parts';
 
 /** Put the pipe where the engine's process, `megalens/pictures/engine/child.py`, calls it. */
@@ -34,79 +18,6 @@ export function expose(): void {
 }
 
 /**
- * Asks the host for the rows of one run: the questions of the Jupyter server's endpoints, answered by the
- * same Python code.
- */
-export class PipeReader implements IEngineReader {
-  constructor(
-    private readonly run: string,
-    private readonly put: IEngineHost['ask']
-  ) {}
-
-  readonly moments: IMomentsReader = {
-    index: (_id, since, _wait, signal) => (since === null ? this.momentsIndex() : nothingMore(signal)),
-    rows: (_id, request) => this.momentsRows(request),
-    groups: (_id, request) => this.momentsGroups(request)
-  };
-
-  async detail(): Promise<IRunDetail> {
-    return runDetailOf(asObject((await this.ask('detail')).json));
-  }
-
-  async index(): Promise<readonly ITensorIndex[]> {
-    return asArray((await this.ask('index')).json).map(tensorIndexOf);
-  }
-
-  async stream(_id: string, stream: string, request: StreamRequest): Promise<IStreamAnswer> {
-    const { json, bytes } = await this.ask('stream', { stream, request });
-    return { bytes: bytes ?? new Uint8Array(0), sampledEvery: Number(asObject(json).every) };
-  }
-
-  async tensorLines(_id: string, request: TrendRequest): Promise<Uint8Array> {
-    return (await this.ask('tensor_lines', { request })).bytes ?? new Uint8Array(0);
-  }
-
-  async scalarLines(_id: string, request: ScalarsRequest): Promise<Uint8Array> {
-    return (await this.ask('scalar_lines', { request })).bytes ?? new Uint8Array(0);
-  }
-
-  asker<R extends object, A>({ name, inEngine, read }: IQuestion<R, A>): AskOf<R, A> | undefined {
-    return inEngine ? async (_id, request) => read((await this.ask(name, { request })).json) : undefined;
-  }
-
-  private async momentsIndex(): Promise<IMomentsIndex> {
-    return momentsIndexOf((await this.ask('moments_index')).json);
-  }
-
-  private async momentsRows(request: MomentRowsRequest): Promise<IMomentsRows> {
-    const { bytes } = await this.ask('moments_rows', { request });
-    return { kind: 'rows', bytes: bytes ?? new Uint8Array(0) };
-  }
-
-  private async momentsGroups(request: MomentGroupsRequest): Promise<IMomentsGroups> {
-    const { json, bytes } = await this.ask('moments_groups', { request });
-    const { groups, steps } = asObject(json);
-    return {
-      kind: 'groups',
-      bytes: bytes ?? new Uint8Array(0),
-      groups: Number(groups),
-      steps: Number(steps)
-    };
-  }
-
-  private ask(method: string, body: object = {}): Promise<IEngineAnswer> {
-    return this.put(method, { run: this.run, ...body });
-  }
-}
-
-/** A job sees a run as it is when it asks: nobody waits here for what comes later. */
-function nothingMore(signal: AbortSignal | undefined): Promise<null> {
-  return new Promise((_, reject) =>
-    signal?.addEventListener('abort', () => reject(signal.reason), { once: true })
-  );
-}
-
-/**
  * A message to the host, as protocol/README.md lists them; `bytes` is an index among what the host may fetch.
  */
 type PipeMessage =
@@ -117,7 +28,7 @@ type PipeMessage =
   | { type: 'waits' };
 
 interface IPending {
-  resolve(answer: IEngineAnswer): void;
+  resolve(answer: IAskAnswer): void;
   reject(error: unknown): void;
 }
 
@@ -197,7 +108,7 @@ class Pipe {
   }
 
   private host(turn: number): IEngineHost {
-    const ask = (method: string, body: object): Promise<IEngineAnswer> =>
+    const ask = (method: string, body: object): Promise<IAskAnswer> =>
       new Promise((resolve, reject) => {
         const id = ++this.last;
         this.pending.set(id, { resolve, reject });
@@ -206,7 +117,7 @@ class Pipe {
     return {
       ask,
       progress: (done, total, words) => this.say(turn, { type: 'progress', done, total, words }),
-      reader: run => new PipeReader(run, ask)
+      reader: new AskReader(ask)
     };
   }
 

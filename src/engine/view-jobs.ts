@@ -1,5 +1,5 @@
 import { zlibSync } from 'fflate';
-import { drawSVG } from '../charts/still';
+import { drawSVG } from '../charts/pictures';
 import { LIGHT_THEME } from '../charts/vega';
 import type { ViewOptions } from '../protocol/views.generated';
 import { buildReport, type IReportJob } from '../report/report';
@@ -44,8 +44,7 @@ export function runsOf(host: IEngineHost): IViewRuns {
   return {
     list: () => Promise.resolve([]),
     acquire: async id => {
-      const reader = host.reader(id);
-      const source = new RecordedRun(id, await reader.detail(), reader);
+      const source = new RecordedRun(id, await host.reader.detail(id), host.reader);
       return { source, dispose: () => source.dispose() };
     }
   };
@@ -54,10 +53,7 @@ export function runsOf(host: IEngineHost): IViewRuns {
 /** Make a report of a run, which Python asks for as `IReportJob`: the bytes of the whole file. */
 export async function makeReport(args: unknown, host: IEngineHost): Promise<IJobResult> {
   const text = await buildReport(args as IReportJob, {
-    open: async id => {
-      const reader = host.reader(id);
-      return { reader, detail: await reader.detail() };
-    },
+    open: async id => ({ reader: host.reader, detail: await host.reader.detail(id) }),
     progress: (done, total, words) => host.progress(done, total, words),
     deflate: bytes => zlibSync(bytes, { level: 6 })
   });

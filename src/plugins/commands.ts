@@ -1,8 +1,8 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ICommandPalette } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import type { ILauncher } from '@jupyterlab/launcher';
 import { DisposableSet, DisposableDelegate } from '@lumino/disposable';
-import { ILauncher } from '@jupyterlab/launcher';
 import { addPanelCommands, addViewCommand } from '../panel/shell/commands';
 import { addRunMenu } from '../panel/runs/run-menu';
 import { CommandIDs, IMegalensViewRegistry, IMegalensViews } from '../tokens';
@@ -55,22 +55,33 @@ export const launcherPlugin: JupyterFrontEndPlugin<void> = {
   description: 'Adds Megalens to the launcher.',
   autoStart: true,
   // The panel's commands are there once the panel is.
-  requires: [ILauncher, IMegalensPanel, IMegalensViewRegistry],
+  requires: [IMegalensPanel, IMegalensViewRegistry],
   optional: [ITranslator],
   activate: (
-    _app: JupyterFrontEnd,
-    launcher: ILauncher,
+    app: JupyterFrontEnd,
     _panel: IMegalensPanel,
     registry: IMegalensViewRegistry,
     translator: ITranslator | null
   ): void => {
     const trans = (translator ?? nullTranslator).load('megalens');
     const category = trans.__('Other');
-    launcher.add({ command: CommandIDs.openPanel, category, rank: 10, args: { isLauncher: true } });
-    registry.follow(({ command, offer }) =>
-      offer.includes('launcher')
-        ? launcher.add({ command, category, rank: 11 })
-        : new DisposableDelegate(() => undefined)
+    const add = (launcher: ILauncher): void => {
+      launcher.add({ command: CommandIDs.openPanel, category, rank: 10, args: { isLauncher: true } });
+      registry.follow(({ command, offer }) =>
+        offer.includes('launcher')
+          ? launcher.add({ command, category, rank: 11 })
+          : new DisposableDelegate(() => undefined)
+      );
+    };
+    // Other front ends have no such module: imported above, it would keep all of this out.
+    import('@jupyterlab/launcher').then(
+      async ({ ILauncher }) => {
+        const launcher = await app.resolveOptionalService(ILauncher);
+        if (launcher !== null) {
+          add(launcher);
+        }
+      },
+      () => undefined
     );
   }
 };

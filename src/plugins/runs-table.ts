@@ -1,4 +1,9 @@
-import { ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from '@jupyterlab/application';
+import {
+  ILabShell,
+  ILayoutRestorer,
+  type JupyterFrontEnd,
+  type JupyterFrontEndPlugin
+} from '@jupyterlab/application';
 import { ICommandPalette, MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { megalensIcon } from '../panel/shell/commands';
@@ -12,14 +17,15 @@ export const runsTablePlugin: JupyterFrontEndPlugin<void> = {
   description: 'Shows every training run in a table: sorted, filtered, compared, annotated, deleted.',
   autoStart: true,
   requires: [IMegalensRuns, IMegalensPanel],
-  optional: [ITranslator, ICommandPalette, ILayoutRestorer],
+  optional: [ITranslator, ICommandPalette, ILayoutRestorer, ILabShell],
   activate: (
     app: JupyterFrontEnd,
     runs: IMegalensRuns,
     panel: IMegalensPanel,
     translator: ITranslator | null,
     palette: ICommandPalette | null,
-    restorer: ILayoutRestorer | null
+    restorer: ILayoutRestorer | null,
+    lab: ILabShell | null
   ): void => {
     const trans = (translator ?? nullTranslator).load('megalens');
     const tracker = new WidgetTracker<MainAreaWidget>({ namespace: 'megalens-runs' });
@@ -48,7 +54,10 @@ export const runsTablePlugin: JupyterFrontEndPlugin<void> = {
       caption: trans.__('Sort, filter, compare, annotate and delete runs'),
       icon: args => (args['isPalette'] ? undefined : megalensIcon),
       describedBy: { args: { type: 'object', properties: {} } },
-      execute: () => {
+      execute: async () => {
+        if (lab === null) {
+          return (await import('../panel/views/view-link')).openPage({ views: [], table: true }, trans);
+        }
         let widget = tracker.find(each => !each.isDisposed);
         if (widget === undefined) {
           widget = make();

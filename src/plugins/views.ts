@@ -1,4 +1,5 @@
 import {
+  ILabShell,
   ILayoutRestorer,
   IRouter,
   type JupyterFrontEnd,
@@ -7,8 +8,8 @@ import {
 import { Clipboard, ICommandPalette, Notification } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import type { TranslationBundle } from '@jupyterlab/translation';
+import { Signal } from '@lumino/signaling';
 import type { Widget } from '@lumino/widgets';
-import { IN_ADDRESS, linkedView, viewLink, withoutView } from '../panel/views/view-link';
 import { ViewTabs } from '../panel/views/view-tabs';
 import { CommandIDs, IMegalensRuns, IMegalensViews, type IRunLease } from '../tokens';
 
@@ -19,16 +20,22 @@ export const viewsPlugin: JupyterFrontEndPlugin<IMegalensViews> = {
   autoStart: true,
   provides: IMegalensViews,
   requires: [IMegalensRuns],
-  optional: [ITranslator, ILayoutRestorer, IRouter, ICommandPalette],
+  optional: [ITranslator, ILayoutRestorer, IRouter, ICommandPalette, ILabShell],
   activate: (
     app: JupyterFrontEnd,
     runs: IMegalensRuns,
     translator: ITranslator | null,
     restorer: ILayoutRestorer | null,
     router: IRouter | null,
-    palette: ICommandPalette | null
+    palette: ICommandPalette | null,
+    lab: ILabShell | null
   ): IMegalensViews => {
     const trans = (translator ?? nullTranslator).load('megalens');
+    if (lab === null) {
+      const pages = inPages(trans);
+      addLinks(app, pages, trans, router);
+      return pages;
+    }
     const tabs = new ViewTabs({
       add: (widget, near, mode) => {
         const { currentWidget } = app.shell;
@@ -122,6 +129,24 @@ export const viewsPlugin: JupyterFrontEndPlugin<IMegalensViews> = {
   }
 };
 
+/** Views where there is no work area with tabs, as in Notebook 7: each in a page of its own. */
+function inPages(trans: TranslationBundle): IMegalensViews {
+  const tile: IMegalensViews['tile'] = async (run, views) =>
+    (await import('../panel/views/view-link')).openPage(
+      { views: views.map(options => ({ run, options })) },
+      trans
+    );
+  return {
+    open: (run, options) => tile(run, [options]),
+    tile,
+    preload: () => undefined,
+    current: null,
+    at: () => null,
+    of: () => [],
+    changed: new Signal<IMegalensViews, void>({} as IMegalensViews)
+  };
+}
+
 /** A tab of a view in the work area. */
 const TAB = '.lm-TabBar-tab[data-id^="megalens-view-"]';
 
@@ -137,11 +162,11 @@ function addLinks(
     label: trans.__('Copy Link to View'),
     caption: trans.__('For somebody whose server knows the same run, as on one JupyterHub'),
     describedBy: args,
-    execute: () => {
+    execute: async () => {
       const { id = '' } = app.contextMenuHitTest(node => node.matches(TAB))?.dataset ?? {};
       const view = tabs.at(id) ?? tabs.current;
       if (view !== null) {
-        Clipboard.copyToSystem(viewLink(view));
+        Clipboard.copyToSystem((await import('../panel/views/view-link')).viewLink(view));
         Notification.info(trans.__('Copied'), { autoClose: 1500 });
       }
     }
@@ -151,7 +176,8 @@ function addLinks(
     label: trans.__('Open the View That the Address Names'),
     describedBy: args,
     isVisible: () => false,
-    execute: ({ search = '' }) => {
+    execute: async ({ search = '' }) => {
+      const { linkedView, withoutView } = await import('../panel/views/view-link');
       const view = linkedView(String(search));
       // The layout is restored by a route too: none is waited for here.
       void app.restored.then(() => {
@@ -164,7 +190,7 @@ function addLinks(
       });
     }
   });
-  router?.register({ command: CommandIDs.followLink, pattern: IN_ADDRESS, rank: 15 });
+  router?.register({ command: CommandIDs.followLink, pattern: /[?&]megalens-view=/, rank: 15 });
 }
 
 /** Whether a tab holds a file, such as a notebook. */
@@ -175,10 +201,10 @@ async function tabCode() {
   const [registry, host, options, code, widgets, labels] = await Promise.all([
     import('../views/registry'),
     import('../widgets/view-host'),
-    import('../protocol/kept-options'),
+    import('../protocol/view-options'),
     import('../views/code'),
     import('../widgets/runs'),
-    import('../client/run-labels')
+    import('../client/run-reader')
   ]);
   return { ...registry, ...host, ...options, ...code, ...widgets, ...labels };
 }

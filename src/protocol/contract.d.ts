@@ -10,22 +10,22 @@ declare module '#protocol/streams.json' {
 }
 
 declare module '#protocol/messages.schema.json' {
-  const schema: import('./schema').ISchema;
+  const schema: import('./schema-check').ISchema;
   export default schema;
 }
 
 declare module '#protocol/views.schema.json' {
-  const schema: import('./schema').ISchema;
+  const schema: import('./schema-check').ISchema;
   export default schema;
 }
 
 declare module '#protocol/pipeline.schema.json' {
-  const schema: import('./schema').ISchema;
+  const schema: import('./schema-check').ISchema;
   export default schema;
 }
 
 declare module '#protocol/split.schema.json' {
-  const schema: import('./schema').ISchema;
+  const schema: import('./schema-check').ISchema;
   export default schema;
 }
 

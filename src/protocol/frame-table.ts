@@ -1,7 +1,6 @@
 import { OWN_STREAMS, type IStreamField, type StreamMap } from './streams';
 import { tableFromIPC, type Table } from '@uwdata/flechette';
-import { FlatTable, countAt } from './flat-table';
-import { badFrame, type IFrame } from './frame';
+import { FlatTable, countAt, badFrame, type IFrame } from './frame';
 import { ProtocolError } from './protocol-error';
 import type { FieldType } from './streams.generated';
 

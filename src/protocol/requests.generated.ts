@@ -217,6 +217,21 @@ export interface TimelineRequest {
    */
   readonly find?: string;
   /**
+   * Number of the first that is wanted of those that are found, from 0.
+   */
+  readonly found_from?: number;
+  /**
+   * The window in ms whose spans are summed by name; the second is larger.
+   *
+   * @minItems 2
+   * @maxItems 2
+   */
+  readonly sums?: readonly [number, number];
+  /**
+   * Ranks whose spans are summed: 'all' or ranges such as '0-3,7'.
+   */
+  readonly sums_ranks?: string;
+  /**
    * Whether lanes will do, where a verdict takes seconds.
    */
   readonly draft?: boolean;

@@ -1,4 +1,4 @@
-import type { ISchema } from './schema';
+import type { ISchema } from './schema-check';
 
 /** What views are about, in the order in which the panel names it. */
 export type ViewGroup = 'run' | 'tensors' | 'statistics' | 'alarms' | 'time' | 'text' | 'plans';

@@ -1,6 +1,5 @@
 import { ProtocolError } from './protocol-error';
-import { kindsBy, schemaCheck, type IKind } from './schema-check';
-import type { ISchema } from './schema';
+import { kindsBy, schemaCheck, type IKind, type ISchema } from './schema-check';
 import { isHere, otherView, viewInfo, viewInfos } from './view-info';
 import type { IViewDescriptor } from './view-descriptor';
 import VIEWS_SCHEMA from '#protocol/views.schema.json';
@@ -105,4 +104,53 @@ export function fullViewOptions(saved: unknown): FullViewOptions {
     );
   }
   return { ...viewDefaults(String(view)), ...value } as FullViewOptions;
+}
+
+/** Saved options of a view, as far as they can be read. */
+export interface IKeptOptions {
+  readonly options: FullViewOptions;
+  /** Names of those that were left out: unknown ones, and those whose value the contract does not take. */
+  readonly dropped: readonly string[];
+}
+
+/** Most members of saved options that are looked at one by one. */
+const MOST = 200;
+
+/**
+ * Read options that were saved by somebody: a workspace, a notebook, another version. What cannot be read
+ * takes its default, so that one bad value never costs the view.
+ *
+ * @throws ProtocolError `bad-parameter` when there is no such view, or what it cannot do without (its flag)
+ * is not there.
+ */
+export function keptViewOptions(value: unknown): IKeptOptions {
+  try {
+    return { options: fullViewOptions(value), dropped: [] };
+  } catch (error) {
+    const saved = typeof value === 'object' && value !== null ? Object.entries(value) : [];
+    const view = saved.find(([name]) => name === 'view')?.[1];
+    if (!(error instanceof ProtocolError) || typeof view !== 'string' || saved.length > MOST) {
+      throw error;
+    }
+    // What the view cannot do without; everything else is tried alone, beside it.
+    const about = fits({ view }) ? ['view'] : ['view', 'flag'];
+    const needed = saved.filter(([name]) => about.includes(name));
+    const readable = saved.filter(
+      ([name, each]) => !about.includes(name) && fits(Object.fromEntries([...needed, [name, each]]))
+    );
+    const names = new Set([...needed, ...readable].map(([name]) => name));
+    return {
+      options: fullViewOptions(Object.fromEntries([...needed, ...readable])),
+      dropped: saved.map(([name]) => name).filter(name => !names.has(name))
+    };
+  }
+}
+
+function fits(value: unknown): boolean {
+  try {
+    fullViewOptions(value);
+    return true;
+  } catch {
+    return false;
+  }
 }

@@ -1,4 +1,4 @@
-import { encodeFrame } from '../protocol/encode-frame';
+import { encodeFrame } from '../protocol/arrow-columns';
 import { HEADER_BYTES } from '../protocol/frame';
 import { own } from '../protocol/records';
 import type { StreamMap } from '../protocol/streams';

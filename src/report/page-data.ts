@@ -1,14 +1,13 @@
 import { HEADER_BYTES } from '../protocol/frame';
-import { encodeFrame } from '../protocol/encode-frame';
+import { encodeFrame } from '../protocol/arrow-columns';
 import { streamTable } from '../protocol/frame-table';
 import { byName, own } from '../protocol/records';
 import { ScalarStore } from '../store/scalar-store';
 import type { IScalarColumns } from '../store/source';
-import type { ITensorRow } from '../store/tensor-data';
+import { type ITensorRow, tensorRows } from '../store/tensor-data';
 import { isKnown, momentsOf, remember, SUMS } from '../store/row-moments';
-import { tensorRows } from '../store/tensor-rows';
-import { ClientError } from '../client/client-error';
-import type { IMomentsGroups, IMomentsIndex, IMomentsReader, IMomentsRows } from '../client/moments-api';
+import { ClientError } from '../client/rest';
+import type { IMomentsGroups, IMomentsIndex, IMomentsReader, IMomentsRows } from '../client/run-reader';
 import { type IStoredGroups, type IStoredMoments, type IPageRun, membersKey, StoredRun } from './stored-run';
 import { coarse, decimal, shorten, pack, unpack } from './packing';
 import { shortMoments, type Recorder } from './recorder';

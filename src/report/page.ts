@@ -56,7 +56,7 @@ export function pageText({ title, facts, figures, data, parts, version, made }: 
     .map(([term, text]) => `<dt>${escape(term)}</dt><dd>${escape(text)}</dd>`)
     .join('');
   return `<!DOCTYPE html>
-<html lang="en">
+<html lang="en" class="jp-MegalensAlone">
 <head>
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="${policy}">

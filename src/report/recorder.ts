@@ -1,7 +1,7 @@
 import { byLayer, layoutOf, thinLine, trend, trendOfRows, type Statistic } from '../aggregate';
-import type { AskOf, IQuestion } from '../client/rest';
+import { type AskOf, type IQuestion, ClientError } from '../client/rest';
 import type { IRunDetail } from '../client/runs-api';
-import type { IRunReader } from '../client/run-reader';
+import type { IRunReader, IMomentsIndex, IMomentsReader } from '../client/run-reader';
 import type { Phase } from '../protocol/messages.generated';
 import { readableStreams } from '../protocol/streams';
 import { RecordedRun } from '../store/recorded-run';
@@ -13,8 +13,6 @@ import type { ITensorQuery, ITensorResult, ITensorRow, ITensorShape, StepsQuery 
 import { cleanPaths } from '../views/shared/clean-paths';
 import type { ILayerLine, ITrendAnswer } from '../store/line-data';
 import { ArrowColumns } from '../protocol/arrow-columns';
-import { ClientError } from '../client/client-error';
-import type { IMomentsIndex, IMomentsReader } from '../client/moments-api';
 import type {
   IStoredGroups,
   IStoredMoments,

@@ -2,7 +2,7 @@ import { TOKENS } from '../store/tensor-data';
 import type { Statistic } from '../aggregate';
 import { DARK_THEME, LIGHT_THEME, type ITheme } from '../charts/vega';
 import type { IRecipe } from '../charts';
-import { drawSVG, vegaLiteSpec } from '../charts/still';
+import { drawSVG, vegaLiteSpec } from '../charts/pictures';
 import type { IRunReader } from '../client/run-reader';
 import type { IRunDetail } from '../client/runs-api';
 import { streamTable } from '../protocol/frame-table';

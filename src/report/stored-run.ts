@@ -1,8 +1,6 @@
-import type { AskOf, IQuestion } from '../client/rest';
+import { type AskOf, type IQuestion, ClientError } from '../client/rest';
 import type { IRunDetail } from '../client/runs-api';
-import type { IRunReader } from '../client/run-reader';
-import type { IMomentsIndex, IMomentsReader } from '../client/moments-api';
-import { ClientError } from '../client/client-error';
+import type { IRunReader, IMomentsIndex, IMomentsReader } from '../client/run-reader';
 import type { Phase } from '../protocol/messages.generated';
 import { streamTable } from '../protocol/frame-table';
 import { readableStreams } from '../protocol/streams';
@@ -11,15 +9,15 @@ import { RowStore, type IRowsQuery, type IStreamRows } from '../store/row-store'
 import { RecordedRun } from '../store/recorded-run';
 import type { IRunEvent } from '../store/run-events';
 import { type IScalarColumns, StoreError } from '../store/source';
-import type {
-  IThinnedLines,
-  ITensorQuery,
-  ITensorRow,
-  ITensorShape,
-  ITensorResult,
-  StepsQuery
+import {
+  type IThinnedLines,
+  type ITensorQuery,
+  type ITensorRow,
+  type ITensorShape,
+  type ITensorResult,
+  type StepsQuery,
+  compareRows
 } from '../store/tensor-data';
-import { compareRows } from '../store/tensor-rows';
 import { cutTrend, trendOfRows } from '../aggregate';
 import type { ITrendAnswer } from '../store/line-data';
 import { layerWords } from '../views/shared/layers';

@@ -1,11 +1,10 @@
 export * from './line-data';
 export * from './live-moments';
 export * from './live-run';
-export * from './moment-source';
+export * from './row-moments';
 export * from './moment-store';
 export * from './recorded-run';
 export * from './recording';
-export * from './row-moments';
 export * from './row-store';
 export * from './run-events';
 export * from './run-link';
@@ -15,5 +14,4 @@ export * from './server-moments';
 export * from './source';
 export { StepSpans } from './live-past';
 export * from './tensor-data';
-export * from './tensor-rows';
 export * from './tensor-store';

@@ -1,12 +1,6 @@
 import type { StreamTable } from '../protocol/frame-table';
 import type { MomentGroupsRequest, MomentRowsRequest } from '../protocol/requests.generated';
-import type {
-  IMomentGroups,
-  IMomentIndex,
-  IMomentRows,
-  IMomentSource,
-  ReadingProgress
-} from './moment-source';
+import type { IMomentGroups, IMomentIndex, IMomentRows, IMomentSource, ReadingProgress } from './row-moments';
 import type { MomentStore } from './moment-store';
 import type { ServerMoments } from './server-moments';
 import { StoreError } from './source';

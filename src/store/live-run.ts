@@ -9,10 +9,9 @@ import { ProtocolError } from '../protocol/protocol-error';
 import { own } from '../protocol/records';
 import type { Ask, IQuestion } from '../client/rest';
 import type { ITensorIndex } from '../client/run-reader';
-import { ChangeGate, joinRows, joinShapes, joinTables, keyColumns } from './join-past';
+import { ChangeGate, joinRows, joinShapes, joinTables, keyColumns, LivePast } from './live-past';
 import type { IScalarAnswer, ITrendAnswer } from './line-data';
 import { LiveMoments } from './live-moments';
-import { LivePast } from './live-past';
 import { MomentStore } from './moment-store';
 import { ascending, shapeIn, stepsIn, type RecordingRows } from './recording';
 import { StreamEvents } from './stream-events';
@@ -21,16 +20,10 @@ import { RowStore, type IRowsQuery, type IStreamRows } from './row-store';
 import { RunLink } from './run-link';
 import { ScalarStore } from './scalar-store';
 import type { ServerMoments } from './server-moments';
-import {
-  type ConnectionState,
-  type IRunSource,
-  type IScalarColumns,
-  type SourceChange,
-  StoreError,
-  noStream
-} from './source';
+import type { ConnectionState, IRunSource, IScalarColumns, SourceChange } from './source';
+import { StoreError, noStream } from './source';
 import type { ITensorQuery, ITensorResult, ITensorShape, StepsQuery } from './tensor-data';
-import { tensorRows } from './tensor-rows';
+import { tensorRows } from './tensor-data';
 import { TensorStore } from './tensor-store';
 import type { TrendRequest } from '../protocol/requests.generated';
 

@@ -3,9 +3,8 @@ import type { StreamTable } from '../protocol/frame-table';
 import { MOMENT_STATS } from '../protocol/moment-statistics';
 import { pageBytes } from '../protocol/streams';
 import { STREAMS } from '../protocol/streams';
-import { MomentColumns, joinRows, MOMENT_ROW_BYTES } from './moment-columns';
-import { gradientStage, streamName, type MomentNumber } from './row-moments';
-import type { IMomentIndex, IMomentRows, MomentStat } from './moment-source';
+import type { MomentNumber, IMomentIndex, IMomentRows, MomentStat } from './row-moments';
+import { MomentColumns, joinRows, MOMENT_ROW_BYTES, gradientStage, streamName } from './row-moments';
 
 // Of so many neighbouring steps those that stand out stay when memory runs out.
 const STRETCH = 8;

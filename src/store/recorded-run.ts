@@ -15,14 +15,8 @@ import { runEvents, type IRunAudit, type IRunEvent } from './run-events';
 import { RunLink } from './run-link';
 import { ScalarStore } from './scalar-store';
 import { ServerMoments } from './server-moments';
-import {
-  type ConnectionState,
-  type IRunSource,
-  type IScalarColumns,
-  type SourceChange,
-  StoreError,
-  storeError
-} from './source';
+import type { ConnectionState, IRunSource, IScalarColumns, SourceChange } from './source';
+import { StoreError, storeError } from './source';
 import type { ITensorQuery, ITensorResult, ITensorShape, StepsQuery } from './tensor-data';
 import type { TrendRequest } from '../protocol/requests.generated';
 

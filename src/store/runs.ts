@@ -1,6 +1,7 @@
 import type { IDisposable } from '@lumino/disposable';
-import { ClientError } from '../client/client-error';
-import type { SocketFactory, ClosedState } from '../client/hub-state';
+import { ClientError } from '../client/rest';
+import type { SocketFactory, ClosedState } from '../client/pending-changes';
+import type { IRunReader } from '../client/run-reader';
 import type { RunsApi } from '../client/runs-api';
 import type { Peer } from '../protocol/messages.generated';
 import { LiveRun, type ILiveRunOptions } from './live-run';
@@ -11,7 +12,7 @@ import { ServerMoments } from './server-moments';
 import { type IRunSource, StoreError } from './source';
 
 export interface IRunsOptions {
-  api: RunsApi;
+  api: IRunReader & Pick<RunsApi, 'get'>;
   /** How to open a socket to the relay of one run. */
   openSocket: (id: string) => SocketFactory;
   peer: Peer;

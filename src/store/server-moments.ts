@@ -1,6 +1,6 @@
-import { backOff } from '../client/hub-state';
-import { ClientError } from '../client/client-error';
-import type { IMomentsIndex, IMomentsReader, IReading } from '../client/moments-api';
+import { backOff } from '../client/pending-changes';
+import { ClientError } from '../client/rest';
+import type { IMomentsIndex, IMomentsReader, IReading } from '../client/run-reader';
 import { ArrowColumns } from '../protocol/arrow-columns';
 import { badFrame } from '../protocol/frame';
 import { MOMENT_STATS } from '../protocol/moment-statistics';
@@ -14,10 +14,10 @@ import type {
   IMomentIndex,
   IMomentSource,
   ReadingProgress
-} from './moment-source';
-import { RowCache } from './row-cache';
-import { StoreError, storeError } from './source';
+} from './row-moments';
 import { gradientStage, numbersOf, streamName } from './row-moments';
+import { RowCache } from './recording';
+import { StoreError, storeError } from './source';
 
 /**
  * Rows as the server sent them.

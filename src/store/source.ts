@@ -1,6 +1,6 @@
 import type { ISignal } from '@lumino/signaling';
-import type { CloseReason } from '../client/hub-state';
-import type { Ask, IQuestion } from '../client/rest';
+import type { CloseReason } from '../client/pending-changes';
+import { type Ask, type IQuestion, ClientError } from '../client/rest';
 import type {
   Configured,
   ConfigPatch,
@@ -9,10 +9,9 @@ import type {
   Phase,
   Status
 } from '../protocol/messages.generated';
-import { ClientError } from '../client/client-error';
 import { ProtocolError } from '../protocol/protocol-error';
 import type { IScalarAnswer, ITrendAnswer } from './line-data';
-import type { IMomentSource } from './moment-source';
+import type { IMomentSource } from './row-moments';
 import type { IRowsQuery, IStreamRows } from './row-store';
 import type { IAuditEvent, IRunEvent } from './run-events';
 import type { ITensorQuery, ITensorResult, ITensorShape, StepsQuery } from './tensor-data';
@@ -144,7 +143,7 @@ export interface IRunSource {
   readonly hello: Hello | null;
   readonly status: Status | null;
   readonly connection: ConnectionState;
-  /** First and last step that are still being sent to a page that came later; absent or null if all are here. */
+  /** First and last step that are still being sent to a page that came later; null if all are here. */
   readonly reading?: readonly [number, number] | null;
   readonly changed: ISignal<IRunSource, SourceChange>;
   /** The newest event of each action of a live run's audit; absent where nobody can act. */

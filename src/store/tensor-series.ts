@@ -1,8 +1,7 @@
 import type { Pass, Phase } from '../protocol/messages.generated';
 import { firstIndex } from '../protocol/records';
 import { momentsOf, remember, rmsOf } from './row-moments';
-import type { ITensorRow } from './tensor-data';
-import { compareRows } from './tensor-rows';
+import { type ITensorRow, compareRows } from './tensor-data';
 
 /**
  * Indices of the least and the greatest finite value, and of the first that stands for something not finite,

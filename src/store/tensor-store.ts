@@ -1,7 +1,7 @@
 import type { Pass, Phase } from '../protocol/messages.generated';
 import { momentsOf } from './row-moments';
 import type { ITensorQuery, ITensorResult, ITensorRow, ITensorShape, StepsQuery } from './tensor-data';
-import { compareRows } from './tensor-rows';
+import { compareRows } from './tensor-data';
 import { TensorSeries } from './tensor-series';
 
 /** The steps that have rows, ascending, each with its number of rows. */

@@ -192,6 +192,7 @@ function pageless(
     goTo: nothing,
     waits: nothing,
     follow,
+    say: nothing,
     fail: nothing
   };
 }

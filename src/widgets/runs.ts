@@ -1,4 +1,4 @@
-import { runLabel } from '../client/run-labels';
+import { runLabel } from '../client/run-reader';
 import type { IRunSource } from '../store/source';
 import type { IViewRuns } from '../views/view';
 

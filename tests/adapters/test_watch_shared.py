@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from megalens.adapters import PassWatch, find_points
 from tests.adapters.test_watch_models import (
@@ -240,3 +241,105 @@ def test_queries_of_which_some_are_the_stream_itself_are_refused() -> None:
     for number in (0, 1):
         assert "q" in points.flags["QKV_mat_mul"].reasons[number]
     assert layers_of(points, "ContextLayer_mat_mul") == [0, 1]
+
+
+class SideBySide(Stack):
+    """Attentions, MLPs and norms are lists beside one another; the model adds up and norms, as XLM does."""
+
+    def __init__(self, norms: str) -> None:
+        super().__init__()
+        del self.blocks
+        self.norms, self.sums = norms, list[Tensor]()
+        self.attentions, self.feeds = (nn.ModuleList(kind() for _ in range(2)) for kind in (Attention, Feed))
+        self.first, self.second = (nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(2)) for _ in range(2))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = functional.layer_norm(self.words(ids), (WIDTH,))
+        self.sums.clear()
+        for number in range(2):
+            for part, norm in ((self.attentions, self.first), (self.feeds, self.second)):
+                if self.norms == "of a branch":
+                    x = x + part[number](functional.layer_norm(x, (WIDTH,)))
+                    continue
+                total = x + part[number](x)
+                modules = self.norms == "modules"
+                x = norm[number](total) if modules else functional.layer_norm(total, (WIDTH,))
+                self.sums.append(total if modules else x)
+        return functional.linear(x, self.words.weight)
+
+
+@pytest.mark.parametrize(("norms", "count"), [("modules", 4), ("functions", 3), ("of a branch", 0)])
+def test_lists_side_by_side_have_the_sums_that_a_module_is_given_and_no_norm_of_a_branch(
+    norms: str, count: int
+) -> None:
+    model = SideBySide(norms)
+    points, _ = watched(model, lambda: model(IDS))
+    values = traced(points, lambda: model(IDS))
+    hidden = [values.get(("HiddenStates", layer, "")) for layer in (0, 2, 1, 3)]
+    assert sum(each is not None for each in hidden) == count
+    for each, expected in zip(hidden, model.sums, strict=norms != "of a branch"):
+        assert each is None or torch.equal(each, expected)
+
+
+class Chooses(nn.Module):
+    """Noise that is learnt comes before the router, and is as wide."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = nn.Linear(WIDTH, 4), nn.Linear(WIDTH, 4)
+        self.experts = nn.ModuleList(Feed() for _ in range(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores = self.two(x)
+        noisy = scores + torch.randn_like(scores) * functional.softplus(self.one(x))
+        best, index = noisy.topk(2, -1)
+        weights = torch.zeros_like(noisy).scatter(-1, index, best.softmax(-1))
+        return sum(weights[..., number, None] * each(x) for number, each in enumerate(self.experts))
+
+
+def test_the_router_is_what_gives_the_scores_of_which_the_largest_are_chosen() -> None:
+    model = Stack(Block(), Block())
+    for block in blocks_of(model):
+        block.feed = Chooses()
+    points, _ = watched(model, lambda: model(IDS))
+    routers = [modules_of(points, "RouterProbabilities", number) for number in (0, 1)]
+    assert routers == [[block.feed.two] for block in blocks_of(model)]
+    assert "the largest of its scores are chosen" in points.flags["RouterProbabilities"].evidence[0]
+
+
+class Spread(nn.Module):
+    """Its modules work on an axis more, ``[B, 1, S, F]``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.uno, self.dos = nn.Linear(WIDTH, 24), nn.Linear(24, WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.dos(functional.relu(self.uno(x.unsqueeze(1)))).squeeze(1)
+
+
+def test_an_axis_that_only_modules_see_is_not_recorded() -> None:
+    model = Stack(Spread(), Spread())
+    points, _ = watched(model, lambda: model(IDS))
+    values = traced(points, lambda: model(IDS))
+    assert values["MLP1_mat_mul", 1, ""].shape == (*IDS.shape, 24)
+    assert values["MLP2_mat_mul", 1, ""].shape == (*IDS.shape, WIDTH)
+
+
+def test_the_ids_are_what_the_model_is_given_whatever_the_tables_are_called() -> None:
+    class Places(Stack):
+        def __init__(self) -> None:
+            super().__init__(Block(), Block())
+            self.words, self.more = nn.Embedding(64, WIDTH), nn.Embedding(40, WIDTH)
+
+        def forward(self, ids: Tensor, *more: Tensor) -> Tensor:
+            x = self.words(torch.arange(ids.shape[1])) + self.more(ids)
+            for block in self.blocks:
+                x = block(x)
+            return x
+
+    model = Places()
+    points, watch = watched(model, lambda: model(IDS))
+    assert modules_of(points, "InputTokens", -1) == [model.more]
+    assert ("InputTokens", -1) in watch.changed
+    assert torch.equal(traced(points, lambda: model(IDS))["InputTokens", -1, "ids"], IDS)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench import common
+from bench.__main__ import NAMES, main
 from bench.common import Row, percentile, ratio, write_results
 
 
@@ -56,3 +57,10 @@ def test_a_cost_whose_interval_holds_the_target_is_neither_met_nor_missed() -> N
     assert verdict(-0.5, 0.9, 1.0) is True
     assert verdict(1.2, 3.0, 1.0) is False
     assert verdict(-32.0, 24.0, 1.0) is None
+
+
+def test_the_list_says_of_every_benchmark_what_it_measures(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--list"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert [line.partition(":")[0] for line in said if not line.startswith(" ")] == list(NAMES)
+    assert sum("≤" in line or "≥" in line for line in said) > len(NAMES)

@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 
 import megalens
-from megalens.demo.checkpoint import load_checkpoint
-from megalens.demo.model import GPTConfig
+from megalens.demo.model import GPTConfig, load_checkpoint
 from megalens.hub.terminal import StateLine
 
 COMMAND = [sys.executable, "-m", "megalens.demo"]

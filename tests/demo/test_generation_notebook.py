@@ -11,7 +11,7 @@ import pytest
 import torch
 from nbclient import NotebookClient
 
-from megalens.demo.checkpoint import load_checkpoint
+from megalens.demo.model import load_checkpoint
 from megalens.hub.discovery import live_hubs
 
 NOTEBOOK = Path(__file__).parents[2] / "examples" / "generation.ipynb"

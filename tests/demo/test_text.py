@@ -20,7 +20,7 @@ def test_the_corpus_is_english_split_by_document() -> None:
 
 def test_two_interpreters_collect_the_same_bytes() -> None:
     code = (
-        "import hashlib; from megalens.demo.text import load_corpus; c = load_corpus(150_000); "
+        "import hashlib; from megalens.demo.train import load_corpus; c = load_corpus(150_000); "
         "print(hashlib.sha256(c.train + b'|' + c.held_out).hexdigest())"
     )
     digests = {
@@ -46,7 +46,7 @@ def test_no_paragraph_of_the_held_out_text_was_trained_on() -> None:
 @pytest.mark.slow
 def test_collecting_docstrings_imports_none_of_the_modules_they_are_in() -> None:
     code = (
-        "import json, sys; from megalens.demo.text import load_corpus; before = set(sys.modules); "
+        "import json, sys; from megalens.demo.train import load_corpus; before = set(sys.modules); "
         "load_corpus(600_000); print(json.dumps(sorted(set(sys.modules) - before)))"
     )
     done = subprocess.run(
@@ -59,7 +59,7 @@ def test_collecting_docstrings_imports_none_of_the_modules_they_are_in() -> None
 def test_too_little_text_is_refused_with_what_to_do(
     monkeypatch: pytest.MonkeyPatch, tmp_path: object
 ) -> None:
-    monkeypatch.setattr("megalens.demo.text._topics", lambda: [])
+    monkeypatch.setattr("megalens.demo.train._topics", lambda: [])
     monkeypatch.setattr("sysconfig.get_paths", lambda: {"stdlib": str(tmp_path)})
     with pytest.raises(ValueError, match=r"Expected at least 64 KiB of English.*Use a Python"):
         # Past what other tests had read.

@@ -15,8 +15,7 @@ from hub_process import WAIT, HubProcess, peer, scalars, tensors
 from recorded_files import parquet_of
 from websockets.exceptions import ConnectionClosed
 
-from megalens.hub.connections import HalfOpen
-from megalens.hub.minute_log import MinuteLog
+from megalens.hub.connections import HalfOpen, MinuteLog
 
 FILES = 256
 CASES = 60

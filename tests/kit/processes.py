@@ -20,7 +20,7 @@ from typing import Any
 
 import warm
 
-__all__ = ["run_job"]
+__all__ = ["run_job", "start_server"]
 
 _SECONDS = 240.0
 
@@ -45,7 +45,7 @@ def run_job(processes: int, work: str, *args: Any, gone: bool = False) -> list[A
         With the traceback of the first process that failed.
     """
     context = multiprocessing.get_context("forkserver")
-    _start_server()
+    start_server()
     with tempfile.TemporaryDirectory() as folder:
         started = []
         for rank in range(processes):
@@ -68,7 +68,7 @@ def run_job(processes: int, work: str, *args: Any, gone: bool = False) -> list[A
 
 
 @functools.cache
-def _start_server() -> None:
+def start_server() -> None:
     """Start the server process; the path on which it looks for what it imports beforehand comes from its environment only."""
     multiprocessing.set_forkserver_preload(["preloaded"])
     before = os.environ.get("PYTHONPATH")
@@ -79,6 +79,8 @@ def _start_server() -> None:
         os.environ.pop("PYTHONPATH")
         if before is not None:
             os.environ["PYTHONPATH"] = before
+    # It would wait for it, which processes that fork from this one may not.
+    forkserver._forkserver.ensure_running = lambda: None  # type: ignore[attr-defined]
 
 
 def _results(started: list[tuple[Any, Connection]], gone: bool) -> list[Any]:

@@ -11,9 +11,11 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import faulthandler
 import gc
 import importlib
 import json
+import logging
 import os
 import runpy
 import signal
@@ -24,7 +26,7 @@ import threading
 from pathlib import Path
 from typing import Any, NoReturn
 
-__all__ = ["COLD", "install", "install_forked", "preload"]
+__all__ = ["COLD", "TORCH", "install", "install_forked", "leave", "preload"]
 
 COLD = "MEGALENS_TEST_COLD"
 # prctl's: whoever asks becomes the parent of a process whose own parent has ended.
@@ -38,7 +40,7 @@ _HUB = (
     # pyarrow, and what it looks for once it reads values, or a file.
     *("pyarrow.compute", "pyarrow.pandas_compat", "pandas", "pyarrow.parquet", "pyarrow.dataset"),
 )
-_TORCH = (
+TORCH = (
     *_HUB,
     # The second is imported by the first optimizer.
     *("torch", "torch._dynamo", "safetensors.torch"),
@@ -58,6 +60,7 @@ _OTHERS = (
         "jupyter_server.serverapp",
     ),
 )
+_TESTS = Path(__file__).parents[1]
 _SCRIPTS = (
     "worker.py",
     "train.py",
@@ -80,6 +83,7 @@ def install_forked(modules: tuple[str, ...] = _HUB) -> None:
     ours, theirs = _channel()
     if os.fork() == 0:
         ours.close()
+        _forget_tests()
         nothing = os.open(os.devnull, os.O_RDWR)
         for own in range(3):
             os.dup2(nothing, own)
@@ -89,7 +93,26 @@ def install_forked(modules: tuple[str, ...] = _HUB) -> None:
     subprocess._fork_exec = _Starter(subprocess._fork_exec, {modules: ours})
 
 
-def preload(modules: tuple[str, ...] = _TORCH) -> None:
+def _forget_tests() -> None:
+    """Be without what pytest has put into the process that collected tests."""
+    sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__
+    sys.excepthook, sys.unraisablehook = sys.__excepthook__, sys.__unraisablehook__
+    threading.excepthook = threading.__excepthook__
+    faulthandler.disable()
+    logging.root.handlers.clear()
+    if "_pytest.pathlib" in sys.modules:
+        atexit.unregister(sys.modules["_pytest.pathlib"].cleanup_numbered_dir)
+    sys.meta_path[:] = [
+        finder for finder in sys.meta_path if not type(finder).__module__.startswith("_pytest")
+    ]
+    sys.path[:] = [path for path in sys.path if not Path(path).is_relative_to(_TESTS)]
+    for name, module in list(sys.modules.items()):
+        of_tests = (getattr(module, "__file__", None) or "").startswith(f"{_TESTS}{os.sep}")
+        if of_tests or name.endswith(".__main__"):
+            del sys.modules[name]
+
+
+def preload(modules: tuple[str, ...] = TORCH) -> None:
     """Import ``modules``, and what slices add to them where the package is among them; read the demo's text."""
     for module in modules:
         importlib.import_module(module)
@@ -97,7 +120,7 @@ def preload(modules: tuple[str, ...] = _TORCH) -> None:
         return
     if "megalens.demo.train" in modules:
         # The text that demos and examples train on takes longer to read than the first steps.
-        importlib.import_module("megalens.demo.text").load_corpus()
+        importlib.import_module("megalens.demo.train").load_corpus()
     slices = importlib.import_module("megalens.slices")
     for each in slices.find_slices():
         for path in (each.commands, each.traced if "torch" in modules else ""):
@@ -114,7 +137,7 @@ def _imported(command: list[str]) -> tuple[str, ...]:
         case ["-m", "megalens.server.reader", *_]:
             return _HUB
         case ["-m", "megalens", "serve", *_]:
-            return _TORCH
+            return TORCH
         case [
             "-m",
             "megalens.demo"
@@ -124,11 +147,11 @@ def _imported(command: list[str]) -> tuple[str, ...]:
             | "tests.tracer.compiled_work",
             *_,
         ]:
-            return _TORCH
+            return TORCH
         case [script, *_] if Path(script).name == "rest_work.py":
             return _OTHERS
         case [script, *_] if Path(script).name in _SCRIPTS:
-            return _TORCH
+            return TORCH
     return ()
 
 
@@ -254,7 +277,7 @@ def _become(asked: dict[str, Any]) -> None:
 
 
 def _run(asked: dict[str, Any]) -> NoReturn:
-    """Be the process that was asked for, and end as Python does, but for its last clearing away of each imported module, which takes longer than many a process."""
+    """Be the process that was asked for."""
     code, interrupted = 0, False
     try:
         _become(asked)
@@ -266,6 +289,11 @@ def _run(asked: dict[str, Any]) -> NoReturn:
         code, interrupted = 1, isinstance(error, KeyboardInterrupt)
         sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
         sys.excepthook(type(error), error, error.__traceback__)
+    leave(code, interrupted)
+
+
+def leave(code: int, interrupted: bool = False) -> NoReturn:
+    """End as Python does, but for its last clearing away of each imported module, which takes longer than many a process."""
     threading._shutdown()
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):

@@ -15,7 +15,7 @@ from hostile_streams import BOMBS, ask_everything, mutated_stream, sealed, tail,
 from recorded_run import write_run
 
 from megalens.protocol import stream_schema
-from megalens.runs import ClientError, RunFolder, file_checks, recorded_parquet
+from megalens.runs import ClientError, RunFolder, recorded_arrow, recorded_parquet
 from megalens.runs.parquet_footer import read_footer
 
 MOST_KIB = 512 * 1024
@@ -122,15 +122,15 @@ def test_pages_and_texts_are_bounded_by_their_own_headers(template, tmp_path, mo
     assert RunFolder(folder).read("tensors").num_rows == 300
     for module, bound, most in (
         (recorded_parquet, "_MOST_PAGES", 100),
-        (file_checks, "_ANY_BYTES", 10_000),
-        (file_checks, "_ANY_ROWS", 100),
+        (recorded_arrow, "_ANY_BYTES", 10_000),
+        (recorded_arrow, "_ANY_ROWS", 100),
     ):
         # What was checked of a file is kept for as long as it is the same.
         os.utime(folder / "tensors.parquet")
         with monkeypatch.context() as changed:
             changed.setattr(module, bound, most)
-            changed.setattr(file_checks, "_TIMES", 0)
-            changed.setattr(file_checks, "_ROWS_A_BYTE", 0)
+            changed.setattr(recorded_arrow, "_TIMES", 0)
+            changed.setattr(recorded_arrow, "_ROWS_A_BYTE", 0)
             with pytest.raises(ClientError) as caught:
                 RunFolder(folder).read("tensors")
         assert caught.value.code == "unreadable"

@@ -103,7 +103,7 @@ def test_another_hub_at_the_port_of_one_that_was_found_is_not_taken_for_it(live,
     own = live()
     hub = hostile(first=(hello("another"), READY))
     entry = own.entry.__class__(**{**vars(own.entry), "port": int(hub.address.rpartition(":")[2])})
-    module = sys.modules["megalens.runs.connect"]
+    module = sys.modules["megalens.runs.connecting"]
     monkeypatch.setattr(module, "find_hub", lambda *_: entry)
     monkeypatch.setattr(module, "live_hubs", lambda *_: [entry])
     with pytest.raises(ProtocolError, match="Another hub answers"):

@@ -11,7 +11,7 @@ import pytest
 from recorded_run import write, write_run
 
 from megalens.protocol import Tile, stream_schema
-from megalens.runs import ClientError, Run, open_run, trend
+from megalens.runs import ClientError, Run, open_run
 from megalens.runs.run_words import unknown_flag
 
 
@@ -113,11 +113,6 @@ def test_scalars_by_name_and_pandas(folder):
     assert set(run.scalars(["loss", "held_out_loss"])["name"].to_pylist()) == {"loss", "held_out_loss"}
     assert run.audit().to_pylist() == pq.read_table(folder / "audit.parquet").to_pylist()
     assert run.audit()["action"].to_pylist()[:2] == ["connect", "configure"]
-
-
-def test_a_trend_of_a_recorded_run_counts_the_non_finite(folder):
-    table = open_run(folder).tensors("MLP1_mat_mul", layers=1, steps=range(29, 32))
-    assert trend(table, "nonfinite")["value"].to_pylist() == [0, 3, 0]
 
 
 def test_only_the_row_groups_that_can_match_are_read(folder, tmp_path):

@@ -12,6 +12,7 @@ from megalens.hub.segment_file import clear_leftovers, remove_segment, seal_tail
 from megalens.protocol import (
     LAST_STEP,
     STREAMS,
+    SUMMARY_LEVELS,
     is_stream_file,
     layers_path,
     merged_name,
@@ -21,9 +22,10 @@ from megalens.protocol import (
 )
 from megalens.runs.moments import MomentQuery
 from megalens.runs.moments.rows import recorded_rows
+from megalens.runs.moments.rows.pieces import Wanted
 
 MOMENTS = STREAMS["moments"]
-BY_LAYER = [
+SUMMARIZED = [
     {"by": ["layer"], "steps": None},
     {"by": ["layer"], "statistic": "kurtosis", "points": 8, "series": 2},
     {"by": [], "statistic": "max"},
@@ -32,6 +34,10 @@ BY_LAYER = [
     {"by": [], "stat": "activation", "mixed": True, "statistic": "nonfinite"},
     {"by": ["layer"], "show": "percent", "smoothing": 4, "steps": [9, LAST_STEP]},
     {"by": ["layer"], "steps": [5, 23], "statistic": "near_zero_share"},
+    {"by": ["stage", "layer"], "statistic": "min"},
+    {"by": ["layer"], "where": {"stage": "1", "layer": "0-1"}},
+    {"by": ["family"], "points": 8},
+    {"by": ["family", "stage"], "where": {"family": ["mlp", "embedding"]}, "statistic": "rms"},
 ]
 OTHERS = [
     {"by": ["name"]},
@@ -39,6 +45,8 @@ OTHERS = [
     {"by": ["layer", "rank"]},
     {"by": ["layer"], "where": {"rank": "0"}},
     {"by": ["layer"], "where": {"name": "fc1"}},
+    {"by": ["layer", "family"]},
+    {"by": ["layer"], "where": {"family": "mlp"}},
     {"by": ["layer"], "ratio": "grad_to_param"},
 ]
 
@@ -55,7 +63,7 @@ def rows_of_a_run(steps=30, **more):
                 rows.append(
                     {
                         **{"step": step, "samples": 8 * step, "stat": stat, "name": name},
-                        **{"rank": int(rng.integers(0, 2)), "stage": -1, "count": count},
+                        **{"rank": int(rng.integers(0, 2)), "stage": len(rows) % 2 * 3, "count": count},
                         **{"mean": rng.normal(), "m2": count * rng.uniform(), "m3": rng.normal()},
                         **{"m4": count * rng.uniform(1, 2), "min": -rng.uniform(), "max": rng.uniform()},
                         **{
@@ -101,7 +109,7 @@ def answers(home, table, queries):
     return ours
 
 
-@pytest.mark.parametrize("query", BY_LAYER, ids=str)
+@pytest.mark.parametrize("query", SUMMARIZED, ids=str)
 def test_questions_by_layer_are_answered_without_a_row(query, run, monkeypatch):
     home, table, paths = run
     assert all(layers_path(path).stat().st_size for path in paths)
@@ -159,7 +167,7 @@ def test_a_missing_or_damaged_summary_falls_back_to_the_rows(run, tmp_path):
         path.unlink(missing_ok=True)
         if text is not None:
             path.write_bytes(text)
-        answers(folder, table, BY_LAYER[:1])
+        answers(folder, table, SUMMARIZED[:1])
 
 
 def test_a_summary_that_is_damaged_after_it_was_listed_falls_back_to_the_rows(run, tmp_path):
@@ -179,18 +187,29 @@ def test_a_summary_of_another_segment_is_not_believed(run, tmp_path):
     other = rows_of_a_run(20)
     for at, path in enumerate(recording(tmp_path, other, 1)):
         shutil.copy(layers_path(paths[at]), layers_path(path))
-    answers(tmp_path, other, BY_LAYER[:1])
+    answers(tmp_path, other, SUMMARIZED[:1])
 
 
-@pytest.mark.parametrize("why", ["rounded sums", "a tensor a layer"])
+@pytest.mark.parametrize("why", ["rounded sums", "a tensor"])
 def test_rows_that_cannot_be_merged_or_hardly_get_fewer_have_no_summary(why, tmp_path):
     table = rows_of_a_run(rounding=2.0**-24) if why == "rounded sums" else rows_of_a_run()
     if why != "rounded sums":
-        few = [each.endswith("fc1.weight") for each in table["name"].to_pylist()]
+        few = [each.endswith("1.mlp.linear_fc1.weight") for each in table["name"].to_pylist()]
         table = table.filter(pa.array(few))
     (segment,) = recording(tmp_path, table, 1)
     assert not layers_path(segment).exists()
-    answers(tmp_path, table, BY_LAYER[:1])
+    answers(tmp_path, table, SUMMARIZED[:1])
+
+
+def test_of_a_tensor_a_layer_families_alone_are_summarized(tmp_path):
+    table = rows_of_a_run(stage=-1, gradient_stage="")
+    table = table.filter(pa.array([each.endswith("fc1.weight") for each in table["name"].to_pylist()]))
+    (segment,) = recording(tmp_path, table, 1)
+    (piece,) = recorded_rows.SealedFile(segment, segment.stat()).pieces
+    for level, alone in (("family", True), ("layer", False)):
+        wanted = Wanted({"grad": ["x"]}, (), level=level)
+        assert (list(piece.parts(wanted)) == [piece]) is alone
+    answers(tmp_path, table, SUMMARIZED)
 
 
 def test_rows_of_an_earlier_attempt_that_do_not_count_are_in_no_answer(run, tmp_path):
@@ -220,8 +239,20 @@ def test_no_reader_of_parquet_sees_a_summary_and_it_goes_with_its_segment(run, t
     )
 
 
-@pytest.mark.parametrize("name", ["a.layers.3.mlp.w", "h.0/input0", "lm_head.weight", "norm/output0"])
-def test_a_merged_name_says_layer_and_role_and_no_more(name):
-    merged = parse_name(merged_name(name))
-    assert (merged.layer, merged.role) == (parse_name(name).layer, parse_name(name).role)
-    assert merged_name(merged_name(name)) == merged_name(name)
+@pytest.mark.parametrize("level", SUMMARY_LEVELS)
+@pytest.mark.parametrize("name", ["a.layers.3.mlp.w", "h.0/input0", "lm_head.weight", "norm/output0", "h.3"])
+def test_a_merged_name_says_what_its_level_says_and_no_more(name, level):
+    merged = merged_name(name, level)
+    for field in SUMMARY_LEVELS[level]:
+        assert getattr(parse_name(merged), field) == getattr(parse_name(name), field)
+    assert merged_name(merged, level) == merged
+
+
+def test_what_no_name_says_together_has_no_summary_of_that_level(tmp_path):
+    # Alone the family would be read as the role.
+    assert merged_name("layers.3.output.weight", "family") is None
+    table = rows_of_a_run()
+    names = pa.array([name.replace("mlp", "output") for name in table["name"].to_pylist()])
+    table = table.set_column(table.schema.get_field_index("name"), "name", names)
+    recording(tmp_path, table, 2)
+    answers(tmp_path, table, SUMMARIZED)

@@ -1,7 +1,12 @@
 """Runs without a notebook: what the commands print of a recorded and of a live run."""
 
 import json
+import subprocess
+import sys
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from recorded_run import RUN_ID, write_run
 
@@ -88,3 +93,63 @@ def test_the_doctor_says_what_is_wrong_and_nothing_secret(live, runtime, capsys,
     token = json.loads((runtime / f"hub-{run.entry.id}.json").read_text())["token"]
     assert token not in printed
     assert str(run.entry.port) not in printed
+
+
+def test_compare_says_where_two_runs_part(tmp_path, capsys):
+    a = write_run(tmp_path / "a")
+    b = write_run(tmp_path / "b", run={"id": "b", "name": "wider", "started": 1.5})
+    table = pq.read_table(b / "scalars.parquet")
+    steps, values = table["step"].to_numpy(), table["value"].to_numpy().copy()
+    loss = np.array(table["name"].to_pylist()) == "loss"
+    values[loss & (steps >= 23)] += 0.25
+    at = table.schema.get_field_index("value")
+    pq.write_table(
+        table.set_column(at, table.schema.field(at), pa.array(values, table.schema.field(at).type)),
+        b / "scalars.parquet",
+    )
+    assert main(["compare", str(a), str(b), "--json"]) == 0
+    found = {each["name"]: each for each in json.loads(capsys.readouterr().out)["scalars"]}
+    assert found["loss"]["parts_at"] == 23
+    assert found["loss"]["b"] - found["loss"]["a"] == pytest.approx(0.25, abs=1e-5)
+    assert [each["parts_at"] for name, each in found.items() if name != "loss"] == [None, None]
+    assert main(["compare", str(a), str(b)]) == 0
+    told = capsys.readouterr().out
+    assert "parts at step 23" in told
+    assert "B  wider (b)" in told
+    assert main(["compare", str(a), str(tmp_path / "c")]) == 2
+
+
+@pytest.mark.parametrize("command", ["info", "digest", "tail", "report", "export"])
+def test_what_a_command_prints_is_json_where_that_is_asked_for(command, tmp_path, capsys, monkeypatch):
+    folder = write_run(tmp_path / RUN_ID)
+    monkeypatch.chdir(tmp_path)
+    assert main([command, str(folder), "--json", *(["--to", "csv"] if command == "export" else [])]) == 0
+    printed = capsys.readouterr().out
+    assert len(printed.splitlines()) == 1
+    told = json.loads(printed)
+    assert {"info": "model", "digest": "text", "tail": "value", "report": "path", "export": "rows"}[
+        command
+    ] in told
+
+
+def test_bash_completes_commands_and_their_options(capsys):
+    main(["completion", "bash"])
+    script = capsys.readouterr().out
+    asked = 'COMP_WORDS=(megalens {}); COMP_CWORD={}; _megalens; echo "${{COMPREPLY[@]}}"'
+    for words, expected in (("di", "digest"), ("digest --o", "--output"), ("completion f", "fish")):
+        line = asked.format(words, len(words.split()))
+        done = subprocess.run(["bash", "-c", f"{script}\n{line}"], capture_output=True, text=True, check=True)
+        assert done.stdout.split() == [expected]
+
+
+def test_info_of_a_recording_imports_neither_pandas_nor_duckdb(tmp_path):
+    """They take longer than all else of a short command."""
+    folder = write_run(tmp_path / RUN_ID)
+    code = (
+        "import sys; from megalens.cli.main import main; main(sys.argv[1:]); "
+        "print([name for name in ('pandas', 'duckdb', 'torch', 'websockets', 'asyncio') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "info", str(folder)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"

@@ -8,7 +8,7 @@ import pytest
 
 from megalens.protocol import ProtocolError
 from megalens.tracer.sending.peers import Agreement, Proposal, Schedule
-from megalens.tracer.sending.peers import agreement as agreement_module
+from megalens.tracer.sending.peers import channel as agreement_module
 from megalens.tracer.sending.peers.channel import MessageKind
 from megalens.tracer.sending.peers.members import Members
 from megalens.tracer.tensors.plan import ModePlan, TracingPlan

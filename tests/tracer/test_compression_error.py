@@ -14,7 +14,7 @@ from megalens.protocol import Empty, NoOp, Peaks, Projection, Tile
 from megalens.tracer.tensors.compression_error import CompressionError
 from megalens.tracer.tensors.compressors import make_kernel
 from megalens.tracer.tensors.pieces import Cut
-from megalens.tracer.tensors.values import errors_of
+from megalens.tracer.tensors.probes import errors_of
 
 SHAPES = hnp.array_shapes(min_dims=2, max_dims=4, min_side=1, max_side=9)
 ANY = st.floats(width=32, allow_subnormal=False)
@@ -164,7 +164,7 @@ def test_peaks_stand_for_their_whole_block(x, cells):
 
 @pytest.mark.parametrize("compressor", [Peaks(4), Tile(8)])
 def test_of_one_large_head_some_queries_are_measured(monkeypatch, compressor):
-    monkeypatch.setattr("megalens.tracer.tensors.values._MEASURED_VALUES", 100)
+    monkeypatch.setattr("megalens.tracer.tensors.probes._MEASURED_VALUES", 100)
     data = torch.rand(2, 3, 30, 32)
     kept = make_kernel(compressor)(data, 1)
     probe = SimpleNamespace(flag=SimpleNamespace(error=CompressionError(compressor)), layer=1)

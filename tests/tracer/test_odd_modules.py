@@ -6,7 +6,7 @@ from torch import nn
 
 import megalens
 from megalens import NoOp
-from megalens.tracer.put_back import put_back
+from megalens.tracer.first_pass import put_back
 
 HIDDEN = "HiddenStates"
 IDS = torch.arange(8).reshape(2, 4)

@@ -15,9 +15,9 @@ from megalens.tracer.tensors.compression_error import CompressionError
 from megalens.tracer.tensors.compressors import make_kernel
 from megalens.tracer.tensors.joiner import Joiner, pack_pieces
 from megalens.tracer.tensors.pieces import cut_of, join_pieces
+from megalens.tracer.tensors.probes import errors_of, moments_of
 from megalens.tracer.tensors.sender import LeaderSender
 from megalens.tracer.tensors.staging import Stage, StagePool
-from megalens.tracer.tensors.values import errors_of, moments_of
 
 COMPRESSORS = [
     Tile(4),

@@ -12,7 +12,7 @@ import megalens
 from megalens import Tile, trace
 from megalens.runs import open_run
 from megalens.runs.answers import RunAnswers
-from megalens.runs.open_run import compared_answers
+from megalens.runs.opening import compared_answers
 from megalens.tracer import TracerError
 
 pytestmark = pytest.mark.slow

@@ -138,7 +138,7 @@ OUTSIDE = (
 def test_what_is_said_of_a_silent_probe_is_so(
     gpt, ids, traced, small_hub, monkeypatch, call, expected
 ) -> None:
-    monkeypatch.setattr("megalens.tracer.tensors.silent.compiles", lambda: False)
+    monkeypatch.setattr("megalens.tracer.tensors.retained.compiles", lambda: False)
     tracer = traced(gpt, flags={"MLP1_mat_mul": NoOp()})
     with tracer.step():
         call(gpt, ids)
@@ -159,7 +159,7 @@ def test_what_is_said_of_a_silent_probe_is_so(
 
 
 def test_a_silent_probe_is_said_once_and_each_new_one(gpt, ids, traced, small_hub, monkeypatch) -> None:
-    monkeypatch.setattr("megalens.tracer.tensors.silent.compiles", lambda: False)
+    monkeypatch.setattr("megalens.tracer.tensors.retained.compiles", lambda: False)
     tracer = traced(gpt, flags={"MLP1_mat_mul": NoOp()})
     mlp = gpt.blocks[1].mlp
     plain = mlp.forward
@@ -178,7 +178,7 @@ def test_a_silent_probe_is_said_once_and_each_new_one(gpt, ids, traced, small_hu
 
 
 def test_many_silent_probes_are_named_by_their_flags(gpt, ids, traced, monkeypatch) -> None:
-    monkeypatch.setattr("megalens.tracer.tensors.silent.compiles", lambda: False)
+    monkeypatch.setattr("megalens.tracer.tensors.retained.compiles", lambda: False)
     tracer = traced(gpt, flags=dict.fromkeys(("MLP1_mat_mul", "MLP2_mat_mul", "InputTokens"), NoOp()))
     with tracer.step():
         gpt.forward(ids)
@@ -191,7 +191,7 @@ def test_many_silent_probes_are_named_by_their_flags(gpt, ids, traced, monkeypat
 def test_why_a_probe_failed_in_one_step_is_not_said_of_the_next(
     gpt, ids, traced, small_hub, monkeypatch
 ) -> None:
-    monkeypatch.setattr("megalens.tracer.tensors.silent.compiles", lambda: False)
+    monkeypatch.setattr("megalens.tracer.tensors.retained.compiles", lambda: False)
     tracer = traced(gpt, flags={"MLP1_mat_mul": NoOp()}, layers="1")
     with tracer.step():
         gpt(ids)
@@ -209,7 +209,7 @@ def test_why_a_probe_failed_in_one_step_is_not_said_of_the_next(
 
 
 def test_recomputing_is_no_call_outside_of_a_pass(gpt, ids, traced, small_hub, monkeypatch) -> None:
-    monkeypatch.setattr("megalens.tracer.tensors.silent.compiles", lambda: False)
+    monkeypatch.setattr("megalens.tracer.tensors.retained.compiles", lambda: False)
     tracer = traced(gpt, flags={"MLP1_mat_mul": {"compressor": NoOp(), "passes": ["backward"]}}, layers="1")
     for block in gpt.blocks:
         plain = block.forward

@@ -199,7 +199,7 @@ def test_losses_with_and_without_tracing_are_bit_identical(traced) -> None:
 
 def test_a_probe_that_did_not_fire_is_named(gpt, ids, traced, small_hub, monkeypatch) -> None:
     # Tests before this one may have compiled something in this process.
-    monkeypatch.setattr("megalens.tracer.tensors.silent.compiles", lambda: False)
+    monkeypatch.setattr("megalens.tracer.tensors.retained.compiles", lambda: False)
     tracer = traced(gpt, flags={"MLP1_mat_mul": Tile(2), "MLP2_mat_mul": Tile(2)})
     with tracer.step():
         gpt(ids)

@@ -6,7 +6,7 @@ import { LIVE, MemoryRuns, OLD } from '../../src/panel/shell/__tests__/memory-pa
 import { PanelModel } from '../../src/panel/shell/panel-model';
 import { MegalensPanel } from '../../src/panel/shell/panel-widget';
 import { RunsTableWidget } from '../../src/panel/table/runs-table-widget';
-import { toldApart } from '../../src/client/run-labels';
+import { toldApart } from '../../src/client/run-reader';
 import { quietHost } from './quiet-host';
 
 /** The chosen run's status, with figures that a test may change. */

@@ -5,7 +5,7 @@ import type {
   IMomentRows,
   IMomentSource,
   MomentStat
-} from '../../src/store/moment-source';
+} from '../../src/store/row-moments';
 import { tensorNames } from '../../src/store/__tests__/memory-moments';
 import { noise } from './source';
 

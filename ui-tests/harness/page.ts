@@ -52,6 +52,20 @@ const harness = {
     await harness.view.settled();
   },
 
+  /** Show views of one run in tabs of some pixels, side by side. */
+  async showTabs(views: ViewOptions[], shape: ISyntheticShape, width: number, height: number): Promise<void> {
+    harness.run = new SyntheticRun(shape);
+    for (const [at, options] of views.entries()) {
+      const tab = document.createElement('div');
+      tab.className = 'tab';
+      tab.style.cssText = `position: absolute; top: 0; left: ${at * width}px; width: ${width}px; height: ${height}px; overflow: auto;`;
+      node.append(tab);
+      const view = await mountView(tab, harness.run, options, { frame: tab });
+      await view.settled();
+      together.push(view);
+    }
+  },
+
   /** Show several views of one run below one another. */
   async showTogether(views: ViewOptions[], shape: ISyntheticShape): Promise<void> {
     harness.run = new SyntheticRun(shape);

@@ -36,6 +36,8 @@ export interface ISyntheticShape {
   scalars?: number;
   /** By how much those lie above those of another run. */
   lift?: number;
+  /** Most steps whose rows stay, as in a page that follows a run for long; all when absent. */
+  bound?: number;
   /** Whether nothing is traced. */
   untraced?: boolean;
 }
@@ -113,7 +115,7 @@ export class SyntheticRun implements IRunSource {
     const step: number[] = [];
     const value: number[] = [];
     const name: string[] = [];
-    for (let at = 1; at <= this._last; at++) {
+    for (let at = Math.max(1, this._last - (this._shape.bound ?? Infinity)); at <= this._last; at++) {
       const loss = 1.6 + 4 * Math.exp(-at / 60) + 0.12 * noise(at);
       for (const [which, number] of [
         [0, this._shape.nonFinite && at === 40 ? NaN : loss],
@@ -182,7 +184,7 @@ export class SyntheticRun implements IRunSource {
   /** Let one more step arrive. */
   advance(): void {
     this._add(this._last + 1);
-    for (const stream of ['tensors', 'scalars']) {
+    for (const stream of ['tensors', 'scalars', 'spans']) {
       this._changed.emit({ kind: 'rows', stream, firstStep: this._last, lastStep: this._last });
     }
   }
@@ -210,10 +212,14 @@ export class SyntheticRun implements IRunSource {
 
   private _add(step: number): void {
     this._last = step;
-    for (const row of rowsOf(this._shape, step)) {
+    const { bound = Infinity } = this._shape;
+    for (const row of step > bound ? makeRows(this._shape, step) : rowsOf(this._shape, step)) {
       const rows = this._rows.get(row.flag) ?? [];
-      this._rows.set(row.flag, rows);
-      rows.push(row);
+      this._rows.set(
+        row.flag,
+        rows.filter(each => each.step > step - bound)
+      );
+      this._rows.get(row.flag)?.push(row);
     }
   }
 

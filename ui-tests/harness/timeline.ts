@@ -1,4 +1,4 @@
-import type { IPiece, ITimelineAnswer } from '../../src/instruments/timeline/client/timeline-api';
+import type { IPiece, ISum, ITimelineAnswer } from '../../src/instruments/timeline/client/timeline-api';
 import type { TimelineRequest } from '../../src/protocol/requests.generated';
 
 const RANKS = 8;
@@ -6,15 +6,12 @@ const STEPS = 6;
 const STEP_MS = 100;
 
 /** Eight ranks in two stages, rank 5 half as slow again: what the server would answer of six steps, by hand. */
-export function syntheticTimeline({ window }: TimelineRequest): ITimelineAnswer {
+export function syntheticTimeline({ window, find = '', sums }: TimelineRequest): ITimelineAnswer {
   const whole: [number, number] = [0, STEPS * STEP_MS];
   const seen = window ?? whole;
   const pieces = Array.from({ length: STEPS }, (_, step) =>
     Array.from({ length: RANKS }, (__, lane) => piecesOf(step, lane)).flat()
-  )
-    .flat()
-    .filter(({ begin, end }) => end > seen[0] && begin < seen[1])
-    .sort((a, b) => a.depth - b.depth);
+  );
   return {
     isDraft: false,
     there: [1, 40],
@@ -30,10 +27,14 @@ export function syntheticTimeline({ window }: TimelineRequest): ITimelineAnswer 
     window: seen,
     whole,
     steps: Array.from({ length: STEPS }, (_, at) => [at + 3, at * STEP_MS, (at + 1) * STEP_MS] as const),
-    pieces,
+    pieces: pieces
+      .flat()
+      .filter(({ end, begin }) => end > seen[0] && begin < seen[1])
+      .sort((a, b) => a.depth - b.depth),
     links: [],
     path: [],
-    found: { count: 0, first: [] },
+    found: foundIn(pieces.flat(), find),
+    ...(sums ? { sums: sumsIn(pieces.flat(), sums) } : {}),
     culprits: [
       {
         kind: 'device',
@@ -60,6 +61,27 @@ export function syntheticTimeline({ window }: TimelineRequest): ITimelineAnswer 
       )
     }
   };
+}
+
+function foundIn(pieces: readonly IPiece[], find: string): ITimelineAnswer['found'] {
+  const first = pieces
+    .filter(({ name, kind }) => find !== '' && (name.includes(find) || kind.includes(find)))
+    .sort((a, b) => a.begin - b.begin)
+    .map(({ lane, begin, end, step }) => ({ rank: lane, begin, end, step }));
+  return { count: first.length, since: 0, first };
+}
+
+/** Of all ranks: what a test selects are all of them. */
+function sumsIn(pieces: readonly IPiece[], [from, to]: readonly [number, number]): readonly ISum[] {
+  const sums = new Map<string, ISum>();
+  for (const { kind, name, begin, end } of pieces) {
+    const ms = Math.min(end, to) - Math.max(begin, from);
+    if (ms > 0) {
+      const { count = 0, total = 0 } = sums.get(kind) ?? {};
+      sums.set(kind, { kind, name, count: count + 1, total: total + ms });
+    }
+  }
+  return [...sums.values()].sort((a, b) => b.total - a.total);
 }
 
 function piecesOf(step: number, lane: number): IPiece[] {

@@ -72,6 +72,6 @@ function writeModel(folder: string): void {
     return;
   }
   const code =
-    'import sys; from megalens.demo.checkpoint import save_checkpoint; from megalens.demo.model import GPT; save_checkpoint(GPT(), sys.argv[1])';
+    'import sys; from megalens.demo.model import save_checkpoint; from megalens.demo.model import GPT; save_checkpoint(GPT(), sys.argv[1])';
   execFileSync(join(ROOT, '.venv/bin/python'), ['-c', code, folder], { cwd: ROOT });
 }

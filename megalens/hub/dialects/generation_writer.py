@@ -15,10 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from .client_generate import CANDIDATES, ClientGeneration
+from .client_generate import CANDIDATES, ClientGeneration, TensorKey, WrittenPass
 from .dialect import DIALECTS
 from .peer_message import PADDING
-from .written_passes import TensorKey, WrittenPass
 
 _DIALECT = DIALECTS["inference"]
 _NUMBERS = {name: number for number, name in _DIALECT.numbers.items()}

@@ -15,11 +15,10 @@ from ...protocol import EMBEDDING, Frame, MegalensError, ProtocolError, compress
 from ...protocol.errors import must_be
 from ...protocol.messages_generated import Cancel, Configure, FlagInfo, FlagSetting, Generate, Message, Phase
 from ..discovery import HubEntry
-from .client_generate import ClientGeneration, read_generate
+from .client_generate import ClientGeneration, TensorKey, WrittenPass, WrittenPasses, read_generate
 from .dialect import DialectError
 from .generation_writer import GenerationWriter
 from .hub_gateway import LOOPBACK, GatewayClient, HubGateway, address_of, error_text, refusal_text
-from .written_passes import TensorKey, WrittenPass, WrittenPasses
 
 _MOST_WAITING = 4
 _PHASES: list[Phase] = ["generate"]

@@ -14,10 +14,8 @@ from ...protocol.messages_generated import Announce, Config, ConfigPatch, FlagIn
 from ...protocol.version import own_version
 from .dialect import Dialect, DialectError, Translation
 from .hosted_run import HostedRun
-from .peer_link import MOST_BYTES, detect, open_peer
-from .peer_message import BadMessage, TensorRow, read_message
-from .peer_rows import PeerRows
-from .rows import LeftOut, NumberedRow, note_table, tensors_table
+from .peer_message import MOST_BYTES, BadMessage, TensorRow, detect, open_peer, read_message
+from .peer_rows import LeftOut, NumberedRow, PeerRows, note_table, tensors_table
 
 _RETRY_SECONDS = 0.5
 _FLUSH_SECONDS = 0.2

@@ -11,8 +11,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from .language_model import LanguageModel, PaddedPrompts, Reading
-from .sampling import Sampler
+from .language_model import LanguageModel, PaddedPrompts, Reading, Sampler
 from .texts import ITextStream
 
 

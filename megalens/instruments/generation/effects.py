@@ -17,9 +17,8 @@ from torch import Tensor
 
 from ...tracer.points import ModelPoints
 from .hidden import HiddenStates
-from .job import GenerationJob
+from .job import GenerationJob, first_differences, generation_perturb, perturbed, sweep_points
 from .language_model import LanguageModel
-from .sweep import first_differences, generation_perturb, perturbed, sweep_points
 
 _MOST_VALUES = 1 << 26
 """Logits, or hidden states of all layers, of the clean pass that are stored at once."""

@@ -15,13 +15,13 @@ from ...adapters.find import find_points
 from ...adapters.sizes import text_config, unwrapped
 from ...protocol import Peaks
 from ...tracer.errors import describe_error
+from ...tracer.first_pass import extra_pass
 from ...tracer.graph_probes import end_of
 from ...tracer.own_hooks import hook_after
 from ...tracer.points import NO_EXPERTS, IAdapter, ModelPoints, Source
-from ...tracer.put_back import extra_pass
 from ...tracer.tensors.config import change_plan
 from ...tracer.tensors.plan import TracingPlan
-from ...tracer.tensors.values import Window
+from ...tracer.tensors.probes import Window
 from .errors import GenerationError
 from .token_rows import PassCoordinates
 

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...protocol import MegalensError, ProtocolError
-from ...protocol.generation import MOST_SEQUENCES
 from ...protocol.messages_generated import Announce, Cancel, Generate, Generating
+from ...protocol.requests import MOST_SEQUENCES
 from ...tracer.errors import describe_error
 from ...tracer.instrument import Instrument
 from .hidden import Passes, no_attention

@@ -12,16 +12,14 @@ import numpy as np
 import torch
 from torch import distributed
 
-from ...protocol.generation import GenerationRequest
+from ...protocol.requests import GenerationRequest
 from ...tracer.errors import describe_error
 from .errors import GenerationError
 from .hidden import Passes
 from .instrument import GenerationInstrument
-from .job import GenerationJob
+from .job import GenerationJob, generation_perturb
 from .language_model import LanguageModel
-from .megatron import MegatronLanguageModel
-from .megatron_control import JobControl, LostJobError
-from .sweep import generation_perturb
+from .megatron import JobControl, LostJobError, MegatronLanguageModel
 from .writing import Writing
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ...adapters.sizes import INNER_NAMES, input_features, text_config, unwrapped
 from ...tracer.points import ModelPoints
-from ...tracer.tensors.values import Window
+from ...tracer.tensors.probes import Window
 from .decoding import Candidates, GenerationPass, candidates_of
 from .errors import GenerationError
 from .hidden import HiddenStates

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ...api.trace import trace
-from ...demo.checkpoint import CONFIG, CheckpointError, load_checkpoint
+from ...demo.model import CONFIG, CheckpointError, load_checkpoint
 from ...tracer.errors import TracerError
 from ...tracer.points import IAdapter
 from . import GenerationInstrument, LanguageModel, as_language_model

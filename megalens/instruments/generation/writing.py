@@ -14,15 +14,14 @@ import torch
 from torch import Tensor
 
 from ...tracer.tensors.plan import TracingPlan
-from ...tracer.tensors.values import Window
+from ...tracer.tensors.probes import Window
 from .decoding import evaluating
 from .effects import compared
 from .errors import GenerationError
 from .hidden import ATTENTION, HiddenStates, Passes, attention_probabilities, with_attention
-from .job import GenerationJob
+from .job import GenerationJob, PassClock, perturbed
 from .language_model import LanguageModel, Reading
 from .lens import LensReader, Readout
-from .sweep import PassClock, perturbed
 from .token_rows import LocatedPass, TokenRows
 
 if TYPE_CHECKING:

@@ -24,8 +24,7 @@ from ...protocol import (
 from ...protocol.messages_generated import Status
 from ...tracer.errors import TracerError, describe_error
 from ...tracer.instrument import Instrument
-from .actions import Action, post
-from .optimizer_numbers import OptimizerNumbers
+from .actions import Action, OptimizerNumbers, post
 
 if TYPE_CHECKING:
     from ...tracer.instrument import Host

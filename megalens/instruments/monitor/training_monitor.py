@@ -20,9 +20,8 @@ from ...protocol import MOMENT_COLUMNS, StepReadings, is_whole
 from ...tracer.errors import TracerError
 from ...tracer.moments.logger import StatisticsLogger
 from ...tracer.tracer import Tracer
-from .actions import TrainingStopped, actions_from
+from .actions import OptimizerNumbers, TrainingStopped, actions_from
 from .instrument import MonitorInstrument
-from .optimizer_numbers import OptimizerNumbers
 from .rule import Alarm, OwnRule, first_serious
 from .settings import WatchSettings, read_rules
 from .trainermon.config import MonitorConfig, read_config

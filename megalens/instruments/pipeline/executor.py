@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from .board import Together
 from .chunk import StageChunk
 from .errors import PipelineError
 from .orders import IOrder
 from .plan_type import Operation, Placement, words_of
-from .stages.cut_batch import StepBatch
-from .stages.inbox import Arrival, Inbox, Key, shapes_text
+from .stages.inbox import Arrival, Inbox, Key, StepBatch, shapes_text
 from .stages.link import Link, report_received, report_sent, spec_of
-from .together import Together
 
 if TYPE_CHECKING:
     from ...tracer import Tracer

@@ -12,7 +12,7 @@ from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.microbatch import merge_chunks
 
 from .adaptive import Compare
-from .board import Board
+from .board import Board, Together
 from .chunk import StageChunk
 from .connections import CopySum, check_given_shapes, expected_messages, mirrored, neighbours
 from .errors import PipelineError
@@ -21,10 +21,8 @@ from .order_control import OrderControl, Planner
 from .orders import FixedOrder, GreedyOrder, GreedyRule, IOrder, OrderChoice, name_of
 from .plan_type import Placement, Plan
 from .planner import compare_plans, plan_of_name
-from .stages.cut_batch import StepBatch, cut_batch
-from .stages.inbox import Inbox, Key
+from .stages.inbox import Inbox, Key, StepBatch, cut_batch
 from .stages.link import connect
-from .together import Together
 
 
 class DynamicSchedule:

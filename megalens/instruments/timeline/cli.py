@@ -104,9 +104,8 @@ def _verdict(arguments: argparse.Namespace) -> int:
 
 
 def _megascan(arguments: argparse.Namespace) -> int:
-    from .analysis import analyse
+    from .analysis import analyse, megascan_of_files
     from .megascan_files import read_rank_files
-    from .megascan_verdict import megascan_of_files
     from .trace_folder import is_megascan
 
     folder = Path(arguments.folder)

@@ -333,11 +333,28 @@ def _solve(
     root = _connected(groups, count)
     # The reference of each component stays as it is.
     free = np.flatnonzero(root != np.arange(count))
-    offset, drift = offset.copy(), drift.copy()
     if not len(free):
-        return offset, drift, np.zeros(count)
+        return offset.copy(), drift.copy(), np.zeros(count)
+    try:
+        return _solve_for(np.concatenate([free, count + free]), groups, offset, drift, first, last, middle)
+    except np.linalg.LinAlgError:
+        # Few events, days away from the middle, say nothing of a drift.
+        return _solve_for(free, groups, offset, drift, first, last, middle)
+
+
+def _solve_for(
+    chosen: Integers,
+    groups: list[_GroupEnds],
+    offset: Floats,
+    drift: Floats,
+    first: Integers,
+    last: Integers,
+    middle: Integers,
+) -> tuple[Floats, Floats, Floats]:
+    """Solve for the chosen of all offsets and, behind them, all drifts; the others stay."""
+    count = len(offset)
+    offset, drift = offset.copy(), drift.copy()
     scales: list[float] = []
-    chosen = np.concatenate([free, count + free])
     for turn in range(_ROUNDS):
         normal, right = np.zeros((2 * count, 2 * count)), np.zeros(2 * count)
         for at, group in enumerate(groups):

@@ -102,7 +102,10 @@ _LEAST_SEEN = 0.3
 """The least share of a pixel of a sum."""
 _WAITING = 0.5
 """Blocked time is shown from this share of the other work in a pixel on."""
+_TELLING = 10
+"""A span so many times as long as is usual for its depth gives its pixel its kind."""
 _MOST_FOUND = 200
+_MOST_SUMS = 200
 _MOST_PATHS = 30
 """Most steps whose critical path is drawn: of more it would be invisible."""
 _MS = 1e-6
@@ -119,7 +122,7 @@ def lanes_of(
     is in ms; None is everything.
     """
     spans = analysis.spans
-    begin, end = _times(analysis)
+    begin, end = _drawn_times(analysis)
     everything = (0.0, float(end.max(initial=1.0)))
     shown = window if window is not None else everything
     columns = max(50, min(columns, _MOST_PIECES // max(len(ranks), 1)))
@@ -127,12 +130,9 @@ def lanes_of(
     lane = np.array([lane_of.get(int(rank), -1) for rank in spans.ranks])[
         np.searchsorted(spans.ranks, spans.rank)
     ]
-    traffic = spans.of_kind(*COMMUNICATION)
-    begin = np.where(traffic, end - spans.blocked * _MS, begin)
-    seen = (lane >= 0) & ~spans.of_kind("step") & (end > shown[0]) & (begin < shown[1]) & (spans.count == 1)
-    seen &= ~traffic | (spans.blocked > 0)
-    rows = np.flatnonzero(seen)
-    depth = np.select([traffic[rows], ~spans.complete_phases[rows]], [_BLOCKED, _INSIDE], _PHASE)
+    rows = _drawn_rows(analysis, ranks, begin, end, shown)
+    traffic = spans.of_kind(*COMMUNICATION)[rows]
+    depth = np.select([traffic, ~spans.complete_phases[rows]], [_BLOCKED, _INSIDE], _PHASE)
     pieces = _pieces(lane[rows], depth, spans.kind[rows], begin[rows], end[rows], rows, shown, columns)
     own = pieces["row"]
     known = own >= 0
@@ -164,6 +164,28 @@ def lanes_of(
             **numbers,
         },
     }
+
+
+def sums_of(analysis: Analysis, ranks: Sequence[int], window: tuple[float, float]) -> list[dict[str, Any]]:
+    """Return how many spans of each name lie in a window on some ranks and the ms that they take within it,
+    ``{kind, name, count, total}``, the largest total first.
+    """
+    spans = analysis.spans
+    begin, end = _drawn_times(analysis)
+    rows = _drawn_rows(analysis, ranks, begin, end, window)
+    took = np.minimum(end[rows], window[1]) - np.maximum(begin[rows], window[0])
+    keys, which = np.unique(spans.kind[rows] * len(spans.names) + spans.name[rows], return_inverse=True)
+    count = np.bincount(which, minlength=len(keys))
+    total = np.bincount(which, took, len(keys))
+    return [
+        {
+            "kind": KINDS[int(keys[at]) // len(spans.names)],
+            "name": spans.names[int(keys[at]) % len(spans.names)],
+            "count": int(count[at]),
+            "total": float(total[at]),
+        }
+        for at in np.argsort(-total, kind="stable")[:_MOST_SUMS]
+    ]
 
 
 def links_of(analysis: Analysis, row: int) -> list[dict[str, Any]]:
@@ -205,16 +227,19 @@ def path_of(analysis: Analysis, window: tuple[float, float] | None) -> list[dict
     return [each._asdict() for each in critical_path(analysis.dependencies, came, end, steps)]
 
 
-def found_of(analysis: Analysis, ranks: Sequence[int], text: str) -> dict[str, Any]:
-    """Return the number of spans with a text in name or kind, and the first by time, ms; case is ignored."""
+def found_of(analysis: Analysis, ranks: Sequence[int], text: str, since: int = 0) -> dict[str, Any]:
+    """Return the number of spans with a text in name or kind, and 200 of them by time, ms, from number
+    ``since`` on; case is ignored.
+    """
     spans, wanted = analysis.spans, text.lower()
     name = np.array([wanted in each.lower() for each in spans.names] or [False])
     kind = np.array([wanted in each for each in KINDS])
     rows = np.flatnonzero((name[spans.name] | kind[spans.kind]) & np.isin(spans.rank, list(ranks)))
     begin, end = _times(analysis)
-    first = rows[np.argsort(begin[rows], kind="stable")[:_MOST_FOUND]]
+    first = rows[np.argsort(begin[rows], kind="stable")[since : since + _MOST_FOUND]]
     return {
         "count": len(rows),
+        "since": since,
         "first": [
             {
                 "rank": int(spans.rank[row]),
@@ -240,6 +265,23 @@ def _times(analysis: Analysis) -> tuple[Floats, Floats]:
         begin[mine] -= zero
         end[mine] -= zero
     return (begin * _MS).astype(float), (end * _MS).astype(float)
+
+
+def _drawn_times(analysis: Analysis) -> tuple[Floats, Floats]:
+    """Return :func:`_times`, of communication the part in which its rank is blocked."""
+    spans = analysis.spans
+    begin, end = _times(analysis)
+    return np.where(spans.of_kind(*COMMUNICATION), end - spans.blocked * _MS, begin), end
+
+
+def _drawn_rows(
+    analysis: Analysis, ranks: Sequence[int], begin: Floats, end: Floats, shown: tuple[float, float]
+) -> Integers:
+    """Return which spans of some ranks are drawn in a window."""
+    spans = analysis.spans
+    seen = np.isin(spans.rank, list(ranks)) & ~spans.of_kind("step") & (spans.count == 1)
+    seen &= (end > shown[0]) & (begin < shown[1])
+    return np.flatnonzero(seen & (~spans.of_kind(*COMMUNICATION) | (spans.blocked > 0)))
 
 
 def _lanes(analysis: Analysis, ranks: Sequence[int]) -> list[dict[str, Any]]:
@@ -309,7 +351,10 @@ def _sums(
     pixel: float,
     columns: int,
 ) -> dict[str, Any]:
-    """Return the short spans of each lane and pixel as a piece of the main kind, equal neighbours joined."""
+    """Return the short spans of each lane and pixel as a piece of the main kind, equal neighbours joined.
+
+    A span far longer than is usual is seen: its pixel is full of its kind.
+    """
     column = np.clip(((begin + end) / 2 - zero) / pixel, 0, columns - 1).astype(np.int64)
     # Phases and what is in them are one row of pixels, blocked moments another.
     blocked = (depth == _BLOCKED).astype(np.int64)
@@ -322,11 +367,18 @@ def _sums(
     of_kind = np.zeros((len(KINDS), len(cells)))
     np.add.at(of_kind, (kind, which), end - begin)
     strongest = of_kind.argmax(axis=0)
+    long = _telling(depth, end - begin)
+    telling = np.zeros(len(cells), bool)
+    telling[which[long]] = True
+    order = long[np.argsort((end - begin)[long], kind="stable")]
+    strongest[which[order]] = kind[order]
     at, row = cells % columns, cells // columns
-    shown = _shown(row, at, time)
-    at, row, strongest, time, count = (each[shown] for each in (at, row, strongest, time, count))
+    shown = _shown(row, at, time) | telling
+    at, row, strongest, time, count, telling = (
+        each[shown] for each in (at, row, strongest, time, count, telling)
+    )
     # Neighbouring, nearly full pixels of one kind are one piece.
-    full = np.minimum(np.maximum(time, _LEAST_SEEN * pixel), pixel)
+    full = np.where(telling, pixel, np.minimum(np.maximum(time, _LEAST_SEEN * pixel), pixel))
     joins = np.zeros(len(at), bool)
     joins[1:] = (row[1:] == row[:-1]) & (at[1:] == at[:-1] + 1) & (strongest[1:] == strongest[:-1])
     joins[1:] &= (full[1:] > 0.7 * pixel) & (full[:-1] > 0.7 * pixel)
@@ -341,6 +393,14 @@ def _sums(
         "count": np.add.reduceat(count, first) if len(first) else np.zeros(0, np.int64),
         "row": np.full(len(first), -1),
     }
+
+
+def _telling(depth: Integers, length: Floats) -> Integers:
+    """Return which spans are far longer than is usual for their depth."""
+    usual = np.full(3, np.inf)
+    for each in np.unique(depth):
+        usual[each] = np.median(length[depth == each])
+    return np.flatnonzero(length > _TELLING * usual[depth])
 
 
 def _shown(row: Integers, at: Integers, time: Floats) -> Bools:

@@ -1,15 +1,104 @@
-"""What takes longer in a step: which part, of which rank, and whether a span explains it."""
+"""What takes longer in a step: which part, of which rank, and whether a span explains it.
+
+Robust statistics of series over steps: medians, and the intervals in which a series is high.
+
+What a recording lacks for a verdict: who is missing, and whom nothing connects.
+"""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from math import sqrt
 
 import numpy as np
 
 from .culprits import Culprit
-from .spans import COMPUTING, Bools, Floats, Work
-from .stretches import LEAST_NS, MAD, SHORTEST, median, running_median
+from .dependencies import Dependencies
+from .spans import COMMUNICATION, COMPUTING, INFERRED, PASSES, Bools, Floats, Spans, Work, ranks_text
+
+SURE = 6.0
+"""Standard errors by which a finding must exceed zero."""
+SHORTEST = 6
+_BLOCK = 4
+"""Steps of a block by which lasting noise, such as of a busy host, is measured."""
+MAD = 1.4826
+LEAST_NS = 1e6
+"""Less than a millisecond of a step is noise of the operating system."""
+
+
+def stretches(values: Floats, least: float, sure: float = SURE) -> dict[int, tuple[int, int, float, float]]:
+    """Return by row the interval that is most above ``least`` / 2, if its mean is at least that.
+
+    Columns are beginning, end, mean and standard error.
+    """
+    result: dict[int, tuple[int, int, float, float]] = {}
+    if values.shape[1] < SHORTEST:
+        return result
+    smooth = running_median(values, 3)
+    noise = MAD * median(np.abs(np.diff(values, axis=1)), axis=1) / sqrt(2)
+    for row in np.flatnonzero(np.nan_to_num(smooth).max(axis=1) > least / 2):
+        # Once more above half of what was found: where it really begins and ends.
+        mean = least
+        for _ in range(3):
+            begin, end = _highest(smooth[row], mean / 2)
+            inside = values[row, begin:end]
+            count = int(np.isfinite(inside).sum())
+            if count < SHORTEST:
+                break
+            mean = max(least, float(np.nanmean(smooth[row, begin:end])))
+        else:
+            found = float(np.nanmedian(inside))
+            error = max(float(noise[row]), _lasting(values[row], begin, end)) / sqrt(count)
+            error = max(error, 1e-4)
+            if found >= least and found >= sure * error:
+                result[int(row)] = (begin, end, found, error)
+    return result
+
+
+def _lasting(values: Floats, begin: int, end: int) -> float:
+    """Return the noise of single values from means over blocks of steps, without what was found.
+
+    Where a disturbance lasts, that is more than differences of neighbours show.
+    """
+    rest = values.copy()
+    inside = np.zeros(len(values), bool)
+    inside[begin:end] = True
+    for part in (inside, ~inside):
+        if np.isfinite(rest[part]).any():
+            rest[part] -= np.nanmedian(rest[part])
+    complete = len(rest) // _BLOCK * _BLOCK
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        means = np.nanmean(rest[:complete].reshape(-1, _BLOCK), axis=1)
+    means = means[np.isfinite(means)]
+    return sqrt(_BLOCK) * MAD * float(np.median(np.abs(means))) if len(means) >= 4 else 0.0
+
+
+def _highest(values: Floats, above: float) -> tuple[int, int]:
+    """Return the interval with the largest sum above a value (Kadane); missing steps count as nothing."""
+    sums = np.concatenate([[0.0], np.cumsum(np.where(np.isfinite(values), values - above, 0.0))])
+    lowest = np.minimum.accumulate(sums)
+    end = int((sums - lowest).argmax())
+    return int(sums[: end + 1].argmin()), end
+
+
+def median(values: Floats, axis: int) -> Floats:
+    """Return medians without NaN, or NaN if there is nothing else."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        median: Floats = np.nanmedian(values, axis=axis)
+    return median
+
+
+def running_median(values: Floats, width: int) -> Floats:
+    """Return running medians along the last axis, over fewer values at the ends."""
+    half = width // 2
+    padded = np.pad(values, ((0, 0), (half, half)), constant_values=np.nan)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, width, axis=1)
+    return median(windows, 2)
+
 
 _BAD_STEP = 0.3
 """A bad step exceeds its neighbours by this share, and by eight times their usual difference."""
@@ -156,3 +245,92 @@ def _together(found: Sequence[Culprit]) -> list[Culprit]:
             )
         )
     return result
+
+
+_MOST_GROUPS, _MOST_RANKS = 4_096, 1 << 20
+
+
+@dataclass(frozen=True)
+class Lacking:
+    """What is missing, in sentences, and whether the rest shows what a slow rank costs."""
+
+    sentences: tuple[str, ...]
+    prices: bool
+
+
+def lacking(spans: Spans, done: Work, found: Dependencies | None, world: int = 0) -> Lacking:
+    """Return what is missing to call a job of ``world`` ranks healthy; ``found`` is absent of sums."""
+    if not done.ready:
+        return Lacking((), False)
+    said: list[str] = []
+    ranks = spans.ranks
+    traffic = spans.of_kind(*COMMUNICATION)
+    mentioned = [spans.members(int(group)) for group in np.unique(spans.group[traffic])[:_MOST_GROUPS]]
+    named = {rank for members in mentioned for rank in members}
+    others = sorted((named | {*range(min(world, _MOST_RANKS))}) - {*ranks.tolist()})
+    if others and world > len(ranks):
+        without = f"{len(others)} {_have(others)} no spans: {ranks_text(others)}"
+        said.append(f"The job has {world} ranks, of which {without}.")
+    elif others:
+        said.append(
+            f"{_capital(ranks_text(others))} communicate{_s(others)} with them and {_have(others)} no spans."
+        )
+    prices = False
+    if len(ranks) == 1 and world == 1:
+        pass
+    elif len(ranks) == 1:
+        said.append(f"Only rank {int(ranks[0])} is there, which nobody can be compared with.")
+    elif not connected(spans, found):
+        said.append(
+            "No collective or message connects all of the ranks, so that nobody is seen to wait for another."
+        )
+    elif not bool(spans.blocked[traffic].any()):
+        said.append("No rank waited for another.")
+    else:
+        prices = not others
+    if INFERRED in spans.names:
+        said.append(
+            "Messages between stages were not recorded: who waits for whom is taken from the micro-batches, "
+            "and pauses before passes are taken for waiting."
+        )
+    idle = np.setdiff1d(ranks, spans.rank[spans.of_kind(*PASSES)])
+    if len(idle):
+        said.append(f"No pass was recorded of {ranks_text(idle.tolist())}.")
+    steps = int(np.isfinite(done.step).any(axis=0).sum())
+    if steps < SHORTEST:
+        said.append(f"Steps: {steps}. Who is slow shows in {SHORTEST} or more.")
+    return Lacking(tuple(said), prices)
+
+
+def connected(spans: Spans, found: Dependencies | None) -> bool:
+    """Return whether collectives and messages connect all ranks; of sums, whether all of them communicate."""
+    if found is None:
+        return len(np.unique(spans.rank[spans.of_kind(*COMMUNICATION)])) == len(spans.ranks)
+    group = np.arange(len(spans.ranks))
+    events = np.flatnonzero(found.complete)
+    size = np.diff(found.first)[events]
+    starts = found.first[events]
+    member = np.repeat(starts, size) + np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
+    at = np.searchsorted(spans.ranks, spans.rank[found.rows[member]])
+    pairs = np.unique(
+        np.stack([np.repeat(np.searchsorted(spans.ranks, spans.rank[found.rows[starts]]), size), at]), axis=1
+    )
+    while True:
+        lowest = group.copy()
+        np.minimum.at(lowest, pairs[0], group[pairs[1]])
+        np.minimum.at(lowest, pairs[1], lowest[pairs[0]])
+        if (lowest == group).all():
+            return bool((group == 0).all())
+        group = lowest
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def _s(ranks: list[int]) -> str:
+    return "s" if len(ranks) == 1 else ""
+
+
+def _have(ranks: list[int]) -> str:
+    return "has" if len(ranks) == 1 else "have"

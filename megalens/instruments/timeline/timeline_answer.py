@@ -20,7 +20,7 @@ from ...runs.query import Query
 from ...runs.run_folder import RunFolder
 from .analysis import Analysis, world_of
 from .culprits import Verdict
-from .lanes import MOST_LANES, found_of, lanes_of, links_of, path_of
+from .lanes import MOST_LANES, found_of, lanes_of, links_of, path_of, sums_of
 from .spans import Spans
 
 STREAM = "spans"
@@ -61,7 +61,9 @@ def read_timeline(
 
     ``request`` may have ``first`` and ``last`` step (by default the newest, as many as fit), ``window`` in ms
     since the first of them, ``columns`` (pixels), ``ranks`` as text, ``row`` whose dependencies are wanted,
-    ``path`` for the critical path, and ``find``, a text in names; ``draft`` is for :func:`draft_timeline`.
+    ``path`` for the critical path, ``find``, a text in names, with ``found_from``, the number of the first
+    that is wanted, ``sums``, a window whose spans are summed, with ``sums_ranks``; ``draft`` is for
+    :func:`draft_timeline`.
     ``key`` identifies this run's rows in the cache. Raises ``ProtocolError`` naming the wrong member.
     """
     asked = _Asked.of(request)
@@ -126,22 +128,25 @@ class _Asked:
     row: int | None
     path: bool
     find: str
+    found_from: int
+    sums: tuple[float, float] | None
+    sums_ranks: Any
 
     @classmethod
     def of(cls, request: Mapping[str, Any]) -> _Asked:
         asked = check_request(TimelineRequest, request)
-        window = asked.get("window")
-        if window is not None and not 1e-6 <= window[1] - window[0] < math.inf:
-            raise must_be("window", "two times in ms, the second larger", window, "window")
         return cls(
             asked.get("first"),
             asked.get("last"),
-            None if window is None else (window[0], window[1]),
+            _window("window", asked.get("window")),
             asked.get("columns") or _COLUMNS,
             read_ranges(asked.get("ranks", "all"), "ranks"),
             asked.get("row"),
             asked.get("path", False),
             asked.get("find", ""),
+            asked.get("found_from", 0),
+            _window("sums", asked.get("sums")),
+            read_ranges(asked.get("sums_ranks", "all"), "sums_ranks"),
         )
 
     def lanes(
@@ -154,12 +159,25 @@ class _Asked:
         return _first_lanes(chosen, culprits), there
 
 
+def _window(name: str, times: Sequence[float] | None) -> tuple[float, float] | None:
+    if times is None:
+        return None
+    if not 1e-6 <= times[1] - times[0] < math.inf:
+        raise must_be(name, "two times in ms, the second larger", times, name)
+    return times[0], times[1]
+
+
 def _drawn(analysis: Analysis, asked: _Asked, ranks: Sequence[int]) -> dict[str, Any]:
     return {
         **lanes_of(analysis, ranks, asked.window, asked.columns),
         "links": [] if asked.row is None else links_of(analysis, asked.row),
         "path": path_of(analysis, asked.window) if asked.path else [],
-        "found": found_of(analysis, ranks, asked.find) if asked.find else {"count": 0, "first": []},
+        "found": found_of(analysis, ranks, asked.find, asked.found_from)
+        if asked.find
+        else {"count": 0, "since": 0, "first": []},
+        "sums": None
+        if asked.sums is None
+        else sums_of(analysis, [rank for rank in ranks if in_ranges(rank, asked.sums_ranks)], asked.sums),
     }
 
 

@@ -11,10 +11,9 @@ import numpy as np
 from .clocks import Clocks
 from .culprits import Culprit, Verdict
 from .dependencies import NOT_BLOCKED_NS, Dependencies
-from .long_steps import bad_steps, of_one_rank, stalls
+from .long_steps import LEAST_NS, MAD, SURE, bad_steps, median, of_one_rank, running_median, stalls, stretches
+from .prices import joined, names_of, units_of
 from .spans import INFERRED, Bools, Floats, Integers, Spans, Work
-from .stretches import LEAST_NS, MAD, SURE, median, running_median, stretches
-from .units import joined, names_of, units_of
 
 _LEAST = 0.032
 """Healthy devices differ by less."""

@@ -17,7 +17,7 @@ from ...protocol import VIEW_NAMES, MegalensError, ProtocolError, check_view_opt
 from ...protocol.version import own_version
 from ...runs import Run, RunFolder
 from ...runs.answers import rows_of
-from ...runs.open_run import Others, compared_answers
+from ...runs.opening import Others, compared_answers
 from ...runs.run_words import unknown_flag
 from ..engine import EngineError, run_job
 

@@ -27,13 +27,17 @@ from ...protocol import (
     view_fields,
 )
 from ...protocol.version import own_version
+from .comm import CommRows, class_for, front_end, lacking_words
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from ...runs import Run
+
 # npm range of the browser side: compatible versions, any for a checkout that was never installed.
 _MODULE_RANGE = "*" if own_version() == "0" else f"^{own_version()}"
 
+_WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
 VIEW_MIME = "application/vnd.megalens.view+json"
 
 Painter = Callable[[Mapping[str, Any]], tuple[str, str]]
@@ -161,6 +165,8 @@ class View(DOMWidget):  # type: ignore[misc]  # ipywidgets has no types
         Draws the static picture from checked options.
     framer : callable, optional
         Reads the rows that the view draws, for views that offer them as a table.
+    rows : Run, optional
+        Where a page without the labextension has its rows from.
 
     Raises
     ------
@@ -183,19 +189,27 @@ class View(DOMWidget):  # type: ignore[misc]  # ipywidgets has no types
         help="The last static picture, as SVG text; drawn when the cell displays.", read_only=True
     )
 
+    def __new__(cls, *args: Any, **kwargs: Any) -> View:
+        made: View = super().__new__(class_for(cls))
+        return made
+
     def __init__(
         self,
         run: Mapping[str, Any],
         options: Mapping[str, Any],
         painter: Painter | None = None,
         framer: Framer | None = None,
+        rows: Run | None = None,
     ) -> None:
         self._painter = painter
         self._framer = framer
         self._spreading = False
+        self._rows: CommRows | None = None
         checked = self.checked(options)
         named = {key: run.get(key) for key in ("id", "name", "folder")}
         super().__init__(run=named | ({"kind": run["kind"]} if "kind" in run else {}), options=checked)
+        if self._model_module == "anywidget":
+            self._rows = CommRows(self, rows)
         names = [name for name, trait in self.traits().items() if isinstance(trait, Option)]
         if names:  # Of no names it would observe all traits.
             self.observe(self._option_changed, names)
@@ -224,6 +238,13 @@ class View(DOMWidget):  # type: ignore[misc]  # ipywidgets has no types
         svg, caption = self._painter(self.options)
         self.set_trait("picture", svg)
         return caption
+
+    def close(self) -> None:
+        """End the view and what its pages asked for. Safe twice."""
+        rows: CommRows | None = getattr(self, "_rows", None)
+        if rows is not None:
+            rows.close()
+        super().close()
 
     def _current(self) -> dict[str, Any]:
         # Before the base class's setup there are no options, and reading a trait would set its default.
@@ -257,7 +278,10 @@ class View(DOMWidget):  # type: ignore[misc]  # ipywidgets has no types
         # Without the type of ipywidgets: JupyterLab draws ours, and programs without Megalens show the
         # picture. A converter of an executed notebook would take ipywidgets' first and show an empty box.
         bundle: dict[str, Any] = {}
-        caption = self.draw()
+        if self._rows is not None:
+            bundle[_WIDGET_MIME] = {"version_major": 2, "version_minor": 0, "model_id": self.model_id}
+        # marimo keeps nothing of a still picture, and would wait for it.
+        caption = "" if front_end() == "marimo" else self.draw()
         bundle[VIEW_MIME] = {
             "format": 1,
             "run": dict(self.run),
@@ -266,9 +290,10 @@ class View(DOMWidget):  # type: ignore[misc]  # ipywidgets has no types
         }
         bundle["text/plain"] = repr(self)
         if caption:
+            words = html.escape(f"{caption} {lacking_words()}".strip())
             bundle["text/html"] = (
                 f'<figure class="jp-MegalensPicture" style="margin:0">{self.picture}'
-                f"<figcaption>{html.escape(caption)}</figcaption></figure>"
+                f"<figcaption>{words}</figcaption></figure>"
             )
         return bundle
 
@@ -286,7 +311,7 @@ class View(DOMWidget):  # type: ignore[misc]  # ipywidgets has no types
 # Views that other packages bring: known to the browser, and to Python by name only.
 @register
 class OtherView(View):
-    """A view that a JupyterLab extension registered.
+    """A view that a JupyterLab extension registered, and that JupyterLab alone can draw.
 
     Its options are checked in the browser, by the schema that it was registered with; there is no static
     picture of it. ``options`` have ``view``, its name. Raises ``WidgetError`` when an option is not JSON;

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...runs import ClientError, Run
-from ...runs.open_run import compared_answers
+from ...runs.opening import compared_answers
 from ..engine import EngineError, run_job
 
 

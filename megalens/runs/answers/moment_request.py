@@ -76,7 +76,7 @@ def _as_number(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
 def _doubts(table: pa.Table) -> pa.Array:
     """Return 1 where an unknown loss scale may be in the values, 2 where clipping may be, added up."""
     # What is asked has loaded it; without a question it would only be slow.
-    from ..moments.rows.moment_rows import STAGE
+    from ..moments.rows.pieces import STAGE
 
     scaled = table.column("scaled").cast(pa.int8()).cast(pa.float64())
     if STAGE not in table.column_names:

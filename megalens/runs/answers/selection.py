@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from ...protocol import STREAMS, Streams, stream_schema
 from ..errors import ClientError
-from ..file_checks import entries_of
 from ..query import Query
+from ..recorded_streams import entries_of
 from ..run_folder import RunFolder
 from ..tensor_index import INDEX_COLUMNS, FlagEntry, TensorIndex
 from .coarser_peaks import SHAPE_COLUMNS, coarser_rows, coarser_shapes

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 from ...protocol import StreamRequest, TrendRequest
-from ..aggregate import TENSOR_ONLY
 from ..lines import gap_starts, line_order, thin_line
 from ..moments.grouping.cells import moment_columns, reading_value
 from ..query import Query, Selection, half_of
@@ -27,6 +26,8 @@ from .trend_rows import (
     tensor_moments,
 )
 
+# Not of stored values: tile means say nothing about a tensor's tails.
+_TENSOR_ONLY = ("skewness", "kurtosis")
 _OWN = ("statistic", "selection", "points")
 _KIND = ("compressor", "source_shape", "shape")
 _KEYS = ("step", "layer", "rank", *_KIND, "nan_count", "inf_count")
@@ -178,7 +179,7 @@ class _LayerRows:
         return TrendAnswer(table, about)
 
     def _drawn(self, rows: Mapping[str, Any], statistic: str, interval: str | None) -> dict[str, Any]:
-        none = self.has_values and statistic in TENSOR_ONLY
+        none = self.has_values and statistic in _TENSOR_ONLY
         drawn = {name: rows[name] for name in ("step", "layer", "kind")}
         drawn["value"] = np.full(len(rows["step"]), np.nan) if none else _value(rows, statistic)
         drawn["bad"] = rows["nan_count"]

@@ -1,15 +1,14 @@
 """Recorded moments of tensors: found, cached, filtered, grouped and merged where they are stored."""
 
-from .frame import moment_frame
 from .grouping.answer import MomentGroups
 from .grouping.query import GROUP_COLUMNS, MomentQuery
 from .jsonl.imported_rows import rows_of
 from .jsonl.tree import StatisticsFile, StatisticsTree, find_trees, holds_statistics
 from .progress_bar import ProgressBar
 from .rows.live_rows import LiveRows
-from .rows.moment_rows import Progress
+from .rows.pieces import Progress
 from .rows.recorded_rows import RecordedRows
-from .source import MomentSource, load_libraries
+from .source import MomentSource, load_libraries, moment_frame
 
 __all__ = [
     "GROUP_COLUMNS",

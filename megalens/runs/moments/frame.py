@@ -1,4 +1,4 @@
-"""Groups of moments as a ``pandas.DataFrame``."""
+"""What else is a ``pandas.DataFrame``: rows of statistics one by one, and what the explorer draws."""
 
 from __future__ import annotations
 
@@ -7,38 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from ...protocol import (
-    MOMENT_COLUMNS,
-    MOMENT_STATISTICS,
-    MOMENT_STATS,
-    in_ranges,
-    read_moments,
-    read_steps,
-    shown_text,
-)
-from ..errors import ClientError, bad_argument, chosen_ranges
-from .grouping.answer import MomentGroups
-from .grouping.name_filter import Where
-from .grouping.query import MomentQuery, check_stat
-from .grouping.series import MERGED
+from ...protocol import MOMENT_COLUMNS, MOMENT_STATS, read_moments, shown_text
+from ..errors import bad_argument
+from .grouping.query import MomentQuery
 from .jsonl.tree import StatisticsTree
-from .rows.moment_rows import STAGE
-from .source import MomentSource
+from .source import MomentSource, check_present, group_frame
 from .trainermon.csv_moments import readings_of
 from .trainermon.files import KINDS, OTHER_KINDS
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-    from ..query import StepChoice
-
-FRAME_COLUMNS = (*MOMENT_STATISTICS, "variance_error", "kurtosis_error", "samples", "scaled", STAGE)
-"""Columns behind the groups' own: statistics, extremes, the rounding errors of variance (relative) and
-kurtosis (absolute), samples consumed (-1: unknown), whether an unknown loss scale may be in the values, and
-the stage of gradients.
-"""
 
 _COLUMNS = {"layer_map": ["layer"], "item_map": ["item_type"], "tensors": ["name"]}
 
@@ -140,80 +119,3 @@ def _query(
     return MomentQuery.of_request(
         measured, statistic, by, pattern, where, steps, ratio=ratio, mixed=mixed, show=show
     )
-
-
-def moment_frame(
-    source: MomentSource,
-    stat: str | Sequence[str],
-    by: Any,
-    steps: StepChoice,
-    where: Where,
-    mixed: bool,
-    *,
-    live: bool = False,
-) -> DataFrame:
-    """Return one row for each stat, step and group, in that order.
-
-    Raises ``ClientError``: ``bad-parameter`` naming the argument, ``mixed``, or ``not-found`` when a run that
-    gets no more rows has nothing of that stat.
-    """
-    chosen = chosen_ranges(steps, "steps", read_steps)
-    span = None if chosen is None else (chosen[0][0], chosen[-1][1]) if chosen else (0, -1)
-    if isinstance(by, str) or callable(by) or not hasattr(by, "__iter__"):
-        by = [by]
-    stats = [check_stat(one) for one in ([stat] if isinstance(stat, str) else stat)]
-    queries = [MomentQuery.of_request(one, "mean", list(by), None, where, span, mixed=mixed) for one in stats]
-    if not live:
-        check_present(source, stats)
-    frames = [group_frame(one, source.groups(query)) for one, query in zip(stats, queries, strict=True)]
-    import pandas as pd
-
-    joined: DataFrame = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
-    if chosen is None or len(chosen) < 2:
-        return joined
-    # The steps between those that were asked for are grouped too, and left out here.
-    inside = joined["step"].map(lambda step: in_ranges(step, chosen))
-    return joined[inside].reset_index(drop=True)
-
-
-def check_present(source: MomentSource, stats: Sequence[str]) -> None:
-    present = [one for one in MOMENT_STATS if source.names(one)]
-    absent = [one for one in stats if one not in present]
-    if absent:
-        what = (
-            f"It has {', '.join(present)}."
-            if present
-            else "It has no statistics at all; see megalens.log_statistics."
-        )
-        raise ClientError(
-            f"This run has no statistics of {absent[0]}. {what}", code="not-found", field="stat"
-        )
-
-
-def group_frame(stat: str, groups: MomentGroups, **more: NDArray[Any]) -> DataFrame:
-    """Return one row for each step and group; ``more`` are further columns."""
-    import pandas as pd
-
-    table = groups.table
-    merged = {name: table[name].to_numpy() for name in MERGED}
-    read = read_moments(merged)
-    keys = table.column_names[: table.column_names.index("step")]
-    columns: dict[str, Any] = {"step": table["step"].to_numpy()}
-    for name in keys:
-        column = table[name].to_pandas()
-        if table[name].null_count and pd.api.types.is_numeric_dtype(column):
-            # Not float: a layer stays an integer next to missing ones.
-            column = pd.Series(pd.array(table[name].to_pylist(), dtype="Int64"))
-        columns[name] = column
-    columns |= {name: read[name] if name in read else _plain(table[name]) for name in FRAME_COLUMNS}
-    columns |= more
-    frame: DataFrame = pd.DataFrame(columns).sort_values("step", kind="stable", ignore_index=True)
-    frame.insert(0, "stat", stat)
-    return frame
-
-
-def _plain(column: pa.ChunkedArray) -> NDArray[Any]:
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(pa.utf8())
-    plain: NDArray[Any] = column.to_numpy()
-    return plain

@@ -5,30 +5,108 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from ...protocol import MOMENT_STATS
-from ..errors import ClientError, no_memory
-from ..recorded_parquet import DAMAGE
+from ...protocol import (
+    MOMENT_STATISTICS,
+    MOMENT_STATS,
+    in_ranges,
+    read_moments,
+    read_steps,
+    stream_schema,
+)
+from ..errors import ClientError, chosen_ranges, no_memory
+from ..recorded_arrow import DAMAGE
 from .grouping.answer import MomentGroups, answer_groups, until_stopped
 from .grouping.name_filter import NameFilter, NameTable, Where
 from .grouping.query import MomentQuery, check_stat
-from .rows.moment_rows import (
-    ROWS_SCHEMA,
-    STAGE,
-    STAGES,
-    Chunk,
-    Progress,
-    StatIndex,
-    Wanted,
-    read_ahead,
-)
-from .rows.pieces import MomentRows
+from .grouping.series import MERGED
+from .rows.pieces import STAGE, STAGES, Chunk, Piece, Progress, StatIndex, Wanted, complete_steps, different
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from ..query import StepChoice
+
+_CODES = pa.dictionary(pa.int32(), pa.utf8())
+ROWS_SCHEMA = pa.schema(
+    pa.field("name_id", pa.int32())
+    if field.name == "name"
+    else pa.field(field.name, _CODES if pa.types.is_string(field.type) else field.type)
+    for field in stream_schema("moments")
+)
+"""Rows of an answer: the stream's columns, texts as dictionaries, and the number of the name."""
 _COLUMNS = tuple(name for name in ROWS_SCHEMA.names if name not in ("step", "name_id", "stat"))
+
+FRAME_COLUMNS = (*MOMENT_STATISTICS, "variance_error", "kurtosis_error", "samples", "scaled", STAGE)
+"""Columns behind the groups' own: statistics, extremes, the rounding errors of variance (relative) and
+kurtosis (absolute), samples consumed (-1: unknown), whether an unknown loss scale may be in the values, and
+the stage of gradients.
+"""
+
+
+class MomentRows:
+    """A source of rows that lie in pieces and may grow."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+        """Sentences about what is superseded, left out or unreadable."""
+        self._changes = 0
+        self._stats: list[StatIndex] | None = []
+
+    def refresh(self, progress: Progress | None = None) -> bool:
+        """Look for new rows, and return whether there were any."""
+        raise NotImplementedError
+
+    def pieces(self) -> list[Piece]:
+        """Return all rows, as they were found by the last refresh."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Close files. Safe twice."""
+        raise NotImplementedError
+
+    @property
+    def version(self) -> str:
+        """Changes whenever there are more rows."""
+        return str(self._changes)
+
+    @property
+    def samples(self) -> bool:
+        """Whether a number of samples is known with each step."""
+        return any(piece.samples for piece in self.pieces())
+
+    def stats(self) -> list[StatIndex]:
+        """Return what there is; computed once for each version."""
+        if self._stats is None:
+            self._stats = _found_stats(self.pieces())
+        return self._stats
+
+    def chunks(self, wanted: Wanted) -> Iterator[Chunk]:
+        """Read rows in chunks of complete steps, in the order of their steps."""
+        return complete_steps(self.pieces(), wanted)
+
+    def _changed(self) -> None:
+        self._changes += 1
+        self._stats = None
+
+
+def _found_stats(pieces: Sequence[Piece]) -> list[StatIndex]:
+    """Return what there is in all pieces, in the order of :data:`MOMENT_STATS`, names sorted."""
+    found: list[StatIndex] = []
+    for stat in MOMENT_STATS:
+        here = [piece.listed[stat] for piece in pieces if stat in piece.listed]
+        if here:
+            steps = different(np.concatenate([one.steps for one in here]))
+            # Pieces that have the same names have one tuple of them.
+            names = {name for one in {id(one.names): one.names for one in here}.values() for name in one}
+            rows = sum(one.rows for one in here)
+            found.append(StatIndex(stat, rows, int(steps[0]), int(steps[-1]), len(steps), sorted(names)))
+    return found
 
 
 class StatEntry(TypedDict):
@@ -128,7 +206,7 @@ class MomentSource:
                 names[stat] = [name for name, keep in zip(of, found.keep(of), strict=True) if keep]
             wanted = Wanted(names, _COLUMNS, found.rows, first, last)
             chunks, count = list[Chunk](), 0
-            for chunk in until_stopped(read_ahead(self._rows.chunks(wanted)), self._stop):
+            for chunk in until_stopped(self._rows.chunks(wanted), self._stop):
                 count += len(chunk["step"])
                 if limit is None or count <= limit:
                     chunks.append(chunk)
@@ -163,7 +241,7 @@ class MomentSource:
     def groups(self, query: MomentQuery) -> MomentGroups:
         """Return merged groups; raises ``mixed`` when inputs and outputs of modules would be in one."""
         with self._lock, self._answering():
-            return answer_groups(self._rows, self._stats(), query, self._stop)
+            return answer_groups(self._rows.chunks, self._stats(), query, self._stop)
 
     def interrupt(self) -> None:
         """End the question that is being answered, if any: it raises ``cancelled``. Does not wait."""
@@ -210,6 +288,83 @@ def _check_count(count: int, limit: int | None) -> None:
             code="too-large",
             field="limit_rows",
         )
+
+
+def moment_frame(
+    source: MomentSource,
+    stat: str | Sequence[str],
+    by: Any,
+    steps: StepChoice,
+    where: Where,
+    mixed: bool,
+    *,
+    live: bool = False,
+) -> DataFrame:
+    """Return one row for each stat, step and group, in that order.
+
+    Raises ``ClientError``: ``bad-parameter`` naming the argument, ``mixed``, or ``not-found`` when a run that
+    gets no more rows has nothing of that stat.
+    """
+    chosen = chosen_ranges(steps, "steps", read_steps)
+    span = None if chosen is None else (chosen[0][0], chosen[-1][1]) if chosen else (0, -1)
+    if isinstance(by, str) or callable(by) or not hasattr(by, "__iter__"):
+        by = [by]
+    stats = [check_stat(one) for one in ([stat] if isinstance(stat, str) else stat)]
+    queries = [MomentQuery.of_request(one, "mean", list(by), None, where, span, mixed=mixed) for one in stats]
+    if not live:
+        check_present(source, stats)
+    frames = [group_frame(one, source.groups(query)) for one, query in zip(stats, queries, strict=True)]
+    import pandas as pd
+
+    joined: DataFrame = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
+    if chosen is None or len(chosen) < 2:
+        return joined
+    # The steps between those that were asked for are grouped too, and left out here.
+    inside = joined["step"].map(lambda step: in_ranges(step, chosen))
+    return joined[inside].reset_index(drop=True)
+
+
+def check_present(source: MomentSource, stats: Sequence[str]) -> None:
+    present = [one for one in MOMENT_STATS if source.names(one)]
+    absent = [one for one in stats if one not in present]
+    if absent:
+        what = (
+            f"It has {', '.join(present)}."
+            if present
+            else "It has no statistics at all; see megalens.log_statistics."
+        )
+        raise ClientError(
+            f"This run has no statistics of {absent[0]}. {what}", code="not-found", field="stat"
+        )
+
+
+def group_frame(stat: str, groups: MomentGroups, **more: NDArray[Any]) -> DataFrame:
+    """Return one row for each step and group; ``more`` are further columns."""
+    import pandas as pd
+
+    table = groups.table
+    merged = {name: table[name].to_numpy() for name in MERGED}
+    read = read_moments(merged)
+    keys = table.column_names[: table.column_names.index("step")]
+    columns: dict[str, Any] = {"step": table["step"].to_numpy()}
+    for name in keys:
+        column = table[name].to_pandas()
+        if table[name].null_count and pd.api.types.is_numeric_dtype(column):
+            # Not float: a layer stays an integer next to missing ones.
+            column = pd.Series(pd.array(table[name].to_pylist(), dtype="Int64"))
+        columns[name] = column
+    columns |= {name: read[name] if name in read else _plain(table[name]) for name in FRAME_COLUMNS}
+    columns |= more
+    frame: DataFrame = pd.DataFrame(columns).sort_values("step", kind="stable", ignore_index=True)
+    frame.insert(0, "stat", stat)
+    return frame
+
+
+def _plain(column: pa.ChunkedArray) -> NDArray[Any]:
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(pa.utf8())
+    plain: NDArray[Any] = column.to_numpy()
+    return plain
 
 
 def load_libraries() -> None:

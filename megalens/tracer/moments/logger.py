@@ -22,16 +22,15 @@ from ..passes import left_out_sentence
 from .collector import Collector, MemberCollector, RootCollector
 from .features import WeightFeatures
 from .gathering import CompleteStep
+from .hooks.backward_end import UNREDUCED, OwnGradients
 from .hooks.communication import Communication
 from .hooks.gradients import GradientMoment
 from .hooks.inputs import Inputs
 from .hooks.loss_scale import UNKNOWN_SCALE, LossScale
-from .hooks.own_gradients import UNREDUCED, OwnGradients
 from .hooks.sites import MomentProbe, Sites, probes_of
 from .hooks.values import ParamRows, local_values
-from .intervals import JUDGED, SEEN, STATE, Intervals
+from .intervals import JUDGED, OF_POINTS, SEEN, STATE, Intervals, Moved, moved
 from .measure import measure
-from .moved import OF_POINTS, Moved, moved
 from .part import MeasuredRows, MeasuredStep, NameList
 from .points import MomentPoints, ParamPoint
 

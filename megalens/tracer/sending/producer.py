@@ -32,8 +32,7 @@ from ..errors import as_protocol_error, plain_text
 from .hub_connection import HubConnection
 from .hub_link import HubLink
 from .hub_process import HubAddress, HubProcess
-from .training_log import MOST_SCALARS, SCALARS_SECONDS, ScalarQueue
-from .worker import IGatherer, Rows, StepCost, Worker
+from .worker import MOST_SCALARS, SCALARS_SECONDS, IGatherer, Rows, ScalarQueue, StepCost, Worker
 
 log = logging.getLogger("megalens")
 

@@ -17,11 +17,9 @@ from .batch import NO_ERROR, ROW_BYTES, Batch, FiredProbes, Row, RowMeta, Tensor
 from .compressors import plan_of
 from .pieces import Cut, cut_of
 from .plan import FlagPlan, TracingPlan
-from .probes import TensorProbe, install_probes
-from .retained import RETAINED_BYTES, RetainedTensor, RetainedTensors
-from .silent import reason_of
+from .probes import TensorProbe, Window, errors_of, in_rows, install_probes, local_piece, moments_of, shape_of
+from .retained import RETAINED_BYTES, RetainedTensor, RetainedTensors, reason_of
 from .staging import StagePool
-from .values import Window, errors_of, in_rows, local_piece, moments_of, shape_of
 
 _clock = time.perf_counter_ns
 _MOST_METAS = 256

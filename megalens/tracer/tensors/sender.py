@@ -24,8 +24,7 @@ from .batch import (
     without_values,
 )
 from .joiner import Joiner, pack_pieces
-from .retained import RetainedTensor, retained_columns
-from .silent import SilentProbeWords
+from .retained import RetainedTensor, SilentProbeWords, retained_columns
 
 if TYPE_CHECKING:
     from ..instrument import Host

@@ -1,6 +1,6 @@
 /** @jest-environment ./jest.environment.node.js */
 import { aq } from '../arquero';
-import { csvCell, csvValue } from '../csv-value';
+import { csvCell, csvValue } from '../../protocol/texts';
 import { tableCsv } from '../group-table';
 
 it.each(

@@ -2,16 +2,8 @@
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ITensorRow } from '../../store/tensor-data';
-import {
-  AggregateError,
-  KEPT_STATISTICS,
-  byLayer,
-  momentsOf,
-  remember,
-  trend,
-  type KeptStatistic,
-  type Statistic
-} from '..';
+import type { KeptStatistic, Statistic } from '..';
+import { AggregateError, KEPT_STATISTICS, byLayer, momentsOf, remember, trend } from '..';
 
 const floats = (...numbers: number[]): Float64Array => Float64Array.from(numbers);
 

@@ -1,16 +1,7 @@
 /** @jest-environment ./jest.environment.node.js */
 import type { ITensorRow } from '../../store/tensor-data';
-import {
-  AggregateError,
-  groupBy,
-  isKnown,
-  momentsOf,
-  trend,
-  trendOf,
-  WorkQueue,
-  WORKER_ROWS,
-  type IAggregateWorker
-} from '..';
+import type { IAggregateWorker } from '..';
+import { AggregateError, groupBy, isKnown, momentsOf, trend, trendOf, WorkQueue, WORKER_ROWS } from '..';
 import { NodeWorkers } from './node-workers';
 
 const workers = new NodeWorkers();

@@ -1,10 +1,8 @@
 import { Chart } from '../chart';
-import { legend } from '../legend';
-import { ColorScale } from '../color-scale';
+import { legend, ColorScale } from '../color-scale';
 import { paint } from '../pixels';
 import { toDataUrl, toPicture } from '../pictures';
-import { ChartError, fill, type IRecipe, type Row } from '../recipe';
-import { TEMPLATES, type TemplateName } from '../templates';
+import { ChartError, fill, type IRecipe, type Row, TEMPLATES, type TemplateName } from '../recipe';
 import { DARK_THEME, LIGHT_THEME, loadVega } from '../vega';
 import { Zoom } from '../zoom';
 

@@ -1,10 +1,8 @@
 /** @jest-environment ./jest.environment.node.js */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { ColorScale } from '../color-scale';
+import { ColorScale, legend, type Transform } from '../color-scale';
 import { formatNumber } from '../format';
-import { legend } from '../legend';
-import type { Transform } from '../color-scale';
 
 interface INumberCase {
   value: number | string;

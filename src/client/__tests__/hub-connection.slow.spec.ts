@@ -1,14 +1,8 @@
 import type { AddressInfo } from 'node:net';
 import { WebSocketServer } from 'ws';
 import { ProtocolError, STREAMS, encodeFrame, type IFrame } from '../../protocol';
-import {
-  ClientError,
-  HubConnection,
-  type HubEvent,
-  type HubState,
-  type IHubConnectionOptions,
-  type IHubSocket
-} from '..';
+import type { HubEvent, HubState, IHubConnectionOptions, IHubSocket } from '..';
+import { ClientError, HubConnection } from '..';
 import { announcement, RealHub, RealProducer, Road, lossFrame, until } from './real-hub';
 
 const peer = { name: 'jest', version: '0.1.0' };

@@ -4,19 +4,10 @@ import { connect, createServer, type AddressInfo, type Server, type Socket } fro
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import WebSocket from 'ws';
-import {
-  decodeMessage,
-  encodeFrame,
-  encodeMessage,
-  readableStreams,
-  type Announce,
-  type Cancel,
-  type Configure,
-  type Generate,
-  type Message
-} from '../../protocol';
+import type { Announce, Cancel, Configure, Generate, Message } from '../../protocol';
+import { decodeMessage, encodeFrame, encodeMessage, readableStreams } from '../../protocol';
 import { byName } from '../../protocol/records';
-import type { IHubSocket, SocketFactory } from '../hub-state';
+import type { IHubSocket, SocketFactory } from '../pending-changes';
 
 const ROOT = join(__dirname, '../../..');
 

@@ -1,5 +1,5 @@
 /** @jest-environment ./jest.environment.node.js */
-import { runLabel, toldApart } from '../run-labels';
+import { runLabel, toldApart } from '../run-reader';
 
 const DAY = 24 * 3600;
 const run = (id: string, name: string, started: number) => ({ id, name, started });

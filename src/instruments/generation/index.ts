@@ -11,6 +11,6 @@ export const slice: IInstrumentSlice = {
     effects: () => import('./views/effects/effects-view')
   },
   tiles: async () => (await import('./tiles')).TILES,
-  report: async () => (await import('./report')).lookForReport,
+  report: async () => (await import('./tiles')).lookForReport,
   textRows: async () => (await import('./views/shared/text-rows')).openTextRows
 };

@@ -4,8 +4,21 @@ import type { ITiles } from '../../views/overview/tiles';
 import { WordsTile, type ISaid } from '../../views/overview/words-tile';
 import { nothingYet, type IState } from '../../views/shared/states';
 import type { IViewEnvironment } from '../../views/shared/view-model';
-import { GenerationReader, generationOf, readTokens } from './store/generations';
-import { tokenWords } from './views/shared/token-text';
+import { GenerationReader, generationOf, readTokens, readGenerations } from './store/generations';
+import { tokenWords } from './views/shared/token-axis';
+import type { IReportPart } from '../../report/report-part';
+
+/** What a report shows of the texts that a run wrote. */
+export async function lookForReport(run: IRunSource): Promise<IReportPart> {
+  const written = await readGenerations(run).catch(() => []);
+  return {
+    has: {
+      tokens: written.length > 0,
+      lens: written.some(({ request }) => (request?.lens ?? 0) > 0),
+      effects: written.some(({ control }) => control > 0)
+    }
+  };
+}
 
 /** Most characters of a text, and of what was given, that are shown. */
 const MOST_TEXT = 600;

@@ -3,7 +3,7 @@ import type { IRunSource } from '../../store/source';
 import { NOT_FINITE, type IFound, type INews, type ITiles } from '../../views/overview/tiles';
 import type { Translate } from '../../views/shared/translate';
 import { AlarmReader, isMuted, monitorSettings, mutesOf, type IAlarm } from './store/alarms';
-import { alarmWords } from './views/health-words';
+import { alarmWords } from './views/health-facts';
 
 /** Alarms of a rule that lie at most so many steps apart are one episode. */
 const APART = 20;

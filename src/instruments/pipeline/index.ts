@@ -9,8 +9,8 @@ export const slice: IInstrumentSlice = {
   },
   jobs: {
     pipeline: async () => (await import('./engine/pipeline-job')).planPipeline,
-    rank_map: async () => (await import('./split/engine/split-jobs')).mapRanks,
-    split: async () => (await import('./split/engine/split-jobs')).planSplits
+    rank_map: async () => (await import('./engine/pipeline-job')).mapRanks,
+    split: async () => (await import('./engine/pipeline-job')).planSplits
   },
-  report: async () => (await import('./report')).lookForReport
+  report: async () => (await import('./client/pipeline-api')).lookForReport
 };

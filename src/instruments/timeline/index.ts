@@ -5,5 +5,5 @@ export const slice: IInstrumentSlice = {
   name: 'timeline',
   views: { timeline: () => import('./views/timeline-view') },
   tiles: async () => (await import('./tiles')).TILES,
-  report: async () => (await import('./report')).lookForReport
+  report: async () => (await import('./tiles')).lookForReport
 };

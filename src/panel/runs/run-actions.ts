@@ -1,5 +1,5 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
-import { runLabel } from '../../client/run-labels';
+import { runLabel } from '../../client/run-reader';
 import type { ViewOptions } from '../../protocol/views.generated';
 import type { IMegalensRuns, IRunEntry } from '../../tokens';
 import { faultSentence } from '../../views/shared/fault-text';

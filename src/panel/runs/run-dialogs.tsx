@@ -2,7 +2,7 @@ import { Dialog, showDialog } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import { formatBytes } from '../../charts/format';
-import { runLabel } from '../../client/run-labels';
+import { runLabel } from '../../client/run-reader';
 import type { IRunEntry, RunChanges } from '../../tokens';
 import { Body } from '../shell/dialogs';
 import { beyondNewest, bytesOf, isAnnotated } from './keep-newest';

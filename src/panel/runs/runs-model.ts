@@ -1,5 +1,5 @@
 import { Signal } from '@lumino/signaling';
-import { ClientError } from '../../client/client-error';
+import { ClientError } from '../../client/rest';
 import type { IForeignHub, IRunList } from '../../client/runs-api';
 import { viewInfos } from '../../protocol/view-info';
 import type { IViewInfo } from '../../protocol/view-descriptor';

@@ -3,7 +3,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { ReactWidget } from '@jupyterlab/ui-components';
 import * as React from 'react';
 import type { ViewOptions } from '../../protocol/views.generated';
-import { runLabel } from '../../client/run-labels';
+import { runLabel } from '../../client/run-reader';
 import { toCode } from '../../views/code';
 import type { IReportRequest, IRunEntry } from '../../tokens';
 import { HubForm, type IHubAddress } from '../runs/hub-form';

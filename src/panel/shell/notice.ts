@@ -1,6 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { formatInteger } from '../../charts/format';
-import type { CloseReason } from '../../client/hub-state';
+import type { CloseReason } from '../../client/pending-changes';
 import type { IRunEntry } from '../../tokens';
 import { rankName, rankText, troubledRanks } from '../summary/ranks';
 import type { ListState } from '../runs/runs-model';

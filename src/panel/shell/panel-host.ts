@@ -120,7 +120,11 @@ export function createPanelHost({ commands, views, trans, remember }: IPanelHost
       Notification.info(trans.__('Copied'), { autoClose: 1500 });
     },
     revealFolder: async path => {
-      await commands.execute('filebrowser:open-path', { path });
+      if (commands.hasCommand('filebrowser:open-path')) {
+        await commands.execute('filebrowser:open-path', { path });
+      } else {
+        Notification.info(trans.__('The folder is %1, below the root of the Jupyter server.', path));
+      }
     },
     save: (name, content) => {
       const link = document.createElement('a');

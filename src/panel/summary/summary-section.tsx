@@ -1,6 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
-import { runLabel } from '../../client/run-labels';
+import { runLabel } from '../../client/run-reader';
 import { formatInteger, formatCount, formatNumber } from '../../charts/format';
 import type { Statistics, Origin } from '../../protocol/messages.generated';
 import { NoticeBox } from '../shell/notice-box';

@@ -6,13 +6,14 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { faultSentence } from '../../views/shared/fault-text';
 import type { IRunEntry, IRunSummary, IMegalensRuns } from '../../tokens';
 import { formatBytes, formatInteger, formatNumber } from '../../charts/format';
-import { startText } from '../../client/run-labels';
+import { startText } from '../../client/run-reader';
 import type { PanelModel } from '../shell/panel-model';
 import { CompareBar } from '../runs/compare-bar';
 import { bytesOf, isDeletable } from '../runs/keep-newest';
 import { runMark } from '../runs/run-mark';
 import { NoticeBox } from '../shell/notice-box';
 import { PanelButton } from '../shell/section';
+import type { IOrder, ITableRow } from './table-rows';
 import {
   formatDuration,
   differing,
@@ -20,9 +21,7 @@ import {
   MOST_SETTINGS,
   ordered,
   sameColumn,
-  tableRows,
-  type IOrder,
-  type ITableRow
+  tableRows
 } from './table-rows';
 
 /** A column of every table, or one of a setting in which runs differ. */

@@ -1,5 +1,5 @@
 import type { RunSetting } from '../../client/runs-api';
-import { runLabel } from '../../client/run-labels';
+import { runLabel } from '../../client/run-reader';
 import type { IRunEntry, IRunSummary } from '../../tokens';
 
 /** Write seconds as people read them: `48 s`, `12 min`, `3 h 05 min`, `2 d 4 h`. */

@@ -2,7 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { MimeData } from '@lumino/coreutils';
 import { Drag } from '@lumino/dragdrop';
 import type { Widget } from '@lumino/widgets';
-import { followPointer } from '../../charts/follow-pointer';
+import { followPointer } from '../../charts/zoom';
 import { viewInfo, viewTitle } from '../../protocol/view-info';
 import type { IMegalensRuns, IMegalensViews, IRunEntry, IViewReference } from '../../tokens';
 import type { IMegalensPanel } from '../shell/panel-token';

@@ -2,16 +2,9 @@
 import fc from 'fast-check';
 import type { IHubSocket } from '../../client';
 import { LiveRun } from '../../store';
-import {
-  ProtocolError,
-  decodeFrame,
-  decodeMessage,
-  encodeFrame,
-  encodeMessage,
-  frameTable,
-  type Message
-} from '..';
-import { FlatTable } from '../flat-table';
+import type { Message } from '..';
+import { ProtocolError, decodeFrame, decodeMessage, encodeFrame, encodeMessage, frameTable } from '..';
+import { FlatTable } from '../frame';
 import { names } from './hostile';
 import { MESSAGES, mutatedMessage } from './hostile-message';
 

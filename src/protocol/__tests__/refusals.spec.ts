@@ -1,6 +1,7 @@
 /** @jest-environment ./jest.environment.node.js */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import type { ErrorMessage, Status } from '..';
 import {
   ProtocolError,
   decodeFrame,
@@ -10,9 +11,7 @@ import {
   frameTable,
   fullViewOptions,
   keptViewOptions,
-  parseLayers,
-  type ErrorMessage,
-  type Status
+  parseLayers
 } from '..';
 
 const fixtures = join(__dirname, '../../../protocol/fixtures');

@@ -1,8 +1,7 @@
 /** @jest-environment ./jest.environment.node.js */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { ISchema } from '../schema';
-import { schemaCheck } from '../schema-check';
+import { type ISchema, schemaCheck } from '../schema-check';
 
 interface ICase {
   readonly request: string;

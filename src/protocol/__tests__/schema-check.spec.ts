@@ -1,6 +1,5 @@
 /** @jest-environment ./jest.environment.node.js */
-import { schemaCheck } from '../schema-check';
-import type { ISchema } from '../schema';
+import { schemaCheck, type ISchema } from '../schema-check';
 import { addView } from '../view-info';
 import { fullViewOptions } from '../view-options';
 

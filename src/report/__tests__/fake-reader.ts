@@ -1,9 +1,8 @@
 import { zlibSync } from 'fflate';
-import type { IRunReader } from '../../client/run-reader';
-import type { IMomentsReader } from '../../client/moments-api';
+import type { IRunReader, IMomentsReader } from '../../client/run-reader';
 import type { IRunDetail } from '../../client/runs-api';
 import type { Hello } from '../../protocol/messages.generated';
-import { encodeFrame } from '../../protocol/encode-frame';
+import { encodeFrame } from '../../protocol/arrow-columns';
 import { HEADER_BYTES } from '../../protocol/frame';
 import type { ITensorRow } from '../../store/tensor-data';
 import { TensorStore } from '../../store/tensor-store';

@@ -1,7 +1,7 @@
 /** @jest-environment ./jest.environment.node.js */
 
 import { groupMoments } from '../../aggregate';
-import type { IMomentGroups, IMomentSource } from '../../store/moment-source';
+import type { IMomentGroups, IMomentSource } from '../../store/row-moments';
 import { StoredMoments } from '../page-data';
 import type { MomentGroupsRequest } from '../../protocol/requests.generated';
 import { StoredRun } from '../stored-run';

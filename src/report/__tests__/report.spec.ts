@@ -3,7 +3,7 @@
 import { zlibSync } from 'fflate';
 import type { ViewOptions } from '../../protocol/views.generated';
 import { drawSVG, LIGHT_THEME } from '../../charts';
-import { ClientError } from '../../client/client-error';
+import { ClientError } from '../../client/rest';
 import type { IRunReader } from '../../client/run-reader';
 import { MemoryRun } from '../../store/__tests__/memory-run';
 import { readView } from '../../views/still';

@@ -1,5 +1,5 @@
 import { TensorStore, type SourceChange } from '..';
-import { ChangeGate } from '../join-past';
+import { ChangeGate } from '../live-past';
 
 /** An hour at 2 steps a second. */
 const HOUR = 7_200;

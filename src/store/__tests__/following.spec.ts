@@ -1,6 +1,6 @@
 /** @jest-environment ./jest.environment.node.js */
 
-import type { IMomentsIndex, IMomentsReader } from '../../client/moments-api';
+import type { IMomentsIndex, IMomentsReader } from '../../client/run-reader';
 import { ServerMoments } from '../server-moments';
 
 const FIRST: IMomentsIndex = {

@@ -1,7 +1,7 @@
 /** @jest-environment ./jest.environment.node.js */
 
 import { STREAMS } from '../../protocol/streams';
-import { joinTables, keyColumns } from '../join-past';
+import { joinTables, keyColumns } from '../live-past';
 import type { IStreamRows } from '../row-store';
 import { streamRows } from './written-run';
 

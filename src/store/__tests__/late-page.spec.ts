@@ -1,7 +1,7 @@
 /** @jest-environment ./jest.environment.node.js */
 import { readFileSync } from 'node:fs';
 import { BIT_CAUGHT_UP } from '../../protocol/frame';
-import { encodeFrame } from '../../protocol/encode-frame';
+import { encodeFrame } from '../../protocol/arrow-columns';
 import type { IHubSocket } from '../../client';
 import { LiveRun } from '../live-run';
 

@@ -5,7 +5,7 @@ import type {
   IMomentSource,
   MomentStat,
   ReadingProgress
-} from '../moment-source';
+} from '../row-moments';
 import type { MomentGroupsRequest, MomentRowsRequest } from '../../protocol/requests.generated';
 
 /** One row as a test says it; what is left out is of an ordinary tensor of 1,000 values. */

@@ -6,7 +6,7 @@ import { RealHub, RealProducer, until } from '../../client/__tests__/real-hub';
 import { ClientError, RunsApi } from '../../client';
 import { LiveRun, RecordedRun, Runs, StoreError } from '..';
 import { addEventSource } from '../stream-events';
-import type { IHubSocket } from '../../client/hub-state';
+import type { IHubSocket } from '../../client/pending-changes';
 import { SUBPROTOCOL } from '../../protocol';
 import { RealJupyter } from './real-jupyter';
 

@@ -2,7 +2,7 @@
 import { decodeFrame, encodeFrame, frameTable, type StreamTable } from '../../protocol';
 import { rmsOf, ScalarStore, TensorStore, type ITensorRow } from '..';
 import { EvictedLog } from '../tensor-series';
-import { RowCache } from '../row-cache';
+import { RowCache } from '../recording';
 
 function scalars(
   rows: { step: number; value: number; name?: string; time?: number; rank?: number }[]

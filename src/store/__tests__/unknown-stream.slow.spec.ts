@@ -9,7 +9,7 @@ import {
 } from '../../client/__tests__/real-hub';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { MomentsApi } from '../../client/moments-api';
+import { MomentsApi } from '../../client/run-reader';
 import { Rest } from '../../client/rest';
 import type { StreamRequest } from '../../protocol/requests.generated';
 import {

@@ -1,4 +1,4 @@
-import { encodeFrame } from '../../protocol/encode-frame';
+import { encodeFrame } from '../../protocol/arrow-columns';
 import { HEADER_BYTES } from '../../protocol/frame';
 import { streamTable } from '../../protocol/frame-table';
 import type { GenerateRequest } from '../../protocol/messages.generated';

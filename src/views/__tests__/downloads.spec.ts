@@ -2,7 +2,7 @@
 
 import type { StatisticsOptions } from '../../protocol/views.generated';
 import type { MomentRowsRequest } from '../../protocol/requests.generated';
-import type { IMomentRows } from '../../store/moment-source';
+import type { IMomentRows } from '../../store/row-moments';
 import { MemoryMoments } from '../../store/__tests__/memory-moments';
 import { loadModel } from './model';
 import { grads } from './moments-page';

@@ -50,6 +50,7 @@ export async function loadModel(
     goTo: nothing,
     waits: nothing,
     follow: (more: Promise<unknown>) => void followed.push(more),
+    say: () => undefined,
     fail: (reason: unknown) => {
       throw reason;
     }

@@ -1,10 +1,9 @@
 /** @jest-environment ./jest.environment.node.js */
 import COLORS from '#protocol/charts/colors.json';
-import type { IMomentGroups, MomentKey } from '../../store/moment-source';
+import { type IMomentGroups, type MomentKey, PRE_STEP } from '../../store/row-moments';
 import { badStretches } from '../statistics/captions';
 import { lineColors } from '../shared/lines/legend';
 import { compareLines } from '../shared/lines/compare';
-import { PRE_STEP } from '../../store/row-moments';
 import { rowFilter, rowsCsv } from '../statistics/table-pane';
 import { groupTable, tableCsv } from '../../aggregate/group-table';
 import { Detail } from '../shared/lines/detail';

@@ -1,5 +1,5 @@
 import { groupMoments } from '../../aggregate';
-import type { IMomentGroups, IMomentIndex } from '../../store/moment-source';
+import type { IMomentGroups, IMomentIndex } from '../../store/row-moments';
 import { MemoryMoments } from '../../store/__tests__/memory-moments';
 import { grads, MomentsPage } from './moments-page';
 import type { MomentGroupsRequest } from '../../protocol/requests.generated';

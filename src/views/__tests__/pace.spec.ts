@@ -1,5 +1,5 @@
 import { MemoryRun } from '../../store/__tests__/memory-run';
-import { AWAITED_INTERVAL, Pace } from '../mount/linked';
+import { AWAITED_INTERVAL, Pace } from '../mount/drawing';
 import { mountView } from '../registry';
 import type { IView } from '../view';
 

@@ -66,6 +66,20 @@ it('a spike of 5,000 steps is seen in Trend', async () => {
   expect((await seen(run, { ...trend, kind: 'lines' }, 850))[1]).toBe(SPIKE);
 });
 
+it.each([10, 1000, 100_000])('a spike of %i steps is seen in the map of History', async steps => {
+  const run = runOf(0, 0);
+  const spike = Math.floor(steps * 0.617);
+  for (let step = 0; step < steps; step += 1) {
+    run.rows.push(tensor(step, Float32Array.of(valueAt(step, spike), 1)));
+  }
+  const history = { view: 'history', flag: 'MLP1_mat_mul', statistic: 'kept_max' } as const;
+  for (const width of [300, 1000, 3000]) {
+    const [map] = await readView(run, history, { width });
+    const picture = readPicture(map?.recipe?.datasets['pictures']?.[0]?.['url']);
+    expect([width, new Set(new Uint32Array(picture.data.buffer)).size]).toEqual([width, 2]);
+  }
+});
+
 it.each(WIDTHS)('a spike of 100,000 positions is seen in Heatmap %i wide', async width => {
   const run = runOf(0, 0);
   run.add(

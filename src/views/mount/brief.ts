@@ -1,5 +1,5 @@
 import type { IBrief, IBriefBar, IBriefFact, IBriefLine } from '../shared/content';
-import { element } from './dom';
+import { element, focusNear } from './dom';
 
 /** Sentences, bars and numbers of a content. What stays as it is keeps its elements, and so its focus. */
 export class Brief {
@@ -15,7 +15,7 @@ export class Brief {
     this._key = key;
     const { lines = [], bars = [], facts = [], quote } = brief ?? {};
     const focused = [...this.node.querySelectorAll('button')].findIndex(
-      each => each === document.activeElement
+      each => each === focusNear(this.node)
     );
     this.node.replaceChildren(
       ...bars.flatMap(barNodes),

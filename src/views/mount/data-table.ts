@@ -1,7 +1,7 @@
 import { formatInteger } from '../../charts';
 import type { ITableField, ITable, ITableColumn } from '../shared/table';
 import type { Translate } from '../shared/translate';
-import { element } from './dom';
+import { element, focusNear } from './dom';
 
 /**
  * The element of a field in a cell; `now` gives the field as it was last updated, which a press or typing
@@ -77,14 +77,14 @@ function areAlike(one: HTMLElement, other: HTMLElement): boolean {
 
 /** Whether a number in a table is being typed: it is not what it was when it was drawn, or last updated. */
 function isTyping(table: HTMLElement): boolean {
-  const active = document.activeElement;
+  const active = focusNear(table);
   return active instanceof HTMLInputElement && table.contains(active) && active.value !== active.defaultValue;
 }
 
 /** What gives the focus back to the field that has it once a table is drawn anew; null where none has. */
 function heldField(table: HTMLElement): ((drawn: HTMLElement) => void) | null {
-  const active = table.contains(document.activeElement) ? document.activeElement : null;
-  const id = active?.getAttribute('data-field');
+  const active = focusNear(table);
+  const id = table.contains(active) && active?.getAttribute('data-field');
   return id
     ? drawn =>
         [...drawn.querySelectorAll<HTMLElement>('[data-field]')]

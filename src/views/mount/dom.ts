@@ -1,3 +1,9 @@
+/** What has the focus in a node's document or, as where marimo puts widgets, in its shadow tree. */
+export function focusNear(node: Node): Element | null {
+  const root = node.getRootNode();
+  return root instanceof ShadowRoot ? root.activeElement : document.activeElement;
+}
+
 /**
  * Call back when an element becomes wider or narrower, or a frame around it higher or lower; never where the
  * page has no layout. Returns what ends it.

@@ -5,14 +5,27 @@ import { copyText } from './dom';
 import type { Linked } from './linked';
 import type { Shell } from './shell';
 
-/** What a key does to the zoom; undefined when it means something else. */
-function zoomKey(key: string, zoom: Zoom | null): (() => void) | undefined {
+/**
+ * What a key does to the zoom; undefined when it means something else.
+ *
+ * @param at - Where the cursor is on the x axis: it comes closer about it, while it is in sight.
+ */
+function zoomKey(key: string, zoom: Zoom | null, at: number | null): (() => void) | undefined {
+  const { x0 = 0, x1 = 1 } = zoom?.domain ?? {};
+  const part = at === null ? NaN : (at - x0) / (x1 - x0);
+  const about = part >= 0 && part <= 1 ? part : 0.5;
   switch (key) {
     case '+':
     case '=':
-      return () => zoom?.by(0.8);
+    case 'w':
+      return () => zoom?.by(0.8, about);
     case '-':
-      return () => zoom?.by(1.25);
+    case 's':
+      return () => zoom?.by(1.25, about);
+    case 'a':
+      return () => zoom?.pan(-0.1, 0);
+    case 'd':
+      return () => zoom?.pan(0.1, 0);
     case '0':
       return () => zoom?.reset();
     default:
@@ -75,7 +88,7 @@ export function followHand(view: IHandled, shell: Shell, cursor: Cursor, linked:
         ? letGo
         : event.key.toLowerCase() === 'p'
           ? pin
-          : zoomKey(event.key, view.zoom());
+          : zoomKey(event.key, view.zoom(), cursor.mark && (cursor.mark.x[0] + cursor.mark.x[1]) / 2);
     const moved = zoom === undefined && view.isDrawn() ? view.move(copying ? 'copy' : event.key) : null;
     if (zoom === undefined && moved === null) {
       return;

@@ -18,6 +18,8 @@ import type { Shell } from './shell';
 /** Colour of what is under the hand. */
 const HAND = 'var(--jp-brand-color1, #2196f3)';
 
+const isCommand = (event: PointerEvent): boolean => event.ctrlKey || event.metaKey;
+
 const wordsOf = ([first, last]: StepRange): { first: string; last: string } => ({
   first: formatInteger(first),
   last: formatInteger(last)
@@ -33,7 +35,7 @@ export class Linked implements IDisposable {
     private readonly _shell: Shell,
     private readonly _view: Pick<
       ViewModel,
-      'boxed' | 'followsPosition' | 'marksOf' | 'pinned' | 'pointedBy' | 'stepAxis'
+      'boxed' | 'choosesBoxes' | 'followsPosition' | 'marksOf' | 'pinned' | 'pointedBy' | 'stepAxis'
     >,
     private readonly _refresh: () => void,
     private readonly _t: Translate
@@ -53,8 +55,10 @@ export class Linked implements IDisposable {
       : null;
     this._box = new Brush({
       ...brush,
-      takes: event => event.shiftKey && _view.boxed !== undefined,
-      isLoop: event => !event.ctrlKey && !event.metaKey,
+      takes: event =>
+        (event.shiftKey || (_view.choosesBoxes === true && !isCommand(event) && !this._zoom?.isZoomed)) &&
+        _view.boxed !== undefined,
+      isLoop: event => !_view.choosesBoxes && !isCommand(event),
       locate: event => this._chart?.locate(event) ?? null,
       shown: () => ({ x: this._shown('x'), y: this._shown('y') }),
       chosen: brushed => _view.boxed?.({ facet: null, ...brushed })
@@ -62,7 +66,8 @@ export class Linked implements IDisposable {
     // What is zoomed already is moved by a drag; with Ctrl it is zoomed further.
     this._magnifier = new Brush({
       ...brush,
-      takes: event => !event.shiftKey && (event.ctrlKey || event.metaKey || !this._zoom?.isZoomed),
+      locate: event => (this._axis || _view.choosesBoxes ? (this._chart?.locate(event) ?? null) : null),
+      takes: event => !event.shiftKey && (isCommand(event) || !(_view.choosesBoxes ?? this._zoom?.isZoomed)),
       chosen: ({ x }) => this._zoom?.to(x)
     });
   }
@@ -115,6 +120,17 @@ export class Linked implements IDisposable {
    * where steps cannot be chosen.
    */
   extend(from: IMark | null, to: IMark): string | null {
+    if (this._view.choosesBoxes) {
+      this._corner ??= from ?? to;
+      const { x, y } = this._corner;
+      const rows = [...(y ?? []), ...(to.y ?? [])];
+      this._view.boxed?.({
+        facet: null,
+        x: [Math.min(x[0], to.x[0]), Math.max(x[1], to.x[1])],
+        y: [Math.min(...rows), Math.max(...rows)]
+      });
+      return null;
+    }
     const [start, end] = [from && this._view.pointedBy(from).step, this._view.pointedBy(to).step];
     if (!this.canChoose || end === null) {
       return null;
@@ -190,17 +206,19 @@ export class Linked implements IDisposable {
   /** The next range begins anew. */
   settle(): null {
     this._anchor = null;
+    this._corner = null;
     return null;
   }
 
   /** Let go of a drag, or else forget what is marked and chosen in every view of the run. */
   clear(): void {
-    this._anchor = null;
+    this.settle();
     const brush = [this._brush, this._box, this._magnifier].find(each => each?.isDragging);
     if (brush) {
       brush.cancel();
     } else {
       this._link?.clear(this);
+      this._view.boxed?.(null);
     }
   }
 
@@ -380,123 +398,7 @@ export class Linked implements IDisposable {
   private _zoom: Zoom | null = null;
   private _draft: IBrushed | null = null;
   private _anchor: number | null = null;
-  isDisposed = false;
-}
-
-/** Least time between two updates that a run asks for, ms: at most 10 a second. */
-export const LEAST_INTERVAL = 100;
-/** The same where a person waits for what the run sends, ms. */
-export const AWAITED_INTERVAL = 50;
-/** The same for an update that changes less than can be seen, ms. */
-export const CALM_INTERVAL = 500;
-
-/** A single slow answer is no reason to wait long for the next picture, ms. */
-const MOST_TAKEN = 150;
-/**
- * Of its time a picture that follows a run takes at most this part: several stand on one page, which must
- * stay quick.
- */
-const MOST_SHARE = 0.1;
-/** The same of one that a person waits for. */
-const AWAITED_SHARE = 0.3;
-
-/**
- * Runs a task when asked, at most 10 times a second (20 where a person waits) and no more than a part of the
- * time, never twice at once, on an animation frame. Requests that come meanwhile are one more run. What is
- * out of sight waits until it is seen, unless a person waits for it; a hidden page gets no frames, so it
- * costs nothing either.
- */
-export class Pace implements IDisposable {
-  constructor(private readonly _task: () => Promise<void>) {}
-
-  /** Whether what the task draws can be seen. What was asked for meanwhile is run when it is. */
-  set isSeen(isSeen: boolean) {
-    this._isSeen = isSeen;
-    if (isSeen && this._wanted) {
-      this.request(true);
-    }
-  }
-
-  /**
-   * Ask for a run; `now`: a person waits for it. Of several requests the shortest `least` ms since the last
-   * run counts.
-   */
-  request(now = false, least = LEAST_INTERVAL): void {
-    if (this.isDisposed) {
-      return;
-    }
-    this._least = this._wanted ? Math.min(this._least, least) : least;
-    this._wanted = true;
-    // While a run goes on nothing is queued: whatever comes is one more run when it ends. A source that is
-    // faster than the drawing so costs no memory, and what is drawn next is always the newest.
-    if (this._running || (!now && !this._isSeen)) {
-      return;
-    }
-    // Counted from the beginning of the last run.
-    const share = this._least < LEAST_INTERVAL ? AWAITED_SHARE : MOST_SHARE;
-    const interval = Math.max(this._least, Math.min(this._took, MOST_TAKEN) / share);
-    const due = now ? -Infinity : this._last + interval;
-    if (this._timer !== null && due >= this._due) {
-      return;
-    }
-    this._due = due;
-    clearTimeout(this._timer ?? undefined);
-    this._timer = setTimeout(() => this._frame(), Math.max(0, due - performance.now()));
-  }
-
-  /** Run now what waits for its turn, or until it is seen: somebody waits for it. */
-  hurry(): void {
-    if (this._wanted) {
-      this.request(true);
-    }
-  }
-
-  dispose(): void {
-    this.isDisposed = true;
-    this._wanted = false;
-    clearTimeout(this._timer ?? undefined);
-  }
-
-  private _frame(): void {
-    // First the timer, then the frame: frames alone come 60 times a second, timers also on a hidden page.
-    const run = (): void => void this._run();
-    if (typeof requestAnimationFrame === 'function') {
-      requestAnimationFrame(run);
-    } else {
-      run();
-    }
-  }
-
-  private async _run(): Promise<void> {
-    this._timer = null;
-    if (this.isDisposed || this._running) {
-      return;
-    }
-    // Before the task, not after it: what is asked for while it reads may not be in what it read.
-    this._wanted = false;
-    this._running = true;
-    this._last = performance.now();
-    try {
-      await this._task();
-    } finally {
-      this._running = false;
-      // The first run also loads and compiles what all others use.
-      this._took = this._isFirst ? 0 : performance.now() - this._last;
-      this._isFirst = false;
-    }
-    if (this._wanted) {
-      this.request(false, this._least);
-    }
-  }
-
-  private _timer: ReturnType<typeof setTimeout> | null = null;
-  private _due = 0;
-  private _wanted = false;
-  private _least = LEAST_INTERVAL;
-  private _running = false;
-  private _last = -Infinity;
-  private _took = 0;
-  private _isFirst = true;
-  private _isSeen = true;
+  /** Where a box that Shift and the arrows choose began. */
+  private _corner: IMark | null = null;
   isDisposed = false;
 }

@@ -1,7 +1,7 @@
 import { own } from '../../protocol/records';
 import type { ViewOptions } from '../../protocol/views.generated';
 import type { Translate } from '../shared/translate';
-import { copyText, saveFile, saveText, element } from './dom';
+import { copyText, saveFile, saveText, element, focusNear } from './dom';
 
 interface IMenuSubject {
   code(): string;
@@ -109,7 +109,7 @@ export class Menu {
       return;
     }
     const buttons = [...this._list.querySelectorAll('button')];
-    const at = buttons.indexOf(document.activeElement as HTMLButtonElement);
+    const at = buttons.indexOf(focusNear(this.node) as HTMLButtonElement);
     const moves: Record<string, number> = {
       ArrowDown: at + 1,
       ArrowUp: at - 1,

@@ -15,6 +15,7 @@ import { element, watchSeen, writeText } from './dom';
 import { Menu, viewMenu } from './menu';
 import { Mounted } from './mounted';
 import { MountedView } from './mounted-view';
+import { type IRoom, leftIn } from './picture';
 import { renderState } from './drawing';
 import { Toolbar } from './toolbar';
 
@@ -223,7 +224,6 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
   private _layOut(): void {
     const layout = this._composition.layout();
     const known = new Map(this._parts.map(each => [each.part.key, each]));
-    this._isAlone = layout.length === 1;
     this._unmount(({ part }) => !layout.some(({ key }) => key === part.key));
     let before: Element = this._failure;
     this._parts = layout.map(part => {
@@ -272,19 +272,14 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
 
   private _mount(part: IViewPart, node: HTMLElement): MountedView<ViewOptions> {
     const { frame, ...host } = this.host;
-    const isAlone = (): boolean => this._isAlone;
     return new MountedView<ViewOptions>(
       node,
       this._source,
       part.options,
-      {
-        ...host,
-        get frame() {
-          return isAlone() ? frame : undefined;
-        }
-      },
+      { ...host, frame: this._composition.isLaidOut ? undefined : frame },
       part.create.bind(part),
       {
+        ...(frame && { room: () => this._room(frame) }),
         every: part.every ?? 0,
         choose: options => this._choose(this._composition.heard(part.key, options) as Partial<O>),
         toolbar: controls => this._show(part.key, controls)
@@ -314,6 +309,16 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
     this._arrange();
   }
 
+  /** What the frame leaves for the plots of all parts that are shown. */
+  private _room(frame: Element): IRoom {
+    const shown = this._parts.filter(({ node }) => !node.hidden);
+    const pictures = shown.flatMap(({ view }) => (view ? [view.picture] : []));
+    return {
+      left: leftIn(frame, this._root, pictures),
+      all: pictures.reduce((sum, { usual }) => sum + usual, 0)
+    };
+  }
+
   private _arrange(): void {
     if (this.isDisposed) {
       return;
@@ -322,6 +327,7 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
     this._toolbar.update(main);
     this._folded.node.hidden = !folded?.controls;
     this._folded.update(folded?.controls ?? []);
+    this._parts.forEach(({ view }) => view?.refit());
   }
 
   /**
@@ -353,7 +359,6 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
   }
 
   private _parts: readonly IMounted[] = [];
-  private _isAlone = true;
   private _preparing: Promise<void> = Promise.resolve();
   private readonly _composition: IComposition;
   private readonly _root: HTMLElement;

@@ -12,13 +12,13 @@ import type { IViewEnvironment } from '../shared/view-model';
 import type { IViewHost } from '../view';
 import { Cursor, framesOf, EventMarks } from './cursor';
 import { copyText, saveText, watchSeen, watchSize } from './dom';
-import { Drawing, renderState } from './drawing';
+import { AWAITED_INTERVAL, CALM_INTERVAL, Drawing, LEAST_INTERVAL, Pace, renderState } from './drawing';
 import { followHand } from './follow-hand';
 import { LinePainter } from './line-painter';
-import { Linked, AWAITED_INTERVAL, CALM_INTERVAL, LEAST_INTERVAL, Pace } from './linked';
+import { Linked } from './linked';
 import { Menu, viewMenu, type IMenuActions } from './menu';
 import { Mounted } from './mounted';
-import { Picture } from './picture';
+import { type IRoom, Picture } from './picture';
 import { Shell } from './shell';
 import { Toolbar } from './toolbar';
 
@@ -31,6 +31,8 @@ export interface IMountedPart<O extends ViewOptions> {
   readonly every: number;
   /** Takes the controls, which a toolbar of the whole holds. */
   toolbar(controls: readonly Control[]): void;
+  /** What the frame leaves for the plots of all parts; absent where the whole does not fill it. */
+  readonly room?: () => IRoom;
   /** Changes options of the whole: a part has none of its own. */
   choose(options: Partial<O>): void;
 }
@@ -62,10 +64,15 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
     this._toolbar = new Toolbar(this.t('View settings'), menu.node, this.t);
     this._toolbar.node.hidden = _part !== null;
     this._shell = new Shell(this._toolbar.node, this.t);
-    this._picture = new Picture(this._shell, host, {
-      zoomed: () => this.model.zoomed?.(),
-      placed: () => this._place()
-    });
+    this.picture = new Picture(
+      this._shell,
+      { ...host, frame: host.frame, room: _part?.room },
+      {
+        content: () => this._content,
+        zoomed: () => this.model.zoomed?.(),
+        placed: () => this._place()
+      }
+    );
     this._actions = {
       retry: () => this._pace.request(true),
       cancel: () => this._abort?.abort(),
@@ -92,6 +99,7 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
 
   /** What is shown, without the page. */
   readonly model: IViewModel;
+  readonly picture: Picture;
 
   protected chosen(): void {
     this.refresh(true);
@@ -126,7 +134,7 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
     this._linked.dispose();
     this._toolbar.dispose();
     this.model.dispose?.();
-    this._picture.dispose();
+    this.picture.dispose();
     this._shell.root.remove();
     this._drawing.end();
   }
@@ -142,8 +150,15 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
     return this._content !== null;
   }
 
+  /** Draw again where what is around the picture leaves it another height. */
+  refit(): void {
+    if (this.picture.isUnfit) {
+      this.refresh(false);
+    }
+  }
+
   get menu(): IMenuActions {
-    const { zoom } = this._picture;
+    const { zoom } = this.picture;
     const { x0 = 0, x1 = 0 } = zoom?.domain ?? {};
     const chooses = this._linked.canChoose && zoom?.isZoomed;
     return {
@@ -161,7 +176,7 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
 
   private async _exported(): Promise<[Chart, IContent]> {
     await this.settled();
-    const { chart } = this._picture;
+    const { chart } = this.picture;
     if (!chart || !this._content?.recipe) {
       throw new ViewError(this.t('There is no picture to export yet. %1', this.summary()));
     }
@@ -175,7 +190,7 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
       return undefined;
     }
     // At the place that is shown.
-    const shown = Object.entries(this._picture.zoom?.domain ?? {});
+    const shown = Object.entries(this.picture.zoom?.domain ?? {});
     const domain = Object.fromEntries(shown.filter(([name]) => Object.hasOwn(printed.params, name)));
     return { ...printed, params: { ...printed.params, ...domain } };
   }
@@ -185,7 +200,7 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
    * from the beginning.
    */
   private _environment(): IViewEnvironment<O> {
-    const picture = this._picture;
+    const picture = this.picture;
     const read = (): Readonly<Required<O>> => this.options;
     const linked = (): Linked => this._linked;
     const painter = this.host.renderer === 'svg' ? null : new LinePainter();
@@ -225,6 +240,7 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
       goTo: mark => this._goTo(mark),
       waits: sentence => this._waits(sentence),
       follow: rest => this._follow(rest),
+      say: text => this._shell.say(text),
       fail: reason => this._fail(reason)
     };
   }
@@ -250,7 +266,7 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
     this._ends.push(() => this._source.changed.disconnect(onChange));
     this._ends.push(
       watchTheme(this.node, () => {
-        this._picture.restyle();
+        this.picture.restyle();
         // Colours that are not the chart's own are chosen as it is read.
         this.refresh(false);
       })
@@ -260,8 +276,8 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
     this._ends.push(watchSize(stage, this.host.frame, () => this.refresh(false)));
     followHand(
       {
-        chart: () => this._picture.chart,
-        zoom: () => this._picture.zoom,
+        chart: () => this.picture.chart,
+        zoom: () => this.picture.zoom,
         isDrawn: () => this._content !== null,
         probe: place => this.model.probe(place),
         move: key => this.model.move(key),
@@ -284,17 +300,17 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
    * than one of them.
    */
   private _isMovedBy(change: SourceChange): boolean {
-    const { x0, x1 } = this._picture.zoom?.domain ?? {};
+    const { x0, x1 } = this.picture.zoom?.domain ?? {};
     const shown = x0 === undefined || x1 === undefined ? null : this.model.stepAxis?.()?.stepsIn([x0, x1]);
     if (!shown || change.kind !== 'rows') {
       return true;
     }
     const [first, last] = shown;
-    return (change.lastStep - last) * (this._picture.frame?.width ?? 0) >= last - first;
+    return (change.lastStep - last) * (this.picture.frame?.width ?? 0) >= last - first;
   }
 
   private async _refresh(): Promise<void> {
-    if (this._picture.zoom?.isDragging && !this.model.drawsWhileDragged) {
+    if (this.picture.zoom?.isDragging && !this.model.drawsWhileDragged) {
       // The picture must not change under the hand; the next frame will.
       this._pace.request();
       return;
@@ -408,12 +424,12 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
     this._content = content;
     renderState(this._shell.state, null, () => undefined);
     this._shell.present(content, this.model.insight !== undefined);
-    await this._picture.draw(content, this.model.zooms);
+    await this.picture.draw(content, this.model.zooms);
   }
 
   /** Put the cursor somewhere, in sight, and say what is there. */
   private _goTo(mark: IMark | null): void {
-    const { chart, zoom } = this._picture;
+    const { chart, zoom } = this.picture;
     if (!mark || !chart || !zoom || !this._content) {
       return;
     }
@@ -430,10 +446,11 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
 
   private _place(): void {
     if (!this.isDisposed) {
-      const { chart, zoom } = this._picture;
+      const { chart, zoom } = this.picture;
       this._cursor.place(chart, zoom);
       this._linked.place(this._content && chart, zoom);
       this._eventMarks.place(this._content && chart, zoom);
+      this._shell.minimap.place(this._content && chart, zoom, this._shell.stage);
     }
   }
 
@@ -448,7 +465,6 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
   private readonly _shell: Shell;
   private readonly _cursor: Cursor;
   private readonly _linked: Linked;
-  private readonly _picture: Picture;
   private readonly _eventMarks: EventMarks;
   private readonly _ends: (() => void)[] = [];
 }

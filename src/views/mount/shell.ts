@@ -1,4 +1,5 @@
 import { own } from '../../protocol/records';
+import { Minimap } from './minimap';
 import type { IContent, INote } from '../shared/content';
 import { onlyShown, toggled, type ILegend, type ILegendEntry } from '../shared/lines/legend';
 import { shortName, shortNames } from '../shared/short-name';
@@ -6,7 +7,7 @@ import type { ITable } from '../shared/table';
 import type { Translate } from '../shared/translate';
 import { Brief } from './brief';
 import { DataTable } from './data-table';
-import { element, writeText } from './dom';
+import { element, focusNear, writeText } from './dom';
 
 /** Most characters of an entry; the whole name is its title. */
 const MOST_LETTERS = 40;
@@ -76,7 +77,7 @@ class Legend {
       nodes.some((node, at) => this.node.children[at] !== node) ||
       this.node.children.length > nodes.length
     ) {
-      const focused = nodes.find(node => node === document.activeElement);
+      const focused = nodes.find(node => node === focusNear(this.node));
       this.node.replaceChildren(...nodes);
       focused?.focus();
     }
@@ -147,6 +148,8 @@ function write(
   button.title = t(isHidden ? '%1: show' : '%1: hide; twice, or with Alt: show only this', name);
 }
 
+let keyLines = 0;
+
 /** The elements of a view, top to bottom: toolbar, banner, title, stage, state, caption. */
 export class Shell {
   constructor(toolbar: HTMLElement, t: Translate) {
@@ -169,13 +172,16 @@ export class Shell {
       this._insight,
       this._notes,
       this._legend.node,
+      this.minimap.node,
       this.stage,
-      this._body,
+      this.body,
       this._brief.node,
       this.state,
+      this._keys,
       this._caption,
       this._live
     );
+    this.stage.setAttribute('aria-describedby', this._keys.id);
   }
 
   readonly root: HTMLElement;
@@ -184,6 +190,8 @@ export class Shell {
   /** What the run's other views point at, and the chosen steps. */
   readonly linked = element('div', { class: 'jp-MegalensOverlay', 'aria-hidden': 'true' });
   readonly overlay = element('div', { class: 'jp-MegalensOverlay', 'aria-hidden': 'true' });
+  readonly minimap = new Minimap();
+  readonly body = element('div', { class: 'jp-MegalensBody' });
   readonly banner = element('div', { class: 'jp-MegalensBanner', hidden: '' });
   readonly state = element('div', { class: 'jp-MegalensState', hidden: '' });
 
@@ -200,6 +208,9 @@ export class Shell {
     this._writeBody(content?.body ?? null);
     this._brief.show(content?.brief ?? null);
     this._legend.show(content?.legend ?? null);
+    this.minimap.show(content?.minimap ?? null);
+    this._keys.hidden = !content?.keys;
+    writeText(this._keys, content?.keys ?? '');
     this._insight.hidden = !content?.summary;
     if (content === null) {
       return;
@@ -228,8 +239,8 @@ export class Shell {
     if (body) {
       this._table.show(body);
     }
-    if (!body || this._table.node.parentNode !== this._body) {
-      this._body.replaceChildren(...(body ? [this._table.node] : []));
+    if (!body || this._table.node.parentNode !== this.body) {
+      this.body.replaceChildren(...(body ? [this._table.node] : []));
     }
   }
 
@@ -243,12 +254,16 @@ export class Shell {
   }
 
   private readonly _notes = element('div', { class: 'jp-MegalensNotes', hidden: '' });
-  private readonly _body = element('div', { class: 'jp-MegalensBody' });
   private readonly _brief = new Brief();
   private readonly _title = element('h2', { class: 'jp-MegalensView-title' });
   private readonly _insight = element('button', {
     class: 'jp-MegalensView-insight',
     type: 'button',
+    hidden: ''
+  });
+  private readonly _keys = element('p', {
+    id: `jp-megalens-keys-${(keyLines += 1)}`,
+    class: 'jp-MegalensView-keys',
     hidden: ''
   });
   private readonly _caption = element('p', { class: 'jp-MegalensView-caption' });
@@ -259,14 +274,17 @@ export class Shell {
   private readonly _legend: Legend;
 }
 
-function noteLine({ text, tone, action }: INote): HTMLElement {
-  const button = element('button', { class: 'jp-MegalensButton', type: 'button' }, action.label);
-  button.disabled = action.isDisabled === true;
-  button.addEventListener('click', () => action.run());
+function noteLine({ text, tone, action, more = [] }: INote): HTMLElement {
+  const buttons = [action, ...more].map(({ label, run, isDisabled }) => {
+    const button = element('button', { class: 'jp-MegalensButton', type: 'button' }, label);
+    button.disabled = isDisabled === true;
+    button.addEventListener('click', () => run());
+    return button;
+  });
   return element(
     'p',
     { class: `jp-MegalensNote jp-mod-${tone ?? 'plain'}` },
     element('span', {}, text),
-    button
+    ...buttons
   );
 }

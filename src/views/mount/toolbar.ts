@@ -1,7 +1,7 @@
 import { TextSpace } from '../../charts';
 import type { Control } from '../shared/control';
 import type { Translate } from '../shared/translate';
-import { element, writeText, watchSize } from './dom';
+import { element, focusNear, writeText, watchSize } from './dom';
 import { ToolbarFold, SLIDER_PLACES, sliderPlace, sliderValue } from './toolbar-fold';
 
 type Of<K extends Control['kind']> = Extract<Control, { kind: K }>;
@@ -120,7 +120,7 @@ const MOUNTS: { readonly [K in Control['kind']]: Mount<K> } = {
           list.replaceChildren(...suggestions.map(each => element('option', { value: each })));
         }
         // What someone is typing stays.
-        if (document.activeElement !== input) {
+        if (focusNear(input) !== input) {
           input.value = value;
           input.setAttribute('aria-invalid', 'false');
         }
@@ -143,7 +143,7 @@ const MOUNTS: { readonly [K in Control['kind']]: Mount<K> } = {
     return {
       node,
       update: ({ fault, value }) => {
-        if (document.activeElement !== area && area.value !== value) {
+        if (focusNear(area) !== area && area.value !== value) {
           area.value = value;
         }
         area.setAttribute('aria-invalid', 'false');
@@ -199,7 +199,7 @@ const MOUNTS: { readonly [K in Control['kind']]: Mount<K> } = {
         input.max = String(most);
         input.removeAttribute('aria-invalid');
         blame(input, fault, title);
-        if (document.activeElement !== input) {
+        if (focusNear(input) !== input) {
           input.value = String(value);
         }
       }
@@ -294,7 +294,7 @@ function mounted<K extends Control['kind']>(first: Of<K>): IMounted<K> {
   };
 }
 
-/** Kinds that say what is shown, or at which step: they stay in sight. */
+/** Kinds that say what is shown, or at which step: they stay in sight, toggles as long as there is room. */
 const STAYS: ReadonlySet<Control['kind']> = new Set(['name', 'steps', 'chip', 'toggle']);
 
 /**
@@ -359,18 +359,21 @@ export class Toolbar {
     if (this._menu === null || this._fold.isOpen) {
       return;
     }
-    const focused = document.activeElement;
+    const focused = focusNear(this.node);
     this._folded.clear();
     this._place();
     this.node.classList.remove('jp-mod-tight');
-    const foldable = this._controls.filter(({ kind }) => !STAYS.has(kind));
+    const foldable = [
+      ...this._controls.filter(({ kind }) => kind === 'toggle'),
+      ...this._controls.filter(({ kind }) => !STAYS.has(kind))
+    ];
     while (foldable.length > 0 && this.node.scrollWidth > this.node.clientWidth) {
       this._folded.add(foldable.pop()?.id ?? '');
       this._place();
     }
     // What cannot be folded is cut short.
     this.node.classList.toggle('jp-mod-tight', this.node.scrollWidth > this.node.clientWidth);
-    if (focused instanceof HTMLElement && focused !== document.activeElement && this.node.contains(focused)) {
+    if (focused instanceof HTMLElement && focused !== focusNear(focused) && this.node.contains(focused)) {
       focused.focus();
     }
   }

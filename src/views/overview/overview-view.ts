@@ -55,6 +55,7 @@ class OverviewView implements IComposition, ITilePage {
 
   readonly className = 'jp-MegalensOverview';
   readonly zoomed = null;
+  readonly isLaidOut = true;
   readonly unpictured: string;
 
   async prepare(): Promise<void> {

@@ -4,7 +4,7 @@ import type { FlagInfo } from '../../protocol/messages.generated';
 import { own } from '../../protocol/records';
 import { fullViewOptions, type FullOptionsOf } from '../../protocol/view-options';
 import type { StatisticsOptions, TrendOptions } from '../../protocol/views.generated';
-import type { MomentStat } from '../../store/moment-source';
+import type { MomentStat } from '../../store/row-moments';
 import { takesChanges, type IRunSource } from '../../store/source';
 import { MapPane } from '../statistics/map-pane';
 import { ScalarLines } from '../scalars/scalar-lines';

@@ -66,6 +66,10 @@ export interface IContent {
   notes?: readonly INote[];
   /** Plots above one another, which share the height; 1 unless told. */
   rows?: number;
+  /** The whole x axis in small, above the picture. */
+  minimap?: IMinimap;
+  /** What keys and drags do, in a line below the picture. */
+  keys?: string;
   /** What the data cover, for zooming. */
   extent: { x: readonly [number, number]; y: readonly [number, number] };
   /** What is shown of the x axis until someone zooms; all of it where absent. */
@@ -80,12 +84,33 @@ export interface IContent {
   swatch?: string;
 }
 
-/** A sentence with an action. */
+/** The whole of the x axis, of which a window is shown. */
+export interface IMinimap {
+  /** What the window is, for who does not see it. */
+  readonly label: string;
+  /** All that there is, and what of it was read. */
+  readonly extent: readonly [number, number];
+  readonly read: readonly [number, number];
+  /** Parts of each column of what was read, 0 to 1, above one another; another list where they changed. */
+  readonly layers: readonly { readonly color: string; readonly parts: Float64Array }[];
+  words(shown: readonly [number, number]): string;
+  /** What was not read is wanted; absent where all was. */
+  beyond?(wanted: readonly [number, number]): void;
+}
+
+interface INoteAction {
+  label: string;
+  run: () => void;
+  isDisabled?: boolean;
+}
+
+/** A sentence with an action, or several. */
 export interface INote {
   text: string;
   /** Also in still pictures: in the colour of non-finite values, or plain. */
   tone?: 'finding' | 'nonfinite';
-  action: { label: string; run: () => void; isDisabled?: boolean };
+  action: INoteAction;
+  more?: readonly INoteAction[];
 }
 
 /** A sentence that may lead somewhere. */

@@ -82,6 +82,8 @@ export interface IComposition {
   readonly className: string;
   /** Key of the part whose zoom the menu means; null where it means none. */
   readonly zoomed: string | null;
+  /** Whether it gives its parts their heights; otherwise they fill the tab together. */
+  readonly isLaidOut?: boolean;
   /** What to say where no part has a picture to export. */
   readonly unpictured: string;
   /** Learn what the layout depends on; absent where it depends on the options alone. */

@@ -102,6 +102,8 @@ export interface IViewEnvironment<O extends object = ViewOptions> {
   /** Read and draw again, now or with the next picture. */
   refresh(now?: boolean): void;
   place(): void;
+  /** Have a screen reader say something. */
+  say(text: string): void;
   /** Put the cursor somewhere, in sight, and say what is there. */
   goTo(mark: IMark | null): void;
   /** Say what is waited for, while there is no picture. */
@@ -169,9 +171,15 @@ export abstract class ViewModel<O extends object = ViewOptions> extends Pictured
   /** A mark was clicked at; absent where that means nothing. */
   clicked?(mark: IMark): void;
   /**
-   * A loop, or a box, was drawn with Shift held, to choose what lies in it; absent where that means nothing.
+   * Whether a box is chosen, not what a loop surrounds: also by Shift and the arrows, and by a drag while
+   * nothing is zoomed.
    */
-  boxed?(box: IMark): void;
+  readonly choosesBoxes?: true;
+  /**
+   * A loop, or a box, was drawn with Shift held, to choose what lies in it; absent where that means nothing.
+   * Null lets go of a chosen box.
+   */
+  boxed?(box: IMark | null): void;
   /**
    * Where the summary's sentence points, for a cursor that goes there; null where it points at nothing,
    * absent where it never does.

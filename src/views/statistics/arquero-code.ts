@@ -2,7 +2,7 @@ import { WORDS } from '../../aggregate/moment-keys';
 import { loadTables } from '../../aggregate';
 import { readRanges } from '../../protocol/ranges';
 import { fullViewOptions } from '../../protocol/view-options';
-import type { MomentColumn } from '../../store/moment-source';
+import type { MomentColumn } from '../../store/row-moments';
 import type { MomentOptions } from './words';
 
 const OF_ROWS: readonly string[] = ['rank', 'stage', 'name', 'capture'];

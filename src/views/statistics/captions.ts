@@ -1,5 +1,5 @@
 import { formatInteger, formatNumber } from '../../charts';
-import { CLIPPED, SCALED, type IMomentGroups, type IMomentIndex } from '../../store/moment-source';
+import { CLIPPED, SCALED, type IMomentGroups, type IMomentIndex } from '../../store/row-moments';
 import type { Translate } from '../shared/translate';
 import { nearestIndex } from '../shared/scale';
 import { spans } from './line';

@@ -1,5 +1,5 @@
 import { formatInteger, formatNumber } from '../../charts';
-import type { IMomentGroups, MomentColumn, MomentKey } from '../../store/moment-source';
+import type { IMomentGroups, MomentColumn, MomentKey } from '../../store/row-moments';
 import type { IPointed } from '../../store/run-link';
 import type { Loaded, IMark, INote } from '../shared/content';
 import type { ILinkedMarks } from '../shared/links';
@@ -15,15 +15,8 @@ import { linesAcross, type PlaceOf } from './read-lines';
 import { optionWords, trustWords } from './captions';
 import { drawnValues, groupId, spans } from './line';
 import { LinesPane } from './lines-pane';
-import {
-  alongOf,
-  cellsChosen,
-  cellText,
-  mapGrouping,
-  narrowed,
-  type Along,
-  type IMapCell
-} from './map-cells';
+import type { Along, IMapCell } from './map-cells';
+import { alongOf, cellsChosen, cellText, mapGrouping, narrowed } from './map-cells';
 import { leftWords } from './drawn-map';
 import { markOf, OverPane } from './over-pane';
 import type { MomentReader, IMomentQuestion } from './reader';

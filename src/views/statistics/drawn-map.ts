@@ -1,5 +1,5 @@
 import { formatInteger, formatNumber, SigmaScale, type ColorScale } from '../../charts';
-import type { IMomentGroups, MomentColumn, MomentKey, IMomentIndex } from '../../store/moment-source';
+import type { IMomentGroups, MomentColumn, MomentKey, IMomentIndex } from '../../store/row-moments';
 import type { IMark } from '../shared/content';
 import { lockedWords } from '../shared/controls';
 import { valueWords } from '../shared/lines/line-recipe';

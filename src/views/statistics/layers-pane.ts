@@ -1,5 +1,5 @@
 import { formatInteger } from '../../charts';
-import type { IMomentGroups, MomentColumn, MomentKey } from '../../store/moment-source';
+import type { IMomentGroups, MomentColumn, MomentKey } from '../../store/row-moments';
 import type { IPointed } from '../../store/run-link';
 import type { IMark, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';

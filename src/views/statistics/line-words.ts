@@ -1,5 +1,5 @@
 import { formatInteger } from '../../charts';
-import type { IMomentIndex, MomentColumn } from '../../store/moment-source';
+import type { IMomentIndex, MomentColumn } from '../../store/row-moments';
 import { countNaming, seriesWords } from '../shared/change-words';
 import type { Translate } from '../shared/translate';
 import { nonFiniteWords, omittedWords, optionWords, trustWords } from './captions';

@@ -1,6 +1,6 @@
 import { gapStarts } from '../../aggregate';
 import { byName } from '../../protocol/records';
-import type { IMomentGroups, MomentColumn, MomentKey } from '../../store/moment-source';
+import type { IMomentGroups, MomentColumn, MomentKey } from '../../store/row-moments';
 import type { RunClock } from '../shared/lines/step-axis';
 import type { ILine } from '../shared/lines/line';
 import type { MomentOptions } from './words';

@@ -1,4 +1,4 @@
-import type { IMomentGroups, MomentColumn } from '../../store/moment-source';
+import type { IMomentGroups, MomentColumn } from '../../store/row-moments';
 import type { IContent, IMark, INote, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';
 import { goControl, outliersControl } from '../shared/controls';

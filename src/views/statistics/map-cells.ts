@@ -1,7 +1,7 @@
 import { MOST_CHARACTERS } from '../../aggregate/moment-keys';
 import { greatestOf, middleOf, telling, type IMatrix } from '../../charts';
 import type { MomentFilter } from '../../protocol/views.generated';
-import type { IMomentGroups, MomentColumn, MomentKey } from '../../store/moment-source';
+import type { IMomentGroups, MomentColumn, MomentKey } from '../../store/row-moments';
 import { nearestIndex } from '../shared/scale';
 import { spans } from './line';
 import { oneTensor } from './name-facts';

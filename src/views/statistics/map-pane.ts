@@ -1,13 +1,6 @@
-import {
-  ColorScale,
-  lowMagnitude,
-  Pictures,
-  SigmaScale,
-  type IColorLook,
-  type IPlace,
-  type IRecipe
-} from '../../charts';
-import type { IMomentGroups, MomentColumn } from '../../store/moment-source';
+import type { IColorLook, IPlace, IRecipe } from '../../charts';
+import { ColorScale, lowMagnitude, Pictures, SigmaScale } from '../../charts';
+import type { IMomentGroups, MomentColumn } from '../../store/row-moments';
 import type { IPointed } from '../../store/run-link';
 import type { IContent, IMark, IMoved, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';

@@ -1,20 +1,13 @@
 import type { StatisticsOptions } from '../../protocol/views.generated';
-import type { IMomentIndex, MomentColumn } from '../../store/moment-source';
+import type { IMomentIndex, MomentColumn } from '../../store/row-moments';
 import type { IRunSource } from '../../store/source';
 import { smoothedChip, transformControl } from '../shared/controls';
 import { type Control, selectControl } from '../shared/control';
 import type { Translate } from '../shared/translate';
 import { chip } from '../shared/table';
 import type { INameFacts } from './name-facts';
-import {
-  columnWords,
-  type MomentOptions,
-  byWords,
-  STATISTICS,
-  STATS,
-  statisticWords,
-  statsWords
-} from './words';
+import type { MomentOptions } from './words';
+import { columnWords, byWords, STATISTICS, STATS, statisticWords, statsWords } from './words';
 import { capital } from '../shared/describe';
 import { alongOf, cellsChosen, isMap, mapRows } from './map-cells';
 

@@ -1,8 +1,8 @@
 import { AggregateError } from '../../aggregate';
 import { formatInteger } from '../../charts';
-import { ClientError } from '../../client/client-error';
+import { ClientError } from '../../client/rest';
 import type { StatisticsOptions } from '../../protocol/views.generated';
-import type { IMomentIndex, MomentStat, IMomentGroups } from '../../store/moment-source';
+import type { IMomentIndex, MomentStat, IMomentGroups } from '../../store/row-moments';
 import type { IRunSource } from '../../store/source';
 import { capital } from '../shared/describe';
 import { emptyState, nothingYet, snippetState, type IState, type IStateActions } from '../shared/states';

@@ -1,6 +1,6 @@
 import { parseName } from '../../protocol/tensor-name';
 import type { MomentFilter, StatisticsOptions } from '../../protocol/views.generated';
-import type { MomentStat } from '../../store/moment-source';
+import type { MomentStat } from '../../store/row-moments';
 
 /** What makes the explorer show one tensor and nothing else. */
 export function oneTensor(

@@ -1,6 +1,6 @@
 import { formatBytes, formatInteger } from '../../charts';
 import type { StatisticsOptions } from '../../protocol/views.generated';
-import type { IMomentGroups, IMomentIndex, MomentColumn } from '../../store/moment-source';
+import type { IMomentGroups, IMomentIndex, MomentColumn } from '../../store/row-moments';
 import { isOver, type IRunSource, type SourceChange } from '../../store/source';
 import type { INote, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';

@@ -1,10 +1,5 @@
 import { byName } from '../../protocol/records';
-import {
-  GROUP_FLOATS,
-  type IMomentGroups,
-  type MomentKey,
-  type MomentColumn
-} from '../../store/moment-source';
+import { GROUP_FLOATS, type IMomentGroups, type MomentKey, type MomentColumn } from '../../store/row-moments';
 import { compareLines } from '../shared/lines/compare';
 import { mapColumns, type ILine } from '../shared/lines/line';
 import { pointsOf } from '../shared/lines/shape-lines';

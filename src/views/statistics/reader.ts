@@ -7,7 +7,7 @@ import {
   type IMomentSource,
   type MomentKey,
   type ReadingProgress
-} from '../../store/moment-source';
+} from '../../store/row-moments';
 import type { IOtherRun } from '../shared/lines/other-runs';
 import { groupId } from './line';
 import { narrowed } from './map-cells';

@@ -2,8 +2,8 @@ import { csvCell, nameFilter, rowFilter as placeFilter, AggregateError, loadTabl
 import { formatCount, formatFull, formatInteger, formatNumber } from '../../charts';
 import { STREAMS } from '../../protocol/streams';
 import { parseName } from '../../protocol/tensor-name';
+import type { MomentFilter, IMomentRows, IMomentGroups, MomentColumn } from '../../store/row-moments';
 import { FLOAT, GRADIENT_STAGES, streamName, WHOLE } from '../../store/row-moments';
-import type { MomentFilter, IMomentRows, IMomentGroups, MomentColumn } from '../../store/moment-source';
 import type { INote, Loaded } from '../shared/content';
 import type { IState } from '../shared/states';
 import { numberColumn, type ITableColumn } from '../shared/table';

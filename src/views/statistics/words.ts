@@ -1,5 +1,5 @@
 import type { StatisticsOptions } from '../../protocol/views.generated';
-import type { MomentColumn, MomentKey, MomentStat, MomentStatistic } from '../../store/moment-source';
+import type { MomentColumn, MomentKey, MomentStat, MomentStatistic } from '../../store/row-moments';
 import type { Translate } from '../shared/translate';
 
 export type MomentOptions = Required<StatisticsOptions>;

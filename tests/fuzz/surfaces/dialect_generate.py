@@ -6,10 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from megalens.hub.dialects.client_generate import read_generate
+from megalens.hub.dialects.client_generate import WrittenPasses, read_generate
 from megalens.hub.dialects.generation_writer import GenerationWriter
 from megalens.hub.dialects.peer_message import BadMessage, read_message
-from megalens.hub.dialects.written_passes import WrittenPasses
 from megalens.protocol import ProtocolError, check_message, stream_schema
 from tests.fuzz.mutate import json_text, mutated_tree
 from tests.fuzz.surface import Surface

@@ -17,8 +17,7 @@ from websockets.sync.server import serve
 
 import megalens
 from megalens.__main__ import main
-from megalens.demo.checkpoint import save_checkpoint
-from megalens.demo.model import GPT, GPTConfig
+from megalens.demo.model import GPT, GPTConfig, save_checkpoint
 from megalens.hub.discovery import find_hub
 from megalens.hub.replay import serve as serve_replay
 

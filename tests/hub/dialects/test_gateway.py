@@ -17,7 +17,7 @@ from megalens.hub.dialects.dialect import DIALECTS
 from megalens.hub.dialects.gateway import Gateway
 from megalens.hub.dialects.hosted_run import HostedRun
 from megalens.hub.dialects.peer_message import TensorRow
-from megalens.hub.dialects.rows import NumberedRow, tensors_table
+from megalens.hub.dialects.peer_rows import NumberedRow, tensors_table
 from megalens.hub.dialects.translator import announcement
 from megalens.hub.options import HubOptions
 

@@ -8,9 +8,8 @@ from peers import Peer, input_tokens, say, start, tracer_layer
 from translation import plan, translate
 
 from megalens.hub.dialects.dialect import DIALECTS, DialectError
-from megalens.hub.dialects.peer_link import detect
-from megalens.hub.dialects.peer_message import BadMessage, read_message, read_update
-from megalens.hub.dialects.rows import LeftOut
+from megalens.hub.dialects.peer_message import BadMessage, detect, read_message, read_update
+from megalens.hub.dialects.peer_rows import LeftOut
 from megalens.protocol import shown_text
 
 T3606 = DIALECTS["3606"]
@@ -89,7 +88,7 @@ def test_what_fits_nothing_is_counted_and_the_rest_is_recorded(tmp_path):
 
 
 def test_a_hub_that_floods_while_it_is_asked_what_it_speaks_is_not_kept(monkeypatch):
-    monkeypatch.setattr("megalens.hub.dialects.peer_link.MOST_BYTES", 10_000)
+    monkeypatch.setattr("megalens.hub.dialects.peer_message.MOST_BYTES", 10_000)
     sent = []
 
     class Flooding:

@@ -13,7 +13,7 @@ from peers import (
 )
 from translation import plan, record, sends, translate
 
-from megalens.hub.dialects import peer_link, translator
+from megalens.hub.dialects import peer_message, translator
 from megalens.hub.dialects.dialect import DialectError
 
 
@@ -148,7 +148,7 @@ def test_what_comes_while_the_dialect_is_made_out_is_kept(tmp_path):
 
 @pytest.mark.slow
 def test_a_message_larger_than_the_bound_is_counted_and_followed_by_another_connection(tmp_path, monkeypatch):
-    monkeypatch.setattr(peer_link, "MOST_BYTES", 100_000)
+    monkeypatch.setattr(peer_message, "MOST_BYTES", 100_000)
 
     async def then(peer, socket):
         if peer.connections == 2:

@@ -19,7 +19,7 @@ from megalens.instruments.generation.effects import (
     first_difference,
     kl_divergence,
 )
-from megalens.instruments.generation.sweep import PassClock, generation_perturb, perturbed
+from megalens.instruments.generation.job import PassClock, generation_perturb, perturbed
 from megalens.protocol.arrow_columns import arrow_batch
 from megalens.protocol.streams import stream_schema
 

@@ -12,7 +12,7 @@ from writers import byte_level, hugging_face
 from megalens.instruments.generation import GenerationError, as_language_model
 from megalens.instruments.generation.decoding import evaluating
 from megalens.instruments.generation.job import GenerationJob
-from megalens.protocol.generation import GenerationRequest
+from megalens.protocol.requests import GenerationRequest
 
 TOKENS = 14
 PROMPTS = [[5, 17, 80, 200, 3, 9], [42, 80, 3], [7, 7, 7]]

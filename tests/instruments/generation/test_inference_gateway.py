@@ -17,9 +17,9 @@ from websockets.exceptions import InvalidStatus
 import megalens
 from megalens.adapters import find_adapter
 from megalens.demo.model import GPT, GPTConfig
+from megalens.hub.dialects.client_generate import _CANDIDATES, WrittenPasses
 from megalens.hub.dialects.generation_writer import plane
 from megalens.hub.dialects.inference_gateway import InferenceGateway
-from megalens.hub.dialects.written_passes import _CANDIDATES, WrittenPasses
 from megalens.hub.discovery import find_hub
 from megalens.instruments.generation import as_language_model
 from tests.adapters.model_zoo import tiny_model

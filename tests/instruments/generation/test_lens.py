@@ -15,9 +15,9 @@ from megalens.demo.model import ByteTokenizer
 from megalens.instruments.generation import GenerationError, LanguageModel
 from megalens.instruments.generation.decoding import Decoding, GenerationPass, evaluating
 from megalens.instruments.generation.hidden import HiddenStates
+from megalens.instruments.generation.language_model import Sampler
 from megalens.instruments.generation.lens import LensReader, Readout
 from megalens.instruments.generation.of_model import as_language_model
-from megalens.instruments.generation.sampling import Sampler
 from megalens.instruments.generation.token_rows import LocatedPass, PassCoordinates
 from megalens.protocol.arrow_columns import arrow_batch
 from megalens.protocol.streams import stream_schema

@@ -7,7 +7,7 @@ import pytest
 import torch
 from writers import byte_fallback, byte_level, demo, hugging_face
 
-from megalens.demo.checkpoint import CONFIG, CheckpointError, load_checkpoint, save_checkpoint
+from megalens.demo.model import CONFIG, CheckpointError, load_checkpoint, save_checkpoint
 from megalens.instruments.generation import GenerationError
 from megalens.instruments.generation.serving import load_folder
 

@@ -8,7 +8,7 @@ from writers import HUGGING_FACE, demo, hugging_face, writer
 
 from megalens.instruments.generation import as_language_model
 from megalens.instruments.generation.decoding import Decoding, evaluating
-from megalens.instruments.generation.sampling import Sampler
+from megalens.instruments.generation.language_model import Sampler
 
 SETTINGS = [
     {"temperature": 0, "top_k": 0, "top_p": 1.0},

@@ -10,7 +10,7 @@ from live_run import ROOT, WAIT, eventually
 from writers import demo
 
 import megalens
-from megalens.demo.checkpoint import load_checkpoint, save_checkpoint
+from megalens.demo.model import load_checkpoint, save_checkpoint
 
 pytestmark = pytest.mark.slow
 

@@ -15,15 +15,15 @@ from megalens.adapters import find_adapter
 from megalens.instruments.generation import LanguageModel
 from megalens.instruments.generation.decoding import evaluating
 from megalens.instruments.generation.effects import first_difference
-from megalens.instruments.generation.job import GenerationJob
-from megalens.instruments.generation.sweep import (
+from megalens.instruments.generation.job import (
+    GenerationJob,
     first_differences,
     generation_perturb,
     perturbed,
     sweep_points,
 )
 from megalens.protocol import ProtocolError
-from megalens.protocol.generation import GenerationRequest
+from megalens.protocol.requests import GenerationRequest
 
 SYSTEM = {"kind": {"name": "noise1", "params": {"coefficient": 0.5}}, "layers": "1"}
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from megalens.tracer.tensors.values import Window
+from megalens.tracer.tensors.probes import Window
 
 
 def test_positions_and_keys_are_taken_by_sample_from_tensors_of_any_rank():

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from megalens.instruments.monitor.actions import Action
-from megalens.instruments.monitor.causes import Causes
 from megalens.instruments.monitor.rule import Alarm, first_serious, reached
+from megalens.instruments.monitor.watch import Causes
 from tests.kit.monitor_faults.training import AT, Fault, Training
 
 FIRST, OTHER = "blocks.0.mlp.fc1", "blocks.2.attention.qkv"

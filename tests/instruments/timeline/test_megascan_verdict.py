@@ -7,9 +7,8 @@ import json
 import pytest
 
 from megalens.__main__ import main
-from megalens.instruments.timeline.analysis import analyse
+from megalens.instruments.timeline.analysis import analyse, megascan_of_files
 from megalens.instruments.timeline.megascan_files import Iteration, RankTrace, TimelineError
-from megalens.instruments.timeline.megascan_verdict import megascan_of_files
 from tests.kit.simulated_jobs import Fault, Job, simulate
 
 

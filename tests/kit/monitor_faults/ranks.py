@@ -17,8 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import megalens
 from megalens.demo.model import GPT, GPTConfig
-from megalens.demo.text import load_corpus
-from megalens.demo.train import Windows
+from megalens.demo.train import Windows, load_corpus
 
 from .judging import Verdict, false_by_step, verdict_of
 from .training import Fault, PeerRules

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 import megalens
 from megalens.demo.model import GPT, GPTConfig
-from megalens.demo.text import load_corpus
-from megalens.demo.train import Windows
+from megalens.demo.train import Windows, load_corpus
 from megalens.instruments.monitor.rule import Alarm
 from megalens.instruments.monitor.training_monitor import TrainerMonRules
 from megalens.protocol import StepReadings

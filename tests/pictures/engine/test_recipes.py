@@ -1,7 +1,8 @@
-"""The engine's recipes and drawings are those of Node, byte for byte, for every view and kind on the same recorded rows."""
+"""The engine's recipes and drawings are those of Node, and those over a widget's comm, byte for byte, for every view and kind on the same recorded rows."""
 
 import base64
 import json
+import re
 import subprocess
 from functools import cache
 
@@ -49,7 +50,7 @@ VIEWS = [
 
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory):
-    """What engine and Node made of each view: JSON texts."""
+    """What the engine, Node, and Node over a widget's comm made of each view: JSON texts."""
     home = tmp_path_factory.mktemp("recipes")
     other = {"id": OTHER, "name": "gpt-again", "started": 1.0}
     runs = [open_run(write_explored_run(home / "own")).run]
@@ -86,7 +87,8 @@ def pairs(tmp_path_factory):
     )
     files = [home / "records.json", built(home, "recipes-node"), home / "node.json"]
     subprocess.run(["node", "-e", script, *map(str, files)], check=True, timeout=100)
-    return list(zip(texts, json.loads(files[2].read_text()), strict=True))
+    made = json.loads(files[2].read_text())
+    return list(zip(texts, *made, strict=True))
 
 
 def same(text):
@@ -95,13 +97,20 @@ def same(text):
 
 @pytest.mark.parametrize("place", range(len(VIEWS)), ids=[json.dumps(view) for view in VIEWS])
 def test_the_engine_makes_the_recipe_that_node_makes(pairs, place):
-    engine, node = pairs[place]
+    engine, node, _ = pairs[place]
     # Both as Python writes numbers: 1e21 has one text there and another in JavaScript.
     assert engine == same(node)
 
 
+@pytest.mark.parametrize("place", range(len(VIEWS)), ids=[json.dumps(view) for view in VIEWS])
+def test_a_widget_over_its_comm_makes_the_same_recipe(pairs, place):
+    _, node, comm = pairs[place]
+    # Clips are numbered on over all pictures of the process.
+    assert re.sub(r"clip\d+", "clip", comm) == re.sub(r"clip\d+", "clip", node)
+
+
 def test_every_view_but_one_without_rows_draws_something(pairs):
-    drawn = [sum(svg is not None for svg in json.loads(engine)["drawings"]) for engine, _ in pairs]
+    drawn = [sum(svg is not None for svg in json.loads(engine)["drawings"]) for engine, *_ in pairs]
     empty = [view for view, count in zip(VIEWS, drawn, strict=True) if not count]
     assert empty == [VIEWS[4], {"view": "statistics", "stat": "activation"}]
     assert drawn[9] == 2

@@ -12,7 +12,7 @@ from megalens.hub.resumed import read_resumed, set_aside
 from megalens.pictures.report import build_report
 from megalens.pictures.widgets.picture import draw_picture
 from megalens.runs import open_run
-from megalens.runs.open_run import compared_answers, neighbouring_runs
+from megalens.runs.opening import compared_answers, neighbouring_runs
 
 OTHER = "20261121-090000-gpt-wide"
 

@@ -18,15 +18,6 @@ pytestmark = pytest.mark.slow
 WAIT = 60
 
 
-@pytest.fixture
-def training(tmp_path, monkeypatch):
-    monkeypatch.setenv("MEGALENS_RUNTIME_DIR", str(tmp_path / "runtime"))
-    monkeypatch.chdir(tmp_path)
-    live = LiveRun(tmp_path / "runtime").announce()
-    yield live
-    live.close()
-
-
 def test_a_view_of_a_live_run_names_it_and_holds_its_picture_but_not_its_token(training):
     training.step(3)
     with megalens.connect() as run:

@@ -37,16 +37,19 @@ from .config import (
     wants_parameter,
 )
 from .readings import FeatureRows, ModuleStacks, ModuleStructure, OptimizerReadings
-from .writer_thread import CollectedStep, WriterThread, stacked_rows, written_lines
 from .writing import (
     COMMUNICATION,
     ApiWriter,
+    CollectedStep,
     TensorBoardWriter,
     Writer,
+    WriterThread,
     need_tensorboard,
     rank_folder,
+    stacked_rows,
     tag_of,
     writer_of,
+    written_lines,
 )
 
 _FOLDER = re.compile(r"([\w-]{0,20})-rank(\d{1,5})-")

@@ -14,7 +14,7 @@ from torch import Tensor, distributed, nn
 from torch.distributed.pipelining import PipelineStage
 
 from ..errors import SplitError
-from ..stages.cut_batch import StepBatch, cut_batch
+from ..stages.inbox import StepBatch, cut_batch
 from .layout import SplitLayout, SplitPlace
 from .planner import asked_map
 from .worker import device_of

@@ -10,11 +10,10 @@ import torch
 from torch import Tensor, distributed, nn
 
 from ..errors import SplitError
-from ..stages.cut_batch import StepBatch
+from ..stages.inbox import StepBatch
 from .checkpoint import SplitCheckpoint
-from .groups import SplitGroups
 from .layout import SplitLayout
-from .mail import SplitNotes
+from .mail import SplitGroups, SplitNotes
 from .start import batch_for, began, checked_stage, checked_start, device_for, module_of
 from .update import WeightUpdate
 from .weights import StageWeights

@@ -10,7 +10,7 @@ from torch import Tensor, distributed, nn
 from torch.distributed.tensor import DTensor
 
 from ..errors import SplitError
-from .groups import SplitGroups
+from .mail import SplitGroups
 from .weights import buckets_of, local_of, pieces_of
 
 _LOW = (torch.bfloat16, torch.float16)

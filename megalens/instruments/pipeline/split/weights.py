@@ -13,9 +13,8 @@ from torch.distributed.tensor.placement_types import Placement, Shard
 
 from ..errors import SplitError
 from ..stages.inbox import Key
-from .groups import SplitGroups
 from .layout import SplitLayout
-from .mail import Mail, SplitNotes
+from .mail import Mail, SplitGroups, SplitNotes
 
 _DIGEST_BYTES = 16
 

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from ..errors import SplitError
-from ..stages.cut_batch import StepBatch
-from ..stages.inbox import Key
+from ..stages.inbox import Key, StepBatch
 from .layout import SplitLayout
 from .mail import Mail
 

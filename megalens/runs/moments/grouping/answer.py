@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,13 +15,13 @@ from numpy.typing import NDArray
 
 from ....protocol import merged_names, parse_name
 from ...errors import ClientError
-from ..rows.moment_rows import STAGE, STAGES, Chunk, StatIndex, Wanted, read_ahead
-from ..rows.pieces import MomentRows
+from ..rows.pieces import STAGE, STAGES, Chunk, StatIndex, Wanted
 from .cells import CellKeys, Cells, merge_cells, wanted_columns
 from .name_filter import module_of
 from .query import Key, MomentQuery, key_order
 from .series import MERGED, Grouped, Part, Thinner, chosen_columns, keep_extremes, read_part, stretches
 
+_AHEAD, _AHEAD_ROWS = 4, 400_000
 _INTEGERS = ("layer", "expert", "rank", "stage")
 
 Column = NDArray[np.float64]
@@ -91,34 +93,41 @@ class _Side:
 
 
 def until_stopped(chunks: Iterator[Chunk], stop: threading.Event) -> Iterator[Chunk]:
-    """Yield chunks; raises ClientError ``cancelled`` soon after ``stop`` was set."""
-    for chunk in chunks:
-        if stop.is_set():
-            raise ClientError("The question was given up.", code="cancelled")
-        yield chunk
+    """Yield chunks, of which the next ones, several small ones or one large, are read in a thread while the
+    caller works; raises ClientError ``cancelled`` soon after ``stop`` was set.
+    """
+    with ThreadPoolExecutor(1, "megalens-moments") as thread:
+        coming = deque([thread.submit(next, chunks, None)])
+        while (chunk := coming.popleft().result()) is not None:
+            few = max(1, min(_AHEAD, _AHEAD_ROWS // max(1, len(chunk["step"]))))
+            while len(coming) < few:
+                coming.append(thread.submit(next, chunks, None))
+            if stop.is_set():
+                raise ClientError("The question was given up.", code="cancelled")
+            yield chunk
 
 
 def answer_groups(
-    rows: MomentRows,
+    read: Callable[[Wanted], Iterator[Chunk]],
     stats: Mapping[str, StatIndex],
     query: MomentQuery,
     stop: threading.Event,
 ) -> MomentGroups:
-    """Merge rows as ``query`` asks.
+    """Merge rows, in chunks as ``read`` gives them, as ``query`` asks.
 
     Raises ``ClientError``: ``mixed`` when a group would have both inputs and outputs of modules;
     ``cancelled`` soon after ``stop`` was set.
     """
     sides = _sides(stats, query)
     order = sorted({key for side in sides for key in side.keys}, key=key_order)
-    columns, totals = _Answer(rows, stats, query, sides, order, stop).picked()
+    columns, totals = _Answer(read, stats, query, sides, order, stop).picked()
     return _shape(columns, totals, order, query)
 
 
 class _Answer:
     def __init__(
         self,
-        rows: MomentRows,
+        read: Callable[[Wanted], Iterator[Chunk]],
         stats: Mapping[str, StatIndex],
         query: MomentQuery,
         sides: list[_Side],
@@ -126,7 +135,7 @@ class _Answer:
         stop: threading.Event,
     ) -> None:
         self._stop = stop
-        self._rows = rows
+        self._read = read
         self._query = query
         codes = {key: code for code, key in enumerate(order)}
         pairs: dict[str, int] = {}
@@ -196,8 +205,8 @@ class _Answer:
             *query.grouping.rows,
         )
         first = None if query.shaped else query.first
-        wanted = Wanted(self._names, columns, query.where.rows, first, query.last, query.by_layer)
-        chunks = until_stopped(read_ahead(self._rows.chunks(wanted)), self._stop)
+        wanted = Wanted(self._names, columns, query.where.rows, first, query.last, query.level)
+        chunks = until_stopped(self._read(wanted), self._stop)
         return merge_cells(chunks, self._keys, columns)
 
 
@@ -213,8 +222,8 @@ def _sides(stats: Mapping[str, StatIndex], query: MomentQuery) -> list[_Side]:
 def _side(stats: Mapping[str, StatIndex], query: MomentQuery, stat: str, role: str | None) -> _Side:
     """Code the names of one side by the query's columns; ``role`` restricts them and names their modules."""
     names = stats[stat].names if stat in stats else []
-    if query.by_layer:
-        names = list(dict.fromkeys([*names, *merged_names(names)]))
+    if query.level is not None:
+        names = list(dict.fromkeys([*names, *merged_names(names, query.level)]))
     if role is not None:
         names = [name for name in names if parse_name(name).role == role]
     texts = names if role is None else [module_of(name) for name in names]

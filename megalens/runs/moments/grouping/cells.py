@@ -9,8 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....protocol import MOMENT_COLUMNS, merge_moments, near_zero_share, read_moments, single_moments
-from ..rows.moment_rows import STAGE, Chunk
+from ....protocol import (
+    MOMENT_COLUMNS,
+    distinct,
+    merge_moments,
+    near_zero_share,
+    read_moments,
+    single_moments,
+)
+from ..rows.pieces import STAGE, Chunk
 
 Column = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -22,26 +29,7 @@ _PIECE_ROWS = 100_000
 _SEEN_NUMBERS = 3_000_000
 _INTEGERS = ("samples", "rank", "stage")
 
-# Up to this multiple of the rows, values are marked in a table; beyond, they are found by sorting.
-_SPARSE = 4
-
 _POWERS = {"skewness": 3, "kurtosis": 4, "excess_kurtosis": 4}
-
-
-def dense(values: NDArray[Any], low: int, size: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Return the different values, ascending from ``low``, and the index of each value among them."""
-    if size > _SPARSE * len(values) + 1024:
-        found, index = np.unique(values, return_inverse=True)
-        return found, index
-    offset = values - low if low else values
-    taken = np.zeros(size, bool)
-    taken[offset] = True
-    found = np.flatnonzero(taken)
-    if len(found) == size:
-        return found + low, offset
-    index = np.empty(size, np.int64)
-    index[found] = np.arange(len(found))
-    return found + low, index[offset]
 
 
 @dataclass(frozen=True)
@@ -142,7 +130,7 @@ def _grid(chunk: Chunk, keys: CellKeys) -> Cells | None:
     ):
         return None
     code = keys.codes[indices[0]]
-    codes, number = dense(code, 0, int(code.max()) + 1)
+    codes, number = distinct(code, 0, int(code.max()) + 1)
     across = len(codes)
     if across == names:
         # Each is alone in its group: nothing is summed, and the order within a step does not matter.
@@ -160,7 +148,7 @@ class _Numbered:
         index = chunk["name_index"]
         step = chunk["step"]
         low = int(step.min()) if len(step) else 0
-        self._steps, step = dense(step, low, int(step.max(initial=low)) - low + 1)
+        self._steps, step = distinct(step, low, int(step.max(initial=low)) - low + 1)
         if len(keys.pairs):
             both = _in_both(keys.pairs[index] * len(self._steps) + step, index >= keys.below)
             chunk = {name: column[both] for name, column in chunk.items()}
@@ -176,7 +164,7 @@ class _Numbered:
         }
         self._below = index >= keys.below if len(keys.pairs) else None
         size = int(np.prod(self._sizes, dtype=np.float64).clip(max=1 << 62))
-        self._found, self._number = dense(cell, 0, size)
+        self._found, self._number = distinct(cell, 0, size)
         if self._below is not None:
             self._found, self._number = self._common()
 

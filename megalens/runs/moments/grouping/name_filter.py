@@ -207,10 +207,10 @@ class NameFilter:
         return not (self._ranges or self._words or self._function or self._pattern)
 
     @property
-    def by_layer(self) -> bool:
-        """Whether it asks for nothing but layers and roles."""
-        others = (self._ranges.keys() - {"layer"}) | (self._words.keys() - {"role"}) | self.rows.keys()
-        return not (others or self._function or self._pattern)
+    def columns(self) -> set[str]:
+        """The columns that it asks for."""
+        named = {"name"} if self._function or self._pattern else set()
+        return {*self._ranges, *self._words, *self.rows} | named
 
     def keep(self, names: Sequence[str], *, any_role: bool = False) -> list[bool]:
         """Return whether each name takes part; ``any_role`` ignores the filter's ``role``."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from ....protocol import (
     MOMENT_STATS,
+    SUMMARY_LEVELS,
     MomentGroupsRequest,
     TensorName,
     check_request,
@@ -71,9 +72,13 @@ class MomentQuery:
         return self.show != "raw" or self.smoothing > 1
 
     @property
-    def by_layer(self) -> bool:
-        """Whether tensors of one layer and role take part together or not at all, and are in one group."""
-        return self.ratio == "none" and self.grouping.by_layer and self.where.by_layer
+    def level(self) -> str | None:
+        """The level of ``SUMMARY_LEVELS`` of which tensors take part together or not at all, and are in one
+        group; None where there is none.
+        """
+        asked = {*self.grouping.columns, *self.where.columns} - {"stage"}
+        fits = (level for level, fields in SUMMARY_LEVELS.items() if asked <= {*fields})
+        return next(fits, None) if self.ratio == "none" else None
 
     @classmethod
     def of(
@@ -181,7 +186,7 @@ class Grouping:
             self._parts.append(part)
         self.rows = tuple(label for label in ROW_COLUMNS if label in self._parts)
         """The requested ones of rank and stage, in the order of cells."""
-        self.by_layer = all(isinstance(column, str) and column in ("layer", "role") for column in by)
+        self.columns = tuple(by)
 
     def keys(self, names: Sequence[str]) -> list[Key | None]:
         """Return the key of each name, with None for rank and stage; None for a name that takes no part."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....protocol import MOMENT_COLUMNS
-from ..rows.moment_rows import STAGE
+from ..rows.pieces import STAGE
 from .cells import Cells, reading_error, reading_value
 from .query import MomentQuery
 

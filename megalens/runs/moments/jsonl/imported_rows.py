@@ -13,8 +13,8 @@ from ...errors import ClientError
 from ..rows.cache_folder import trim_cache
 from ..rows.hidden import Hidden, PartlyHidden, layouts_of, newest, read_stat
 from ..rows.import_folder import ImportedRows
-from ..rows.moment_rows import Progress
-from ..rows.pieces import MomentRows, Piece
+from ..rows.pieces import Piece, Progress
+from ..source import MomentRows
 from ..trainermon.imported_folder import TrainerMonRows
 from .imported_file import ImportedFile
 from .ingest import bring_up_to_date

@@ -21,7 +21,7 @@ import pyarrow as pa
 from ...errors import ClientError
 from ..rows.cache_folder import locked
 from ..rows.import_folder import ROWS, write_part
-from ..rows.moment_rows import Progress
+from ..rows.pieces import Progress
 from .chunk import read_chunk
 from .imported_file import ImportedFile, tail_digest, text_crc
 from .stretch import Stretch

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....protocol import LAST_STEP
-from .moment_rows import Chunk, Wanted
-from .pieces import Listed, Piece, PieceReading
+from .pieces import Chunk, Listed, Piece, PieceReading, Wanted
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,10 @@ from ....protocol import (
     stream_segments,
 )
 from ...errors import ClientError
-from ...recorded_parquet import DAMAGE
+from ...recorded_arrow import DAMAGE
+from ..source import MomentRows
 from .cache_folder import cache_folder
-from .pieces import MomentRows, Piece
+from .pieces import Piece
 from .recorded_rows import SealedFile
 
 _FORMAT = 2

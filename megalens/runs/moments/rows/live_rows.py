@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ....protocol import empty_table
-from .moment_rows import Progress, Wanted
-from .pieces import MemoryPiece, MomentRows, Piece, PieceReading, complete_steps
+from ..source import MomentRows
+from .pieces import MemoryPiece, Piece, PieceReading, Progress, Wanted, complete_steps
 from .recorded_rows import RecordedRows
 
 # Rows that arrived and may not be recorded yet.

@@ -1,10 +1,10 @@
-"""Rows of ``moments`` in pieces, row groups and batches in memory, read in chunks of complete steps."""
+"""Rows of ``moments`` in pieces, what is asked of them, and reading them in chunks of complete steps."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,74 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ....protocol import LAST_STEP, MOMENT_STATS, STREAMS, stream_schema
+from ....protocol import LAST_STEP, MOMENT_STATS, STREAMS, Ranges, stream_schema
 from ...recorded_parquet import ParquetStream, opened_parquet
-from .moment_rows import STAGE, Chunk, Progress, StatIndex, Wanted, stage_codes
 
 _SCHEMA = stream_schema("moments")
 _WORDS = [field.name for field in _SCHEMA if pa.types.is_string(field.type)]
-_LISTED = ["step", "stat", "name"]
+
+
+STAGE = "gradient_stage"
+"""The column. In a chunk it has the index in :data:`STAGES`."""
+STAGES = ("pre_clip", "backward", "pre_step", "backward_scaled", "")
+"""From the strongest statement to none: a group has the last of its rows'. Unknown words are none."""
+
+Chunk = dict[str, NDArray[Any]]
+"""Columns of rows, ordered by step. All rows of a step are in one chunk, and later chunks have later steps.
+
+``name_index`` (int32) is an index into :attr:`Wanted.names`; ``step`` (int64) and the rest are
+as in the stream.
+"""
+
+Progress = Callable[[int, int, str], object]
+"""Called with (done, total, what is being done); raise from it to cancel."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked for.
+
+    Attributes
+    ----------
+    names : mapping
+        Names of tensors by stat. A row's name index counts through all of them, in this order.
+    columns : tuple of str
+        Columns besides ``name_index`` and ``step``: numbers of ``moments``, and :data:`~.stages.STAGE`.
+    ranges : mapping
+        Ranges of ``rank`` and ``stage``.
+    first, last : int or None
+        Inclusive bounds of the step.
+    level : str or None
+        Rows may come merged by that level of ``SUMMARY_LEVELS``, under the names that ``merged_names`` gives,
+        which are in ``names`` too.
+    """
+
+    names: Mapping[str, Sequence[str]]
+    columns: tuple[str, ...]
+    ranges: Mapping[str, Ranges] = field(default_factory=dict)
+    first: int | None = None
+    last: int | None = None
+    level: str | None = None
+
+    def first_indices(self) -> dict[str, int]:
+        """Return the index of each stat's first name."""
+        found, index = {}, 0
+        for stat, names in self.names.items():
+            found[stat] = index
+            index += len(names)
+        return found
+
+
+@dataclass(frozen=True)
+class StatIndex:
+    """What there is of one stat: rows, the first and last step, how many steps, and the names."""
+
+    stat: str
+    rows: int
+    first: int
+    last: int
+    steps: int
+    names: list[str]
 
 
 @dataclass(frozen=True)
@@ -145,27 +206,11 @@ class MemoryPiece(Piece):
             for name in _SCHEMA.names
         }
         self.table = pa.table(columns)
-        self.low, self.high, self.listed = _listed(self.table)
+        self.low, self.high, self.listed = listed_of(self.table)
         self.samples = pc.max(self.table["samples"]).as_py() >= 0
 
     def read(self, reading: PieceReading) -> Chunk:
         return reading.chunk(self.table)
-
-
-class SealedPiece(Piece):
-    """A row group of a Parquet file, with at least one row; ``reading`` has the file open to list it."""
-
-    def __init__(self, path: Path, group: int, reading: PieceReading) -> None:
-        self._path, self._group = path, group
-        file = reading.file(path)
-        self.low, self.high, self.listed = _listed(file.group(group, _LISTED))
-        most = file.chunk("samples", group).high
-        if most is None:
-            most = pc.max(file.group(group, ["samples"])["samples"]).as_py()
-        self.samples = most is not None and most >= 0
-
-    def read(self, reading: PieceReading) -> Chunk:
-        return reading.chunk(reading.file(self._path).group(self._group, reading.columns()))
 
 
 def complete_steps(pieces: Sequence[Piece], wanted: Wanted) -> Iterator[Chunk]:
@@ -206,66 +251,6 @@ def complete_steps(pieces: Sequence[Piece], wanted: Wanted) -> Iterator[Chunk]:
         reading.close()
 
 
-def found_stats(pieces: Sequence[Piece]) -> list[StatIndex]:
-    """Return what there is in all pieces, in the order of :data:`MOMENT_STATS`, names sorted."""
-    found: list[StatIndex] = []
-    for stat in MOMENT_STATS:
-        here = [piece.listed[stat] for piece in pieces if stat in piece.listed]
-        if here:
-            steps = _different(np.concatenate([one.steps for one in here]))
-            # Pieces that have the same names have one tuple of them.
-            names = {name for one in {id(one.names): one.names for one in here}.values() for name in one}
-            rows = sum(one.rows for one in here)
-            found.append(StatIndex(stat, rows, int(steps[0]), int(steps[-1]), len(steps), sorted(names)))
-    return found
-
-
-class MomentRows:
-    """A source of rows that lie in pieces and may grow."""
-
-    def __init__(self) -> None:
-        self.warnings: list[str] = []
-        """Sentences about what is superseded, left out or unreadable."""
-        self._changes = 0
-        self._stats: list[StatIndex] | None = []
-
-    def refresh(self, progress: Progress | None = None) -> bool:
-        """Look for new rows, and return whether there were any."""
-        raise NotImplementedError
-
-    def pieces(self) -> list[Piece]:
-        """Return all rows, as they were found by the last refresh."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Close files. Safe twice."""
-        raise NotImplementedError
-
-    @property
-    def version(self) -> str:
-        """Changes whenever there are more rows."""
-        return str(self._changes)
-
-    @property
-    def samples(self) -> bool:
-        """Whether a number of samples is known with each step."""
-        return any(piece.samples for piece in self.pieces())
-
-    def stats(self) -> list[StatIndex]:
-        """Return what there is; computed once for each version."""
-        if self._stats is None:
-            self._stats = found_stats(self.pieces())
-        return self._stats
-
-    def chunks(self, wanted: Wanted) -> Iterator[Chunk]:
-        """Read rows in chunks of complete steps, in the order of their steps."""
-        return complete_steps(self.pieces(), wanted)
-
-    def _changed(self) -> None:
-        self._changes += 1
-        self._stats = None
-
-
 def _split(chunks: list[Chunk], bound: int) -> tuple[list[Chunk], list[Chunk]]:
     """Return the parts of ordered chunks before and from a step; none without rows."""
     cuts = [int(np.searchsorted(chunk["step"], bound)) for chunk in chunks]
@@ -302,7 +287,7 @@ def by_step(chunk: Chunk) -> Chunk:
 _last_names: dict[str, tuple[pa.Array, NDArray[np.bool_], tuple[str, ...]]] = {}
 
 
-def _listed(table: pa.Table) -> tuple[int, int, dict[str, Listed]]:
+def listed_of(table: pa.Table) -> tuple[int, int, dict[str, Listed]]:
     """Return first and last step of the rows, and what there is of each stat."""
     step, stats, names = _numbers(table, "step"), _coded(table["stat"]), _coded(table["name"])
     code, name, known = _codes(stats), _codes(names), stats.dictionary.to_pylist()
@@ -316,13 +301,13 @@ def _listed(table: pa.Table) -> tuple[int, int, dict[str, Listed]]:
         steps, used = step[of], np.zeros(len(names.dictionary), bool)
         if stat in MOMENT_STATS and len(steps):
             used[name[of]] = True
-            found[stat] = Listed(len(steps), _different(steps), _names(stat, names.dictionary, used))
+            found[stat] = Listed(len(steps), different(steps), _names(stat, names.dictionary, used))
     low = min((int(one.steps[0]) for one in found.values()), default=LAST_STEP + 1)
     high = max((int(one.steps[-1]) for one in found.values()), default=-1)
     return low, high, found
 
 
-def _different(steps: NDArray[np.int64]) -> NDArray[np.int64]:
+def different(steps: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the distinct steps, ascending. Most come in ascending runs."""
     changes = np.empty(len(steps), bool)
     changes[0] = True
@@ -346,6 +331,16 @@ def _coded(column: pa.ChunkedArray) -> pa.DictionaryArray:
     if column.num_chunks > 1:
         column = column.unify_dictionaries()
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+
+
+# At which stage gradients were measured, as numbers that merge.
+def stage_codes(words: pa.DictionaryArray) -> NDArray[np.int8]:
+    """Return each row's index in :data:`STAGES`."""
+    # Other programs may have packed an unknown stage as null: the last.
+    known: list[Any] = [*words.dictionary.to_pylist(), ""]
+    known_codes = [STAGES.index(word if word in STAGES else "") for word in known]
+    codes: NDArray[np.int8] = np.array(known_codes, np.int8)[words.indices.fill_null(-1).to_numpy()]
+    return codes
 
 
 def _codes(column: pa.DictionaryArray) -> NDArray[Any]:

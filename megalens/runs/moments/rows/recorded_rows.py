@@ -17,9 +17,10 @@ import pyarrow.compute as pc
 from ....protocol import (
     LAST_STEP,
     STREAMS,
+    SUMMARY_LEVELS,
     file_name,
     layers_path,
-    layers_schema,
+    layers_schemas,
     open_plain,
     parse_json,
     segment_stamp,
@@ -28,17 +29,28 @@ from ....protocol import (
 )
 from ...errors import ClientError
 from ...query import Query
-from ...recorded_arrow import ArrowStream, check_message_size
-from ...recorded_parquet import DAMAGE, FileStamp
+from ...recorded_arrow import DAMAGE, ArrowStream, FileStamp, check_message_size
 from ...run_folder import RunFolder
+from ..source import MomentRows
 from .hidden import without
-from .moment_rows import Chunk, Progress, Wanted
-from .pieces import Listed, MemoryPiece, MomentRows, Piece, PieceReading, SealedPiece, by_step, joined
+from .pieces import (
+    Chunk,
+    Listed,
+    MemoryPiece,
+    Piece,
+    PieceReading,
+    Progress,
+    Wanted,
+    by_step,
+    joined,
+    listed_of,
+)
 
 _STREAM = STREAMS["moments"]
 # A recorder's own groups are smaller; one is in memory at a time.
 _GROUP_ROWS = 4_000_000
 _LEAST_PACKED_BYTES = 8
+_LISTED = ["step", "stat", "name"]
 # Batches of a tail are joined to about this many rows, since each piece costs every question a little.
 _PIECE_ROWS = 65_536
 _SEALED_MEANWHILE = 5
@@ -158,7 +170,7 @@ def _row_groups(path: Path, until: int = LAST_STEP + 1) -> list[Piece]:
         if any(group.rows > most for group in file.groups):
             raise _unreadable(path, "It must have row groups of fewer rows.")
         groups = [at for at, group in enumerate(file.groups) if group.rows]
-        made = [SealedPiece(path, at, reading) for at in groups]
+        made = [_RowGroup(path, at, reading) for at in groups]
         pieces: list[Piece] = [*made]
         if until <= LAST_STEP:
             pieces = [without(piece, dict.fromkeys(piece.listed, until)) for piece in made]
@@ -171,8 +183,24 @@ def _row_groups(path: Path, until: int = LAST_STEP + 1) -> list[Piece]:
     return [piece for piece in pieces if piece.listed]
 
 
+class _RowGroup(Piece):
+    """A row group of a Parquet file, with at least one row; ``reading`` has the file open to list it."""
+
+    def __init__(self, path: Path, group: int, reading: PieceReading) -> None:
+        self._path, self._group = path, group
+        file = reading.file(path)
+        self.low, self.high, self.listed = listed_of(file.group(group, _LISTED))
+        most = file.chunk("samples", group).high
+        if most is None:
+            most = pc.max(file.group(group, ["samples"])["samples"]).as_py()
+        self.samples = most is not None and most >= 0
+
+    def read(self, reading: PieceReading) -> Chunk:
+        return reading.chunk(reading.file(self._path).group(self._group, reading.columns()))
+
+
 class _SummarizedPiece(Piece):
-    """A segment with a summary: its rows are looked at where a question is of more than layers.
+    """A segment with a summary: its rows are looked at where a question is of more than one of its levels.
 
     Raises ``LookupError``, ``ValueError`` and the like where the summary is not whole or of another segment.
     """
@@ -183,16 +211,16 @@ class _SummarizedPiece(Piece):
             schema = pa.ipc.open_stream(pa.PythonFile(file, "r")).schema
             about = parse_json(_inflated(schema.metadata[b"megalens.layers"]))
             names = _names(schema.metadata[b"megalens.names"])
-            self._at: dict[str, tuple[int, int, int]] = {}
+            self._at: dict[tuple[str, str], list[tuple[int, int, int]]] = {}
             at = file.tell()
             for stat, of in about["stats"].items():
-                self._at[stat] = at, of["bytes"], of["crc"]
-                at += of["bytes"]
+                for level in (level for level in SUMMARY_LEVELS if level in of):
+                    self._at[stat, level] = []
+                    for size, crc in of[level]:
+                        self._at[stat, level].append((at, size, crc))
+                        at += size
             if [about["segment"], at] != [segment_stamp(segment), os.fstat(file.fileno()).st_size]:
                 raise ValueError("the summary must be whole, and of this segment")
-        self._schema = schema.remove_metadata()
-        if not self._schema.equals(layers_schema()):
-            raise ValueError("the summary must have the columns of one")
         self._texts = {name: pa.array(about[key], pa.utf8()) for name, key in _SUMMARY_TEXTS.items()}
         self.listed = {
             stat: Listed(int(of["rows"]), np.array(of["steps"], np.int64), names[stat])
@@ -203,36 +231,44 @@ class _SummarizedPiece(Piece):
         self.samples = about["samples"] >= 0
 
     def parts(self, wanted: Wanted) -> Sequence[Piece]:
-        return [self] if wanted.by_layer and self._at else self._rows()
+        there = all((stat, wanted.level) in self._at for stat in wanted.names if stat in self.listed)
+        return [self] if there else self._rows()
 
     def read(self, reading: PieceReading) -> Chunk:
         (stat,) = reading.wanted.names
         with suppress(ClientError, struct.error, *DAMAGE):
-            return reading.chunk(self._merged(stat, reading.columns()))
+            return reading.chunk(self._merged(stat, str(reading.wanted.level), reading.columns()))
         self._at = {}
         return by_step(joined([piece.read(reading) for piece in self._rows() if stat in piece.listed]))
 
-    def _merged(self, stat: str, names: Sequence[str]) -> pa.Table:
-        at, size, crc = self._at[stat]
-        path = layers_path(self._path)
-        with open_plain(path, buffering=0) as file:
-            check_message_size(file, path.name, at, at + size)
-            file.seek(at)
-            message = file.read(size)
-        if zlib.crc32(message) != crc:
-            raise ValueError("the summary is damaged")
-        there = [name for name in self._schema.names if name in names]
-        options = pa.ipc.IpcReadOptions(
-            included_fields=[self._schema.get_field_index(name) for name in there], use_threads=False
-        )
-        source = pa.BufferReader(self._schema.serialize().to_pybytes() + message)
-        batch = pa.ipc.open_stream(source, options=options).read_next_batch()
-        batch.validate(full=True)
-        columns = dict(zip(there, batch.columns, strict=True))
-        columns["stat"] = pa.DictionaryArray.from_arrays(np.zeros(batch.num_rows, np.int32), [stat])
+    def _merged(self, stat: str, level: str, names: Sequence[str]) -> pa.Table:
+        columns: dict[str, pa.Array] = {}
+        for (at, size, crc), schema in zip(self._at[stat, level], layers_schemas(), strict=True):
+            if there := [name for name in schema.names if name in names]:
+                batch = self._batch(at, size, crc, schema, there)
+                columns |= dict(zip(there, batch.columns, strict=True))
+        columns["stat"] = pa.DictionaryArray.from_arrays(np.zeros(len(columns["step"]), np.int32), [stat])
         for name in columns.keys() & _SUMMARY_TEXTS.keys():
             columns[name] = pa.DictionaryArray.from_arrays(columns[name], self._texts[name])
         return pa.table(columns)
+
+    def _batch(self, at: int, size: int, crc: int, schema: pa.Schema, names: Sequence[str]) -> pa.RecordBatch:
+        path, head = layers_path(self._path), schema.serialize().to_pybytes()
+        data = bytearray(len(head) + size)
+        data[: len(head)] = head
+        message = memoryview(data)[len(head) :]
+        with open_plain(path, buffering=0) as file:
+            file.seek(at)
+            read = file.readinto(message)  # type: ignore[attr-defined]
+        if read != size or zlib.crc32(message) != crc:
+            raise ValueError("the summary is damaged")
+        check_message_size(pa.BufferReader(data), path.name, len(head), len(data))
+        options = pa.ipc.IpcReadOptions(
+            included_fields=[schema.get_field_index(name) for name in names], use_threads=False
+        )
+        batch = pa.ipc.open_stream(pa.BufferReader(data), options=options).read_next_batch()
+        batch.validate(full=True)
+        return batch
 
     def _rows(self) -> list[Piece]:
         self._known = self._known or _row_groups(self._path)

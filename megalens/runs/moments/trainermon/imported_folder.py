@@ -16,8 +16,7 @@ from ..jsonl.tree import StatisticsFile, StatisticsTree
 from ..rows.cache_folder import locked, trim_cache
 from ..rows.hidden import newest
 from ..rows.import_folder import ROWS, ImportedRows, ImportFolder, is_much, write_part
-from ..rows.moment_rows import Progress
-from ..rows.pieces import MemoryPiece, Piece
+from ..rows.pieces import MemoryPiece, Piece, Progress
 from .csv_moments import moment_tables
 from .files import STACKS, CsvPlace, csv_blocks
 

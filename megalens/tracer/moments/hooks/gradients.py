@@ -12,10 +12,9 @@ from torch.optim import Optimizer
 
 from ..part import MeasuredRows
 from ..points import ParamPoint
-from .backward_end import BackwardEnd
+from .backward_end import UNREDUCED, BackwardEnd, OwnGradients
 from .changes import CAME, WENT, Comparison, Noted, Versions, words_of
 from .loss_scale import UNKNOWN_SCALE, LossScale
-from .own_gradients import UNREDUCED, OwnGradients
 from .values import ParamRows, local_values, rows_of
 
 _MISSED = (

@@ -6,8 +6,7 @@ are the tracer's, not the job's: no collective of ours is ever called, so a proc
 early or stops answering holds nobody up.
 """
 
-from .agreement import Agreement, Proposal
-from .channel import Channel, ChannelError, Message
+from .channel import Agreement, Channel, ChannelError, Message, Proposal
 from .members import Heartbeat, HubNotice, Members, Rendezvous
 from .peers import Peers
 from .schedule import Schedule, StepStart

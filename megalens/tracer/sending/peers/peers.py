@@ -15,8 +15,7 @@ import numpy as np
 
 from ....protocol import ProtocolError
 from ...coordinates import RankCoordinates
-from .agreement import Agreement, Proposal
-from .channel import Channel, ChannelError, Message, MessageKind, Outbox, Outgoing
+from .channel import Agreement, Channel, ChannelError, Message, MessageKind, Outbox, Outgoing, Proposal
 from .members import Heartbeat, HubNotice, Members, PeerListener, Rendezvous
 from .schedule import Schedule
 

@@ -1,5 +1,4 @@
 import { SeededRandom } from '../../../protocol/seeded-random';
-import { symmetricEigen } from './procrustes';
 import { featuresOf, type IFeatures, type IVectors } from './features';
 
 /** Vectors that one pass over the data multiplies. */
@@ -164,6 +163,80 @@ function add(to: Float64Array, vector: Float64Array, times: number): void {
 }
 
 const lengthOf = (vector: Float64Array): number => Math.sqrt(dot(vector, vector));
+
+/** Sweeps that Jacobi's method gets; it needs about 8. */
+const MOST_SWEEPS = 60;
+
+/**
+ * Eigenvalues and eigenvectors of a symmetric matrix by Jacobi's rotations (Golub and Van Loan, Matrix
+ * Computations, 8.5). For matrices of up to about a hundred rows.
+ * @param matrix - `[size, size]`, row-major. It is written over.
+ * @returns Eigenvalues, descending, and the eigenvector of each as a row of `[size, size]`.
+ */
+export function symmetricEigen(
+  matrix: Float64Array,
+  size: number
+): { readonly values: Float64Array; readonly vectors: Float64Array } {
+  const rotated = new Float64Array(size * size);
+  for (let at = 0; at < size; at += 1) {
+    rotated[at * size + at] = 1;
+  }
+  for (let sweep = 0; sweep < MOST_SWEEPS && isCoupled(matrix, size); sweep += 1) {
+    for (let p = 0; p < size; p += 1) {
+      for (let q = p + 1; q < size; q += 1) {
+        annihilate(matrix, rotated, size, p, q);
+      }
+    }
+  }
+  const order = Array.from({ length: size }, (_, at) => at).sort(
+    (a, b) => matrix[b * size + b]! - matrix[a * size + a]! || a - b
+  );
+  const values = Float64Array.from(order, at => matrix[at * size + at]!);
+  const vectors = new Float64Array(size * size);
+  order.forEach((at, to) => vectors.set(rotated.subarray(at * size, (at + 1) * size), to * size));
+  return { values, vectors };
+}
+
+function isCoupled(matrix: Float64Array, size: number): boolean {
+  let offDiagonal = 0;
+  let along = 0;
+  for (let row = 0; row < size; row += 1) {
+    along += matrix[row * size + row]! ** 2;
+    for (let column = row + 1; column < size; column += 1) {
+      offDiagonal += matrix[row * size + column]! ** 2;
+    }
+  }
+  return offDiagonal > 1e-28 * along;
+}
+
+/** Rotate so that the entry of a row and a column becomes 0. Walks rows only: the matrix is symmetric. */
+function annihilate(matrix: Float64Array, rotated: Float64Array, size: number, p: number, q: number): void {
+  const offDiagonal = matrix[p * size + q]!;
+  const [first, second] = [matrix[p * size + p]!, matrix[q * size + q]!];
+  if (Math.abs(offDiagonal) <= 1e-17 * Math.sqrt(Math.abs(first * second)) || offDiagonal === 0) {
+    return;
+  }
+  const ratio = (second - first) / (2 * offDiagonal);
+  const tangent = (ratio >= 0 ? 1 : -1) / (Math.abs(ratio) + Math.sqrt(1 + ratio * ratio));
+  const cosine = 1 / Math.sqrt(1 + tangent * tangent);
+  const sine = tangent * cosine;
+  for (let at = 0; at < size; at += 1) {
+    const [left, right] = [matrix[p * size + at]!, matrix[q * size + at]!];
+    matrix[p * size + at] = cosine * left - sine * right;
+    matrix[q * size + at] = sine * left + cosine * right;
+    const [from, to] = [rotated[p * size + at]!, rotated[q * size + at]!];
+    rotated[p * size + at] = cosine * from - sine * to;
+    rotated[q * size + at] = sine * from + cosine * to;
+  }
+  for (let at = 0; at < size; at += 1) {
+    matrix[at * size + p] = matrix[p * size + at]!;
+    matrix[at * size + q] = matrix[q * size + at]!;
+  }
+  matrix[p * size + p] = first - tangent * offDiagonal;
+  matrix[q * size + q] = second + tangent * offDiagonal;
+  matrix[p * size + q] = 0;
+  matrix[q * size + p] = 0;
+}
 
 /** Points along the directions in which they vary most. */
 export interface IPrincipal {

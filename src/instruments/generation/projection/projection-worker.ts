@@ -1,4 +1,4 @@
-import { serve } from '../../../aggregate/worker-port';
+import { serve } from '../../../aggregate/worker-link';
 import { answerBuffers, Projections, type ProjectionQuestion } from './projections';
 
 const projections = new Projections();

@@ -1,7 +1,7 @@
 import { AggregateError } from '../../../aggregate/moment-merge';
 import type { TablePlace } from '../../../aggregate/work-queue';
-import { lost, WorkerLink, type IAggregateWorker, type WorkerFactory } from '../../../aggregate/worker-link';
-import type { Buffers } from '../../../aggregate/worker-port';
+import type { IAggregateWorker, WorkerFactory, Buffers } from '../../../aggregate/worker-link';
+import { lost, WorkerLink } from '../../../aggregate/worker-link';
 import type { IUmapState, IUmapSettings } from './umap';
 import type { IVectors } from './features';
 import type { IPrincipal } from './principal-components';

@@ -1,5 +1,5 @@
 import { byName } from '../../../protocol/records';
-import { encodeFrame } from '../../../protocol/encode-frame';
+import { encodeFrame } from '../../../protocol/arrow-columns';
 import { HEADER_BYTES } from '../../../protocol/frame';
 import { streamTable } from '../../../protocol/frame-table';
 import { STREAMS } from '../../../protocol/streams';

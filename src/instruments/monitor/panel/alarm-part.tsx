@@ -5,16 +5,9 @@ import type { IPanelHost, Json } from '../../../panel/shell/panel-host';
 import type { OpenPanelPart } from '../../../panel/shell/panel-part';
 import { Coalesced, SourceModel } from '../../../panel/shell/source-model';
 import { type IRunSource, type SourceChange, isOver } from '../../../store/source';
-import { alarmWords } from '../views/health-words';
-import {
-  AlarmReader,
-  firstAnomaly,
-  follows,
-  monitorSettings,
-  mutesOf,
-  unmuted,
-  type IAlarm
-} from '../store/alarms';
+import { alarmWords } from '../views/health-facts';
+import type { IAlarm } from '../store/alarms';
+import { AlarmReader, firstAnomaly, follows, monitorSettings, mutesOf, unmuted } from '../store/alarms';
 
 const READ_EVERY = 250;
 

@@ -5,15 +5,16 @@ import { nothingYet } from '../../../views/shared/states';
 import { numberColumn, type ITableColumn, type ITableField } from '../../../views/shared/table';
 import type { IViewEnvironment } from '../../../views/shared/view-model';
 import { follows, reachedFrom, type IAlarm, type IMuted } from '../store/alarms';
+import type { IAlarmGroup, HealthReader, IHealthFacts } from './health-facts';
 import {
   groupAlarms,
   weight,
-  type IAlarmGroup,
-  type HealthReader,
-  type IHealthFacts,
-  HealthPane
+  HealthPane,
+  countWords,
+  directionWords,
+  severityWords,
+  appliedWords
 } from './health-facts';
-import { countWords, directionWords, severityWords, appliedWords } from './health-words';
 import { mutesIn, type RuleSettings } from './rule-settings';
 
 /** Parts of the way that are listed. */

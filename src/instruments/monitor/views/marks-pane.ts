@@ -8,8 +8,16 @@ import { hold, moveOf, axisParams, wide } from '../../../views/shared/scale';
 import { emptyState, nothingYet, snippetState, type IState } from '../../../views/shared/states';
 import type { ITip } from '../../../views/shared/table';
 import { followersOf, follows, reachedFrom, type IAlarm, type Severity } from '../store/alarms';
-import { weight, type IHealthFacts, HealthPane } from './health-facts';
-import { countWords, firstCaption, firstTitle, severityWords, whereWords } from './health-words';
+import {
+  weight,
+  type IHealthFacts,
+  HealthPane,
+  countWords,
+  firstCaption,
+  firstTitle,
+  severityWords,
+  whereWords
+} from './health-facts';
 
 /** What judges a training, in its script. */
 const SNIPPET = 'monitor = megalens.monitor(model, optimizer)';

@@ -5,9 +5,8 @@ import { nothingYet } from '../../../views/shared/states';
 import { numberColumn, type ITableColumn, type ITableField } from '../../../views/shared/table';
 import { type IViewEnvironment, ViewModel } from '../../../views/shared/view-model';
 import { isMuted } from '../store/alarms';
-import { appliedWords, countedWords } from './health-words';
+import { appliedWords, countedWords, type HealthReader, type IHealthFacts, HealthPane } from './health-facts';
 import type { RuleSettings, IRuleInfo } from './rule-settings';
-import { type HealthReader, type IHealthFacts, HealthPane } from './health-facts';
 
 /** What is muted, and the way back. */
 export class MutedPane extends HealthPane {

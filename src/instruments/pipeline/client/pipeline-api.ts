@@ -1,6 +1,8 @@
 import { own } from '../../../protocol/records';
 import { type IQuestion, asArray, asObject, badAnswer } from '../../../client/rest';
 import type { PipelineStepsRequest } from '../../../protocol/requests.generated';
+import type { IReportPart } from '../../../report/report-part';
+import type { IRunSource } from '../../../store/source';
 
 /** Forward; backward; gradients of inputs and of weights, where computed apart; optimizer. */
 export type PipelineKind = 'F' | 'B' | 'I' | 'W' | 'O';
@@ -222,4 +224,12 @@ function time(value: unknown): number {
     throw badAnswer('a time that is no number');
   }
   return value;
+}
+
+/** A plan says something of a run that is a pipeline. */
+export async function lookForReport(run: IRunSource): Promise<IReportPart> {
+  const steps = await run
+    .asker?.(PIPELINE)?.({})
+    .catch(() => null);
+  return { has: {}, views: (steps?.stages ?? 0) > 1 ? [{ view: 'pipeline', schedule: 'measured' }] : [] };
 }

@@ -1,7 +1,5 @@
-import { memoryChange } from './memory';
-import { FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, type OperationTable } from './operation';
-import { virtualStages } from './plan-shape';
-import type { IStageTimes } from './stage-times';
+import { memoryChange, type IStageTimes } from './memory';
+import { FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, type OperationTable, virtualStages } from './plan-shape';
 
 /** With more operations the state is too large, and the search hopeless. */
 const MOST_OPERATIONS = 48;

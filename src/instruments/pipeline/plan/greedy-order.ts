@@ -1,6 +1,15 @@
-import { BACKWARD, FORWARD, INPUT_GRADIENT, operationName, WEIGHT_GRADIENT } from './operation';
-import { stageOf, virtualOf, virtualStages, type IPlanShape } from './plan-shape';
-import type { IStageTimes } from './stage-times';
+import {
+  BACKWARD,
+  FORWARD,
+  INPUT_GRADIENT,
+  operationName,
+  WEIGHT_GRADIENT,
+  stageOf,
+  virtualOf,
+  virtualStages,
+  type IPlanShape
+} from './plan-shape';
+import type { IStageTimes } from './memory';
 
 /** Integers, of which the one with the least key comes out first; of equal keys the least number. */
 class Heap {

@@ -15,7 +15,7 @@ import {
   type StageOrder,
   zeroBubbleV
 } from './schedules';
-import type { IStageTimes } from './stage-times';
+import type { IStageTimes } from './memory';
 
 /** A schedule that follows from numbers alone, or by a rule from times. */
 export type MadeSchedule = Exclude<ScheduleName, 'search'>;

@@ -1,8 +1,17 @@
 import type { IPipelineSteps } from '../client/pipeline-api';
 import type { PipelineTimes, PlanRequest, Plan } from '../protocol/pipeline.generated';
-import { quantile } from './jitter';
-import { KINDS, operationName, type OperationTable, readOperation } from './operation';
-import { copyOf, virtualOf, type IPlanShape, PlanError, stageOf, virtualStages } from './plan-shape';
+import { quantile } from './simulation';
+import type { OperationTable, IPlanShape } from './plan-shape';
+import {
+  KINDS,
+  operationName,
+  readOperation,
+  copyOf,
+  virtualOf,
+  PlanError,
+  stageOf,
+  virtualStages
+} from './plan-shape';
 
 /** Operations as they ran, as columns of one length. Times are ms by one clock for all stages. */
 export interface IMeasured {

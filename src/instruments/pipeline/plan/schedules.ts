@@ -1,6 +1,6 @@
 import type { IGreedyRule } from './greedy-order';
-import { BACKWARD, FORWARD, INPUT_GRADIENT, operationName, WEIGHT_GRADIENT } from './operation';
 import type { IPlanShape } from './plan-shape';
+import { BACKWARD, FORWARD, INPUT_GRADIENT, operationName, WEIGHT_GRADIENT } from './plan-shape';
 
 /**
  * Interleaved 1F1B: groups of P micro-batches go through all chunks of a stage; stage r runs 2(P - 1 - r) +

@@ -3,13 +3,11 @@ import type { PipelineTimes, Plan } from '../protocol/pipeline.generated';
 import { checkPlan } from './check-plan';
 import { ExactOrder } from './exact-order';
 import { greedyOrder, type IGreedyRule } from './greedy-order';
-import { SLICE } from './jitter';
+import { SLICE, Simulation } from './simulation';
 import { MADE_SCHEDULES, makePlan, shapeOf, type MadeSchedule } from './make-plan';
-import { byteWords, overLimit, peakMemory, memoryChange } from './memory';
-import { FORWARD, operationName } from './operation';
-import { PlanError, checkShape, stageOf, virtualStages, type IPlanShape } from './plan-shape';
-import { Simulation } from './simulation';
-import { timesFor, type IStageTimes } from './stage-times';
+import { byteWords, overLimit, peakMemory, memoryChange, timesFor, type IStageTimes } from './memory';
+import type { IPlanShape } from './plan-shape';
+import { FORWARD, operationName, PlanError, checkShape, stageOf, virtualStages } from './plan-shape';
 
 export interface ISearchRequest {
   readonly stages: number;

@@ -3,15 +3,8 @@ import { fullViewOptions } from '../../../protocol/view-options';
 import type { IRunSource } from '../../../store/source';
 import type { ICompositionEnvironment, IViewDefinition } from '../../../views/shared/definition';
 import { selectControl, type IChoice } from '../../../views/shared/control';
-import {
-  COLORS,
-  formatBytes,
-  formatInteger,
-  formatNumber,
-  type IPlace,
-  type IRecipe,
-  timeWords
-} from '../../../charts';
+import type { IPlace, IRecipe } from '../../../charts';
+import { COLORS, formatBytes, formatInteger, formatNumber, timeWords } from '../../../charts';
 import type { IMark, IMoved, Loaded } from '../../../views/shared/content';
 import { lineColors } from '../../../views/shared/lines/legend';
 import { lineRecipe } from '../../../views/shared/lines/line-recipe';
@@ -20,12 +13,10 @@ import { nothingYet } from '../../../views/shared/states';
 import { hold, moveOf, indexBefore, padded } from '../../../views/shared/scale';
 import type { ITip } from '../../../views/shared/table';
 import { memoryLine, type IPlanned, type Outcome } from '../plan';
-import { type IPipelineRead, PipelineReader } from './pipeline-reader';
+import { type IPipelineRead, PipelineReader, PipelinePane } from './pipeline-reader';
 import { PlanPane, SchedulesPane } from './plan-pane';
-import { PlanView, type IPlanToolbar, type PlanPanes } from './plan-view';
-import { SCHEDULES, scheduleWords } from './operation-words';
-import { GB, changedSettings, whatIfControls } from './what-if';
-import { PipelinePane } from './pipeline-pane';
+import { PlanView, type IPlanToolbar, type PlanPanes, GB, changedSettings, whatIfControls } from './what-if';
+import { SCHEDULES, scheduleWords } from './gantt-pane';
 
 /** Most stages whose lines are reported in a tip. */
 const MOST_LISTED = 12;

@@ -248,9 +248,12 @@ export interface IGanttBar extends IOperation {
   readonly count: number;
 }
 
+/** An operation so many times as long as the others of its lane gives its pixel its kind. */
+const TELLING = 10;
+
 /**
  * Put the operations of a lane together that are shorter than a pixel: a piece a pixel, of the kind that
- * fills most of it.
+ * fills most of it, or of an operation far longer than the others.
  * @param window - What is seen, ms. What lies outside is left out.
  * @param pixel - ms of a pixel.
  */
@@ -261,13 +264,14 @@ export function piecesOf(
   pixel: number
 ): IGanttBar[] {
   const pieces: IGanttBar[] = [];
+  const usual = lane.operations.reduce((sum, each) => sum + lengthOf(each), 0) / lane.operations.length;
   let [column, gathered]: [number, IOperation[]] = [NaN, []];
   const flush = (): void => {
     const all = gathered;
     const [first, last] = [all[0], all.at(-1)];
     if (first && last) {
       pieces.push({
-        ...(all.length === 1 ? first : { ...longest(all), begin: first.begin, end: last.end }),
+        ...(all.length === 1 ? first : { ...telling(all, usual), begin: first.begin, end: last.end }),
         ...place,
         count: all.length
       });
@@ -294,7 +298,14 @@ export function piecesOf(
   return pieces;
 }
 
-function longest(operations: readonly IOperation[]): IOperation {
+const lengthOf = ({ begin, end }: IOperation): number => end - begin;
+
+/** What a pixel shows of several operations. */
+function telling(operations: readonly IOperation[], usual: number): IOperation {
+  const longest = operations.reduce((most, each) => (lengthOf(each) > lengthOf(most) ? each : most));
+  if (lengthOf(longest) > TELLING * usual) {
+    return longest;
+  }
   const taken = new Map<string, number>();
   for (const { kind, begin, end } of operations) {
     taken.set(kind, (taken.get(kind) ?? 0) + end - begin);

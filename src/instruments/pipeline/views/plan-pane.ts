@@ -2,18 +2,10 @@ import { formatBytes, formatInteger, formatNumber, timeWords } from '../../../ch
 import { own } from '../../../protocol/records';
 import type { IMark, Loaded, INote } from '../../../views/shared/content';
 import type { Translate } from '../../../views/shared/translate';
-import {
-  compare,
-  PlanError,
-  ranked,
-  runnerUp,
-  verdict,
-  type IComparison,
-  type IPlanned,
-  type IPlanShape
-} from '../plan';
+import type { IComparison, IPlanned, IPlanShape } from '../plan';
+import { compare, PlanError, ranked, runnerUp, verdict } from '../plan';
 import type { Plan } from '../protocol/pipeline.generated';
-import { PipelinePane } from './pipeline-pane';
+import { PipelinePane, type IPipelineRead } from './pipeline-reader';
 import {
   idleShare,
   planLanes,
@@ -24,7 +16,6 @@ import {
   overlaid,
   pathOf
 } from './plan-lanes';
-import type { IPipelineRead } from './pipeline-reader';
 
 /** All schedules on one axis of time, the best first, each with step time, bubble and memory. */
 export class SchedulesPane extends PipelinePane {
@@ -39,6 +30,7 @@ export class SchedulesPane extends PipelinePane {
     const refused = read.planned.flatMap(each => ('refused' in each ? [each.refused.message] : []));
     const within = this._shown.filter(({ overMemoryBytes }) => overMemoryBytes === 0);
     const [first, last] = [within[0], within.at(-1)];
+    const isOver = within.length < this._shown.length;
     return {
       content: {
         title: t('%1 schedules side by side', formatInteger(this._shown.length)),
@@ -46,6 +38,7 @@ export class SchedulesPane extends PipelinePane {
           ...(read.isUnsearched
             ? [t('The search takes long of so large a plan: choose it as schedule to make it.')]
             : []),
+          ...(isOver ? [t('What needs more memory than a stage may hold comes last.')] : []),
           ...refused
         ],
         summary:

@@ -68,6 +68,15 @@ export interface IFoundSpan extends IPathPiece {
   readonly step: number;
 }
 
+/** Spans of one name in a stretch of time. */
+export interface ISum {
+  readonly kind: string;
+  readonly name: string;
+  readonly count: number;
+  /** ms within that time. */
+  readonly total: number;
+}
+
 /** Lanes of the ranks on one clock, and who makes the others wait: see protocol/README.md. */
 export interface ITimelineAnswer {
   /** Whether these are the lanes alone, since it is not known yet who makes the others wait. */
@@ -87,8 +96,10 @@ export interface ITimelineAnswer {
   readonly links: readonly ITimelineLink[];
   /** From the end of each step back to its beginning. */
   readonly path: readonly IPathPiece[];
-  /** How many spans have the text, and the first of them by time. */
-  readonly found: { readonly count: number; readonly first: readonly IFoundSpan[] };
+  /** How many spans have the text, and some of them by time, from number `since` on. */
+  readonly found: { readonly count: number; readonly since: number; readonly first: readonly IFoundSpan[] };
+  /** The sums that were asked for, the largest total first; absent where none were, or nobody can sum. */
+  readonly sums?: readonly ISum[];
   readonly culprits: readonly ICulprit[];
   /** By how much a step would be shorter without all of several culprits, ms; NaN where that is not known. */
   readonly priceMs: number;
@@ -121,7 +132,7 @@ export const TIMELINE: IQuestion<TimelineRequest, ITimelineAnswer> = {
   read: timelineOf,
   held: {
     // Whole, and not finer than is seen.
-    asked: ({ row: _, window: __, draft: ___, ...request }) => ({
+    asked: ({ row: _, window: _w, draft: _d, found_from: _f, sums: _s, sums_ranks: _r, ...request }) => ({
       ...request,
       columns: Math.min(request.columns ?? Infinity, HELD_COLUMNS)
     }),
@@ -171,11 +182,13 @@ export function timelineOf(value: unknown): ITimelineAnswer | null {
     path: asArray(answer['path']).map(pathPiece),
     found: {
       count: number(asObject(answer['found'])['count']),
+      since: number(asObject(answer['found'])['since'] ?? 0),
       first: asArray(asObject(answer['found'])['first']).map(each => ({
         ...pathPiece(each),
         step: number(asObject(each)['step'])
       }))
     },
+    ...(Array.isArray(answer['sums']) ? { sums: answer['sums'].map(sumOf) } : {}),
     culprits: asArray(verdict['culprits']).map(culprit),
     priceMs: number(verdict['price_ns']) / 1e6,
     lacking: asArray(verdict['lacking'] ?? []).map(String),
@@ -225,6 +238,11 @@ function culprit(value: unknown): ICulprit {
     slower: number(slower),
     priceMs: number(price) / 1e6
   };
+}
+
+function sumOf(value: unknown): ISum {
+  const { kind, name, count, total } = asObject(value);
+  return { kind: String(kind), name: String(name), count: number(count), total: number(total) };
 }
 
 function pathPiece(value: unknown): IPathPiece {

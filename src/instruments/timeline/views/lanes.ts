@@ -138,3 +138,53 @@ export function pieceTip(piece: IPiece, lane: ITimelineLane, isDark: boolean, t:
     ]
   };
 }
+
+/** Most sentences of a kind. */
+export const MOST_SENTENCES = 6;
+
+export function titleOf({ culprits, isDraft, lacking, ranksThere }: ITimelineAnswer, t: Translate): string {
+  const isAlone = ranksThere === 1;
+  if (isDraft) {
+    return isAlone
+      ? t('Still looking for what costs time …')
+      : t('Still looking for who makes the others wait …');
+  }
+  if (culprits.length === 0 && lacking.length > 0) {
+    return t('Nothing slow is found, which says little');
+  }
+  if (culprits.length === 0) {
+    return isAlone ? t('No step took unusually long') : t('Healthy: no rank makes the others wait');
+  }
+  return culprits.length === 1
+    ? t('One thing costs time')
+    : t('%1 things cost time', formatInteger(culprits.length));
+}
+
+export function captionOf(answer: ITimelineAnswer, isMap: boolean, t: Translate): string[] {
+  const { chosen, hidden, lanes, pieces, priceMs, problems, ranksChosen, stalls, there } = answer;
+  const most = Math.max(0, ...lanes.map(({ halfWidth }) => halfWidth));
+  const drawn = t('%1 of %2 ranks are drawn.', formatInteger(lanes.length), formatInteger(ranksChosen));
+  return [
+    ...(chosen[0] > there[0] || chosen[1] < there[1]
+      ? [t('Of steps %1 to %2 that there are.', ...there.map(formatInteger))]
+      : []),
+    ...(lanes.length < ranksChosen ? [drawn] : []),
+    ...(most > 0 ? [t('Clocks agree to ± %1 (95 %).', timeWords(most))] : []),
+    ...(!isMap && pieces.some(({ count }) => count > 1)
+      ? [t('Spans shorter than a pixel are summed: zoom in to see each.')]
+      : []),
+    ...(priceMs > 0 ? [t('Without all of these a step is %1 shorter.', timeWords(priceMs))] : []),
+    ...[...hidden, ...stalls].slice(0, MOST_SENTENCES).map(({ sentence }) => sentence),
+    ...problems.slice(0, MOST_SENTENCES)
+  ];
+}
+
+export function summaryOf({ lanes, chosen, stepMs }: ITimelineAnswer, t: Translate): string {
+  return t(
+    lanes.length === 1 ? '%1 rank, steps %2 to %3, %4 each.' : '%1 ranks, steps %2 to %3, %4 each.',
+    formatInteger(lanes.length),
+    formatInteger(chosen[0]),
+    formatInteger(chosen[1]),
+    timeWords(stepMs)
+  );
+}

@@ -15,16 +15,21 @@ import type { IViewDefinition } from '../../../views/shared/definition';
 import {
   SNIPPET,
   TIMELINE,
+  type IFoundSpan,
   type IPiece,
   type ITimelineAnswer,
   type ITimelineLane
 } from '../client/timeline-api';
 import {
+  captionOf,
   clockRow,
   HALF,
   labelRows,
   LANE,
   laneHeight,
+  MOST_SENTENCES,
+  summaryOf,
+  titleOf,
   namedLanes,
   pathRows,
   stepRows,
@@ -32,13 +37,12 @@ import {
   laneWords,
   pieceTip
 } from './lanes';
+import { foundRows, MAP_COLUMNS, Overview, Search, Selection } from './lane-tools';
 import { SlowMap } from './slow-map';
 import type { TimelineRequest } from '../../../protocol/requests.generated';
 
 /** How much more than is seen is asked for on either side, so that a drag finds something there. */
 const AROUND = 1;
-const MOST_SENTENCES = 6;
-
 /** What each rank does in its steps, all ranks on one clock, and who makes the others wait. */
 class TimelineView extends ViewModel<TimelineOptions> {
   constructor(source: IRunSource, env: IViewEnvironment<TimelineOptions>) {
@@ -46,6 +50,7 @@ class TimelineView extends ViewModel<TimelineOptions> {
   }
 
   override readonly zooms = { axes: 'x', least: 1e-3 } as const;
+  override readonly choosesBoxes = true as const;
 
   readonly subject = this.t('Timeline of ranks');
 
@@ -56,22 +61,37 @@ class TimelineView extends ViewModel<TimelineOptions> {
   async load(signal: AbortSignal): Promise<Loaded> {
     const answer = await this._ask(signal);
     this._answer = answer;
+    const wanted = this._wanted && answer ? this._search.shown(answer) : undefined;
+    this._wanted = false;
+    if (answer && wanted) {
+      this._goToFound(answer, wanted);
+    }
     if (answer === null) {
       return { state: await this._nothing(signal) };
     }
     const texts = {
-      title: answer.isDraft ? this._looking(answer) : this._title(answer),
-      caption: this._caption(answer),
-      summary: this._summary(answer),
+      title: titleOf(answer, this.t),
+      caption: captionOf(answer, this._isMap, this.t),
+      summary: summaryOf(answer, this.t),
       notes: [
         ...answer.culprits.slice(0, MOST_SENTENCES).map(each => this._note(each)),
         ...(this.options.find === '' || this._isMap ? [] : [this._foundNote(answer)])
       ]
     };
+    if (this._isMap) {
+      return { content: { ...texts, ...this._slow.draw(answer, this.env.isDark) } };
+    }
+    const { notes, ...sums } = this._selection.draw(answer, text => this.env.say(text));
     return {
       content: {
         ...texts,
-        ...(this._isMap ? this._slow.draw(answer, this.env.isDark) : this._lanes(answer))
+        ...this._lanes(answer),
+        ...sums,
+        notes: [...texts.notes, ...notes],
+        ...this._overview.draw(answer, this.env.isDark),
+        keys: this.t(
+          'w and s zoom, a and d move, arrows go from span to span, n and N to what is found. Shift and arrows, or a drag, sum spans; Esc lets go.'
+        )
       }
     };
   }
@@ -98,6 +118,7 @@ class TimelineView extends ViewModel<TimelineOptions> {
           rowTicks: namedLanes(answer),
           stepColor: ink.muted,
           linkColor: ink.strong,
+          foundColor: ink.strong,
           keyText: key.map(({ name }) => name)
         },
         datasets: {
@@ -106,6 +127,7 @@ class TimelineView extends ViewModel<TimelineOptions> {
           clocks: answer.lanes.flatMap((lane, at) => clockRow(answer, lane, at)),
           links: [...this._links(answer), ...pathRows(answer)],
           labels: labelRows(answer, hidden, this.env.width, t),
+          found: foundRows(answer, this._pieces, this.options.find),
           key: key.map(({ color }, index) => ({ place: index, color }))
         },
         height: Math.min(LANE.most, answer.lanes.length * laneHeight(answer.lanes.length))
@@ -139,7 +161,10 @@ class TimelineView extends ViewModel<TimelineOptions> {
               value: options.find,
               suggestions: [],
               valid: (text: string) => text.length <= 200,
-              change: (find: string) => this.choose({ find })
+              change: (find: string) => {
+                this._search.at = -1;
+                this.choose({ find });
+              }
             } as const,
             {
               kind: 'toggle',
@@ -192,6 +217,9 @@ class TimelineView extends ViewModel<TimelineOptions> {
     if (this._isMap) {
       return this._slow.move(key);
     }
+    if (key.toLowerCase() === 'n' && this.options.find !== '') {
+      return this._turn(key === 'n' ? 1 : -1);
+    }
     const by = moveOf(key);
     const lanes = this._answer?.lanes ?? [];
     if (by === undefined || lanes.length === 0) {
@@ -229,7 +257,18 @@ class TimelineView extends ViewModel<TimelineOptions> {
     this.env.refresh(true);
   }
 
+  override boxed(box: IMark | null): void {
+    if (!this._isMap && (box || this._selection.mark)) {
+      this._selection.choose(box, this._answer?.lanes.length ?? 0);
+      this.env.place();
+      this.env.refresh(true);
+    }
+  }
+
   override pinned(): IMark | null {
+    if (this._selection.mark && !this._isMap) {
+      return this._selection.mark;
+    }
     const piece = this._chosen === null ? undefined : this._pieces.find(each => each.row === this._chosen);
     return piece ? markOf(piece) : null;
   }
@@ -248,12 +287,18 @@ class TimelineView extends ViewModel<TimelineOptions> {
       ...(shown ? { window: [shown.x0 - AROUND * across, shown.x1 + AROUND * across] as const } : {}),
       ...(this._chosen === null ? {} : { row: this._chosen }),
       ...(options.path ? { path: true } : {}),
-      ...(options.find === '' ? {} : { find: options.find })
+      ...(options.find === '' ? {} : { find: options.find, ...this._search.asked() }),
+      ...(key === this._key && this._answer ? this._selection.asked(this._answer.lanes) : {})
     };
     const ask = source.asker?.(TIMELINE);
     const draft = !this._isMap && key !== this._judged;
     const answer = (await ask?.(draft ? { ...request, draft } : request, signal)) ?? null;
+    if (key !== this._key || answer?.chosen[0] !== this._answer?.chosen[0]) {
+      // Its times were those of other steps.
+      this._selection.choose(null, 0);
+    }
     this._key = key;
+    await this._survey(answer, request, signal);
     if (answer && !answer.isDraft) {
       this._judged = key;
     } else if (answer && key !== this._judging) {
@@ -263,6 +308,26 @@ class TimelineView extends ViewModel<TimelineOptions> {
       env.follow(Promise.resolve(ask?.(request)).finally(done));
     }
     return answer;
+  }
+
+  /** Keep an answer of the whole time for the minimap, also while a part of it is drawn. */
+  private async _survey(
+    answer: ITimelineAnswer | null,
+    { window, row: _r, path: _p, find: _f, found_from: _n, sums: _s, ...request }: TimelineRequest,
+    signal: AbortSignal
+  ): Promise<void> {
+    const { source } = this;
+    if (!answer || this._isMap) {
+      return;
+    }
+    if (!window) {
+      this._overview.keep(answer);
+    } else if (this._overview.isBehind(answer)) {
+      const whole = await source.asker?.(TIMELINE)?.({ ...request, columns: MAP_COLUMNS }, signal);
+      if (whole) {
+        this._overview.keep(whole);
+      }
+    }
   }
 
   private _goTo(step: number): void {
@@ -276,65 +341,6 @@ class TimelineView extends ViewModel<TimelineOptions> {
     }
   }
 
-  private _looking({ ranksThere }: ITimelineAnswer): string {
-    return ranksThere === 1
-      ? this.t('Still looking for what costs time …')
-      : this.t('Still looking for who makes the others wait …');
-  }
-
-  private _title({ culprits, lacking, ranksThere }: ITimelineAnswer): string {
-    if (culprits.length === 0 && lacking.length > 0) {
-      return this.t('Nothing slow is found, which says little');
-    }
-    if (culprits.length === 0) {
-      return ranksThere === 1
-        ? this.t('No step took unusually long')
-        : this.t('Healthy: no rank makes the others wait');
-    }
-    return culprits.length === 1
-      ? this.t('One thing costs time')
-      : this.t('%1 things cost time', formatInteger(culprits.length));
-  }
-
-  private _caption(answer: ITimelineAnswer): string[] {
-    const { t } = this;
-    const [first, last] = answer.chosen;
-    const widths = answer.lanes.map(({ halfWidth }) => halfWidth);
-    const most = Math.max(0, ...widths);
-    const summed = !this._isMap && answer.pieces.some(({ count }) => count > 1);
-    return [
-      ...(first > answer.there[0] || last < answer.there[1]
-        ? [t('Of steps %1 to %2 that there are.', ...answer.there.map(formatInteger))]
-        : []),
-      ...(answer.lanes.length < answer.ranksChosen
-        ? [
-            t(
-              '%1 of %2 ranks are drawn.',
-              formatInteger(answer.lanes.length),
-              formatInteger(answer.ranksChosen)
-            )
-          ]
-        : []),
-      ...(most > 0 ? [t('Clocks agree to ± %1 (95 %).', timeWords(most))] : []),
-      ...(summed ? [t('Spans shorter than a pixel are summed: zoom in to see each.')] : []),
-      ...(answer.priceMs > 0
-        ? [t('Without all of these a step is %1 shorter.', timeWords(answer.priceMs))]
-        : []),
-      ...[...answer.hidden, ...answer.stalls].slice(0, MOST_SENTENCES).map(({ sentence }) => sentence),
-      ...answer.problems.slice(0, MOST_SENTENCES)
-    ];
-  }
-
-  private _summary({ lanes, chosen, stepMs }: ITimelineAnswer): string {
-    return this.t(
-      lanes.length === 1 ? '%1 rank, steps %2 to %3, %4 each.' : '%1 ranks, steps %2 to %3, %4 each.',
-      formatInteger(lanes.length),
-      formatInteger(chosen[0]),
-      formatInteger(chosen[1]),
-      timeWords(stepMs)
-    );
-  }
-
   private _note(culprit: ITimelineAnswer['culprits'][number]): INote {
     const { first, last } = culprit;
     const [from] = this._answer?.chosen ?? [first];
@@ -343,21 +349,35 @@ class TimelineView extends ViewModel<TimelineOptions> {
     return { text: culprit.sentence, tone: 'finding', action: { label: this.t('Show these steps'), run } };
   }
 
-  /** How many spans are found, and a way to the next of them. */
-  private _foundNote({ found: { count, first }, lanes }: ITimelineAnswer): INote {
-    const { t, options } = this;
-    const next = first[this._next % Math.max(1, first.length)];
-    const text = t('%1 spans have “%2” in their name.', formatInteger(count), options.find);
-    if (next === undefined) {
-      return { text, action: { label: t('Clear'), run: () => this.choose({ find: '' }) } };
+  private _foundNote(answer: ITimelineAnswer): INote {
+    const clear = (): void => this.choose({ find: '' });
+    return this._search.note(answer, this.options.find, by => void this._turn(by), clear, this.t);
+  }
+
+  /** Go to the next span that is found, or to the one before. */
+  private _turn(by: 1 | -1): IMoved | null {
+    const answer = this._answer;
+    if (!answer || answer.found.count === 0) {
+      return null;
     }
-    const run = (): void => {
-      this._next += 1;
-      const lane = lanes.findIndex(({ rank }) => rank === next.rank);
-      this.env.goTo(markOf({ lane, begin: next.begin, end: next.end }));
-      this.env.refresh(true);
-    };
-    return { text, action: { label: t('Go to the next, step %1', formatInteger(next.step)), run } };
+    this._search.turn(by, answer);
+    const shown = this._search.shown(answer);
+    this.env.refresh(true);
+    if (!shown) {
+      // It is gone to when it has come.
+      this._wanted = true;
+      return null;
+    }
+    return this._goToFound(answer, shown);
+  }
+
+  private _goToFound(answer: ITimelineAnswer, shown: IFoundSpan): IMoved {
+    const lane = answer.lanes.findIndex(({ rank }) => rank === shown.rank);
+    const mark = markOf({ lane, begin: shown.begin, end: shown.end });
+    this.env.goTo(mark);
+    const said = this._search.words(answer, shown, this.t);
+    this.env.say(said);
+    return { said, mark };
   }
 
   private _legend({ pieces }: ITimelineAnswer, isDark: boolean): ILegend {
@@ -449,8 +469,15 @@ class TimelineView extends ViewModel<TimelineOptions> {
   private _answer: ITimelineAnswer | null = null;
   private _pieces: readonly IPiece[] = [];
   private _cursor: IPiece | null = null;
-  /** The span that was searched for and is gone to next. */
-  private _next = 0;
+  private readonly _search = new Search();
+  /** Whether a span that was found is gone to as soon as it is there. */
+  private _wanted = false;
+  private readonly _selection = new Selection(
+    this.t,
+    text => this.actions.copy(text),
+    () => this.boxed(null)
+  );
+  private readonly _overview = new Overview(this.t, steps => this.choose({ steps }));
   /** The span whose dependencies are drawn. */
   private _chosen: number | null = null;
   /** What was asked last: another answer may have other times, to which the zoom does not fit. */

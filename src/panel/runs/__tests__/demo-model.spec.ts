@@ -1,6 +1,6 @@
 /** @jest-environment ./jest.environment.node.js */
 import type { DemoState, DemoAction } from '../../../client/runs-api';
-import { ClientError } from '../../../client/client-error';
+import { ClientError } from '../../../client/rest';
 import { DemoModel } from '../demo-model';
 
 describe('DemoModel', () => {

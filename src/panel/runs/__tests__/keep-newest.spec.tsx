@@ -1,7 +1,7 @@
 import { nullTranslator } from '@jupyterlab/translation';
 import { Widget } from '@lumino/widgets';
 import * as React from 'react';
-import { ClientError } from '../../../client/client-error';
+import { ClientError } from '../../../client/rest';
 import type { IRunEntry } from '../../../tokens';
 import { Body } from '../../shell/dialogs';
 import { LIVE, OLD, setUp, STATISTICS } from '../../shell/__tests__/memory-panel';

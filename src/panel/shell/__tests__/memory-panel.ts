@@ -1,5 +1,5 @@
 import { nullTranslator } from '@jupyterlab/translation';
-import { ClientError } from '../../../client/client-error';
+import { ClientError } from '../../../client/rest';
 import type { Hello } from '../../../protocol/messages.generated';
 import type { ViewOptions } from '../../../protocol/views.generated';
 import type { IMegalensRuns, IRunEntry, IRunSummary, RunChanges } from '../../../tokens';

@@ -1,5 +1,5 @@
 /** @jest-environment ./jest.environment.node.js */
-import { ClientError } from '../../../client/client-error';
+import { ClientError } from '../../../client/rest';
 import { JOB } from './memory-job';
 import { LIVE, OLD, setUp } from './memory-panel';
 import { scalars } from './controlled-run';

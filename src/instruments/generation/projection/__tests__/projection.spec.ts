@@ -1,8 +1,7 @@
 /** @jest-environment ./jest.environment.node.js */
 import GOLDEN from '../../../../../protocol/fixtures/projection.json';
-import { featuresOf, type IVectors } from '../../projection/features';
-import { leadingEigenvectors, principalComponents } from '../../projection/principal-components';
-import { rotated, rotateOnto, symmetricEigen } from '../../projection/procrustes';
+import { featuresOf, rotated, rotateOnto, type IVectors } from '../features';
+import { leadingEigenvectors, principalComponents, symmetricEigen } from '../principal-components';
 import { SeededRandom } from '../../../../protocol/seeded-random';
 
 const DIGITS = 4;

@@ -4,6 +4,7 @@ import { ColorScale } from '../../../../charts/color-scale';
 import type { ViewOptions } from '../../../../protocol/views.generated';
 import { WrittenRun } from '../../../../store/__tests__/written-run';
 import { readView } from '../../../../views/still';
+import { projectedRun } from './projected-run';
 import { attentionRow, placesOf } from '../../store/__tests__/written-text';
 
 const WIDTHS = [300, 1450, 3000];
@@ -67,6 +68,28 @@ it.each([10, 2000, 20_000])(
     );
     for (const width of WIDTHS) {
       expect([width, await hasGreatest(run, { view: 'lens' }, width)]).toEqual([width, true]);
+    }
+  }
+);
+
+it.each([10, 1000, 20_000])(
+  'the one vector of %i that lies far from all others is drawn apart',
+  async tokens => {
+    const far = Math.floor(tokens * 0.617);
+    const run = projectedRun({
+      prompts: [Array.from({ length: tokens + 1 }, (_, at) => `w${at % 5}`).join(' ')],
+      change: (vector, _, position) => void (position === far && vector.fill(50))
+    });
+    for (const width of [300, 1000, 3000]) {
+      const [still] = await readView(run, { view: 'projection', flag: 'HiddenStates', layer: 0 }, { width });
+      const { x0, x1 } = still?.recipe?.params as Record<'x0' | 'x1', number>;
+      const pixel = (x1 - x0) / (still?.recipe?.width ?? 0);
+      const places = (still?.recipe?.datasets['points'] ?? [])
+        .map(({ x }) => Number(x))
+        .sort((a, b) => a - b);
+      expect(places).toHaveLength(tokens);
+      const gaps = [places[1]! - places[0]!, places.at(-1)! - places.at(-2)!];
+      expect(Math.max(...gaps) / pixel).toBeGreaterThan(20);
     }
   }
 );

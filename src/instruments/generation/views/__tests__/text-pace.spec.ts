@@ -1,4 +1,4 @@
-import { AWAITED_INTERVAL, Pace } from '../../../../views/mount/linked';
+import { AWAITED_INTERVAL, Pace } from '../../../../views/mount/drawing';
 import { mountView } from '../../../../views/registry';
 import { textRun } from './generated-text';
 

@@ -8,24 +8,22 @@ import type { Control } from '../../../../views/shared/control';
 import type { IViewDefinition } from '../../../../views/shared/definition';
 import { chosenLayers, layerName, layerWords } from '../../../../views/shared/layers';
 import { positionShown, StepShown } from '../../../../views/shared/pinned-step';
+import type { IState, IStateActions } from '../../../../views/shared/states';
 import {
   retryAction,
   emptyFlag,
   emptyState,
   nothingYet,
-  snippetState,
-  type IState,
-  type IStateActions
+  snippetState
 } from '../../../../views/shared/states';
 import type { Translate } from '../../../../views/shared/translate';
 import { ViewModel, type IViewEnvironment } from '../../../../views/shared/view-model';
 import { isUnderWay, type IGeneration } from '../../store/generations';
 import { attentionControls } from './attention-controls';
 import { ATTENTION, type IAttentionFound, AttentionReader } from './attention-reader';
-import type { IAttentionText } from './attention-text';
+import type { IAttentionText, IAttentionPicture } from './attention-text';
 import { HeadsPicture } from './heads-picture';
 import { MapsPicture } from './maps-picture';
-import type { IAttentionPicture } from './picture';
 
 /** What writes a text with its attention. */
 const SNIPPET = 'lab.generate("…", attention=True)';

@@ -1,12 +1,5 @@
-import {
-  formatInteger,
-  type ColorScale,
-  type IMatrix,
-  type IRecipe,
-  Pictures,
-  type IColorLook,
-  type IPlace
-} from '../../../../charts';
+import type { ColorScale, IMatrix, IRecipe, IColorLook, IPlace } from '../../../../charts';
+import { formatInteger, Pictures } from '../../../../charts';
 import type { AttentionOptions } from '../../../../protocol/views.generated';
 import type { IPointed } from '../../../../store/run-link';
 import type { IContent, IMark, IMoved } from '../../../../views/shared/content';
@@ -28,8 +21,8 @@ import type { Translate } from '../../../../views/shared/translate';
 import type { IViewEnvironment } from '../../../../views/shared/view-model';
 import { attentionPieces } from '../../store/attention-rows';
 import { measureText, attentionTitle, mapName, measureNames, textCaption } from './attention-words';
-import { type IHeadMeasure, headMeasures } from './head-measures';
-import type { IAttentionPicture, IAttentionDrawing } from './picture';
+import { type IHeadMeasure, headMeasures } from './attention-maps';
+import type { IAttentionPicture, IAttentionDrawing } from './attention-text';
 
 type HeadsRecipeMeasure = Required<AttentionOptions>['measure'];
 

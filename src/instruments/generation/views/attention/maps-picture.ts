@@ -10,19 +10,10 @@ import { type ITable, numberColumn, type ITip } from '../../../../views/shared/t
 import type { Translate } from '../../../../views/shared/translate';
 import type { IViewEnvironment } from '../../../../views/shared/view-model';
 import { joinAttention, attentionPieces } from '../../store/attention-rows';
-import {
-  edgesOf,
-  type IHeadMaps,
-  type IMapWindow,
-  positionsOf,
-  cellAt,
-  headMaps,
-  valueAt,
-  type IHeadMap,
-  MapCells,
-  type IAttentionCell
-} from './attention-maps';
-import { axisLabels, type IAttentionText, percent, spanName } from './attention-text';
+import type { IHeadMaps, IMapWindow, IHeadMap, IAttentionCell } from './attention-maps';
+import { edgesOf, positionsOf, cellAt, headMaps, valueAt, MapCells, headMeasures } from './attention-maps';
+import type { IAttentionText, IAttentionPicture, IAttentionDrawing } from './attention-text';
+import { axisLabels, percent, spanName } from './attention-text';
 import {
   mapName,
   type IHabit,
@@ -32,8 +23,6 @@ import {
   textCaption,
   unfinishedWords
 } from './attention-words';
-import { headMeasures } from './head-measures';
-import type { IAttentionPicture, IAttentionDrawing } from './picture';
 
 /** Least and greatest width of a picture, and widths of axes and legend around grid and pictures, pixels. */
 const [LEAST_WIDTH, MOST_HEIGHT] = [118, 520];

@@ -1,17 +1,213 @@
 import type { EffectsOptions } from '../../../../protocol/views.generated';
 import type { IRunSource } from '../../../../store/source';
 import { omissionWords } from '../../../../views/shared/describe';
-import { formatInteger } from '../../../../charts';
+import { formatInteger, formatNumber } from '../../../../charts';
 import type { IViewEnvironment, IPictured } from '../../../../views/shared/view-model';
 import type { IMark, Loaded } from '../../../../views/shared/content';
 import type { ITip } from '../../../../views/shared/table';
 import type { Translate } from '../../../../views/shared/translate';
 import type { IEffects, IEffect } from '../../store/effects';
-import type { IGeneration } from '../../store/generations';
+import { type IGeneration, isUnderWay } from '../../store/generations';
 import { promptWords } from '../shared/generation-view';
-import { quoted } from '../shared/token-text';
-import { positionName, type TokenTexts } from '../shared/token-axis';
-import { perturbationWords } from './perturbation';
+import { quoted, positionName, type TokenTexts } from '../shared/token-axis';
+import type { IState, IStateActions } from '../../../../views/shared/states';
+import { emptyState, nothingYet, snippetState } from '../../../../views/shared/states';
+import type {
+  GenerateRequest,
+  Perturb,
+  PerturbSite,
+  SiteInfo
+} from '../../../../protocol/messages.generated';
+import { own } from '../../../../protocol/records';
+import { pythonCall } from '../../../../views/code';
+import { perturbText } from '../../../../views/shared/perturb-text';
+
+/** Say what was perturbed: `MLP output: Additive Gaussian noise, layers 2-3; seed 7`. Empty if unknown. */
+export function perturbationWords(
+  request: GenerateRequest | null,
+  sites: readonly SiteInfo[],
+  t: Translate
+): string {
+  const { perturb } = request ?? {};
+  if (!perturb) {
+    return '';
+  }
+  // It lasts as long as the generation, whatever phases it names.
+  const always = Object.fromEntries(
+    Object.entries(perturb.sites).map(([name, { phases: _, ...site }]) => [name, site])
+  );
+  const words = perturbText({ ...perturb, sites: always }, sites);
+  return perturb.seed ? t('%1; seed %2', words, formatInteger(perturb.seed)) : words;
+}
+
+export type SweepOver = NonNullable<GenerateRequest['sweep']>['over'];
+
+/** Name a setting of a sweep: `coefficient 0.1`, `layers 0-3`. */
+export function settingWords(over: SweepOver | null, setting: string, value: number, t: Translate): string {
+  const text = Number.isFinite(value) ? formatNumber(value) : setting;
+  switch (over) {
+    case 'coefficient':
+      return t('coefficient %1', text);
+    case 'layers':
+      return t('layers %1', text);
+    case 'site':
+      return t('site %1', text);
+    case null:
+      return text;
+  }
+}
+
+/** A request as the Python call that makes it. What is at its default is left out. */
+export function requestCode(request: GenerateRequest): string {
+  const { prompts, tokens, perturb, sweep, ...others } = request;
+  const named = Object.entries(others).filter(([name, value]) => !isDefault(name, value));
+  return pythonCall(
+    'run.generate',
+    [prompts.length === 1 ? prompts[0] : prompts],
+    [
+      ...(tokens === undefined || tokens === DEFAULTS['tokens'] ? [] : [['tokens', tokens] as const]),
+      ...named,
+      ...(perturb ? [['perturb', bySite(perturb)] as const] : []),
+      ...(sweep ? [['sweep', { [sweep.over]: sweep.values }] as const] : [])
+    ]
+  );
+}
+
+/** The sites alone where nothing else is said, as a person writes it. */
+const bySite = ({ sites, seed }: Perturb): unknown => (seed ? { sites, seed } : sites);
+
+/** The request of one point of a sweep, with its perturbation as set there. Null if that is unknown. */
+export function pointRequest(
+  request: GenerateRequest | null,
+  setting: string,
+  value: number
+): GenerateRequest | null {
+  const { perturb, sweep, ...others } = request ?? { prompts: [] };
+  const [entry] = Object.entries(perturb?.sites ?? {});
+  if (!request || !perturb || !sweep || !entry) {
+    return null;
+  }
+  const [name, site] = entry;
+  const [next, changed]: [string, PerturbSite] =
+    sweep.over === 'site'
+      ? [setting, site]
+      : sweep.over === 'layers'
+        ? [name, { ...site, layers: setting }]
+        : [name, { ...site, kind: { ...site.kind, params: strength(site.kind, value) } }];
+  return { ...others, perturb: { ...perturb, sites: { [next]: changed } } };
+}
+
+/** The parameters of a kind with another strength, which of a bit flip is its rate. */
+function strength(
+  { name, params }: PerturbSite['kind'],
+  value: number
+): NonNullable<PerturbSite['kind']['params']> {
+  const has = params ?? {};
+  const isRate = own(has, 'rate') !== undefined || name === 'bit_flip';
+  return { ...has, [isRate ? 'rate' : 'coefficient']: value };
+}
+
+const DEFAULTS: Readonly<Record<string, unknown>> = {
+  tokens: 64,
+  temperature: 1,
+  top_k: 0,
+  top_p: 1,
+  seed: 0,
+  samples: 1,
+  candidates: 20,
+  lens: 0
+};
+
+function isDefault(name: string, value: unknown): boolean {
+  const isEmpty = Array.isArray(value) && value.length === 0 && name === 'stop';
+  return value === null || value === undefined || value === false || isEmpty || own(DEFAULTS, name) === value;
+}
+
+type Kind = Required<EffectsOptions>['kind'];
+
+export interface IEffectsAsked {
+  /** The generation that was asked for; undefined where there is none. */
+  readonly generation: IGeneration | undefined;
+  readonly options: Pick<Required<EffectsOptions>, 'generation' | 'kind' | 'sequence'>;
+  readonly choose: (options: Partial<EffectsOptions>) => void;
+  readonly actions: IStateActions;
+}
+
+/** What writes a text under a perturbation. */
+const SNIPPETS: Readonly<Record<Kind, string>> = {
+  positions: 'lab.generate("…", perturb=megalens.Noise1(0.1))',
+  layers: 'lab.generate("…", perturb=megalens.Noise1(0.1))',
+  sweep: 'lab.generate("…", perturb=megalens.Noise1(0.1), sweep={"coefficient": [0.01, 0.1, 1.0]})'
+};
+
+/** Why there is nothing to draw, where no effect is here. */
+export function noEffects(asked: IEffectsAsked, t: Translate): IState {
+  const { generation, options, choose, actions } = asked;
+  if (generation?.request?.perturb) {
+    const number = formatInteger(generation.generation);
+    const sentence = isUnderWay(generation)
+      ? t('Generation %1 has not been compared with its clean control yet.', number)
+      : generation.state === 'finished'
+        ? t('Nothing is here of what the perturbation of generation %1 changed.', number)
+        : t('Generation %1 ended before it was compared. %2', number, generation.message).trim();
+    return nothingYet(sentence, actions, t);
+  }
+  const code = SNIPPETS[options.kind];
+  if (options.generation !== null) {
+    const number = formatInteger(options.generation);
+    const sentence = generation
+      ? t('Generation %1 was written without a perturbation. In a cell:', number)
+      : t('There is no generation %1. In a cell:', number);
+    const newest = { label: t('Show the newest'), run: () => choose({ generation: null, sequence: 0 }) };
+    return snippetState(sentence, code, actions, t, [newest]);
+  }
+  const sentence = t('No text was written under a perturbation. In a cell:');
+  return snippetState(sentence, code, actions, t);
+}
+
+/**
+ * Why there is nothing to draw of effects that are here: they are of another kind, or of another sequence.
+ */
+export function otherEffects(asked: IEffectsAsked, there: readonly Kind[], t: Translate): IState {
+  const { generation, options, choose, actions } = asked;
+  const [other] = there;
+  const number = formatInteger(generation?.generation ?? NaN);
+  const show: Readonly<Record<Kind, string>> = {
+    positions: t('Show positions'),
+    layers: t('Show layers'),
+    sweep: t('Show the sweep')
+  };
+  if (other !== undefined) {
+    const sentences: Readonly<Record<Kind, string>> = {
+      positions: t('Generation %1 is not compared by position: it is a sweep.', number),
+      layers: t('Generation %1 is not compared by layer and position.', number),
+      sweep: t('Generation %1 is no sweep.', number)
+    };
+    return {
+      kind: 'empty',
+      sentence: sentences[options.kind],
+      action: { label: show[other], run: () => choose({ kind: other }) },
+      ...(options.kind === 'sweep'
+        ? {
+            code: SNIPPETS.sweep,
+            more: [{ label: t('Copy this line'), run: () => actions.copy(SNIPPETS.sweep) }]
+          }
+        : {})
+    };
+  }
+  return emptyState(
+    t('Generation %1 has no sequence %2 here.', number, formatInteger(options.sequence)),
+    t('Show sequence 0'),
+    () => choose({ sequence: 0 })
+  );
+}
+
+/** Why there are no distances to draw of effects that are here. */
+export function noDistances({ choose }: IEffectsAsked, t: Translate): IState {
+  return emptyState(t('No hidden states were compared.'), t('Show the KL divergence'), () =>
+    choose({ measure: 'kl' })
+  );
+}
 
 export interface IEffectsRead {
   readonly generation: IGeneration;

@@ -1,18 +1,258 @@
 import type { EffectsOptions } from '../../../../protocol/views.generated';
 import type { IRunSource } from '../../../../store/source';
-import type { IMark, IMoved, Loaded } from '../../../../views/shared/content';
+import type { IMark, IMoved, Loaded, IContent } from '../../../../views/shared/content';
 import { type Control, selectControl } from '../../../../views/shared/control';
 import { transformControl } from '../../../../views/shared/controls';
 import type { IViewDefinition } from '../../../../views/shared/definition';
-import type { IViewEnvironment } from '../../../../views/shared/view-model';
+import { type IViewEnvironment, Pictured } from '../../../../views/shared/view-model';
 import { readEffects } from '../../store/effects';
-import { controlOf, type IGeneration } from '../../store/generations';
+import { controlOf, type IGeneration, readTokens } from '../../store/generations';
 import { GenerationView } from '../shared/generation-view';
-import { noEffects, type IEffectsAsked } from './effects-states';
-import type { IEffectsPane } from './effects-subject';
-import { measureOf, MEASURES, measureWords } from './positions-picture';
-import { SequencePane } from './sequence-pane';
+import {
+  noEffects,
+  type IEffectsAsked,
+  noDistances,
+  otherEffects,
+  type IEffectsPane,
+  comparedName,
+  divergenceRows,
+  nextLines,
+  type IComparedTexts,
+  divergenceWords,
+  effectsCaption,
+  effectsTitle,
+  type IEffectsRead,
+  type IEffectsSubject,
+  type ISequenceEffects,
+  sequenceEffects
+} from './effects-subject';
+import {
+  measureOf,
+  MEASURES,
+  measureWords,
+  RULE_COLOR,
+  peakOf,
+  PositionsPicture,
+  positionsSummary
+} from './positions-picture';
 import { SweepPane } from './sweep-pane';
+import { ColorScale, formatNumber, lowMagnitude, type Row, formatInteger } from '../../../../charts';
+import type { IPointed } from '../../../../store/run-link';
+import type { ILinkedMarks } from '../../../../views/shared/links';
+import { columnOf, positionShown } from '../../../../views/shared/pinned-step';
+import { layerName } from '../../../../views/shared/layers';
+import { extentOf } from '../../../../views/shared/scale';
+import type { ITip } from '../../../../views/shared/table';
+import type { ITokenWindow, TokenTexts, ILayerCell } from '../shared/token-axis';
+import { firstDrawn, tokenSpan, windowWords, LayerMap } from '../shared/token-axis';
+import { sharing } from './places-picture';
+
+/** Pixels of a layer. */
+const ROW = 16;
+
+/** How far hidden states are from the clean ones, layer × position. */
+class LayersMap extends LayerMap {
+  draw(
+    effects: ISequenceEffects,
+    texts: IComparedTexts,
+    transform: 'linear' | 'log',
+    axis: ITokenWindow
+  ): Pick<IContent, 'extent' | 'recipe'> {
+    const { t } = this;
+    this._effects = effects;
+    this._texts = texts;
+    const distances = new Map(effects.positions.map(each => [each.position, each.distances]));
+    return this.take({
+      layers: effects.layers,
+      positions: [...distances.keys()],
+      axis,
+      texts: texts.clean,
+      pixels: ROW,
+      valueOf: (layer, position) => distances.get(position)?.get(layer) ?? null,
+      scaleOf: values =>
+        new ColorScale(extentOf([values]), transform, transform === 'log' ? lowMagnitude([values]) : NaN),
+      xTitle: t('token of the clean text, and its position'),
+      legendTitle: measureWords('distance', t),
+      marks: () => ({ rules: divergenceRows(texts, RULE_COLOR, t) as Row[] })
+    });
+  }
+
+  tipOf(mark: IMark): ITip | null {
+    const { t, _texts: texts } = this;
+    const { layer, position } = this.placeOf(mark);
+    if (layer === null || position === null || !texts) {
+      return null;
+    }
+    return {
+      heading: `${layerName(layer, t)}, ${comparedName(texts, position, t)}`,
+      lines: [
+        { name: t('relative distance'), value: this._distance({ layer, position }) },
+        ...nextLines(texts, position, t)
+      ]
+    };
+  }
+
+  /** The largest distance: where, and how large; null where none is finite. */
+  get peak(): { readonly mark: IMark; readonly words: string } | null {
+    let best: (ILayerCell & { readonly value: number }) | null = null;
+    for (const { distances, position } of this._effects?.positions ?? []) {
+      for (const layer of this.rows) {
+        const value = distances.get(layer) ?? NaN;
+        if (Number.isFinite(value) && value > (best?.value ?? -Infinity)) {
+          best = { layer, position, value };
+        }
+      }
+    }
+    const { _texts: texts, t } = this;
+    if (best === null || !texts) {
+      return null;
+    }
+    const words = t(
+      'Hidden states move most in %1 at %2: %3 of their norm.',
+      layerName(best.layer, t),
+      comparedName(texts, best.position, t),
+      formatNumber(best.value, 3)
+    );
+    return { mark: this.markOf(best), words };
+  }
+
+  protected words(place: ILayerCell): { readonly where: string; readonly value: string } {
+    const where = this._texts ? comparedName(this._texts, place.position, this.t) : '';
+    return { where, value: this._distance(place) };
+  }
+
+  private _distance({ layer, position }: ILayerCell): string {
+    const effect = this._effects?.positions.find(each => each.position === position);
+    return formatNumber(effect?.distances.get(layer) ?? NaN, 3);
+  }
+
+  private _effects: ISequenceEffects | null = null;
+  private _texts: IComparedTexts | null = null;
+}
+
+/** What a perturbation changed of one text by position: next tokens, or the hidden states of each layer. */
+export class SequencePane extends Pictured implements IEffectsPane {
+  constructor(
+    private readonly _of: IEffectsSubject,
+    private readonly _asked: () => IEffectsAsked
+  ) {
+    super();
+    const { t } = _of.env;
+    this._positions = new PositionsPicture(t);
+    this._layers = new LayersMap(t);
+  }
+
+  async load(read: IEffectsRead, signal: AbortSignal): Promise<Loaded> {
+    const { env } = this._of;
+    const { options, t } = env;
+    const { effects, generation } = read;
+    const facts = sequenceEffects(effects, options.sequence);
+    const numbers = facts.positions.map(({ position }) => position);
+    if (numbers.length === 0 || (this._isByLayer && facts.layers.length === 0)) {
+      const isSweep = effects.rows.some(({ point }) => point >= 0);
+      return {
+        state: otherEffects(this._asked(), numbers.length > 0 ? ['positions'] : isSweep ? ['sweep'] : [], t)
+      };
+    }
+    if (!this._isByLayer && measureOf(options) === 'distance' && facts.layers.length === 0) {
+      return { state: noDistances(this._asked(), t) };
+    }
+    const texts: IComparedTexts = {
+      clean: await this._textsOf(read.control, signal),
+      perturbed: await this._textsOf(generation.generation, signal),
+      divergence: facts.divergence
+    };
+    const first = firstDrawn(numbers, this._isByLayer ? facts.layers.length : 1);
+    const positions = facts.positions.filter(({ position }) => position >= first);
+    const drawn = { ...facts, positions };
+    const axis = tokenSpan(first, numbers.at(-1) ?? first, env);
+    this._read = read;
+    const { sequence } = options;
+    this._shown = positionShown(env, options.position, { generation: generation.generation, sequence });
+    this._peak = peakOf(positions)?.position ?? null;
+    const every = this._isByLayer ? 1 : sharing(axis.shown);
+    const picture = this._isByLayer
+      ? this._layers.draw(drawn, texts, options.transform, axis)
+      : this._positions.draw(drawn, texts, { ...options, measure: measureOf(options) }, axis, env.isDark);
+    const sentence = this._isByLayer ? this._layers.peak?.words : positionsSummary(drawn, texts, t);
+    const readWords = this._isByLayer
+      ? t('Both read the clean text: the L2 distance of hidden states over the norm of the clean ones.')
+      : t('Both read the clean text: it is what the perturbed model would have had next, not what it wrote.');
+    return {
+      content: {
+        ...picture,
+        title: effectsTitle(read, this._of),
+        caption: effectsCaption(read, this._of, [
+          readWords,
+          ...windowWords(axis, env, t),
+          ...(every > 1
+            ? [
+                t(
+                  'Of every %1 positions the largest value is drawn: zoom in to see each.',
+                  formatInteger(every)
+                )
+              ]
+            : [])
+        ]),
+        summary: [sentence, divergenceWords(texts, t)].filter(Boolean).join(' ')
+      }
+    };
+  }
+
+  get insight(): IMark | null {
+    return this._isByLayer
+      ? (this._layers.peak?.mark ?? null)
+      : this._peak === null
+        ? null
+        : this._positions.goTo(this._peak);
+  }
+
+  pinned(): IMark | null {
+    return this._shown === null ? null : columnOf(this._shown);
+  }
+
+  override pointedBy(mark: IMark): IPointed {
+    const { _read: read } = this;
+    const { layer, position } = this._isByLayer
+      ? this._layers.placeOf(mark)
+      : { layer: null, position: Math.round((mark.x[0] + mark.x[1]) / 2) };
+    const { sequence } = this._of.env.options;
+    return { step: null, layer, generation: read?.generation.generation ?? null, sequence, position };
+  }
+
+  override marksOf({ layer, position, generation, sequence }: IPointed): ILinkedMarks {
+    const { _read: read } = this;
+    // Both texts have the position, the clean one and the other.
+    const isHere =
+      (generation === read?.generation.generation || generation === read?.control) &&
+      sequence === this._of.env.options.sequence;
+    const row = this._isByLayer && layer !== null ? this._layers.rowOf(layer) : null;
+    const column = isHere && typeof position === 'number' ? [columnOf(position)] : [];
+    return { marks: [...column, ...(row ? [row] : [])] };
+  }
+
+  private async _textsOf(generation: number, signal: AbortSignal): Promise<TokenTexts> {
+    const { source, env } = this._of;
+    const tokens = generation > 0 ? await readTokens(source, generation, env.options.sequence, signal) : [];
+    return new Map(tokens.map(({ position, piece }) => [position, piece]));
+  }
+
+  private get _isByLayer(): boolean {
+    return this._of.env.options.kind === 'layers';
+  }
+
+  protected override get drawn(): LayersMap | PositionsPicture {
+    return this._isByLayer ? this._layers : this._positions;
+  }
+
+  private readonly _positions: PositionsPicture;
+  private readonly _layers: LayersMap;
+  private _read: IEffectsRead | null = null;
+  /** Position that is looked at; null is none in particular. */
+  private _shown: number | null = null;
+  /** Position of the largest KL divergence. */
+  private _peak: number | null = null;
+}
 
 /** What a perturbation changed against its control: by next token, by layer, and over a sweep of settings. */
 class EffectsView extends GenerationView<Required<EffectsOptions>> {

@@ -10,27 +10,25 @@ import { wide } from '../../../../views/shared/scale';
 import type { ITip } from '../../../../views/shared/table';
 import type { Translate } from '../../../../views/shared/translate';
 import { isUnderWay, type IGeneration } from '../../store/generations';
-import { fittedToken } from '../shared/token-text';
-import { noDistances, otherEffects, type IEffectsAsked } from './effects-states';
+import { fittedToken } from '../shared/token-axis';
 import {
+  noDistances,
+  otherEffects,
+  type IEffectsAsked,
   effectsCaption,
   effectsTitle,
   type IEffectsPane,
   type IEffectsRead,
   type IEffectsSubject,
-  layersOf
+  layersOf,
+  settingWords,
+  type SweepOver,
+  pointRequest,
+  requestCode
 } from './effects-subject';
-import { settingWords, type SweepOver, pointRequest, requestCode } from './perturbation';
-import {
-  sequencesIn,
-  sweepSeries,
-  type ISweep,
-  type ISweepPoint,
-  type ISweepSeries,
-  sweepOf
-} from './sweep-facts';
+import type { ISweep, ISweepPoint, ISweepSeries, Measure } from './positions-picture';
+import { sequencesIn, sweepSeries, sweepOf, measureWords } from './positions-picture';
 import { lineAt, placeOf, PlacesPicture } from './places-picture';
-import { measureWords, type Measure } from './positions-picture';
 
 /** Pixels of a setting under the axis. */
 const LABEL = 90;

@@ -1,11 +1,5 @@
-import {
-  formatInteger,
-  formatNumber,
-  contrastColor,
-  type ColorScale,
-  type IPlace,
-  type Row
-} from '../../../../charts';
+import type { ColorScale, IPlace, Row } from '../../../../charts';
+import { formatInteger, formatNumber, contrastColor } from '../../../../charts';
 import type { IContent, IMark } from '../../../../views/shared/content';
 import type { ITip } from '../../../../views/shared/table';
 import type { LensOptions } from '../../../../protocol/views.generated';
@@ -14,10 +8,9 @@ import { omissionWords } from '../../../../views/shared/describe';
 import { layerWords } from '../../../../views/shared/layers';
 import type { ILensCell, Lens } from '../../store/effects';
 import type { IGeneration } from '../../store/generations';
-import { LayerMap, type ILayerCell } from '../shared/layer-map';
-import { positionName, type ITokenWindow, type TokenTexts } from '../shared/token-axis';
+import type { ILayerCell, ITokenWindow, TokenTexts } from '../shared/token-axis';
+import { LayerMap, positionName, quoted, fittedToken, tokenWords } from '../shared/token-axis';
 import { promptWords, surenessScale } from '../shared/generation-view';
-import { quoted, fittedToken, tokenWords } from '../shared/token-text';
 
 export interface ILensFacts {
   readonly generation: IGeneration;

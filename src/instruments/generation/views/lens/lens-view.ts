@@ -10,30 +10,24 @@ import type { ILinkedMarks } from '../../../../views/shared/links';
 import type { IPictured } from '../../../../views/shared/view-model';
 import { columnOf, positionShown } from '../../../../views/shared/pinned-step';
 import type { IRunSource } from '../../../../store/source';
-import {
-  emptyState,
-  nothingYet,
-  snippetState,
-  type IState,
-  type IStateActions
-} from '../../../../views/shared/states';
+import type { IState, IStateActions } from '../../../../views/shared/states';
+import { emptyState, nothingYet, snippetState } from '../../../../views/shared/states';
 import type { Translate } from '../../../../views/shared/translate';
 import type { IViewDefinition } from '../../../../views/shared/definition';
 import { isUnderWay, type IGeneration, readTokens } from '../../store/generations';
 import { readLens, type ILensCell, type Lens } from '../../store/effects';
 import { GenerationView } from '../shared/generation-view';
 import { firstDrawn, tokenWindow, windowWords } from '../shared/token-axis';
+import type { LensColor, ILensFacts } from './lens-map';
 import {
   leadsOf,
   colorWords,
-  type LensColor,
   LEAST_CELL,
   LEAST_OUTLINED,
   LensMap,
   lensCaption,
   lensSummary,
-  lensTitle,
-  type ILensFacts
+  lensTitle
 } from './lens-map';
 
 /** Candidates that are read of each layer. */

@@ -7,10 +7,10 @@ import type { Control } from '../../../../views/shared/control';
 import type { ILinkedMarks } from '../../../../views/shared/links';
 import { hold, moveOf } from '../../../../views/shared/scale';
 import type { ITip } from '../../../../views/shared/table';
-import { drawnOf, pointOf, pointsRecipe } from './points-recipe';
-import { ProjectionPane } from './projection-pane';
-import type { IProjected } from './projection-reader';
 import {
+  drawnOf,
+  pointOf,
+  pointsRecipe,
   projectionControls,
   axisTitles,
   countWords,
@@ -21,6 +21,8 @@ import {
   sequenceWords,
   tokenWords
 } from './projection-words';
+import { ProjectionPane } from './projection-pane';
+import type { IProjected } from './projection-reader';
 import { pointColors, promptName, TokenGroup } from './token-group';
 
 /** How far from a point the pointer means it, and half the side of what marks it, pixels. */
@@ -120,11 +122,12 @@ export class PointsPane extends ProjectionPane {
   }
 
   /** The tokens in a box, or in a loop, are looked at together. */
-  override boxed({ loop, x, y }: IMark): void {
+  override boxed(box: IMark | null): void {
     const shown = this._shown;
-    if (!shown || y === null) {
+    if (!shown || !box?.y) {
       return;
     }
+    const { loop, x, y } = box;
     const inside = drawnOf(shown).filter(at => {
       const place = pointOf(shown, at);
       return loop

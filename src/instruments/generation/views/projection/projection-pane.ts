@@ -9,25 +9,19 @@ import { pythonCall } from '../../../../views/code';
 import type { Loaded } from '../../../../views/shared/content';
 import { flagInfo, flagWords } from '../../../../views/shared/describe';
 import { layerName } from '../../../../views/shared/layers';
+import type { IState, IStateActions } from '../../../../views/shared/states';
 import {
   retryAction,
   emptyFlag,
   emptyState,
   nothingYet,
   traceAction,
-  snippetState,
-  type IState,
-  type IStateActions
+  snippetState
 } from '../../../../views/shared/states';
 import type { Translate } from '../../../../views/shared/translate';
 import { ViewModel, type IViewEnvironment } from '../../../../views/shared/view-model';
-import {
-  LEAST_POINTS,
-  type ProjectionChoice,
-  type Unprojected,
-  type IProjected,
-  type ProjectionReader
-} from './projection-reader';
+import type { ProjectionChoice, Unprojected, IProjected, ProjectionReader } from './projection-reader';
+import { LEAST_POINTS } from './projection-reader';
 import { generationWords } from './projection-words';
 import { TokenGroup } from './token-group';
 

@@ -14,10 +14,9 @@ import { tokenText } from '../../../../views/shared/describe';
 import { emptyState } from '../../../../views/shared/states';
 import { numberColumn, type ITableColumn } from '../../../../views/shared/table';
 import type { IViewEnvironment } from '../../../../views/shared/view-model';
-import { lengthOf, type ILike } from './planes';
+import { lengthOf, type ILike, type IProjected, ProjectionReader } from './projection-reader';
 import { PointsPane } from './points-pane';
 import { ProjectionPane } from './projection-pane';
-import { type IProjected, ProjectionReader } from './projection-reader';
 import { countWords, tokenWords } from './projection-words';
 import { promptName, type TokenGroup } from './token-group';
 

@@ -1,14 +1,8 @@
 import type { IVectors } from '../../projection/features';
 import { readableStreams } from '../../../../protocol/streams';
 import { boundedText } from '../../../../protocol/texts';
-import {
-  GenerationRows,
-  joinPositions,
-  product,
-  RowCells,
-  type GenerationQuery,
-  type ITokenLocation
-} from '../../store/generation-rows';
+import type { GenerationQuery, ITokenLocation } from '../../store/generation-rows';
+import { GenerationRows, joinPositions, product, RowCells } from '../../store/generation-rows';
 import { MOST_POSITIONS } from '../../store/generated-tokens';
 import { PLACE_COLUMNS, type IGeneration } from '../../store/generations';
 import type { ITextPosition } from '../../../../store/run-link';

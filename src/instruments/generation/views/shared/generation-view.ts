@@ -7,7 +7,7 @@ import { numberField } from '../../../../views/shared/table';
 import type { Translate } from '../../../../views/shared/translate';
 import { ViewModel } from '../../../../views/shared/view-model';
 import { sequencesOf, type IGeneration, generationOf, GenerationReader } from '../../store/generations';
-import { tokenWords } from './token-text';
+import { tokenWords } from './token-axis';
 
 /** What makes a model write texts for Megalens. */
 export const SERVE = 'lab = megalens.serve(model, tokenizer)';

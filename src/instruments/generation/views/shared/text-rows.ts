@@ -6,7 +6,7 @@ import type { ITensorRow } from '../../../../store/tensor-data';
 import { TextLocations } from '../../store/generated-tokens';
 import { tokenText } from '../../../../views/shared/describe';
 import { promptWords } from './generation-view';
-import { tokenWords } from './token-text';
+import { tokenWords } from './token-axis';
 import type { HeatmapQuestion, ITextShown, ISlice } from '../../../../views/heatmap/heatmap-data';
 import type {
   IOfferedText,

@@ -1,7 +1,86 @@
-import { formatInteger } from '../../../../charts';
-import { fittedToken, quoted } from './token-text';
+import { formatInteger, Pictures, type ColorScale, type IPlace, type IRecipe } from '../../../../charts';
 import type { Translate } from '../../../../views/shared/translate';
-import type { IViewEnvironment } from '../../../../views/shared/view-model';
+import type { IViewEnvironment, IPictured } from '../../../../views/shared/view-model';
+import { boundedText } from '../../../../protocol/texts';
+import { tokenText } from '../../../../views/shared/describe';
+import type { IContent, IMark, IMoved } from '../../../../views/shared/content';
+import { layerName } from '../../../../views/shared/layers';
+import { rowPlaces } from '../../../../views/shared/row-places';
+import { around, moveAmongCells, axisParams, colorStrip } from '../../../../views/shared/scale';
+import type { ITip } from '../../../../views/shared/table';
+
+/** Most characters of one token that are shown anywhere. */
+const MOST = 200;
+/** Marks upon one letter; more would be drawn over what stands above and below. */
+const STACKED = /(\p{M}{3})\p{M}+/gu;
+/** What has no shape, or turns the text around it. Joiners of letters and of pictures stay. */
+const UNSEEN = /(?![\u200c\u200d])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
+/** What a person takes for one character: a letter with marks, joined pictures, both letters of a flag. */
+const CHARACTERS = /\p{RI}\p{RI}|[^][\p{M}\u{1f3fb}-\u{1f3ff}]*(?:\u200d[^][\p{M}\u{1f3fb}-\u{1f3ff}]*)*/gu;
+
+/** The characters of a text, as a person counts them. */
+export const charactersOf = (text: string): readonly string[] => text.match(CHARACTERS) ?? [];
+
+/** A token in a sentence: on one line, each control character as its picture. Spaces stay. */
+export function tokenWords(text: string): string {
+  const lone = /^\p{M}/u.test(text) ? '\u25cc' : '';
+  return (lone + boundedText(text, MOST))
+    .replace(/\n/g, '⏎')
+    .replace(/\t/g, '⇥')
+    .replace(/\r/g, '␍')
+    .replace(/[\u0000-\u001f]/g, letter => String.fromCharCode(0x2400 + letter.charCodeAt(0)))
+    .replace(/\u007f/g, '\u2421')
+    .replace(UNSEEN, '\ufffd')
+    .replace(STACKED, '$1');
+}
+
+export const quoted = (text: string): string => `“${tokenWords(text)}”`;
+
+/** A text and about how many pixels it takes in the type of axes and cells. */
+export interface IFitted {
+  readonly text: string;
+  readonly pixels: number;
+}
+
+/**
+ * A token as it stands in a cell or under an axis, spaces visible, cut between two characters where it has no
+ * room.
+ */
+export function fittedToken(text: string, pixels: number): IFitted {
+  const characters = tokenText(tokenWords(text)).match(CHARACTERS) ?? ['∅'];
+  const widths = characters.map(widthOf);
+  const total = sum(widths);
+  if (total <= pixels) {
+    return { text: characters.join(''), pixels: total };
+  }
+  let [retained, taken] = [0, ELLIPSIS];
+  while (retained < characters.length - 1 && taken + (widths[retained] ?? 0) <= pixels) {
+    taken += widths[retained] ?? 0;
+    retained += 1;
+  }
+  // Of a token at least one character, with or without room for the sign that there are more.
+  return retained === 0
+    ? { text: characters[0] ?? '', pixels: widths[0] ?? 0 }
+    : { text: `${characters.slice(0, retained).join('')}…`, pixels: taken };
+}
+
+const ELLIPSIS = 9;
+
+/** About how wide a character is at 11 pixels. */
+function widthOf(character: string): number {
+  if (/^[iljIft.,:;'`|!()[\]]/.test(character)) {
+    return 3.8;
+  }
+  if (/^[mwMW@%…␣⏎⇥␍\u2400-\u2421\ufffd]/.test(character)) {
+    return 9.5;
+  }
+  if (/^[A-Z]/.test(character)) {
+    return 7.6;
+  }
+  return (character.codePointAt(0) ?? 0) >= 0x1100 ? 12 : 6.5;
+}
+
+const sum = (values: readonly number[]): number => values.reduce((total, each) => total + each, 0);
 
 /** The text of each position that is known, by position. */
 export type TokenTexts = ReadonlyMap<number, string>;
@@ -120,4 +199,149 @@ export function positionName(position: number, texts: TokenTexts, t: Translate):
   return text === undefined
     ? t('position %1', formatInteger(position))
     : t('position %1, %2', formatInteger(position), quoted(text));
+}
+
+export interface ILayerCell {
+  readonly layer: number;
+  readonly position: number;
+}
+
+export interface ILayerMapRequest {
+  readonly layers: readonly number[];
+  /** Ascending. */
+  readonly positions: readonly number[];
+  readonly axis: ITokenWindow;
+  /** Tokens under the axis. */
+  readonly texts: TokenTexts;
+  /** Pixels of a layer. */
+  readonly pixels: number;
+  /** What colours a cell; null where there is nothing. */
+  readonly valueOf: (layer: number, position: number) => number | null;
+  readonly scaleOf: (values: Float64Array) => ColorScale;
+  readonly xTitle: string;
+  readonly legendTitle: string;
+  /** What is drawn upon the cells. */
+  readonly marks: (scale: ColorScale) => IRecipe['datasets'];
+}
+
+/** A picture of layer × position of a text, the deepest layer on top, with its pointer and keys. */
+export abstract class LayerMap implements IPictured {
+  constructor(protected readonly t: Translate) {}
+
+  at: ILayerCell | null = null;
+
+  /** Column at which that begins; of those beyond the last the last one. */
+  protected readonly firstColumn: number = 0;
+
+  abstract tipOf(mark: IMark): ITip | null;
+
+  /** Name a position, and say what a cell of it holds. */
+  protected abstract words(place: ILayerCell): { readonly where: string; readonly value: string };
+
+  /** Layers from top to bottom. */
+  protected rows: readonly number[] = [];
+
+  protected take(request: ILayerMapRequest): Pick<IContent, 'extent' | 'recipe'> {
+    const { axis } = request;
+    this._request = request;
+    this.rows = [...request.layers].reverse();
+    const y = [-0.5, this.rows.length - 0.5] as const;
+    const [rows, columns] = [this.rows.length, axis.x[1] - axis.x[0]];
+    const values = new Float64Array(rows * columns).fill(NaN);
+    const missing = new Uint8Array(rows * columns).fill(1);
+    this.rows.forEach((layer, row) => {
+      for (const position of request.positions) {
+        const column = position - (axis.x[0] + 0.5);
+        const value = column < 0 ? null : request.valueOf(layer, position);
+        if (value !== null) {
+          values[row * columns + column] = value;
+          missing[row * columns + column] = 0;
+        }
+      }
+    });
+    const scale = request.scaleOf(values);
+    const unfinished = values.some((value, at) => !Number.isFinite(value) && missing[at] === 0);
+    const strip = colorStrip(scale, unfinished, this.t);
+    const { height, labelled } = rowPlaces(rows, { each: request.pixels, least: 170, most: 640 });
+    const picture = this._pictures.draw(0, { rows, columns, values, missing }, scale);
+    return {
+      recipe: {
+        template: 'token-map',
+        texts: {
+          xTitle: request.xTitle,
+          yTitle: this.t('layer'),
+          ...tokenTicks('cell_width'),
+          legendTitle: request.legendTitle
+        },
+        params: {
+          ...axisParams(axis.shown, y),
+          rowAt: labelled,
+          rowText: labelled.map(row => formatInteger(this.rows[row] ?? NaN)),
+          labels: tokenLabels(request.texts, axis),
+          ...strip.params
+        },
+        datasets: {
+          pictures: [{ ...picture, x: axis.x[0], x2: axis.x[1], y: y[0], y2: y[1] }],
+          ...request.marks(scale),
+          legend: strip.rows
+        },
+        painted: this._pictures.painted,
+        height
+      },
+      extent: { x: axis.x, y }
+    };
+  }
+
+  probe({ x, y }: IPlace): IMark | null {
+    const [layer, position] = [this.rows[Math.round(y)], Math.round(x)];
+    if (layer === undefined || !this._positions.includes(position)) {
+      return null;
+    }
+    // The keys go on from where the pointer is.
+    this.at = { layer, position };
+    return this.markOf(this.at);
+  }
+
+  move(key: string): IMoved | null {
+    const { at, rows, _positions: positions } = this;
+    const before = at && { column: positions.indexOf(at.position), row: rows.indexOf(at.layer) };
+    const size = { columns: positions.length, rows: rows.length };
+    const cell = moveAmongCells(key, before, size, this.firstColumn);
+    const [layer, position] = [rows[cell?.row ?? -1], positions[cell?.column ?? -1]];
+    if (layer === undefined || position === undefined) {
+      return null;
+    }
+    this.at = { layer, position };
+    const mark = this.markOf(this.at);
+    const { where, value } = this.words(this.at);
+    const sentence = this.t('%1, %2: %3', layerName(layer, this.t), where, value);
+    return key === 'copy' ? { said: sentence, mark, copy: value } : { said: sentence, mark };
+  }
+
+  /** The cell of a layer and position. */
+  markOf({ position, layer }: ILayerCell): IMark {
+    return { facet: null, x: around(position), y: around(this.rows.indexOf(layer)) };
+  }
+
+  /** A whole row; null where the layer is not drawn. */
+  rowOf(layer: number): IMark | null {
+    const [row, x] = [this.rows.indexOf(layer), this._request?.axis.x];
+    return row < 0 || !x ? null : { facet: null, x, y: around(row) };
+  }
+
+  /** Layer and position of a mark. */
+  placeOf({ x, y }: IMark): { readonly layer: number | null; readonly position: number | null } {
+    const position = (x[0] + x[1]) / 2;
+    return {
+      layer: (y && this.rows[Math.round((y[0] + y[1]) / 2)]) ?? null,
+      position: this._positions.includes(position) ? position : null
+    };
+  }
+
+  private get _positions(): readonly number[] {
+    return this._request?.positions ?? [];
+  }
+
+  private _request: ILayerMapRequest | null = null;
+  private readonly _pictures = new Pictures();
 }

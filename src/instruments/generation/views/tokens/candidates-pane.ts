@@ -1,13 +1,5 @@
-import {
-  COLORS,
-  DARK_THEME,
-  formatNumber,
-  LIGHT_THEME,
-  type IRecipe,
-  type Row,
-  formatInteger,
-  type IPlace
-} from '../../../../charts';
+import type { IRecipe, Row, IPlace } from '../../../../charts';
+import { COLORS, DARK_THEME, formatNumber, LIGHT_THEME, formatInteger } from '../../../../charts';
 import type { IRunSource, SourceChange } from '../../../../store/source';
 import type { IMark, IMoved, Loaded } from '../../../../views/shared/content';
 import { positionShown } from '../../../../views/shared/pinned-step';
@@ -17,12 +9,10 @@ import { tipSaid, type ITip } from '../../../../views/shared/table';
 import type { Translate } from '../../../../views/shared/translate';
 import { ViewModel, type IViewEnvironment } from '../../../../views/shared/view-model';
 import type { ICandidate, IToken } from '../../store/generations';
-import { charactersOf, quoted } from '../shared/token-text';
-import type { TextReader, TokensChoice } from './text-facts';
+import { charactersOf, quoted } from '../shared/token-axis';
+import { type TextReader, type TokensChoice, tokenName } from './text-facts';
 import type { Which } from './text-pane';
-import { CELL } from './text-recipe';
-import { isPredicted } from './token-layout';
-import { tokenName } from './token-words';
+import { CELL, isPredicted } from './token-layout';
 
 /** Candidates that are drawn. */
 const MOST_BARS = 20;

@@ -6,10 +6,9 @@ import { omissionWords } from '../../../../views/shared/describe';
 import { nearestIndex } from '../../../../views/shared/scale';
 import type { Translate } from '../../../../views/shared/translate';
 import { generationControls, generationName } from '../shared/generation-view';
-import { type ITextFacts, type TokensChoice, lengthOf, type IWrittenText } from './text-facts';
-import type { ITextRequest } from './text-recipe';
-import { colorWords, type TokenColor } from './token-layout';
-import { tokenName, differenceWords, missingWords } from './token-words';
+import type { ITextFacts, TokensChoice, IWrittenText } from './text-facts';
+import { lengthOf, tokenName, differenceWords, missingWords } from './text-facts';
+import { type ITextRequest, colorWords, type TokenColor } from './token-layout';
 
 const COLORS: readonly TokenColor[] = ['probability', 'surprise', 'entropy', 'rank', 'none'];
 /** Generations that are offered to stand beside the text. */

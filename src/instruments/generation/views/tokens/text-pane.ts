@@ -10,27 +10,12 @@ import { positionShown } from '../../../../views/shared/pinned-step';
 import { hold, moveOf } from '../../../../views/shared/scale';
 import { tipSaid, type ITip } from '../../../../views/shared/table';
 import { ViewModel, type IViewEnvironment } from '../../../../views/shared/view-model';
-import {
-  retryAction,
-  emptyState,
-  snippetState,
-  type IState,
-  type IStateActions
-} from '../../../../views/shared/states';
+import type { IState, IStateActions } from '../../../../views/shared/states';
+import { retryAction, emptyState, snippetState } from '../../../../views/shared/states';
 import type { Translate } from '../../../../views/shared/translate';
 import { isUnderWay, type IToken } from '../../store/generations';
-import { tokenWords } from '../shared/token-text';
+import { tokenWords } from '../shared/token-axis';
 import type { ITextFacts, TokensChoice, IWrittenText, TextReader } from './text-facts';
-import {
-  textControls,
-  comparisonNotes,
-  textCaption,
-  textNotes,
-  type INoteActions,
-  LinesInSight
-} from './text-notes';
-import { boxSpan, CELL, textExtent, textRecipe, type ITextRequest } from './text-recipe';
-import { colorValue, layOut, adjacentToken } from './token-layout';
 import {
   isLost,
   lostWords,
@@ -39,7 +24,11 @@ import {
   surpriseWords,
   textTitle,
   tokenTip
-} from './token-words';
+} from './text-facts';
+import type { INoteActions } from './text-notes';
+import { textControls, comparisonNotes, textCaption, textNotes, LinesInSight } from './text-notes';
+import type { ITextRequest } from './token-layout';
+import { boxSpan, CELL, textExtent, textRecipe, colorValue, layOut, adjacentToken } from './token-layout';
 
 /** What makes a model write text. */
 const ASK = 'lab.generate("…")';

@@ -10,12 +10,11 @@ import type {
 } from '../../../../views/shared/definition';
 import type { Translate } from '../../../../views/shared/translate';
 import type { IGeneration } from '../../store/generations';
-import { requestCode } from '../effects/perturbation';
+import { requestCode } from '../effects/effects-subject';
 import { CandidatesPane } from './candidates-pane';
 import { GenerateForm, type INumbers } from './generate-form';
-import { TextReader } from './text-facts';
+import { TextReader, stateWords } from './text-facts';
 import { TextPane, type Which } from './text-pane';
-import { stateWords } from './token-words';
 
 /** The form: prompts, numbers, what is kept, a perturbation, and what became of the request. */
 function generateControls(

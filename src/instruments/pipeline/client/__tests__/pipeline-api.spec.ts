@@ -1,6 +1,6 @@
 /** @jest-environment ./jest.environment.node.js */
-import { PipeReader } from '../../../../engine/pipe';
-import { ClientError } from '../../../../client/client-error';
+import { AskReader } from '../../../../client/ask-reader';
+import { ClientError } from '../../../../client/rest';
 import { PIPELINE, pipelineOf } from '../pipeline-api';
 import { RunsApi } from '../../../../client/runs-api';
 import { pipelineAnswer } from './pipeline-answer';
@@ -106,7 +106,7 @@ it('is asked by the endpoint and through the engine with one request', async () 
       return Promise.resolve(new Response(JSON.stringify(pipelineAnswer())));
     }
   });
-  const reader = new PipeReader('r1', (method, body) => {
+  const reader = new AskReader((method, body) => {
     asked.push([method, body]);
     return Promise.resolve({ json: pipelineAnswer(), bytes: null });
   });

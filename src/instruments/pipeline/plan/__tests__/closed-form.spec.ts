@@ -3,10 +3,9 @@ import type { ScheduleName } from '../../protocol/pipeline.generated';
 import { checkPlan } from '../check-plan';
 import { closedFormBubble, inTurnBubble } from './closed-form';
 import { MADE_SCHEDULES, makePlan, shapeOf, type MadeSchedule } from '../make-plan';
-import { BACKWARD, FORWARD, type OperationTable } from '../operation';
-import { virtualStages } from '../plan-shape';
+import { BACKWARD, FORWARD, type OperationTable, virtualStages } from '../plan-shape';
 import { Simulation } from '../simulation';
-import { timesFor } from '../stage-times';
+import { timesFor } from '../memory';
 
 interface ICase {
   readonly name: MadeSchedule;

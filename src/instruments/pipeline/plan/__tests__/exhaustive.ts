@@ -1,9 +1,15 @@
 import { checkPlan } from '../check-plan';
-import { memoryChange, peakMemory } from '../memory';
-import { FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, OperationTable } from '../operation';
-import { stageOf, virtualStages, type IPlanShape } from '../plan-shape';
+import { memoryChange, peakMemory, type IStageTimes } from '../memory';
+import {
+  FORWARD,
+  INPUT_GRADIENT,
+  WEIGHT_GRADIENT,
+  OperationTable,
+  stageOf,
+  virtualStages,
+  type IPlanShape
+} from '../plan-shape';
 import { Simulation } from '../simulation';
-import type { IStageTimes } from '../stage-times';
 
 interface IState {
   readonly free: number[];

@@ -1,12 +1,11 @@
 /** @jest-environment ./jest.environment.node.js */
 import type { PipelineTimes, Plan } from '../../protocol/pipeline.generated';
 import { SeededRandom } from '../../../../protocol/seeded-random';
-import { compare, verdict } from '../compare';
+import { compare, verdict, simulatePlan } from '../plan-all';
 import { makePlan, shapeOf, type MadeSchedule } from '../make-plan';
-import { KINDS } from '../operation';
-import { simulatePlan } from '../plan-all';
-import type { IPlanned } from '../planned';
-import { shareOut, timesFor } from '../stage-times';
+import { KINDS } from '../plan-shape';
+import type { IPlanned } from '../check-plan';
+import { shareOut, timesFor } from '../memory';
 import { type IMeasured, timesFromMeasured } from '../measured-run';
 
 const TIMES: PipelineTimes = {

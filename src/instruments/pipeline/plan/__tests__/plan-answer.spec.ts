@@ -1,8 +1,7 @@
 /** @jest-environment ./jest.environment.node.js */
 import { readFileSync, writeFileSync } from 'fs';
 import type { PlanRequest } from '../../protocol/pipeline.generated';
-import { bestOf, runnerUp } from '../compare';
-import { planAll } from '../plan-all';
+import { bestOf, runnerUp, planAll } from '../plan-all';
 import { planAnswer, type PlanAnswer } from '../../engine/pipeline-job';
 
 const GOLDEN = 'protocol/fixtures/planned.json';

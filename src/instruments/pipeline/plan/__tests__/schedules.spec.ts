@@ -2,9 +2,8 @@
 import type { Plan } from '../../protocol/pipeline.generated';
 import { checkPlan } from '../check-plan';
 import { MADE_SCHEDULES, makePlan, shapeOf, type MadeSchedule } from '../make-plan';
-import { peakMemory } from '../memory';
+import { peakMemory, timesFor } from '../memory';
 import { PlanError } from '../plan-shape';
-import { timesFor } from '../stage-times';
 
 const EVEN = { forward: 1 };
 

@@ -2,12 +2,11 @@
 import type { PipelineTimes, Plan, PlanRequest } from '../../protocol/pipeline.generated';
 import { SeededRandom } from '../../../../protocol/seeded-random';
 import { checkPlan } from '../check-plan';
-import { peakMemory } from '../memory';
+import { peakMemory, timesFor } from '../memory';
 import { planAll, simulatePlan } from '../plan-all';
 import type { PlanError, IPlanShape } from '../plan-shape';
 import { searchShape } from '../search';
 import { Simulation } from '../simulation';
-import { timesFor } from '../stage-times';
 import { enumerated, exhaustive } from './exhaustive';
 import { finish } from './finish';
 

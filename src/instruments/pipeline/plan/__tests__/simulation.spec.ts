@@ -1,15 +1,12 @@
 /** @jest-environment ./jest.environment.node.js */
 import type { PipelineTimes, Plan } from '../../protocol/pipeline.generated';
 import { SeededRandom } from '../../../../protocol/seeded-random';
-import { checkPlan } from '../check-plan';
+import { checkPlan, type IPlanned } from '../check-plan';
 import { MADE_SCHEDULES, makePlan, shapeOf } from '../make-plan';
-import { memoryLine } from '../memory';
-import { FORWARD } from '../operation';
+import { memoryLine, timesFor } from '../memory';
+import { FORWARD, PlanError, passes, virtualOf } from '../plan-shape';
 import { simulatePlan } from '../plan-all';
-import type { IPlanned } from '../planned';
-import { PlanError, passes, virtualOf } from '../plan-shape';
 import { Simulation } from '../simulation';
-import { timesFor } from '../stage-times';
 
 const random = new SeededRandom(20);
 

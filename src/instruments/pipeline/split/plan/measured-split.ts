@@ -1,7 +1,6 @@
 import type { IPipelineSteps } from '../../client/pipeline-api';
-import { quantile } from '../../plan/jitter';
-import { wholeStage } from './cut-layers';
-import { forwardGroups, type ILayoutShape } from './layout-space';
+import { quantile } from '../../plan/simulation';
+import { wholeStage, forwardGroups, type ILayoutShape } from './cut-layers';
 import type { ISplitOperations, SplitKind } from './planned-split';
 import type { IFullSplitRequest } from './split-request';
 

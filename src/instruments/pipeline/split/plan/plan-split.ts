@@ -1,20 +1,14 @@
 import { SeededRandom } from '../../../../protocol/seeded-random';
-import { quantile } from '../../plan/jitter';
+import { quantile } from '../../plan/simulation';
 import { byteWords } from '../../plan/memory';
 import { inSlices, type IPlanOptions } from '../../plan/plan-all';
 import { PlanError } from '../../plan/plan-shape';
 import type { SplitFamily } from '../protocol/split.generated';
-import type { ICostedLayout, BestLayouts } from './best-layouts';
-import { SPLIT_FAMILIES } from './layout-shape';
-import {
-  type ISplitPlanned,
-  type ISplitVerdict,
-  plannedSplit,
-  type ISplitPlan,
-  type SplitOutcome
-} from './planned-split';
-import { type IFullKind, type IFullSplitRequest, fullSplitRequest } from './split-request';
-import { searchFamily, USUAL_LIMITS, type ISearchLimits } from './split-search';
+import type { ICostedLayout, BestLayouts, ISearchLimits } from './split-search';
+import { searchFamily, USUAL_LIMITS } from './split-search';
+import { SPLIT_FAMILIES, type IFullKind, type IFullSplitRequest, fullSplitRequest } from './split-request';
+import type { ISplitPlanned, ISplitVerdict, ISplitPlan, SplitOutcome } from './planned-split';
+import { plannedSplit } from './planned-split';
 import { SplitSimulation } from './split-simulation';
 
 const SAMPLES = 200;

@@ -1,5 +1,5 @@
 import type { SplitFamily, SplitLayout } from '../protocol/split.generated';
-import { isApart, devicesOf } from './layout-shape';
+import { isApart, devicesOf } from './split-request';
 import type { SplitSimulation } from './split-simulation';
 
 /** What one process of a replica does; of a tensor-parallel group its first. */

@@ -1,6 +1,5 @@
 import type { SplitLayout } from '../protocol/split.generated';
-import { forwardTensorOf, isApart } from './layout-shape';
-import type { IFullSplitRequest } from './split-request';
+import { forwardTensorOf, isApart, type IFullSplitRequest } from './split-request';
 
 // Called millions of times: where code runs in a context of its own, each look at a global takes longer than
 // the number.

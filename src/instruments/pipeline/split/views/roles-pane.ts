@@ -5,12 +5,11 @@ import type { ITip } from '../../../../views/shared/table';
 import { hold, moveOf, axisParams } from '../../../../views/shared/scale';
 import type { Translate } from '../../../../views/shared/translate';
 import { kindColor } from '../../../../views/shared/span-kinds';
-import { inkOf } from '../../views/operation-words';
+import { inkOf } from '../../views/gantt-pane';
 import { type IMappedProcess, type IRankMap, type ProcessRole, countWords, rankMap } from '../plan/rank-map';
 import type { ISplitPlanned } from '../plan/planned-split';
 import type { RankMapName } from '../protocol/split.generated';
-import { SplitPane, roleWords } from './split-pane';
-import type { ISplitRead } from './split-reader';
+import { SplitPane, roleWords, type ISplitRead } from './split-pane';
 
 /** Pixels of a row, and of the letters in a cell. */
 const ROW = { usual: 34, least: 8, most: 700 };

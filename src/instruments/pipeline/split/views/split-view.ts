@@ -3,19 +3,217 @@ import type { SplitOptions } from '../../../../protocol/views.generated';
 import type { IRunSource } from '../../../../store/source';
 import type { ICompositionEnvironment, IViewDefinition } from '../../../../views/shared/definition';
 import { selectControl, type IChoice } from '../../../../views/shared/control';
-import { formatBytes, formatInteger, timeWords } from '../../../../charts';
-import type { IMark, Loaded } from '../../../../views/shared/content';
+import { formatBytes, formatInteger, timeWords, formatNumber } from '../../../../charts';
+import type { IMark, Loaded, INote } from '../../../../views/shared/content';
 import { emptyState } from '../../../../views/shared/states';
-import { PlanView, type IPlanToolbar, type PlanPanes } from '../../views/plan-view';
-import { changedOf, sliderControls } from '../../views/what-if';
+import { PlanView, type IPlanToolbar, type PlanPanes, changedOf, sliderControls } from '../../views/what-if';
 import { familyTitle } from '../plan/plan-split';
-import type { ISplitPlanned } from '../plan/planned-split';
+import type { ISplitPlanned, ISplitLane } from '../plan/planned-split';
 import { RolesPane } from './roles-pane';
-import { SplitPlanPane } from './split-plan-pane';
-import { type ISplitRead, drawnOf, SplitReader } from './split-reader';
+import {
+  type ISplitRead,
+  drawnOf,
+  SplitReader,
+  splitLanes,
+  SplitPane,
+  deviceWords,
+  layoutWords,
+  isMeasured
+} from './split-pane';
 import { splitSliders, type SplitSetting } from './split-what-if';
-import { splitLanes } from './split-lanes';
-import { SplitPane, deviceWords, layoutWords } from './split-pane';
+import type { Translate } from '../../../../views/shared/translate';
+import type { IMeasuredSplit } from '../plan/measured-split';
+
+type Layout = Required<SplitOptions>['layout'];
+
+interface ISplitVerdictActions {
+  readonly t: Translate;
+  readonly copyCode: () => void;
+  readonly show: (layout: Layout) => void;
+}
+
+/** Whether a split is worth it, by how much, and what it costs if that is wrong; where the peer's stands. */
+function splitVerdictNotes(
+  { plan }: ISplitRead,
+  drawn: ISplitPlanned,
+  { t, copyCode, show }: ISplitVerdictActions
+): INote[] {
+  const { isWorthIt, other, split } = plan.verdict;
+  const wanted = isWorthIt ? split : other;
+  const action =
+    wanted === null || wanted.layout.family === drawn.layout.family
+      ? { label: t('Copy as code'), run: copyCode }
+      : {
+          label: t('Show %1', familyTitle(wanted.layout.family)),
+          run: () => show(wanted.layout.family)
+        };
+  return [{ text: verdictWords(plan.verdict, t), tone: 'finding', action }];
+}
+
+function verdictWords(
+  { isWorthIt, split, other, percent, lowPercent, highPercent, regretPercent }: ISplitRead['plan']['verdict'],
+  t: Translate
+): string {
+  if (split === null || other === null) {
+    return split !== null
+      ? t('Split: nothing else fits in the memory of these devices.')
+      : t('Do not split: no split fits on these devices.');
+  }
+  const by = t('%1 % a step (95 %: %2 to %3)', signed(percent), signed(lowPercent), signed(highPercent));
+  const against = layoutWords(other, t);
+  const first = isWorthIt
+    ? t('Split: %1 against %2.', by, against)
+    : highPercent > 0 && lowPercent < 0
+      ? t('Do not split: %1 against %2 is no more than the times may be off.', by, against)
+      : t('Do not split: the best split takes %1 against %2.', by, against);
+  return regretPercent >= 0.05
+    ? `${first} ${t('Where the times are otherwise this costs %1 % on average.', formatNumber(regretPercent, 2))}`
+    : first;
+}
+
+const signed = (value: number): string =>
+  `${value < 0 ? '−' : '+'}${formatNumber(Math.abs(value), Math.abs(value) < 10 ? 2 : 3)}`;
+
+/** How long a process is busy in a step, planned and measured, ms. */
+interface ISplitLaneDelay extends ISplitLane {
+  readonly plannedMs: number;
+  /** NaN where no such process was measured. */
+  readonly measuredMs: number;
+}
+
+/** A planned step beside the measured one. */
+interface ISplitComparison {
+  readonly plannedMs: number;
+  readonly measuredMs: number;
+  /** By how much the measured step is longer, %. */
+  readonly percent: number;
+  readonly lanes: readonly ISplitLaneDelay[];
+}
+
+/** Compare a planned step with what a run measured, process by process. */
+export function compareSplit(planned: ISplitPlanned, measured: IMeasuredSplit): ISplitComparison {
+  const { lane, begin, end } = planned.operations;
+  const busy = new Float64Array(planned.lanes.length);
+  lane.forEach((at, row) => (busy[at]! += end[row]! - begin[row]!));
+  return {
+    plannedMs: planned.stepMs,
+    measuredMs: measured.stepMs,
+    percent: planned.stepMs > 0 ? (measured.stepMs / planned.stepMs - 1) * 100 : NaN,
+    lanes: planned.lanes.map((each, at) => ({
+      ...each,
+      plannedMs: busy[at]!,
+      measuredMs:
+        measured.lanes.find(({ role, stage }) => role === each.role && stage === each.stage)?.busyMs ?? NaN
+    }))
+  };
+}
+
+/** What each process does in a step, the last measured step under it, and whether a split is worth it. */
+export class SplitPlanPane extends SplitPane {
+  protected show(read: ISplitRead, drawn: ISplitPlanned | null): Loaded {
+    const { env, options, t } = this;
+    if (drawn === null) {
+      return { state: this._absent(read) };
+    }
+    const measured =
+      options.measured && read.measured && isMeasured(drawn, read.measured) ? read.measured : null;
+    return {
+      content: {
+        title: t('%1: %2 a step', layoutWords(drawn, t), timeWords(drawn.stepMs)),
+        caption: this._caption(read, drawn, measured),
+        summary: this._summary(read, drawn),
+        notes: this._notes(read, drawn),
+        ...this.gantt.draw({
+          groups: [splitLanes(drawn, measured, t)],
+          chunks: 1,
+          hidden: options.hidden,
+          width: env.width,
+          isDark: env.isDark,
+          seen: this.seen,
+          hide: hidden => this.choose({ hidden }),
+          lanes: t('stage and process')
+        })
+      }
+    };
+  }
+
+  private _summary({ what }: ISplitRead, { devices, peakBytes, stepMs }: ISplitPlanned): string {
+    const { t } = this;
+    const [took, on] = [timeWords(stepMs), deviceWords(devices, what.request)];
+    const peak = Math.max(...peakBytes);
+    return peak > 0
+      ? t('A step takes %1 on %2; the fullest device holds %3.', took, on, formatBytes(peak))
+      : t('A step takes %1 on %2.', took, on);
+  }
+
+  private _caption(read: ISplitRead, drawn: ISplitPlanned, measured: ISplitRead['measured']): string[] {
+    const { t } = this;
+    const { layout, lanes, overMemoryBytes, sentBytes } = drawn;
+    return [
+      ...(read.what.isExample
+        ? [t('A split needs two devices; this run has one, so an example with two like it is shown.')]
+        : []),
+      ...(layout.data > 1 ? [t('One of %1 replicas, which are alike.', formatInteger(layout.data))] : []),
+      ...(lanes.some(({ role }) => role === 'forward')
+        ? [
+            t(
+              'It cannot deadlock: no operation waits for one that comes later in the order of micro-batches.'
+            )
+          ]
+        : []),
+      ...(overMemoryBytes > 0
+        ? [t('It needs %1 more than the memory of a device.', formatBytes(overMemoryBytes))]
+        : []),
+      ...(sentBytes > 0 ? [t('%1 are sent in a step.', formatBytes(sentBytes))] : []),
+      read.measured === null
+        ? t('Times are those set under What if; nothing was measured.')
+        : t('Times are the medians of %1 measured steps.', formatInteger(read.measured.steps)),
+      ...(read.measured?.isSplit
+        ? [
+            t(
+              'What forward processes would take for other passes was not measured: it is taken from backward processes, by how their forward passes compare.'
+            )
+          ]
+        : []),
+      ...(measured ? [this._beside(drawn, measured)] : [])
+    ];
+  }
+
+  private _beside(drawn: ISplitPlanned, measured: NonNullable<ISplitRead['measured']>): string {
+    const { plannedMs, measuredMs, percent } = compareSplit(drawn, measured);
+    return this.t(
+      'Under each process: step %1 as measured. Steps take %2, %3 planned (%4 %).',
+      formatInteger(measured.operationsStep),
+      timeWords(measuredMs),
+      timeWords(plannedMs),
+      `${percent < 0 ? '−' : '+'}${formatNumber(Math.abs(percent), 2)}`
+    );
+  }
+
+  private _notes(read: ISplitRead, drawn: ISplitPlanned): INote[] {
+    return splitVerdictNotes(read, drawn, {
+      t: this.t,
+      copyCode: () => void this.actions.copyCode(),
+      show: layout => this.choose({ layout })
+    });
+  }
+
+  private _absent(read: ISplitRead): ReturnType<typeof emptyState> {
+    const { options, t } = this;
+    const found = drawnOf(read, options.layout);
+    const sentence =
+      found !== null && 'refused' in found
+        ? found.refused.message
+        : options.layout === 'run'
+          ? t('No passes are recorded of these devices and micro-batches.')
+          : t('No layout fits in the memory of these devices.');
+    return read.plan.best === null
+      ? emptyState(sentence, t('Take the limits of memory away'), () =>
+          this.choose({ memory_gb: null, others_memory_gb: null })
+        )
+      : emptyState(sentence, t('Show the best'), () => this.choose({ layout: 'best' }));
+  }
+}
 
 /** The best layout of each family under one another on one axis of time, the fastest first. */
 class SplitLayoutsPane extends SplitPane {

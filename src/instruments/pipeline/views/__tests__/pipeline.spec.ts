@@ -115,6 +115,26 @@ it('sorts and names schedules by the number at which their bars end, with jitter
   expect(plan?.caption.join(' ')).toContain('Drawn is the mean of steps with their jitter');
 });
 
+it('lists what needs too much memory last, by the same number, and says so', async () => {
+  const [still] = await readView(run, {
+    view: 'pipeline',
+    kind: 'schedules',
+    activation_mb: 100,
+    memory_gb: 0.5
+  });
+  const told = (still?.recipe?.datasets['headings'] ?? []).map(({ text }) => plain(String(text)));
+  const over = told.map(text => text.includes('too much'));
+  expect(over).toEqual([...over].sort((a, b) => Number(a) - Number(b)));
+  for (const part of [true, false]) {
+    const times = told
+      .filter((_, at) => over[at] === part)
+      .map(text => Number(/· (\S+) ms a step/.exec(text)?.[1]));
+    expect(times.length).toBeGreaterThan(1);
+    expect(times).toEqual([...times].sort((a, b) => a - b));
+  }
+  expect(still?.caption).toContain('What needs more memory than a stage may hold comes last.');
+});
+
 it('leaves out schedules that do not take these numbers, with the reason', async () => {
   await show({ kind: 'schedules', stages: 3, micro_batches: 4 });
   expect(said()).not.toContain('DualPipe ·');

@@ -52,6 +52,7 @@ export const timelineAnswer = (more: object = {}): object => ({
   },
   links: [] as object[],
   path: [] as object[],
-  found: { count: 0, first: [] as object[] },
+  found: { count: 0, since: 0, first: [] as object[] },
+  sums: null,
   ...more
 });

@@ -180,22 +180,6 @@ it('draws the critical path where it is asked for', async () => {
   expect(rules()).toBe(before + 3);
 });
 
-it('counts the spans that are searched for and goes from one to the next', async () => {
-  answer = timelineAnswer({
-    found: { count: 9, first: [3, 12].map(begin => ({ rank: 0, step: begin, begin, end: begin + 0.5 })) }
-  });
-  await show({ find: 'reduce' });
-  expect(asked[0]).toMatchObject({ find: 'reduce' });
-  expect(text('.jp-MegalensView')).toContain('9 spans have “reduce” in their name.');
-  const next = (): HTMLButtonElement | undefined =>
-    [...document.querySelectorAll('button')].find(each => each.textContent?.startsWith('Go to the next'));
-  expect(next()?.textContent).toBe('Go to the next, step 3');
-  next()?.click();
-  await new Promise(done => setTimeout(done, 400));
-  await view.settled();
-  expect(next()?.textContent).toBe('Go to the next, step 12');
-});
-
 it('says of a run of one rank what the analysis says, and blames nobody', async () => {
   const sentence = 'Steps 3 to 30: computing takes 1.04 s longer than in other steps.';
   const told = [{ kind: 'device', ranks: [0], first: 3, last: 30, sentence, slower: 0.75, price_ns: null }];

@@ -1,7 +1,7 @@
 /** @jest-environment ./jest.environment.node.js */
 import type { IPipelineSteps, PipelineKind } from '../../../client/pipeline-api';
 import type { SplitLayout } from '../../protocol/split.generated';
-import { compareSplit } from '../../views/split-plan-pane';
+import { compareSplit } from '../../views/split-view';
 import { measuredSplit } from '../measured-split';
 import { plannedSplit, type ISplitPlanned } from '../planned-split';
 import { fullSplitRequest } from '../split-request';

@@ -1,4 +1,4 @@
-import { isApart } from '../layout-shape';
+import { isApart } from '../split-request';
 import type { IOrderShape, ISplitPass, SplitKind } from '../planned-split';
 
 interface IProofPass extends ISplitPass {

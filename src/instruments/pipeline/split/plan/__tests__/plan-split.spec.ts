@@ -2,10 +2,9 @@
 import { readFileSync, writeFileSync } from 'fs';
 import type { SplitRequest } from '../../protocol/split.generated';
 import { PlanError } from '../../../plan/plan-shape';
-import { SPLIT_FAMILIES } from '../layout-shape';
+import { SPLIT_FAMILIES, fullSplitRequest } from '../split-request';
 import { planSplit } from '../plan-split';
-import { splitAnswer, type SplitAnswer } from '../../engine/split-jobs';
-import { fullSplitRequest } from '../split-request';
+import { splitAnswer, type SplitAnswer } from '../../../engine/pipeline-job';
 
 const GOLDEN = 'protocol/fixtures/split-planned.json';
 

@@ -1,7 +1,6 @@
 /** @jest-environment ./jest.environment.node.js */
-import { devicesOf, SPLIT_FAMILIES } from '../layout-shape';
+import { devicesOf, SPLIT_FAMILIES, fullSplitRequest } from '../split-request';
 import { searchFamily, USUAL_LIMITS, type ISearchLimits } from '../split-search';
-import { fullSplitRequest } from '../split-request';
 import { SplitSimulation } from '../split-simulation';
 import { bruteForce } from './brute-force';
 import { randomCluster } from './random-clusters';

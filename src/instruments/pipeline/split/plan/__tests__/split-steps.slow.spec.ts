@@ -1,9 +1,8 @@
 /** @jest-environment ./jest.environment.node.js */
 import type { SplitFamily, SplitLayout } from '../../protocol/split.generated';
-import { isApart, SPLIT_FAMILIES } from '../layout-shape';
+import { isApart, SPLIT_FAMILIES, fullSplitRequest } from '../split-request';
 import { laneOrder, type IOrderShape, plannedSplit } from '../planned-split';
 import { orderProof } from './order-proof';
-import { fullSplitRequest } from '../split-request';
 import { SplitSimulation } from '../split-simulation';
 
 const key = (kind: string, stage: number, microBatch: number): string => `${stage}${kind}${microBatch}`;

@@ -5,11 +5,8 @@ import { MemoryRun } from '../../../../../store/__tests__/memory-run';
 import { mountView } from '../../../../../views/registry';
 import { readView } from '../../../../../views/still';
 import type { IView } from '../../../../../views/view';
-import {
-  measuredPipeline,
-  measuredWhole,
-  type MeasuredRow
-} from '../../../views/__tests__/measured-pipeline';
+import type { MeasuredRow } from '../../../views/__tests__/measured-pipeline';
+import { measuredPipeline, measuredWhole } from '../../../views/__tests__/measured-pipeline';
 
 // The first test also loads and transforms Vega.
 jest.setTimeout(30_000);

@@ -1,1 +1,0 @@
-"""What the training monitor finds: faults put into real trainings, and healthy trainings."""

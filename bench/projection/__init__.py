@@ -1,1 +1,0 @@
-"""Principal components and UMAP of traced vectors, as the page's worker computes them."""

@@ -1,0 +1,231 @@
+"""Opening what is on disk: recorded runs, and raw-moment statistics that another logger wrote."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..protocol import shown_text
+from .errors import ClientError, bad_argument
+from .foreign_files import foreign_recording
+from .recorded import RecordedRun, run_of_attempt
+from .run import Run
+from .run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from .answers import RunAnswers
+    from .moments import Progress
+
+_MOST_NAMED = 10
+
+Others = Callable[[str], Run | None]
+"""Opens a run by its id; None where none can be read."""
+
+
+# The runs that views compare with.
+def neighbouring_runs(run: Run) -> Others:
+    """Return what opens the recordings in the same folder as a run's own."""
+    home = None if run.folder is None else run_of_attempt(run.folder).parent
+
+    def other(run_id: str) -> Run | None:
+        for folder in _candidates(home, run_id):
+            with suppress(ClientError, OSError):
+                if RunFolder(folder).id == run_id:
+                    return open_run(folder)
+        return None
+
+    return other
+
+
+def neighbours(run: Run) -> Iterator[RunFolder]:
+    """Yield the recordings in the same folder as a run's own, without its own."""
+    home = None if run.folder is None else run_of_attempt(run.folder).parent
+    for file in [] if home is None else sorted(home.glob("*/run.json")):
+        with suppress(ClientError, OSError):
+            folder = RunFolder(file.parent)
+            if folder.id != run.id:
+                yield folder
+
+
+def _candidates(home: Path | None, run_id: str) -> Iterator[Path]:
+    if home is None:
+        return
+    of, attempt, number = run_id.rpartition(".attempt-")
+    if attempt and Path(of).name == of and number.isdecimal():
+        yield home / of / "attempts" / number
+    named = Path(run_id).name
+    if named == run_id:
+        # The hub's folder, unless somebody renamed it.
+        yield home / run_id
+    with suppress(OSError):
+        yield from sorted(folder for folder in home.iterdir() if folder.name != run_id)
+
+
+@contextmanager
+def compared_answers(
+    run: Run, others: Others | None = None, settle: Callable[[Run], object] | None = None
+) -> Iterator[Callable[[str], RunAnswers | None]]:
+    """Yield what answers for a run and those it is compared with, by id (None: no such run), and close those
+    at the end.
+
+    ``others`` opens them, each once; the neighbouring recordings when absent. ``settle`` is called with each.
+    """
+    from .answers import RunAnswers
+
+    other = others or neighbouring_runs(run)
+    opened: dict[str, Run | None] = {run.id: run}
+
+    def answers(run_id: str) -> RunAnswers | None:
+        if run_id not in opened:
+            found = opened[run_id] = other(run_id)
+            if found is not None and settle is not None:
+                settle(found)
+        known = opened[run_id]
+        return None if known is None else RunAnswers(known)
+
+    try:
+        yield answers
+    finally:
+        for each in opened.values():
+            if each is not None and each is not run:
+                each.close()
+
+
+def open_run(path: str | os.PathLike[str], progress: Progress | None = None) -> Run:
+    """Open one run.
+
+    Parameters
+    ----------
+    path : str or path
+        The run folder, or a folder with exactly one; a ``.jsonl`` file of raw moments, a ``training_stats``
+        folder, or a folder with exactly one run of them; a folder with traces of PyTorch's profiler or of
+        MegatronApp, a file for each rank, or one file in Chrome's trace format.
+    progress : callable, optional
+        Called with (bytes done, bytes in all, what is being done) while JSONL or traces are read for the
+        first time; raise from it to cancel.
+
+    Warns
+    -----
+    UserWarning
+        As in :func:`open_all_runs`.
+
+    Raises
+    ------
+    ClientError
+        When there is no run that this version can read; says what it is instead.
+    """
+    chosen = _path(path)
+    folders = _recorded(chosen)
+    if len(folders) == 1:
+        return RecordedRun(RunFolder(folders[0]))
+    if folders:
+        raise _several(chosen, [folder.name for folder in folders])
+    if (foreign := foreign_recording(chosen, progress)) is not None:
+        return RecordedRun(foreign)
+    if not chosen.is_dir() and chosen.suffix != ".jsonl":
+        return RecordedRun(RunFolder(chosen))
+    from .moments import find_trees
+    from .statistics_run import StatisticsRun
+
+    closed: list[OSError] = []
+    try:
+        trees = find_trees(chosen, closed)
+    except ClientError as error:
+        if error.code != "not-found":
+            raise
+        what = error.message.partition(". ")[0]
+        raise ClientError(
+            f"{what}. Give the folder of one recorded run, such as megalens-runs/<run id>, or one of raw "
+            "moments, such as training_stats.",
+            code=error.code,
+        ) from error
+    if len(trees) > 1:
+        raise _several(chosen, [tree.label for tree in trees])
+    _warn(closed)
+    run = StatisticsRun(trees[0], progress)
+    # Errors in the files are raised now, not at the first question.
+    _ = run.moment_source
+    return run
+
+
+def open_all_runs(path: str | os.PathLike[str], progress: Progress | None = None) -> dict[str, Run]:
+    """Open every run below a path, by label.
+
+    Parameters
+    ----------
+    path : str or path
+        A folder of recorded runs, or one with any number of ``training_stats`` folders at any depth. A run of
+        the latter is called by the folder above ``training_stats``, leaving out a level ``tensorboard`` or
+        ``tb``; equal labels get `` #1``, `` #2``. Files are read when a run is first asked for something.
+    progress : callable, optional
+        As in :func:`open_run`.
+
+    Warns
+    -----
+    UserWarning
+        For folders that may not be looked into: runs below them are left out.
+
+    Raises
+    ------
+    ClientError
+        When there is none.
+    """
+    from .moments import find_trees
+    from .statistics_run import StatisticsRun
+
+    chosen = _path(path)
+    runs: dict[str, Run] = {folder.name: RecordedRun(RunFolder(folder)) for folder in _recorded(chosen)}
+    closed: list[OSError] = []
+    try:
+        trees = find_trees(chosen, closed)
+    except ClientError:
+        if not runs:
+            raise
+        trees = []
+    _warn(closed)
+    for tree in trees:
+        label, number = tree.label, 1
+        while label in runs:
+            number += 1
+            label = f"{tree.label} #{number}"
+        runs[label] = StatisticsRun(tree, progress)
+    return runs
+
+
+def _path(path: str | os.PathLike[str]) -> Path:
+    if not isinstance(path, (str, os.PathLike)):
+        raise bad_argument("path", "the path of a folder or file", path)
+    return Path(path).expanduser()
+
+
+def _recorded(chosen: Path) -> list[Path]:
+    if not chosen.is_dir():
+        return []
+    if (chosen / "run.json").is_file():
+        return [chosen]
+    return sorted(entry.parent for entry in chosen.glob("*/run.json"))
+
+
+def _warn(closed: list[OSError]) -> None:
+    if closed:
+        more = f" Nor can {len(closed) - 1} more folders." if len(closed) > 1 else ""
+        # Where the notebook's own call is.
+        warnings.warn(
+            shown_text(
+                f"{closed[0].filename} cannot be looked into: {closed[0].strerror}.{more} Runs below are "
+                "left out."
+            ),
+            stacklevel=4,
+        )
+
+
+def _several(chosen: Path, names: list[str]) -> ClientError:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ClientError(
+        f"{chosen.name} holds {len(names)} runs. Open one of them, or all with open_all: "
+        f"{', '.join(names[-_MOST_NAMED:])}{more}."
+    )

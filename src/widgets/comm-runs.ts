@@ -1,0 +1,160 @@
+import { AskReader, type IAskAnswer } from '../client/ask-reader';
+import { ClientError } from '../client/rest';
+import type { IHubSocket, SocketFactory } from '../client/pending-changes';
+import { listOf, runAnswerOf, type IRunDetail, type IRunEntry } from '../client/runs-api';
+import { Runs } from '../store/runs';
+import { version } from '../version';
+import type { IWidgetRuns } from './runs';
+
+/** The part of a widget's model that every front end of anywidget has. */
+export interface ICommModel {
+  get(name: string): unknown;
+  set(name: string, value: unknown): void;
+  save_changes(): void;
+  on(event: string, callback: (...args: never[]) => void): void;
+  off(event: string, callback: (...args: never[]) => void): void;
+  send(content: unknown): void;
+}
+
+/** Bytes that came and were not yet said to have come: the kernel sends a few MiB ahead of that. */
+const TOLD_EVERY = 256 * 1024;
+
+/** A hub's WebSocket that the kernel holds: what the hub says comes over the widget's comm. */
+class CommSocket implements IHubSocket {
+  constructor(private readonly tell: (body: object) => void) {}
+
+  binaryType = 'arraybuffer';
+  onopen: ((event: never) => void) | null = null;
+  onmessage: ((event: never) => void) | null = null;
+  onclose: ((event: never) => void) | null = null;
+  onerror: ((event: never) => void) | null = null;
+
+  send(text: string): void {
+    this.tell({ text });
+  }
+
+  close(): void {
+    this.tell({ close: true });
+  }
+
+  receive({ text, open, closed }: Record<string, unknown>, bytes: Uint8Array | null): void {
+    if (open === true) {
+      this.onopen?.({} as never);
+    } else if (typeof closed === 'number') {
+      this.onclose?.({ code: closed, reason: '' } as never);
+    } else {
+      const data = bytes ?? String(text);
+      this.untold += data.length;
+      if (this.untold >= TOLD_EVERY) {
+        this.tell({ took: this.untold });
+        this.untold = 0;
+      }
+      this.onmessage?.({ data } as never);
+    }
+  }
+
+  private untold = 0;
+}
+
+interface IWaiting {
+  resolve(answer: IAskAnswer): void;
+  reject(error: unknown): void;
+}
+
+/** Asks the kernel also whether a run is live. */
+class CommReader extends AskReader {
+  async get(id: string): Promise<IRunDetail | IRunEntry> {
+    return runAnswerOf((await this.put('run', { run: id })).json);
+  }
+}
+
+/**
+ * The runs as a widget's kernel reads them: its questions and the hub's frames go over the widget's comm. The
+ * kernel sends to every page that shows the widget, so that each takes what bears its own ids only.
+ */
+export class CommRuns implements IWidgetRuns {
+  constructor(private readonly model: ICommModel) {
+    model.on('msg:custom', this.receive);
+    const api = new CommReader((method, body) => this.ask(method, body));
+    this.runs = new Runs({ api, openSocket: id => this.socketOf(id), peer: { name: 'panel', version } });
+  }
+
+  async list(): ReturnType<IWidgetRuns['list']> {
+    return listOf((await this.ask('runs', {})).json).runs;
+  }
+
+  acquire(id: string): ReturnType<IWidgetRuns['acquire']> {
+    return this.runs.acquire(id);
+  }
+
+  /** Close all runs, and wait for nothing any more. */
+  dispose(): void {
+    this.runs.dispose();
+    this.model.off('msg:custom', this.receive);
+    const closed = new ClientError('disposed', 'The view was closed.');
+    this.waiting.forEach(each => each.reject(closed));
+    this.waiting.clear();
+  }
+
+  private ask(method: string, body: object): Promise<IAskAnswer> {
+    return new Promise((resolve, reject) => {
+      const ask = this.newId();
+      this.waiting.set(ask, { resolve, reject });
+      this.model.send({ ask, method, body });
+    });
+  }
+
+  private socketOf(run: string): SocketFactory {
+    return () => {
+      const socket = this.newId();
+      const made = new CommSocket(body => {
+        this.model.send({ socket, ...body });
+        if ('close' in body) {
+          this.sockets.delete(socket);
+        }
+      });
+      this.sockets.set(socket, made);
+      this.model.send({ socket, run });
+      return made;
+    };
+  }
+
+  private readonly receive = (content: unknown, buffers?: readonly DataView[]): void => {
+    const { ask, socket, refusal, json, ...said } = Object(content) as Record<string, unknown>;
+    const [buffer] = buffers ?? [];
+    // Copied: readers of columns need their numbers to lie where numbers of that size may.
+    const bytes = buffer && new Uint8Array(buffer.buffer, buffer.byteOffset, buffer.byteLength).slice();
+    if (typeof socket === 'string') {
+      this.sockets.get(socket)?.receive(said, bytes ?? null);
+    }
+    const waiting = typeof ask === 'string' ? this.waiting.get(ask) : undefined;
+    if (waiting === undefined) {
+      return;
+    }
+    this.waiting.delete(String(ask));
+    if (refusal === undefined) {
+      waiting.resolve({ json, bytes: bytes ?? null });
+    } else {
+      waiting.reject(refused(Object(refusal) as Record<string, unknown>));
+    }
+  };
+
+  private newId(): string {
+    this.last += 1;
+    return `${this.page}-${this.last}`;
+  }
+
+  private readonly runs: Runs;
+  private readonly waiting = new Map<string, IWaiting>();
+  private readonly sockets = new Map<string, CommSocket>();
+  private readonly page = Math.random().toString(36).slice(2);
+  private last = 0;
+}
+
+function refused({ code, message, field }: Record<string, unknown>): ClientError {
+  return new ClientError('refused', String(message), {
+    status: code === 'not-found' ? 404 : code === 'too-large' ? 413 : 400,
+    serverCode: String(code),
+    field: typeof field === 'string' ? field : undefined
+  });
+}
