@@ -45,6 +45,7 @@ __all__ = [
     "KindInfo",
     "Layout",
     "Limits",
+    "LoggedStatistics",
     "Message",
     "Mode",
     "Model",
@@ -72,7 +73,6 @@ __all__ = [
     "RuntimeFile",
     "SilentProbes",
     "SiteInfo",
-    "Statistics",
     "Status",
     "StepSpan",
     "StreamField",
@@ -163,7 +163,7 @@ class RunFile(TypedDict):
     """What instruments said last of themselves, by name, as in status."""
     configurable: NotRequired[dict[str, InstrumentInfo]]
     """By name, instruments whose settings can be changed."""
-    statistics: NotRequired[Statistics]
+    statistics: NotRequired[LoggedStatistics]
     generation: NotRequired[GenerationInfo]
     phase: NotRequired[Phase]
     origin: NotRequired[Origin]
@@ -705,7 +705,7 @@ class Announce(TypedDict):
     """Streams by name, beside those of streams.json, that this producer sends."""
     configurable: NotRequired[dict[str, InstrumentInfo]]
     """By name, instruments whose settings can be changed."""
-    statistics: NotRequired[Statistics]
+    statistics: NotRequired[LoggedStatistics]
     generation: NotRequired[GenerationInfo]
     phase: NotRequired[Phase]
     origin: NotRequired[Origin]
@@ -713,7 +713,7 @@ class Announce(TypedDict):
     """Rank that answers configure for this one. Absent: this one itself."""
 
 
-class Statistics(TypedDict):
+class LoggedStatistics(TypedDict):
     """What is logged to the stream moments, each every so many steps. Absent: nothing is."""
 
     param: NotRequired[int]
@@ -767,7 +767,7 @@ class Hello(TypedDict):
     """Every stream of the run by name, those that this version of the protocol does not know too."""
     configurable: NotRequired[dict[str, InstrumentInfo]]
     """By name, instruments whose settings can be changed."""
-    statistics: NotRequired[Statistics]
+    statistics: NotRequired[LoggedStatistics]
     generation: NotRequired[GenerationInfo]
     phase: NotRequired[Phase]
     origin: NotRequired[Origin]

@@ -149,7 +149,7 @@ export interface Announce {
   configurable?: {
     [k: string]: InstrumentInfo;
   };
-  statistics?: Statistics;
+  statistics?: LoggedStatistics;
   generation?: GenerationInfo;
   phase?: Phase;
   origin?: Origin;
@@ -549,7 +549,7 @@ export interface InstrumentInfo {
 /**
  * What is logged to the stream moments, each every so many steps. Absent: nothing is.
  */
-export interface Statistics {
+export interface LoggedStatistics {
   param?: number;
   grad?: number;
   activation?: number;
@@ -675,7 +675,7 @@ export interface Hello {
   configurable?: {
     [k: string]: InstrumentInfo;
   };
-  statistics?: Statistics;
+  statistics?: LoggedStatistics;
   generation?: GenerationInfo;
   phase?: Phase;
   origin?: Origin;

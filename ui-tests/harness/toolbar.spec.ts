@@ -41,7 +41,7 @@ for (const options of VIEWS) {
 const USED: ViewOptions[] = [
   { view: 'pipeline' },
   { view: 'split', devices: 2 },
-  { view: 'moments' },
+  { view: 'statistics' },
   { view: 'timeline' },
   { view: 'trend', flag: 'MLP1_mat_mul' }
 ];

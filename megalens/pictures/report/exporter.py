@@ -12,8 +12,8 @@ from typing import Any
 from nbconvert.exporters import HTMLExporter
 from nbconvert.preprocessors import Preprocessor
 
-from ...protocol import MegalensError
-from ...runs.open_run import open_run
+from ...protocol import MegalensError, parse_json
+from ...runs.opening import open_run
 from ..widgets.base import VIEW_MIME
 from .build import build_report
 
@@ -72,7 +72,7 @@ def _frame(here: Path, view: Any, picture: str) -> str | None:
         try:
             if run.id != view["run"]["id"]:
                 return None
-            page = build_report(run, [json.loads(json.dumps(view["options"]))])
+            page = build_report(run, [parse_json(json.dumps(view["options"]))])
             for old, new in _ALONE_TO_INSIDE:
                 page = page.replace(old, new)
         finally:

@@ -2,7 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import { runLabel } from '../../client/run-reader';
 import { formatInteger, formatCount, formatNumber } from '../../charts/format';
-import type { Statistics, Origin } from '../../protocol/messages.generated';
+import type { LoggedStatistics, Origin } from '../../protocol/messages.generated';
 import { NoticeBox } from '../shell/notice-box';
 import type { IOpenRun } from '../shell/open-run';
 import type { PanelModel } from '../shell/panel-model';
@@ -15,8 +15,8 @@ import { TrustLines } from './trust-lines';
 import type { ISpark } from './summary-model';
 
 /** What is logged and how often: `gradients every step; activations every 100 steps`. Empty for nothing. */
-export function statisticsText(logged: Statistics | undefined, trans: TranslationBundle): string {
-  const names: Record<keyof Statistics, string> = {
+export function statisticsText(logged: LoggedStatistics | undefined, trans: TranslationBundle): string {
+  const names: Record<keyof LoggedStatistics, string> = {
     param: trans.__('parameters'),
     grad: trans.__('gradients'),
     activation: trans.__('activations'),
@@ -32,7 +32,7 @@ export function statisticsText(logged: Statistics | undefined, trans: Translatio
   };
   const byInterval = new Map<number, string[]>();
   for (const [stat, name] of Object.entries(names)) {
-    const every = logged?.[stat as keyof Statistics];
+    const every = logged?.[stat as keyof LoggedStatistics];
     if (every !== undefined) {
       byInterval.set(every, [...(byInterval.get(every) ?? []), name]);
     }
