@@ -9,8 +9,8 @@ import pytest
 from processes import run_job
 from rows import finished
 
-# The first one of them waits for Megatron-Core to be imported, and for the jobs of all.
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+# The first one of them waits for Megatron-Core to be imported.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 FLAGS = (
     "QKV_mat_mul",
@@ -52,45 +52,49 @@ def rows(folder: Path) -> dict:
     return {key: np.concatenate(values) for key, values in found.items()}
 
 
-LAYOUTS = (
-    ("gpt", "ddp", 1, 2),
-    ("gpt", "fsdp", 1, 2),
-    ("gpt", "fsdp2", 1, 2),
-    ("llama", "tensor", 2, 1),
-    ("llama", "fsdp2 and tensor", 2, 2),
-    ("gpt2", "fsdp2", 1, 2),
-    ("qwen", "fsdp", 1, 2),
-    ("qwen", "sequence", 2, 1),
-    ("gpt", "ddp, compiled", 1, 2),
-    ("gpt", "fsdp2, compiled layer", 1, 2),
-    ("gpt", "compiled ddp", 1, 2),
-    ("gpt", "compiled fsdp2", 1, 2),
-    ("llama", "sequence, compiled layer", 2, 1),
-)
-
-
 @pytest.fixture(scope="module")
-def jobs(tmp_path_factory) -> dict:
-    """Rows of each kind and way, and what its processes said; those of one number share their processes."""
-    found = {}
-    for processes in (1, 2, 4):
-        cut = [(kind, way) for kind, way, tp, dp in LAYOUTS if tp * dp == processes]
-        models = cut if processes > 1 else sorted({(kind, "none") for kind, *_ in LAYOUTS})
-        folder = tmp_path_factory.mktemp("jobs")
-        said = run_job(processes, "torch_work:traced", models, folder, SETTINGS)
-        for number, model in enumerate(models):
-            found[model] = rows(folder / str(number)), [of_rank[number] for of_rank in said]
-    return found
+def whole(tmp_path_factory):
+    """Rows and losses of one process, for each kind of model."""
+    known: dict = {}
+
+    def of(kind: str):
+        if kind not in known:
+            folder = tmp_path_factory.mktemp(kind)
+            losses = run_job(1, "torch_work:alone", kind, folder, SETTINGS)[0]
+            known[kind] = rows(folder), losses
+        return known[kind]
+
+    return of
 
 
-@pytest.mark.parametrize(("kind", "way", "tp", "dp"), LAYOUTS)
-def test_every_flag_is_what_one_process_has(kind: str, way: str, tp: int, dp: int, jobs) -> None:
-    expected, [(losses, *_)] = jobs[kind, "none"]
-    found, results = jobs[kind, way]
+@pytest.mark.parametrize(
+    ("kind", "way", "tp", "dp"),
+    [
+        ("gpt", "ddp", 1, 2),
+        ("gpt", "fsdp", 1, 2),
+        ("gpt", "fsdp2", 1, 2),
+        ("llama", "tensor", 2, 1),
+        ("llama", "fsdp2 and tensor", 2, 2),
+        ("gpt2", "fsdp2", 1, 2),
+        ("qwen", "fsdp", 1, 2),
+        ("qwen", "sequence", 2, 1),
+        ("gpt", "ddp, compiled", 1, 2),
+        ("gpt", "fsdp2, compiled layer", 1, 2),
+        ("gpt", "compiled ddp", 1, 2),
+        ("gpt", "compiled fsdp2", 1, 2),
+        ("llama", "sequence, compiled layer", 2, 1),
+    ],
+)
+def test_every_flag_is_what_one_process_has(
+    kind: str, way: str, tp: int, dp: int, whole, tmp_path: Path
+) -> None:
+    expected, losses = whole(kind)
+    results = run_job(tp * dp, "torch_work:traced", kind, way, tmp_path, SETTINGS)
     assert [warnings for _, warnings, _ in results] == [[]] * (tp * dp)
     assert [place for _, _, place in results] == [{"tp": tp, "dp": dp}] * (tp * dp)
     means = np.mean([of_rank for of_rank, _, _ in results], axis=0)
     np.testing.assert_allclose(means, losses, rtol=1e-4)
+    found = rows(tmp_path)
     assert (sorted(expected.keys() - found.keys()), sorted(found.keys() - expected.keys())) == ([], [])
     for key, values in found.items():
         np.testing.assert_allclose(values, expected[key], rtol=1e-3, atol=2e-4, err_msg=str(key))

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from hub_found import hub_found
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.distributed.tensor import Replicate, Shard
@@ -33,7 +33,7 @@ from megalens.adapters import PassWatch, find_points, mesh_place
 from megalens.demo.model import GPT, GPTConfig
 from megalens.tracer import Place
 
-__all__ = ["STEPS", "in_mesh", "traced", "watched"]
+__all__ = ["STEPS", "alone", "in_mesh", "traced", "watched"]
 
 STEPS, _SAMPLES, _SEQUENCE, _VOCABULARY = 2, 4, 16, 48
 
@@ -149,21 +149,9 @@ def tensor_parallel(model: nn.Module, mesh: Any, sequence: bool) -> nn.Module:
 
 
 def traced(
-    rank: int, models: list[tuple[str, str]], folder: Path, flags: dict[str, Any]
-) -> list[tuple[list[float], list[str], dict[str, Any]]]:
-    """Train and trace models, given by kind and way, one after the other: losses, warnings, and where the process stands."""
-    said = []
-    for number, (kind, way) in enumerate(models):
-        said.append(_traced(kind, way, folder / str(number), flags))
-        torch.compiler.reset()
-        distributed.barrier()
-    return said
-
-
-def _traced(
-    kind: str, way: str, folder: Path, flags: dict[str, Any]
+    rank: int, kind: str, way: str, folder: Path, flags: dict[str, Any]
 ) -> tuple[list[float], list[str], dict[str, Any]]:
-    folder.mkdir(exist_ok=True)
+    """Train and trace; losses, warnings, and where the process stands."""
     os.environ["MEGALENS_RUNTIME_DIR"] = str(folder / "runtime")
     model = spread(build(kind), way)
     tracer = megalens.trace(model, flags=flags, record=folder / "run", linger=0.1)
@@ -174,6 +162,11 @@ def _traced(
     ]
     tracer.close()
     return losses, tracer.status()["warnings"], {"tp": place.tp_size, "dp": place.dp_size}
+
+
+def alone(rank: int, kind: str, folder: Path, flags: dict[str, Any]) -> list[float]:
+    """Train and trace in one process."""
+    return traced(rank, kind, "none", folder, flags)[0]
 
 
 def watched(rank: int, kind: str, way: str) -> tuple[Any, set[tuple[str, int]], dict[str, list[int]], int]:

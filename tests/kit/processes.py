@@ -22,7 +22,7 @@ import warm
 
 __all__ = ["run_job", "start_server"]
 
-_SECONDS = 500.0
+_SECONDS = 240.0
 
 
 def run_job(processes: int, work: str, *args: Any, gone: bool = False) -> list[Any]:
