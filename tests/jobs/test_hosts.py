@@ -70,7 +70,7 @@ def test_ranks_on_another_host_reach_the_hub_with_the_token_of_the_job(two_hosts
     master = f"{two_hosts[0][1]}:29517"
     processes = []
     for rank, (name, address) in enumerate(two_hosts):
-        command = ["ip", "netns", "exec", name, sys.executable, str(WORKER), f"--rank={rank}", "--world=2"]
+        command = [sys.executable, str(WORKER), f"--namespace={name}", f"--rank={rank}", "--world=2"]
         command += [f"--folder={tmp_path}", f"--master={master}", f"--hub-host={two_hosts[0][1]}"]
         command += ["--steps=40", f"--flags={json.dumps(ALL)}"]
         environment = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import os
 import sys
@@ -13,6 +14,15 @@ from torch import distributed
 
 import megalens
 from megalens.demo.model import GPT, GPTConfig
+
+
+def enter(namespace: str) -> None:
+    """Go into a network namespace, before there is another thread; what forks for this process would stay behind."""
+    with open(f"/run/netns/{namespace}") as network:
+        failed = ctypes.CDLL(None, use_errno=True).setns(network.fileno(), 0x40000000)
+    if failed:
+        raise OSError(ctypes.get_errno(), f"setns {namespace}")
+    os.environ["MEGALENS_TEST_COLD"] = "1"
 
 
 def main() -> None:
@@ -27,7 +37,10 @@ def main() -> None:
     parser.add_argument("--master", help="address and port where the processes meet; a file when absent")
     parser.add_argument("--hub-host", default="127.0.0.1")
     parser.add_argument("--no-hooks", default="", help="a flag whose modules take no hooks on rank 1")
+    parser.add_argument("--namespace", help="the network in which it is, and the hub that it starts")
     args = parser.parse_args()
+    if args.namespace:
+        enter(args.namespace)
     torch.set_num_threads(1)
     if args.master:
         os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = args.master.split(":")

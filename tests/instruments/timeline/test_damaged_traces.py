@@ -117,7 +117,7 @@ BOMBS = {
         b"["
         + b",".join(
             b'{"ph":"X","name":"forward","ts":%d,"dur":1,"pid":0,"args":{"step":%d}}' % (n, n)
-            for n in range(900_000)
+            for n in range(600_000)
         )
         + b"]"
     ),
@@ -148,7 +148,7 @@ def iteration_rows(number, rows, first=0):
 
 BOMBS |= {
     "a great many rows of MegatronApp": lambda: json.dumps(
-        [row for number in range(600) for row in iteration_rows(0, 1000, number)]
+        [row for number in range(420) for row in iteration_rows(0, 1000, number)]
     ).encode(),
     "brackets for rows of MegatronApp": lambda: (
         b'[{"name":"iteration","ph":"B","pad_before":5},' + b"[]," * 20_000_000 + b"[]]"
