@@ -27,7 +27,7 @@ try {
   const { divide, shapeGroups, topGroups } = await load('src/aggregate/index.ts');
   const { groupTable, tableCsv, aq } = await load('src/aggregate/group-table.ts');
   const { compareLines } = await load('src/views/shared/lines/compare.ts');
-  const { cellsOf } = await load('src/views/moments/map-cells.ts');
+  const { cellsOf } = await load('src/views/statistics/map-cells.ts');
   const question = { stat: 'grad', statistic: 'l2', by: ['layer'] };
   const [own, other] = [groupsOf(0), groupsOf(1)];
   const lines = groups =>

@@ -29,7 +29,7 @@ def named(line: str) -> list[str]:
 @pytest.mark.parametrize(
     ("line", "names"),
     [
-        ('    view_name = "moments"', ["moments"]),
+        ('    view_name = "statistics"', ["statistics"]),
         ('_METHODS = {"heatmap": "heatmap"}', ["heatmap"]),
         ('    table = empty_table("moments")', []),
         ("# the history of a run", []),

@@ -1,5 +1,5 @@
 import { randomBytes } from 'crypto';
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'fs';
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'fs';
 import { createServer, type AddressInfo } from 'net';
 import { tmpdir } from 'os';
 import { join, resolve } from 'path';
@@ -70,6 +70,9 @@ export async function withLab(basePath: string, use: (lab: ILab) => Promise<void
     join(home, 'config/labconfig/page_config.json'),
     '{"buildCheck": false, "buildAvailable": false}'
   );
+  // What is built here, whatever is installed; a copy, since Voila serves nothing through a link.
+  const share = join(home, 'share');
+  cpSync(join(ROOT, 'megalens/labextension'), join(share, 'labextensions/megalens'), { recursive: true });
   const env: NodeJS.ProcessEnv = {
     ...process.env,
     PATH: `${join(ROOT, '.venv/bin')}:${process.env.PATH}`,
@@ -77,6 +80,7 @@ export async function withLab(basePath: string, use: (lab: ILab) => Promise<void
     MEGALENS_RUNTIME_DIR: runtime,
     JUPYTER_CONFIG_DIR: join(home, 'config'),
     JUPYTER_DATA_DIR: join(home, 'data'),
+    JUPYTER_PATH: share,
     JUPYTER_RUNTIME_DIR: join(home, 'runtime'),
     JUPYTERLAB_SETTINGS_DIR: join(home, 'settings'),
     JUPYTERLAB_WORKSPACES_DIR: join(home, 'workspaces'),

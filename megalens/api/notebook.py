@@ -14,6 +14,7 @@ from ..protocol.old_names import warn_old
 from ..protocol.views import view_named
 from ..runs import Run, open_all_runs, open_run
 from ..runs import connect as connect_run
+from ..runs.opening import is_address
 from ..runs.run_words import unknown_flag
 from ..slices import named, run_attributes
 from .notebook_generated import NotebookViews
@@ -57,7 +58,8 @@ def open(
     Parameters
     ----------
     path : str or path
-        The run folder, or a folder that holds exactly one; a ``.jsonl`` file of raw moments, a
+        The run folder, or its address on other storage (``s3://bucket/run``, with ``megalens[remote]``); a
+        folder that holds exactly one; a ``.jsonl`` file of raw moments, a
         ``training_stats`` folder, or a folder that holds exactly one run of them.
     progress : callable, optional
         Called with (bytes done, bytes in all, what is being done) while JSONL is read for the first time;
@@ -108,7 +110,7 @@ def show(run: NotebookRun | Run | str | PathLike[str] | None = None, **options: 
         return run.overview(**options)
     if isinstance(run, Run):
         return NotebookRun(run).overview(**options)
-    is_folder = run is not None and Path(run).exists()
+    is_folder = run is not None and (is_address(run) or Path(run).exists())
     opened = open(run) if run is not None and is_folder else connect(None if run is None else str(run))
     return opened.overview(**options)
 

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
         Heatmap,
         History,
         Lens,
-        Moments,
         Overview,
         Pipeline,
         Scalars,
         Scatter,
         Split,
+        Statistics,
         Timeline,
         Tokens,
         Trend,
@@ -432,7 +432,7 @@ class NotebookViews(ABC):
         ignore_outliers: bool = False,
         derive: str | None = None,
         filter: str | None = None,
-    ) -> Moments:
+    ) -> Statistics:
         """Draw the statistics of parameters, gradients and activations, over any grouping of tensors.
 
         ``run.statistics("residual", "kurtosis", by="layer")``. The widget's ``.df`` has the same rows as a
@@ -532,7 +532,7 @@ class NotebookViews(ABC):
         megalens.pictures.widgets.WidgetError
             Naming the argument that is not one of the above.
         """
-        from ..pictures.widgets import Moments
+        from ..pictures.widgets import Statistics
 
         options = {
             "stat": stat,
@@ -564,7 +564,7 @@ class NotebookViews(ABC):
             "derive": derive,
             "filter": filter,
         }
-        return self._show(Moments, options)
+        return self._show(Statistics, options)
 
     def scalars_view(
         self,

@@ -20,7 +20,9 @@ _EXIT_CODES = (
     "Exit codes: 0 done, 1 an error of Megalens itself, 2 wrong arguments, no such run or a file that cannot "
     "be written, 130 Ctrl-C."
 )
-RUN_HELP = "a run folder, files of another logger, or the name, id or ssh:// address of a live run"
+RUN_HELP = (
+    "a run folder or its address, files of another logger, or the name, id or ssh:// address of a live run"
+)
 _MARKS = "▁▂▃▄▅▆▇█"
 _MARK_COUNT = 30
 _TAIL_STEPS = 3_000
@@ -63,8 +65,9 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def open_target(target: str) -> Run:
     """Open what a command was given: a path, or the name, id or address of a run."""
     from ..runs import connect, open_run
+    from ..runs.opening import is_address
 
-    return open_run(target) if Path(target).exists() else connect(target)
+    return open_run(target) if is_address(target) or Path(target).exists() else connect(target)
 
 
 def with_run(arguments: argparse.Namespace, name: str, work: _Work) -> int:

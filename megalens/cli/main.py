@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from ..protocol import shown_text
 from ..protocol.version import own_version
 from ..slices import Commands, find_slices, load
-from . import agents, compare, completion, dialects, doctor, export, hub, look, replay, show
+from . import agents, compare, completion, dialects, doctor, export, hub, look, replay, show, upload
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -18,7 +18,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"megalens {own_version()}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     adding: list[Commands] = [
-        each.add_commands for each in (hub, look, show, compare, dialects, replay, export, agents, doctor)
+        each.add_commands
+        for each in (hub, look, show, compare, dialects, replay, export, upload, agents, doctor)
     ]
     for add in [*adding, *(load(each.commands) for each in find_slices() if each.commands)]:
         add(commands)

@@ -38,10 +38,14 @@ def view_about(view: str) -> dict[str, Any]:
 
 
 def view_named(name: str) -> str:
-    """Return the view of this name, or whose method or title it is; else the name."""
-    methods = {view_about(view)["method"]: view for view in VIEW_NAMES}
-    titles = {view_about(view)["title"].lower(): view for view in VIEW_NAMES}
-    return name if name in _DEFINITIONS else methods.get(name, titles.get(name.lower(), name))
+    """Return the view that has, or had, this name, or whose method or title it is; else the name."""
+    about = {view: view_about(view) for view in VIEW_NAMES}
+    methods = {each["method"]: view for view, each in about.items()}
+    titles = {each["title"].lower(): view for view, each in about.items()}
+    before = {old: view for view, each in about.items() for old in each.get("was", ())}
+    if name in _DEFINITIONS:
+        return name
+    return methods.get(name) or titles.get(name.lower()) or before.get(name, name)
 
 
 def option_schema(view: str, option: str) -> dict[str, Any]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.request import url2pathname
 
 from ..protocol import shown_text
 from .errors import ClientError, bad_argument
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from .moments import Progress
 
 _MOST_NAMED = 10
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]{1,20}")
 
 Others = Callable[[str], Run | None]
 """Opens a run by its id; None where none can be read."""
@@ -101,9 +104,11 @@ def open_run(path: str | os.PathLike[str], progress: Progress | None = None) -> 
     Parameters
     ----------
     path : str or path
-        The run folder, or a folder with exactly one; a ``.jsonl`` file of raw moments, a ``training_stats``
-        folder, or a folder with exactly one run of them; a folder with traces of PyTorch's profiler or of
-        MegatronApp, a file for each rank, or one file in Chrome's trace format.
+        The run folder, or its address on other storage (``s3://bucket/run``, ``gs://``, ``az://``, ``hf://``,
+        ``https://``: what fsspec has a package for), which is mirrored into the cache; a folder with exactly
+        one; a ``.jsonl`` file of raw moments, a ``training_stats`` folder, or a folder with exactly one run
+        of them; a folder with traces of PyTorch's profiler or of MegatronApp, a file for each rank, or one
+        file in Chrome's trace format.
     progress : callable, optional
         Called with (bytes done, bytes in all, what is being done) while JSONL or traces are read for the
         first time; raise from it to cancel.
@@ -118,6 +123,10 @@ def open_run(path: str | os.PathLike[str], progress: Progress | None = None) -> 
     ClientError
         When there is no run that this version can read; says what it is instead.
     """
+    if is_address(path):
+        from .remote import mirrored
+
+        return RecordedRun(RunFolder(mirrored(str(path), progress)))
     chosen = _path(path)
     folders = _recorded(chosen)
     if len(folders) == 1:
@@ -196,9 +205,19 @@ def open_all_runs(path: str | os.PathLike[str], progress: Progress | None = None
     return runs
 
 
+def is_address(path: str | os.PathLike[str]) -> bool:
+    """Return whether this is an address on other storage such as ``s3://bucket/run``; no run's, no path."""
+    scheme, there, _ = path.partition("://") if isinstance(path, str) else ("", "", "")
+    return (
+        bool(there) and _SCHEME.fullmatch(scheme) is not None and scheme not in ("file", "ssh", "ws", "wss")
+    )
+
+
 def _path(path: str | os.PathLike[str]) -> Path:
     if not isinstance(path, (str, os.PathLike)):
         raise bad_argument("path", "the path of a folder or file", path)
+    if isinstance(path, str) and path.startswith("file://"):
+        path = url2pathname(path.removeprefix("file://"))
     return Path(path).expanduser()
 
 

@@ -18,10 +18,17 @@ if TYPE_CHECKING:
 def sql_frame(rows: StreamRows, query: str) -> DataFrame:
     if not isinstance(query, str):
         raise bad_argument("query", "text in SQL", query)
-    import duckdb
+    try:
+        import duckdb
+    except ModuleNotFoundError:
+        raise ClientError(
+            "run.sql(…) needs DuckDB, which is not installed here: pip install duckdb. run.table(…) reads "
+            "the same rows without it.",
+            code="unsupported",
+        ) from None
 
     from ..protocol import make_run_folder
-    from .moments.rows.cache_folder import cache_folder
+    from .moments.rows.import_folder import cache_folder
 
     tables = {name: _StreamScan(rows, name) for name in rows.streams}
     # A copied query must read the run and nothing else: no file, no network, no variable of the notebook.

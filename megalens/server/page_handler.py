@@ -45,7 +45,7 @@ _PAGE = """<!DOCTYPE html>
 </head>
 <body>
 <header class="jp-MegalensPage-head">
-<button type="button" id="panel" aria-pressed="false">Runs</button>
+<button type="button" id="panel" aria-pressed="false">Panel</button>
 <h1>Megalens</h1>
 <label for="theme">Theme</label>
 <select id="theme">

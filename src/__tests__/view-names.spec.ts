@@ -5,8 +5,7 @@ import { STREAMS } from '../protocol/streams';
 import { viewInfos } from '../protocol/view-info';
 
 const NAMES = viewInfos().map(({ name }) => name);
-/** A group of views, and what is logged, have the name of one method too. */
-const METHODS = viewInfos().flatMap(({ method = 'statistics' }) => (method === 'statistics' ? [] : [method]));
+const METHODS = viewInfos().flatMap(({ method }) => method ?? []);
 const { exceptions } = JSON.parse(readFileSync('view-names.json', 'utf-8')) as {
   exceptions: { path: string; names: string[] }[];
 };
@@ -30,19 +29,20 @@ for (const path of filesUnder('src')) {
 }
 
 /**
- * Views that a line names: as a text, or as the key of an object. A name that a stream has as well (scalars, moments) counts only on a line that
- * speaks of views and not of streams.
+ * Views that a line names: as a text, or as the key of an object. A name that a stream, or what is logged, has as well (scalars, statistics)
+ * counts only on a line that speaks of views and not of streams.
  */
 function named(line: string): string[] {
   const found = [...line.matchAll(/(['"`])(\w+)\1|^\s*(\w+): /g)].map(match => match[2] ?? match[3] ?? '');
   const ofViews = /view|^\s*\w+: .*import\(/i.test(line) && !/stream/i.test(line);
   return [...new Set([...NAMES, ...METHODS])].filter(
-    name => found.includes(name) && (!(name in STREAMS) || ofViews)
+    name => found.includes(name) && (!(name in STREAMS || name === 'statistics') || ofViews)
   );
 }
 
 it.each([
-  ["  if (view === 'moments') {", ['moments']],
+  ["  if (view === 'statistics') {", ['statistics']],
+  ["  group: 'statistics',", []],
   ["  return this.openView('scalars');", ['scalars']],
   ['  heatmap: () => 1,', ['heatmap']],
   ["  scalars: () => import('./scalars'),", ['scalars']],

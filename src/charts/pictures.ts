@@ -255,13 +255,30 @@ export function drawSVG(recipe: IRecipe, look: ILook): Promise<string> {
 
 /**
  * Write a view as SVG text that is XML whatever its texts hold. Screen readers pass over what Vega calls a
- * symbol without a name.
+ * symbol without a name. It is as short as can be without another look: notebooks carry it.
  */
 export async function svgOf(view: View): Promise<string> {
   const text = visible(await view.toSVG());
-  return text.replace(/<\w+(?:\s+[\w:-]+="[^"]*")*\s*\/?>/g, tag =>
-    tag.includes(SYMBOL) && !/ aria-label="[^"]/.test(tag) ? tag.replace(SYMBOL, ' aria-hidden="true"') : tag
-  );
+  // Every text of Vega's has both.
+  const [family, size] = ['font-family', 'font-size'].map(name => commonest(text, ` ${name}="[^"]*"`));
+  return text.replace(/<\w+(?:\s+[\w:-]+="[^"]*")*\s*\/?>/g, tag => {
+    const short = (tag.startsWith('<text ') ? tag.replace(family!, '').replace(size!, '') : tag)
+      .replace(' opacity="1"', '')
+      .replace(/^<svg /, `<svg${family}${size} `)
+      .replace(/ (?:d|transform)="[^"]*"/g, places => places.replace(/(\.\d)\d+(?!\d*e)/g, '$1'));
+    return short.includes(SYMBOL) && !/ aria-label="[^"]/.test(short)
+      ? short.replace(SYMBOL, ' aria-hidden="true"')
+      : short;
+  });
+}
+
+/** What a text has most often of what a pattern finds; empty where it has none. */
+function commonest(text: string, pattern: string): string {
+  const counts = new Map<string, number>();
+  for (const [found] of text.matchAll(new RegExp(pattern, 'g'))) {
+    counts.set(found, (counts.get(found) ?? 0) + 1);
+  }
+  return [...counts].reduce((most, each) => (each[1] > most[1] ? each : most), ['', 0])[0];
 }
 
 const SYMBOL = ' role="graphics-symbol"';

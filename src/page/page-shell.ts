@@ -51,9 +51,14 @@ export class PageShell {
     if (tab) {
       this._tabs.activateWidget(tab);
     } else if (this._panel?.id === id) {
-      this.showPanel(true);
+      this.expandLeft();
       this._panel.activate();
     }
+  }
+
+  /** Whoever has this has a place at the left, as plugins know it. */
+  expandLeft(): void {
+    this.showPanel(true);
   }
 
   get isPanelShown(): boolean {

@@ -61,7 +61,10 @@ export const panelPlugin: JupyterFrontEndPlugin<IMegalensPanel> = {
     badge(panel.title, 0, trans);
     panel.node.setAttribute('role', 'region');
     panel.node.setAttribute('aria-label', trans.__('Megalens'));
-    app.shell.add(panel, 'left', { rank: 450, type: 'Megalens' });
+    // Voila has cells alone.
+    if ('expandLeft' in app.shell) {
+      app.shell.add(panel, 'left', { rank: 450, type: 'Megalens' });
+    }
     restorer?.add(panel, 'megalens-panel');
     const reveal = () => app.shell.activateById(panel.id);
     void Promise.all([settings, app.restored]).then(([loaded]) => {

@@ -16,7 +16,7 @@ export const mimePlugin: JupyterFrontEndPlugin<void> = {
   requires: [IRenderMimeRegistry, IMegalensRuns],
   optional: [ITranslator, IMegalensViews],
   activate: (
-    _app: JupyterFrontEnd,
+    app: JupyterFrontEnd,
     registry: IRenderMimeRegistry,
     runs: IMegalensRuns,
     translator: ITranslator | null,
@@ -29,6 +29,9 @@ export const mimePlugin: JupyterFrontEndPlugin<void> = {
         mimeTypes: ['application/vnd.megalens.view+json'],
         createRenderer: options =>
           new LazyRenderer(async () => {
+            if (!('expandLeft' in app.shell) && !(await isServed(app))) {
+              return registry.createRenderer('text/html');
+            }
             const { createMimeFactory, mountWith } = await import('../widgets/mime');
             const open = views ? mountWith((run, other) => void views.open(run, other)) : mountWith();
             return createMimeFactory(runs, trans, open).createRenderer(options);
@@ -37,6 +40,15 @@ export const mimePlugin: JupyterFrontEndPlugin<void> = {
       RANK
     );
   }
+};
+
+/**
+ * Whether the server has Megalens. Voila alone, which has cells and no sidebars, answers with a redirect:
+ * then the picture is shown that the kernel drew.
+ */
+const isServed = async ({ serviceManager }: JupyterFrontEnd): Promise<boolean> => {
+  const address = `${serviceManager.serverSettings.baseUrl}megalens/api/runs`;
+  return (await fetch(address, { redirect: 'manual' })).ok;
 };
 
 /** The browser's half of the kernel's widgets, where ipywidgets is installed. */

@@ -5,11 +5,11 @@ import type {
   MomentFilter,
   MomentGroupBy,
   MomentStatistic,
-  MomentsOptions,
   PassChoice,
   PhaseChoice,
   PositionRanges,
   SmoothingPoints,
+  StatisticsOptions,
   StepRange,
   TensorStatistic,
   TrendOptions
@@ -163,7 +163,7 @@ export interface MomentGroupsRequest {
    * Columns that make a group; none is the total.
    */
   readonly by: readonly MomentGroupBy[number][];
-  readonly pattern?: Required<MomentsOptions>['pattern'];
+  readonly pattern?: Required<StatisticsOptions>['pattern'];
   readonly where?: Readonly<MomentFilter>;
   readonly steps?: Readonly<StepRange>;
   /**
@@ -174,12 +174,12 @@ export interface MomentGroupsRequest {
    * At most so many groups: those of the greatest magnitudes.
    */
   readonly series?: number;
-  readonly ratio?: Required<MomentsOptions>['ratio'];
+  readonly ratio?: Required<StatisticsOptions>['ratio'];
   /**
    * Let inputs and outputs of modules enter one group; refused without it.
    */
   readonly mixed?: boolean;
-  readonly show?: Required<MomentsOptions>['show'];
+  readonly show?: Required<StatisticsOptions>['show'];
   readonly smoothing?: SmoothingPoints;
 }
 

@@ -10,6 +10,8 @@ export type ViewPlace = 'panel' | 'palette' | 'launcher';
 export interface IViewInfo {
   /** As `view` in its options. */
   readonly name: string;
+  /** What it was called in options before, which is read as this name. */
+  readonly was?: readonly string[];
   /** The run's method in Python; absent where only `run.view(name, …)` makes it. */
   readonly method?: string;
   /** Word of buttons and tabs. */

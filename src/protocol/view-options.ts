@@ -43,13 +43,19 @@ export function viewDefaults(view: string): Readonly<Record<string, unknown>> {
 }
 
 /**
- * Options as they are called now: of what compressors kept, a statistic was saved by its plain name before
- * whole tensors had any.
+ * Options as they are called now, of a view that had another name as well. Of what compressors kept, a
+ * statistic was saved by its plain name before whole tensors had any.
  */
-function renamed(value: unknown): unknown {
-  return typeof value === 'object' && value !== null && 'statistic' in value && value.statistic === 'abs_mean'
-    ? { ...value, statistic: 'kept_abs_mean' }
-    : value;
+export function renamed<T>(value: T): T {
+  if (typeof value !== 'object' || value === null) {
+    return value;
+  }
+  const view = 'view' in value ? viewInfos().find(({ was }) => was?.includes(String(value.view))) : undefined;
+  return {
+    ...value,
+    ...(view && { view: view.name }),
+    ...('statistic' in value && value.statistic === 'abs_mean' && { statistic: 'kept_abs_mean' })
+  };
 }
 
 /**

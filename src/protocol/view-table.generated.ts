@@ -55,9 +55,10 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     needs: { streams: ['tensors'], flag: true, absent: 'Nothing is traced yet' },
     phases: { generate: { phase: 'generate' } }
   },
-  moments: {
-    name: 'moments',
+  statistics: {
+    name: 'statistics',
     method: 'statistics',
+    was: ['moments'],
     title: 'Statistics',
     summary: 'Statistics of weights, gradients and activations, grouped as you like',
     label: 'Open Statistics of Weights, Gradients and Activations',
@@ -238,6 +239,6 @@ export const CORE_VIEWS: readonly ViewOptions['view'][] = [
   'heatmap',
   'trend',
   'history',
-  'moments',
+  'statistics',
   'scalars'
 ];

@@ -9,7 +9,7 @@ export type ViewOptions =
   | TrendOptions
   | ScalarsOptions
   | HistoryOptions
-  | MomentsOptions
+  | StatisticsOptions
   | HealthOptions
   | TimelineOptions
   | TokensOptions
@@ -336,8 +336,8 @@ export interface HistoryOptions {
 /**
  * Draw the statistics of parameters, gradients and activations, over any grouping of tensors.
  */
-export interface MomentsOptions {
-  view: 'moments';
+export interface StatisticsOptions {
+  view: 'statistics';
   stat?: MeasuredTensors;
   statistic?: MomentStatistic;
   /**

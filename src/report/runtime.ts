@@ -15,7 +15,9 @@ async function start(): Promise<void> {
   if (!text) {
     return;
   }
-  const dark = matchMedia('(prefers-color-scheme: dark)');
+  // A page within another one may be told to be as light as that.
+  const told = document.documentElement.dataset['theme'] === 'light';
+  const dark = matchMedia(told ? 'not all' : '(prefers-color-scheme: dark)');
   // The views watch this mark, as they do in JupyterLab.
   const follow = (): void => void (document.body.dataset['jpThemeLight'] = String(!dark.matches));
   follow();

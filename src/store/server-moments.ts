@@ -92,7 +92,7 @@ function statsOf(columns: ArrowColumns): MomentStat[] {
 }
 
 /** How the statistics of a run are read from the server. */
-export interface IServerMomentsOptions {
+export interface IServerStatisticsOptions {
   readonly name: () => string;
   /** Whether there may be more later; `more` is then called with the first and last step that changed. */
   readonly grows: boolean;
@@ -118,7 +118,7 @@ export class ServerMoments implements IMomentSource {
   constructor(
     private readonly id: string,
     private readonly api: IMomentsReader,
-    private readonly options: IServerMomentsOptions
+    private readonly options: IServerStatisticsOptions
   ) {
     this.limitRows = options.limitRows ?? LIMIT_ROWS;
   }

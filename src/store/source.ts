@@ -143,7 +143,7 @@ export interface IRunSource {
   readonly hello: Hello | null;
   readonly status: Status | null;
   readonly connection: ConnectionState;
-  /** First and last step that are still being sent to a page that came later; absent or null if all are here. */
+  /** First and last step that are still being sent to a page that came later; null if all are here. */
   readonly reading?: readonly [number, number] | null;
   readonly changed: ISignal<IRunSource, SourceChange>;
   /** The newest event of each action of a live run's audit; absent where nobody can act. */

@@ -6,6 +6,6 @@ export const LOADERS = {
   heatmap: () => import('./heatmap/heatmap-view'),
   trend: () => import('./trend/trend-view'),
   history: () => import('./history/history-view'),
-  moments: () => import('./moments/moments-view'),
+  statistics: () => import('./statistics/statistics-view'),
   scalars: () => import('./scalars/scalars-view')
 } as const;

@@ -94,7 +94,7 @@ export async function readView(
 
 /** A table is no picture: what it lists is drawn as lines. */
 function pictured(options: Required<ViewOptions>): Required<ViewOptions> {
-  return options.view === 'moments' && options.kind === 'table' ? { ...options, kind: 'lines' } : options;
+  return options.view === 'statistics' && options.kind === 'table' ? { ...options, kind: 'lines' } : options;
 }
 
 const create =

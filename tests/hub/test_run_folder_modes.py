@@ -13,7 +13,7 @@ from recorded_files import segments_of, tails_of
 from megalens.hub.recorder import Recorder
 from megalens.hub.resumed import set_aside, upgrade_recording
 from megalens.protocol import FrameChecker, decode_frame, make_run_folder, replace_file
-from megalens.runs.moments.rows.cache_folder import cache_folder, locked
+from megalens.runs.moments.rows.import_folder import cache_folder, locked
 
 RECORDINGS = Path(__file__).parents[2] / "protocol/fixtures/recordings"
 

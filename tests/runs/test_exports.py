@@ -138,7 +138,7 @@ def test_safetensors_has_each_tensor_in_its_shape_with_what_it_is(run, tmp_path,
         "micro_batch": 0,
         "call": 0,
     }
-    monkeypatch.setattr("megalens.runs.exports.tensor_files._FILE_BYTES", 30)
+    monkeypatch.setattr("megalens.runs.exports.formats._FILE_BYTES", 30)
     run.export("safetensors", "small")
     assert len(list(Path("small").glob("tensors-*.safetensors"))) == 2
 
@@ -245,7 +245,7 @@ MEASURED = """
 import json, os, resource, sys
 import duckdb, pandas, pyarrow.parquet, safetensors.numpy, tensorboardX.event_file_writer
 from megalens.runs import open_run
-import megalens.runs.exports.table_files
+import megalens.runs.exports.formats
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 folder, out, *exports = sys.argv[1:]
 for export in exports:

@@ -16,7 +16,7 @@ from megalens.protocol import stream_schema
 from megalens.runs import open_run
 from megalens.runs.moments.jsonl import ingest
 from megalens.runs.moments.rows import import_folder
-from megalens.runs.moments.rows.cache_folder import cache_folder, trim_cache
+from megalens.runs.moments.rows.import_folder import cache_folder, trim_cache
 
 ROOT = Path(__file__).parents[2]
 

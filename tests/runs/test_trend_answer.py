@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 
 from megalens.protocol import STREAMS, stream_schema
-from megalens.runs.answers.trend_answer import read_trend
-from megalens.runs.lines import thin_line
+from megalens.runs.answers.lines_answer import read_trend, thin_line
 
 FIXTURES = Path(__file__).parents[2] / "protocol" / "fixtures"
 WHOLE = json.loads((FIXTURES / "whole-tensors.json").read_text("utf-8"))

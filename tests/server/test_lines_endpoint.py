@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from recorded_run import tensor, values_of, write_run
 
-from megalens.runs.lines import gap_starts, thin_line
+from megalens.runs.answers.lines_answer import gap_starts, thin_line
 
 LINES = Path(__file__).parents[2] / "protocol" / "fixtures" / "lines"
 RUN = "20261120-101500-gpt-demo"

@@ -31,7 +31,7 @@ async def test_a_run_is_compared_with_others_that_the_server_knows(ask, run_fold
     run.step(2)
     write_explored_run(run_folder.parent / "first", run={"id": "first", "name": "first", "started": 1.0})
     write_explored_run(run_folder.parent / "again", run={"id": "again", "name": "once more", "started": 2.0})
-    view = {"view": "moments", "kind": "lines", "by": [], "runs": ["again", "gone", run.id]}
+    view = {"view": "statistics", "kind": "lines", "by": [], "runs": ["again", "gone", run.id]}
     body = {"format": "html", "views": [view]}
     status, content, _ = await ask("runs", "first", "report", body=body, request_timeout=60)
     assert status == 200

@@ -231,7 +231,7 @@ async def test_a_tree_that_is_gone_is_listed_no_more(ask, opened, moments, tree)
 
 async def test_a_report_of_it_can_be_made(ask, opened, tree):
     (entry,) = await opened("logs")
-    body = {"format": "html", "views": [{"view": "moments", "stat": "param"}]}
+    body = {"format": "html", "views": [{"view": "statistics", "stat": "param"}]}
     status, answer, _ = await ask("runs", entry["id"], "report", body=body)
     assert status == 200, answer
     assert b"run-a" in answer

@@ -22,8 +22,8 @@ const EMPTY: readonly ViewOptions[] = [
   { view: 'heatmap', flag: 'HiddenStates' },
   { view: 'trend', flag: 'Router' },
   { view: 'history', flag: 'HiddenStates' },
-  { view: 'moments', stat: 'residual' },
-  { view: 'moments', kind: 'table', derive: 'share = nonsense(' }
+  { view: 'statistics', stat: 'residual' },
+  { view: 'statistics', kind: 'table', derive: 'share = nonsense(' }
 ];
 const CONNECTIONS: readonly ConnectionState[] = [
   { kind: 'stale', since: 0 },

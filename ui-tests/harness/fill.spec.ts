@@ -8,12 +8,12 @@ const SHAPE = { ...SMALL_RUN, pipeline: true };
 const ALONE: Record<string, ViewOptions> = {
   timeline: { view: 'timeline' },
   'timeline-map': { view: 'timeline', kind: 'map' },
-  'layer-map': { view: 'moments', kind: 'layer_map' },
+  'layer-map': { view: 'statistics', kind: 'layer_map' },
   plan: { view: 'pipeline', kind: 'plan' }
 };
 const SEVERAL: Record<string, ViewOptions> = {
   history: { view: 'history', flag: 'MLP1_mat_mul' },
-  statistics: { view: 'moments', kind: 'overview' },
+  statistics: { view: 'statistics', kind: 'overview' },
   pipeline: { view: 'pipeline', activation_mb: 400, weight_mb: 6000, memory_gb: 9 },
   split: { view: 'split', devices: 2, others: 2, forward: 24, backward: 48 }
 };

@@ -35,21 +35,21 @@ const PICTURES: Record<string, ViewOptions> = {
   scalars: { view: 'scalars', smoothing: 20 },
   'scalars-all': { view: 'scalars', names: ['loss', 'held_out_loss', 'grad_norm', 'tokens_per_second'] },
   'scalars-hidden': { view: 'scalars', names: ['loss', 'held_out_loss', 'grad_norm'], hidden: ['loss'] },
-  'moments-overview': { view: 'moments', kind: 'overview' },
-  'moments-lines': { view: 'moments', statistic: 'kurtosis', by: ['layer'] },
-  'moments-smooth': { view: 'moments', by: ['family'], smoothing: 20, show: 'percent' },
-  'moments-layers': { view: 'moments', kind: 'layers', by: ['layer', 'item_type'], statistic: 'rms' },
+  'moments-overview': { view: 'statistics', kind: 'overview' },
+  'moments-lines': { view: 'statistics', statistic: 'kurtosis', by: ['layer'] },
+  'moments-smooth': { view: 'statistics', by: ['family'], smoothing: 20, show: 'percent' },
+  'moments-layers': { view: 'statistics', kind: 'layers', by: ['layer', 'item_type'], statistic: 'rms' },
   'moments-bars': {
-    view: 'moments',
+    view: 'statistics',
     kind: 'layers',
     by: ['layer', 'family'],
     marks: 'bars',
     statistic: 'rms'
   },
-  'moments-layer-map': { view: 'moments', kind: 'layer_map', statistic: 'rms', transform: 'log' },
-  'moments-item-map': { view: 'moments', kind: 'item_map', statistic: 'kurtosis' },
+  'moments-layer-map': { view: 'statistics', kind: 'layer_map', statistic: 'rms', transform: 'log' },
+  'moments-item-map': { view: 'statistics', kind: 'item_map', statistic: 'kurtosis' },
   'ranks-of-step': {
-    view: 'moments',
+    view: 'statistics',
     kind: 'map',
     by: ['name'],
     columns: 'rank',
@@ -58,7 +58,7 @@ const PICTURES: Record<string, ViewOptions> = {
     cells: ['["decoder.layers.2.mlp.linear_fc1.weight",5]', '["decoder.layers.2.mlp.linear_fc1.weight",0]']
   },
   'ranks-of-rank': {
-    view: 'moments',
+    view: 'statistics',
     kind: 'map',
     by: ['name'],
     where: { rank: '5' },
@@ -68,7 +68,7 @@ const PICTURES: Record<string, ViewOptions> = {
     ]
   },
   'ranks-of-tensor': {
-    view: 'moments',
+    view: 'statistics',
     kind: 'map',
     by: ['rank'],
     where: { name: '^decoder\\.layers\\.2\\.mlp\\.linear_fc1\\.weight$' },
@@ -76,14 +76,14 @@ const PICTURES: Record<string, ViewOptions> = {
     cells: ['[5,300]', '[4,300]']
   },
   'moments-tensors': {
-    view: 'moments',
+    view: 'statistics',
     kind: 'tensors',
     where: { name: 'fc1' },
     transform: 'log',
     x: 'samples'
   },
-  'moments-table': { view: 'moments', kind: 'table', statistic: 'std' },
-  'moments-gain': { view: 'moments', stat: 'activation', ratio: 'gain', statistic: 'rms', by: ['layer'] },
+  'moments-table': { view: 'statistics', kind: 'table', statistic: 'std' },
+  'moments-gain': { view: 'statistics', stat: 'activation', ratio: 'gain', statistic: 'rms', by: ['layer'] },
   health: { view: 'health' },
   'health-rule': { view: 'health', rule: 'jump' },
   timeline: { view: 'timeline' },
@@ -112,7 +112,7 @@ const PICTURES: Record<string, ViewOptions> = {
     data: 2
   },
   'pipeline-large': { view: 'pipeline', kind: 'plan', schedule: 'zb_v', stages: 8, micro_batches: 64 },
-  'state-mixed': { view: 'moments', stat: 'activation' },
+  'state-mixed': { view: 'statistics', stat: 'activation' },
   'state-empty': { view: 'heatmap', flag: 'HiddenStates' }
 };
 

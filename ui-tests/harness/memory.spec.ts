@@ -36,8 +36,7 @@ test('what live views hold stays bounded while they follow a run', async ({ blan
     const { usedSize: heap } = await session.send('Runtime.getHeapUsage');
     return { nodes, listeners, heap };
   };
-  const before = await counted(UPDATES);
-  const all = [before];
+  const all = [await counted(UPDATES)];
   const start = Date.now();
   do {
     all.push(await counted(UPDATES));
@@ -46,7 +45,8 @@ test('what live views hold stays bounded while they follow a run', async ({ blan
     const mb = (bytes: number): string => (bytes / 2 ** 20).toFixed(2);
     console.log(all.map(({ nodes, listeners, heap }) => `${nodes} ${listeners} ${mb(heap)}`).join('\n'));
   }
-  const after = all.at(-1)!;
+  // In its first minutes a page still compiles and optimises what it runs.
+  const [before, after] = [all[Math.floor(all.length / 3)]!, all.at(-1)!];
   // Letters of labels come and go with the numbers on an axis.
   expect(after.nodes - before.nodes).toBeLessThan(60);
   expect(after.listeners - before.listeners).toBeLessThan(20);

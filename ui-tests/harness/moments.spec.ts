@@ -1,5 +1,5 @@
 import type { Page } from '@playwright/test';
-import type { MomentsOptions, ViewOptions } from '../../src/protocol/views.generated';
+import type { StatisticsOptions, ViewOptions } from '../../src/protocol/views.generated';
 import type { IMomentShape } from './moments';
 import { picture } from '../picture';
 import type { ISyntheticShape } from './source';
@@ -15,12 +15,12 @@ const shaped = (moments: IMomentShape): ISyntheticShape => ({
 
 async function show(
   page: Page,
-  options: Omit<MomentsOptions, 'view'>,
+  options: Omit<StatisticsOptions, 'view'>,
   moments: IMomentShape,
   other?: IMomentShape
 ): Promise<void> {
   await page.evaluate(([view, shape, second]) => window.harness.show(view, shape, second ?? undefined), [
-    { view: 'moments', ...options } as ViewOptions,
+    { view: 'statistics', ...options } as ViewOptions,
     shaped(moments),
     other ? shaped(other) : null
   ] as const);
@@ -113,7 +113,10 @@ test('a hundred lines of 10 000 steps open quickly and pan under the hand', asyn
   const opened = await page.evaluate(
     async shape => {
       const start = performance.now();
-      await window.harness.show({ view: 'moments', kind: 'tensors', series: 100, statistic: 'rms' }, shape);
+      await window.harness.show(
+        { view: 'statistics', kind: 'tensors', series: 100, statistic: 'rms' },
+        shape
+      );
       return performance.now() - start;
     },
     shaped({ layers: 25, steps: 10_000 })
@@ -172,8 +175,8 @@ test('the first bad step is named and one click away', async ({ page }) => {
 test('layer and steps are linked with the run’s other views', async ({ page }) => {
   await page.setViewportSize({ width: 1000, height: 1500 });
   const views: ViewOptions[] = [
-    { view: 'moments', by: ['layer'] },
-    { view: 'moments', kind: 'layer_map' }
+    { view: 'statistics', by: ['layer'] },
+    { view: 'statistics', kind: 'layer_map' }
   ];
   await page.evaluate(([all, shape]) => window.harness.showTogether(all, shape), [
     views,

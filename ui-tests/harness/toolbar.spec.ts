@@ -1,6 +1,7 @@
 import type { ViewOptions } from '../../src/protocol/views.generated';
 import { SHOWN, picture } from '../picture';
 import type { ISyntheticShape } from './source';
+import { SMALL_RUN } from './small-run';
 import { expect, setTheme, test } from './test';
 
 const SHAPE: ISyntheticShape = { layers: 4, positions: 64, tiles: 48, steps: 20 };
@@ -33,6 +34,52 @@ for (const options of VIEWS) {
         }
       }
       await picture(page, `toolbar-${options.view}-wide-${theme}`);
+    }
+  });
+}
+
+const USED: ViewOptions[] = [
+  { view: 'pipeline' },
+  { view: 'split', devices: 2 },
+  { view: 'moments' },
+  { view: 'timeline' },
+  { view: 'trend', flag: 'MLP1_mat_mul' }
+];
+
+for (const options of USED) {
+  test(`a control of ${options.view} keeps its place while it is used, and so do those before it`, async ({
+    page
+  }) => {
+    await page.setViewportSize({ width: 1900, height: 700 });
+    await page.evaluate(([view, run]) => window.harness.show(view, run), [options, SMALL_RUN] as const);
+    const bar = page.locator('.jp-MegalensToolbar').first();
+    const places = (): Promise<Record<string, number>> =>
+      bar.evaluate(node =>
+        Object.fromEntries(
+          [...node.querySelectorAll<HTMLElement>('[data-control]')].map(each => [
+            each.dataset['control']!,
+            Math.round(each.getBoundingClientRect().left)
+          ])
+        )
+      );
+    const before = await places();
+    const selects = await bar.locator('[data-control] select').count();
+    for (let at = 0; at < selects; at += 1) {
+      const select = bar.locator('[data-control] select').nth(at);
+      const own = await select.evaluate(
+        node => node.closest<HTMLElement>('[data-control]')!.dataset['control']!
+      );
+      for (const value of await select.evaluate((node: HTMLSelectElement) => [
+        ...[...node.options].filter(({ disabled }) => !disabled).map(each => each.value),
+        node.value
+      ])) {
+        await select.selectOption(value);
+        await page.evaluate(() => window.harness.view?.settled());
+        const now = await places();
+        // Behind it others may come and go.
+        const kept = Object.keys(now).filter(id => (before[id] ?? Infinity) <= before[own]!);
+        expect(kept.map(id => [id, now[id]])).toEqual(kept.map(id => [id, before[id]]));
+      }
     }
   });
 }

@@ -17,7 +17,7 @@ import pyarrow as pa
 from ...protocol import replace_file, segment_name, shown_text, stream_schema
 from ...runs.errors import ClientError
 from ...runs.foreign_files import ForeignFiles
-from ...runs.moments.rows.cache_folder import cache_folder, locked, trim_cache
+from ...runs.moments.rows.import_folder import cache_folder, locked, trim_cache
 from ...runs.run_folder import RunFolder
 from .chrome_spans import BEGIN, END, chrome_spans
 from .kineto import KinetoTrace, is_kineto, kineto_trace

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import queue
 import subprocess
@@ -62,6 +63,12 @@ class EngineProcess:
             raise EngineError(
                 "This installation lacks the engine's script. Reinstall megalens; in a checkout run: npm "
                 "run build:bundles",
+                code="missing",
+            )
+        if sys.platform == "emscripten" or importlib.util.find_spec("py_mini_racer") is None:
+            raise EngineError(
+                "Pictures and reports need the engine, mini-racer, which is not here. Views in a page are "
+                "drawn without it. Elsewhere than in a browser's Python: pip install mini-racer.",
                 code="missing",
             )
         child = str(Path(__file__).with_name("child.py"))

@@ -18,12 +18,12 @@ __all__ = [
     "Heatmap",
     "History",
     "Lens",
-    "Moments",
     "Overview",
     "Pipeline",
     "Scalars",
     "Scatter",
     "Split",
+    "Statistics",
     "Timeline",
     "Tokens",
     "Trend",
@@ -114,10 +114,10 @@ class History(View):
 
 
 @register
-class Moments(Explorer):
+class Statistics(Explorer):
     """Statistics. Statistics of weights, gradients and activations, grouped as you like."""
 
-    view_name: ClassVar[str] = "moments"
+    view_name: ClassVar[str] = "statistics"
 
     stat = Option()
     statistic = Option()
@@ -349,7 +349,7 @@ VIEW_CLASSES: dict[str, type[View]] = {
     "heatmap": Heatmap,
     "trend": Trend,
     "history": History,
-    "moments": Moments,
+    "statistics": Statistics,
     "scalars": Scalars,
     "health": Health,
     "timeline": Timeline,

@@ -9,6 +9,9 @@ from ...runs import ClientError, Run
 from ...runs.opening import compared_answers
 from ..engine import EngineError, run_job
 
+# With what a notebook writes for quotes, and the rest of the output, below 200 kB.
+_MOST_LETTERS = 180_000
+
 
 def draw_picture(run: Run, options: Mapping[str, Any]) -> tuple[str, str]:
     """Draw a view for a cell: SVG text and a caption of one line. An empty SVG has the reason in the caption.
@@ -21,5 +24,8 @@ def draw_picture(run: Run, options: Mapping[str, Any]) -> tuple[str, str]:
             stills, _ = run_job("still", {"run": run.id, "options": dict(options)}, answers)
     except (EngineError, ClientError) as error:
         return "", error.message
+    svg = "".join(each["svg"] for each in stills)
     caption = " ".join(line for each in stills for line in (f"{each['title']}.", *each["caption"]))
-    return "".join(each["svg"] for each in stills), caption
+    if len(svg) > _MOST_LETTERS:
+        return "", f"{caption} The picture has {len(svg) // 1000:,} kB, too many for a notebook to carry."
+    return svg, caption

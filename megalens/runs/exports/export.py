@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 _HERE = "megalens.runs.exports"
 _FORMATS = {
-    "parquet": f"{_HERE}.table_files:PARQUET",
-    "csv": f"{_HERE}.table_files:CSV",
+    "parquet": f"{_HERE}.formats:PARQUET",
+    "csv": f"{_HERE}.formats:CSV",
     "tensorboard": f"{_HERE}.event_files:TENSORBOARD",
-    "safetensors": f"{_HERE}.tensor_files:SAFETENSORS",
+    "safetensors": f"{_HERE}.formats:SAFETENSORS",
 }
 # Marks the folder of an export, which a later one may replace.
 _MANIFEST = "export.json"

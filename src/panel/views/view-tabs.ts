@@ -4,6 +4,7 @@ import { UUID, type ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import { type ISignal, Signal } from '@lumino/signaling';
 import type { Widget } from '@lumino/widgets';
 import { viewInfo } from '../../protocol/view-info';
+import { renamed } from '../../protocol/view-options';
 import type { ViewOptions } from '../../protocol/views.generated';
 import { faultSentence } from '../../views/shared/fault-text';
 import type { IViewReference, IMegalensViews } from '../../tokens';
@@ -155,10 +156,11 @@ export class ViewTabs implements IMegalensViews {
   /** Show a view in a tab: the one that is about the same, which is moved where a place is asked for. */
   private async _show(
     run: string,
-    options: ViewOptions,
+    saved: ViewOptions,
     near: string | null,
     mode: ViewPlacing | null = null
   ): Promise<string> {
+    const options = renamed(saved);
     const same = this.tracker.find(tab => tab.run === run && subjectOf(tab.options) === subjectOf(options));
     if (same === undefined) {
       return this._add(`megalens-view-${UUID.uuid4()}`, run, options, near, mode);
@@ -188,7 +190,7 @@ export class ViewTabs implements IMegalensViews {
       this._add(
         typeof id === 'string' ? id : `megalens-view-${UUID.uuid4()}`,
         run,
-        options as unknown as ViewOptions
+        renamed(options) as unknown as ViewOptions
       );
     }
   }

@@ -10,6 +10,7 @@ import {
   encodeMessage,
   frameTable,
   fullViewOptions,
+  keptViewOptions,
   parseLayers
 } from '..';
 
@@ -201,11 +202,22 @@ describe('layer ranges', () => {
 });
 
 describe('view options', () => {
+  it('of a view that had another name are read as those of its name of today', () => {
+    const saved = { view: 'moments', kind: 'map' };
+    expect(fullViewOptions(saved)).toEqual(fullViewOptions({ view: 'statistics', kind: 'map' }));
+    expect(keptViewOptions(saved)).toMatchObject({
+      options: { view: 'statistics', kind: 'map' },
+      dropped: []
+    });
+  });
+
   it('come back with the defaults of the contract', () => {
     expect(fullViewOptions({ view: 'trend', flag: 'HiddenStates' })).toEqual({
       view: 'trend',
       flag: 'HiddenStates',
       color_range: null,
+      baseline: null,
+      ignore_outliers: false,
       hidden: [],
       part: null,
       layers: 'all',

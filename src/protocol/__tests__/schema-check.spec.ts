@@ -48,7 +48,7 @@ it.each([
   [{ view: 'heatmap', flag: 'a', layers: 7 }, 'layers', /layers must be of type string, got 7\./],
   [{ view: 'heatmap', flag: 'a', other: 1 }, 'other', /other is not known here\./],
   [{ view: 'heatmap' }, undefined, /it lacks the member flag\./],
-  [{ view: 'moments', by: ['layer', 'layer'] }, 'by', /by must not have an entry twice\./]
+  [{ view: 'statistics', by: ['layer', 'layer'] }, 'by', /by must not have an entry twice\./]
 ])('names the option that is wrong in %j', (options, field, words) => {
   const error: unknown = expect.objectContaining({
     message: expect.stringMatching(words),

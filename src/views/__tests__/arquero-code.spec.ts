@@ -8,9 +8,9 @@ import { groupMoments } from '../../aggregate';
 import { aq } from '../../aggregate/arquero';
 import { groupTable, shapeTable } from '../../aggregate/group-table';
 import { fullViewOptions } from '../../protocol/view-options';
-import type { MomentsOptions } from '../../protocol/views.generated';
-import { toArquero } from '../moments/arquero-code';
-import type { MomentOptions } from '../moments/words';
+import type { StatisticsOptions } from '../../protocol/views.generated';
+import { toArquero } from '../statistics/arquero-code';
+import type { MomentOptions } from '../statistics/words';
 import { RowSource, type IRow } from '../../aggregate/__tests__/moment-rows';
 
 const KINDS = ['mlp.linear_fc1', 'mlp.linear_fc2', 'attention.proj'];
@@ -48,7 +48,7 @@ const ROWS: IRow[] = (['grad', 'param', 'activation', 'dgrad'] as const).flatMap
   )
 );
 
-const CASES: readonly Omit<MomentsOptions, 'view'>[] = [
+const CASES: readonly Omit<StatisticsOptions, 'view'>[] = [
   { by: ['layer'] },
   { by: [], statistic: 'kurtosis', series: 40 },
   { by: ['layer', 'family'], statistic: 'skewness', where: { layer: '0-2,10', family: ['mlp'] } },
@@ -75,8 +75,8 @@ const CASES: readonly Omit<MomentsOptions, 'view'>[] = [
   }
 ];
 
-const full = (options: Omit<MomentsOptions, 'view'>): MomentOptions =>
-  fullViewOptions({ view: 'moments', ...options }) as MomentOptions;
+const full = (options: Omit<StatisticsOptions, 'view'>): MomentOptions =>
+  fullViewOptions({ view: 'statistics', ...options }) as MomentOptions;
 
 /** Rows of a table in an order that does not depend on how texts are put in order, with numbers of 11 digits. */
 function lines(rows: readonly object[]): string[] {

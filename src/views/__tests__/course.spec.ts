@@ -1,6 +1,6 @@
 /** @jest-environment ./jest.environment.node.js */
 import { SeededRandom } from '../../protocol/seeded-random';
-import { drawnValues } from '../moments/line';
+import { drawnValues } from '../statistics/line';
 import { changeWords, scalarsWords } from '../shared/change-words';
 import { courseOf } from '../shared/course';
 import { untranslated } from '../shared/translate';

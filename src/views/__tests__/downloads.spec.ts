@@ -1,6 +1,6 @@
 /** @jest-environment ./jest.environment.node.js */
 
-import type { MomentsOptions } from '../../protocol/views.generated';
+import type { StatisticsOptions } from '../../protocol/views.generated';
 import type { MomentRowsRequest } from '../../protocol/requests.generated';
 import type { IMomentRows } from '../../store/row-moments';
 import { MemoryMoments } from '../../store/__tests__/memory-moments';
@@ -12,12 +12,16 @@ import { MemoryRun } from '../../store/__tests__/memory-run';
 async function saved(
   run: MemoryRun,
   label: string,
-  options: Partial<MomentsOptions>
+  options: Partial<StatisticsOptions>
 ): Promise<[string, string[]]> {
   const files: [string, string][] = [];
-  const { loaded } = await loadModel(run, { view: 'moments', kind: 'table', ...options }, (name, _, text) => {
-    files.push([name, text]);
-  });
+  const { loaded } = await loadModel(
+    run,
+    { view: 'statistics', kind: 'table', ...options },
+    (name, _, text) => {
+      files.push([name, text]);
+    }
+  );
   const notes = ('content' in loaded && loaded.content.notes) || [];
   await notes.find(({ action }) => action?.label === label)?.action?.run();
   for (let turn = 0; turn < 100 && files.length === 0; turn += 1) {

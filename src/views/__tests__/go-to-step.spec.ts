@@ -13,11 +13,11 @@ it.each<[string, ViewOptions, RegExp]>([
   ['scalars', { view: 'scalars' }, /^step 2, loss/],
   ['a trend', { view: 'trend', ...FLAG }, /^step 2, layer 1/],
   ['a layer × step trend', { view: 'trend', kind: 'heatmap', ...FLAG }, /^step 2, layer 1/],
-  ['lines of statistics', { view: 'moments' }, /^step 2, /],
-  ['single tensors', { view: 'moments', kind: 'tensors' }, /^step 2, /],
-  ['an overview', { view: 'moments', kind: 'overview' }, /^step 2, /],
-  ['a map of statistics', { view: 'moments', kind: 'layer_map' }, /step 2 /],
-  ['layers at a step', { view: 'moments', kind: 'layers', by: ['layer'] }, /by layer, step 2$/],
+  ['lines of statistics', { view: 'statistics' }, /^step 2, /],
+  ['single tensors', { view: 'statistics', kind: 'tensors' }, /^step 2, /],
+  ['an overview', { view: 'statistics', kind: 'overview' }, /^step 2, /],
+  ['a map of statistics', { view: 'statistics', kind: 'layer_map' }, /step 2 /],
+  ['layers at a step', { view: 'statistics', kind: 'layers', by: ['layer'] }, /by layer, step 2$/],
   ['a heatmap', { view: 'heatmap', layers: 'all', ...FLAG }, /step 2$/],
   ['a history', { view: 'history', ...FLAG }, /step 2$/]
 ])('goes to a step in %s', async (_, options, wanted) => {

@@ -32,8 +32,8 @@ function runOf(): MemoryRun {
 const VIEWS: [string, ViewOptions, string[]][] = [
   ['scalars', { view: 'scalars' }, ['loss/a', 'loss/b', 'loss/c']],
   ['trend', { view: 'trend', flag: 'MLP1_mat_mul', statistic: 'kept_mean' }, ['0', '1', '2']],
-  ['moments', { view: 'moments', by: ['layer'], statistic: 'std' }, ['[null]', '0', '1']],
-  ['layers', { view: 'moments', kind: 'layers', by: ['layer', 'family'] }, ['mlp', 'self_attention']]
+  ['moments', { view: 'statistics', by: ['layer'], statistic: 'std' }, ['[null]', '0', '1']],
+  ['layers', { view: 'statistics', kind: 'layers', by: ['layer', 'family'] }, ['mlp', 'self_attention']]
 ];
 
 describe.each(VIEWS)('lines of %s', (_, options, ids) => {
@@ -56,7 +56,7 @@ describe.each(VIEWS)('lines of %s', (_, options, ids) => {
       expect(Number(all?.recipe?.params['y1'])).toBeGreaterThan(250);
     }
     const { model } = await loadModel(runOf(), { ...options, hidden: [last] } as ViewOptions);
-    const at = options.view === 'moments' ? (last === '1' ? 3 : 0) : 30;
+    const at = options.view === 'statistics' ? (last === '1' ? 3 : 0) : 30;
     const tip = model.tipOf({ facet: null, x: [at, at], y: null });
     expect(tip?.lines.map(line => line.name)).toEqual(left);
   });

@@ -107,7 +107,7 @@ describe('pointing', () => {
     );
     run.add({ step: 30, layer: 0 }, { step: 30, layer: 1 });
     const heatmap = await show({ ...HEATMAP, layers: '0-1' });
-    const map = await show({ view: 'moments', kind: 'layer_map' });
+    const map = await show({ view: 'statistics', kind: 'layer_map' });
     press(map, 'End');
     press(map, 'ArrowDown');
     await told();
@@ -328,7 +328,7 @@ describe('the pinned step', () => {
     run.log(...[10, 20, 30].map(step => ({ step, name: 'decoder.layers.0.mlp.weight', std: step })));
     run.link.pin(20);
     const history = await show({ view: 'history', flag: 'MLP1_mat_mul' });
-    const layers = await show({ view: 'moments', kind: 'layers', by: ['layer'] });
+    const layers = await show({ view: 'statistics', kind: 'layers', by: ['layer'] });
     expect(history.querySelector('.jp-MegalensHistory-tensor .jp-MegalensView-title')?.textContent).toContain(
       'step 20'
     );

@@ -50,7 +50,7 @@ it.each<'heatmap' | 'trend'>(['heatmap', 'trend'])(
 );
 
 it.each<[string, ViewOptions, number, readonly number[]]>([
-  ['map of statistics', { view: 'moments', kind: 'layer_map', statistic: 'mean' }, 0, VALUES],
+  ['map of statistics', { view: 'statistics', kind: 'layer_map', statistic: 'mean' }, 0, VALUES],
   ['history’s map', { view: 'history', flag: 'MLP1_mat_mul', statistic: 'max' }, 0, [8, 0.8]],
   ['history’s tensor', { view: 'history', flag: 'MLP1_mat_mul', step: 1 }, 1, VALUES]
 ])('locks the colours of a %s', async (name, options, place, wanted) => {
@@ -63,7 +63,7 @@ it.each<[string, ViewOptions, number, readonly number[]]>([
 });
 
 it.each<[string, ViewOptions]>([
-  ['a map of statistics', { view: 'moments', kind: 'layer_map', statistic: 'mean', color_range: [-1, 1] }],
+  ['a map of statistics', { view: 'statistics', kind: 'layer_map', statistic: 'mean', color_range: [-1, 1] }],
   ['a history', { view: 'history', flag: 'MLP1_mat_mul', statistic: 'min', map_range: [-1, 1] }]
 ])('gives %s a dark middle on dark pages', async (_, options) => {
   const [still] = await readView(runOf(), options);

@@ -1,5 +1,5 @@
 import type { IRecipe } from '../../charts';
-import type { MomentsOptions, ViewOptions } from '../../protocol/views.generated';
+import type { StatisticsOptions, ViewOptions } from '../../protocol/views.generated';
 import { readView } from '../still';
 import type { IViewHost } from '../view';
 import { grads, MomentsPage } from './moments-page';
@@ -57,7 +57,7 @@ describe('other kinds', () => {
     const chosen = async (...keys: string[]): Promise<string[] | undefined> => {
       keys.forEach(key => page.press(key));
       await page.view?.settled();
-      return (page.view?.options as Partial<MomentsOptions>).cells;
+      return (page.view?.options as Partial<StatisticsOptions>).cells;
     };
     expect(await chosen('Home', 'Home', 'Enter')).toEqual(['[0,0]']);
     expect(await chosen('ArrowDown', 'ArrowRight', 'Enter')).toEqual(['[0,0]', '[1,1]']);
@@ -170,7 +170,7 @@ it.each([
   run.numbers = [0, 2, 4, 6].map(step => ({ step, name: 'tokens', value: 100 * step }));
   run.log(...grads(2, 6).filter(({ step }) => step % 2 === 0));
   const read = async (kind: 'layer_map' | 'lines'): Promise<IRecipe | null> =>
-    (await readView(run, { view: 'moments', kind, by: ['layer'], align }))[0]?.recipe ?? null;
+    (await readView(run, { view: 'statistics', kind, by: ['layer'], align }))[0]?.recipe ?? null;
   const [lines, map] = [await read('lines'), await read('layer_map')];
   expect([...new Set(lines?.datasets['rows']?.map(row => row['x']))]).toEqual(xs);
   const [picture] = map?.datasets['pictures'] ?? [];

@@ -2,13 +2,13 @@
 
 import { readPicture } from '../../charts/__tests__/read-png';
 import { COLORS } from '../../charts';
-import type { MomentsOptions, ViewOptions } from '../../protocol/views.generated';
+import type { StatisticsOptions, ViewOptions } from '../../protocol/views.generated';
 import type { IMomentRow } from '../../store/__tests__/memory-moments';
 import { MemoryRun } from '../../store/__tests__/memory-run';
 import { readView, type IStill } from '../still';
 import { loadModel } from './model';
 
-type MapOptions = Omit<MomentsOptions, 'view'>;
+type MapOptions = Omit<StatisticsOptions, 'view'>;
 
 const NAMES = ['blocks.0.wo.weight', 'blocks.0.wq.weight', 'embed.weight', 'head.weight'];
 const RANKS = [0, 1, 3];
@@ -49,13 +49,13 @@ const runOf = (rows: readonly IMomentRow[]): MemoryRun => {
 };
 
 async function stills(options: MapOptions, rows = ROWS): Promise<readonly IStill[]> {
-  return readView(runOf(rows), { view: 'moments', kind: 'map', statistic: 'rms', ...options });
+  return readView(runOf(rows), { view: 'statistics', kind: 'map', statistic: 'rms', ...options });
 }
 
 /** What the tips of a map say of the cells of its rows: a number, or what stands there instead. */
 async function cells(options: MapOptions, xs: readonly number[], rows = ROWS): Promise<unknown[][]> {
   const { model, loaded } = await loadModel(runOf(rows), {
-    view: 'moments',
+    view: 'statistics',
     kind: 'map',
     statistic: 'rms',
     ...options
@@ -87,7 +87,7 @@ const expected = <R, C>(
   );
 
 it('shortens the names of rows in a narrow picture, which else would be their names alone', async () => {
-  const view: ViewOptions = { view: 'moments', kind: 'map', statistic: 'rms', by: ['name'] };
+  const view: ViewOptions = { view: 'statistics', kind: 'map', statistic: 'rms', by: ['name'] };
   const [narrow] = await readView(runOf(ROWS), view, { width: 280 });
   expect(narrow?.recipe?.params['rowText']).toEqual([
     '…0.wo.weight',

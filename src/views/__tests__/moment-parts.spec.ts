@@ -1,16 +1,16 @@
 /** @jest-environment ./jest.environment.node.js */
 import COLORS from '#protocol/charts/colors.json';
 import { type IMomentGroups, type MomentKey, PRE_STEP } from '../../store/row-moments';
-import { badStretches } from '../moments/captions';
+import { badStretches } from '../statistics/captions';
 import { lineColors } from '../shared/lines/legend';
 import { compareLines } from '../shared/lines/compare';
-import { rowFilter, rowsCsv } from '../moments/table-pane';
+import { rowFilter, rowsCsv } from '../statistics/table-pane';
 import { groupTable, tableCsv } from '../../aggregate/group-table';
 import { Detail } from '../shared/lines/detail';
 import type { ILine } from '../shared/lines/line';
 import { lineRecipe } from '../shared/lines/line-recipe';
-import { cellsOf } from '../moments/map-cells';
-import { movesOf } from '../moments/cell-panes';
+import { cellsOf } from '../statistics/map-cells';
+import { movesOf } from '../statistics/cell-panes';
 import { middleCut, shortName, shortNames } from '../shared/short-name';
 import { MemoryMoments } from '../../store/__tests__/memory-moments';
 

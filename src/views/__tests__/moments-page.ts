@@ -1,4 +1,4 @@
-import type { MomentsOptions } from '../../protocol/views.generated';
+import type { StatisticsOptions } from '../../protocol/views.generated';
 import { mountView } from '../registry';
 import type { IView, IViewHost } from '../view';
 import { tensorNames, type IMomentRow } from '../../store/__tests__/memory-moments';
@@ -12,13 +12,13 @@ export class MomentsPage {
   readonly run = new MemoryRun();
   view: IView | null = null;
 
-  async show(options: Omit<MomentsOptions, 'view'> = {}, host: IViewHost = {}): Promise<IView> {
+  async show(options: Omit<StatisticsOptions, 'view'> = {}, host: IViewHost = {}): Promise<IView> {
     const node = document.createElement('div');
     document.body.append(node);
     this.view = await mountView(
       node,
       this.run,
-      { view: 'moments', ...options },
+      { view: 'statistics', ...options },
       { renderer: 'svg', ...host }
     );
     await this.view.settled();

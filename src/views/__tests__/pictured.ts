@@ -16,12 +16,12 @@ export const PICTURED: Pictured = [
   ...(['overview', 'lines', 'layers', 'layer_map', 'item_map', 'map', 'tensors', 'table'] as const).map(
     (kind): [string, ViewOptions, number] => [
       `moments as ${kind}`,
-      { view: 'moments', kind, by: ['family'] },
+      { view: 'statistics', kind, by: ['family'] },
       kind === 'overview' ? 2 : 1
     ]
   ),
-  ['moments as a map over ranks', { view: 'moments', kind: 'map', columns: 'rank', colors: 'sigma' }, 1],
-  ['moments as bars', { view: 'moments', kind: 'layers', marks: 'bars' }, 1]
+  ['moments as a map over ranks', { view: 'statistics', kind: 'map', columns: 'rank', colors: 'sigma' }, 1],
+  ['moments as bars', { view: 'statistics', kind: 'layers', marks: 'bars' }, 1]
 ];
 
 /** A run that has something of everything in the core, with values that are not finite. */

@@ -41,7 +41,7 @@ function runOf(course: Course): MemoryRun {
 }
 
 const TREND = { view: 'trend', flag: 'MLP1_mat_mul', statistic: 'kept_rms' } as const;
-const MOMENTS = { view: 'moments', stat: 'grad', statistic: 'rms' } as const;
+const MOMENTS = { view: 'statistics', stat: 'grad', statistic: 'rms' } as const;
 const VIEWS: Readonly<Record<string, ViewOptions>> = {
   trend: TREND,
   'trend as a map': { ...TREND, kind: 'heatmap' },

@@ -28,7 +28,7 @@ export function checkRecipes(pictured: Pictured, makeRun: () => IRunSource): voi
     const node = document.createElement('div');
     document.body.append(node);
     const drawn =
-      options.view === 'moments' && options.kind === 'table' ? { ...options, kind: 'lines' } : options;
+      options.view === 'statistics' && options.kind === 'table' ? { ...options, kind: 'lines' } : options;
     const mounted = mount(view, node, makeRun(), fullViewOptions(drawn as typeof options), {
       renderer: 'svg'
     });

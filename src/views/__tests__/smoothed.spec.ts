@@ -11,7 +11,7 @@ afterEach(() => document.body.replaceChildren());
 describe.each<[string, ViewOptions]>([
   ['scalars', { view: 'scalars', names: ['lr'], smoothing: 2 }],
   ['a trend', { view: 'trend', flag: 'MLP1_mat_mul', layers: '1', statistic: 'kept_max', smoothing: 2 }],
-  ['statistics', { view: 'moments', by: [], statistic: 'max', smoothing: 2 }]
+  ['statistics', { view: 'statistics', by: [], statistic: 'max', smoothing: 2 }]
 ])('smoothing in %s', (_, options) => {
   it('is seen: in the toolbar, in the caption, and by the numbers themselves, which stay faint', async () => {
     const node = document.createElement('div');

@@ -46,7 +46,7 @@ async function seen(run: MemoryRun, options: ViewOptions, width: number): Promis
 
 it.each([10, 1000, 100_000])('a spike of %i steps is seen in Statistics and Scalars', async steps => {
   const run = runOf(steps, Math.floor(steps * 0.617));
-  const statistics: ViewOptions = { view: 'moments', stat: 'grad', statistic: 'rms', by: ['name'] };
+  const statistics: ViewOptions = { view: 'statistics', stat: 'grad', statistic: 'rms', by: ['name'] };
   for (const width of WIDTHS) {
     expect((await seen(run, { ...statistics, kind: 'map' }, width))[0]).toBe(2);
     expect((await seen(run, { ...statistics, kind: 'lines' }, width))[1]).toBeCloseTo(SPIKE);

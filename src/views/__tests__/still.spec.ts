@@ -37,7 +37,7 @@ it('says why there is nothing to draw', async () => {
     }
   ]);
   expect(await readView(run, { view: 'history', flag: 'MLP1_mat_mul' })).toHaveLength(1);
-  expect(await readView(run, { view: 'moments', stat: 'param' })).toMatchObject([
+  expect(await readView(run, { view: 'statistics', stat: 'param' })).toMatchObject([
     { title: 'Parameter L2', caption: ['Parameters were not logged in this run; there are gradients.'] }
   ]);
 });
@@ -74,7 +74,7 @@ it('says nothing of the machine that it comes from', async () => {
 it('draws without the runs that cannot be opened, and says so', async () => {
   const gone = { list: () => Promise.resolve([]), acquire: () => Promise.reject(new Error('gone')) };
   for (const runs of [undefined, gone]) {
-    const options: ViewOptions = { view: 'moments', kind: 'lines', runs: ['r2'] };
+    const options: ViewOptions = { view: 'statistics', kind: 'lines', runs: ['r2'] };
     const [still] = await readView(fullRun(), options, runs ? { runs } : {});
     expect(still?.recipe).not.toBeNull();
     expect(still?.caption).toContain('The run r2 could not be opened here, so it is not drawn.');

@@ -25,8 +25,8 @@ const VIEWS: [string, ViewOptions][] = [
   ['scalars', { view: 'scalars' }],
   ['a trend', { view: 'trend', flag: 'MLP1_mat_mul' }],
   ['a layer × step trend', { view: 'trend', kind: 'heatmap', flag: 'MLP1_mat_mul' }],
-  ['lines of statistics', { view: 'moments' }],
-  ['a map of statistics', { view: 'moments', kind: 'layer_map' }]
+  ['lines of statistics', { view: 'statistics' }],
+  ['a map of statistics', { view: 'statistics', kind: 'layer_map' }]
 ];
 
 it.each(VIEWS.flatMap(([name, view]) => [3, 1200].map(steps => [name, steps, view] as const)))(

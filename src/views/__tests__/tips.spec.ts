@@ -86,14 +86,14 @@ describe('groups of tensors', () => {
   );
 
   it('are named at the step, the one under the pointer with a mark', async () => {
-    const tip = await tips(run, { view: 'moments', kind: 'lines', by: ['layer'], transform: 'linear' });
+    const tip = await tips(run, { view: 'statistics', kind: 'lines', by: ['layer'], transform: 'linear' });
     expect(tip(11, 5)).toEqual(['step 10', 'layer 0: 1', '▸ layer 1: 5']);
     expect(tip(19, 900)?.slice(0, 2)).toEqual(['step 20', 'layer 0: 2']);
     expect(tip(19, 900)?.[2]).toBe('layer 1: 2 (3 not finite)');
   });
 
   it('are named at a cell of a map', async () => {
-    const tip = await tips(run, { view: 'moments', kind: 'layer_map', by: ['layer'] });
+    const tip = await tips(run, { view: 'statistics', kind: 'layer_map', by: ['layer'] });
     expect(tip(18, 0.3)).toEqual(['layer 0', 'step 20: 2']);
     expect(tip(18, 3)).toBeNull();
   });

@@ -254,7 +254,7 @@ it('keeps Draw in its place whatever is drawn', async () => {
   };
   for (const kinds of [
     ['lines', 'heatmap'].map(kind => ({ view: 'trend', flag: 'MLP1_mat_mul', kind }) as ViewOptions),
-    ['lines', 'map', 'table', 'overview'].map(kind => ({ view: 'moments', kind }) as ViewOptions)
+    ['lines', 'map', 'table', 'overview'].map(kind => ({ view: 'statistics', kind }) as ViewOptions)
   ]) {
     const places: string[][] = [];
     for (const options of kinds) {
@@ -399,7 +399,7 @@ describe('states', () => {
 
   it('says why there is no picture also when the training has ended', async () => {
     run.tell({ type: 'status', state: 'finished', step: 7 });
-    await show({ view: 'moments' });
+    await show({ view: 'statistics' });
     expect(text('.jp-MegalensState p')).toContain('logs no statistics');
   });
 

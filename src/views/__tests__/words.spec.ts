@@ -95,7 +95,7 @@ it.each([
     'run.scalars_view(names=["loss"], smoothing=20)'
   ],
   [
-    { view: 'moments', kind: 'map', by: ['name'], columns: 'rank', cells: ['["w",3]'] } as const,
+    { view: 'statistics', kind: 'map', by: ['name'], columns: 'rank', cells: ['["w",3]'] } as const,
     `run.statistics(kind="map", by=["name"], columns="rank", cells=["[\\"w\\",3]"])`
   ]
 ])('writes %j as Python', (options, code) => {

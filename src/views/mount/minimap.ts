@@ -26,10 +26,13 @@ export class Minimap {
     role: 'slider',
     tabindex: '0'
   });
-  readonly node = element('div', { class: 'jp-MegalensMinimap', hidden: '' }, this._canvas, this._window);
+  readonly node = element('div', { class: 'jp-MegalensMinimap', hidden: '' });
 
   show(map: IMinimap | null): void {
-    this.node.hidden = map === null;
+    if (this.node.hidden !== (map === null)) {
+      this.node.hidden = map === null;
+      this.node.replaceChildren(...(map ? [this._canvas, this._window] : []));
+    }
     if (map && map.layers !== this._map?.layers) {
       paint(this._canvas, map);
     }

@@ -1,7 +1,7 @@
 import type { Status } from '../../protocol/messages.generated';
 import type { ViewOptions } from '../../protocol/views.generated';
-import { oneTensor } from '../moments/name-facts';
-import { STATS } from '../moments/words';
+import { oneTensor } from '../statistics/name-facts';
+import { STATS } from '../statistics/words';
 
 /**
  * What shows the first value that was not finite: of traced tensors its heatmap, of statistics the tensor
@@ -18,5 +18,5 @@ export function nonFiniteView(status: Status | null, of: 'tensors' | 'moments'):
   const stat = STATS.find(each => each === moments?.first.stat);
   return moments === undefined || stat === undefined
     ? null
-    : { view: 'moments', stat, step: moments.first.step, steps: null, ...oneTensor(moments.first.name) };
+    : { view: 'statistics', stat, step: moments.first.step, steps: null, ...oneTensor(moments.first.name) };
 }

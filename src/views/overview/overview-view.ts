@@ -3,7 +3,7 @@ import type {
   OverviewOptions,
   ScalarsOptions,
   TrendOptions,
-  MomentsOptions,
+  StatisticsOptions,
   ViewOptions
 } from '../../protocol/views.generated';
 import { fullViewOptions, type FullViewOptions } from '../../protocol/view-options';
@@ -19,7 +19,7 @@ import type {
 import { capital, flagWords } from '../shared/describe';
 import { connectionState, NO_ACTIONS } from '../shared/states';
 import type { IViewEnvironment } from '../shared/view-model';
-import { statsWords } from '../moments/words';
+import { statsWords } from '../statistics/words';
 import { CostTile } from './cost-tile';
 import { NewsTile } from './news-tile';
 import { OfferTile } from './offer-tile';
@@ -156,14 +156,14 @@ class OverviewView implements IComposition, ITilePage {
     }
     if (map.of === 'moments') {
       const options = momentOptions(map.stat, steps);
-      const opens = { view: 'moments', kind: 'layer_map', stat: map.stat, steps } as const;
+      const opens = { view: 'statistics', kind: 'layer_map', stat: map.stat, steps } as const;
       const title = t('%1: rms by layer', capital(statsWords(map.stat, t)));
       return this._picture(
         `map-${map.stat}`,
         title,
         opens,
         options,
-        (source, env) => new MomentMapTile(source, env as IViewEnvironment<MomentsOptions>)
+        (source, env) => new MomentMapTile(source, env as IViewEnvironment<StatisticsOptions>)
       );
     }
     const opens = { view: 'trend', kind: 'heatmap', flag: map.flag, steps } as const;

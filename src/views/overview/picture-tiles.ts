@@ -3,10 +3,10 @@ import { formatInteger, formatNumber } from '../../charts';
 import type { FlagInfo } from '../../protocol/messages.generated';
 import { own } from '../../protocol/records';
 import { fullViewOptions, type FullOptionsOf } from '../../protocol/view-options';
-import type { MomentsOptions, TrendOptions } from '../../protocol/views.generated';
+import type { StatisticsOptions, TrendOptions } from '../../protocol/views.generated';
 import type { MomentStat } from '../../store/row-moments';
 import { takesChanges, type IRunSource } from '../../store/source';
-import { MapPane } from '../moments/map-pane';
+import { MapPane } from '../statistics/map-pane';
 import { ScalarLines } from '../scalars/scalar-lines';
 import type { IBriefFact, Loaded } from '../shared/content';
 import { OtherRuns } from '../shared/lines/other-runs';
@@ -79,14 +79,14 @@ export function tracedFlags({ hello }: Pick<IRunSource, 'hello'>): readonly stri
 
 type Steps = readonly number[] | null;
 
-export function momentOptions(stat: MomentStat, steps: Steps): FullOptionsOf<'moments'> {
+export function momentOptions(stat: MomentStat, steps: Steps): FullOptionsOf<'statistics'> {
   return fullViewOptions({
-    view: 'moments',
+    view: 'statistics',
     kind: 'layer_map',
     stat,
     statistic: 'rms',
     steps
-  }) as FullOptionsOf<'moments'>;
+  }) as FullOptionsOf<'statistics'>;
 }
 
 export function trendOptions(flag: string, steps: Steps): FullOptionsOf<'trend'> {
@@ -95,7 +95,7 @@ export function trendOptions(flag: string, steps: Steps): FullOptionsOf<'trend'>
 
 /** The rms of a statistic as layer × step, whose colours a few values do not spread out. */
 export class MomentMapTile extends MapPane {
-  constructor(source: IRunSource, env: IViewEnvironment<MomentsOptions>) {
+  constructor(source: IRunSource, env: IViewEnvironment<StatisticsOptions>) {
     super(source, env, new OtherRuns(null, 'moments', () => undefined));
   }
 

@@ -46,7 +46,7 @@ describe('a view that fails while it is made', () => {
 
   it('names the saved options that were left out, until that is noted', async () => {
     const mount = plainMount();
-    const options = fullViewOptions({ view: 'moments' });
+    const options = fullViewOptions({ view: 'statistics' });
     const dropped = ['scale', '__proto__', '<b>'];
     const host = new ViewHost({ runs: new MemoryRuns(), run, options, dropped, mount });
     await settled();

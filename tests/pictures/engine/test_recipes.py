@@ -31,20 +31,20 @@ VIEWS = [
     {"view": "scalars", "smoothing": 5},
     {"view": "scalars", "names": ["tokens_per_second"], "x": "time"},
     {"view": "history", "flag": FLAG},
-    *({"view": "moments", "kind": kind} for kind in KINDS),
-    {"view": "moments", "stat": "residual", "statistic": "kurtosis", "show": "percent", "smoothing": 3},
-    {"view": "moments", "ratio": "grad_to_param", "by": ["layer", "role"], "transform": "log"},
+    *({"view": "statistics", "kind": kind} for kind in KINDS),
+    {"view": "statistics", "stat": "residual", "statistic": "kurtosis", "show": "percent", "smoothing": 3},
+    {"view": "statistics", "ratio": "grad_to_param", "by": ["layer", "role"], "transform": "log"},
     {
-        "view": "moments",
+        "view": "statistics",
         "kind": "map",
         "by": ["name"],
         "columns": "rank",
         "colors": "sigma",
         "cells": ['["decoder.layers.0.mlp.linear_fc1.weight",0]'],
     },
-    {"view": "moments", "kind": "map", "where": {"rank": "0"}, "cells": ["[2,12]"], "transform": "log"},
-    {"view": "moments", "stat": "activation"},
-    {"view": "moments", "runs": [OTHER], "compare": "ratio"},
+    {"view": "statistics", "kind": "map", "where": {"rank": "0"}, "cells": ["[2,12]"], "transform": "log"},
+    {"view": "statistics", "stat": "activation"},
+    {"view": "statistics", "runs": [OTHER], "compare": "ratio"},
 ]
 
 
@@ -112,5 +112,5 @@ def test_a_widget_over_its_comm_makes_the_same_recipe(pairs, place):
 def test_every_view_but_one_without_rows_draws_something(pairs):
     drawn = [sum(svg is not None for svg in json.loads(engine)["drawings"]) for engine, *_ in pairs]
     empty = [view for view, count in zip(VIEWS, drawn, strict=True) if not count]
-    assert empty == [VIEWS[4], {"view": "moments", "stat": "activation"}]
+    assert empty == [VIEWS[4], {"view": "statistics", "stat": "activation"}]
     assert drawn[9] == 2

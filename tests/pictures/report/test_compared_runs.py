@@ -35,7 +35,9 @@ def runs(tmp_path_factory):
 def pictures(draw, runs):
     def drawn(*ids, **options):
         with compared_answers(runs) as answers:
-            return draw(runs, answers, **{"view": "moments", "kind": "lines", "runs": list(ids), **options})
+            return draw(
+                runs, answers, **{"view": "statistics", "kind": "lines", "runs": list(ids), **options}
+            )
 
     return drawn
 
@@ -76,7 +78,7 @@ def test_an_earlier_attempt_is_drawn_over_its_run(draw, tmp_path):
         pq.write_table(rows.filter(pc.field("step") >= 21), home / packed.name)
     (again / "run.json").rename(home / "run.json")
     with open_run(home) as run, compared_answers(run) as answers:
-        options = {"view": "moments", "kind": "lines", "by": [], "runs": [f"{RUN_ID}.attempt-1"]}
+        options = {"view": "statistics", "kind": "lines", "by": [], "runs": [f"{RUN_ID}.attempt-1"]}
         (shown,) = draw(run, answers, **options)
     lines = by_run(shown)
     assert list(lines) == [("gpt-demo · all tensors", (1, 0)), ("gpt-demo, attempt 1 · all tensors", (6, 3))]
@@ -112,7 +114,7 @@ def test_no_step_of_long_runs_is_compared_with_one_beside_it(draw, tmp_path):
     write_explored_run(
         tmp_path / OTHER, steps=2500, stats=("grad",), run={"id": OTHER, "name": "gpt-wide", "started": 1.0}
     )
-    view = {"view": "moments", "kind": "lines", "by": [], "runs": [OTHER], "compare": "ratio"}
+    view = {"view": "statistics", "kind": "lines", "by": [], "runs": [OTHER], "compare": "ratio"}
     with open_run(own) as run, compared_answers(run) as answers:
         (shown,) = draw(run, answers, **view)
     assert not any("between its neighbours" in line for line in shown.caption)
@@ -151,7 +153,7 @@ def test_a_page_and_a_cell_hold_the_other_run_and_let_go_of_it(runs):
             found.close = lambda: (closed.append(found.id), before())
         return found
 
-    view = {"view": "moments", "kind": "lines", "by": [], "runs": [OTHER]}
+    view = {"view": "statistics", "kind": "lines", "by": [], "runs": [OTHER]}
     page = build_report(runs, [view, {**view, "compare": "ratio"}], others=others).decode()
     assert "gpt-wide: dashed." in page
     assert "Ratio, gpt-wide over this run" in page

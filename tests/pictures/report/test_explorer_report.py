@@ -15,11 +15,11 @@ from megalens.runs import open_run
 pytestmark = pytest.mark.slow
 
 VIEWS = [
-    {"view": "moments"},
-    {"view": "moments", "kind": "overview", "stat": "residual", "statistic": "kurtosis", "smoothing": 5},
-    {"view": "moments", "kind": "layer_map", "transform": "log"},
-    {"view": "moments", "kind": "layers", "by": ["layer", "family"], "marks": "bars"},
-    {"view": "moments", "kind": "map", "by": ["layer"], "cells": ["[2,12]"]},
+    {"view": "statistics"},
+    {"view": "statistics", "kind": "overview", "stat": "residual", "statistic": "kurtosis", "smoothing": 5},
+    {"view": "statistics", "kind": "layer_map", "transform": "log"},
+    {"view": "statistics", "kind": "layers", "by": ["layer", "family"], "marks": "bars"},
+    {"view": "statistics", "kind": "map", "by": ["layer"], "cells": ["[2,12]"]},
 ]
 
 
@@ -54,7 +54,7 @@ def test_every_chart_of_the_explorer_is_live_with_no_network(found):
 
 
 def test_rows_are_grouped_filtered_and_put_in_order_with_no_network(run, tmp_path):
-    views = [{"view": "moments"}, {"view": "moments", "kind": "table"}]
+    views = [{"view": "statistics"}, {"view": "statistics", "kind": "table"}]
     page = write_report(run, tmp_path / "report.html", views)
     row, by_value = "#view-1 tbody tr:first-child", "#view-1 th:nth-child(3) button"
     done = [
@@ -100,7 +100,7 @@ def test_a_page_of_many_rows_stays_small_and_keeps_the_spike(tmp_path):
         for place, name in enumerate(names)
     ]
     write(folder, "moments", rows)
-    page = build_report(open_run(folder), [{"view": "moments"}]).decode("utf-8")
+    page = build_report(open_run(folder), [{"view": "statistics"}]).decode("utf-8")
     assert len(page) < 1_500_000
     assert "of 3\u202f000 steps are drawn; every minimum and maximum is kept." in page
     assert re.search("between step [^.]*1\u202f234[^.]* in layer 17", page)

@@ -205,8 +205,8 @@ def test_a_view_that_names_no_flag_takes_the_first_traced_one_and_views_have_the
     assert [(each["view"], each.get("flag")) for each in checked] == [
         ("trend", "MLP1_mat_mul"),
         ("heatmap", "MLP1_mat_mul"),
-        ("moments", None),
-        ("moments", None),
+        ("statistics", None),
+        ("statistics", None),
     ]
 
 

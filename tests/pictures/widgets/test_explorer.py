@@ -9,7 +9,7 @@ from pandas.testing import assert_frame_equal
 from recorded_run import RUN_ID
 
 import megalens
-from megalens.pictures.widgets import VIEW_MIME, Moments, WidgetError
+from megalens.pictures.widgets import VIEW_MIME, Statistics, WidgetError
 from megalens.runs import ClientError
 
 
@@ -131,15 +131,15 @@ def test_options_that_change_change_the_rows(run):
     frame = widget.df
     assert list(frame["kind"].unique()) == ["weight"]
     assert frame["value"].equals(frame["max"].rename("value"))
-    assert Moments({"id": "r1"}, {}).options == run.statistics().options
+    assert Statistics({"id": "r1"}, {}).options == run.statistics().options
     with pytest.raises(WidgetError, match=r"Make it with run.statistics"):
-        _ = Moments({"id": "r1"}, {}).df
+        _ = Statistics({"id": "r1"}, {}).df
 
 
 def test_the_notebook_keeps_a_picture_with_the_spike_and_the_first_bad_step(run):
     bundle = run.statistics("grad", "l2")._repr_mimebundle_()
-    assert bundle[VIEW_MIME]["options"]["view"] == "moments"
-    assert bundle["text/plain"] == "Moments(gpt-demo: )"
+    assert bundle[VIEW_MIME]["options"]["view"] == "statistics"
+    assert bundle["text/plain"] == "Statistics(gpt-demo: )"
     html = bundle["text/html"]
     assert html.count("<svg") == 1
     assert "Gradient L2 by layer, steps 1 to 40." in html

@@ -11,7 +11,7 @@ import pytest
 from recorded_run import RUN_ID, write_run
 
 import megalens
-from megalens.pictures.widgets import VIEW_MIME, Heatmap, History, Moments, Scalars, Trend, WidgetError
+from megalens.pictures.widgets import VIEW_MIME, Heatmap, History, Scalars, Statistics, Trend, WidgetError
 from megalens.protocol import LAST_STEP, option_name, python_name, view_defaults, view_fields
 from megalens.runs import Run
 from megalens.slices import named
@@ -39,11 +39,11 @@ def run(folder):
         (Trend, "trend"),
         (Scalars, "scalars"),
         (History, "history"),
-        (Moments, "moments"),
+        (Statistics, "statistics"),
     ],
 )
 def test_every_option_of_the_contract_is_an_attribute_of_the_widget(kind, view):
-    options = {} if view in ("scalars", "moments") else {"flag": "MLP1_mat_mul"}
+    options = {} if view in ("scalars", "statistics") else {"flag": "MLP1_mat_mul"}
     widget = kind(RUN, options)
     found = {name: getattr(widget, python_name(name)) for name in view_fields(view)}
     assert found == {**view_defaults(view), **options}
@@ -108,12 +108,12 @@ def test_people_may_write_layers_steps_and_names_in_their_own_way():
     assert Heatmap(RUN, {"flag": "X", "layers": np.array([1, 2])}).layers == "1-2"
     assert Scalars(RUN, {"names": "loss"}).names == ["loss"]
     assert Trend(RUN, {"flag": "X", "positions": range(0, 16)}).positions == "0-15"
-    assert Moments(RUN, {"by": "layer"}).by == ["layer"]
-    assert Moments(RUN, {"by": ("layer", "role")}).by == ["layer", "role"]
-    assert Moments(RUN, {"by": ()}).by == []
-    filtered = Moments(RUN, {"where": {"layer": range(4), "expert": 7, "role": "output", "name": "mlp"}})
+    assert Statistics(RUN, {"by": "layer"}).by == ["layer"]
+    assert Statistics(RUN, {"by": ("layer", "role")}).by == ["layer", "role"]
+    assert Statistics(RUN, {"by": ()}).by == []
+    filtered = Statistics(RUN, {"where": {"layer": range(4), "expert": 7, "role": "output", "name": "mlp"}})
     assert filtered.where == {"layer": "0-3", "expert": "7", "role": ["output"], "name": "mlp"}
-    assert Moments(RUN, {"runs": "other"}).runs == ["other"]
+    assert Statistics(RUN, {"runs": "other"}).runs == ["other"]
 
 
 def test_the_pass_is_called_pass_with_an_underscore_where_python_keeps_the_word():
@@ -137,18 +137,18 @@ def test_the_pass_is_called_pass_with_an_underscore_where_python_keeps_the_word(
         (lambda: Trend(RUN, {"flag": "X", "steps": 5.5}), "steps", "must be a step, slice"),
         (lambda: Scalars(RUN, {"smoothing": "much"}), "smoothing", "got 'much'"),
         (lambda: Scalars(RUN, {"colour": "red"}), "colour", "no option 'colour'"),
-        (lambda: Moments(RUN, {"by": "laer"}), "by.0", r"at most 4 of name, layer.*got \['laer'\]"),
-        (lambda: Moments(RUN, {"by": ["layer", "layer"]}), "by", "none twice"),
-        (lambda: Moments(RUN, {"where": {"layer": "some"}}), "where.layer", r"where.layer=….*got 'some'"),
+        (lambda: Statistics(RUN, {"by": "laer"}), "by.0", r"at most 4 of name, layer.*got \['laer'\]"),
+        (lambda: Statistics(RUN, {"by": ["layer", "layer"]}), "by", "none twice"),
+        (lambda: Statistics(RUN, {"where": {"layer": "some"}}), "where.layer", r"where.layer=….*got 'some'"),
         (
-            lambda: Moments(RUN, {"where": {"role": "in"}}),
+            lambda: Statistics(RUN, {"where": {"role": "in"}}),
             "where.role.0",
             r"any of input, output, got \['in'\]",
         ),
-        (lambda: Moments(RUN, {"where": {"laer": 3}}), "where", "dict with any of name, layer"),
-        (lambda: Moments(RUN, {"where": None}), "where", "a dict .*got None"),
-        (lambda: Moments(RUN, {"series": 0}), "series", "from 1 to 500"),
-        (lambda: Moments(RUN, {"mixed": "yes"}), "mixed", "True or False"),
+        (lambda: Statistics(RUN, {"where": {"laer": 3}}), "where", "dict with any of name, layer"),
+        (lambda: Statistics(RUN, {"where": None}), "where", "a dict .*got None"),
+        (lambda: Statistics(RUN, {"series": 0}), "series", "from 1 to 500"),
+        (lambda: Statistics(RUN, {"mixed": "yes"}), "mixed", "True or False"),
     ],
 )
 def test_a_wrong_argument_is_named(make, field, says):
@@ -173,7 +173,7 @@ def test_the_facade_takes_exactly_the_options_of_the_contract():
         (NotebookRun.trend, "trend"),
         (NotebookRun.scalars_view, "scalars"),
         (NotebookRun.history, "history"),
-        (NotebookRun.statistics, "moments"),
+        (NotebookRun.statistics, "statistics"),
     ):
         parameters = {name: p for name, p in inspect.signature(method).parameters.items() if name != "self"}
         assert tuple(parameters) == tuple(python_name(name) for name in view_fields(view))
@@ -182,7 +182,7 @@ def test_the_facade_takes_exactly_the_options_of_the_contract():
             for name, p in parameters.items()
             if p.default is not inspect.Parameter.empty
         }
-        if view == "moments":
+        if view == "statistics":
             # A statistic's name may stand for `stat`, so that both are told apart; an absent filter matches everything.
             given |= {"statistic": given["statistic"] or "l2", "where": given["where"] or {}}
         # A signature holds no list, which anybody could change.
@@ -346,7 +346,7 @@ def test_a_view_of_another_package_is_a_widget_whose_options_the_browser_checks(
         (
             lambda run: ["scalar"],
             "views[0].view",
-            "one of overview, heatmap, trend, scalars, history, moments",
+            "one of overview, heatmap, trend, scalars, history, statistics",
         ),
         (lambda run: run.scalars_view(), "views", "must be a list of views"),
         (lambda run: {"view": "scalars"}, "views", "must be a list of views"),

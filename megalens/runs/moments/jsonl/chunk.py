@@ -25,7 +25,7 @@ from ....protocol import (
     moments_from_raw_sums,
 )
 from ..rows.import_folder import ROWS
-from .stretch import MOST_PROBLEMS, Course, Problem, Stretch
+from .imported_file import MOST_PROBLEMS, Course, Problem, Stretch
 
 _fetch = itemgetter(*RAW_SUMS)
 _STAT = re.compile(r"(residual_dgrad|residual|activation|dgrad|wgrad|grad|param)(?:_|$)")

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from ....protocol import LAST_STEP, MOMENT_STATS, shown_text
 from ...errors import ClientError
-from ..rows.cache_folder import trim_cache
 from ..rows.hidden import Hidden, PartlyHidden, layouts_of, newest, read_stat
-from ..rows.import_folder import ImportedRows
+from ..rows.import_folder import ImportedRows, trim_cache
 from ..rows.pieces import Piece, Progress
 from ..source import MomentRows
 from ..trainermon.imported_folder import TrainerMonRows

@@ -19,12 +19,10 @@ import orjson
 import pyarrow as pa
 
 from ...errors import ClientError
-from ..rows.cache_folder import locked
-from ..rows.import_folder import ROWS, write_part
+from ..rows.import_folder import ROWS, locked, write_part
 from ..rows.pieces import Progress
 from .chunk import read_chunk
-from .imported_file import ImportedFile, tail_digest, text_crc
-from .stretch import Stretch
+from .imported_file import ImportedFile, Stretch, tail_digest, text_crc
 from .tree import StatisticsFile
 
 _CHUNK_BYTES = 12 << 20

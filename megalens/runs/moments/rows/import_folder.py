@@ -1,24 +1,27 @@
-"""Run folders in the cache into which files of other loggers are imported, segment by segment."""
+"""The cache: run folders into which files of other loggers are imported, segment by segment, up to a size."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import os
+import shutil
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
 import orjson
 import pyarrow as pa
+from platformdirs import user_cache_path
 
 from ....hub.segment_file import sorted_by_step, write_segment
 from ....protocol import (
     PARTIAL,
     SEALED,
     STREAMS,
+    make_run_folder,
     replace_file,
     segment_name,
     shown_text,
@@ -28,10 +31,13 @@ from ....protocol import (
 from ...errors import ClientError
 from ...recorded_arrow import DAMAGE
 from ..source import MomentRows
-from .cache_folder import cache_folder
 from .pieces import Piece
 from .recorded_rows import SealedFile
 
+_FOLDER = "MEGALENS_CACHE_DIR"
+_BYTES = "MEGALENS_CACHE_BYTES"
+_DEFAULT_BYTES = 20 * 1024**3
+_IN_USE_SECONDS = 3600.0
 _FORMAT = 2
 _STREAM = STREAMS["moments"]
 _MEMBER = b"megalens.source"
@@ -47,6 +53,58 @@ ROWS = pa.schema(
 """The stream's columns, texts as dictionaries."""
 
 Source = TypeVar("Source")
+
+
+def cache_folder() -> Path:
+    """Return the cache folder: ``$MEGALENS_CACHE_DIR``, else the user's cache folder for ``megalens``."""
+    chosen = os.environ.get(_FOLDER)
+    return (Path(chosen) if chosen else user_cache_path("megalens")) / "moments"
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Lock a folder for this process, where the system can; other processes wait.
+
+    A lock only spares the second process the same work: the files are consistent at every moment without it.
+    """
+    for made in (cache_folder(), folder):
+        make_run_folder(made, exist_ok=True)
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    with (folder / "lock").open("w") as file:
+        with contextlib.suppress(OSError):
+            # A file system without locks.
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def trim_cache(keep: Path | None = None) -> int:
+    """Remove the least recently used entries beyond ``$MEGALENS_CACHE_BYTES`` (20 GiB), and return the bytes
+    that are left.
+
+    Entries used within the last hour stay, since another process may be reading them, and so does ``keep``.
+    """
+    try:
+        limit = int(os.environ.get(_BYTES, ""))
+    except ValueError:
+        limit = _DEFAULT_BYTES
+    entries = []
+    for entry in cache_folder().glob("??/*"):
+        with contextlib.suppress(OSError):
+            size = sum(file.stat().st_size for file in entry.rglob("*") if file.is_file())
+            entries.append(((entry / "used").stat().st_mtime, size, entry))
+    total = sum(size for _, size, _ in entries)
+    for used, size, entry in sorted(entries):
+        if total <= limit:
+            break
+        if entry == keep or time.time() - used < _IN_USE_SECONDS:
+            continue
+        shutil.rmtree(entry, ignore_errors=True)
+        total -= size
+    return total
 
 
 class SealedPart(NamedTuple, Generic[Source]):

@@ -13,9 +13,8 @@ import pyarrow as pa
 
 from ...errors import ClientError
 from ..jsonl.tree import StatisticsFile, StatisticsTree
-from ..rows.cache_folder import locked, trim_cache
 from ..rows.hidden import newest
-from ..rows.import_folder import ROWS, ImportedRows, ImportFolder, is_much, write_part
+from ..rows.import_folder import ROWS, ImportedRows, ImportFolder, is_much, locked, trim_cache, write_part
 from ..rows.pieces import MemoryPiece, Piece, Progress
 from .csv_moments import moment_tables
 from .files import STACKS, CsvPlace, csv_blocks

@@ -1,15 +1,15 @@
 import { isHere } from '../../../protocol/view-info';
 import { fullViewOptions } from '../../../protocol/view-options';
 import type {
-  MomentsOptions,
+  StatisticsOptions,
   ScalarsOptions,
   TimelineOptions,
   ViewOptions,
   HealthOptions
 } from '../../../protocol/views.generated';
 import type { IRunSource } from '../../../store/source';
-import { oneTensor } from '../../../views/moments/name-facts';
-import { STATISTICS, STATS } from '../../../views/moments/words';
+import { oneTensor } from '../../../views/statistics/name-facts';
+import { STATISTICS, STATS } from '../../../views/statistics/words';
 import { ScalarLines } from '../../../views/scalars/scalar-lines';
 import { type Control, selectControl } from '../../../views/shared/control';
 import type {
@@ -23,7 +23,7 @@ import { loadView } from '../../../views/view-code';
 import { OtherRuns } from '../../../views/shared/lines/other-runs';
 import type { IViewEnvironment } from '../../../views/shared/view-model';
 import { formatInteger } from '../../../charts';
-import { LinesPane } from '../../../views/moments/lines-pane';
+import { LinesPane } from '../../../views/statistics/lines-pane';
 import type { IMark, Loaded } from '../../../views/shared/content';
 import { type IAlarm, SEVERITIES } from '../store/alarms';
 import { HealthReader, type HealthChoice, type HealthPane, severityWords } from './health-facts';
@@ -35,7 +35,7 @@ import { RuleSettings } from './rule-settings';
 class AroundPane extends LinesPane {
   constructor(
     source: IRunSource,
-    env: IViewEnvironment<MomentsOptions>,
+    env: IViewEnvironment<StatisticsOptions>,
     others: OtherRuns,
     private readonly _alarm: () => IAlarm | null
   ) {
@@ -118,10 +118,10 @@ class HealthView implements IComposition {
               className,
               options: fullViewOptions(around),
               create: (source: IRunSource, env: IViewEnvironment) =>
-                around.view === 'moments'
+                around.view === 'statistics'
                   ? new AroundPane(
                       source,
-                      env as IViewEnvironment<MomentsOptions>,
+                      env as IViewEnvironment<StatisticsOptions>,
                       this._others,
                       () => this._shown
                     )
@@ -232,7 +232,7 @@ async function spansView(): Promise<Create | null> {
 }
 
 /** What draws the tensor, number or time of an alarm over the steps around it; null where nothing does. */
-export function aroundOf(alarm: IAlarm): MomentsOptions | ScalarsOptions | TimelineOptions | null {
+export function aroundOf(alarm: IAlarm): StatisticsOptions | ScalarsOptions | TimelineOptions | null {
   const steps: [number, number] = [Math.max(0, alarm.step - BEFORE), alarm.step + AFTER];
   if (alarm.stat === 'scalar') {
     return { view: 'scalars', names: [alarm.name], steps };
@@ -247,7 +247,7 @@ export function aroundOf(alarm: IAlarm): MomentsOptions | ScalarsOptions | Timel
     (/nan|inf|finite/.test(alarm.statistic) ? 'nonfinite' : /exponent/.test(alarm.statistic) ? 'max' : 'rms');
   return stat === undefined
     ? null
-    : { view: 'moments', stat, statistic, step: alarm.step, steps, ...oneTensor(alarm.name) };
+    : { view: 'statistics', stat, statistic, step: alarm.step, steps, ...oneTensor(alarm.name) };
 }
 
 export const view: IViewDefinition<HealthOptions> = {

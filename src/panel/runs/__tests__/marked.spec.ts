@@ -35,7 +35,7 @@ describe('runs that are marked', () => {
     await new Promise(resolve => setTimeout(resolve));
     expect(opened[0]).toEqual([
       'run-1',
-      expect.objectContaining({ view: 'moments', runs: ['run-0'], compare: 'ratio' })
+      expect.objectContaining({ view: 'statistics', runs: ['run-0'], compare: 'ratio' })
     ]);
     // A plain click chooses one again.
     click('run-0', false);
@@ -47,7 +47,7 @@ describe('runs that are marked', () => {
   it('are compared with the first of them, which is chosen then', async () => {
     const { model, opened } = setUp();
     await model.ready();
-    await model.compare('moments', 'difference', ['run-0', 'run-1']);
+    await model.compare('statistics', 'difference', ['run-0', 'run-1']);
     expect(model.runs.chosenId).toBe('run-0');
     expect(opened[0]).toEqual(['run-0', expect.objectContaining({ runs: ['run-1'], compare: 'difference' })]);
     model.dispose();

@@ -50,7 +50,7 @@ describe('PanelModel', () => {
     // The buttons of the run before are there until the next one is.
     model.runs.choose('run-0');
     expect(model.open).toBeNull();
-    await model.openView('moments');
+    await model.openView('statistics');
     expect(opened.map(([run]) => run)).toEqual(['run-0']);
     model.dispose();
   });

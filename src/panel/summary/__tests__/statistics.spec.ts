@@ -22,14 +22,14 @@ describe('statistics in the panel', () => {
     await until(() => find('.jp-MegalensFigures-statistics') !== null);
     expect(find('.jp-MegalensFigures-statistics')!.textContent).toBe('statistics gradients every step');
     expect(model.runNotice).toBeNull();
-    const button = find('[data-view="moments"]')!;
+    const button = find('[data-view="statistics"]')!;
     expect(button.title).toContain('Click for a tab');
     button.click();
-    expect(host.openView).toHaveBeenCalledWith('run-1', { view: 'moments', kind: 'overview' });
-    host.openViews.mockReturnValueOnce([{ view: 'moments', kind: 'table' }]);
+    expect(host.openView).toHaveBeenCalledWith('run-1', { view: 'statistics', kind: 'overview' });
+    host.openViews.mockReturnValueOnce([{ view: 'statistics', kind: 'table' }]);
     button.click();
-    expect(host.openView).toHaveBeenLastCalledWith('run-1', { view: 'moments' });
-    expect(model.reportViews()).toContainEqual({ view: 'moments' });
+    expect(host.openView).toHaveBeenLastCalledWith('run-1', { view: 'statistics' });
+    expect(model.reportViews()).toContainEqual({ view: 'statistics' });
     panel.dispose();
   });
 
@@ -51,7 +51,7 @@ describe('statistics in the panel', () => {
     expect(button.parentElement?.textContent).not.toContain('non-finite 0');
     button.click();
     expect(host.openView).toHaveBeenCalledWith('run-1', {
-      view: 'moments',
+      view: 'statistics',
       kind: 'tensors',
       stat: 'grad',
       where: { name: '^blocks\\.1\\.mlp\\.fc1\\.weight$' },
@@ -63,8 +63,8 @@ describe('statistics in the panel', () => {
 
   it('says how statistics come to be where there are none', async () => {
     const { panel, find } = await shown();
-    await until(() => find('[data-view="moments"]') !== null);
-    expect(find('[data-view="moments"]')!.title).toContain(
+    await until(() => find('[data-view="statistics"]') !== null);
+    expect(find('[data-view="statistics"]')!.title).toContain(
       'megalens.log_statistics(model, optimizer, param=1, grad=1)'
     );
     expect(find('.jp-MegalensFigures-statistics')).toBeNull();
@@ -79,11 +79,11 @@ describe('statistics in the panel', () => {
     expect(find(`${entry} .jp-MegalensRun-mark`)!.textContent).toBe('Σ');
     expect(find(`${entry} .jp-MegalensRun-word`)!.textContent).toBe('statistics');
     await until(() => find('[data-view="heatmap"]')?.title === 'These files hold statistics only');
-    expect(find('[data-view="moments"]')!.title).toContain('Click for a tab');
+    expect(find('[data-view="statistics"]')!.title).toContain('Click for a tab');
     expect(panel.node.textContent).toContain('Statistics from files.');
     expect(find('.jp-MegalensFigures')).toBeNull();
     expect(runCode(model.runs.chosen!)).toBe('run = megalens.open("runs/my-run")');
-    expect(model.reportViews()).toEqual([{ view: 'overview' }, { view: 'moments' }]);
+    expect(model.reportViews()).toEqual([{ view: 'overview' }, { view: 'statistics' }]);
     host.askStatistics.mockResolvedValueOnce('nothing');
     await model.actions.openStatistics();
     expect(host.tell).toHaveBeenCalledWith(
@@ -106,7 +106,7 @@ describe('statistics in the panel', () => {
     const { model, host } = setUp();
     await model.ready();
     host.openViews.mockReturnValue([
-      { view: 'moments', stat: 'residual', statistic: 'kurtosis', by: ['layer'], where: { layer: '0-3' } }
+      { view: 'statistics', stat: 'residual', statistic: 'kurtosis', by: ['layer'], where: { layer: '0-3' } }
     ]);
     expect(model.code()).toContain(
       'run.statistics(stat="residual", statistic="kurtosis", where={"layer": "0-3"})\n'

@@ -72,7 +72,7 @@ describe('the table of runs', () => {
     await until(() => button('Statistics') !== undefined);
     button('Statistics').click();
     await new Promise(resolve => setTimeout(resolve));
-    expect(opened[0]?.[1]).toMatchObject({ view: 'moments', compare: 'overlay' });
+    expect(opened[0]?.[1]).toMatchObject({ view: 'statistics', compare: 'overlay' });
     widget.dispose();
   });
 

@@ -78,11 +78,11 @@ describe('tabs of views', () => {
 
   it('name their runs where there are several', async () => {
     const { tabs, labels } = setUp();
-    await tabs.open('r1', { view: 'moments' });
+    await tabs.open('r1', { view: 'statistics' });
     await tabs.open('r1', { view: 'heatmap', flag: 'HiddenStates' });
     await settled();
     expect(labels()).toEqual(['Statistics', 'HiddenStates · Heatmap']);
-    await tabs.open('r2', { view: 'moments' });
+    await tabs.open('r2', { view: 'statistics' });
     await settled();
     expect(labels()).toEqual([
       'gpt-base · Statistics',
@@ -138,7 +138,7 @@ describe('tabs of views', () => {
   it('say their subject first, in the few letters that a narrow tab shows', async () => {
     const { tabs, labels } = setUp();
     await tabs.open('r1', { view: 'scalars', names: ['loss', 'held_out_loss'] });
-    await tabs.open('r1', { view: 'moments', stat: 'grad', statistic: 'rms' });
+    await tabs.open('r1', { view: 'statistics', stat: 'grad', statistic: 'rms' });
     await tabs.open('r1', { view: 'attention', layers: '9' });
     await tabs.open('r1', { view: 'heatmap', flag: 'HiddenStates', layers: '9' });
     await tabs.open('r1', { view: 'timeline' });
@@ -155,7 +155,7 @@ describe('tabs of views', () => {
 
   it('are told which frame a view is to fill before it is in there', async () => {
     const { tabs, frames } = setUp();
-    await tabs.open('r1', { view: 'moments' });
+    await tabs.open('r1', { view: 'statistics' });
     await settled();
     const [tab] = tabs.tracker.filter(() => true);
     expect(frames).toEqual([tab!.content.node]);
@@ -164,12 +164,12 @@ describe('tabs of views', () => {
 
   it('keep their options when others are refused', async () => {
     const { tabs } = setUp();
-    await tabs.open('r1', { view: 'moments' });
+    await tabs.open('r1', { view: 'statistics' });
     const [tab] = tabs.tracker.filter(() => true);
     await expect(tab!.setOptions({ view: 'trend', flag: 'HiddenStates' })).rejects.toThrow('no option');
-    expect(tab!.options).toEqual({ view: 'moments' });
-    await tab!.setOptions({ view: 'moments', kind: 'table' });
-    expect(tabs.at(tab!.id)?.options).toEqual({ view: 'moments', kind: 'table' });
+    expect(tab!.options).toEqual({ view: 'statistics' });
+    await tab!.setOptions({ view: 'statistics', kind: 'table' });
+    expect(tabs.at(tab!.id)?.options).toEqual({ view: 'statistics', kind: 'table' });
     tab!.dispose();
   });
 });

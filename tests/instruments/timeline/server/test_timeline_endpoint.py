@@ -49,7 +49,7 @@ async def test_the_critical_path_and_spans_that_are_searched_for_are_answered(as
     assert {each["rank"] for each in body["path"]} == {0, 1}
     assert body["found"]["count"] == 2 * 8
     _, body, _ = await ask("runs", RUN_ID, "timeline", body={})
-    assert (body["path"], body["found"]) == ([], {"count": 0, "first": []})
+    assert (body["path"], body["found"]) == ([], {"count": 0, "since": 0, "first": []})
 
 
 async def test_traces_of_other_tools_open_as_runs(ask, jp_root_dir, tmp_path, monkeypatch):

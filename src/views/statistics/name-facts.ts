@@ -1,11 +1,11 @@
 import { parseName } from '../../protocol/tensor-name';
-import type { MomentFilter, MomentsOptions } from '../../protocol/views.generated';
+import type { MomentFilter, StatisticsOptions } from '../../protocol/views.generated';
 import type { MomentStat } from '../../store/row-moments';
 
 /** What makes the explorer show one tensor and nothing else. */
 export function oneTensor(
   name: string
-): Pick<MomentsOptions, 'kind'> & { where: MomentFilter & { name: string } } {
+): Pick<StatisticsOptions, 'kind'> & { where: MomentFilter & { name: string } } {
   const escaped = name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
   return { kind: 'tensors', where: { name: `^${escaped}$` } };
 }

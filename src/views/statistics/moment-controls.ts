@@ -1,4 +1,4 @@
-import type { MomentsOptions } from '../../protocol/views.generated';
+import type { StatisticsOptions } from '../../protocol/views.generated';
 import type { IMomentIndex, MomentColumn } from '../../store/row-moments';
 import type { IRunSource } from '../../store/source';
 import { smoothedChip, transformControl } from '../shared/controls';
@@ -11,7 +11,7 @@ import { columnWords, byWords, STATISTICS, STATS, statisticWords, statsWords } f
 import { capital } from '../shared/describe';
 import { alongOf, cellsChosen, isMap, mapRows } from './map-cells';
 
-type Choose = (options: Partial<MomentsOptions>) => void;
+type Choose = (options: Partial<StatisticsOptions>) => void;
 
 const ACROSS = ['rank', 'layer', 'stage', 'expert'] as const;
 
@@ -80,7 +80,7 @@ export interface IControlFacts {
   readonly names: INameFacts;
   /** Other runs; null where there are none to compare with. */
   readonly runs: readonly { readonly id: string; readonly name: string }[] | null;
-  readonly choose: (options: Partial<MomentsOptions>) => void;
+  readonly choose: (options: Partial<StatisticsOptions>) => void;
 }
 
 /** Groupings that are offered; any other that the options name is offered too. */

@@ -1,4 +1,4 @@
-import type { MomentsOptions, ViewOptions } from '../../protocol/views.generated';
+import type { StatisticsOptions, ViewOptions } from '../../protocol/views.generated';
 import type { IRunSource } from '../../store/source';
 import type { Control } from '../shared/control';
 import type { IComposition, ICompositionEnvironment, IViewPart, IViewDefinition } from '../shared/definition';
@@ -18,7 +18,11 @@ import type { MomentPane } from './pane';
 import { TablePane } from './table-pane';
 import type { MomentOptions } from './words';
 
-type Pane = new (source: IRunSource, env: IViewEnvironment<MomentsOptions>, others: OtherRuns) => MomentPane;
+type Pane = new (
+  source: IRunSource,
+  env: IViewEnvironment<StatisticsOptions>,
+  others: OtherRuns
+) => MomentPane;
 
 /** A pane of an explorer and which of the explorer's options it is given otherwise. */
 interface IPane {
@@ -63,10 +67,10 @@ const AFTER_DRAWING = 50;
  * The explorer of the stream `moments`: a toolbar, a line of filters that folds, and the panes of the chosen
  * kind.
  */
-export class MomentsView implements IComposition {
+export class StatisticsView implements IComposition {
   constructor(
     private readonly _source: IRunSource,
-    private readonly _env: ICompositionEnvironment<MomentsOptions>
+    private readonly _env: ICompositionEnvironment<StatisticsOptions>
   ) {
     this.unpictured = _env.t('A table has no picture. Download it as CSV, or draw lines.');
     this._others = new OtherRuns(_env.runs, 'moments', () => this._panes.forEach(pane => pane.renew()));
@@ -88,7 +92,7 @@ export class MomentsView implements IComposition {
       className: 'jp-MegalensMoments-pane',
       options: { ...options, ...instead },
       create: (source, env) => {
-        const made = new pane(source, env as IViewEnvironment<MomentsOptions>, this._others);
+        const made = new pane(source, env as IViewEnvironment<StatisticsOptions>, this._others);
         this._panes.set(key, made);
         return made;
       }
@@ -100,8 +104,8 @@ export class MomentsView implements IComposition {
     return key === this.zoomed || isDrawn(key) || isDrawn(this.zoomed);
   }
 
-  heard(_key: string, options: Partial<ViewOptions>): Partial<MomentsOptions> {
-    return options as Partial<MomentsOptions>;
+  heard(_key: string, options: Partial<ViewOptions>): Partial<StatisticsOptions> {
+    return options as Partial<StatisticsOptions>;
   }
 
   controls(of: (key: string) => readonly Control[]): ReturnType<IComposition['controls']> {
@@ -160,6 +164,6 @@ export class MomentsView implements IComposition {
   private _later: ReturnType<typeof setTimeout> | undefined;
 }
 
-export const view: IViewDefinition<MomentsOptions> = {
-  compose: (source, env) => new MomentsView(source, env)
+export const view: IViewDefinition<StatisticsOptions> = {
+  compose: (source, env) => new StatisticsView(source, env)
 };

@@ -1,7 +1,7 @@
 import { AggregateError } from '../../aggregate';
 import { formatInteger } from '../../charts';
 import { ClientError } from '../../client/rest';
-import type { MomentsOptions } from '../../protocol/views.generated';
+import type { StatisticsOptions } from '../../protocol/views.generated';
 import type { IMomentIndex, MomentStat, IMomentGroups } from '../../store/row-moments';
 import type { IRunSource } from '../../store/source';
 import { capital } from '../shared/describe';
@@ -10,7 +10,7 @@ import type { Translate } from '../shared/translate';
 import type { MomentReader } from './reader';
 import { STATS, statsWords, type MomentOptions } from './words';
 
-type Choose = (options: Partial<MomentsOptions>) => void;
+type Choose = (options: Partial<StatisticsOptions>) => void;
 
 /** What logs statistics in a training script. */
 export const SNIPPET =
@@ -138,7 +138,7 @@ export function nothingMatches(
 }
 
 /** Options without filter and pattern; a grouping that needs the pattern goes with it. */
-function cleared(options: MomentOptions): Partial<MomentsOptions> {
+function cleared(options: MomentOptions): Partial<StatisticsOptions> {
   const by = (options.by ?? []).filter(column => column !== 'capture');
   return { where: {}, pattern: null, by };
 }

@@ -1,8 +1,8 @@
-import type { MomentsOptions } from '../../protocol/views.generated';
+import type { StatisticsOptions } from '../../protocol/views.generated';
 import type { MomentColumn, MomentKey, MomentStat, MomentStatistic } from '../../store/row-moments';
 import type { Translate } from '../shared/translate';
 
-export type MomentOptions = Required<MomentsOptions>;
+export type MomentOptions = Required<StatisticsOptions>;
 
 export { MOMENT_STATISTICS as STATISTICS, MOMENT_STATS as STATS } from '../../protocol/moment-statistics';
 

@@ -1,5 +1,5 @@
 import { formatBytes, formatInteger } from '../../charts';
-import type { MomentsOptions } from '../../protocol/views.generated';
+import type { StatisticsOptions } from '../../protocol/views.generated';
 import type { IMomentGroups, IMomentIndex, MomentColumn } from '../../store/row-moments';
 import { isOver, type IRunSource, type SourceChange } from '../../store/source';
 import type { INote, Loaded } from '../shared/content';
@@ -33,10 +33,10 @@ const MOST_STEPS = 50_000;
 const MANY_ROWS = 1_000_000;
 
 /** What all panes of the explorer share: what there is, refusals, notes, and whose options they have. */
-export abstract class MomentPane extends ViewModel<MomentsOptions> {
+export abstract class MomentPane extends ViewModel<StatisticsOptions> {
   constructor(
     source: IRunSource,
-    env: IViewEnvironment<MomentsOptions>,
+    env: IViewEnvironment<StatisticsOptions>,
     private readonly _others: OtherRuns
   ) {
     super(source, env);
@@ -275,7 +275,7 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
   }
 
   private _refused(reason: unknown): IState | null {
-    const choose = (options: Partial<MomentsOptions>): void => this.choose(options);
+    const choose = (options: Partial<StatisticsOptions>): void => this.choose(options);
     const refusal = refusalOf(reason);
     const sentence = reason instanceof Error ? reason.message : String(reason);
     if (refusal === 'mixed') {
