@@ -10,11 +10,10 @@ from websockets.exceptions import ConnectionClosed
 
 from ..protocol import SUBPROTOCOL, Pace, ProtocolError, Streams, decode_message, encode_message, parse_json
 from ..protocol.messages_generated import Join, Message, Peer
-from .batch_connection import BatchConnection
+from .batch_connection import BatchConnection, ViewerQueue
 from .history import Backlog
 from .live_frame import LiveFrame
 from .options import HubOptions
-from .viewer_queue import ViewerQueue
 
 _BATCH_BYTES = 128 * 1024
 _UNREAD_BYTES = 256 * 1024

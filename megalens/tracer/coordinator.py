@@ -20,13 +20,12 @@ from ..protocol.messages_generated import (
     Status,
 )
 from ..protocol.version import own_version
-from .announcement import add_members, announcement, job_notes, parts_notes
 from .budget.budget import BudgetKeeper
 from .errors import TracerError, as_protocol_error, describe_error, plain_text
 from .health import ProducerHealth
 from .instrument import Host, Instrument
 from .instruments import Instruments
-from .job import HubRoute, Recovery, Role, ViewerWatch
+from .job import HubRoute, Recovery, Role, ViewerWatch, add_members, announcement, job_notes, parts_notes
 from .points import ModelPoints
 from .sending.hub_connection import HubConnection
 from .sending.hub_process import HubAddress, HubProcess

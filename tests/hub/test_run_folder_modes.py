@@ -11,8 +11,7 @@ from hub_process import scalars, tensors, until
 from recorded_files import segments_of, tails_of
 
 from megalens.hub.recorder import Recorder
-from megalens.hub.resumed import set_aside
-from megalens.hub.upgrade import upgrade_recording
+from megalens.hub.resumed import set_aside, upgrade_recording
 from megalens.protocol import FrameChecker, decode_frame, make_run_folder, replace_file
 from megalens.runs.moments.rows.import_folder import cache_folder, locked
 

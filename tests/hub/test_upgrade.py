@@ -17,7 +17,7 @@ from recorded_files import file_names, parquet_of, recorded_table, segments_of
 
 from megalens.__main__ import main
 from megalens.hub import segment_file
-from megalens.hub.upgrade import upgrade_recording
+from megalens.hub.resumed import upgrade_recording
 from megalens.protocol import stream_schema
 
 RECORDINGS = Path(__file__).parents[2] / "protocol/fixtures/recordings"

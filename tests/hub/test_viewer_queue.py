@@ -3,8 +3,8 @@
 import pytest
 from hub_process import moments, scalars, tensors
 
+from megalens.hub.batch_connection import ViewerQueue
 from megalens.hub.live_frame import LiveFrame
-from megalens.hub.viewer_queue import ViewerQueue
 from megalens.protocol import decode_frame
 
 

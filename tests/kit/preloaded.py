@@ -22,7 +22,7 @@ import torch.distributed.pipelining  # noqa: E402, F401
 import torch_statistics_work  # noqa: E402, F401
 
 import megalens.instruments.monitor.training_monitor  # noqa: E402
-import megalens.instruments.pipeline.instrument  # noqa: E402
+import megalens.instruments.pipeline.order_control  # noqa: E402
 import megalens.instruments.pipeline.schedule  # noqa: E402
 import megalens.pictures.engine  # noqa: E402, F401
 from megalens.instruments.pipeline.split import SplitTraining  # noqa: E402, F401

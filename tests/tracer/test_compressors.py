@@ -6,8 +6,7 @@ import torch
 
 from megalens.protocol import Empty, NoOp, Peaks, Projection, ProtocolError, Tile, compressor_from_setting
 from megalens.tracer.moments.native.library import MOST_IN_GROUPS, MOST_PARTS, load
-from megalens.tracer.tensors.compressors import NativeTiles, copy_values, make_kernel, plan_of
-from megalens.tracer.tensors.staging import Stage
+from megalens.tracer.tensors.compressors import NativeTiles, Stage, copy_values, make_kernel, plan_of
 
 _TYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 _KERNEL = load()

@@ -14,9 +14,9 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from megalens.tracer.moments import kernel_name, measure, merge_rows
-from megalens.tracer.moments.layout import COLUMNS
 from megalens.tracer.moments.native.build import FOLDER, LIBRARY, build, source_hash
 from megalens.tracer.moments.native.library import NativeKernel, load
+from megalens.tracer.moments.part import COLUMNS
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPILER = next((found for each in ("c++", "g++", "clang++") if (found := shutil.which(each))), None)

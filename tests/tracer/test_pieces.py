@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from megalens.protocol import Empty, NoOp, Peaks, Projection, Tile
 from megalens.tracer.tensors.batch import Batch, Row, RowMeta, tensors_table
 from megalens.tracer.tensors.compression_error import CompressionError
-from megalens.tracer.tensors.compressors import make_kernel
+from megalens.tracer.tensors.compressors import Stage, StagePool, make_kernel
 from megalens.tracer.tensors.joiner import Joiner, pack_pieces
 from megalens.tracer.tensors.pieces import cut_of, join_pieces
 from megalens.tracer.tensors.probes import errors_of, moments_of
 from megalens.tracer.tensors.sender import LeaderSender
-from megalens.tracer.tensors.staging import Stage, StagePool
 
 COMPRESSORS = [
     Tile(4),

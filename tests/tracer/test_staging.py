@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from megalens import Tile
-from megalens.tracer.tensors.staging import Stage, StagePool
+from megalens.tracer.tensors.compressors import Stage, StagePool
 
 
 def test_a_stage_gives_room_one_after_another_and_memory_of_its_own_once_full() -> None:

@@ -237,7 +237,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _upgrade(folder: str) -> int:
-    from ...hub.upgrade import upgrade_recording
+    from ...hub.resumed import upgrade_recording
 
     done = False
     try:

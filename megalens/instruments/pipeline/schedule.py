@@ -182,7 +182,7 @@ class DynamicSchedule:
         self._broken: str | None = None
         self._control.start(board, order)
         if tracer is not None:
-            from .instrument import PipelineInstrument
+            from .order_control import PipelineInstrument
 
             self._executor.watch = tracer
             tracer.attach(PipelineInstrument(self._control))

@@ -17,8 +17,7 @@ from ...protocol import MOMENT_COLUMNS, FrameTemplate, StepReadings, stream_sche
 from ...protocol.arrow_columns import arrow_column
 from ..errors import describe_error
 from .gathering import CompleteStep, Gathering, Merged
-from .layout import COLUMNS
-from .part import Figures, MeasuredStep, NameList
+from .part import COLUMNS, Figures, MeasuredStep, NameList
 
 if TYPE_CHECKING:
     from ..instrument import Host

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .layout import COLUMNS, NEAR_ZERO, layout_of
 from .merge import merge_rows
+from .part import COLUMNS, NEAR_ZERO, layout_of
 
 _BLOCK = 4096
 _PROGRAMS = 512

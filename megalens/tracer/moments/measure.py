@@ -9,9 +9,9 @@ from torch import Tensor
 
 from ..errors import TracerError
 from . import gpu as gpu
-from .layout import COLUMNS, NEAR_ZERO, TYPES
 from .merge import merge_rows
 from .native import library
+from .part import COLUMNS, NEAR_ZERO, TYPES
 
 # Values at a time: what is in float64 meanwhile stays in a CPU's cache; a GPU wants fewer and larger
 # launches.

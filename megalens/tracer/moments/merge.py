@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from ..errors import TracerError
-from .layout import COLUMNS
 from .native import library
+from .part import COLUMNS
 
 
 def merge_rows(rows: Tensor) -> Tensor:

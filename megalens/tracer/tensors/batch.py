@@ -16,12 +16,11 @@ from torch import Tensor
 
 from ...protocol import MOMENT_COLUMNS, Empty, layers_words, stream_schema
 from ...protocol.arrow_columns import arrow_column
-from ..moments.layout import COLUMNS
 from ..moments.native.library import Item, NativeKernel
+from ..moments.part import COLUMNS
 from ..points import FLAGS
-from .compressors import TilePlan
+from .compressors import Stage, TilePlan, slices_of
 from .pieces import PieceJoin
-from .staging import Stage, slices_of
 
 ROW_BYTES = 256
 """What a row takes besides its values."""

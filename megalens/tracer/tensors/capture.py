@@ -14,12 +14,11 @@ from ..coordinates import to_host
 from ..passes import OUTSIDE, TRAINING, MicroBatches, PassState, Unproven
 from ..points import FLAGS, ModelPoints, Shards, Source
 from .batch import NO_ERROR, ROW_BYTES, Batch, FiredProbes, Row, RowMeta, TensorReading, reading_of
-from .compressors import plan_of
+from .compressors import StagePool, plan_of
 from .pieces import Cut, cut_of
 from .plan import FlagPlan, TracingPlan
 from .probes import TensorProbe, Window, errors_of, in_rows, install_probes, local_piece, moments_of, shape_of
 from .retained import RETAINED_BYTES, RetainedTensor, RetainedTensors, reason_of
-from .staging import StagePool
 
 _clock = time.perf_counter_ns
 _MOST_METAS = 256

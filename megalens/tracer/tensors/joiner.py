@@ -13,11 +13,11 @@ from torch import Tensor
 
 from ...protocol import layer_name
 from ..moments import merge_pieces
-from ..moments.layout import COLUMNS
+from ..moments.part import COLUMNS
 from ..points import FLAGS
 from .batch import NO_ERROR, Batch, Row, RowMeta, StepRows, identity_of, named_rows
+from .compressors import Stage, StagePool, slices_of
 from .pieces import join_pieces
-from .staging import Stage, StagePool, slices_of
 
 _PATIENCE_SECONDS = 5.0
 _FIRST_PATIENCE_SECONDS = 30.0

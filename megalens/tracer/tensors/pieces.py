@@ -21,8 +21,7 @@ from torch import Tensor
 from ...protocol import Compressor, Empty, Peaks, Projection, Tile
 from ..points import Shards
 from .compression_error import CompressionError
-from .compressors import Kernel, copy_values, make_kernel, projection_kernel
-from .staging import Stage
+from .compressors import Kernel, Stage, copy_values, make_kernel, projection_kernel
 
 _SEQUENCE_AXIS = 1
 _HEAD_AXIS = 1

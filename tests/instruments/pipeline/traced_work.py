@@ -17,7 +17,7 @@ from torch.distributed.pipelining.schedules import ScheduleInterleavedZeroBubble
 
 import megalens
 from megalens.instruments.pipeline import DynamicSchedule
-from megalens.instruments.pipeline.instrument import PipelineInstrument
+from megalens.instruments.pipeline.order_control import PipelineInstrument
 from megalens.runs import open_run
 from megalens.tracer import Place
 

@@ -11,11 +11,10 @@ from torch import Tensor, distributed, nn
 
 from ..errors import SplitError
 from ..stages.inbox import StepBatch
-from .checkpoint import SplitCheckpoint
+from .checkpoint import SplitCheckpoint, WeightUpdate
 from .layout import SplitLayout
 from .mail import SplitGroups, SplitNotes
 from .start import batch_for, began, checked_stage, checked_start, device_for, module_of
-from .update import WeightUpdate
 from .weights import StageWeights
 from .worker import BackwardProcess, ForwardProcess, SplitWorker, mean_of
 

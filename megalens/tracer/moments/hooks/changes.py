@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ....protocol import MOMENT_COLUMNS
 from ...coordinates import to_host
-from ..layout import COLUMNS, TYPES
+from ..part import COLUMNS, TYPES
 from .values import local_values
 
 _COUNT, _MEAN, _M2, _LOW, _HIGH = (

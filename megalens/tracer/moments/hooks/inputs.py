@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree
 
 from ...own_hooks import hook_before
-from ..layout import COLUMNS
+from ..part import COLUMNS
 
 _MOST_VALUES, _MOST_TENSORS = 1 << 16, 8
 # Odd numbers with bits of both kinds all over: the second one mixes what the first has brought up. By hand.

@@ -15,8 +15,7 @@ from ...graph_probes import ALL_ITEMS, end_of, passes_of
 from ...own_hooks import hook_after, hook_before
 from ...passes import at_each_backward
 from .. import measure, measure_natively
-from ..layout import COLUMNS, TYPES
-from ..part import NameList
+from ..part import COLUMNS, TYPES, NameList
 from ..points import FeaturePoint, ResidualPoint, SitePoint
 from .values import counted_here, first_tensor, half_precision, local_values, measurable
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from ....protocol import MOMENT_COLUMNS
 from ...coordinates import plain_tensor
 from .. import measure, measure_natively
-from ..layout import COLUMNS, TYPES
 from ..merge import merge_rows
+from ..part import COLUMNS, TYPES
 
 _TYPES = frozenset(TYPES)
 _PLAIN = (Tensor, nn.Parameter)

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..layout import COLUMNS, NEAR_ZERO, TYPES, layout_of, rows_of
+from ..part import COLUMNS, NEAR_ZERO, TYPES, layout_of, rows_of
 from .build import FOLDER, LIBRARY, source_hash
 
 _LEVELS = ("portable", "AVX2", "AVX-512")

@@ -27,10 +27,9 @@ import { LinesPane } from '../../../views/statistics/lines-pane';
 import type { IMark, Loaded } from '../../../views/shared/content';
 import { type IAlarm, SEVERITIES } from '../store/alarms';
 import { HealthReader, type HealthChoice, type HealthPane, severityWords } from './health-facts';
-import { ListPane, WayPane } from './list-pane';
+import { ListPane, WayPane, MutedPane, RulesPane } from './rules-pane';
 import { MarksPane } from './marks-pane';
 import { RuleSettings } from './rule-settings';
-import { MutedPane, RulesPane } from './rules-pane';
 
 /** The tensor of an alarm over the steps around it. */
 class AroundPane extends LinesPane {
