@@ -15,7 +15,7 @@ from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 from torch.optim import Optimizer
 
 from ...protocol import LEAST_RANKS, RANK_SCALAR, SCALED_STATS, StepReadings, parse_name
-from ...protocol.messages_generated import Announce, Statistics, Status
+from ...protocol.messages_generated import Announce, LoggedStatistics, Status
 from ..errors import TracerError
 from ..instrument import Instrument
 from ..passes import left_out_sentence
@@ -182,7 +182,7 @@ class StatisticsLogger(Instrument):
         self._collector: Collector | None = None
         self._phases = self._ranks = 0
         if tracer.instrument(self.name) is not None:
-            raise TracerError("Statistics of this tracer are logged already; close that logger first.")
+            raise TracerError("LoggedStatistics of this tracer are logged already; close that logger first.")
         tracer.attach(self)
         if points.left_out:
             tracer.warn(points.left_out)
@@ -320,7 +320,7 @@ class StatisticsLogger(Instrument):
 
     def describe(self, announce: Announce) -> None:
         if not self._closed and self.intervals:
-            announce["statistics"] = cast(Statistics, self.intervals.to_message())
+            announce["statistics"] = cast(LoggedStatistics, self.intervals.to_message())
 
     def report(self, status: Status) -> None:
         """Report how many passes were left out, unless the tensor tracer saw more of them."""
