@@ -7,7 +7,7 @@ ROOT = Path(__file__).parents[1] / "megalens"
 ALLOWED = {
     "runs/moments/jsonl/chunk.py": "another logger's lines, which have bare NaN; each value is checked where it is read",
     "runs/moments/jsonl/ingest.py": "between this package's own processes",
-    "runs/moments/jsonl/stretch.py": "this package's own cache; anything odd has the file parsed anew",
+    "runs/moments/jsonl/imported_file.py": "this package's own cache; anything odd has the file parsed anew",
     "runs/moments/trainermon/imported_folder.py": "this package's own cache; anything odd has the files parsed anew",
     "hub/dialects/peer_message.py": "a foreign hub's, which has bare NaN; each value is checked where it is read",
     "hub/sealer.py": "between this package's own processes",
