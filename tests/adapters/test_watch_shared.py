@@ -343,3 +343,17 @@ def test_the_ids_are_what_the_model_is_given_whatever_the_tables_are_called() ->
     assert modules_of(points, "InputTokens", -1) == [model.more]
     assert ("InputTokens", -1) in watch.changed
     assert torch.equal(traced(points, lambda: model(IDS))["InputTokens", -1, "ids"], IDS)
+
+
+def test_of_several_attentions_the_first_is_shown_and_its_evidence_says_of_how_many() -> None:
+    class Twice(Block):
+        def forward(self, x: Tensor, other: Tensor | None = None) -> Tensor:
+            assert self.second is not None
+            x = x + self.first(self.norm(x))
+            return x + self.second(self.norm(x))
+
+    model = Stack(Twice(crosses=True), Twice(crosses=True))
+    points, _ = watched(model, lambda: model(IDS))
+    firsts = [[each.first.a, each.first.b, each.first.c] for each in blocks_of(model)]
+    assert [modules_of(points, "QKV_mat_mul", number) for number in (0, 1)] == firsts
+    assert "one of 2 attentions of this layer, the first" in points.flags["QKV_mat_mul"].evidence[0]
