@@ -284,7 +284,7 @@ class LayerSeen:
         """
         taken = {a.made.number for a in self._attentions if a.made is not None}
         parts = attention.parts.values() if attention else ()
-        used = {f.made.number for features in parts for f in features}
+        used = {(f.made.number, index) for features in parts for f in features for index in f.indices}
         found: list[tuple[Made, Gated | Features | None]] = []
         untold: list[tuple[Made, Gated | Features | None]] = []
         for made in self._made:
@@ -302,7 +302,7 @@ class LayerSeen:
                     untold.append((made, None))
                 continue
             halves = (first.gate, first.up) if isinstance(first, Gated) else (first,)
-            if not any(half.made.number in used for half in halves):
+            if not any((half.made.number, index) in used for half in halves for index in half.indices):
                 found.append((made, first))
         return found or untold
 
