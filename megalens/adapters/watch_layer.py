@@ -54,14 +54,14 @@ class LayerSeen:
     # Attention.
 
     def attention(self, hints: Iterable[nn.Module]) -> Group:
-        """Return the self-attention of the layer; the only one where there is no other."""
+        """Return the self-attention of the layer: of several the one that names choose, or the first."""
         groups = self._groups()
         if not groups:
             raise NotSeen(self._no_attention())
         # Scores without a softmax choose what another attention attends to.
         groups = [group for group in groups if any(each.softmax for each in group.attentions)] or groups
         own = [group for group in groups if not group.crosses]
-        count = max(len(own), 1)
+        count = len(own)
         if count > 1:
             for made in self._flow.made:
                 owners = owners_of(made.given)
@@ -72,17 +72,11 @@ class LayerSeen:
                         "one together: there is no one tensor of queries, keys and values."
                     )
             hinted = set(hints)
-            own = [g for g in own if any(f.made.giver in hinted for f in g.parts.get("q", ()))] or own
-        chosen, *others = own or groups
-        if others:
-            where = ", ".join(
-                dict.fromkeys(self.name(g.attentions[0].call.module) for g in (chosen, *others))
-            )
-            raise NotSeen(
-                f"This layer has {1 + len(others)} attentions of its own (in {where}), and one is shown."
-            )
-        chosen.among = count
-        return chosen
+            named = [g for g in own if any(f.made.giver in hinted for f in g.parts.get("q", ()))]
+            own = named if len(named) == 1 else own
+            how = "chosen by its name" if len(named) == 1 else "the first"
+            own[0].among = f"one of {count} attentions of this layer, {how}"
+        return (own or groups)[0]
 
     def _no_attention(self) -> str:
         lost = {name for name, call in self._flow.lost if call is not None and call.inside(self.layer)}
@@ -290,7 +284,7 @@ class LayerSeen:
         """
         taken = {a.made.number for a in self._attentions if a.made is not None}
         parts = attention.parts.values() if attention else ()
-        used = {f.made.number for features in parts for f in features}
+        used = {(f.made.number, index) for features in parts for f in features for index in f.indices}
         found: list[tuple[Made, Gated | Features | None]] = []
         untold: list[tuple[Made, Gated | Features | None]] = []
         for made in self._made:
@@ -308,7 +302,7 @@ class LayerSeen:
                     untold.append((made, None))
                 continue
             halves = (first.gate, first.up) if isinstance(first, Gated) else (first,)
-            if not any(half.made.number in used for half in halves):
+            if not any((half.made.number, index) in used for half in halves for index in half.indices):
                 found.append((made, first))
         return found or untold
 

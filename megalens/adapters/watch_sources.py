@@ -130,7 +130,7 @@ class LayerFinder:
         for part in "qkv":
             done = trail_words(getattr(group.attentions[0], part))
             words += [f"{part} {done} after it"] if done else []
-        words += [_chosen(group.among, "attentions")] if group.among > 1 else []
+        words += [group.among] if group.among else []
         words += ["a cross-attention: its keys come from elsewhere"] if group.crosses else []
         return sources, "; ".join(words)
 
@@ -221,7 +221,8 @@ class LayerFinder:
         if self.hints.get("MLP2_mat_mul") and self.hints.get("RouterProbabilities"):
             return tuple(self.hints["MLP2_mat_mul"]), "what all experts give together"
         made, _ = self._mlp()
-        more = f"; {_chosen(self.several, 'MLPs')}" if self.several > 1 else ""
+        count = self.several
+        more = f"; one of {count} MLPs of this layer, chosen by its name" if count > 1 else ""
         return (self._plain(*made.givers[0]),), f"it goes from the nonlinearity to the residual stream{more}"
 
     def router(self) -> Finding:
@@ -318,7 +319,3 @@ def _several_times(name: str, times: int) -> str:
         f"{name} is called {times} times in one pass of this layer, and what it gives each time is not "
         "told apart."
     )
-
-
-def _chosen(count: int, what: str) -> str:
-    return f"one of {count} {what} of this layer, chosen by its name"

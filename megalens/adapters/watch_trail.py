@@ -160,8 +160,8 @@ class Group:
     attentions: list[Attended]
     parts: dict[str, list[Features]] = field(default_factory=dict)
     heads: dict[str, int] = field(default_factory=dict)
-    among: int = 1
-    """How many attentions of its own the layer has."""
+    among: str = ""
+    """Of how many attentions of the layer it is, and why it is taken."""
     unknown: str = ""
     """Why the parts cannot be told."""
     crosses: bool | None = None

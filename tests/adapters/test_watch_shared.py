@@ -343,3 +343,39 @@ def test_the_ids_are_what_the_model_is_given_whatever_the_tables_are_called() ->
     assert modules_of(points, "InputTokens", -1) == [model.more]
     assert ("InputTokens", -1) in watch.changed
     assert torch.equal(traced(points, lambda: model(IDS))["InputTokens", -1, "ids"], IDS)
+
+
+def test_of_several_attentions_the_first_is_shown_and_its_evidence_says_of_how_many() -> None:
+    class Twice(Block):
+        def forward(self, x: Tensor, other: Tensor | None = None) -> Tensor:
+            assert self.second is not None
+            x = x + self.first(self.norm(x))
+            return x + self.second(self.norm(x))
+
+    model = Stack(Twice(crosses=True), Twice(crosses=True))
+    points, _ = watched(model, lambda: model(IDS))
+    firsts = [[each.first.a, each.first.b, each.first.c] for each in blocks_of(model)]
+    assert [modules_of(points, "QKV_mat_mul", number) for number in (0, 1)] == firsts
+    assert "one of 2 attentions of this layer, the first" in points.flags["QKV_mat_mul"].evidence[0]
+
+
+def test_an_mlp_whose_first_layer_is_the_attentions_too_is_told_by_its_features() -> None:
+    class AllInOne(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.wide = nn.Linear(WIDTH, 3 * WIDTH + 48)
+            self.mix, self.back = nn.Linear(WIDTH, WIDTH), nn.Linear(24, WIDTH)
+
+        def forward(self, x: Tensor) -> Tensor:
+            *parts, up, gate = self.wide(x).split([WIDTH] * 3 + [24, 24], -1)
+            q, k, v = (part.unflatten(-1, (HEADS, -1)).transpose(1, 2) for part in parts)
+            mixed = functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+            return x + self.mix(mixed) + self.back(functional.silu(gate) * up)
+
+    model = Stack(AllInOne(), AllInOne())
+    points, _ = watched(model, lambda: model(IDS))
+    values = traced(points, lambda: model(IDS))
+    wide = model.blocks[0].wide(model.words(IDS))
+    assert torch.equal(values["MLP1_mat_mul", 0, "up"], wide[..., 48:72])
+    assert torch.equal(values["MLP1_mat_mul", 0, "gate"], wide[..., 72:])
+    assert modules_of(points, "MLP2_mat_mul", 1) == [blocks_of(model)[1].back]
