@@ -8,29 +8,10 @@ import { perturbText } from '../shared/perturb-text';
 import { middleCut, shortNames } from '../shared/short-name';
 import type { ITip } from '../shared/table';
 import type { Translate } from '../shared/translate';
-import { element } from './dom';
+import { element, frameBox, type IBox } from './dom';
 import type { Shell } from './shell';
 
-/** A rectangle in pixels of the stage. */
-interface IBox {
-  left: number;
-  top: number;
-  width: number;
-  height: number;
-}
-
 const hold = (part: number): number => Math.min(1, Math.max(0, part));
-
-/** Return a plot's rectangle in pixels of the stage. */
-export function frameBox(frame: IPlotFrame, chart: Chart, stage: HTMLElement): IBox {
-  const [origin, base] = [chart.origin(), stage.getBoundingClientRect()];
-  return {
-    left: origin.left - base.left + frame.left,
-    top: origin.top - base.top + frame.top,
-    width: frame.width,
-    height: frame.height
-  };
-}
 
 /** Return the plots that a mark lies in: the facet's, or all of them where it names none. */
 export function framesOf(mark: IMark, chart: Chart): IPlotFrame[] {

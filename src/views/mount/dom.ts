@@ -1,3 +1,24 @@
+import type { Chart, IPlotFrame } from '../../charts';
+
+/** A rectangle in pixels of the stage. */
+export interface IBox {
+  left: number;
+  top: number;
+  width: number;
+  height: number;
+}
+
+/** Return a plot's rectangle in pixels of the stage. */
+export function frameBox(frame: IPlotFrame, chart: Chart, stage: HTMLElement): IBox {
+  const [origin, base] = [chart.origin(), stage.getBoundingClientRect()];
+  return {
+    left: origin.left - base.left + frame.left,
+    top: origin.top - base.top + frame.top,
+    width: frame.width,
+    height: frame.height
+  };
+}
+
 /** What has the focus in a node's document or, as where marimo puts widgets, in its shadow tree. */
 export function focusNear(node: Node): Element | null {
   const root = node.getRootNode();

@@ -2,7 +2,7 @@ import type { Chart, Zoom, IPlotFrame, Row } from '../../charts';
 import { type IPaintedLine, type IPainting, type ITrace, heightOf, SPARSE } from '../shared/painting';
 import { indexBefore } from '../shared/scale';
 import type { ILinePainter } from '../shared/view-model';
-import { frameBox } from './cursor';
+import { frameBox } from './dom';
 
 const SVG = 'http://www.w3.org/2000/svg';
 

@@ -2,8 +2,7 @@ import { type Chart, followPointer, type Zoom } from '../../charts';
 import { own } from '../../protocol/records';
 import type { IMinimap } from '../shared/content';
 import type { Span } from '../shared/links';
-import { frameBox } from './cursor';
-import { element } from './dom';
+import { element, frameBox } from './dom';
 
 /** Pixels of the picture of it, and of an edge of the window that answers to the pointer. */
 const HEIGHT = 24;
