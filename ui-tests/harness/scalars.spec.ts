@@ -13,7 +13,7 @@ test('a page of 200 scalars of two runs makes pictures where they are in sight',
   );
   const small = page.locator('.jp-mod-small');
   await expect(small).toHaveCount(200);
-  await expect(small.first().locator('canvas').first()).toBeVisible();
+  await expect(small.first().locator('canvas.marks')).toBeVisible();
   const drawn = await page.locator('.jp-mod-small .jp-MegalensView').count();
   expect(drawn).toBeLessThan(60);
   await page.locator('[data-control="search"] input').fill('eval metric_1');

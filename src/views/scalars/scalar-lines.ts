@@ -36,7 +36,7 @@ export function kindControl(
   choose: (options: { kind: 'lines' | 'page' }) => void,
   t: Translate
 ): Control {
-  const words = { lines: t('lines'), page: t('a page of small pictures') };
+  const words = { lines: t('lines'), page: t('small pictures') };
   return selectControl('kind', t('Draw'), kind, words, each => choose({ kind: each }));
 }
 

@@ -1,0 +1,54 @@
+import type { ViewOptions } from '../../src/protocol/views.generated';
+import { SHOWN, picture } from '../picture';
+import { SMALL_RUN } from './small-run';
+import { expect, setTheme, test } from './test';
+
+const flag = 'MLP1_mat_mul';
+const VIEWS: Record<string, ViewOptions> = {
+  overview: { view: 'overview' },
+  heatmap: { view: 'heatmap', flag, layers: 'all' },
+  trend: { view: 'trend', flag },
+  'trend-map': { view: 'trend', flag, kind: 'heatmap' },
+  history: { view: 'history', flag },
+  scalars: { view: 'scalars' },
+  'scalars-page': { view: 'scalars', kind: 'page' },
+  statistics: { view: 'statistics', by: ['layer'] },
+  'statistics-map': { view: 'statistics', kind: 'layer_map' },
+  'statistics-layers': { view: 'statistics', kind: 'layers' },
+  'statistics-table': { view: 'statistics', kind: 'table' }
+};
+
+/** Controls, words and pictures that stand out of the page at either side, and do not scroll within a frame of their own. */
+const OUTSIDE = `[...document.querySelectorAll('button, select, input, canvas, p, h2')]
+  .filter(node => node.checkVisibility() && !node.closest('.jp-MegalensTable, .jp-MegalensHidden'))
+  .filter(node => { const { left, right } = node.getBoundingClientRect(); return left < -1 || right > innerWidth + 1; })
+  .map(node => node.outerHTML.slice(0, 160))`;
+
+test('every view fits in 280 pixels: nothing is cut or scrolls sideways, and all controls can be reached', async ({
+  page
+}) => {
+  await page.setViewportSize({ width: 280, height: 900 });
+  for (const [name, options] of Object.entries(VIEWS)) {
+    await page.evaluate(([view, shape]) => window.harness.show(view, shape), [
+      options,
+      { ...SMALL_RUN, moments: { layers: 4, steps: 30 } }
+    ] as const);
+    for (const theme of SHOWN) {
+      await setTheme(page, theme);
+      await picture(page, `narrow-${name}-${theme}`);
+    }
+    await expect
+      .poll(() => page.evaluate(() => document.documentElement.scrollWidth - innerWidth), { message: name })
+      .toBeLessThanOrEqual(0);
+    await expect.poll(() => page.evaluate(OUTSIDE), { message: name }).toEqual([]);
+    const more = page
+      .locator('.jp-MegalensToolbar')
+      .first()
+      .getByRole('button', { name: /more ▾/ });
+    if (await more.isVisible()) {
+      await more.click();
+      await expect.poll(() => page.evaluate(OUTSIDE), { message: `${name}, unfolded` }).toEqual([]);
+      await page.keyboard.press('Escape');
+    }
+  }
+});
