@@ -13,7 +13,7 @@ from nbconvert.exporters import HTMLExporter
 from nbconvert.preprocessors import Preprocessor
 
 from ...protocol import MegalensError
-from ...runs.open_run import open_run
+from ...runs.opening import open_run
 from ..widgets.base import VIEW_MIME
 from .build import build_report
 
