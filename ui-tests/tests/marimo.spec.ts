@@ -80,3 +80,16 @@ test('a view is live in marimo, and its options go both ways', async ({ page }) 
   await expect(view.locator('.jp-MegalensView-title').first()).toContainText('layers 2 and 3');
   await picture(page, 'marimo-light');
 });
+
+test('a view in marimo follows its theme', async ({ page }) => {
+  const view = await opened(page);
+  const holder = page.locator('.jp-MegalensAlone');
+  await expect(holder).toHaveAttribute('data-theme', 'light');
+  await page.evaluate(() => {
+    document.documentElement.classList.add('dark');
+    document.body.classList.add('dark', 'dark-theme');
+  });
+  await expect(holder).toHaveAttribute('data-theme', 'dark');
+  await expect(view.locator('.jp-MegalensView-title').first()).toHaveCSS('color', 'rgb(230, 232, 234)');
+  await picture(page, 'marimo-dark');
+});

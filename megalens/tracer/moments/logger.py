@@ -182,7 +182,7 @@ class StatisticsLogger(Instrument):
         self._collector: Collector | None = None
         self._phases = self._ranks = 0
         if tracer.instrument(self.name) is not None:
-            raise TracerError("LoggedStatistics of this tracer are logged already; close that logger first.")
+            raise TracerError("Statistics of this tracer are logged already; close that logger first.")
         tracer.attach(self)
         if points.left_out:
             tracer.warn(points.left_out)

@@ -1,0 +1,77 @@
+/** @jest-environment ./jest.environment.node.js */
+import { CommRuns, type ICommModel } from '../comm-runs';
+
+/** A widget's model: what the page sent, and how the kernel answers. */
+class Kernel implements ICommModel {
+  readonly sent: Record<string, unknown>[] = [];
+  get(): unknown {
+    return undefined;
+  }
+  set(): void {
+    return undefined;
+  }
+  save_changes(): void {
+    return undefined;
+  }
+  on(_event: string, callback: (...args: never[]) => void): void {
+    this.hear = callback as unknown as Kernel['hear'];
+  }
+  off(): void {
+    this.hear = null;
+  }
+  send(content: unknown): void {
+    this.sent.push(content as Record<string, unknown>);
+  }
+  hear: ((content: unknown, buffers?: DataView[]) => void) | null = null;
+}
+
+const ENTRY = { id: 'r1', name: 'gpt', state: 'live', started: 1 };
+
+it('takes the answers to its own questions only, whatever else comes', async () => {
+  const kernel = new Kernel();
+  const listed = new CommRuns(kernel).list();
+  const [{ ask, method }] = kernel.sent as [Record<string, unknown>];
+  expect(method).toBe('runs');
+  for (const content of [
+    null,
+    3,
+    'x',
+    { ask: 'another-1', json: {} },
+    { ask: 3 },
+    { socket: 'x', text: 1 }
+  ]) {
+    kernel.hear?.(content);
+  }
+  kernel.hear?.({ ask, json: { runs: [ENTRY], warnings: [] } });
+  expect((await listed).map(({ id }) => id)).toEqual(['r1']);
+});
+
+it('rejects what the kernel refuses in its words, and what waits when it is closed', async () => {
+  const kernel = new Kernel();
+  const runs = new CommRuns(kernel);
+  const refused = runs.acquire('r2');
+  const refusal = { code: 'not-found', message: 'There is no run r2.', field: null };
+  kernel.hear?.({ ask: kernel.sent[0]?.['ask'], refusal });
+  await expect(refused).rejects.toMatchObject({ code: 'gone', message: 'There is no run r2.' });
+  const waiting = runs.list();
+  runs.dispose();
+  await expect(waiting).rejects.toMatchObject({ code: 'disposed' });
+});
+
+it('joins the hub of a live run by a socket that the kernel holds, says what it took, and leaves', async () => {
+  const kernel = new Kernel();
+  const runs = new CommRuns(kernel);
+  const acquired = runs.acquire('r1');
+  kernel.hear?.({ ask: kernel.sent[0]?.['ask'], json: ENTRY });
+  const { source, dispose } = await acquired;
+  expect(source.connection.kind).toBe('connecting');
+  const { socket } = kernel.sent.find(each => 'socket' in each) ?? {};
+  expect(kernel.sent).toContainEqual({ socket, run: 'r1' });
+  kernel.hear?.({ socket, open: true });
+  expect(JSON.parse(String(kernel.sent[kernel.sent.length - 1]?.['text']))).toMatchObject({ type: 'join' });
+  kernel.hear?.({ socket, text: ' '.repeat(300_000) });
+  expect(kernel.sent).toContainEqual({ socket, took: 300_000 });
+  dispose();
+  runs.dispose();
+  expect(kernel.sent).toContainEqual({ socket, close: true });
+});
