@@ -265,13 +265,16 @@ class Session:
             await self._say(error.to_message(reply_to))
 
     async def _send_queue(self, hello: str, backlog: Backlog) -> None:
-        """Send a viewer hello, the status, the backlog, then what is queued."""
+        """Send a viewer hello, the status, the backlog, the status again, then what is queued."""
         with contextlib.suppress(ConnectionClosed):
             await self._connection.send(hello)
-            # What was queued first is the status: it says up to which step the backlog goes.
-            await self._connection.send_batch([_payload(await self.queue.get())])
+            # What was queued first is the status: it says up to which step the backlog goes, and at its end
+            # that all of it has come.
+            status = _payload(await self.queue.get())
+            await self._connection.send_batch([status])
             for data in backlog.frames():
                 await self._connection.send(data)
+            await self._connection.send_batch([status])
             while True:
                 items = [await self.queue.get()]
                 before = self.queue.bytes

@@ -81,6 +81,7 @@ class LiveRun(Run):
         self._hub_run_id = self._known = ""
         self._greeted = False
         self._status = _WAITING
+        self._statuses = 0
         self._changed = threading.Condition()
         self._arrivals = Arrivals(limit_bytes)
         self._answers: dict[str, Configured | Generating | ProtocolError | None] = {}
@@ -200,13 +201,9 @@ class LiveRun(Run):
         with self._changed:
             answered = self._changed.wait_for(lambda: self._greeted or self._problem, timeout)
             if answered and self._greeted:
-                # A status follows the backlog.
+                # One status comes before the backlog, and one behind it.
                 self._changed.wait_for(
-                    lambda: (
-                        (self._status is not _WAITING and "time" in self._status)
-                        or self._ended
-                        or self._problem
-                    ),
+                    lambda: self._statuses > 1 or self._ended or self._problem,
                     max(0.0, min(5.0, deadline - time.monotonic())),
                 )
                 return
@@ -461,6 +458,7 @@ class LiveRun(Run):
             self._announced_drops = drops
             self._arrivals.unannounced = 0
         self._status = message
+        self._statuses += 1
 
     def _on_configured(self, message: Configured) -> None:
         if message["applied"]:

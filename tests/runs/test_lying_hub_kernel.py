@@ -26,7 +26,7 @@ def hello(run="the-run", **more):
     return told({**HELLO, "run": {"id": run, "name": "gpt", "started": 1.0, **more}})
 
 
-FIRST = (hello(), READY)
+FIRST = (hello(), READY, READY)
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_another_run_on_the_same_connection_is_refused(hostile):
 
 def test_a_hub_that_claims_the_id_of_a_live_run_has_another_name(live, hostile):
     own = live()
-    run = hostile.attach(first=(hello(own.id), READY))
+    run = hostile.attach(first=(hello(own.id), READY, READY))
     assert run.id.startswith(f"{own.id}.at-")
     assert "another hub" in run.name
     assert any(own.id in warning for warning in run.warnings)
@@ -101,7 +101,7 @@ def test_a_hub_that_claims_the_id_of_a_live_run_has_another_name(live, hostile):
 def test_another_hub_at_the_port_of_one_that_was_found_is_not_taken_for_it(live, hostile, monkeypatch):
     """The port of a runtime file may be another program's by now."""
     own = live()
-    hub = hostile(first=(hello("another"), READY))
+    hub = hostile(first=(hello("another"), READY, READY))
     entry = own.entry.__class__(**{**vars(own.entry), "port": int(hub.address.rpartition(":")[2])})
     module = sys.modules["megalens.runs.connecting"]
     monkeypatch.setattr(module, "find_hub", lambda *_: entry)
@@ -121,7 +121,7 @@ def test_whatever_a_hub_says_the_kernel_has_a_run_or_a_typed_error(hostile):
         chance = random.Random(number)
         frames = [hostile_frame(chance, masked=False) for _ in range(chance.randrange(1, 9))]
         greeted = chance.random() < 0.7
-        hub = hostile(*frames, first=(hello(), READY) if greeted else (), cut=True)
+        hub = hostile(*frames, first=(hello(), READY, READY) if greeted else (), cut=True)
         try:
             run = connect(hub.address, token="t", timeout=2)
         except (ClientError, ProtocolError) as error:
