@@ -17,6 +17,7 @@ MESSAGES, FRAMES = golden_messages(), golden_frames()
 HELLO = json.loads(next(text for text in MESSAGES if json.loads(text)["type"] == "hello"))
 STATUS = json.loads(next(text for text in MESSAGES if json.loads(text)["type"] == "status"))
 TEXT, BINARY, CLOSE, PING, PONG, CONTINUED = 1, 2, 8, 9, 10, 0
+_CLOSE = 8
 _GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _HEADS = (
     "Transfer-Encoding: chunked",
@@ -179,8 +180,8 @@ class HostileHub:
             self.seen += 1
             for data in self.script(connection):
                 connection.sendall(data)
-            # Read to the end, so that a close is answered by the end of the connection and by no reset.
-            while connection.recv(65536):
+            # Read on, so that a close is answered by the end of the connection and by no reset.
+            while (data := connection.recv(65536)) and data[0] & 0x0F != _CLOSE:
                 pass
 
     def close(self):
