@@ -330,9 +330,9 @@ describe('on a page', () => {
   /** Pixels of a token on the page. */
   function pixelsOf(token: number): { clientX: number; clientY: number } {
     const part = view instanceof MountedComposition ? view.parts.get('points') : undefined;
-    const chart = part as unknown as { _picture: { chart: import('../../../../charts').Chart } };
-    const { recipe } = chart._picture.chart;
-    const [frame] = chart._picture.chart.frames();
+    const chart = part as unknown as { picture: { chart: import('../../../../charts').Chart } };
+    const { recipe } = chart.picture.chart;
+    const [frame] = chart.picture.chart.frames();
     const { x0, x1, y0, y1 } = recipe.params as Record<string, number>;
     const { x, y } = recipe.datasets['points']?.[token] as { x: number; y: number };
     const along = (value: number, low = 0, high = 1): number => (value - low) / (high - low);
