@@ -134,7 +134,7 @@ async function bundlePage(outfile) {
 /** What draws views where there is no labextension: the packed module, and the lines that bring it into a page, which know it by its digest. */
 async function bundleModule(folder) {
   const sheet = name => textOf(join(root, `src/widgets/${name}.css`));
-  const [style, dark] = [await sheet('module'), await textOf(join(root, 'style/alone-dark.css'))];
+  const [style, dark] = [await sheet('module'), await textOf(join(root, 'src/widgets/alone-dark.css'))];
   const styles = {
     name: 'styles',
     setup(builder) {

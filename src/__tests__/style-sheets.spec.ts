@@ -16,13 +16,13 @@ function sheetsOf(name: string, found = new Set<string>()): Set<string> {
   return found;
 }
 
-function sourcesUnder(folder: string): string[] {
+function sourcesUnder(folder: string, ending = /\.tsx?$/): string[] {
   return readdirSync(folder, { withFileTypes: true }).flatMap(entry => {
     const path = join(folder, entry.name);
     if (entry.isDirectory()) {
-      return entry.name === '__tests__' ? [] : sourcesUnder(path);
+      return entry.name === '__tests__' ? [] : sourcesUnder(path, ending);
     }
-    return /\.tsx?$/.test(entry.name) ? [path] : [];
+    return ending.test(entry.name) ? [path] : [];
   });
 }
 
@@ -73,7 +73,9 @@ it('every style sheet is part of the one that is built', () => {
 });
 
 it('every class that code uses is styled by what is built, or listed as one without a look', () => {
-  const styles = [...sheetsOf(built)].map(name => read(join('style', name))).join('\n');
+  // Those beside code are of pages without JupyterLab, which bring them.
+  const sheets = [...[...sheetsOf(built)].map(name => join('style', name)), ...sourcesUnder('src', /\.css$/)];
+  const styles = sheets.map(read).join('\n');
   const styled = new Set([...styles.matchAll(/\.([A-Za-z][\w-]*)/g)].map(([, name]) => name));
   // What ends in a hyphen is the beginning of a name that code puts together.
   const used = sourcesUnder('src').flatMap(path =>

@@ -92,7 +92,8 @@ export class PageState {
       shell.activateById(ahead.id);
     }
     if (!this._isRead && run !== '') {
-      const command = views.get(view === '' ? 'overview' : view);
+      // The first of the table is the one at a glance.
+      const command = view === '' ? [...views.values()][0] : views.get(view);
       if (command === undefined) {
         shell.say(`There is no view ${view}. ${CHOOSE}`);
       } else if (await this._isKnown(run)) {
