@@ -88,9 +88,13 @@ describe('a live run', () => {
     }
     await until(() => run.status?.step === 30 && run.connection.kind === 'live', 'it is back');
     const all = Array.from({ length: 30 }, (_, index) => index + 1);
-    await until(() => run.bytes > 0, 'rows');
-    const { rows } = await run.tensors({ flag: 'MLP1_mat_mul', layers: [1] });
-    expect(rows.map(row => row.step)).toEqual(all);
+    const stepsOf = async (): Promise<number[]> =>
+      (await run.tensors({ flag: 'MLP1_mat_mul', layers: [1] })).rows.map(row => row.step);
+    // The status comes before the rows that it speaks of.
+    while ((await stepsOf()).length < all.length) {
+      await new Promise(resolve => setTimeout(resolve, 5));
+    }
+    expect(await stepsOf()).toEqual(all);
     expect(Array.from((await run.scalars()).step)).toEqual(all);
     expect(run.missedFrames).toBe(0);
     expect(run.status?.warnings ?? []).toEqual([]);
