@@ -128,8 +128,9 @@ test('a link to a view opens it in another window', async ({ open, session }) =>
   await panel.getByRole('button', { name: 'Heatmap', exact: true }).click();
   await page.getByRole('tab', { name: /Heatmap/ }).click({ button: 'right' });
   await page.getByText('Copy Link to View').click();
-  const link = await page.evaluate(() => navigator.clipboard.readText());
-  expect(link).toContain('/lab?megalens-view=');
+  const copied = (): Promise<string> => page.evaluate(() => navigator.clipboard.readText());
+  await expect.poll(copied).toContain('/lab?megalens-view=');
+  const link = await copied();
   const other = await session.newPage();
   await other.goto(link);
   await expect(other.getByRole('tab', { name: 'Hidden states · Heatmap' })).toBeVisible({ timeout: 60_000 });
