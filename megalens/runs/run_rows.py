@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 import pyarrow as pa
 
 from ..protocol import STREAMS, Streams
-from .answers.selection import NoRows, StreamRows
 from .query import Query
 from .run_folder import RunFolder
 from .status import RunStatus
 
 if TYPE_CHECKING:
+    from .answers.selection import StreamRows
     from .moments import MomentSource
 
 _CHUNK_ROWS = 500_000
@@ -73,6 +73,8 @@ class ReceivedRows:
 def rows_of(run: _RowsRun) -> StreamRows:
     """Return the source of a run's rows: its recording, which may grow, or memory without one."""
     if not run.has_streams:
+        from .answers.selection import NoRows
+
         return NoRows()
     failed = run.live and run.status.get("recording", {}).get("state") == "failed"
     if run.folder is not None and not failed and (run.folder / "run.json").is_file():

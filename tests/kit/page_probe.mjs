@@ -6,9 +6,10 @@ import { violations } from '../../ui-tests/axe.cjs';
 
 /** What a person does. Each but the last few names a figure by its place and a control by its label. */
 const ACTIONS = {
-  choose: (page, place, label, option) => control(page, place, label).selectOption({ label: option }),
+  choose: async (page, place, label, option) =>
+    (await shown(page, place, label)).selectOption({ label: option }),
   write: async (page, place, label, text) => {
-    await control(page, place, label).fill(text);
+    await (await shown(page, place, label)).fill(text);
     await control(page, place, label).press('Enter');
   },
   press: (page, place, label) =>
@@ -152,6 +153,19 @@ async function use(page) {
     result.did.push((await ACTIONS[action](page, ...wish)) ?? null);
   }
   return result;
+}
+
+/** The control by a label, unfolded where its toolbar has no room for it. */
+async function shown(page, place, label) {
+  const found = control(page, place, label);
+  if (!(await found.isVisible())) {
+    await page
+      .locator(`#view-${place}`)
+      .getByRole('button', { name: /more ▾/ })
+      .first()
+      .click();
+  }
+  return found;
 }
 
 function control(page, place, label) {

@@ -37,7 +37,9 @@ def test_an_agent_reads_runs_by_a_process_of_its_own(tmp_path, runtime):
             command=sys.executable,
             args=["-m", "megalens", "mcp", "--folder", str(folder.parent)],
             env={"MEGALENS_RUNTIME_DIR": str(runtime), "PYTHONPATH": os.pathsep.join(sys.path)},
-        )
+        ),
+        # The one of this module's import may be closed.
+        errlog=sys.__stderr__,
     )
     tools, runs, info, digest, scalars, picture, elsewhere = ask_all(
         server,

@@ -145,5 +145,5 @@ def test_flags_are_named_by_words_by_true_and_by_numbers_of_any_kind():
 
 def test_every_error_is_a_megalens_error():
     found = [getattr(megalens, name) for name in megalens.__all__ if name.endswith("Error")]
-    assert len(found) == 11
+    assert len(found) == 12
     assert all(issubclass(each, megalens.MegalensError) for each in found)
