@@ -37,8 +37,8 @@ class Check:
     fast : bool
         Whether ``make test-fast`` runs it.
     suite : bool
-        Whether it has processes, sockets and time limits of its own. Python's runs beside those of the page, one of them at a time, which go before it: a person
-        would wait for what they draw. What time these leave over goes, at the lowest priority, to the other checks.
+        Whether it has processes, sockets and time limits of its own. Suites run one at a time, the fast ones of Python beside those of the page. They often wait;
+        what time they leave over goes, at the lowest priority, to the other checks.
     """
 
     name: str
@@ -46,11 +46,6 @@ class Check:
     limit: int = 900
     fast: bool = True
     suite: bool = False
-
-    @property
-    def lane(self) -> int:
-        """Number of the lane in which it waits for the ones before it, which is also how far it steps back for those of other lanes."""
-        return (5 if self.name.startswith("pytest") else 0) if self.suite else 19
 
 
 # Much of the tests' time is waiting, all the more in those that are marked as slow. Jest alone would leave a core free.
@@ -180,7 +175,7 @@ def executed(check: Check) -> tuple[str, int]:
     # Without compiled files every process of every test compiles the package anew.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     process = subprocess.Popen(
-        ("nice", "-n", str(check.lane), *check.command),
+        (*(("nice", "-n", "19") if not check.suite else ()), *check.command),
         cwd=ROOT,
         env=environment,
         stdin=subprocess.DEVNULL,
@@ -277,11 +272,15 @@ def main(arguments: list[str]) -> int:
     """Run the checks that were asked for."""
     checks = chosen(arguments)
     started = time.monotonic()
-    lanes = [
-        [each for each in checks if each.lane == lane] for lane in sorted({each.lane for each in checks})
-    ]
-    # Without any there is none to run.
-    with ThreadPoolExecutor(max_workers=len(lanes) or 1) as pool:
+    suites = [check for check in checks if check.suite]
+    python = [check for check in suites if check.name == "pytest, fast"]
+    # What is fast starts few processes, so that Python's tests and the page's share the cores. The others take them whole.
+    lanes = (
+        python,
+        [each for each in suites if each not in python],
+        [each for each in checks if not each.suite],
+    )
+    with ThreadPoolExecutor(max_workers=len(lanes)) as pool:
         results = [
             outcome
             for lane in pool.map(lambda lane: [run(check) for check in lane], lanes)
