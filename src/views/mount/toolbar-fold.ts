@@ -97,6 +97,14 @@ export class ToolbarFold {
       this._closed();
     }
     if (open) {
+      // It ends where its button does, unless it would begin left of the toolbar.
+      this.content.style.right = '';
+      const out =
+        (this.node.parentElement?.getBoundingClientRect().left ?? 0) -
+        this.content.getBoundingClientRect().left;
+      if (out > 0) {
+        this.content.style.right = `${-out}px`;
+      }
       this.content.querySelector<HTMLElement>('select, input, button')?.focus();
     }
   }
