@@ -131,7 +131,11 @@ def _notebook(snippets: list[Snippet], options: argparse.Namespace, home: Path) 
             return failed
         first = "connect()" if live else "open('megalens-runs/…')"
         cells = [("the run", f"import megalens; run = megalens.{first}", "")]
-        cells += [(each.place, cell, each.error) for each in snippets for cell in _cells(each.code)]
+        for each in snippets:
+            cells += [(each.place, cell, each.error) for cell in _cells(each.code)]
+            if "use_widgets" in each.code:
+                # One kernel runs the cells of all pages.
+                cells.append((each.place, "megalens.use_widgets()", ""))
         return _run([options.notebook, str(HERE / "notebook.py")], "a notebook", folder, json.dumps(cells))
     finally:
         if training is not None:
