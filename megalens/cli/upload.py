@@ -43,8 +43,10 @@ def _upload(arguments: argparse.Namespace) -> int:
 
     try:
         upload = Upload(arguments.folder.resolve(), arguments.address)
-        sent = _follow(upload, arguments.folder) if arguments.follow else 0
-        sent += _finish(upload, arguments.folder) if arguments.follow else upload.send(whole=True)
+        if arguments.follow:
+            sent = _follow(upload, arguments.folder) + _finish(upload, arguments.folder)
+        else:
+            sent = upload.send(whole=True)
     except ClientError as error:
         print(shown_text(f"megalens upload: {error}"), file=sys.stderr)
         return 2
@@ -60,13 +62,14 @@ def _finish(upload: Upload, folder: Path) -> int:
     """Send the rest, and again while the hub that has left the list of live ones still closes its files."""
     from ..runs import RunFolder
 
-    sent = upload.send(whole=True)
+    sent = 0
     for _ in range(_LAST_LOOKS):
-        if RunFolder(folder).closed:
+        closed = RunFolder(folder).closed
+        sent += upload.send(whole=True)
+        if closed:
             break
         time.sleep(_EVERY)
-        sent += upload.send(whole=True)
-    return sent + upload.send(whole=True)
+    return sent
 
 
 def _follow(upload: Upload, folder: Path) -> int:

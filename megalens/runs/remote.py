@@ -18,10 +18,9 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from platformdirs import user_cache_path
-
 from ..protocol import is_stream_file, make_run_folder, parse_json, shown_text
 from .errors import ClientError
+from .moments.rows.import_folder import cache_home
 
 if TYPE_CHECKING:
     from .moments import Progress
@@ -61,8 +60,7 @@ def mirrored(address: str, progress: Progress | None = None) -> Path:
     storage, root = _storage(address)
     files = _listed(storage, root, address)
     key = hashlib.sha256(address.rstrip("/").encode()).hexdigest()[:24]
-    chosen = os.environ.get("MEGALENS_CACHE_DIR")
-    home = (Path(chosen) if chosen else user_cache_path("megalens")) / "remote" / key
+    home = cache_home() / "remote" / key
     folder = home / (PurePosixPath(root).name or "run")
     for made in (home, folder):
         make_run_folder(made, exist_ok=True)
@@ -80,8 +78,7 @@ def mirrored(address: str, progress: Progress | None = None) -> Path:
             "Set MEGALENS_CACHE_DIR to a larger disk.",
             code="too-large",
         )
-    # What says what there is comes last, so that a half mirror never says that it is whole.
-    order = sorted(wanted, key=lambda name: (name == _HEADER, files[name][0]))
+    rows = sorted(wanted.keys() - {_HEADER}, key=lambda name: files[name][0])
 
     def fetch(name: str) -> int:
         _tried(lambda: _fetch(storage, f"{root}/{name}", folder / name), f"{address.rstrip('/')}/{name}")
@@ -89,14 +86,15 @@ def mirrored(address: str, progress: Progress | None = None) -> Path:
         return files[name][0]
 
     try:
-        _in_parallel(fetch, order[:-1], needed, progress, f"Fetching {address}")
-        _in_parallel(fetch, order[-1:], 0, None, "")
+        _in_parallel(fetch, rows, needed, progress, f"Fetching {address}")
+        # What says what there is comes last, so that a half mirror never says that it is whole.
+        _in_parallel(fetch, [_HEADER] if _HEADER in wanted else [], needed, None, "")
     finally:
         _write_known(home, known)
-    for path in folder.rglob("*"):
-        # Given up there, or sealed under another name.
-        if path.is_file() and path.relative_to(folder).as_posix() not in files:
-            path.unlink()
+    for name, path in list(_own_files(folder)):
+        # Given up there, or sealed under another name. What another process is fetching has no such name.
+        if name not in files:
+            path.unlink(missing_ok=True)
     return folder
 
 

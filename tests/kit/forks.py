@@ -168,6 +168,7 @@ def _work(session: pytest.Session, connection: Connection, number: int) -> NoRet
     except (Exception, KeyboardInterrupt):
         traceback.print_exc(file=sys.__stderr__)
     finally:
+        # What the collecting process would do at its end is not this fork's to do; who is here did not leave by itself.
         os._exit(1)
 
 

@@ -55,10 +55,15 @@ ROWS = pa.schema(
 Source = TypeVar("Source")
 
 
-def cache_folder() -> Path:
-    """Return the cache folder: ``$MEGALENS_CACHE_DIR``, else the user's cache folder for ``megalens``."""
+def cache_home() -> Path:
+    """Return the folder of all caches: ``$MEGALENS_CACHE_DIR``, else the user's own for ``megalens``."""
     chosen = os.environ.get(_FOLDER)
-    return (Path(chosen) if chosen else user_cache_path("megalens")) / "moments"
+    return Path(chosen) if chosen else user_cache_path("megalens")
+
+
+def cache_folder() -> Path:
+    """Return the folder of parsed files."""
+    return cache_home() / "moments"
 
 
 @contextlib.contextmanager
