@@ -222,7 +222,7 @@ class Grouped:
             step,
             value,
             bad,
-            different(steps) if len(steps) else steps,
+            different(steps),
         )
 
     def since(self, first: int) -> Grouped:
