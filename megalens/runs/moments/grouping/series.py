@@ -358,11 +358,11 @@ def stretches(step: Integers, first: Any, last: Any, points: int) -> Integers:
 
 
 def stretch_steps(first: Any, last: Any, points: int) -> Any:
-    """Return how many steps such a stretch has; many are a power of two, and stretches then begin at its
-    multiples, so that they are whole blocks of a summary.
+    """Return how many steps such a stretch has; many become the next power of two, and stretches then begin
+    at its multiples, so that they are whole blocks of a summary.
     """
     steps = np.maximum(1, last - first) / max(1, points // 4)
-    return np.where(steps < BLOCKS[0], steps, 2.0 ** np.round(np.log2(steps)))
+    return np.where(steps < BLOCKS[0], steps, 2.0 ** np.ceil(np.log2(steps)))
 
 
 def keep_extremes(starts: Integers, shown: Column, bad: Flags) -> Flags:
