@@ -63,8 +63,8 @@ def trace_recording(path: Path, progress: Progress | None = None, within: Path |
 
         def read() -> ForeignRows:
             traces = read_traces(path, files, progress)
-            origin = {"kind": "trace", "name": traces.tool, "steps": "counted"}
-            origin |= {"ranks": traces.ranks} if traces.ranks else {}
+            ranks = {"ranks": traces.ranks} if traces.ranks else {}
+            origin = {"kind": "trace", "name": traces.tool, "steps": "counted", **ranks}
             return ForeignRows(origin, {"spans": traces.spans.tables()}, traces.problems)
 
         return cached_recording(path, files, f"trace {_VERSION}", read)
