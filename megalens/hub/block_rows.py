@@ -55,7 +55,7 @@ def block_rows(rows: Mapping[str, NDArray[Any]], steps: Integers) -> dict[int, I
     readings, always = _readings(rows)
     readings = [reading[at] for reading in readings]
     # Of each reading and direction the values of blocks, among which are those of larger ones.
-    known = [(way, values, at) for values in readings for way in (np.argmin, np.argmax)]
+    known: list[_Known] = [(way, values, at) for values in readings for way in (np.argmin, np.argmax)]
     bad, ids = inside[always[inside]], inner
     kept: dict[int, Integers] = {}
     before = len(rows["step"])

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ....protocol import BLOCKS, merged_names, parse_name
 from ...errors import ClientError
-from ..rows.pieces import STAGE, STAGES, Chunk, LeftOut, StatIndex, Wanted
+from ..rows.pieces import STAGE, STAGES, Chunk, NotShown, StatIndex, Wanted
 from .cells import CellKeys, Cells, merge_cells, wanted_columns
 from .name_filter import module_of
 from .query import Key, MomentQuery, key_order
@@ -192,7 +192,7 @@ class _Answer:
         # cells.
         thinner = Thinner(self._groups, int(self._ends[1]), query.points)
         block = int(stretch_steps(*self._ends, query.points))
-        left_out = LeftOut(block, self._keys.codes) if block >= BLOCKS[0] else None
+        left_out = NotShown(block, self._keys.codes) if block >= BLOCKS[0] else None
         while True:
             parts = [thinner.thin(read_part(cells, query)) for cells in self._merged(left_out)]
             if left_out is not None and left_out.steps:
@@ -219,7 +219,7 @@ class _Answer:
         chosen = pick(cells, shown, query)
         return cells.index[chosen], (shown[chosen], scale[chosen]), cells.totals
 
-    def _merged(self, left_out: LeftOut | None = None) -> Iterator[Cells]:
+    def _merged(self, left_out: NotShown | None = None) -> Iterator[Cells]:
         query = self._query
         columns = (
             *wanted_columns(query.statistic if query.lean else None, self._names),

@@ -53,7 +53,7 @@ class Wanted:
     levels : tuple of str
         Rows may come merged by one of these of ``SUMMARY_LEVELS``, best the first one that is there, under
         the names that ``merged_names`` gives, which are in ``names`` too.
-    left_out : LeftOut, optional
+    left_out : NotShown, optional
         Rows may be left out that no picture shows, and are counted there.
     """
 
@@ -63,7 +63,7 @@ class Wanted:
     first: int | None = None
     last: int | None = None
     levels: tuple[str, ...] = ()
-    left_out: LeftOut | None = None
+    left_out: NotShown | None = None
 
     def first_indices(self) -> dict[str, int]:
         """Return the index of each stat's first name."""
@@ -74,8 +74,8 @@ class Wanted:
         return found
 
 
-class LeftOut:
-    """What is left out of a picture with stretches of whole blocks of so many steps.
+class NotShown:
+    """What a picture leaves out with stretches of whole blocks of so many steps.
 
     Parameters
     ----------
@@ -356,7 +356,8 @@ def different(steps: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the distinct steps, ascending. They come in ascending runs, which such a sort merges."""
     if (steps[1:] < steps[:-1]).any():
         steps = np.sort(steps, kind="stable")
-    return steps[np.diff(steps, prepend=steps[:1] - 1) != 0]
+    found: NDArray[np.int64] = steps[np.diff(steps, prepend=steps[:1] - 1) != 0]
+    return found
 
 
 def _names(stat: str, dictionary: pa.Array, used: NDArray[np.bool_]) -> tuple[str, ...]:
