@@ -23,7 +23,7 @@ from .job_moments import JobMoments
 from .query import Query
 from .recorded import RecordedRun
 from .run_folder import RunFolder
-from .run_words import attempt_words
+from .run_words import attempt_words, job_name
 from .tensor_index import TensorIndex
 
 if TYPE_CHECKING:
@@ -35,8 +35,6 @@ _AT_ONCE = 8
 _MOST_RECORDINGS = 16_384
 _MOST_NAMED = 10
 _NUMBERS = re.compile(r"(\d+)")
-# What tells one rank's name from another's: "-rank3", "_node-12", "-7".
-_PLACE = re.compile(r"[-_.]?(rank|node|host|worker|gpu|proc|task)?[-_.]?\d+$")
 
 
 @dataclass(frozen=True)
@@ -109,7 +107,7 @@ class JobFolder(RunFolder):
         last = [chain[-1].folder for chain in self.chains]
         self._told = next((folder for folder in last if folder.header.get("model")), last[0])
         ended = [folder.ended for folder in last]
-        names = [_job_name(folder) for folder in last]
+        names = [job_name(folder.name) for folder in last]
         run = {
             "id": self._told.id,
             "name": max(names, key=names.count),
@@ -131,7 +129,7 @@ class JobFolder(RunFolder):
         They have one name but for numbers, one model, and no attempt begins where the one before began: the
         same script run twice is two runs.
         """
-        names = {_job_name(part.folder) for part in self.parts}
+        names = {job_name(part.folder.name) for part in self.parts}
         models = {json.dumps(part.folder.header.get("model"), sort_keys=True) for part in self.parts}
         for chain in self.chains:
             firsts = [part.first for part in chain if part.first is not None]
@@ -227,7 +225,8 @@ class JobFolder(RunFolder):
                 f"Several of the {len(self.chains):,} recordings name the same rank at the same time: their "
                 "ranks are numbered through, in the order of the recordings' names."
             )
-        world = max(((part.folder.header.get("layout") or {}).get("world_size", 0)) for part in self.parts)
+        layouts = [layout for part in self.parts if (layout := part.folder.header.get("layout"))]
+        world = max((layout["world_size"] for layout in layouts), default=0)
         if lacking := sorted(set(range(world)) - ranks):
             found.append(
                 f"{len(lacking):,} of {world:,} ranks have no rows: {_ranges_of(lacking)}. Rank 0 alone may "
@@ -250,8 +249,8 @@ class JobFolder(RunFolder):
         found += [
             f"The {name} stream was cut short; it is read up to its last whole message." for name in cut
         ]
-        more = len(found) - _MOST_NAMED * 2
-        return [*found[: _MOST_NAMED * 2], f"{more:,} more things are missing."] if more > 0 else found
+        rest = len(found) - _MOST_NAMED * 2
+        return [*found[: _MOST_NAMED * 2], f"{rest:,} more things are missing."] if rest > 0 else found
 
     def batches(
         self, stream: str, query: Query | None = None, columns: list[str] | None = None
@@ -436,10 +435,6 @@ def _shifted(batch: pa.RecordBatch, shift: int) -> pa.RecordBatch:
         return batch
     ranks = pc.add(batch.column(at), pa.scalar(shift, batch.schema.field(at).type))
     return batch.set_column(at, batch.schema.field(at), ranks)
-
-
-def _job_name(folder: RunFolder) -> str:
-    return _PLACE.sub("", folder.name) or folder.name
 
 
 def _natural(name: str) -> list[tuple[int, int, str]]:

@@ -59,7 +59,7 @@ class _Ranked(Piece):
     def read(self, reading: PieceReading) -> Chunk:
         wanted = reading.wanted
         if "rank" in wanted.ranges:
-            own = [(low - self._shift, high - self._shift) for low, high in wanted.ranges["rank"]]
+            own = tuple((low - self._shift, high - self._shift) for low, high in wanted.ranges["rank"])
             reading = PieceReading(replace(wanted, ranges={**wanted.ranges, "rank": own}))
         try:
             chunk = self._piece.read(reading)
