@@ -91,7 +91,9 @@ class ListedRun:
 class _IndexEntry(NamedTuple):
     stamp: _Stamp
     run: ListedRun | ClientError
-    bytes: int | None
+    # What it takes on the disk, as long as its folders are as new as that.
+    bytes: int = 0
+    newest: int = -1
 
 
 class RunIndex:
@@ -126,21 +128,23 @@ class RunIndex:
                 run = ListedRun.of(RunFolder(path))
             except ClientError as error:
                 run = error
-            known = self._entries()[str(path)] = _IndexEntry(stamp, run, None)
+            known = self._entries()[str(path)] = _IndexEntry(stamp, run)
             self._fresh += 1
         if isinstance(known.run, ClientError):
             raise known.run
         return known.run
 
     def bytes(self, run: ListedRun) -> int:
-        """Return what a recording takes on the disk; of a closed one it is known from before."""
+        """Return what a recording takes on the disk; of a closed one as it was, until files come or go."""
         known = self._entries().get(str(run.path))
         if known is None or not run.closed:
             return recording_bytes(run.path)
-        if known.bytes is None:
-            known = self._entries()[str(run.path)] = known._replace(bytes=recording_bytes(run.path))
+        newest = _newest_change(run.path)
+        if known.newest != newest:
+            known = known._replace(bytes=recording_bytes(run.path), newest=newest)
+            self._entries()[str(run.path)] = known
             self._fresh += 1
-        return known.bytes or 0
+        return known.bytes
 
     def forget(self, path: Path) -> None:
         self._entries().pop(str(path), None)
@@ -151,7 +155,7 @@ class RunIndex:
         if not self._fresh or self._fresh * _SHARE < len(entries):
             return
         told = {
-            path: [" ".join(map(str, known.stamp)), known.run.told(), known.bytes]
+            path: [" ".join(map(str, [*known.stamp, known.newest])), known.run.told(), known.bytes]
             for path, known in entries.items()
             if path in self._seen and isinstance(known.run, ListedRun)
         }
@@ -168,16 +172,26 @@ class RunIndex:
                 told = parse_json(self._file.read_bytes())
                 if told["format"] == _FORMAT:
                     self._known = {
-                        path: _IndexEntry(_stamp_of(stamp), ListedRun.read(Path(path), run), taken)
+                        path: _entry_of(stamp, ListedRun.read(Path(path), run), taken)
                         for path, (stamp, run, taken) in told["runs"].items()
                     }
         return self._known
 
 
-def _stamp_of(text: str) -> _Stamp:
+def _entry_of(stamp: str, run: ListedRun, taken: int) -> _IndexEntry:
     # As text, since nanoseconds are more than a number in JSON may be.
-    at, size, changed = map(int, text.split())
-    return at, size, changed
+    at, size, changed, newest = map(int, stamp.split())
+    return _IndexEntry((at, size, changed), run, taken, newest)
+
+
+def _newest_change(folder: Path) -> int:
+    """Return when a file last came into a folder or one of its own, or went."""
+    try:
+        with os.scandir(folder) as entries:
+            within = [entry.stat() for entry in entries if entry.is_dir(follow_symlinks=False)]
+        return max(each.st_mtime_ns for each in [os.stat(folder), *within])
+    except OSError:
+        return -1
 
 
 def file_stamp(file: Path) -> _Stamp | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -74,10 +75,10 @@ class RecordedRuns:
 
     def relative(self, path: Path) -> str | None:
         """Return a folder's path from the root; None for one outside of it, or that cannot be sent."""
-        if path.is_symlink():
-            # Its target may change.
-            return self._relative_now(path)
         home = path.parent
+        # Below a folder that may not be looked into nothing is known, and a link's target may change.
+        if os.path.islink(path) or not os.access(home, os.X_OK):
+            return self._relative_now(path)
         if home not in self._relative:
             self._relative[home] = self._relative_now(home)
         within = self._relative[home]
