@@ -80,6 +80,7 @@ def _follow(upload: Upload, folder: Path, patience: float) -> int:
     """
     from ..hub.terminal import StateLine
     from ..runs import RunFolder
+    from ..runs.storage import HEADER, own_files, stays
 
     line, sent = StateLine(sys.stderr), 0
     try:
@@ -88,10 +89,12 @@ def _follow(upload: Upload, folder: Path, patience: float) -> int:
             line.say(f"{sent:,} bytes are at {upload.address}")
             time.sleep(_EVERY)
         for _ in range(_LAST_LOOKS):
-            # The hub has left the list of live ones, and may still close its files.
-            closed = RunFolder(folder).closed
+            # The hub has left the list of live ones, and may still close its files and seal its tails.
+            done = RunFolder(folder).closed and all(
+                name == HEADER or stays(name) for name, _ in own_files(folder)
+            )
             sent += _sent(lambda: upload.send(whole=True), line.say, time.monotonic() + patience)
-            if closed:
+            if done:
                 break
             time.sleep(_EVERY)
     finally:
