@@ -127,8 +127,10 @@ class JobFolder(RunFolder):
         """Whether these are recordings of one job beyond doubt, so that nobody has to say so.
 
         They have one name but for numbers, one model, and no attempt begins where the one before began: the
-        same script run twice is two runs.
+        same script run twice is two runs. Processes that did not know their rank must differ in their names.
         """
+        if self.numbered and len({chain[0].folder.name for chain in self.chains}) < len(self.chains):
+            return False
         names = {job_name(part.folder.name) for part in self.parts}
         models = {json.dumps(part.folder.header.get("model"), sort_keys=True) for part in self.parts}
         for chain in self.chains:

@@ -131,6 +131,10 @@ def test_a_script_that_was_run_twice_is_two_runs_unless_somebody_says_otherwise(
         open_run(tmp_path)
     with open_run(f"{tmp_path}/*") as run:
         assert len(run.recordings) == 2
+    shutil.rmtree(tmp_path / "b")
+    record(tmp_path / "copy-of-a")
+    with pytest.raises(ClientError, match="holds 2 runs"):
+        open_run(tmp_path)
 
 
 def test_a_pattern_that_nothing_matches_says_so(tmp_path):
