@@ -16,8 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from multiprocessing.sharedctypes import Synchronized
+from collections.abc import Iterator, MutableSequence
 from pathlib import Path
 from statistics import fmean
 
@@ -38,6 +37,9 @@ from megalens.protocol import (
     segment_name,
     stream_segments,
 )
+
+_Count = MutableSequence[float]
+"""What a process has counted, and the processor seconds that it had for that."""
 
 _MB = 1_000_000
 _CLOSE_SECONDS = 1.0
@@ -63,7 +65,8 @@ def main() -> int:
         how=f"Rows of statistics of 500 tensors. Closing: {megabytes} MB are recorded as fast as the recorder takes them, then closed, {rounds} times; "
         "packed whole is what closing did before there were segments: all rows to one file. "
         f"Saturated: a process that counts on every core; in {windows} triples of windows of {_WINDOW_SECONDS:g} s, whose order goes round, the sealer seals one tail after the other in one and is stopped in two. "
-        "The figure is the trimmed mean over the triples of one stopped window over the other one; the two stopped ones over each other tell what such a run can resolve.",
+        "Of each window: what was counted for each processor second that counting and sealing had together, in which the time of other programs does not count. "
+        "The figure is the trimmed mean over the triples of a stopped window over the other one; the two stopped ones over each other tell what such a run can resolve.",
     )
     print(path.read_text(encoding="utf-8"))
     return 0
@@ -123,7 +126,7 @@ def _closing(place: Path, bodies: list[CheckedBody], megabytes: int, rounds: int
 
 def _saturated(place: Path, bodies: list[CheckedBody], windows: int) -> Iterator[Row]:
     cores = sorted(os.sched_getaffinity(0))
-    counts = [multiprocessing.Value("q", 0, lock=False) for _ in cores]
+    counts = [multiprocessing.Array("d", 2, lock=False) for _ in cores]
     busy = [
         multiprocessing.Process(target=_count, args=(count, core), daemon=True)
         for count, core in zip(counts, cores, strict=True)
@@ -186,9 +189,9 @@ def _saturated(place: Path, bodies: list[CheckedBody], windows: int) -> Iterator
 
 
 def _windows(
-    sealer: subprocess.Popen[bytes], counts: list[Synchronized[int]], windows: int
+    sealer: subprocess.Popen[bytes], counts: list[_Count], windows: int
 ) -> tuple[list[list[float]], list[float], float]:
-    """Return what was counted in windows without and with the sealer, and the processor seconds that it had."""
+    """Return what was counted a processor second in windows without and with the sealer, and its seconds."""
     task = f"/proc/{sealer.pid}"
     # Its imports are behind it when it reads the first tail.
     time.sleep(3.0)
@@ -199,11 +202,11 @@ def _windows(
             kind = (triple + at) % 3
             os.kill(sealer.pid, signal.SIGSTOP if kind else signal.SIGCONT)
             time.sleep(0.01)
-            before, had, began = sum(count.value for count in counts), _seconds(task), time.perf_counter()
+            before, had = _sums(counts), _seconds(task)
             time.sleep(_WINDOW_SECONDS)
-            took = time.perf_counter() - began
-            counted[kind].append((sum(count.value for count in counts) - before) / took)
-            used += 0.0 if kind else _seconds(task) - had
+            (done, worked), sealing = _sums(counts), _seconds(task) - had
+            counted[kind].append((done - before[0]) / (worked - before[1] + sealing))
+            used += 0.0 if kind else sealing
     return counted[1:], counted[0], used
 
 
@@ -220,12 +223,26 @@ def _seconds(task: str) -> float:
     )
 
 
-def _count(count: Synchronized[int], core: int) -> None:
+def _sums(counts: list[_Count]) -> tuple[float, float]:
+    """Return what all have counted, and the processor seconds of it."""
+    found = []
+    for count in counts:
+        pair, again = count[:], None
+        while pair != again:
+            pair, again = count[:], pair
+        found.append(pair)
+    done, worked = (sum(column) for column in zip(*found, strict=True))
+    return done, worked
+
+
+def _count(count: _Count, core: int) -> None:
     os.sched_setaffinity(0, {core})
+    done = 0
     while True:
-        for _ in range(1000):
+        for _ in range(10_000):
             pass
-        count.value += 1
+        done += 1
+        count[0], count[1] = done, time.thread_time()
 
 
 def _tail_of(place: Path, bodies: list[CheckedBody], megabytes: float) -> Path:

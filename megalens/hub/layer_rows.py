@@ -1,4 +1,4 @@
-"""Summaries of segments of ``moments``: rows merged by layer, family and step, see protocol/README.md."""
+"""Summaries of segments of ``moments``: rows merged by layer, family or all; see protocol/README.md."""
 
 from __future__ import annotations
 
@@ -16,16 +16,21 @@ from numpy.typing import NDArray
 from ..protocol import (
     MOMENT_COLUMNS,
     STREAMS,
-    SUMMARY_LEVELS,
     distinct,
     layers_schemas,
     merge_moments,
     merged_name,
 )
+from .block_rows import block_rows, series_codes
 
 _LEAST_GAIN, _MOST_CELLS = 2, 1_000_000
 """Merged rows are worth their bytes where there is at most one for so many of the segment. Read at once."""
 _PIECE_ROWS = 32_768
+_OF_ROWS = ("family", "layer")
+"""Levels that are made of rows; the total is made of families."""
+_SCHEMAS = layers_schemas()
+_SCHEMA = pa.unify_schemas(_SCHEMAS)
+_KEYS = ("name", "gradient_stage", "stage")
 
 
 class _Series(NamedTuple):
@@ -67,13 +72,18 @@ class LayerRows:
     def file(self, stamp: list[int]) -> bytes:
         """Return the summary of the segment with that ``segment_stamp``; nothing where it is not worth it."""
         messages, stats = list[bytes](), {}
-        levels = [level for level in SUMMARY_LEVELS if self._exact and self._fits(level)]
+        levels = [level for level in _OF_ROWS if self._exact and self._fits(level)]
         for stat, of in self._stats.items():
             about: dict[str, Any] = {"rows": of.rows, "steps": of.steps}
             stats[stat] = about
-            for level in levels:
-                batch = pa.concat_batches(of.batches[level])
-                made = [_message(batch.select(schema.names)) for schema in layers_schemas()]
+            batches = {level: pa.concat_batches(of.batches[level]) for level in levels}
+            if "family" in batches:
+                batches["total"] = self._total(batches["family"])
+            for level, batch in [*batches.items()]:
+                kept = block_rows(_columns(batch), np.array(of.steps))
+                batches |= {f"{level}/{block}": batch.take(rows) for block, rows in kept.items()}
+            for level, batch in batches.items():
+                made = [_message(batch.select(schema.names)) for schema in _SCHEMAS]
                 about[level] = [[len(each), zlib.crc32(each)] for each in made]
                 messages += made
         if not messages:
@@ -102,7 +112,7 @@ class LayerRows:
         for each, count in zip(series, np.bincount(of).tolist(), strict=True):
             self._stats[each.stat].rows += count
             self._stats[each.stat].names.add(each.name)
-        for level in SUMMARY_LEVELS:
+        for level in _OF_ROWS:
             groups: dict[tuple[str, int, int, int], int] = {}
             group = np.array([groups.setdefault(self._group(each, level), len(groups)) for each in series])
             for piece in _pieces(step):
@@ -117,31 +127,28 @@ class LayerRows:
         step: NDArray[np.int64],
         rows: dict[str, NDArray[Any]],
     ) -> None:
-        changes = np.append(True, step[1:] != step[:-1])
-        steps = step[changes]
-        cell = (changes.cumsum() - 1) * len(groups) + group
-        found, number = distinct(cell, 0, len(steps) * len(groups))
-        merged: dict[str, NDArray[Any]] = dict(merge_moments(rows, number, len(found)))
-        merged["samples"] = np.full(len(found), -1)
-        np.maximum.at(merged["samples"], number, rows["samples"])
-        merged["loss_scale"] = np.ones(len(found))
-        merged["loss_scale"][number[np.isnan(rows["loss_scale"])]] = np.nan
-        merged["rounding"] = np.zeros(len(found))
-        at, group = np.divmod(found, len(groups))
-        merged["step"] = steps[at]
-        schema = pa.unify_schemas(layers_schemas())
+        merged, group = _cells(rows, step, group, len(groups))
         stats, *keys = zip(*groups, strict=True)
-        for name, key in zip(("name", "gradient_stage", "stage"), keys, strict=True):
+        for name, key in zip(_KEYS, keys, strict=True):
             merged[name] = np.array(key)[group]
         for stat in dict.fromkeys(stats):
             mine = np.flatnonzero(np.array([each == stat for each in stats])[group])
             some = (
-                merged if len(mine) == len(found) else {name: column[mine] for name, column in merged.items()}
+                merged if len(mine) == len(group) else {name: column[mine] for name, column in merged.items()}
             )
-            columns = [pa.array(some[each.name], each.type) for each in schema]
-            self._stats[stat].batches[level].append(pa.record_batch(columns, schema))
+            self._stats[stat].batches[level].append(_batch(some))
             if level == "layer":
                 self._stats[stat].steps += np.unique(some["step"]).tolist()
+
+    def _total(self, families: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows of families merged further."""
+        rows = _columns(families)
+        known = [merged_name(name or "", "total") for name in self._names]
+        totals = [self._names.setdefault(name, len(self._names)) for name in known]
+        rows["name"] = np.array(totals)[rows["name"]]
+        _, first, group = np.unique(series_codes(rows), return_index=True, return_inverse=True)
+        merged, of = _cells(rows, rows["step"], group, len(first))
+        return _batch(merged | {name: rows[name][first][of] for name in _KEYS})
 
     def _group(self, series: _Series, level: str) -> tuple[str, int, int, int]:
         name = self._names.setdefault(merged_name(series.name, level), len(self._names))
@@ -169,6 +176,32 @@ def _series(table: pa.Table, first: int) -> tuple[list[_Series], NDArray[np.int6
     return [_Series(*each) for each in zip(*named, [low + at for at in stages], strict=True)], np.resize(
         of, rows
     )
+
+
+def _cells(
+    rows: dict[str, NDArray[Any]], step: NDArray[np.int64], group: NDArray[np.int64], groups: int
+) -> tuple[dict[str, NDArray[Any]], NDArray[np.int64]]:
+    """Return rows merged by step and group, in this order, and the group of each of what came of it."""
+    changes = np.append(True, step[1:] != step[:-1])
+    steps = step[changes]
+    found, number = distinct((changes.cumsum() - 1) * groups + group, 0, len(steps) * groups)
+    merged: dict[str, NDArray[Any]] = dict(merge_moments(rows, number, len(found)))
+    merged["samples"] = np.full(len(found), -1)
+    np.maximum.at(merged["samples"], number, rows["samples"])
+    merged["loss_scale"] = np.ones(len(found))
+    merged["loss_scale"][number[np.isnan(rows["loss_scale"])]] = np.nan
+    merged["rounding"] = np.zeros(len(found))
+    at, group = np.divmod(found, groups)
+    merged["step"] = steps[at]
+    return merged, group
+
+
+def _batch(columns: dict[str, NDArray[Any]]) -> pa.RecordBatch:
+    return pa.record_batch([pa.array(columns[each.name], each.type) for each in _SCHEMA], _SCHEMA)
+
+
+def _columns(batch: pa.RecordBatch) -> dict[str, NDArray[Any]]:
+    return {name: batch[name].to_numpy() for name in batch.schema.names}
 
 
 def _pieces(step: NDArray[np.int64]) -> Iterator[slice]:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from .streams import STREAMS
 
 __all__ = [
+    "BLOCKS",
     "PARTIAL",
     "SEALED",
     "TAIL",
@@ -29,6 +30,8 @@ __all__ = [
 ]
 
 SEALED, TAIL, PARTIAL = ".parquet", ".arrows", ".partial"
+BLOCKS = tuple(4**power for power in range(3, 20))
+"""Steps of the blocks of which summaries have the extremes."""
 _LAYERS, _STAMP_BYTES = ".layers", 1 << 13
 _SELDOM = ("m3", "m4", "min", "max")
 _NAME = re.compile(r"(?P<number>[0-9]{6,9})-step-(?P<first>[0-9]{1,16})(?P<suffix>\.parquet|\.arrows)")

@@ -106,7 +106,11 @@ def parse_name(name: str) -> TensorName:
     )
 
 
-SUMMARY_LEVELS: dict[str, tuple[str, str]] = {"family": ("family", "role"), "layer": ("layer", "role")}
+SUMMARY_LEVELS: dict[str, tuple[str, ...]] = {
+    "total": ("role",),
+    "family": ("family", "role"),
+    "layer": ("layer", "role"),
+}
 """What tensors have in common whose rows a summary of ``moments`` merges; the level of fewest rows first."""
 
 
@@ -121,8 +125,8 @@ def merged_names(names: Sequence[str], level: str) -> list[str]:
     fields = SUMMARY_LEVELS[level]
     found = []
     for said in dict.fromkeys(zip(*(name_values(names, field) for field in fields), strict=True)):
-        what, role = said
-        home = what if level == "family" else "tensor" if what is None else f"layers.{what}"
+        *what, role = said
+        home = what[0] if level == "family" else "tensor" if what in ([], [None]) else f"layers.{what[0]}"
         name = home if role is None else f"{home}/{role}0"
         if tuple(getattr(parse_name(name), field) for field in fields) == said:
             found.append(name)

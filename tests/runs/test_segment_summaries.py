@@ -207,9 +207,105 @@ def test_of_a_tensor_a_layer_families_alone_are_summarized(tmp_path):
     (segment,) = recording(tmp_path, table, 1)
     (piece,) = recorded_rows.SealedFile(segment, segment.stat()).pieces
     for level, alone in (("family", True), ("layer", False)):
-        wanted = Wanted({"grad": ["x"]}, (), level=level)
+        wanted = Wanted({"grad": ["x"]}, (), levels=(level,))
         assert (list(piece.parts(wanted)) == [piece]) is alone
     answers(tmp_path, table, SUMMARIZED)
+
+
+PICTURES = [
+    {"by": ["layer"]},
+    {"by": ["layer"], "statistic": "kurtosis", "series": 2},
+    {"by": ["family"], "statistic": "mean"},
+    {"by": [], "statistic": "nonfinite"},
+    {"by": ["layer"], "statistic": "max", "where": {"layer": "1"}},
+    {"by": [], "statistic": "near_zero_share", "lean": True},
+    {"by": ["layer"], "statistic": "std", "steps": [700, 3900]},
+    {"by": ["layer"], "statistic": "excess_kurtosis", "points": 4},
+]
+
+
+def long_run(rng, steps=4200, layers=2, first=5, every=1):
+    """Rows of two tensors of each layer at many steps, some of them not finite, many of them equal."""
+    names = [f"layers.{layer}.mlp.linear_fc{at}.weight" for layer in range(layers) for at in (1, 2)]
+    rows = steps * len(names)
+    count, nan = rng.integers(1, 4, rows) * 8.0, rng.random(rows) < 2e-4
+    columns = {
+        **dict.fromkeys(stream_schema("moments").names, np.zeros(rows)),
+        "step": np.repeat(first + np.arange(steps) * every, len(names)),
+        "samples": np.full(rows, -1),
+        "stat": ["grad"] * rows,
+        "name": names * steps,
+        "stage": np.full(rows, -1),
+        **{"count": count, "mean": rng.integers(-20, 20, rows) / 8, "m2": count * rng.uniform(1, 2, rows)},
+        **{"m3": rng.normal(size=rows), "m4": count * rng.uniform(4, 9, rows), "nan_count": nan * 2.0},
+        **{"min": -rng.uniform(3, 4, rows), "max": rng.uniform(3, 4, rows)},
+        "near_zero_count": rng.integers(0, 3, rows) * 1.0,
+        "gradient_stage": ["pre_clip"] * rows,
+        "loss_scale": np.ones(rows),
+    }
+    schema = stream_schema("moments")
+    return pa.table({each.name: pa.array(columns[each.name], each.type) for each in schema}, schema=schema)
+
+
+@pytest.mark.parametrize("every", [1, 7])
+def test_a_picture_of_many_steps_is_drawn_of_few_rows_and_is_that_of_all(every, tmp_path, monkeypatch):
+    table = long_run(np.random.default_rng(3), every=every)
+    recording(tmp_path, table)
+    read, merged = [], recorded_rows._SummarizedPiece._merged
+    monkeypatch.setattr(recorded_rows, "_row_groups", lambda *_: pytest.fail("rows were read"))
+    monkeypatch.setattr(
+        recorded_rows._SummarizedPiece,
+        "_merged",
+        lambda piece, stat, level, names: (
+            read.append((level, merged(piece, stat, level, names).num_rows))
+            or merged(piece, stat, level, names)
+        ),
+    )
+    answers(tmp_path, table, [{"points": 16, **query} for query in PICTURES])
+    whole = [rows for level, rows in read if "/" not in level]
+    # Only segments of which a part is asked for are read step by step.
+    assert len(whole) <= 2
+    # Of two series, in segments of 1400 steps.
+    assert max(rows for level, rows in read if level.startswith("layer/")) < 2 * 1400 / 8
+
+
+@pytest.mark.parametrize(
+    "statistic", ["l2", "mean", "std", "skewness", "kurtosis", "min", "max", "nonfinite"]
+)
+def test_a_spike_of_one_step_is_in_every_level(statistic, tmp_path):
+    rng = np.random.default_rng(9)
+    changed = {"l2": "mean", "std": "m2", "skewness": "m3", "kurtosis": "m4", "nonfinite": "inf_count"}
+    table, column = long_run(rng, layers=1), changed.get(statistic, statistic)
+    at = int(rng.integers(2, 4198))
+    values = table[column].to_numpy().copy()
+    values[2 * at : 2 * at + 2] = {"nonfinite": 1, "min": -1e9}.get(statistic, 1e9)
+    table = table.set_column(
+        table.schema.get_field_index(column), table.schema.field(column), pa.array(values)
+    )
+    recording(tmp_path, table, 1)
+    for points in (4, 16, 64, 256):
+        for by in (["layer"], ["family"], []):
+            query = MomentQuery.of_request("grad", statistic, by, points=points)
+            found = opened(tmp_path).groups(query)
+            assert at + 5 in found.table["step"].to_pylist()
+            assert found.steps_total == 4200
+
+
+@pytest.mark.parametrize("why", ["ranks send late", "two stages", "a step is missing", "it begins later"])
+def test_where_blocks_do_not_show_what_steps_do_steps_are_read(why, tmp_path):
+    table = long_run(np.random.default_rng(4))
+    step = table["step"].to_numpy()
+    if why == "ranks send late":
+        at = np.random.default_rng(1).permutation(len(step))
+        table = table.take(np.concatenate([np.sort(at[: len(at) // 2]), np.sort(at[len(at) // 2 :])]))
+    elif why == "two stages":
+        stages = pa.array(np.arange(len(step)) % 2, pa.int32())
+        table = table.set_column(table.schema.get_field_index("stage"), "stage", stages)
+    else:
+        other = np.array([name.startswith("layers.1") for name in table["name"].to_pylist()])
+        table = table.filter(pa.array(other | (step != 2000 if why == "a step is missing" else step > 2000)))
+    recording(tmp_path, table, 2)
+    answers(tmp_path, table, [{"points": 16, **query} for query in PICTURES])
 
 
 def test_rows_of_an_earlier_attempt_that_do_not_count_are_in_no_answer(run, tmp_path):

@@ -105,7 +105,7 @@ def _found_stats(pieces: Sequence[Piece]) -> list[StatIndex]:
             # Pieces that have the same names have one tuple of them.
             names = {name for one in {id(one.names): one.names for one in here}.values() for name in one}
             rows = sum(one.rows for one in here)
-            found.append(StatIndex(stat, rows, int(steps[0]), int(steps[-1]), len(steps), sorted(names)))
+            found.append(StatIndex(stat, rows, steps, sorted(names)))
     return found
 
 
@@ -164,9 +164,9 @@ class MomentSource:
                     {
                         "stat": one.stat,
                         "rows": one.rows,
-                        "first": one.first,
-                        "last": one.last,
-                        "steps": one.steps,
+                        "first": int(one.steps[0]),
+                        "last": int(one.steps[-1]),
+                        "steps": len(one.steps),
                     }
                     for one in stats.values()
                 ],

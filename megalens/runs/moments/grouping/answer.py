@@ -13,13 +13,23 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ....protocol import merged_names, parse_name
+from ....protocol import BLOCKS, merged_names, parse_name
 from ...errors import ClientError
-from ..rows.pieces import STAGE, STAGES, Chunk, StatIndex, Wanted
+from ..rows.pieces import STAGE, STAGES, Chunk, NotShown, StatIndex, Wanted
 from .cells import CellKeys, Cells, merge_cells, wanted_columns
 from .name_filter import module_of
 from .query import Key, MomentQuery, key_order
-from .series import MERGED, Grouped, Part, Thinner, chosen_columns, keep_extremes, read_part, stretches
+from .series import (
+    MERGED,
+    Grouped,
+    Part,
+    Thinner,
+    chosen_columns,
+    keep_extremes,
+    read_part,
+    stretch_steps,
+    stretches,
+)
 
 _AHEAD, _AHEAD_ROWS = 4, 400_000
 _INTEGERS = ("layer", "expert", "rank", "stage")
@@ -137,6 +147,7 @@ class _Answer:
         self._stop = stop
         self._read = read
         self._query = query
+        self._first = None if query.shaped else query.first
         codes = {key: code for code, key in enumerate(order)}
         pairs: dict[str, int] = {}
         self._names: dict[str, list[str]] = {}
@@ -153,9 +164,13 @@ class _Answer:
             len(sides[0].names),
             query.grouping.rows,
         )
-        known = [stats[stat] for stat in self._names if stat in stats]
-        self._steps = max((one.steps for one in known), default=0)
-        self._last = min((one.last for one in known), default=0)
+        known = [stats[stat].between(self._first, query.last) for stat in self._names if stat in stats]
+        known = [steps for steps in known if len(steps)]
+        self._steps = max((len(steps) for steps in known), default=0)
+        self._ends = (
+            max((steps[0] for steps in known), default=0),
+            min((steps[-1] for steps in known), default=0),
+        )
         self._groups = len(order)
 
     def picked(self) -> tuple[dict[str, NDArray[Any]], tuple[int, int]]:
@@ -175,11 +190,17 @@ class _Answer:
             return [read_part(cells, query) for cells in self._merged()], None
         # A second reading, only where groups begin or end at different steps, is cheaper than storing all
         # cells.
-        thinner = Thinner(self._groups, self._last, query.points)
+        thinner = Thinner(self._groups, int(self._ends[1]), query.points)
+        block = int(stretch_steps(*self._ends, query.points))
+        left_out = NotShown(block, self._keys.codes) if block >= BLOCKS[0] else None
         while True:
-            parts = [thinner.thin(read_part(cells, query)) for cells in self._merged()]
+            parts = [thinner.thin(read_part(cells, query)) for cells in self._merged(left_out)]
+            if left_out is not None and left_out.steps:
+                thinner.count[: len(left_out.cells)] += left_out.cells
+                parts.append(parts[0].without_cells(np.concatenate(left_out.steps)))
             if not thinner.needs_retry():
                 return parts, thinner.count
+            left_out = None
 
     def _pick(
         self, cells: Grouped
@@ -198,14 +219,14 @@ class _Answer:
         chosen = pick(cells, shown, query)
         return cells.index[chosen], (shown[chosen], scale[chosen]), cells.totals
 
-    def _merged(self) -> Iterator[Cells]:
+    def _merged(self, left_out: NotShown | None = None) -> Iterator[Cells]:
         query = self._query
         columns = (
             *wanted_columns(query.statistic if query.lean else None, self._names),
             *query.grouping.rows,
         )
-        first = None if query.shaped else query.first
-        wanted = Wanted(self._names, columns, query.where.rows, first, query.last, query.level)
+        rows = query.where.rows
+        wanted = Wanted(self._names, columns, rows, self._first, query.last, query.levels, left_out)
         chunks = until_stopped(self._read(wanted), self._stop)
         return merge_cells(chunks, self._keys, columns)
 
@@ -222,8 +243,8 @@ def _sides(stats: Mapping[str, StatIndex], query: MomentQuery) -> list[_Side]:
 def _side(stats: Mapping[str, StatIndex], query: MomentQuery, stat: str, role: str | None) -> _Side:
     """Code the names of one side by the query's columns; ``role`` restricts them and names their modules."""
     names = stats[stat].names if stat in stats else []
-    if query.level is not None:
-        names = list(dict.fromkeys([*names, *merged_names(names, query.level)]))
+    merged = (name for level in query.levels for name in merged_names(names, level))
+    names = list(dict.fromkeys([*names, *merged]))
     if role is not None:
         names = [name for name in names if parse_name(name).role == role]
     texts = names if role is None else [module_of(name) for name in names]

@@ -72,13 +72,13 @@ class MomentQuery:
         return self.show != "raw" or self.smoothing > 1
 
     @property
-    def level(self) -> str | None:
-        """The level of ``SUMMARY_LEVELS`` of which tensors take part together or not at all, and are in one
-        group; None where there is none.
+    def levels(self) -> tuple[str, ...]:
+        """The levels of ``SUMMARY_LEVELS`` of which tensors take part together or not at all, and are in one
+        group.
         """
         asked = {*self.grouping.columns, *self.where.columns} - {"stage"}
         fits = (level for level, fields in SUMMARY_LEVELS.items() if asked <= {*fields})
-        return next(fits, None) if self.ratio == "none" else None
+        return tuple(fits) if self.ratio == "none" else ()
 
     @classmethod
     def of(

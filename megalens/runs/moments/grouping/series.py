@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ....protocol import MOMENT_COLUMNS
-from ..rows.pieces import STAGE
+from ....protocol import BLOCKS, MOMENT_COLUMNS
+from ..rows.pieces import STAGE, different
 from .cells import Cells, reading_error, reading_value
 from .query import MomentQuery
 
@@ -91,6 +91,10 @@ class Part:
             {name: taken(column) for name, column in self.more.items()},
             arena.keep(self.steps),
         )
+
+    def without_cells(self, steps: Integers) -> Part:
+        """Return a part like this, of which all cells at these steps were left out."""
+        return replace(self.take(np.zeros(0, np.int64), Arena()), steps=steps)
 
 
 def read_part(cells: Cells, query: MomentQuery) -> Part:
@@ -218,7 +222,7 @@ class Grouped:
             step,
             value,
             bad,
-            steps[np.diff(steps, prepend=steps[:1] - 1) != 0],
+            different(steps),
         )
 
     def since(self, first: int) -> Grouped:
@@ -346,12 +350,19 @@ class _Spans:
 
 
 def stretches(step: Integers, first: Any, last: Any, points: int) -> Integers:
-    """Return in which of ``points`` / 4 equal stretches of its group's steps each step lies, from 0."""
-    spans = max(1, points // 4)
-    found: Integers = (
-        ((step - first) / (np.maximum(1, last - first) / spans)).astype(np.int64).clip(max=spans - 1)
-    )
-    return found
+    """Return in which of about ``points`` / 4 equal stretches of its group's steps each step lies, from 0."""
+    steps = stretch_steps(first, last, points)
+    whole = steps >= BLOCKS[0]
+    found: Integers = ((step - np.where(whole, first // steps * steps, first)) / steps).astype(np.int64)
+    return np.where(whole, found, found.clip(max=max(1, points // 4) - 1))
+
+
+def stretch_steps(first: Any, last: Any, points: int) -> Any:
+    """Return how many steps such a stretch has; many become the next power of two, and stretches then begin
+    at its multiples, so that they are whole blocks of a summary.
+    """
+    steps = np.maximum(1, last - first) / max(1, points // 4)
+    return np.where(steps < BLOCKS[0], steps, 2.0 ** np.ceil(np.log2(steps)))
 
 
 def keep_extremes(starts: Integers, shown: Column, bad: Flags) -> Flags:

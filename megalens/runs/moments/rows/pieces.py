@@ -50,9 +50,11 @@ class Wanted:
         Ranges of ``rank`` and ``stage``.
     first, last : int or None
         Inclusive bounds of the step.
-    level : str or None
-        Rows may come merged by that level of ``SUMMARY_LEVELS``, under the names that ``merged_names`` gives,
-        which are in ``names`` too.
+    levels : tuple of str
+        Rows may come merged by one of these of ``SUMMARY_LEVELS``, best the first one that is there, under
+        the names that ``merged_names`` gives, which are in ``names`` too.
+    left_out : NotShown, optional
+        Rows may be left out that no picture shows, and are counted there.
     """
 
     names: Mapping[str, Sequence[str]]
@@ -60,7 +62,8 @@ class Wanted:
     ranges: Mapping[str, Ranges] = field(default_factory=dict)
     first: int | None = None
     last: int | None = None
-    level: str | None = None
+    levels: tuple[str, ...] = ()
+    left_out: NotShown | None = None
 
     def first_indices(self) -> dict[str, int]:
         """Return the index of each stat's first name."""
@@ -71,16 +74,53 @@ class Wanted:
         return found
 
 
+class NotShown:
+    """What a picture leaves out with stretches of whole blocks of so many steps.
+
+    Parameters
+    ----------
+    block : int
+        Steps of a block, a power of two.
+    codes : ndarray
+        The group of each name.
+    """
+
+    def __init__(self, block: int, codes: NDArray[np.int64]) -> None:
+        self.block, self._codes = block, codes
+        self.cells = np.zeros(int(codes.max(initial=-1)) + 1, np.int64)
+        """How many cells of each group were left out."""
+        self.steps: list[NDArray[np.int64]] = []
+
+    def add(self, chunk: Chunk, steps: NDArray[np.int64]) -> bool:
+        """Count what is left out of rows, all those of the second one of the steps among them; return False
+        where several series are in a group, whose extremes are not those of its series.
+        """
+        step, group = chunk["step"], self._codes[chunk["name_index"]]
+        groups = group[step == steps[1]]
+        if len(np.unique(groups)) < len(groups):
+            return False
+        if len(groups):
+            inner = group[(step > steps[0]) & (step < steps[-1])]
+            kept = np.bincount(inner, minlength=len(self.cells))
+            self.cells[groups] += len(steps) - 2 - kept[groups]
+            self.steps.append(steps[1:-1])
+        return True
+
+
 @dataclass(frozen=True)
 class StatIndex:
-    """What there is of one stat: rows, the first and last step, how many steps, and the names."""
+    """What there is of one stat: rows, the different steps, ascending, and the names."""
 
     stat: str
     rows: int
-    first: int
-    last: int
-    steps: int
+    steps: NDArray[np.int64]
     names: list[str]
+
+    def between(self, first: int | None, last: int | None) -> NDArray[np.int64]:
+        """Return the steps within bounds, which are included."""
+        begin = 0 if first is None else np.searchsorted(self.steps, first)
+        end = None if last is None else np.searchsorted(self.steps, last, "right")
+        return self.steps[begin:end]
 
 
 @dataclass(frozen=True)
@@ -124,6 +164,8 @@ class PieceReading:
 
     def __init__(self, wanted: Wanted) -> None:
         self.wanted = wanted
+        self.alone = False
+        """Whether no other piece has a step between the first and the last one of the piece that is read."""
         self._of = [
             (stat, first, pa.array(wanted.names[stat], pa.utf8()))
             for stat, first in wanted.first_indices().items()
@@ -232,11 +274,14 @@ def complete_steps(pieces: Sequence[Piece], wanted: Wanted) -> Iterator[Chunk]:
     taken = sorted(counting(parts), key=lambda piece: piece.low)
     reading = PieceReading(wanted)
     waiting: list[Chunk] = []
+    highest = -1
     try:
         for at, piece in enumerate(taken):
-            chunk = piece.read(reading)
             # Pieces are read in the order of their first steps: nothing before the next one's can follow.
             bound = taken[at + 1].low if at + 1 < len(taken) else LAST_STEP + 1
+            reading.alone = highest <= piece.low and piece.high <= bound
+            highest = max(highest, piece.high)
+            chunk = piece.read(reading)
             if waiting:
                 # Chunks that continue waiting steps are joined with them; the rest need not be copied.
                 seam = min(bound, 1 + max(int(one["step"][-1]) for one in waiting))
@@ -308,12 +353,11 @@ def listed_of(table: pa.Table) -> tuple[int, int, dict[str, Listed]]:
 
 
 def different(steps: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the distinct steps, ascending. Most come in ascending runs."""
-    changes = np.empty(len(steps), bool)
-    changes[0] = True
-    np.not_equal(steps[1:], steps[:-1], out=changes[1:])
-    runs = steps[changes]
-    return runs if (runs[1:] > runs[:-1]).all() else np.unique(runs)
+    """Return the distinct steps, ascending. They come in ascending runs, which such a sort merges."""
+    if (steps[1:] < steps[:-1]).any():
+        steps = np.sort(steps, kind="stable")
+    found: NDArray[np.int64] = steps[np.diff(steps, prepend=steps[:1] - 1) != 0]
+    return found
 
 
 def _names(stat: str, dictionary: pa.Array, used: NDArray[np.bool_]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ....protocol import (
+    BLOCKS,
     LAST_STEP,
     STREAMS,
     SUMMARY_LEVELS,
@@ -216,7 +217,7 @@ class _SummarizedPiece(Piece):
             self._at: dict[tuple[str, str], list[tuple[int, int, int]]] = {}
             at = file.tell()
             for stat, of in about["stats"].items():
-                for level in (level for level in SUMMARY_LEVELS if level in of):
+                for level in (level for level in of if level.partition("/")[0] in SUMMARY_LEVELS):
                     self._at[stat, level] = []
                     for size, crc in of[level]:
                         self._at[stat, level].append((at, size, crc))
@@ -233,15 +234,35 @@ class _SummarizedPiece(Piece):
         self.samples = about["samples"] >= 0
 
     def parts(self, wanted: Wanted) -> Sequence[Piece]:
-        there = all((stat, wanted.level) in self._at for stat in wanted.names if stat in self.listed)
-        return [self] if there else self._rows()
+        return [self] if self._level(wanted) else self._rows()
 
     def read(self, reading: PieceReading) -> Chunk:
         (stat,) = reading.wanted.names
         with suppress(ClientError, struct.error, *DAMAGE):
-            return reading.chunk(self._merged(stat, str(reading.wanted.level), reading.columns()))
+            level = self._level(reading.wanted)
+            few = self._of_blocks(stat, level, reading)
+            return few or reading.chunk(self._merged(stat, level, reading.columns()))
         self._at = {}
         return by_step(joined([piece.read(reading) for piece in self._rows() if stat in piece.listed]))
+
+    def _level(self, wanted: Wanted) -> str:
+        """Return the best level that is there; nothing where there is none."""
+        stats = [stat for stat in wanted.names if stat in self.listed]
+        there = (level for level in wanted.levels if all((stat, level) in self._at for stat in stats))
+        return next(there, "")
+
+    def _of_blocks(self, stat: str, level: str, reading: PieceReading) -> Chunk | None:
+        """Return the rows that a picture needs of the largest blocks that fit; None where none do."""
+        wanted, steps = reading.wanted, self.listed[stat].steps
+        first, last = wanted.first or 0, LAST_STEP if wanted.last is None else wanted.last
+        if wanted.left_out is None or not reading.alone or steps[0] < first or steps[-1] > last:
+            return None
+        blocks = (block for block in reversed(BLOCKS) if (stat, f"{level}/{block}") in self._at)
+        block = next((block for block in blocks if block <= wanted.left_out.block), None)
+        if block is None:
+            return None
+        chunk = reading.chunk(self._merged(stat, f"{level}/{block}", reading.columns()))
+        return chunk if wanted.left_out.add(chunk, steps) else None
 
     def _merged(self, stat: str, level: str, names: Sequence[str]) -> pa.Table:
         columns: dict[str, pa.Array] = {}
