@@ -18,6 +18,7 @@ __all__ = ["main"]
 ROOT = Path(__file__).resolve().parents[1]
 NAMES = (
     "tracer",
+    "watching",
     "statistics",
     "monitor_faults",
     "monitor_cost",

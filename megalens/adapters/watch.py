@@ -40,8 +40,6 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         flow = self._flow
-        if flow.looks:
-            return func(*args, **kwargs)
         if torch.is_inference_mode_enabled() and not flow.failed:
             # Operations that are made of others come whole in it.
             with self:
@@ -49,7 +47,7 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 if made is not NotImplemented:
                     return made
         try:
-            known = [(tensor, flow.of(tensor)) for tensor in tensors_in((args, kwargs))]
+            known = [(each, flow.of(each)) for each in tensors_in((*args, *kwargs.values()))]
         except Exception as error:
             flow.fail(error)
         result = func(*args, **kwargs)
@@ -85,6 +83,7 @@ class PassWatch:
         self._handles: list[Any] = []
         self._mode: _Mode | None = None
         self._whole = False
+        self._widths: dict[nn.Module, int | None] = {}
 
     def __enter__(self) -> PassWatch:
         self.begin()
@@ -158,13 +157,12 @@ class PassWatch:
             # What is compiled is not looked into, and must not be compiled with what looks.
             if torch.compiler.is_compiling() or self._flow.failed:
                 return
-            self._flow.looks = True
             try:
-                look(*args)
+                # What we compute ourselves is not watched.
+                with torch._C._DisableTorchDispatch():
+                    look(*args)
             except Exception as error:
                 self._flow.fail(error)
-            finally:
-                self._flow.looks = False
 
         return hook
 
@@ -204,9 +202,9 @@ class PassWatch:
     def _begin_trail(self, call: Call, item: int, tensor: Tensor, main: bool) -> None:
         flow = self._flow
         trail = flow.of(tensor)
-        width = _width(call.module)
+        width = self._width(call.module)
         if width is not None:
-            if any(_width(outer.module) is not None for outer in call.and_outer() if outer is not call):
+            if any(self._width(outer.module) is not None for outer in call.and_outer() if outer is not call):
                 return
             if main and tensor.shape[-1] and width % tensor.shape[-1] == 0:
                 self._begin(call, item, tensor)
@@ -266,7 +264,8 @@ class PassWatch:
             given.planes[0], call
         )
 
-
-def _width(module: nn.Module) -> int | None:
-    """Return how many features a module gives that says of itself that it maps features to features."""
-    return None if input_features(module) is None else output_features(module)
+    def _width(self, module: nn.Module) -> int | None:
+        """Return how many features a module gives that says of itself that it maps features to features."""
+        if module not in self._widths:
+            self._widths[module] = None if input_features(module) is None else output_features(module)
+        return self._widths[module]

@@ -40,8 +40,6 @@ class Flow(Memory):
         self.attentions: list[Attended] = []
         self.lost: list[tuple[str, Any]] = []
         """Operations that could not be followed, each with the call in which it was."""
-        self.looks = False
-        """Whether what runs is our own."""
         self.failed: str | None = None
         """The error that ended the watching."""
 
@@ -82,7 +80,7 @@ class Flow(Memory):
         outputs = tensors_in(result)
         inputs = [trail for _, trail in known]
         plain = name[:-1] if name[-1] == "_" and name[-2:] != "__" else name
-        changed = tensors_in([kwargs.get("out"), args[:1] if plain != name else ()])
+        changed = tensors_in(args[:1] if plain != name else kwargs.get("out"))
         if not any(inputs) and name not in ("embedding", "convolution"):
             noise = Trail(notes=("dropout",)) if plain == "bernoulli" else None
             for output in outputs if noise else changed:
@@ -139,6 +137,8 @@ class Flow(Memory):
             self.put(tensors_in(result)[0], first.noted("normed"))
         elif name == "native_dropout":
             self.put(result[0], first and first.noted("dropout"))
+        elif name == "sum":
+            return self._sum(args, first, result)
         elif name == "glu":
             return self._glu(args, kwargs, first, result)
         elif (
@@ -360,6 +360,25 @@ class Flow(Memory):
         self.put(result, replace(up, products=(*up.products, Product(up, gate))))
         return True
 
+    def _sum(self, args: Any, trail: Trail | None, result: Tensor) -> bool:
+        """Follow a rotation by small matrices: each pair is there once a row of its matrix, and summed.
+
+        Any other sum has no features any more.
+        """
+        axes = args[1] if len(args) > 1 else None
+        if trail is None or not trail.planes or "scaled" not in trail.notes or bent(trail):
+            return False
+        if not axes or len(axes) > 1:
+            return False
+        plane, more = trail.planes[0], trail.planes[1:]
+        axis = axes[0] % plane.ndim
+        size, strides = plane.shape[axis], plane.stride()
+        alike = axis and strides[axis - 1] == 0 and plane.shape[axis - 1] == size
+        if more or not alike or not strides[axis] or size > MOST_PLANES or result.ndim == plane.ndim:
+            return False
+        self.put(result, replace(trail, planes=plane.unbind(axis)).noted("rotated"))
+        return True
+
     def _pointwise(self, name: str, known: Any, result: Any) -> None:
         (result, *_) = tensors_in(result)
         data = [trail for _, trail in known if trail is not None and not trail.weight]
@@ -429,7 +448,8 @@ def combined(name: str, data: Sequence[Trail], featured: Sequence[Trail], others
     if len(featured) > 1:
         planes: list[Tensor] = []
         for plane in (plane for trail in featured for plane in trail.planes):
-            if not any(ids_of.same(plane, each) for each in planes):
+            own = owners_of_plane(plane)
+            if not any(own == owners_of_plane(each) and ids_of.same(plane, each) for each in planes):
                 planes.append(plane)
         newest = sorted(planes, key=lambda plane: max(owners_of_plane(plane), default=-1))[-MOST_PLANES:]
         joined = merged(featured, tuple(plane for plane in planes if any(plane is each for each in newest)))

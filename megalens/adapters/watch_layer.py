@@ -54,7 +54,7 @@ class LayerSeen:
     # Attention.
 
     def attention(self, hints: Iterable[nn.Module]) -> Group:
-        """Return the self-attention of the layer: of several the one that names choose, or the first."""
+        """Return the self-attention of the layer: of several the one that was supposed, or the first."""
         groups = self._groups()
         if not groups:
             raise NotSeen(self._no_attention())
@@ -74,7 +74,7 @@ class LayerSeen:
             hinted = set(hints)
             named = [g for g in own if any(f.made.giver in hinted for f in g.parts.get("q", ()))]
             own = named if len(named) == 1 else own
-            how = "chosen by its name" if len(named) == 1 else "the first"
+            how = "the one that was supposed" if len(named) == 1 else "the first"
             own[0].among = f"one of {count} attentions of this layer, {how}"
         return (own or groups)[0]
 

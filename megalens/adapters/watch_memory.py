@@ -26,9 +26,12 @@ class Memory:
 
     def of(self, tensor: Tensor) -> Trail | None:
         """Return what is known of a tensor, None where nothing is."""
-        _, place = self._storages.get(_address(tensor), (None, None))
-        trail = place and (place.get(_geometry(tensor)) or self._assembled(place, tensor))
-        return trail or (_WEIGHT if isinstance(tensor, nn.Parameter) else None)
+        known = self._storages.get(_address(tensor))
+        if known is not None:
+            trail = known[1].get(_geometry(tensor)) or self._assembled(known[1], tensor)
+            if trail is not None:
+                return trail
+        return _WEIGHT if isinstance(tensor, nn.Parameter) else None
 
     def _assembled(self, place: dict[Any, Trail], tensor: Tensor) -> Trail | None:
         """Return what is known of a tensor of which pieces were written one by one."""
@@ -76,17 +79,20 @@ class Memory:
 
     def key(self, tensor: Tensor) -> Any:
         """Return what tells one tensor from all others of this pass: where it lies, and in what shape."""
-        return None if self._place(tensor) is None else (_address(tensor), _geometry(tensor))
+        return None if self._place(tensor) is None else (_address(tensor), *_geometry(tensor))
 
     def _place(self, tensor: Tensor) -> dict[Any, Trail] | None:
         address = _address(tensor)
-        if address and address not in self._storages:
+        if not address:
+            return None
+        known = self._storages.get(address)
+        if known is None:
             if len(self._storages) > self._purge_at:
                 kept = self._storages.items()
                 self._storages = {at: each for at, each in kept if not each[0].expired()}  # type: ignore[no-untyped-call]
                 self._purge_at = 2 * len(self._storages) + 4096
-            self._storages[address] = StorageWeakRef(tensor.untyped_storage()), {}  # type: ignore[no-untyped-call]
-        return self._storages[address][1] if address else None
+            known = self._storages[address] = StorageWeakRef(tensor.untyped_storage()), {}  # type: ignore[no-untyped-call]
+        return known[1]
 
     def overwritten(self, tensor: Tensor) -> None:
         """Forget what lies in the same memory in another shape: it has changed too."""
@@ -98,7 +104,7 @@ class Memory:
 
 def _address(tensor: Tensor) -> int:
     try:
-        return int(StorageWeakRef(tensor.untyped_storage()).cdata)  # type: ignore[no-untyped-call]
+        return int(tensor.untyped_storage()._cdata)
     except (NotImplementedError, RuntimeError):
         return 0
 

@@ -24,7 +24,6 @@ from .watch_sources import Finding, LayerFinder
 from .watch_trail import Call, NotSeen, Seen, gathered
 
 _IDLE = "Its layer was not called in the pass that was watched."
-_EXPERTS = "not watched: by shapes, like modules in a list or weights with an axis of experts"
 
 
 def seen_points(
@@ -72,9 +71,7 @@ def seen_points(
         found["InputTokens"] = _tokens(points, flow, calls, adapter is not None)
         reasons["InputTokens"] = {}
     flags = {
-        flag: replace(here, evidence=dict.fromkeys(here.layers, _EXPERTS))
-        if flag == "ExpertOutputs"
-        else _flag(flag, here, found[flag], reasons[flag], adapter, changed, names)
+        flag: _flag(flag, here, found[flag], reasons[flag], adapter, changed, names)
         for flag, here in points.flags.items()
     }
     return replace(points, flags=flags, model=_model(points, heads), sites=_sites(points, flags, layers))

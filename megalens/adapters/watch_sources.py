@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from torch import nn
@@ -56,6 +57,8 @@ class LayerFinder:
         }
         if self.hints.get("RouterProbabilities"):
             self.finders["RouterProbabilities"] = self.router
+        if self.hints.get("ExpertOutputs"):
+            self.finders["ExpertOutputs"] = self.experts
 
     def checked(self, flag: str, finding: Finding) -> Finding:
         """Return what was found; raises ``NotSeen`` where its modules give other tensors too."""
@@ -203,7 +206,7 @@ class LayerFinder:
         return (source,), "what the output projection gives" + (f", {done}" if done else "")
 
     def mlp1(self) -> Finding:
-        made, first = self._mlp()
+        made, first = self._mlp
         to = self.name(made.giver)
         if first is None:
             raise NotSeen(
@@ -220,9 +223,9 @@ class LayerFinder:
     def mlp2(self) -> Finding:
         if self.hints.get("MLP2_mat_mul") and self.hints.get("RouterProbabilities"):
             return tuple(self.hints["MLP2_mat_mul"]), "what all experts give together"
-        made, _ = self._mlp()
+        made, _ = self._mlp
         count = self.several
-        more = f"; one of {count} MLPs of this layer, chosen by its name" if count > 1 else ""
+        more = f"; one of {count} MLPs of this layer, the one that was supposed" if count > 1 else ""
         return (self._plain(*made.givers[0]),), f"it goes from the nonlinearity to the residual stream{more}"
 
     def router(self) -> Finding:
@@ -237,6 +240,19 @@ class LayerFinder:
         said = "the largest of its scores are chosen" if made.chooses else "by its shape the router"
         return (source,), f"{shown.get(by, f'it goes through a {by}')}; {said}"
 
+    def experts(self) -> Finding:
+        sources = tuple(self.hints["ExpertOutputs"])
+        modules = dict.fromkeys(source.module for source in sources)
+        called = sum(module in self.by_module for module in modules)
+        if not called:
+            raise NotSeen(
+                f"What each of {len(sources)} experts gives was not seen: none of them is called as a module."
+            )
+        one = f"one call of {self.name(sources[0].module)} computes all {len(sources)}"
+        how = one if len(modules) == 1 else f"{called} of {len(sources)} were called in the watched pass"
+        return sources, f"by their shapes the experts; {how}"
+
+    @cached_property
     def _mlp(self) -> tuple[Made, Gated | Features | None]:
         if self.hints.get("RouterProbabilities") or self.hints.get("ExpertOutputs"):
             raise NotSeen(
@@ -282,7 +298,7 @@ class LayerFinder:
         times = f", called {len(self.calls)} times a pass" if len(self.calls) > 1 else ""
         seen = next((each for each in layer.gave if each.item == hint.item), layer.gave[0])
         try:
-            last: nn.Module | None = self._mlp()[0].giver
+            last: nn.Module | None = self._mlp[0].giver
         except NotSeen:
             last = None
         source = replace(

@@ -180,9 +180,9 @@ class Product:
     right: Trail
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Trail:
-    """What is known of one tensor."""
+    """What is known of one tensor. Nobody changes it; one that is frozen takes longer to make."""
 
     planes: tuple[Tensor, ...] = ()
     """Ids of the features in it; several of a sum, the first as the first summand had them."""
@@ -276,8 +276,18 @@ def tensors_in(value: Any) -> list[Tensor]:
     """Return the tensors in what a function takes or returns."""
     if isinstance(value, Tensor):
         return [value]
+    found: list[Tensor] = []
     if isinstance(value, dict):
         value = value.values()
     elif not isinstance(value, (list, tuple)):
-        return []
-    return [tensor for each in value for tensor in tensors_in(each)]
+        return found
+    for each in value:
+        if isinstance(each, Tensor):
+            found.append(each)
+        elif isinstance(each, (list, tuple)):
+            # Not so sizes.
+            if each and not (type(each[0]) is type(each[-1]) is int):
+                found += tensors_in(each)
+        elif isinstance(each, dict):
+            found += tensors_in(each)
+    return found

@@ -14,6 +14,7 @@ from megalens.protocol import ProtocolError
 from megalens.tracer.tensors.config import change_plan, settings_from
 from megalens.tracer.tensors.plan import TracingPlan
 from tests.adapters.model_zoo import LAYERS, MODELS, tiny_model
+from tests.adapters.watched import watched
 
 IDS = torch.randint(3, 60, (2, 9), generator=torch.Generator().manual_seed(5))
 MIXTURES = [name for name, (_, _, layout) in MODELS.items() if layout.router is not None]
@@ -143,6 +144,29 @@ def test_experts_that_are_modules_are_seen_one_by_one_and_an_idle_one_is_not_mis
     for number, output in seen.items():
         assert torch.equal(parts[f"expert{number}"][0], output)
     assert traced["RouterProbabilities", 0, ""].shape == (2, 9, 3)
+
+
+class Uncalled(Mixture):
+    """Takes the weights of its experts, and calls none of them."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        share = self.router(x).softmax(-1)
+        given = [
+            functional.linear(functional.linear(x, up.weight).relu(), down.weight)
+            for up, _, down in self.experts
+        ]
+        return (torch.stack(given, -1) * share.unsqueeze(-2)).sum(-1)
+
+
+def test_experts_are_those_that_the_pass_calls() -> None:
+    model = MixtureModel()
+    points, _ = watched(model, lambda: model(IDS))
+    assert "2 of 3 were called" in points.flags["ExpertOutputs"].evidence[1]
+    model.stages[1].moe = Uncalled()
+    points, watch = watched(model, lambda: model(IDS))
+    assert sorted(points.flags["ExpertOutputs"].layers) == [0]
+    assert "none of them is called" in points.flags["ExpertOutputs"].reasons[1]
+    assert ("ExpertOutputs", 1) in watch.changed
 
 
 def test_what_is_computed_beside_the_model_has_no_gradient_to_ask_for() -> None:

@@ -359,6 +359,26 @@ def test_of_several_attentions_the_first_is_shown_and_its_evidence_says_of_how_m
     assert "one of 2 attentions of this layer, the first" in points.flags["QKV_mat_mul"].evidence[0]
 
 
+def test_of_several_mlps_the_supposed_one_is_shown_and_its_evidence_says_so() -> None:
+    class Double(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.near, self.far = (
+                nn.Sequential(nn.Linear(WIDTH, 24), nn.GELU(), nn.Linear(24, WIDTH)) for _ in range(2)
+            )
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = x + self.near(x)
+            return x + self.far(x)
+
+    model = Stack(Double(), Double())
+    points, _ = watched(model, lambda: model(IDS))
+    assert modules_of(points, "MLP2_mat_mul", 1) == [blocks_of(model)[1].near[2]]
+    said = points.flags["MLP2_mat_mul"].evidence[1]
+    assert "one of 2 MLPs of this layer, the one that was supposed" in said
+    assert "name" not in said
+
+
 def test_an_mlp_whose_first_layer_is_the_attentions_too_is_told_by_its_features() -> None:
     class AllInOne(nn.Module):
         def __init__(self) -> None:
