@@ -328,9 +328,9 @@ def _histogram(histogram: Histogram) -> Kernel:
         width = max(1, -(-features // histogram.tiles))
         library = load()
         if data.is_cpu and not isinstance(library, str):
-            counts = library.count(data, width, bins, scale)
-            if counts is not None:
-                return torch.from_numpy(counts.astype(np.float32))
+            found = library.count(data, width, bins, scale)
+            if found is not None:
+                return torch.from_numpy(found.astype(np.float32))
         values = data.float()
         bits = values.contiguous().view(torch.int32)
         size = bits & 0x7FFFFFFF
