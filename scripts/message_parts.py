@@ -78,6 +78,45 @@ COMPRESSORS = [
             }
         },
     ),
+    _compressor(
+        "Histogram",
+        "Histogram",
+        "Count the values of each sample in fixed bins, the same for every tensor, so that counts of ranks, steps and layers "
+        "add up.",
+        {
+            "bins": {
+                "type": "integer",
+                "title": "Bins",
+                "description": "Bins of each sign, besides one for zero.",
+                "minimum": 4,
+                "maximum": 1024,
+                "default": 128,
+            },
+            "log": {
+                "type": "boolean",
+                "title": "Logarithmic",
+                "description": "Bins that grow with the value, for sizes from 2^-40 to 2^24; else bins of one width, up to the "
+                "limit.",
+                "default": True,
+            },
+            "tiles": {
+                "type": "integer",
+                "title": "Tiles",
+                "description": "Count apart in at most this many tiles over the features.",
+                "minimum": 1,
+                "maximum": 4096,
+                "default": 1,
+            },
+            "limit": {
+                "type": "number",
+                "title": "Limit",
+                "description": "Size at which bins of one width end.",
+                "minimum": 1e-30,
+                "maximum": 1e30,
+                "default": 1.0,
+            },
+        },
+    ),
 ]
 
 _POLICY: dict[str, Any] = {

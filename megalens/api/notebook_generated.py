@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 if TYPE_CHECKING:
     from ..pictures.widgets import (
         Attention,
+        Distribution,
         Effects,
         Health,
         Heatmap,
@@ -398,6 +399,75 @@ class NotebookViews(ABC):
             "pass": pass_,
         }
         return self._show(History, options)
+
+    def distribution(
+        self,
+        flag: str,
+        *,
+        part: str | None = None,
+        layers: Layers = "all",
+        tiles: Positions = "all",
+        kind: Literal["map", "ridgeline", "quantiles"] = "map",
+        steps: StepRange | None = None,
+        transform: Transform = "linear",
+        color_range: Sequence[float] | None = None,
+        phase: Phase = "train",
+        rank: int | None = None,
+        pass_: Pass = "forward",
+    ) -> Distribution:
+        """Draw how the values of one flag are distributed over steps, from rows of the compressor Histogram: as a map, as ridges or as quantiles with their error.
+
+        Parameters
+        ----------
+        flag : str
+            Trace point by name.
+        part : str, optional
+            Named part (q, k, v …); the first when absent.
+        layers : str, int or iterable of int
+            Layers whose counts are added up, such as '0-3,7' or 'all'. Numbers will do too, such as ``3``
+            or ``range(4)``.
+        tiles : str, int or iterable of int
+            Tiles of the histogram that are added up, counted from 0, such as '0-15,31' or 'all'. Numbers
+            will do too, such as ``3`` or ``range(4)``.
+        kind : {"map", "ridgeline", "quantiles"}
+            The share of values in each bin by step, the same as ridges of some steps, or quantiles over
+            steps.
+        steps : int, range or slice, optional
+            First and last step, both included; all steps when absent. In Python a step, ``range(10, 20)``
+            or ``slice(10, None)``, as everywhere there without the end.
+        transform : {"linear", "log"}
+            Scale of the values; log is symmetric about zero for signed values.
+        color_range : (float, float), optional
+            Lowest and highest value of the colours, which are then locked; those of the data when absent.
+        phase : {"train", "eval", "generate"}
+            What the model was doing.
+        rank : int, optional
+            Global rank whose rows are shown; of each layer the lowest that has it when absent, so that
+            replicas never mix.
+        pass_ : {"forward", "backward"}
+            backward shows the gradients of the same tensors. Python calls it pass_.
+
+        Raises
+        ------
+        megalens.pictures.widgets.WidgetError
+            Naming the argument that is not one of the above.
+        """
+        from ..pictures.widgets import Distribution
+
+        options = {
+            "flag": flag,
+            "part": part,
+            "layers": layers,
+            "tiles": tiles,
+            "kind": kind,
+            "steps": steps,
+            "transform": transform,
+            "color_range": color_range,
+            "phase": phase,
+            "rank": rank,
+            "pass": pass_,
+        }
+        return self._show(Distribution, options)
 
     def statistics(
         self,

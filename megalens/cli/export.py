@@ -22,7 +22,8 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="write a recorded run as files that other tools read",
         description=(
             "Write a recorded run as Parquet or CSV (a file for each stream), as TensorBoard's events "
-            "(scalars and statistics), for Perfetto (spans and alarms) or as safetensors (traced tensors)."
+            "(scalars, statistics and histograms), for Perfetto (spans and alarms) or as safetensors (traced "
+            "tensors)."
         ),
         epilog=_EXIT_CODES,
     )

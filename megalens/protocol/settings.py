@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from .errors import ProtocolError, must_be
-from .kinds import Kind, kind_from_setting, kind_infos
+from .kinds import Kind, kind_from_setting, kind_infos, number
 from .messages_generated import CompressorInfo, Pass, Phase
 from .outside import parse_json
 from .ranges import is_whole, ranges_text, read_ranges
@@ -22,6 +22,7 @@ __all__ = [
     "PHASES",
     "Compressor",
     "Empty",
+    "Histogram",
     "NoOp",
     "Peaks",
     "Projection",
@@ -156,8 +157,80 @@ class Peaks(Compressor):
         return 1 << (max(1, -(-positions // self.cells)) - 1).bit_length()
 
 
+@dataclass(frozen=True)
+class Histogram(Compressor):
+    """Count the values of each sample in fixed bins, the same for every tensor, so that counts of ranks,
+    steps and layers add up.
+
+    A row is ``[samples, tiles, 2 bins + 1]``. The middle bin is zero; ``bins`` of each sign lie about it, the
+    larger values farther out. Edges follow from the parameters alone (:meth:`edges`). Values
+    are compared as float32. The last bin of either sign is open; NaN and infinities are in no bin, but in the
+    row's counts.
+    """
+
+    name: ClassVar[str] = "Histogram"
+    title: ClassVar[str] = "Histogram"
+    properties: ClassVar[dict[str, dict[str, Any]]] = {
+        "bins": {
+            "type": "integer",
+            "title": "Bins",
+            "description": "Bins of each sign, besides one for zero.",
+            "minimum": 4,
+            "maximum": 1024,
+            "default": 128,
+        },
+        "log": {
+            "type": "boolean",
+            "title": "Logarithmic",
+            "description": "Bins that grow with the value, for sizes from 2^-40 to 2^24; "
+            "else bins of one width, up to the limit.",
+            "default": True,
+        },
+        "tiles": {
+            "type": "integer",
+            "title": "Tiles",
+            "description": "Count apart in at most this many tiles over the features.",
+            "minimum": 1,
+            "maximum": 4096,
+            "default": 1,
+        },
+        "limit": number("Limit", "Size at which bins of one width end.", 1e-30, 1e30, 1.0),
+    }
+    bins: int = 128
+    log: bool = True
+    tiles: int = 1
+    limit: float = 1.0
+
+    @staticmethod
+    def from_text(text: str) -> Histogram | None:
+        """Return the histogram that a canonical text names, such as a row has; None where it names none."""
+        found = _HISTOGRAM.fullmatch(text)
+        if found is None:
+            return None
+        bins, log, tiles, limit = found.groups()
+        return Histogram(int(bins), log == "True", int(tiles), float(limit))
+
+    def edges(self) -> list[float]:
+        """Return where the bins of positive values begin, rising: exact, the same on every machine.
+
+        Of logarithmic bins the first is 2^-40, below which a value counts as zero. An octave is cut into
+        equal parts, so that edges are short binary fractions and no logarithm is rounded. Bins of one width
+        begin at the least positive value, given as 0; only zeros lie in the middle then.
+        """
+        if not self.log:
+            return [self.limit * k / self.bins for k in range(self.bins)]
+        places = [-(-k * LOG_PARTS // self.bins) * LOG_OCTAVES / LOG_PARTS for k in range(self.bins)]
+        return [math.ldexp(1 + at % 1, LOG_LEAST + math.floor(at)) for at in places]
+
+
+_HISTOGRAM = re.compile(
+    r"Histogram\(bins=([0-9]{1,4}), log=(True|False), tiles=([0-9]{1,4}), limit=([0-9.e+-]{1,24})\)"
+)
+LOG_LEAST, LOG_OCTAVES, LOG_PARTS = -40, 64, 1 << 20
+"""Logarithmic bins of :class:`Histogram` begin at 2^LOG_LEAST, span octaves, and end at a whole part."""
+
 COMPRESSORS: dict[str, type[Compressor]] = {
-    kind.name: kind for kind in (Tile, NoOp, Empty, Projection, Peaks)
+    kind.name: kind for kind in (Tile, NoOp, Empty, Projection, Peaks, Histogram)
 }
 
 

@@ -2,6 +2,7 @@ export * from '../protocol/texts';
 export * from './group';
 export * from './group-moments';
 export * from './group-rows';
+export * from './histogram';
 export * from './load-tables';
 export * from './work-queue';
 export * from './moment-keys';

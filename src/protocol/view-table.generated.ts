@@ -55,6 +55,18 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     needs: { streams: ['tensors'], flag: true, absent: 'Nothing is traced yet' },
     phases: { generate: { phase: 'generate' } }
   },
+  distribution: {
+    name: 'distribution',
+    method: 'distribution',
+    title: 'Distribution',
+    summary: 'How the values of a tensor are distributed over steps',
+    label: 'Open Distribution over Time',
+    command: 'megalens:open-distribution',
+    group: 'tensors',
+    offer: ['panel', 'palette'],
+    needs: { streams: ['tensors'], flag: true, absent: 'Nothing is traced yet' },
+    phases: { generate: { phase: 'generate' } }
+  },
   statistics: {
     name: 'statistics',
     method: 'statistics',
@@ -239,6 +251,7 @@ export const CORE_VIEWS: readonly ViewOptions['view'][] = [
   'heatmap',
   'trend',
   'history',
+  'distribution',
   'statistics',
   'scalars'
 ];

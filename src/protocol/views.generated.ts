@@ -9,6 +9,7 @@ export type ViewOptions =
   | TrendOptions
   | ScalarsOptions
   | HistoryOptions
+  | DistributionOptions
   | StatisticsOptions
   | HealthOptions
   | TimelineOptions
@@ -328,6 +329,33 @@ export interface HistoryOptions {
   transform?: TransformChoice;
   color_range?: ColorRange;
   map_range?: ColorRange;
+  phase?: PhaseChoice;
+  rank?: RankChoice;
+  pass?: PassChoice;
+}
+
+/**
+ * Draw how the values of one flag are distributed over steps, from rows of the compressor Histogram: as a map, as ridges or as quantiles with their error.
+ */
+export interface DistributionOptions {
+  view: 'distribution';
+  /**
+   * Trace point by name.
+   */
+  flag: string;
+  /**
+   * Named part (q, k, v …); the first when absent.
+   */
+  part?: string | null;
+  layers?: LayerRanges;
+  tiles?: PositionRanges;
+  /**
+   * The share of values in each bin by step, the same as ridges of some steps, or quantiles over steps.
+   */
+  kind?: 'map' | 'ridgeline' | 'quantiles';
+  steps?: StepRange;
+  transform?: TransformChoice;
+  color_range?: ColorRange;
   phase?: PhaseChoice;
   rank?: RankChoice;
   pass?: PassChoice;

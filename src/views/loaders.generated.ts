@@ -6,6 +6,7 @@ export const LOADERS = {
   heatmap: () => import('./heatmap/heatmap-view'),
   trend: () => import('./trend/trend-view'),
   history: () => import('./history/history-view'),
+  distribution: () => import('./distribution/distribution-view'),
   statistics: () => import('./statistics/statistics-view'),
   scalars: () => import('./scalars/scalars-view')
 } as const;

@@ -56,7 +56,7 @@ def test_a_bad_compressor_names_the_field(setting: dict[str, object], code: str,
 
 def test_every_compressor_describes_its_parameters() -> None:
     infos = {info["name"]: info for info in compressor_infos()}
-    assert list(infos) == ["Tile", "NoOp", "Empty", "Projection", "Peaks"]
+    assert list(infos) == ["Tile", "NoOp", "Empty", "Projection", "Peaks", "Histogram"]
     assert infos["Tile"]["schema"]["properties"]["tiles"]["default"] == 96
     assert infos["Projection"]["schema"]["required"] == ["vectors"]
     assert all(info["description"] for info in infos.values())

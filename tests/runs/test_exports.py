@@ -18,7 +18,7 @@ from safetensors import safe_open
 from warm import COLD
 
 from megalens.__main__ import main
-from megalens.protocol import read_moments, stream_schema
+from megalens.protocol import Histogram, read_moments, stream_schema
 from megalens.protocol.segments import segment_name
 from megalens.runs import ClientError, open_run
 from megalens.runs.exports import export_run
@@ -99,6 +99,38 @@ def test_tensorboard_s_own_reader_finds_scalars_and_statistics(run, tmp_path):
     # What is not known is not there.
     assert f"moments/grad/{name}/max" in events.Tags()["scalars"]
     assert f"moments/grad/{name}/min" not in events.Tags()["scalars"]
+
+
+def test_tensorboard_s_own_reader_finds_the_histograms_of_tensors(run):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    drawn = np.random.default_rng(1).standard_normal((2, 500)).astype(np.float32)
+    edges = np.array(Histogram(128).edges())
+
+    def counted(values):
+        bins = np.searchsorted(edges, np.abs(values), side="right") * np.sign(values)
+        return np.bincount(128 + bins.astype(int), minlength=257).astype(np.float32).reshape(1, 1, 257)
+
+    rows = [tensor(3, 0, "MLP1_mat_mul", "", str(Histogram(128)), counted(values)) for values in drawn]
+    other = tensor(
+        3, 1, "MLP1_mat_mul", "", "Tile(tiles=3, reduction='mean')", np.ones((1, 2, 3), np.float32)
+    )
+    write(run.folder, "tensors", [*rows, other])
+    assert run.export("tensorboard", "board", streams="tensors") == {"tensors": 2}
+    events = accumulator.EventAccumulator("board", size_guidance={"histograms": 0}).Reload()
+    assert events.Tags()["histograms"] == ["tensors/MLP1_mat_mul/0"]
+    (event,) = events.Histograms("tensors/MLP1_mat_mul/0")
+    found = event.histogram_value
+    assert (event.step, found.num) == (3, 1000)
+    limits, counts = np.array(found.bucket_limit), np.array(found.bucket)
+    for limit, below in zip(limits, counts.cumsum(), strict=True):
+        assert abs((drawn < limit).sum() - below) <= (drawn == limit).sum()
+
+
+def test_tensors_that_are_no_histograms_are_nothing_for_tensorboard(run):
+    pytest.importorskip("tensorboardX")
+    write(run.folder, "tensors", [tensor(1, 0, "QKV_mat_mul", "q", "NoOp()", np.ones((1, 2, 2), np.float32))])
+    with pytest.raises(ClientError, match="no scalars, statistics or histograms"):
+        run.export("tensorboard", "board", streams="tensors")
 
 
 def test_ranks_are_named_where_there_are_several(run):

@@ -40,7 +40,8 @@ def test_the_producer_joins_with_its_token_and_announces_what_can_be_traced(gpt,
         "compressor": {"name": "Tile", "params": {"tiles": 64, "reduction": "rms"}},
         "bytes_per_layer": None,
     }
-    assert [c["name"] for c in announce["compressors"]] == ["Tile", "NoOp", "Empty", "Projection", "Peaks"]
+    offered = ["Tile", "NoOp", "Empty", "Projection", "Peaks", "Histogram"]
+    assert [c["name"] for c in announce["compressors"]] == offered
     assert announce["config"] == tracer.config
     assert tracer.config["flags"]["MLP1_mat_mul"] == {
         "layers": "all",

@@ -13,6 +13,7 @@ from .explorer import Explorer
 __all__ = [
     "VIEW_CLASSES",
     "Attention",
+    "Distribution",
     "Effects",
     "Health",
     "Heatmap",
@@ -108,6 +109,25 @@ class History(View):
     transform = Option()
     color_range = Option()
     map_range = Option()
+    phase = Option()
+    rank = Option()
+    pass_ = Option()
+
+
+@register
+class Distribution(View):
+    """Distribution. How the values of a tensor are distributed over steps."""
+
+    view_name: ClassVar[str] = "distribution"
+
+    flag = Option()
+    part = Option()
+    layers = Option()
+    tiles = Option()
+    kind = Option()
+    steps = Option()
+    transform = Option()
+    color_range = Option()
     phase = Option()
     rank = Option()
     pass_ = Option()
@@ -349,6 +369,7 @@ VIEW_CLASSES: dict[str, type[View]] = {
     "heatmap": Heatmap,
     "trend": Trend,
     "history": History,
+    "distribution": Distribution,
     "statistics": Statistics,
     "scalars": Scalars,
     "health": Health,

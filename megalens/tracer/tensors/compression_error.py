@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ...protocol import Compressor, Empty, NoOp, Peaks, Projection, Tile
+from ...protocol import Compressor, Empty, Histogram, NoOp, Peaks, Projection, Tile
 from .compressors import native_squares
 
 _CHUNK = 1 << 22
@@ -41,6 +41,7 @@ class CompressionError:
       the span it is ``x Qᵀ Q``, and the error is the part of ``x`` outside (Golub and Van Loan, *Matrix
       Computations*, 4th ed. 2013, section 2.5.1). NaN for more vectors than their bases can be made of in
       some seconds.
+    - ``Histogram``: NaN. Which value was where is not kept.
     - ``Empty``: zeros; the error is 1.
 
     Only positions count where both ``x`` and ``x̂`` are finite: a NaN takes its tile along, which is seen as
@@ -154,6 +155,8 @@ class CompressionError:
         if isinstance(compressor, Peaks):
             side = compressor.side(features)
             return lambda x, stored: stored.repeat_interleave(side, -1)[:, :features]
+        if isinstance(compressor, Histogram):
+            return None
         assert isinstance(compressor, Tile)
         width = -(-features // compressor.tiles)
         if width == 1 and native_squares(compressor):

@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...protocol import Compressor, Empty, NoOp, Peaks, Projection, Tile
+from ...protocol import Compressor, Empty, Histogram, NoOp, Peaks, Projection, Tile
+from ...protocol.settings import LOG_LEAST, LOG_OCTAVES
 from ..moments.native.library import MOST_PARTS, Item, NativeKernel, Plane, load
 from ..points import FLAGS, FlagPoints
 from .reductions import Reduction, parse_reduction
@@ -162,6 +163,8 @@ def make_kernel(compressor: Compressor, vectors: Tensor | None = None, field: st
         return projection_kernel(vectors)
     if isinstance(compressor, Peaks):
         return _peaks(compressor)
+    if isinstance(compressor, Histogram):
+        return _histogram(compressor)
     return _empty if isinstance(compressor, Empty) else copy_values
 
 
@@ -304,6 +307,51 @@ def _maxima(data: Tensor, axis: int, side: int) -> Tensor:
     if rest == 0:
         return blocks
     return torch.cat((blocks, data.narrow(axis, full * side, rest).amax(axis, keepdim=True)), axis)
+
+
+_LOG_BASE, _LOG_SPAN = (127 + LOG_LEAST) << 23, LOG_OCTAVES << 23
+_INFINITE = 0x7F800000
+
+
+def _histogram(histogram: Histogram) -> Kernel:
+    """Return counts ``[samples, tiles, 2 bins + 1]``; the same whoever counts.
+
+    The bits of a float32 are its size on a scale that is logarithmic from octave to octave and linear within
+    one, so that whole numbers alone decide about a logarithmic bin.
+    """
+    bins = histogram.bins
+    # As the library multiplies: in float32.
+    scale = None if histogram.log else float(np.float32(bins / histogram.limit))
+
+    def kernel(data: Tensor, layer: int) -> Tensor:
+        features, samples = data.shape[-1], data.shape[0]
+        width = max(1, -(-features // histogram.tiles))
+        library = load()
+        if data.is_cpu and not isinstance(library, str):
+            found = library.count(data, width, bins, scale)
+            if found is not None:
+                return torch.from_numpy(found.astype(np.float32))
+        values = data.float()
+        bits = values.contiguous().view(torch.int32)
+        size = bits & 0x7FFFFFFF
+        if scale is None:
+            within = (size - _LOG_BASE).clamp(max=_LOG_SPAN - 1)
+            at = torch.where(size < _LOG_BASE, 0, ((within >> 9) * bins >> 20) + 1)
+        else:
+            scaled = (values.abs() * scale).nan_to_num(0.0).clamp(max=bins - 1)
+            at = torch.where(size == 0, 0, scaled.to(torch.int32) + 1)
+        tiles = -(-features // width)
+        apart = 2 * bins + 2
+        at = torch.where(size >= _INFINITE, 2 * bins + 1, torch.where(bits < 0, bins - at, bins + at))
+        tile = torch.arange(features, device=data.device) // width
+        sample = torch.arange(samples, device=data.device).view(-1, *[1] * (data.ndim - 1))
+        places = ((sample * tiles + tile) * apart + at).reshape(-1)
+        # Unlike bincount it asks the device for nothing.
+        counts = torch.zeros(samples * tiles * apart, dtype=torch.int32, device=data.device)
+        counts.scatter_add_(0, places, torch.ones_like(counts[:1]).expand(len(places)))
+        return counts.view(samples, tiles, apart)[..., :-1].float()
+
+    return kernel
 
 
 def copy_values(data: Tensor, layer: int) -> Tensor:

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...protocol import Compressor, Empty, Peaks, Projection, Tile
+from ...protocol import Compressor, Empty, Histogram, Peaks, Projection, Tile
 from ..points import Shards
 from .compression_error import CompressionError
 from .compressors import Kernel, Stage, copy_values, make_kernel, projection_kernel
@@ -147,6 +147,8 @@ def cut_of(
     """
     if shards == "none" or ranks == 1:
         return Cut(kernel)
+    if isinstance(compressor, Histogram) and shards not in ("features", "uneven"):
+        return Cut(kernel, PieceJoin("add", error=error), _SEQUENCE_AXIS, ranks)
     if shards not in ("features", "uneven"):
         axis = _SEQUENCE_AXIS if shards == "sequence" else _HEAD_AXIS
         return Cut(kernel, PieceJoin("concatenate", axis, error=error), axis, ranks, error)
@@ -174,7 +176,9 @@ def cut_of(
             ranks,
             error and CompressionError(tiles),
         )
-    if isinstance(compressor, Peaks):
+    if isinstance(compressor, Histogram) and compressor.tiles == 1:
+        return Cut(kernel, PieceJoin("add", error=error), last, ranks)
+    if isinstance(compressor, (Histogram, Peaks)):
         return Cut(copy_values, PieceJoin("concatenate", -1, kernel, error), last, ranks)
     if not isinstance(compressor, Empty):
         kernel = copy_values

@@ -10,7 +10,7 @@ import { openingOf, python, pythonCall, toCode, writtenCall } from '../../views/
 import { fullSetting, sameSetting } from '../trace/draft';
 
 /** Compressors that are classes of the package; others are written as settings: a hub's name is no code. */
-const CLASSES: ReadonlySet<string> = new Set(['Tile', 'NoOp', 'Empty', 'Projection', 'Peaks']);
+const CLASSES: ReadonlySet<string> = new Set(['Tile', 'NoOp', 'Empty', 'Projection', 'Peaks', 'Histogram']);
 
 export const runCode = (entry: IRunEntry): string => `run = ${openingOf(entry)}`;
 

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { ProtocolError, fullViewOptions, keptViewOptions, viewDefaults } from '..';
 import { name } from './hostile';
 
-const VIEWS = ['overview', 'heatmap', 'trend', 'history', 'scalars', 'statistics'] as const;
+const VIEWS = ['overview', 'heatmap', 'trend', 'history', 'distribution', 'scalars', 'statistics'] as const;
 
 it('saved options that can be read are read as they are', () => {
   const good = { view: 'heatmap', flag: 'F', step: 3, layers: '1-4' };

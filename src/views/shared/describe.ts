@@ -1,3 +1,4 @@
+import { own } from '../../protocol/records';
 import { formatBytes, formatInteger } from '../../charts';
 import type { Hello, FlagInfo, Pass } from '../../protocol/messages.generated';
 import type { ITensorShape, IKept } from '../../store/tensor-data';
@@ -115,6 +116,12 @@ export function compressorWords(text: string, t: Translate, tiles?: number): str
       return t('every value');
     case 'Peaks':
       return t('largest of blocks, at most %1 along an axis', params['cells'] ?? '?');
+    case 'Histogram': {
+      const bins = String(2 * Number(params['bins'] ?? NaN) + 1);
+      return params['log'] === 'False'
+        ? t('counts in %1 bins', bins)
+        : t('counts in %1 logarithmic bins', bins);
+    }
     case 'Projection':
       return t('projected on %1', params['vectors'] ?? t('vectors'));
     default:
@@ -125,7 +132,8 @@ export function compressorWords(text: string, t: Translate, tiles?: number): str
 /** Name the last axis after compression: a tile, a vector, or what it was. */
 export function lastAxis(text: string, before: string): string {
   const { name } = readCompressor(text);
-  return name === 'Tile' ? 'tile' : name === 'Projection' ? 'vector' : before;
+  const names: Readonly<Record<string, string>> = { Tile: 'tile', Projection: 'vector', Histogram: 'bin' };
+  return own(names, name) ?? before;
 }
 
 export function flagInfo(hello: Hello | null, flag: string): FlagInfo | undefined {

@@ -74,6 +74,19 @@ class NativeKernel:
         self._merge = library.megalens_merge
         self._merge.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
         self._merge.restype = None
+        self._count = library.megalens_count
+        self._count.argtypes = [
+            ctypes.c_void_p,
+            *[ctypes.c_int64] * 8,
+            ctypes.c_int,
+            ctypes.c_int,
+            ctypes.c_float,
+            ctypes.c_void_p,
+            ctypes.c_int,
+            ctypes.c_int,
+            ctypes.c_void_p,
+        ]
+        self._count.restype = None
         self._parallel = _openmp_of_torch()
         self.level = library.megalens_moments_level() if level is None else level
 
@@ -210,6 +223,42 @@ class NativeKernel:
         """
         if self._read(reading, origin, tiles, moments, torch.get_num_threads()):
             raise MemoryError("Expected memory for the pieces of a tensor; the system has none left.")
+
+    def count(self, tensor: Tensor, width: int, bins: int, scale: float | None) -> np.ndarray | None:
+        """Return how many values of ``[samples, ..., features]`` lie in each bin, of each tile.
+
+        Parameters
+        ----------
+        width : int
+            Features of a tile; the last one has what is left.
+        bins : int
+            Of each sign: int64 ``[samples, tiles, 2 bins + 1]`` are returned.
+        scale : float or None
+            Bins between 0 and 1, where they are of one width; logarithmic when absent.
+
+        None where the library cannot read the tensor.
+        """
+        begin, rows = self._begin(tensor), rows_of(tensor)
+        if begin is None or rows is None or not tensor.numel():
+            return None
+        features, samples = tensor.shape[-1], tensor.shape[0]
+        out = np.zeros((samples, -(-features // width), 2 * bins + 1), np.int64)
+        self._count(
+            begin[0],
+            *rows,
+            features,
+            width,
+            samples,
+            begin[1],
+            bins,
+            scale is None,
+            scale or 0.0,
+            out.ctypes.data,
+            torch.get_num_threads(),
+            self.level,
+            self._parallel,
+        )
+        return out
 
 
 @cache

@@ -27,6 +27,18 @@ constexpr int64_t STRETCH = 32768; // values of which a thread makes tiles at a 
 constexpr int MOST_PARTS = 16;    // of a tensor that is read in one go
 constexpr int MOST_IN_GROUPS = 16384; // features of a row that lie in groups
 
+constexpr int COPIES = 4;         // tables of counts that a thread writes in turn
+constexpr int MOST_BINS = 1024;   // of either sign
+constexpr int TABLE = 2 * MOST_BINS + 80; // counters of a table: its counterparts of other tables do not share a place in the cache
+constexpr int64_t COUNTED = 131072; // values that a thread counts before it adds its counts to those of all, at least one row
+constexpr int LOG_BASE = (127 - 40) << 23, LOG_TOP = (1 << 29) - 1; // bits of 2^-40, and of the 64 octaves from there on
+
+// Bins of a histogram: how many there are of either sign, and in those of one width how many lie between 0 and 1.
+struct Bins {
+  int32_t each, log;
+  float scale;
+};
+
 struct Moments {
   double count, mean, m2, m3, m4, low, high, nan_count, inf_count, negative_inf_count, near_zero_count;
 };
@@ -139,17 +151,21 @@ struct Item {
 
 typedef void (*MeasureBlock)(const char *, int, const char *, double, Moments &);
 typedef void (*TileRow)(const char *, int64_t, int64_t, bool, float *);
+typedef void (*CountRun)(const char *, int64_t, const Bins &, uint32_t *);
 
 // What is done with each type.
 struct Functions {
   MeasureBlock measure[4];
   TileRow tile[4];
+  CountRun count[4];
 };
 #define FUNCTIONS(set)                                                                                                     \
   {                                                                                                                        \
     {set::measure_block<set::Float32>, set::measure_block<set::BFloat16>, set::measure_block<set::Float16>,                \
      set::measure_block<set::Float64>},                                                                                    \
     {set::tile_row<set::Float32>, set::tile_row<set::BFloat16>, set::tile_row<set::Float16>, set::tile_row<set::Float64>}, \
+    {set::count_run<set::Float32>, set::count_run<set::BFloat16>, set::count_run<set::Float16>,                            \
+     set::count_run<set::Float64>},                                                                                        \
   }
 const Functions PORTABLE = FUNCTIONS(portable);
 #if defined(__x86_64__)
@@ -346,6 +362,47 @@ int work_out(Tiling *tiling, const Item *items, int64_t count, double *out, int 
   return 0;
 }
 
+// What is counted: rows of values, in order those of one sample behind those of another.
+struct Counting {
+  const char *data;
+  int64_t outer, outer_stride, rows, row_stride, features, width, samples, type;
+  Bins bins;
+  CountRun count;
+  int64_t next;
+  int64_t *out;
+};
+
+void take_counts(void *given) {
+  Counting &c = *(Counting *)given;
+  const int apart = 2 * c.bins.each + 2, size = SIZES[c.type];
+  const int64_t per_sample = c.outer * c.rows / c.samples, at_a_time = COUNTED / c.features > 1 ? COUNTED / c.features : 1;
+  const int64_t stretches = (per_sample + at_a_time - 1) / at_a_time, tiles = (c.features + c.width - 1) / c.width;
+  uint32_t tables[COPIES * TABLE];
+  for (;;) {
+    const int64_t taken = __atomic_fetch_add(&c.next, 1, __ATOMIC_RELAXED), sample = taken / stretches;
+    if (sample >= c.samples) return;
+    const int64_t first = taken % stretches * at_a_time, count = per_sample - first < at_a_time ? per_sample - first : at_a_time;
+    for (int64_t tile = 0; tile < tiles; tile++) {
+      const int64_t begin = tile * c.width, width = c.features - begin < c.width ? c.features - begin : c.width;
+      for (int k = 0; k < COPIES; k++) memset(tables + k * TABLE, 0, sizeof(uint32_t) * apart);
+      for (int64_t at = 0; at < count;) {
+        const int64_t row = sample * per_sample + first + at, left = c.rows - row % c.rows;
+        // Rows that touch are one run.
+        const int64_t run = tiles > 1 || c.row_stride != c.features ? 1 : left < count - at ? left : count - at;
+        const char *from = c.data + (row / c.rows * c.outer_stride + row % c.rows * c.row_stride + begin) * size;
+        c.count(from, run * width, c.bins, tables);
+        at += run;
+      }
+      int64_t *out = c.out + (sample * tiles + tile) * (apart - 1);
+      for (int i = 0; i < apart - 1; i++) {
+        int64_t sum = 0;
+        for (int k = 0; k < COPIES; k++) sum += tables[k * TABLE + i];
+        if (sum) __atomic_fetch_add(out + i, sum, __ATOMIC_RELAXED);
+      }
+    }
+  }
+}
+
 // How a tensor is read: tiles are made of its parts, and its parts measured. Addresses count from where it begins.
 struct Reading {
   int64_t type, squares, level;
@@ -386,6 +443,15 @@ void megalens_merge(const double *rows, int64_t pieces, int64_t count, double *o
     }
     known ? write(all, out + i * COLUMNS) : (void)memcpy(out + i * COLUMNS, &first, sizeof first);
   }
+}
+
+// Adds to `out`, int64 [samples, tiles, 2 each + 1], how many values of each tile lie in each bin. What is not finite lies in none.
+void megalens_count(const char *data, int64_t outer, int64_t outer_stride, int64_t rows, int64_t row_stride, int64_t features, int64_t width,
+                    int64_t samples, int64_t type, int each, int log, float scale, int64_t *out, int threads, int level, Parallel parallel) {
+  Counting counting = {data,    outer, outer_stride,      rows, row_stride, features, width, samples,
+                       type,    {each, log, scale}, functions_of(level).count[type], 0,    out};
+  const int64_t most = (outer * rows * features + COUNTED - 1) / COUNTED + samples - 1;
+  share_out(take_counts, &counting, threads > most ? int(most) : threads, parallel);
 }
 
 // Reads the tensor that begins at `origin`. Writes the tiles of each plane, float32 [outer, rows, groups, tiles], the mean of each or the root of its mean square, and a row of figures for each item.
