@@ -45,13 +45,13 @@ await withChromium(async endpoint => {
   ]) {
     await evaluate(change || '0');
     // Memory is that of a page which was long looked at; what comes after needs to come to rest only.
-    await sleep(1000 * (change === '' ? settle : Math.min(settle, 30)));
-    const heapBefore = await heap(page);
+    const heaps = await watched(page, change === '' ? settle : Math.min(settle, 30));
+    const heapBefore = heaps.at(-1);
     if (profile) {
       await page.send('Profiler.enable');
       await page.send('Profiler.start');
     }
-    found[name] = { ...(await measured(browser, evaluate)), heap: [heapBefore, await heap(page)] };
+    found[name] = { ...(await measured(browser, evaluate)), heap: [heapBefore, await heap(page)], heaps };
     if (profile) {
       const { profile: taken } = await page.send('Profiler.stop');
       await writeFile(`${profile}.${Object.keys(found).length}.cpuprofile`, JSON.stringify(taken));
@@ -78,6 +78,16 @@ async function measured(browser, evaluate) {
     resident: Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) / 1024,
     drawn: JSON.parse(await evaluate('JSON.stringify(benchDrawn)')).map(count => count / took)
   };
+}
+
+/** Let seconds pass; returns what the page's JavaScript holds after each minute of them, and at the end. */
+async function watched(page, rest) {
+  const heaps = [];
+  for (let left = rest; left > 0; left -= 60) {
+    await sleep(1000 * Math.min(left, 60));
+    heaps.push(await heap(page));
+  }
+  return heaps;
 }
 
 /** MiB that the page's JavaScript holds after a collection. */

@@ -341,8 +341,8 @@ class AttentionView extends ViewModel<AttentionOptions> {
     return this.drawn.pinned?.() ?? null;
   }
 
-  override bandOf(mark: IMark): IMark | null {
-    return this.drawn.bandOf?.(mark) ?? null;
+  override bandOf(mark: IMark): readonly IMark[] {
+    return this.drawn.bandOf?.(mark) ?? [];
   }
 
   override zoomed(): void {
