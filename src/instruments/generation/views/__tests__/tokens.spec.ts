@@ -245,7 +245,9 @@ describe('a text', () => {
     }
     await show();
     const lights = (): number[] =>
-      [...document.querySelectorAll<HTMLElement>('.jp-MegalensLinked')].map(each => Number(each.style.opacity));
+      [...document.querySelectorAll<HTMLElement>('.jp-MegalensLinked')].map(each =>
+        Number(each.style.opacity)
+      );
     key('ArrowRight');
     await settled();
     key('Home');
