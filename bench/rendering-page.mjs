@@ -106,7 +106,7 @@ async function renderer(browser) {
 async function prepare(page) {
   await openLab(page, url);
   for (const [command, options] of VIEWS) {
-    await page.waitForFunction(id => window.jupyterapp.commands.hasCommand(id), command, { timeout: 90_000 });
+    await page.waitForFunction(id => window.jupyterapp.commands.hasCommand(id), command, { timeout: 300_000 });
     await page.evaluate(
       ([id, args]) => void window.jupyterapp.commands.execute(id, args),
       [command, { run, ...options }]
@@ -114,7 +114,7 @@ async function prepare(page) {
     await page.waitForTimeout(1000);
   }
   const views = page.locator('.jp-MegalensView');
-  await views.nth(VIEWS.length - 1).waitFor({ state: 'attached', timeout: 90_000 });
+  await views.nth(VIEWS.length - 1).waitFor({ state: 'attached', timeout: 300_000 });
   await page.evaluate(() => {
     const { shell } = window.jupyterapp;
     const tabs = [...shell.widgets('main')].filter(tab => tab.node.querySelector('.jp-MegalensView'));
@@ -131,7 +131,7 @@ async function prepare(page) {
   });
   // What lies behind another tab is not drawn.
   const drawn = page.locator('.jp-MegalensView[data-state="drawn"]');
-  await drawn.nth(VIEWS.length - 1).waitFor({ timeout: 90_000 });
+  await drawn.nth(VIEWS.length - 1).waitFor({ timeout: 300_000 });
   await page.evaluate(() => {
     const tabs = window.benchViews;
     window.benchDrawn = tabs.map(() => 0);

@@ -96,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> Path:
                 "rendering-page.mjs",
                 page,
                 secret,
-                5 * (seconds + settle) + options.steps_before + 240,
+                5 * (seconds + settle) + options.steps_before + 900,
             )
     return _write(seen, first, load, options.quick, options.steps_before)
 
@@ -109,7 +109,7 @@ def _first(
     with connect(run_id) as run:
         for flag in UNTRACED[:rounds]:
             page = {"url": url, "run": run_id, "flag": flag, "profile": profile and str(profile)}
-            seen.append(in_page("first-picture-page.mjs", page, environment, 240))
+            seen.append(in_page("first-picture-page.mjs", page, environment, 900))
             run.configure({flag: None})
     return seen
 
