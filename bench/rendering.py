@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> Path:
         "--rounds",
         type=int,
         default=len(UNTRACED),
-        choices=range(1, len(UNTRACED) + 1),
+        choices=range(len(UNTRACED) + 1),
         help="first pictures, each in a browser of its own (%(default)s)",
     )
     parser.add_argument("--profile", type=Path, help="beginning of the names of CPU profiles of the page")
@@ -122,7 +122,7 @@ def _write(
     before: int,
 ) -> Path:
     rows = []
-    for what, (name, most_seconds) in FIRST.items():
+    for what, (name, most_seconds) in FIRST.items() if first else ():
         took = [each[what]["took"] / 1000 for each in first]
         thread = statistics.median([each[what]["thread"] for each in first])
         middle = statistics.median(took)

@@ -163,7 +163,7 @@ export function colorWords(color: LensColor, t: Translate): string {
   const words: Readonly<Record<LensColor, string>> = {
     probability: t('probability'),
     final: t('probability of the final token'),
-    rank: t('rank of the final token'),
+    rank: t('rank of the final token, from 0'),
     entropy: t('entropy (nats)')
   };
   return words[color];

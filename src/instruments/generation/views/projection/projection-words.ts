@@ -142,7 +142,7 @@ export function projectionControls(facts: IProjectionFacts): Control[] {
     ),
     selectControl(
       'color',
-      t('Colour'),
+      t('Colour by'),
       options.color,
       { prompt: t('prompt'), token: t('token'), position: t('position'), step: t('step') },
       color => choose({ color })
