@@ -219,7 +219,7 @@ export class LensMap extends LayerMap {
       pixels: ROW,
       valueOf: (layer, position) => colorValue(lens, lens.rowAt(layer, position), color),
       scaleOf: values => surenessScale(values, color),
-      xTitle: this.t('token that was read, and its position'),
+      xTitle: this.t('token read, and its position'),
       legendTitle: colorWords(color, this.t),
       marks: scale => ({
         cells: this._textRows(request, scale),
