@@ -60,7 +60,10 @@ export interface IChartOptions {
 }
 
 /** Params that change what stands beside the plots, and so how wide these may be. */
-/** Parts below or beside a plot, by template: their pixels, and how much of the whole picture they take at most. */
+/**
+ * Parts below or beside a plot, by template: their pixels, and how much of the whole picture they take at
+ * most.
+ */
 const PARTS: Readonly<Record<string, readonly [signal: string, usual: number, share: number]>> = {
   tokens: ['strip_width', 240, 0.75],
   points: ['key_width', 168, 0.28]

@@ -44,7 +44,9 @@ export function notice({ sentence, detail, actions = [], picture, alt }: IOutput
   return node;
 }
 
-/** The documents of a saved picture: a view of several parts has one for each, and an image shows one only. */
+/**
+ * The documents of a saved picture: a view of several parts has one for each, and an image shows one only.
+ */
 function rootsOf(picture: string): string[] {
   const roots: string[] = [];
   let [open, root] = [0, ''];

@@ -123,7 +123,10 @@ export function compressorWords(text: string, t: Translate, tiles?: number): str
   }
 }
 
-/** Say what was kept of the tensors, and how that is asked for in code; of several compressors one after the other. */
+/**
+ * Say what was kept of the tensors, and how that is asked for in code; of several compressors one after the
+ * other.
+ */
 export function compressorCaption(compressors: readonly string[], t: Translate): string {
   const words = compressors.map(each => {
     const said = compressorWords(each, t);

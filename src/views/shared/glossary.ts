@@ -2,8 +2,8 @@ import type { Translate } from './translate';
 
 /**
  * Words that a person may not know, with what each means: one word for each thing, in every view and in the
- * panel. A control whose id is a word here has its meaning as its help; `docs/design-language.md` has the same
- * table.
+ * panel. A control whose id is a word here has its meaning as its help; `docs/design-language.md` has the
+ * same table.
  */
 export const GLOSSARY = {
   flag: ['Flag', 'A tensor of the model that can be traced, such as the output of an MLP'],

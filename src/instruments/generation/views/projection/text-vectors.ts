@@ -9,7 +9,10 @@ import type { ITextPosition } from '../../../../store/run-link';
 import type { IRunSource } from '../../../../store/source';
 import type { ITensorRow } from '../../../../store/tensor-data';
 
-/** Most tokens that are projected; of more those farthest from the mean are, and every second, third … other. */
+/**
+ * Most tokens that are projected; of more those farthest from the mean are, and every second, third …
+ * other.
+ */
 const MOST_TOKENS = 20_000;
 const FARTHEST = 2000;
 const MOST_TEXT = 200;
@@ -225,7 +228,10 @@ function gathered(tokens: readonly IVectorToken[], joined: IJoined): ILayerVecto
   return { vectors: { rows: tokens.length, columns, values }, missing, unfitting, row: joined.newest };
 }
 
-/** The tokens whose vectors lie farthest from the mean of all, in standard deviations of each feature if asked. */
+/**
+ * The tokens whose vectors lie farthest from the mean of all, in standard deviations of each feature if
+ * asked.
+ */
 function farthest(tokens: readonly IVectorToken[], joined: IJoined, standardise: boolean): number[] {
   const { columns, read } = vectorReader(joined);
   const vector = new Float32Array(columns);

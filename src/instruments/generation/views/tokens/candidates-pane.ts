@@ -66,7 +66,9 @@ function barsRecipe(bars: readonly IBar[], columns: number, dark: boolean, t: Tr
   const numbers = bars.map(({ probability, sampled }) =>
     Number.isNaN(sampled)
       ? formatNumber(probability, digits)
-      : t('%1 → %2', formatNumber(probability, digits), formatNumber(sampled, digits))
+      : columns < FEW_COLUMNS
+        ? formatNumber(sampled, digits)
+        : t('%1 → %2', formatNumber(probability, digits), formatNumber(sampled, digits))
   );
   const beside = Math.max(...numbers.map(({ length }) => length)) + 2;
   const room = Math.min(NAME, Math.max(LEAST_BAR, columns - beside - LEAST_BAR));
@@ -172,6 +174,7 @@ export class CandidatesPane extends ViewModel {
             : [
                 t('Upper bars: probability at temperature 1.'),
                 t('Lower bars: after temperature, top-k and top-p, from which the token was drawn.'),
+                ...(columns < FEW_COLUMNS ? [t('Numbers: those of the lower bars.')] : []),
                 t('Outline: the token that was taken.')
               ]),
           ...(left > 0 ? [t('%1 more candidates are not drawn.', formatInteger(left))] : [])

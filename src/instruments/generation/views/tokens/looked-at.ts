@@ -4,7 +4,10 @@ import { AttentionReader } from '../attention/attention-reader';
 import type { IAttentionText } from '../attention/attention-text';
 import type { IWrittenText } from './text-facts';
 
-/** What tokens of a text look at: their attention, the mean of heads and layers. It is read when somebody first points. */
+/**
+ * What tokens of a text look at: their attention, the mean of heads and layers. It is read when somebody
+ * first points.
+ */
 export class LookedAt {
   /** @param _came - Called when it was read. */
   constructor(
