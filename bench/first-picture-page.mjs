@@ -11,7 +11,7 @@ await withLab(url, async page => {
   const session = await page.context().newCDPSession(page);
   await session.send('Profiler.enable');
   await session.send('Performance.enable', { timeDomain: 'threadTicks' });
-  await page.waitForFunction(() => window.jupyterapp.commands.hasCommand('megalens:open-overview'));
+  await page.waitForFunction(() => window.jupyterapp.commands.hasCommand('megalens:open-overview'), null, { timeout: 300_000 });
   const overview = await timed('overview', ['megalens:open-overview', { run }, MIDDLE]);
   await page.evaluate(() => window.jupyterapp.commands.execute('application:close'));
   await page.evaluate(options => void window.jupyterapp.commands.execute('megalens:open-heatmap', options), {
@@ -22,7 +22,7 @@ await withLab(url, async page => {
   const trace = '.jp-MegalensState button';
   // The page is at rest when a person reads that nothing is traced: all that was recorded before has come.
   await page.waitForTimeout(REST);
-  await page.locator(trace, { hasText: /^Trace / }).waitFor({ timeout: 120_000 });
+  await page.locator(trace, { hasText: /^Trace / }).waitFor({ timeout: 300_000 });
   const apply = await timed('apply', [null, trace, MIDDLE]);
   return { overview, apply };
 

@@ -8,7 +8,7 @@ export async function openLab(page, url) {
   await page.locator('#login_submit').click();
   await page.waitForURL(address => !address.pathname.endsWith('/login'));
   await page.goto(`${url}lab?reset`);
-  await page.waitForFunction(() => window.jupyterapp !== undefined, null, { timeout: 90_000 });
+  await page.waitForFunction(() => window.jupyterapp !== undefined, null, { timeout: 300_000 });
   await page.evaluate(() => window.jupyterapp.restored);
 }
 

@@ -45,13 +45,13 @@ await withChromium(async endpoint => {
   ]) {
     await evaluate(change || '0');
     // Memory is that of a page which was long looked at; what comes after needs to come to rest only.
-    await sleep(1000 * (change === '' ? settle : Math.min(settle, 30)));
-    const heapBefore = await heap(page);
+    const heaps = await watched(page, change === '' ? settle : Math.min(settle, 30));
+    const heapBefore = heaps.at(-1);
     if (profile) {
       await page.send('Profiler.enable');
       await page.send('Profiler.start');
     }
-    found[name] = { ...(await measured(browser, evaluate)), heap: [heapBefore, await heap(page)] };
+    found[name] = { ...(await measured(browser, evaluate)), heap: [heapBefore, await heap(page)], heaps };
     if (profile) {
       const { profile: taken } = await page.send('Profiler.stop');
       await writeFile(`${profile}.${Object.keys(found).length}.cpuprofile`, JSON.stringify(taken));
@@ -80,6 +80,16 @@ async function measured(browser, evaluate) {
   };
 }
 
+/** Let seconds pass; returns what the page's JavaScript holds after each minute of them, and at the end. */
+async function watched(page, rest) {
+  const heaps = [];
+  for (let left = rest; left > 0; left -= 60) {
+    await sleep(1000 * Math.min(left, 60));
+    heaps.push(await heap(page));
+  }
+  return heaps;
+}
+
 /** MiB that the page's JavaScript holds after a collection. */
 async function heap(page) {
   await page.send('HeapProfiler.collectGarbage');
@@ -96,7 +106,7 @@ async function renderer(browser) {
 async function prepare(page) {
   await openLab(page, url);
   for (const [command, options] of VIEWS) {
-    await page.waitForFunction(id => window.jupyterapp.commands.hasCommand(id), command, { timeout: 90_000 });
+    await page.waitForFunction(id => window.jupyterapp.commands.hasCommand(id), command, { timeout: 300_000 });
     await page.evaluate(
       ([id, args]) => void window.jupyterapp.commands.execute(id, args),
       [command, { run, ...options }]
@@ -104,7 +114,7 @@ async function prepare(page) {
     await page.waitForTimeout(1000);
   }
   const views = page.locator('.jp-MegalensView');
-  await views.nth(VIEWS.length - 1).waitFor({ state: 'attached', timeout: 90_000 });
+  await views.nth(VIEWS.length - 1).waitFor({ state: 'attached', timeout: 300_000 });
   await page.evaluate(() => {
     const { shell } = window.jupyterapp;
     const tabs = [...shell.widgets('main')].filter(tab => tab.node.querySelector('.jp-MegalensView'));
@@ -121,7 +131,7 @@ async function prepare(page) {
   });
   // What lies behind another tab is not drawn.
   const drawn = page.locator('.jp-MegalensView[data-state="drawn"]');
-  await drawn.nth(VIEWS.length - 1).waitFor({ timeout: 90_000 });
+  await drawn.nth(VIEWS.length - 1).waitFor({ timeout: 300_000 });
   await page.evaluate(() => {
     const tabs = window.benchViews;
     window.benchDrawn = tabs.map(() => 0);

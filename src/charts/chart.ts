@@ -60,6 +60,14 @@ export interface IChartOptions {
 }
 
 /** Params that change what stands beside the plots, and so how wide these may be. */
+/**
+ * Parts below or beside a plot, by template: their pixels, and how much of the whole picture they take at
+ * most.
+ */
+const PARTS: Readonly<Record<string, readonly [signal: string, usual: number, share: number]>> = {
+  tokens: ['strip_width', 240, 0.75],
+  points: ['key_width', 168, 0.28]
+};
 const MARGINS = ['legendText', 'lastLayer', 'keyText', 'rowText', 'rowTokens'];
 
 /** Rows up to which it is cheaper to compare them than to have Vega take them in again. */
@@ -167,6 +175,10 @@ export class Chart implements IDisposable {
     this._fit = width;
     this._unfitted = false;
     MARGINS.forEach(name => this._space.take(name, own(this._recipe.params, name)));
+    const part = own(PARTS, this._recipe.template);
+    if (part) {
+      this._signal(part[0], Math.min(part[1], Math.round(part[2] * width)));
+    }
     // Again: narrower axes may have other labels, and so other margins.
     for (let pass = 0; pass < 3; pass++) {
       this._result?.view.resize();

@@ -34,14 +34,31 @@ export function notice({ sentence, detail, actions = [], picture, alt }: IOutput
     button.addEventListener('click', () => action.run());
     node.append(button);
   }
-  if (picture) {
+  for (const root of rootsOf(picture ?? '')) {
     // As an image the saved SVG can neither run a script nor load anything.
     const image = document.createElement('img');
     image.alt = alt;
-    image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(picture)}`;
+    image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(root)}`;
     node.append(image);
   }
   return node;
+}
+
+/**
+ * The documents of a saved picture: a view of several parts has one for each, and an image shows one only.
+ */
+function rootsOf(picture: string): string[] {
+  const roots: string[] = [];
+  let [open, root] = [0, ''];
+  for (const part of picture.split(/(?<=<\/svg>)/)) {
+    open += part.split('<svg').length - 2;
+    root += part;
+    if (open <= 0) {
+      roots.push(root);
+      [open, root] = [0, ''];
+    }
+  }
+  return roots.filter(each => each.includes('<svg'));
 }
 
 /** The runs as a view offers them: those of one name told apart. */

@@ -201,7 +201,7 @@ def test_a_recording_has_the_experts_as_a_column(tmp_path, recorded) -> None:
                 optimizer.step()
     with recorded() as run:
         caption = run.heatmap("ExpertOutputs", part="expert1").draw()
-        assert caption.startswith("Expert outputs, part expert1, every value")
+        assert caption.startswith("Expert outputs, part expert1, no compression")
         table = run.tensors("ExpertOutputs").to_pandas()
         assert run.flags["ExpertOutputs"]["parts"] == ["expert0", "expert1", "expert2"]
         assert "expert" not in run.tensors("HiddenStates").column_names

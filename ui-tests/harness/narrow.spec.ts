@@ -1,5 +1,6 @@
 import type { ViewOptions } from '../../src/protocol/views.generated';
 import { SHOWN, picture } from '../picture';
+import { syntheticAlarms } from './alarms';
 import { SMALL_RUN } from './small-run';
 import { expect, setTheme, test } from './test';
 
@@ -15,8 +16,20 @@ const VIEWS: Record<string, ViewOptions> = {
   statistics: { view: 'statistics', by: ['layer'] },
   'statistics-map': { view: 'statistics', kind: 'layer_map' },
   'statistics-layers': { view: 'statistics', kind: 'layers' },
-  'statistics-table': { view: 'statistics', kind: 'table' }
+  'statistics-table': { view: 'statistics', kind: 'table' },
+  health: { view: 'health' },
+  timeline: { view: 'timeline' },
+  pipeline: { view: 'pipeline' },
+  split: { view: 'split' },
+  tokens: { view: 'tokens' },
+  attention: { view: 'attention' },
+  'attention-one': { view: 'attention', layers: '0', heads: '0' },
+  heads: { view: 'attention', kind: 'heads', layers: 'all', heads: 'all' },
+  projection: { view: 'projection', flag: 'HiddenStates' },
+  lens: { view: 'lens' }
 };
+/** Those of a text that a model wrote. */
+const WRITTEN: readonly string[] = ['tokens', 'attention', 'projection', 'lens'];
 
 /** Controls, words and pictures that stand out of the page at either side, and do not scroll within a frame of their own. */
 const OUTSIDE = `[...document.querySelectorAll('button, select, input, canvas, p, h2')]
@@ -24,15 +37,21 @@ const OUTSIDE = `[...document.querySelectorAll('button, select, input, canvas, p
   .filter(node => { const { left, right } = node.getBoundingClientRect(); return left < -1 || right > innerWidth + 1; })
   .map(node => node.outerHTML.slice(0, 160))`;
 
-test('every view fits in 280 pixels: nothing is cut or scrolls sideways, and all controls can be reached', async ({
-  page
-}) => {
-  await page.setViewportSize({ width: 280, height: 900 });
-  for (const [name, options] of Object.entries(VIEWS)) {
-    await page.evaluate(([view, shape]) => window.harness.show(view, shape), [
-      options,
-      { ...SMALL_RUN, moments: { layers: 4, steps: 30 } }
-    ] as const);
+for (const [name, options] of Object.entries(VIEWS)) {
+  test(`${name} fits in 280 pixels: nothing is cut or scrolls sideways, and all controls can be reached`, async ({
+    page
+  }) => {
+    await page.setViewportSize({ width: 280, height: 900 });
+    await page.evaluate(
+      ([view, shape, isWritten]) =>
+        isWritten ? window.harness.showWritten(view) : window.harness.show(view, shape),
+      [
+        options,
+        { ...SMALL_RUN, alarms: syntheticAlarms(), moments: { layers: 4, steps: 30 } },
+        WRITTEN.includes(options.view)
+      ] as const
+    );
+    await expect(page.locator('.jp-MegalensView').first(), name).toHaveAttribute('data-state', 'drawn');
     for (const theme of SHOWN) {
       await setTheme(page, theme);
       await picture(page, `narrow-${name}-${theme}`);
@@ -50,5 +69,5 @@ test('every view fits in 280 pixels: nothing is cut or scrolls sideways, and all
       await expect.poll(() => page.evaluate(OUTSIDE), { message: `${name}, unfolded` }).toEqual([]);
       await page.keyboard.press('Escape');
     }
-  }
-});
+  });
+}

@@ -6,6 +6,7 @@ import { SLICES } from '../../src/instruments/slices.generated';
 import { registerSlices } from '../../src/slice';
 import { SyntheticRun, type ISyntheticShape } from './source';
 import { THEMES } from './themes';
+import { writtenRun } from './written';
 
 registerSlices(SLICES);
 
@@ -49,6 +50,13 @@ const harness = {
     };
     const openView = (other: ViewOptions): void => void harness.opened.push(other);
     harness.view = await mountView(node, harness.run, options, { openView, ...(runs && { runs }) });
+    await harness.view.settled();
+  },
+
+  /** Show a view of a run whose model wrote a text of so many tokens. */
+  async showWritten(options: ViewOptions, tokens?: number): Promise<void> {
+    harness.view?.dispose();
+    harness.view = await mountView(node, writtenRun(tokens), options, { openView: () => undefined });
     await harness.view.settled();
   },
 

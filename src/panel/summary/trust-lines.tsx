@@ -3,6 +3,7 @@ import * as React from 'react';
 import { formatBytes, formatInteger } from '../../charts/format';
 import type { Budget, Status, SilentProbes } from '../../protocol/messages.generated';
 import { flagWords } from '../../views/shared/describe';
+import { meaningOf } from '../../views/shared/glossary';
 import { layerWords } from '../../views/shared/layers';
 import { halfOf, measuredCost } from '../../views/shared/measured-cost';
 import { authorText } from '../shell/notice';
@@ -211,7 +212,7 @@ export function TrustLines(props: { status: Status; model: PanelModel; open: IOp
           title={
             probes.missing.length > 0
               ? trans.__('Did not fire in the last traced step: %1', probes.missing.join(', '))
-              : trans.__('Probes that fired in the last traced step')
+              : meaningOf('probes', (text, ...args) => trans.__(text, ...args))
           }
         />
       )}

@@ -258,6 +258,8 @@ function shortSubject(options: ViewOptions, flagTitle: (flag: string) => string)
     ...('flag' in options ? [flagTitle(options.flag)] : []),
     ...names.slice(0, 1),
     ...(names.length > 1 ? [`+${names.length - 1}`] : []),
+    ...(typeof of['generation'] === 'number' ? [`text ${of['generation']}`] : []),
+    ...(of['rule'] ? [String(of['rule'])] : []),
     ...(of['stat'] === undefined ? [] : [of['stat'], of['statistic'] ?? ''].map(String))
   ];
   const subject = words.filter(Boolean).join(' ');

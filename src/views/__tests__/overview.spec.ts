@@ -31,6 +31,9 @@ it('tells the newest three, and of a step and subject what a rule says', () => {
     [20, 'a', 'warning'],
     [15, 'b', 'warning']
   ]);
+  // What is critical stays, however many others came after it.
+  const later = newest([news(10, 'loss', 'critical'), news(20, 'a'), news(30, 'b'), news(40, 'c')]);
+  expect(later.map(({ step }) => step)).toEqual([40, 30, 10]);
 });
 
 it('cuts the range of colours only where a few values dwarf all others', () => {

@@ -1,9 +1,17 @@
 /** @jest-environment ./jest.environment.node.js */
+import { readFileSync } from 'node:fs';
 import { changeWords, scalarsWords } from '../shared/change-words';
 import { toCode } from '../code';
-import { compressorWords, omissionWords, readCompressor, tokenText } from '../shared/describe';
+import {
+  compressorCaption,
+  compressorWords,
+  omissionWords,
+  readCompressor,
+  tokenText
+} from '../shared/describe';
 import { inRanges, isRangeText } from '../../protocol/ranges';
 import { chosenLayers, layerName, layerWords } from '../shared/layers';
+import { GLOSSARY, meaningOf } from '../shared/glossary';
 import { untranslated } from '../shared/translate';
 import { missingStepWords } from '../trend/trend-words';
 
@@ -145,7 +153,7 @@ it('reads a compressor with commas inside its values', () => {
   });
   expect(compressorWords("Tile(tiles=96, reduction='mean')", untranslated)).toBe('mean of 96 tiles');
   expect(compressorWords("Tile(tiles=96, reduction='mean')", untranslated, 64)).toBe('mean of 64 tiles');
-  expect(compressorWords('NoOp()', untranslated)).toBe('every value');
+  expect(compressorWords('NoOp()', untranslated)).toBe('no compression');
   expect(compressorWords('Peaks(cells=256)', untranslated)).toBe(
     'largest of blocks, at most 256 along an axis'
   );
@@ -217,4 +225,25 @@ it('names as missing what is known to lack and is not drawn, no other step', () 
     'Step 310 is missing. Gone.'
   ]);
   expect(told({ steps: holed, starts: [30] }, [{ first: 301, last: 309, why }])).toEqual([]);
+});
+
+it('says of a compressor what it kept, and how that is asked for in code', () => {
+  expect(compressorCaption(["Tile(tiles=64, reduction='rms')", 'NoOp()'], untranslated)).toBe(
+    "Compressor: rms of 64 tiles, in code Tile(tiles=64, reduction='rms'); then no compression, in code NoOp()."
+  );
+  expect(compressorCaption(['Other(1)'], untranslated)).toBe('Compressor: Other(1).');
+});
+
+it('has one glossary: its words stand in the design language, and are those that a hub calls its compressors', () => {
+  const page = readFileSync('docs/design-language.md', 'utf8');
+  const table = [...page.matchAll(/^\| \*(.+)\* \| (.+) \|$/gm)].map(([, word, meaning]) => [word, meaning]);
+  expect(table).toEqual(Object.values(GLOSSARY).map(each => [...each]));
+  const settings = readFileSync('megalens/protocol/settings.py', 'utf8');
+  const titles = [...settings.matchAll(/name: ClassVar\[str\] = "(\w+)"\s+title: ClassVar\[str\] = "(.+)"/g)];
+  expect(titles.length).toBeGreaterThan(4);
+  for (const [, name = '', title] of titles) {
+    expect([name, GLOSSARY[name as keyof typeof GLOSSARY][0]]).toEqual([name, title]);
+  }
+  expect(meaningOf('probes', untranslated)).toMatch(/^Hooks/);
+  expect(meaningOf('constructor', untranslated)).toBe('');
 });

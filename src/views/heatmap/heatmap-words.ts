@@ -2,7 +2,7 @@ import { formatInteger, formatNumber } from '../../charts';
 import type { HeatmapOptions } from '../../protocol/views.generated';
 import type { ITensorRow, ITensorResult } from '../../store/tensor-data';
 import { lockedWords } from '../shared/controls';
-import { compressorWords, omissionWords, thinnedWords } from '../shared/describe';
+import { compressorCaption, compressorWords, omissionWords, thinnedWords } from '../shared/describe';
 import { layerWords, layerName } from '../shared/layers';
 import type { Translate } from '../shared/translate';
 import type { ILayer, IShown, ITextShown } from './heatmap-data';
@@ -108,11 +108,11 @@ export function heatmapCaption(
     shown.layers.reduce((total, each) => total + read(each.row), 0);
   const [nan, inf] = [sum(row => row.nanCount), sum(row => row.infCount)];
   const lines = [
-    t('Compressor: %1.', first?.compressor ?? ''),
+    compressorCaption([first?.compressor ?? ''], t),
     ...words.error,
     ...(shown.text
       ? textWords(shown.text, t)
-      : [t('Sample %1 of %2.', shown.sample + 1, first?.sourceShape[0] ?? 1)])
+      : [t('Sample %1 of %2, counted from 0.', shown.sample, first?.sourceShape[0] ?? 1)])
   ];
   if (first && first.microBatch > 0) {
     lines.push(t('Micro-batch %1.', first.microBatch));

@@ -42,6 +42,29 @@ export function markBox(
   };
 }
 
+/** What is lit because something else is pointed at, as a box. */
+export const LINKED = 'jp-MegalensLinked jp-mod-box';
+
+/** Boxes of a mark; one without a facet is drawn in every plot. */
+export function markNodes(
+  mark: IMark,
+  chart: Chart,
+  zoom: Zoom,
+  stage: HTMLElement,
+  name: string
+): HTMLElement[] {
+  return framesOf(mark, chart).flatMap(frame => {
+    const box = markBox(mark, frame, chart, zoom, stage);
+    if (box === null) {
+      return [];
+    }
+    const node = element('div', { class: name });
+    putAt(node, box);
+    node.style.opacity = String(mark.strength ?? 1);
+    return [node];
+  });
+}
+
 export function putAt(node: HTMLElement, box: IBox): void {
   for (const side of ['left', 'top', 'width', 'height'] as const) {
     node.style[side] = `${box[side]}px`;
@@ -129,7 +152,7 @@ export class Cursor {
   constructor(
     private readonly _shell: Shell,
     private readonly _tipOf: (mark: IMark) => ITip | null,
-    private readonly _bandOf: (mark: IMark) => IMark | null = () => null
+    private readonly _bandOf: (mark: IMark) => readonly IMark[] = () => []
   ) {
     this._tooltip = new Tooltip(_shell.stage);
   }
@@ -160,19 +183,14 @@ export class Cursor {
     }
     const outline = element('div', { class: `jp-MegalensCursor jp-mod-${this.mark.y ? 'cell' : 'rule'}` });
     putAt(outline, box);
-    const band = frame && this._bandOf(this.mark);
-    const around = band ? markBox(band, frame, chart, zoom, this._shell.stage) : null;
-    this._shell.overlay.replaceChildren(...(around ? [bandNode(around)] : []), outline);
+    const bands = this._bandOf(this.mark).flatMap(band =>
+      markNodes(band, chart, zoom, this._shell.stage, LINKED)
+    );
+    this._shell.overlay.replaceChildren(...bands, outline);
     this._tooltip.show(tip, box.left + box.width, box.top + box.height / 2);
   }
 
   private readonly _tooltip: Tooltip;
-}
-
-function bandNode(box: IBox): HTMLElement {
-  const node = element('div', { class: 'jp-MegalensLinked jp-mod-box' });
-  putAt(node, box);
-  return node;
 }
 
 /**

@@ -11,8 +11,7 @@ import { chip } from '../shared/table';
 import type { Translate } from '../shared/translate';
 import { Brush, type IBrushed } from './brush';
 import { drawTrace } from './line-painter';
-import { element } from './dom';
-import { framesOf, markBox, putAt } from './cursor';
+import { LINKED, markNodes } from './cursor';
 import type { Shell } from './shell';
 
 /** Colour of what is under the hand. */
@@ -369,26 +368,14 @@ export class Linked implements IDisposable {
     return [
       ...traces.flatMap(trace => drawTrace(trace, chart, zoom, this._shell.stage)),
       ...marks.flatMap(mark =>
-        this._boxes(mark, `jp-MegalensLinked jp-mod-${mark.y || mark.x[0] < mark.x[1] ? 'box' : 'rule'}`)
+        this._boxes(mark, mark.y || mark.x[0] < mark.x[1] ? LINKED : 'jp-MegalensLinked jp-mod-rule')
       )
     ];
   }
 
-  /** A mark without a facet is drawn in every plot. */
   private _boxes(mark: IMark, name: string): HTMLElement[] {
     const [chart, zoom] = [this._chart, this._zoom];
-    if (!chart || !zoom) {
-      return [];
-    }
-    return framesOf(mark, chart).flatMap(frame => {
-      const box = markBox(mark, frame, chart, zoom, this._shell.stage);
-      if (box === null) {
-        return [];
-      }
-      const node = element('div', { class: name });
-      putAt(node, box);
-      return [node];
-    });
+    return chart && zoom ? markNodes(mark, chart, zoom, this._shell.stage, name) : [];
   }
 
   private readonly _brush: Brush | null;

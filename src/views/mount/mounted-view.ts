@@ -86,7 +86,7 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
     this._cursor = new Cursor(
       this._shell,
       mark => (this._content ? this.model.tipOf(mark) : null),
-      mark => this.model.bandOf?.(mark) ?? null
+      mark => this.model.bandOf?.(mark) ?? []
     );
     this._linked = new Linked(_source.link, this._shell, this.model, () => this.refresh(), this.t);
     this._eventMarks = new EventMarks(this._shell.stage, step => this._linked.tellStep(step));

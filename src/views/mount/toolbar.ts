@@ -1,5 +1,6 @@
 import { TextSpace } from '../../charts';
 import type { Control } from '../shared/control';
+import { meaningOf } from '../shared/glossary';
 import type { Translate } from '../shared/translate';
 import { element, focusNear, writeText, watchSize } from './dom';
 import { ToolbarFold, SLIDER_PLACES, sliderPlace, sliderValue } from './toolbar-fold';
@@ -281,10 +282,11 @@ const MOUNTS: { readonly [K in Control['kind']]: Mount<K> } = {
 };
 
 /** Mount a control. One of its id stays of its kind. */
-function mounted<K extends Control['kind']>(first: Of<K>): IMounted<K> {
+function mounted<K extends Control['kind']>(first: Of<K>, t: Translate): IMounted<K> {
   let current = first;
   const { node, update } = (MOUNTS[first.kind as K] as Mount<K>)(first, () => current);
   node.dataset['control'] = first.id;
+  node.title ||= meaningOf(first.id, t);
   return {
     node,
     update: control => {
@@ -305,9 +307,9 @@ export class Toolbar {
   constructor(
     label: string,
     private readonly _menu: HTMLElement | null,
-    t: Translate
+    private readonly _t: Translate
   ) {
-    this._fold = new ToolbarFold(t, () => this._fit());
+    this._fold = new ToolbarFold(_t, () => this._fit());
     this.node = element(
       'div',
       {
@@ -330,7 +332,7 @@ export class Toolbar {
     const gone = new Set(this._mounted.keys());
     for (const control of controls) {
       gone.delete(control.id);
-      const line = this._mounted.get(control.id) ?? mounted(control);
+      const line = this._mounted.get(control.id) ?? mounted(control, this._t);
       this._mounted.set(control.id, line);
       line.update(control);
     }

@@ -2,6 +2,7 @@ import { formatBytes, formatInteger } from '../../charts';
 import type { Status } from '../../protocol/messages.generated';
 import { isOver, type IRunSource, type SourceChange } from '../../store/source';
 import type { IBriefFact } from '../shared/content';
+import { meaningOf } from '../shared/glossary';
 import { halfOf, measuredCost } from '../shared/measured-cost';
 import { nothingYet, type IState } from '../shared/states';
 import type { Translate } from '../shared/translate';
@@ -82,6 +83,7 @@ export function costFacts(status: Status, over: boolean, t: Translate): IBriefFa
       ? [
           {
             name: t('probes'),
+            title: meaningOf('probes', t),
             value: `${probes.fired}/${probes.expected}`,
             warns: probes.fired < probes.expected
           }

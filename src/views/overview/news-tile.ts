@@ -68,7 +68,10 @@ export class NewsTile extends WordsTile {
 
 const capitalOf = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 
-/** The newest news, one of each subject at a step; graver ones of a step come first. */
+/**
+ * The newest news, one of each subject at a step; graver ones of a step come first. The newest that is
+ * critical is among them, however many came after it.
+ */
 export function newest(found: readonly IFound[]): INews[] {
   const known = new Map<string, INews>();
   for (const each of found.flatMap(({ news }) => news)) {
@@ -77,9 +80,11 @@ export function newest(found: readonly IFound[]): INews[] {
     const isGraver = before?.tone === 'warning' && each.tone === 'critical';
     known.set(key, before === undefined || isGraver ? each : before);
   }
-  return [...known.values()]
-    .sort((a, b) => b.step - a.step || Number(b.tone === 'critical') - Number(a.tone === 'critical'))
-    .slice(0, MOST_NEWS);
+  const all = [...known.values()].sort(
+    (a, b) => b.step - a.step || Number(b.tone === 'critical') - Number(a.tone === 'critical')
+  );
+  const gravest = all.findIndex(({ tone }) => tone === 'critical');
+  return all.filter((_, at) => at === gravest || at < MOST_NEWS - Number(gravest >= MOST_NEWS));
 }
 
 /** What values that are not finite, and departures of the loss, say. */

@@ -169,6 +169,8 @@ export interface IMark {
   y: readonly [number, number] | null;
   /** Freehand within them, where a loop was drawn. */
   loop?: Loop;
+  /** How strongly it is lit, 0 to 1, where several are; 1 unless told. */
+  strength?: number;
 }
 
 /** What a key did to the cursor: what to say, what to mark, and what to put on the clipboard. */

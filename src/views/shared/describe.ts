@@ -104,7 +104,8 @@ function partsOf(text: string): string[] {
  * fewer.
  */
 export function compressorWords(text: string, t: Translate, tiles?: number): string {
-  const { name, params } = readCompressor(text);
+  // What a recording answers more coarsely than it has says of what: `Peaks(cells=64) of Peaks(cells=256)`.
+  const { name, params } = readCompressor(text.replace(/\) of \w+\(.*$/, ')'));
   switch (name) {
     case 'Tile': {
       const reduction = (params['reduction'] ?? 'mean').replace(/^(\w+)\(data\)$/, '$1');
@@ -113,7 +114,7 @@ export function compressorWords(text: string, t: Translate, tiles?: number): str
       return t(count === '1' ? '%1 of %2 tile' : '%1 of %2 tiles', what, count);
     }
     case 'NoOp':
-      return t('every value');
+      return t('no compression');
     case 'Peaks':
       return t('largest of blocks, at most %1 along an axis', params['cells'] ?? '?');
     case 'Histogram': {
@@ -127,6 +128,18 @@ export function compressorWords(text: string, t: Translate, tiles?: number): str
     default:
       return text;
   }
+}
+
+/**
+ * Say what was kept of the tensors, and how that is asked for in code; of several compressors one after the
+ * other.
+ */
+export function compressorCaption(compressors: readonly string[], t: Translate): string {
+  const words = compressors.map(each => {
+    const said = compressorWords(each, t);
+    return said === each ? each : t('%1, in code %2', said, each);
+  });
+  return t('Compressor: %1.', words.join(t('; then ')));
 }
 
 /** Name the last axis after compression: a tile, a vector, or what it was. */

@@ -167,7 +167,7 @@ export abstract class ViewModel<O extends object = ViewOptions> extends Pictured
   /** What is marked until something else is chosen; absent where nothing can be. */
   pinned?(): IMark | null;
   /** What belongs to a mark and is outlined with it, such as the row of a cell; absent where nothing does. */
-  bandOf?(mark: IMark): IMark | null;
+  bandOf?(mark: IMark): readonly IMark[];
   /** A mark was clicked at; absent where that means nothing. */
   clicked?(mark: IMark): void;
   /**

@@ -1,4 +1,4 @@
-import { capital, rankWords } from '../shared/describe';
+import { capital, compressorCaption, rankWords } from '../shared/describe';
 import {
   STATISTICS,
   isWholeStatistic,
@@ -122,7 +122,7 @@ export function keptWords(
   return [
     over,
     ...(kept && isWholeStatistic(statistic) ? [t('Statistics of the whole tensors were not recorded.')] : []),
-    ...(isKept ? [t('Compressor: %1.', compressors.join(t(', then ')))] : [])
+    ...(isKept ? [compressorCaption(compressors, t)] : [])
   ];
 }
 

@@ -15,7 +15,10 @@ const OPTIONS = fullViewOptions({
   step: 3
 }) as FullOptionsOf<'heatmap'>;
 
-function output(json: Record<string, unknown> = {}): MimeModel {
+function output(
+  json: Record<string, unknown> = {},
+  html = '<figure><svg data-step="3"></svg><figcaption>saved</figcaption></figure>'
+): MimeModel {
   const data: ReadonlyPartialJSONObject = {
     [VIEW_MIME]: {
       format: 1,
@@ -24,7 +27,7 @@ function output(json: Record<string, unknown> = {}): MimeModel {
       model_id: 'm1',
       ...json
     } as ReadonlyPartialJSONObject,
-    'text/html': '<figure><svg data-step="3"></svg><figcaption>saved</figcaption></figure>'
+    'text/html': html
   };
   return new MimeModel({ data });
 }
@@ -145,6 +148,20 @@ describe('the renderer of a view in a cell', () => {
     await settled();
     expect(mount.views).toHaveLength(1);
     expect(renderer.node.querySelector('img')).toBeNull();
+  });
+
+  it('shows every part of a saved picture of several, each as an image of its own', async () => {
+    runs.source = null;
+    const parts = [
+      '<svg data-part="1"><svg y="0"></svg><svg y="9"></svg></svg>',
+      '<svg data-part="2"></svg>'
+    ];
+    await renderer.renderModel(
+      output({}, `<figure>${parts.join('')}<figcaption>saved</figcaption></figure>`)
+    );
+    await settled();
+    const images = [...renderer.node.querySelectorAll('img')].map(({ src }) => decodeURIComponent(src));
+    expect(images).toEqual(parts.map(part => `data:image/svg+xml;charset=utf-8,${part}`));
   });
 
   it('has the server read the files that a kernel opened, wherever the notebook lies', async () => {

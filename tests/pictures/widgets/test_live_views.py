@@ -94,7 +94,7 @@ def test_pictures_of_a_live_run_are_those_of_its_recording(tmp_path, monkeypatch
     assert live == after
     assert growing == after
     assert [bool(svg) for svg, _ in live] == [True] * 8 + [False] * 2
-    assert "Block output, every value, layers 0 to 3, step 5." in live[0][1]
+    assert "Block output, no compression, layers 0 to 3, step 5." in live[0][1]
     assert "It has HiddenStates, QKV_mat_mul." in live[-1][1]
 
 

@@ -95,6 +95,11 @@ describe('tabs of views', () => {
     expect(labels()).toEqual(['Statistics', 'HiddenStates · Heatmap']);
     first!.dispose();
     second!.dispose();
+    // A tab of 80 pixels shows ten letters: they tell what it is about.
+    await tabs.open('r1', { view: 'tokens', generation: 3 });
+    await tabs.open('r1', { view: 'health', rule: 'jump' });
+    await settled();
+    expect(labels().map(label => label.slice(0, 10))).toEqual(['text 3 · T', 'jump · Hea']);
   });
 
   it('stand together, each with the icon of what it is about, and are used again', async () => {

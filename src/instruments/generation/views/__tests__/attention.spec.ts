@@ -137,7 +137,7 @@ describe('maps', () => {
     await show({ layers: 'all' });
     expect(headers()).toEqual(['layer 0, head 0', 'layer 0, head 1', 'layer 1, head 0', 'layer 1, head 1']);
     expect(text('.jp-MegalensView-title')).toBe('Attention of generation 3, layers 0 and 1, heads 0 and 1');
-    expect(caption()).toContain('Sequence 1 of 1.');
+    expect(caption()).toContain('Sequence 0 of 1, counted from 0.');
     expect(caption()).toContain('The last token was not read by the model.');
     // (1 + 3 × 0.75) / 4
     expect(view?.summary()).toBe('Head 0 of layer 0 looks at the first token with 81.3 % on average.');
@@ -464,7 +464,7 @@ describe('without attention', () => {
     run.add({ ...row, phase: 'train', compressor: "Tile(tiles=3, reduction='mean')" });
     await show();
     expect(state()).toBe(
-      "Attention was kept as Tile(tiles=3, reduction='mean'), which mixes keys: NoOp keeps all of them apart, Peaks the largest of blocks."
+      "Attention was kept as mean of 3 tiles, which mixes keys: no compression keeps all of them apart, Peaks the largest of blocks."
     );
     document.querySelector<HTMLButtonElement>('.jp-MegalensState button')?.click();
     await settled();
@@ -498,7 +498,7 @@ it('draws a step of a training, with its tokens, and another sample', async () =
   });
   await show({ heads: '0' });
   expect(text('.jp-MegalensView-title')).toBe('Attention of step 50, layer 0, head 0');
-  expect(caption()).toContain('Sample 1 of 2.');
+  expect(caption()).toContain('Sample 0 of 2, counted from 0.');
   expect(text('.jp-MegalensTable thead')).toContain('Key of query 2 “␣sat”');
   await change('sequence', 'input', '1');
   expect(table()[0]).toEqual(['0 “A”', '50 %']);
@@ -588,11 +588,13 @@ describe('attention of many heads', () => {
     // 64 heads of 64 × 64 cells are 1 MB, of 128 × 128 they are 4.
     expect(peaks).toEqual([64]);
     expect(captionOf(first)).toContain('Finer cells are still being read.');
-    expect(captionOf(first)).toContain('Compressor: Peaks(cells=64) of Peaks(cells=256).');
+    expect(captionOf(first)).toContain(
+      'Compressor: largest of blocks, at most 64 along an axis, in code Peaks(cells=64) of Peaks(cells=256).'
+    );
     expect(captionOf(first)).toContain('Each cell is the largest of 2 × 2 probabilities.');
     await first.rest();
     const loaded = await first.model.load(new AbortController().signal);
-    expect(captionOf({ ...first, loaded })).not.toMatch(/still being read|largest of/);
+    expect(captionOf({ ...first, loaded })).not.toMatch(/still being read|Each cell is the largest/);
     expect(peaks[1]).toBeGreaterThanOrEqual(prompt);
     expect(peaks).toHaveLength(2);
   });

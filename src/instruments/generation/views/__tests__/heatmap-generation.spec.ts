@@ -186,7 +186,7 @@ it('puts attention together too, a head at a time', async () => {
     attentionRow({ ...row, step: 2, queries: 1, keys: 4 }, value)
   );
   await show({ flag: 'RawAttentionScore_mat_mul', head: 1 });
-  expect(title()).toBe('Attention probabilities, every value, head 1, layer 0, generation 3');
+  expect(title()).toBe('Attention probabilities, no compression, head 1, layer 0, generation 3');
   expect(view?.summary()).toContain('values run from 1 to 1.33.');
   await change('head', 'input', '0');
   expect(view?.summary()).toContain('values run from 0 to 0.33.');

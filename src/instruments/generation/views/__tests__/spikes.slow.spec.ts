@@ -72,6 +72,7 @@ it.each([10, 5000])(
   }
 );
 
+<<<<<<< HEAD
 it.each([10, 5000])('the one vector of %i that lies far from all others is drawn apart', async tokens => {
   const far = Math.floor(tokens * 0.617);
   const run = projectedRun({
@@ -86,5 +87,34 @@ it.each([10, 5000])('the one vector of %i that lies far from all others is drawn
     expect(places).toHaveLength(tokens);
     const gaps = [places[1]! - places[0]!, places.at(-1)! - places.at(-2)!];
     expect(Math.max(...gaps) / pixel).toBeGreaterThan(20);
+=======
+it.each([10, 20_000, 50_000])(
+  'the one vector of %i that lies far from all others is drawn apart',
+  async tokens => {
+    const far = Math.floor(tokens * 0.617);
+    const run = projectedRun({
+      layers: [0],
+      prompts: [Array.from({ length: tokens + 1 }, (_, at) => `w${at % 5}`).join(' ')],
+      change: (vector, _, position) => void (position === far && vector.fill(50))
+    });
+    for (const width of [300, 3000]) {
+      const [still] = await readView(run, { view: 'projection', flag: 'HiddenStates', layer: 0 }, { width });
+      const { x0, x1 } = still?.recipe?.params as Record<'x0' | 'x1', number>;
+      const pixel = (x1 - x0) / (still?.recipe?.width ?? 0);
+      const places = (still?.recipe?.datasets['points'] ?? [])
+        .map(({ x }) => Number(x))
+        .sort((a, b) => a - b);
+      // Of more than 20 000 the 2 000 farthest are drawn, and one in three of the others.
+      const drawn = tokens > 20_000 ? tokens / 3 : tokens;
+      expect(Math.floor(places.length / drawn)).toBe(1);
+      expect(still?.caption.join(' ')).toMatch(
+        tokens > 20_000
+          ? /Of 50.000 tokens the 2.000 farthest from their mean are drawn, and one in 3 of/
+          : /^(?!.*farthest)/
+      );
+      const gaps = [places[1]! - places[0]!, places.at(-1)! - places.at(-2)!];
+      expect(Math.max(...gaps) / pixel).toBeGreaterThan(20);
+    }
+>>>>>>> screen
   }
 });

@@ -4,6 +4,7 @@ import type { GenerateRequest } from '../../../../protocol/messages.generated';
 import type { TokensOptions } from '../../../../protocol/views.generated';
 import { RunLink } from '../../../../store/run-link';
 import type { IGenerationStart, IRunSource } from '../../../../store/source';
+import { attentionRow } from '../../store/__tests__/written-text';
 import { HELLO } from '../../../../store/__tests__/memory-run';
 import { WrittenRun } from '../../../../store/__tests__/written-run';
 import { mountView } from '../../../../views/registry';
@@ -226,6 +227,43 @@ describe('a text', () => {
     run.link.pinPosition({ generation: 8, sequence: 0, position: 2 });
     await settled();
     expect(texts('[data-control="position"] output')).toEqual(['position 6, “ end”']);
+  });
+
+  it('lights what a token looks at, as strongly as the mean of heads and layers does, or a layer alone', async () => {
+    run.link = new RunLink();
+    run.generated(1, { prompts: ['Once upon'], tokens: 5, attention: true }, { tokens: 5 });
+    run.written.set(
+      'tokens',
+      (run.written.get('tokens') ?? []).map((row, at) => ({ ...row, tensor_step: 10, tensor_offset: at }))
+    );
+    // Of layer 0 head 0 looks at the first token alone and head 1 at all alike; layer 1 looks at the token itself.
+    for (const layer of [0, 1]) {
+      const pass = { step: 10, queries: 7, keys: 7, layer, heads: 2, padding: [0] };
+      const share = (head: number, query: number, at: number): number =>
+        layer === 1 ? Number(at === query) : head === 1 ? 1 / (query + 1) : Number(at === 0);
+      run.add(attentionRow(pass, (_, head, query, at) => share(head, query, at)));
+    }
+    await show();
+    const lights = (): number[] =>
+      [...document.querySelectorAll<HTMLElement>('.jp-MegalensLinked')].map(each =>
+        Number(each.style.opacity)
+      );
+    key('ArrowRight');
+    await settled();
+    key('Home');
+    key('ArrowRight');
+    expect(key('ArrowRight')).toContain(
+      'entropy 1.5 nats, looks most at 2 “ a” 58.3 %, 0 “Once” 33.3 %, 1 “ upon” 8.33 %'
+    );
+    await settled();
+    const strengths = [4 / 7, 1 / 7, 1].map(share => expect.closeTo(Math.sqrt(share), 5));
+    expect(lights()).toEqual(strengths);
+    // Another view points at layer 1: the token itself is marked, and lit.
+    key('Escape');
+    run.link.point({}, { step: null, layer: 1, generation: 1, sequence: 0, position: 3 });
+    await settled();
+    await new Promise<void>(done => setTimeout(done, 60));
+    expect(lights()).toEqual([1, 1]);
   });
 
   it('says what a token could have been, before and after the filters', async () => {

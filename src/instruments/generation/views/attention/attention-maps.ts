@@ -395,3 +395,55 @@ export class MapCells {
     return [-0.5, this._count - 0.5];
   }
 }
+
+/** A key of a query, or a block of keys, and the largest probability within it. */
+export interface IRankedKey {
+  readonly first: number;
+  readonly last: number;
+  readonly share: number;
+}
+
+/** What a query looks at, the largest probability first. */
+export interface IRankedQuery {
+  /** Queries that share these numbers: one, unless the pass was kept in blocks. */
+  readonly queries: readonly [number, number];
+  readonly keys: readonly IRankedKey[];
+  /** Whether a number is the largest of several probabilities. */
+  readonly isBlock: boolean;
+}
+
+/**
+ * Return what a query looks at, as finely as it was kept: the mean of some heads of some layers; null where
+ * there is no row of it.
+ */
+export function rankedKeys(
+  { read, sequence }: Pick<IAttentionText, 'read' | 'sequence'>,
+  layers: readonly number[],
+  heads: readonly number[],
+  query: number
+): IRankedQuery | null {
+  const maps = layers.flatMap(
+    layer => joinAttention(read, layer, { sequence, heads, queries: [query, query] }) ?? []
+  );
+  const [map] = maps;
+  if (map === undefined) {
+    return null;
+  }
+  const keys: IRankedKey[] = [];
+  for (let cell = 0; cell < map.keys.count; cell += 1) {
+    const [first, last] = positionsOf(map.keys, cell, read.count);
+    if (map.missing[cell] !== 1) {
+      const shares = maps.flatMap(each =>
+        heads.map((_, at) => each.row.values[at * each.keys.count + cellAt(each.keys, first)] ?? NaN)
+      );
+      keys.push({ first, last, share: shares.reduce((sum, each) => sum + each, 0) / shares.length });
+    }
+  }
+  // What is not finite comes first: it is what is looked for.
+  const rank = ({ share }: IRankedKey): number => (Number.isFinite(share) ? share : Infinity);
+  return {
+    queries: positionsOf(map.queries, 0, read.count),
+    keys: keys.sort((a, b) => (rank(a) === rank(b) ? a.first - b.first : rank(b) - rank(a))),
+    isBlock: maps.some(each => each.keys.side > 1 || each.queries.side > 1)
+  };
+}

@@ -84,5 +84,5 @@ export interface IAttentionPicture extends IPictured {
   insight(): IMark | null;
   pinned?(): IMark | null;
   /** What belongs to a mark, such as the row of a cell. */
-  bandOf?(mark: IMark): IMark | null;
+  bandOf?(mark: IMark): readonly IMark[];
 }

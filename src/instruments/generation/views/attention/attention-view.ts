@@ -6,6 +6,7 @@ import type { IRunSource, SourceChange } from '../../../../store/source';
 import type { IMark, INote, Loaded } from '../../../../views/shared/content';
 import { type Control, selectControl } from '../../../../views/shared/control';
 import type { IViewDefinition } from '../../../../views/shared/definition';
+import { compressorWords } from '../../../../views/shared/describe';
 import { chosenLayers, layerName, layerWords } from '../../../../views/shared/layers';
 import { positionShown, StepShown } from '../../../../views/shared/pinned-step';
 import type { IState, IStateActions } from '../../../../views/shared/states';
@@ -76,7 +77,7 @@ export function attentionControls(
           t
         )
       : []),
-    selectControl('kind', t('Show'), options.kind, kinds, kind =>
+    selectControl('kind', t('Draw'), options.kind, kinds, kind =>
       choose(
         kind === 'heads'
           ? { kind, layers: 'all', heads: 'all', color_range: null }
@@ -193,8 +194,8 @@ async function noAttention(
 function noKeys(mixed: string, source: IRunSource, actions: IStateActions, t: Translate): IState {
   const { hello, connection } = source;
   const sentence = t(
-    'Attention was kept as %1, which mixes keys: NoOp keeps all of them apart, Peaks the largest of blocks.',
-    mixed
+    'Attention was kept as %1, which mixes keys: no compression keeps all of them apart, Peaks the largest of blocks.',
+    compressorWords(mixed, t)
   );
   const setting = own(hello?.config.flags, ATTENTION);
   const isOffered = hello?.compressors.some(({ name }) => name === 'Peaks') === true;
@@ -341,8 +342,8 @@ class AttentionView extends ViewModel<AttentionOptions> {
     return this.drawn.pinned?.() ?? null;
   }
 
-  override bandOf(mark: IMark): IMark | null {
-    return this.drawn.bandOf?.(mark) ?? null;
+  override bandOf(mark: IMark): readonly IMark[] {
+    return this.drawn.bandOf?.(mark) ?? [];
   }
 
   override zoomed(): void {

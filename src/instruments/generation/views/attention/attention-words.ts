@@ -1,7 +1,7 @@
 import { formatInteger, formatNumber, type ColorScale } from '../../../../charts';
 import type { AttentionOptions } from '../../../../protocol/views.generated';
 import { lockedWords } from '../../../../views/shared/controls';
-import { omissionWords } from '../../../../views/shared/describe';
+import { compressorCaption, omissionWords } from '../../../../views/shared/describe';
 import { layerWords, listWords } from '../../../../views/shared/layers';
 import type { Translate } from '../../../../views/shared/translate';
 import type { IHeadMap, IHeadMaps } from './attention-maps';
@@ -54,10 +54,10 @@ export function textCaption(
   const lines = [
     ...(text.rest && text.tokens.length === 0 ? [t('Its tokens are still being read.')] : []),
     ...(text.isCoarse ? [t('Finer cells are still being read.')] : []),
-    t('Compressor: %1.', compressor),
+    compressorCaption([compressor], t),
     generation === null
-      ? t('Sample %1 of %2.', sequence + 1, sequences)
-      : t('Sequence %1 of %2.', sequence + 1, sequences)
+      ? t('Sample %1 of %2, counted from 0.', sequence, sequences)
+      : t('Sequence %1 of %2, counted from 0.', sequence, sequences)
   ];
   if (generation === null && wanted !== null && wanted !== step) {
     lines.push(t('Step %1 was not traced; this is the nearest one.', formatInteger(wanted)));

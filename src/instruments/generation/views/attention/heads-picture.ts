@@ -188,7 +188,7 @@ export class HeadsPicture implements IAttentionPicture {
   controls(): Control[] {
     const { options, t, choose } = this._env;
     return [
-      selectControl('measure', t('Colour'), options.measure, measureNames(t), measure =>
+      selectControl('measure', t('Colour by'), options.measure, measureNames(t), measure =>
         choose({ measure, color_range: null })
       ),
       transformControl(t('Colours'), options.transform, transform => choose({ transform }), t),

@@ -9,9 +9,16 @@ import { colorStrip, lockedRange, scaleFromZero } from '../../../../views/shared
 import { type ITable, numberColumn, type ITip } from '../../../../views/shared/table';
 import type { Translate } from '../../../../views/shared/translate';
 import type { IViewEnvironment } from '../../../../views/shared/view-model';
-import { joinAttention, attentionPieces } from '../../store/attention-rows';
-import type { IHeadMaps, IMapWindow, IHeadMap, IAttentionCell } from './attention-maps';
-import { edgesOf, positionsOf, cellAt, headMaps, valueAt, MapCells, headMeasures } from './attention-maps';
+import { attentionPieces } from '../../store/attention-rows';
+import type {
+  IHeadMaps,
+  IMapWindow,
+  IHeadMap,
+  IAttentionCell,
+  IRankedKey,
+  IRankedQuery
+} from './attention-maps';
+import { edgesOf, cellAt, headMaps, rankedKeys, valueAt, MapCells, headMeasures } from './attention-maps';
 import type { IAttentionText, IAttentionPicture, IAttentionDrawing } from './attention-text';
 import { axisLabels, percent, spanName } from './attention-text';
 import {
@@ -99,45 +106,6 @@ function mapsRecipe(
   };
 }
 
-/** A key of a query, or a block of keys, and the largest probability within it. */
-interface IRankedKey {
-  readonly first: number;
-  readonly last: number;
-  readonly share: number;
-}
-
-/** What a query looks at, the largest probability first. */
-interface IRankedQuery {
-  /** Queries that share these numbers: one, unless the pass was kept in blocks. */
-  readonly queries: readonly [number, number];
-  readonly keys: readonly IRankedKey[];
-  /** Whether a number is the largest of several probabilities. */
-  readonly isBlock: boolean;
-}
-
-/** Return what a query looks at, as finely as it was kept; null where there is no row of it. */
-function rankedKeys(text: IAttentionText, layer: number, head: number, query: number): IRankedQuery | null {
-  const { read, sequence } = text;
-  const map = joinAttention(read, layer, { sequence, heads: [head], queries: [query, query] });
-  if (map === null) {
-    return null;
-  }
-  const keys: IRankedKey[] = [];
-  for (let cell = 0; cell < map.keys.count; cell += 1) {
-    const [first, last] = positionsOf(map.keys, cell, read.count);
-    if (map.missing[cell] !== 1) {
-      keys.push({ first, last, share: map.row.values[cell] ?? NaN });
-    }
-  }
-  // What is not finite comes first: it is what is looked for.
-  const rank = ({ share }: IRankedKey): number => (Number.isFinite(share) ? share : Infinity);
-  return {
-    queries: positionsOf(map.queries, 0, read.count),
-    keys: keys.sort((a, b) => (rank(a) === rank(b) ? a.first - b.first : rank(b) - rank(a))),
-    isBlock: map.keys.side > 1 || map.queries.side > 1
-  };
-}
-
 /** The keys of a query as a table. */
 function keysTable(text: IAttentionText, { queries, keys, isBlock }: IRankedQuery, t: Translate): ITable {
   const of = spanName(text, ...queries);
@@ -216,7 +184,7 @@ export class MapsPicture implements IAttentionPicture {
     const [only] = maps;
     const ranked =
       only && maps.length === 1 && position !== null
-        ? rankedKeys(text, only.layer, only.head, position)
+        ? rankedKeys(text, [only.layer], [only.head], position)
         : null;
     this._habit = headHabit(text, layers, heads);
     const end = text.read.count - 0.5;
@@ -266,7 +234,7 @@ export class MapsPicture implements IAttentionPicture {
     const { t } = this._env;
     const { layer, head } = cell.map;
     const queries = this._cells.queriesOf(cell);
-    const ranked = rankedKeys(text, layer, head, queries[0])?.keys.slice(0, TIP_KEYS) ?? [];
+    const ranked = rankedKeys(text, [layer], [head], queries[0])?.keys.slice(0, TIP_KEYS) ?? [];
     return {
       heading: mapName(cell.map, t),
       lines: [
@@ -330,9 +298,9 @@ export class MapsPicture implements IAttentionPicture {
     return position === null || !isNamed ? null : this._cells.rowOf(position);
   }
 
-  bandOf(mark: IMark): IMark | null {
+  bandOf(mark: IMark): IMark[] {
     const cell = this._cells.of(mark);
-    return cell && this._cells.bandOf(cell);
+    return cell ? [this._cells.bandOf(cell)] : [];
   }
 
   pointedBy(mark: IMark): IPointed {

@@ -163,7 +163,7 @@ export function colorWords(color: LensColor, t: Translate): string {
   const words: Readonly<Record<LensColor, string>> = {
     probability: t('probability'),
     final: t('probability of the final token'),
-    rank: t('rank of the final token'),
+    rank: t('rank of the final token, from 0'),
     entropy: t('entropy (nats)')
   };
   return words[color];
@@ -219,7 +219,7 @@ export class LensMap extends LayerMap {
       pixels: ROW,
       valueOf: (layer, position) => colorValue(lens, lens.rowAt(layer, position), color),
       scaleOf: values => surenessScale(values, color),
-      xTitle: this.t('token that was read, and its position'),
+      xTitle: this.t('token read, and its position'),
       legendTitle: colorWords(color, this.t),
       marks: scale => ({
         cells: this._textRows(request, scale),

@@ -173,7 +173,7 @@ class LensView extends GenerationView<Required<LensOptions>> {
       rangesField('layers', t('Layers'), options.layers, this._shown?.lens.layers ?? [], layers =>
         this.choose({ layers })
       ),
-      selectControl('color', t('Colours'), options.color, colors, color => this.choose({ color })),
+      selectControl('color', t('Colour by'), options.color, colors, color => this.choose({ color })),
       ...positionChip(options.position, change => this.choose(change), t)
     ];
   }

@@ -293,12 +293,13 @@ export class ProjectionReader {
     if (axis < 0) {
       return { kind: 'no-axis' };
     }
-    const text = await TextVectors.read(this._source, this._rows, generations, signal);
-    this._text = text;
-    if (text.tokens.length === 0) {
+    const whole = await TextVectors.read(this._source, this._rows, generations, signal);
+    if (whole.tokens.length === 0) {
       return { kind: 'no-token', generations };
     }
-    const query = { flag, ...((part ?? shape.parts[0]) ? { part: part ?? shape.parts[0] ?? '' } : {}) };
+    const query = { flag, axis, ...((part ?? shape.parts[0]) ? { part: part ?? shape.parts[0] ?? '' } : {}) };
+    const text = await whole.thin(query, layer, standardise, signal);
+    this._text = text;
     const before = keep_axes ? shape.layers.filter(each => each < layer) : [];
     const request = { ...axesOf(options), standardise };
     const plane = await this._planes.of(
@@ -307,7 +308,7 @@ export class ProjectionReader {
       request,
       each => {
         waits(each);
-        return text.of(query, each, axis, signal);
+        return text.of(query, each, signal);
       }
     );
     if (plane === null) {

@@ -10,7 +10,7 @@ import { flagControls } from '../../../../views/shared/tensor-controls';
 import type { Translate } from '../../../../views/shared/translate';
 import type { IGeneration } from '../../store/generations';
 import { type IPlane, type ProjectionChoice, axesOf, type IProjected } from './projection-reader';
-import type { IVectorToken } from './text-vectors';
+import type { IVectorToken, TextVectors } from './text-vectors';
 import type { ITextPosition } from '../../../../store/run-link';
 import type { IContent } from '../../../../views/shared/content';
 import type { IPointColors, TokenGroup } from './token-group';
@@ -142,7 +142,7 @@ export function projectionControls(facts: IProjectionFacts): Control[] {
     ),
     selectControl(
       'color',
-      t('Colour'),
+      t('Colour by'),
       options.color,
       { prompt: t('prompt'), token: t('token'), position: t('position'), step: t('step') },
       color => choose({ color })
@@ -300,6 +300,12 @@ function featureWords({ features, source: { row } }: IPlane, t: Translate): stri
       );
 }
 
+const thinnedWords = ({ all, far, every }: NonNullable<TextVectors['thinned']>, t: Translate): string =>
+  t(
+    'Of %1 tokens the %2 farthest from their mean are drawn, and one in %3 of the others.',
+    ...[all, far, every].map(formatInteger)
+  );
+
 /** Say everything that is not literal in the picture, a sentence each. */
 export function projectionCaption(projected: IProjected, options: ProjectionChoice, t: Translate): string[] {
   const { plane, text, umap } = projected;
@@ -310,7 +316,7 @@ export function projectionCaption(projected: IProjected, options: ProjectionChoi
     featureWords(plane, t),
     ...(options.standardise ? [t('Each feature is divided by its deviation.')] : []),
     ...count(features.constant, 'Features that are the same in every token, and add nothing: %1.'),
-    ...(text.every > 1 ? [t('Every %1th token is drawn.', formatInteger(text.every))] : []),
+    ...(text.thinned ? [thinnedWords(text.thinned, t)] : []),
     ...count(source.missing, 'Tokens whose tensors are not here, left out: %1.'),
     ...count(source.unfitting, 'Tokens that were traced with other features, left out: %1.'),
     ...count(text.unread, 'Tokens that the model wrote last and never read, which have no vectors: %1.'),

@@ -9,8 +9,12 @@ import type { ITextPosition } from '../../../../store/run-link';
 import type { IRunSource } from '../../../../store/source';
 import type { ITensorRow } from '../../../../store/tensor-data';
 
-/** Most tokens that are projected; of more every second, third … is. */
+/**
+ * Most tokens that are projected; of more those farthest from the mean are, and every second, third …
+ * other.
+ */
 const MOST_TOKENS = 20_000;
+const FARTHEST = 2000;
 const MOST_TEXT = 200;
 
 /** A token that the model read, and so has vectors of. */
@@ -39,6 +43,28 @@ interface ISequence {
   readonly locations: readonly ITokenLocation[];
 }
 
+/** What is drawn of so many tokens: so many that are far from the mean, and one in so many of the others. */
+interface IThinned {
+  readonly all: number;
+  readonly far: number;
+  readonly every: number;
+  /** What was far from the mean of what. */
+  readonly by: string;
+}
+
+/** What of a run is projected. */
+export type VectorQuery = Pick<GenerationQuery, 'flag' | 'part'> & {
+  /** Place of positions among the axes. */
+  readonly axis: number;
+};
+
+/** The tensors of a layer, by generation and sequence. */
+interface IJoined {
+  readonly joined: Map<string, { row: ITensorRow; missing: Uint8Array }>;
+  readonly newest: ITensorRow;
+  readonly axis: number;
+}
+
 /** The tokens of some generations, and what was traced of them. */
 export class TextVectors {
   private constructor(
@@ -48,8 +74,8 @@ export class TextVectors {
     readonly tokens: readonly IVectorToken[],
     /** Tokens that were never read, such as the last of each sequence. */
     readonly unread: number,
-    /** 1, or of how many tokens one is here. */
-    readonly every: number
+    /** What is here of too many tokens; null where all are. */
+    readonly thinned: IThinned | null = null
   ) {}
 
   static async read(
@@ -76,15 +102,32 @@ export class TextVectors {
         }
       }
     }
-    const every = Math.max(1, Math.ceil(tokens.length / MOST_TOKENS));
-    const retained = every === 1 ? tokens : tokens.filter((_, at) => at % every === 0);
-    return new TextVectors(rows, sequences, retained, unread, every);
+    return new TextVectors(rows, sequences, tokens, unread);
+  }
+
+  /** Return what is drawn of too many tokens, without losing an outlier of a layer. */
+  async thin(
+    query: VectorQuery,
+    layer: number,
+    standardise: boolean,
+    signal: AbortSignal
+  ): Promise<TextVectors> {
+    const { tokens } = this;
+    if (tokens.length <= MOST_TOKENS) {
+      return this;
+    }
+    const joined = await this._join(query, layer, signal);
+    const far = new Set(joined ? farthest(tokens, joined, standardise) : []);
+    const every = Math.ceil(tokens.length / (MOST_TOKENS - FARTHEST));
+    const retained = tokens.filter((_, at) => far.has(at) || at % every === 0);
+    const thinned = { all: tokens.length, far: far.size, every, by: `${layer} ${standardise}` };
+    return new TextVectors(this._rows, this._sequences, retained, this.unread, thinned);
   }
 
   /** Tells whether the same tokens were read. */
   get key(): string {
     const last = this.tokens.reduce((most, { step }) => Math.max(most, step), -1);
-    return `${this._sequences.map(each => `${each.generation}:${each.sequence}`).join()} ${this.tokens.length} ${last}`;
+    return `${this._sequences.map(each => `${each.generation}:${each.sequence}`).join()} ${this.tokens.length} ${last} ${this.thinned?.by}`;
   }
 
   /** First and last step of the tensors; null where nothing was read. */
@@ -99,13 +142,17 @@ export class TextVectors {
    * Read the vectors of one layer.
    * @returns Null where there is no row of it.
    */
-  async of(
-    query: Pick<GenerationQuery, 'flag' | 'part'>,
+  async of(query: VectorQuery, layer: number, signal: AbortSignal): Promise<ILayerVectors | null> {
+    const joined = await this._join(query, layer, signal);
+    return joined && gathered(this.tokens, joined);
+  }
+
+  private async _join(
+    { axis, ...query }: VectorQuery,
     layer: number,
-    axis: number,
     signal: AbortSignal
-  ): Promise<ILayerVectors | null> {
-    const joined = new Map<string, { row: ITensorRow; missing: Uint8Array }>();
+  ): Promise<IJoined | null> {
+    const joined: IJoined['joined'] = new Map();
     for (const { generation, sequence, locations } of this._sequences) {
       const reader = this._rows.of(generation);
       const read = await reader.read(generation, { ...query, layers: [layer] }, locations, signal);
@@ -118,7 +165,7 @@ export class TextVectors {
       (best, { row }) => (best === null || row.step >= best.step ? row : best),
       null
     );
-    return newest && gathered(this.tokens, joined, newest, axis);
+    return newest && { joined, newest, axis };
   }
 }
 
@@ -139,38 +186,86 @@ export class GenerationReaders {
   private readonly _readers = new Map<number, GenerationRows>();
 }
 
-function gathered(
-  tokens: readonly IVectorToken[],
-  joined: ReadonlyMap<string, { row: ITensorRow; missing: Uint8Array }>,
-  newest: ITensorRow,
-  axis: number
-): ILayerVectors {
+/** Puts the vector of a token into an array, or says why there is none. */
+function vectorReader({ joined, newest, axis }: IJoined): {
+  readonly columns: number;
+  readonly read: (token: IVectorToken, into: Float32Array) => 'missing' | 'read' | 'unfitting';
+} {
   const inner = product(newest.shape.slice(axis + 2));
   const outer = product(newest.shape.slice(1, axis + 1));
-  const columns = outer * inner;
+  return {
+    columns: outer * inner,
+    read: ({ generation, sequence, position }, into) => {
+      const found = joined.get(`${generation}:${sequence}`);
+      if (found === undefined || found.missing[position] !== 0) {
+        return 'missing';
+      }
+      const { compressor, shape, values: from } = found.row;
+      const count = shape[axis + 1] ?? 0;
+      const isAlike =
+        compressor === newest.compressor &&
+        shape.every((size, place) => place === axis + 1 || size === newest.shape[place]);
+      if (!isAlike) {
+        return 'unfitting';
+      }
+      for (let slice = 0; slice < outer; slice += 1) {
+        const start = (slice * count + position) * inner;
+        into.set(from.subarray(start, start + inner), slice * inner);
+      }
+      return 'read';
+    }
+  };
+}
+
+function gathered(tokens: readonly IVectorToken[], joined: IJoined): ILayerVectors {
+  const { columns, read } = vectorReader(joined);
   const values = new Float32Array(tokens.length * columns).fill(NaN);
-  let [missing, unfitting] = [0, 0];
-  tokens.forEach(({ generation, sequence, position }, at) => {
-    const found = joined.get(`${generation}:${sequence}`);
-    if (found === undefined || found.missing[position] !== 0) {
-      missing += 1;
-      return;
-    }
-    const { compressor, shape, values: from } = found.row;
-    const count = shape[axis + 1] ?? 0;
-    const isAlike =
-      compressor === newest.compressor &&
-      shape.every((size, place) => place === axis + 1 || size === newest.shape[place]);
-    if (!isAlike) {
-      unfitting += 1;
-      return;
-    }
-    for (let slice = 0; slice < outer; slice += 1) {
-      const start = (slice * count + position) * inner;
-      values.set(from.subarray(start, start + inner), at * columns + slice * inner);
+  const none = { missing: 0, unfitting: 0, read: 0 };
+  tokens.forEach((token, at) => {
+    none[read(token, values.subarray(at * columns, (at + 1) * columns))] += 1;
+  });
+  const { missing, unfitting } = none;
+  return { vectors: { rows: tokens.length, columns, values }, missing, unfitting, row: joined.newest };
+}
+
+/**
+ * The tokens whose vectors lie farthest from the mean of all, in standard deviations of each feature if
+ * asked.
+ */
+function farthest(tokens: readonly IVectorToken[], joined: IJoined, standardise: boolean): number[] {
+  const { columns, read } = vectorReader(joined);
+  const vector = new Float32Array(columns);
+  const [mean, squares] = [new Float64Array(columns), new Float64Array(columns)];
+  let count = 0;
+  const each = (visit: (at: number) => void): void =>
+    tokens.forEach((token, at) => read(token, vector) === 'read' && visit(at));
+  each(() => {
+    if (vector.every(Number.isFinite)) {
+      count += 1;
+      for (let column = 0; column < columns; column += 1) {
+        const away = (vector[column] ?? 0) - (mean[column] ?? 0);
+        mean[column] = (mean[column] ?? 0) + away / count;
+        squares[column] = (squares[column] ?? 0) + away * ((vector[column] ?? 0) - (mean[column] ?? 0));
+      }
     }
   });
-  return { vectors: { rows: tokens.length, columns, values }, missing, unfitting, row: newest };
+  const distances = new Float64Array(tokens.length).fill(-1);
+  each(at => {
+    let sum = 0;
+    for (let column = 0; column < columns; column += 1) {
+      const away = ((vector[column] ?? 0) - (mean[column] ?? 0)) ** 2;
+      const spread = standardise ? (squares[column] ?? 0) : 1;
+      sum += spread === 0 ? 0 : away / spread;
+    }
+    // What is not finite is counted, too, and is looked for first.
+    distances[at] = Number.isFinite(sum) ? sum : Infinity;
+  });
+  const least = distances.slice().sort()[Math.max(0, tokens.length - FARTHEST)] ?? 0;
+  const far: number[] = [];
+  distances.forEach(
+    (distance, at) => far.length < FARTHEST && distance > 0 && distance >= least && far.push(at)
+  );
+  return far;
 }
 
 /** The tokens of each sequence of a generation, by sequence and position; of duplicates the newer one. */

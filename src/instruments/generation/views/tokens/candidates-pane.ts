@@ -16,10 +16,10 @@ import { CELL, isPredicted } from './token-layout';
 
 /** Candidates that are drawn. */
 const MOST_BARS = 20;
-/** Columns of the names of candidates at most, and of their numbers. */
+/** Columns of the names of candidates at most, of the longest bar at least, and up to which all are few. */
 const NAME = 22;
-const NUMBERS = 22;
-const LEAST_BAR = 8;
+const LEAST_BAR = 4;
+const FEW_COLUMNS = 40;
 
 interface IBar {
   readonly name: string;
@@ -62,9 +62,19 @@ const barsExtent = (
 function barsRecipe(bars: readonly IBar[], columns: number, dark: boolean, t: Translate): IRecipe {
   const theme = dark ? DARK_THEME : LIGHT_THEME;
   const [before, after] = COLORS.categorical[dark ? 'dark' : 'light'];
-  const names = bars.map(({ name }) => shortened(name));
-  const from = Math.min(NAME, Math.max(...names.map(name => charactersOf(name).length))) + 1;
-  const space = Math.max(LEAST_BAR, columns - from - NUMBERS);
+  const digits = columns < FEW_COLUMNS ? 2 : 3;
+  const numbers = bars.map(({ probability, sampled }) =>
+    Number.isNaN(sampled)
+      ? formatNumber(probability, digits)
+      : columns < FEW_COLUMNS
+        ? formatNumber(sampled, digits)
+        : t('%1 → %2', formatNumber(probability, digits), formatNumber(sampled, digits))
+  );
+  const beside = Math.max(...numbers.map(({ length }) => length)) + 2;
+  const room = Math.min(NAME, Math.max(LEAST_BAR, columns - beside - LEAST_BAR));
+  const names = bars.map(({ name }) => shortened(name, room));
+  const from = Math.max(...names.map(name => charactersOf(name).length)) + 1;
+  const space = Math.max(1, columns - from - beside);
   const most = Math.max(
     0.01,
     ...bars.flatMap(each => [each.probability, each.sampled].filter(Number.isFinite))
@@ -75,7 +85,7 @@ function barsRecipe(bars: readonly IBar[], columns: number, dark: boolean, t: Tr
     value > 0 ? [{ x: from, x2: from + (value / most) * space, y: row + top, y2: row + bottom, color }] : [];
   return {
     template: 'tokens',
-    texts: { yTitle: t('rank'), legendTitle: '' },
+    texts: { yTitle: t('rank, from 0'), legendTitle: '' },
     params: {
       ...axisParams(x, y),
       rowAt: bars.map((_, row) => row),
@@ -93,16 +103,9 @@ function barsRecipe(bars: readonly IBar[], columns: number, dark: boolean, t: Tr
       outlines: bars.flatMap(({ isTaken }, row) =>
         isTaken ? [{ x: 0, x2: columns - 0.2, y: row - 0.47, y2: row + 0.47, color: theme.text }] : []
       ),
-      texts: bars.flatMap(({ probability, sampled }, row) => [
+      texts: bars.flatMap((_, row) => [
         { x: 0.6, y: row, text: (names[row] ?? '').replace(/ /g, '\u00a0'), color: theme.text },
-        {
-          x: from + space + 1,
-          y: row,
-          text: Number.isNaN(sampled)
-            ? formatNumber(probability, 3)
-            : t('%1 → %2', formatNumber(probability, 3), formatNumber(sampled, 3)),
-          color: theme.text
-        }
+        { x: from + space + 1, y: row, text: numbers[row], color: theme.text }
       ]),
       legend: []
     },
@@ -111,13 +114,13 @@ function barsRecipe(bars: readonly IBar[], columns: number, dark: boolean, t: Tr
 }
 
 /** A name that is too long for its column, cut between two characters. */
-function shortened(name: string): string {
+function shortened(name: string, room: number): string {
   const characters = charactersOf(name);
-  return characters.length <= NAME - 1 ? name : `${characters.slice(0, NAME - 2).join('')}…`;
+  return characters.length < room ? name : `${characters.slice(0, room - 2).join('')}…`;
 }
 
 const BESIDE = 60;
-const LEAST_COLUMNS = 40;
+const LEAST_COLUMNS = 20;
 
 /** What the token that is looked at could have been. */
 export class CandidatesPane extends ViewModel {
@@ -171,6 +174,7 @@ export class CandidatesPane extends ViewModel {
             : [
                 t('Upper bars: probability at temperature 1.'),
                 t('Lower bars: after temperature, top-k and top-p, from which the token was drawn.'),
+                ...(columns < FEW_COLUMNS ? [t('Numbers: those of the lower bars.')] : []),
                 t('Outline: the token that was taken.')
               ]),
           ...(left > 0 ? [t('%1 more candidates are not drawn.', formatInteger(left))] : [])

@@ -63,7 +63,7 @@ export function textControls(
       chosen => choose({ ...chosen, position: null }),
       t
     ),
-    selectControl('color', t('Colours'), options.color, colors, color => choose({ color })),
+    selectControl('color', t('Colour by'), options.color, colors, color => choose({ color })),
     ...comparisonControl(facts, options, choose, t),
     {
       kind: 'button',

@@ -15,6 +15,9 @@ import { retryAction, emptyState, snippetState } from '../../../../views/shared/
 import type { Translate } from '../../../../views/shared/translate';
 import { isUnderWay, type IToken } from '../../store/generations';
 import { tokenWords } from '../shared/token-axis';
+import { percent, spanName } from '../attention/attention-text';
+import type { IRankedKey } from '../attention/attention-maps';
+import { LookedAt } from './looked-at';
 import type { ITextFacts, TokensChoice, IWrittenText, TextReader } from './text-facts';
 import {
   isLost,
@@ -112,6 +115,10 @@ function waitWords(state: string, words: string, t: Translate): string {
 /** Pixels that stand beside the text: the numbers of positions. */
 const BESIDE = 60;
 const LEAST_COLUMNS = 16;
+/** Tokens that a tip says are looked at. */
+const TIP_KEYS = 3;
+/** What is lit less could not be seen. */
+const LEAST_STRENGTH = 0.1;
 /** Characters of a text that its summary says. */
 const MOST_SAID = 300;
 
@@ -200,7 +207,13 @@ export class TextPane extends ViewModel {
 
   override tipOf(mark: IMark): ITip | null {
     const token = this._tokenAt(mark);
-    return token && tokenTip(token, this.t);
+    return token && this._tip(token);
+  }
+
+  /** What the token looks at. */
+  override bandOf(mark: IMark): readonly IMark[] {
+    const token = this._tokenAt(mark);
+    return token ? this._lights(token.position, null) : [];
   }
 
   override move(key: string): IMoved | null {
@@ -222,7 +235,7 @@ export class TextPane extends ViewModel {
     }
     return key === 'copy'
       ? { said: this.t('The text was copied.'), mark, copy: plainText(text) }
-      : { said: tipSaid(tokenTip(token, this.t)), mark };
+      : { said: tipSaid(this._tip(token)), mark };
   }
 
   override pointedBy(mark: IMark): IPointed {
@@ -237,11 +250,11 @@ export class TextPane extends ViewModel {
     };
   }
 
-  override marksOf({ generation, position, sequence }: IPointed): ILinkedMarks {
+  override marksOf({ generation, layer, position, sequence }: IPointed): ILinkedMarks {
     const text = this._reader.last?.text;
     const isOurs = generation === text?.generation.generation && (sequence ?? 0) === text?.sequence;
     const mark = isOurs && typeof position === 'number' ? this._markOf(position) : null;
-    return { marks: mark ? [mark] : [] };
+    return { marks: mark ? [mark, ...this._lights(position as number, layer)] : [] };
   }
 
   override insight(): IMark | null {
@@ -359,6 +372,40 @@ export class TextPane extends ViewModel {
     return this._drawn?.text.tokens[box?.at ?? -1] ?? null;
   }
 
+  private _tip(token: IToken): ITip {
+    const tip = tokenTip(token, this.t);
+    const tokens = (this._drawn?.text.tokens ?? []).map(({ text }) => text);
+    const looks = this._looks(token.position, null).slice(0, TIP_KEYS);
+    const lines = looks.map(({ first, last, share }, at) => ({
+      name:
+        at === 0
+          ? this.t('looks most at %1', spanName({ tokens }, first, last))
+          : spanName({ tokens }, first, last),
+      value: percent(share)
+    }));
+    return { ...tip, lines: [...tip.lines, ...lines] };
+  }
+
+  private _looks(position: number, layer: number | null): readonly IRankedKey[] {
+    return this._drawn ? this._attention.of(this._drawn.text, position, layer) : [];
+  }
+
+  /** The tokens that one looks at, each as strongly as it does. */
+  private _lights(position: number, layer: number | null): IMark[] {
+    const keys = this._looks(position, layer);
+    const most = keys[0]?.share ?? NaN;
+    const { boxes = [] } = this._drawn?.request.layout ?? {};
+    const tokens = this._drawn?.text.tokens ?? [];
+    return boxes.flatMap(box => {
+      const at = tokens[box.at]?.position ?? NaN;
+      const share = keys.find(({ first, last }) => at >= first && at <= last)?.share ?? 0;
+      // By the square root, so that a hundredth of the most is still seen.
+      const strength = Math.sqrt(share / most);
+      return strength >= LEAST_STRENGTH ? [{ facet: null, ...boxSpan(box), strength }] : [];
+    });
+  }
+
+  private readonly _attention = new LookedAt(this.source, () => this.env.place());
   private readonly _lines = new LinesInSight();
   private _drawn: { readonly text: IWrittenText; readonly request: ITextRequest } | null = null;
   /** Index of the token under the keyboard's cursor. */

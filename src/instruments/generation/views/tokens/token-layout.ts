@@ -14,7 +14,7 @@ export function colorWords(color: TokenColor, t: Translate): string {
     probability: t('probability'),
     surprise: t('surprise (bits)'),
     entropy: t('entropy (nats)'),
-    rank: t('rank'),
+    rank: t('rank, from 0'),
     none: t('nothing')
   };
   return words[color];
