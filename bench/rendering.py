@@ -36,7 +36,7 @@ MOST_MIB = 600
 
 
 def main(arguments: Sequence[str] | None = None) -> Path:
-    """Measure and write ``results/rendering.{json,md}``; return the Markdown file."""
+    """Measure and write ``results/rendering.json``; return the page of all results."""
     parser = argparse.ArgumentParser(prog="python -m bench.rendering", description=__doc__)
     parser.add_argument(
         "--minutes", type=float, default=20.0, help="how long to watch all views (%(default)s)"
