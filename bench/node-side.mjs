@@ -167,7 +167,7 @@ async function projections() {
   );
   const projector = new Projector(queue);
   // Started before it is measured.
-  await queue.placeOf();
+  await queue.executorFor();
   const components = (points, standardise = false) =>
     projector.components(() => ({ ...points, values: points.values.slice() }), 2, standardise);
   const ways = {
