@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
 from typing import Any, TypeVar, cast
 
 from jupyter_server.auth.decorator import authorized
+from jupyter_server.base.handlers import APIHandler
 from tornado.httputil import HTTPHeaders, RequestStartLine, ResponseStartLine
 from tornado.iostream import IOStream, StreamClosedError
 from tornado.web import authenticated
 
 from ..protocol import parse_json
-from .base_handler import MegalensHandler
 from .errors import ServerError
+from .json_requests import JsonRequests
 from .reader.between import STEP_HEADER, RunPlace
 from .reader.process import Answer, Reader
+from .registry import RunRegistry
+
+_T = TypeVar("_T")
+
+
+class MegalensHandler(JsonRequests, APIHandler):
+    """Base of the REST endpoints. Refuses without login as every Jupyter endpoint does."""
+
+    auth_resource = "megalens"
+
+    @property
+    def registry(self) -> RunRegistry:
+        registry: RunRegistry = self.settings["megalens_registry"]
+        return registry
+
+    async def in_thread(self, work: Callable[..., _T], *arguments: Any) -> _T:
+        """Run file work in a worker thread."""
+        executor: Executor = self.settings["megalens_executor"]
+        return await asyncio.get_running_loop().run_in_executor(executor, work, *arguments)
+
 
 # What is said of a body that is passed on; all else is for this connection alone.
 _PASSED = (

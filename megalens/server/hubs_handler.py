@@ -15,8 +15,8 @@ from websockets.exceptions import ConnectionClosed
 
 from ..protocol import SUBPROTOCOL, HubReader, ProtocolError, encode_message
 from ..protocol.messages_generated import Hello, Join
-from .base_handler import MegalensHandler
 from .errors import ServerError
+from .forward import MegalensHandler
 from .hub_target import HubTarget
 from .relay import open_hub
 from .translations import DIALECTS, Translations

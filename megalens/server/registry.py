@@ -19,8 +19,14 @@ from ..runs import ClientError, RunFolder
 from .errors import ServerError, no_run, some_of
 from .hub_target import AllowedHubs, HubTarget
 from .reader.between import RunPlace
-from .recorded_runs import RecordedRuns
-from .run_notes import NotesFiles, checked_name, recording_bytes, remove_recording, write_name
+from .recorded_runs import (
+    NotesFiles,
+    RecordedRuns,
+    checked_name,
+    recording_bytes,
+    remove_recording,
+    write_name,
+)
 from .statistics_runs import ServedStatistics, StatisticsRuns
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")

@@ -9,9 +9,8 @@ from jupyter_server.auth.decorator import authorized
 from tornado.web import authenticated
 
 from ..protocol import StatisticsRequest, check_request
-from .base_handler import MegalensHandler
 from .errors import ServerError
-from .forward import ForwardHandler
+from .forward import ForwardHandler, MegalensHandler
 from .reader.process import Reader
 
 

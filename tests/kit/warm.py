@@ -35,7 +35,7 @@ _LARGEST = 1 << 20
 _HUB = (
     *("megalens.cli.main", "megalens.hub.server"),
     # The process in which a Jupyter server has files read.
-    *("megalens.server.reader.moments_handlers", "megalens.server.reader.runs_handlers"),
+    "megalens.server.reader.runs_handlers",
     *("tornado.httpserver", "tornado.netutil", "duckdb"),
     # pyarrow, and what it looks for once it reads values, or a file.
     *("pyarrow.compute", "pyarrow.pandas_compat", "pandas", "pyarrow.parquet", "pyarrow.dataset"),

@@ -23,7 +23,6 @@ from ..json_requests import MOST_BODY
 from .between import MOST_HEADER, ReaderSettings
 from .memory import Wear, limit_memory, take_small_pages
 from .moment_pool import MomentPool
-from .moments_handlers import MomentGroupsHandler, MomentRowsHandler, MomentsHandler
 from .read_handler import NoEndpoint
 from .run_summaries import RunSummaries
 from .runs_handlers import (
@@ -32,6 +31,9 @@ from .runs_handlers import (
     IndexHandler,
     LastLossesHandler,
     LinesHandler,
+    MomentGroupsHandler,
+    MomentRowsHandler,
+    MomentsHandler,
     ReportHandler,
     StreamHandler,
 )
