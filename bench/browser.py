@@ -134,7 +134,7 @@ def _take(run: Run, produced: dict[int, float]) -> None:
 def producer(
     environment: Mapping[str, str], rate: float, flags: Sequence[str], *further: str
 ) -> AbstractContextManager[str]:
-    """Run a paced training with further arguments of ``browser_producer``; give its run's id."""
+    """Run a paced training with further arguments of ``--produce``; give its run's id."""
     paced = ("--rate", str(rate), "--flags", ",".join(flags))
     return running_training(environment, "bench.browser", "--produce", *paced, *further)
 
