@@ -26,14 +26,12 @@ NAMES = (
     "compiled",
     "token_latency",
     "timeline",
-    "timeline.overlapped",
+    "timeline_overlapped",
     "timeline_cost",
     "timeline_real",
-    "timeline_view",
     "trace_reading",
     "wire",
     "moments_grouping",
-    "tables",
     "projection",
     "browser",
     "attention",
@@ -89,11 +87,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 def described(name: str) -> list[str]:
     """Say what a benchmark measures, and each of its figures that has a target, as it was measured last."""
-    at = ROOT.joinpath("bench", *name.split("."))
-    source = next(path for path in (at.with_suffix(".py"), at / "__main__.py") if path.is_file())
-    what = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or ""
+    source = (ROOT / "bench" / f"{name}.py").read_text(encoding="utf-8")
+    what = ast.get_docstring(ast.parse(source)) or ""
     lines = [f"{name}: {what.partition(': ``python -m')[0].partition(chr(10))[0].removesuffix('.')}."]
-    results = ROOT / "bench" / "results" / f"{name.replace('.', '_')}.json"
+    results = ROOT / "bench" / "results" / f"{name}.json"
     rows = json.loads(results.read_text(encoding="utf-8"))["rows"] if results.is_file() else []
     for row in rows:
         if row["target"]:

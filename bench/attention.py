@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import statistics
 import tempfile
@@ -21,7 +20,7 @@ import pyarrow.parquet as pq
 
 from megalens.protocol import STREAMS, Peaks, stream_schema
 
-from .common import Row, write_results
+from .common import Row, asked, judged, report
 from .lab import environment_of, in_page, running_lab
 
 __all__ = ["main"]
@@ -37,17 +36,16 @@ _STARTED = 1_795_000_000.0
 
 
 def main(arguments: Sequence[str] | None = None) -> Path:
-    """Measure and write ``results/attention.{json,md}``; return the Markdown file."""
-    parser = argparse.ArgumentParser(prog="python -m bench.attention", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5, help="times that each is opened (%(default)s)")
-    parser.add_argument(
-        "--extension", type=Path, help="labextensions folder of another build than the installed one"
+    """Measure and write ``results/attention.json``; return the page of all results."""
+    options = asked(
+        __doc__,
+        arguments,
+        "one round",
+        rounds=(5, "times that each is opened"),
+        extension=(Path, "labextensions folder of another build than the installed one"),
+        screenshot=(Path, "folder for pictures of the pages"),
     )
-    parser.add_argument("--screenshot", type=Path, help="folder for pictures of the pages")
-    parser.add_argument("--quick", action="store_true", help="one round")
-    options = parser.parse_args(arguments)
     rounds = 1 if options.quick else options.rounds
-    load = os.getloadavg()[0]
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for positions, heads, most in _TEXTS:
@@ -58,9 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> Path:
         f"A recorded text: a prompt of so many tokens, read in one pass, and {_WRITTEN} more, with {_CANDIDATES} candidates each. Attention of one layer is kept as {Peaks()}: "
         f"of blocks of 16 × 16 and of 128 × 128 (at 32,768 the matrix itself would be 4.3 GB a head) the largest probability, 262 kB a head, of which the first picture has as much as fits into 2 MB. The probabilities are made up. The view is opened by its command in JupyterLab with its own server, "
         f"in Chromium without a GPU, {rounds} times, each with a server and a browser that know nothing of it yet, and once more in the same page. From the command to the animation frame after the canvas has colours on it: "
-        f"the view's code, server, transfer, putting the passes together, and drawing; the tokens of a long text, and finer blocks, are read after that. Before it began, {load:.1f} other processes on average wanted a processor."
+        f"the view's code, server, transfer, putting the passes together, and drawing; the tokens of a long text, and finer blocks, are read after that."
     )
-    return write_results("attention", "Attention of long texts", rows, how=how, quick=options.quick)
+    return report("attention", "Attention of long texts", rows, how=how, quick=options.quick)
 
 
 def _seen(home: Path, run: Path, options: argparse.Namespace) -> dict[str, Any]:
@@ -72,7 +70,7 @@ def _seen(home: Path, run: Path, options: argparse.Namespace) -> dict[str, Any]:
     picture = options.screenshot and str(options.screenshot.absolute() / f"{run.name}.png")
     with running_lab(home, environment, options.extension) as (url, token):
         page = {"url": url, "run": run.name, "screenshot": picture}
-        return in_page("attention-page.mjs", page, environment | {"BENCH_TOKEN": token}, 240)
+        return in_page("attention", page, environment | {"BENCH_TOKEN": token}, 240)
 
 
 def _rows(what: str, most: float, seen: Sequence[dict[str, Any]]) -> list[Row]:
@@ -81,13 +79,12 @@ def _rows(what: str, most: float, seen: Sequence[dict[str, Any]]) -> list[Row]:
     later = max(each["later"] for each in seen)
     slowest = max(opened)
     return [
-        Row(
+        judged(
             f"{what}: command to first picture (worst of {len(seen)})",
             slowest,
             "s",
-            target=f"≤ {most:g}",
-            met=slowest <= most,
-            note=f"median {statistics.median(opened):.2f} s; again in the same page {statistics.median(again):.2f} s",
+            f"≤ {most:g}",
+            f"median {statistics.median(opened):.2f} s; again in the same page {statistics.median(again):.2f} s",
         ),
         Row(
             f"{what}: rows that the first picture takes",
@@ -217,4 +214,4 @@ def _write(folder: Path, stream: str, rows: Iterator[dict[str, Any]] | list[dict
 
 
 if __name__ == "__main__":
-    print(main().read_text(encoding="utf-8"))
+    main()

@@ -5,8 +5,10 @@ What a way of training costs a step, by a coin that is tossed for each: such ste
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
+import operator
 import os
 import platform
 import random
@@ -30,11 +32,17 @@ __all__ = [
     "Row",
     "Tossed",
     "UNDECIDED",
+    "asked",
+    "cost",
+    "judged",
     "machine_facts",
     "percentile",
     "processor_seconds",
     "ratio",
+    "rendered",
+    "report",
     "run_processes",
+    "share",
     "tossed",
     "trimmed_mean",
     "verdict",
@@ -45,6 +53,8 @@ __all__ = [
 
 RESULTS = Path(__file__).parent / "results"
 UNDECIDED = "**undecided**: the interval holds the target"
+_BEGAN = os.getloadavg()[0]
+_SIGNS = {"≤": operator.le, "<": operator.lt, "≥": operator.ge, ">": operator.gt}
 _PACKAGES = ("megalens", "torch", "pyarrow", "websockets", "jupyterlab", "duckdb", "numpy")
 
 
@@ -78,6 +88,41 @@ class Row:
     note: str = ""
     extra: dict[str, Any] = field(default_factory=dict)
     """Further figures, for the JSON only."""
+
+
+def judged(
+    what: str,
+    value: float,
+    unit: str,
+    target: str,
+    note: str = "",
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    by: float | None = None,
+    **extra: Any,
+) -> Row:
+    """Return the line of a figure that is held against its target, such as ``≤ 1``; by another figure than itself, such as an end of its interval, where one is given."""
+    sign, bound, *_ = target.replace(",", "").split()
+    met = bool(_SIGNS[sign](value if by is None else by, float(bound)))
+    return Row(what, value, unit, low, high, target, met, note, extra)
+
+
+def asked(
+    doc: str | None, arguments: Sequence[str] | None, quick: str, **options: tuple[Any, str]
+) -> argparse.Namespace:
+    """Read the arguments of a benchmark: ``--quick``, and others by name, each with its default, or its type where it has none, and what it is."""
+    name = sys.modules["__main__"].__spec__
+    parser = argparse.ArgumentParser(prog=f"python -m {name.name if name else 'bench'}", description=doc)
+    for option, (default, text) in options.items():
+        given: dict[str, Any] = {"type": default}
+        if default is bool:
+            given = {"action": "store_true"}
+        elif not callable(default):
+            given, text = {"type": type(default), "default": default}, f"{text} (%(default)s)"
+        parser.add_argument(f"--{option.replace('_', '-')}", **given, help=text)
+    parser.add_argument("--quick", action="store_true", help=f"{quick}: shows that it works")
+    return parser.parse_args(arguments)
 
 
 def ratio(
@@ -149,7 +194,7 @@ def write_results(
     quick: bool = False,
     facts: dict[str, Any] | None = None,
 ) -> Path:
-    """Write ``results/<name>.json`` and ``results/<name>.md`` and return the Markdown file.
+    """Write ``results/<name>.json`` and the page of all results, ``results/README.md``; return the page.
 
     Parameters
     ----------
@@ -176,18 +221,29 @@ def write_results(
     }
     text = json.dumps(body, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     (RESULTS / f"{name}.json").write_text(text, encoding="utf-8")
-    path = RESULTS / f"{name}.md"
-    path.write_text(_markdown(body, rows), encoding="utf-8")
-    return path
+    page = RESULTS / "README.md"
+    sections = [rendered(each.stem) for each in sorted(RESULTS.glob("*.json"))]
+    page.write_text("\n".join(["# Measured claims\n", *sections]), encoding="utf-8")
+    return page
 
 
-def _markdown(body: dict[str, Any], rows: Sequence[Row]) -> str:
+def report(name: str, title: str, rows: Sequence[Row], *, how: str, **more: Any) -> Path:
+    """Write results as ``write_results`` does, with how busy the machine was before, and print them."""
+    load = f"Before it began, {_BEGAN:.1f} other processes on average wanted a processor."
+    page = write_results(name, title, rows, how=f"{how} {load}", **more)
+    print(rendered(name))
+    return page
+
+
+def rendered(name: str) -> str:
+    """Return the table of what was measured last, as Markdown."""
+    body = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
     machine = body["machine"]
-    lines = [f"# {body['title']}", ""]
+    lines = [f"## {body['name']}", "", f"**{body['title']}.** {body['how']}", ""]
     if body["quick"]:
         lines += ["A quick run: it shows that the benchmark works; its figures prove nothing.", ""]
-    lines += [body["how"], "", "| what | figure | 95 % interval | target | |", "|---|---|---|---|---|"]
-    for row in rows:
+    lines += ["| what | figure | 95 % interval | target | |", "|---|---|---|---|---|"]
+    for row in (Row(**each) for each in body["rows"]):
         interval = "" if row.low is None or row.high is None else f"{row.low:.3g} to {row.high:.3g}"
         verdict = {True: "met", False: "**missed**", None: ""}[row.met]
         closing = " · ".join(part for part in (verdict, row.note) if part)
@@ -195,8 +251,7 @@ def _markdown(body: dict[str, Any], rows: Sequence[Row]) -> str:
     packages = ", ".join(f"{name} {found}" for name, found in machine["packages"].items())
     lines += [
         "",
-        f"{machine['processor']}, {machine['cores']} cores, {machine['system']}, Python {machine['python']}; "
-        f"{packages}. {body['date']}.",
+        f"{machine['processor']}, {machine['cores']} cores, {machine['system']}, Python {machine['python']}; {packages}. {body['date']}.",
     ]
     return "\n".join(lines) + "\n"
 
@@ -239,6 +294,32 @@ def processor_seconds(task: str) -> float:
 def verdict(low: float, high: float, most: float | None) -> bool | None:
     """Return whether a target was met, or None where there is none or the interval holds both answers."""
     return None if most is None or low <= most < high else high <= most
+
+
+def cost(
+    title: str, found: Ratio, most: float | None, *notes: str, unit: str = "% of a step", spread: int = 1
+) -> Row:
+    """Return the line of what something costs: a time over that without it, less one, spread over steps; ``most`` is the target in per cent."""
+    middle, low, high = (100 * (value - 1) / spread for value in (found.value, found.low, found.high))
+    met = verdict(low, high, most)
+    undecided = [UNDECIDED] if met is None and most is not None else []
+    target = "" if most is None else f"≤ {most} %"
+    return Row(title, middle, unit, low, high, target, met, " · ".join([*undecided, *notes]))
+
+
+def share(
+    what: str,
+    hits: int,
+    count: int,
+    target: str = "",
+    interval: Callable[[int, int], tuple[float, float]] | None = None,
+) -> Row:
+    """Return the line of a share in per cent, with Wilson's interval or another, and its target, such as ``≥ 95``."""
+    low, high = (100 * end for end in (interval or wilson)(hits, count))
+    value, note = 100 * hits / max(count, 1), f"{hits} of {count}"
+    if target:
+        return judged(what, value, "%", target, note, low=low, high=high)
+    return Row(what, value, "%", low, high, note=note)
 
 
 def wilson(hits: int, count: int) -> tuple[float, float]:
@@ -318,12 +399,9 @@ class Tossed:
 
     def row(self, title: str, most: float | None, aside: float) -> Row:
         """Return the line of a table, with a part of a step that is added because others work later; ``most`` is the target in per cent."""
-        cost, low, high = (100 * (each + aside) for each in (self.cost, self.low, self.high))
-        met = verdict(low, high, most)
-        undecided = f"{UNDECIDED} · " if met is None and most is not None else ""
-        note = f"{undecided}elapsed {100 * self.cost:.2f} %, processor time aside {100 * aside:.2f} %; a step of {1e3 * self.step:.0f} ms"
-        target = "" if most is None else f"≤ {most} %"
-        return Row(title, cost, "% of a step", low, high, target, met, note)
+        found = Ratio(*(1 + each + aside for each in (self.cost, self.low, self.high)))
+        note = f"elapsed {100 * self.cost:.2f} %, processor time aside {100 * aside:.2f} %; a step of {1e3 * self.step:.0f} ms"
+        return cost(title, found, most, note)
 
 
 def tossed(step: Callable[[bool], object], aside: Callable[[], float], steps: int, first: int = 64) -> Tossed:

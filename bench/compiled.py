@@ -5,7 +5,6 @@ Run ``python -m bench.compiled`` (``--quick``: few rounds, which prove only that
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import os
 import random
@@ -25,7 +24,7 @@ import megalens
 from megalens import Tile
 from megalens.demo import model as demo_model
 
-from .common import Row, ratio, write_results
+from .common import Row, asked, cost, ratio, report
 
 __all__ = ["main"]
 
@@ -41,12 +40,10 @@ TITLES = {
 
 
 def main(arguments: Sequence[str] | None = None) -> Path:
-    """Measure and write ``results/compiled.{json,md}``; return the Markdown file."""
-    parser = argparse.ArgumentParser(prog="python -m bench.compiled", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=100, help="blocks of each way (%(default)s)")
-    parser.add_argument("--steps", type=int, default=4, help="steps a block (%(default)s)")
-    parser.add_argument("--quick", action="store_true", help="6 rounds: shows that it works")
-    options = parser.parse_args(arguments)
+    """Measure and write ``results/compiled.json``; return the page of all results."""
+    options = asked(
+        __doc__, arguments, "6 rounds", rounds=(100, "blocks of each way"), steps=(4, "steps a block")
+    )
     rounds = 6 if options.quick else options.rounds
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MEGALENS_RUNTIME_DIR"] = str(Path(folder) / "runtime")
@@ -55,14 +52,11 @@ def main(arguments: Sequence[str] | None = None) -> Path:
     rows = [Row("step of the compiled model without a tracer", statistics.median(base) * 1e3, "ms")]
     for way, title in TITLES.items():
         found = ratio(blocks[way], base, middle=statistics.median)
-        low, high = ((each - 1) * 100 for each in (found.low, found.high))
-        target = f"≤ {_TARGET:g}" if way == "armed" else ""
-        met = None if way != "armed" or low <= _TARGET < high else high <= _TARGET
-        rows.append(Row(title, (found.value - 1) * 100, "%", low, high, target, met))
+        rows.append(cost(title, found, _TARGET if way == "armed" else None, unit="%"))
     rows += [
         Row(what, value, "", target="0" if "recompiled" in what else "") for what, value in facts.items()
     ]
-    return write_results(
+    return report(
         "compiled",
         "Probes in compiled code",
         rows,
@@ -177,4 +171,4 @@ def _hook_states(model: nn.Module) -> None:
 
 
 if __name__ == "__main__":
-    print(main().read_text(encoding="utf-8"))
+    main()

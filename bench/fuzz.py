@@ -5,20 +5,20 @@ The suite is ``tests/fuzz``; the page's own readers run the same hostile values 
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import secrets
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
-from tests.fuzz.__main__ import report
+from tests.fuzz.__main__ import report as print_findings
 from tests.fuzz.suite import Result, run_cases, shares
 from tests.fuzz.worker import MEMORY_BYTES, SECONDS
 
-from .common import Row, write_results
+from .common import Row, asked, rendered, write_results
 
 _ROOT = Path(__file__).resolve().parents[1]
 _MANY, _FEW, _ROUND = 1_000_000, 10_000, 50_000
@@ -26,13 +26,15 @@ _MANY, _FEW, _ROUND = 1_000_000, 10_000, 50_000
 _PAGE_SURFACES = 6
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> Path:
     """Run the cases, write the results and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m bench.fuzz", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help=f"{_FEW} cases")
-    parser.add_argument("--cases", type=int, metavar="N", help=f"in all (default: {_MANY})")
-    parser.add_argument("--seed", type=int, metavar="N", help="of all cases (default: a new one, printed)")
-    options = parser.parse_args()
+    options = asked(
+        __doc__,
+        arguments,
+        "10,000 cases",
+        cases=(int, "in all (a million)"),
+        seed=(int, "of all cases (a new one, printed)"),
+    )
     cases = options.cases or (_FEW if options.quick else _MANY)
     seed = secrets.randbelow(2**31) if options.seed is None else options.seed
     cores = len(os.sched_getaffinity(0))
@@ -61,9 +63,9 @@ def main() -> int:
             ),
             quick=options.quick,
         )
-    report(results, seed)
-    print(path.read_text(encoding="utf-8"))
-    return 0
+    print_findings(results, seed)
+    print(rendered("fuzz"))
+    return path
 
 
 def _row(name: str, result: Result) -> Row:
@@ -119,4 +121,4 @@ def _page(cases: int, seed: int, rows: dict[str, Row]) -> None:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

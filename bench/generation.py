@@ -5,7 +5,6 @@ Run ``python -m bench.generation`` (``--quick`` for few tokens, which proves onl
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import time
@@ -22,7 +21,7 @@ from megalens.instruments.generation import as_language_model
 from megalens.instruments.generation.decoding import Decoding, GenerationPass, evaluating
 from megalens.instruments.generation.language_model import Sampler
 
-from .common import Row, ratio, write_results
+from .common import Row, asked, ratio, report
 from .peer import PeerTracer
 
 __all__ = ["main"]
@@ -39,15 +38,15 @@ _MOST_GROWTH = 1.0
 
 
 def main(arguments: Sequence[str] | None = None) -> Path:
-    """Measure and write ``results/generation.{json,md}``; return the Markdown file."""
-    parser = argparse.ArgumentParser(prog="python -m bench.generation", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=40, help="generations of each way (%(default)s)")
-    parser.add_argument("--tokens", type=int, default=100, help="tokens of each (%(default)s)")
-    parser.add_argument(
-        "--long", type=int, default=300, help="generations of 512 tokens, for memory (%(default)s)"
+    """Measure and write ``results/generation.json``; return the page of all results."""
+    options = asked(
+        __doc__,
+        arguments,
+        "few short generations",
+        rounds=(40, "generations of each way"),
+        tokens=(100, "tokens of each"),
+        long=(300, "generations of 512 tokens, for memory"),
     )
-    parser.add_argument("--quick", action="store_true", help="few short generations")
-    options = parser.parse_args(arguments)
     rounds, tokens, long = (4, 16, 4) if options.quick else (options.rounds, options.tokens, options.long)
     torch.manual_seed(0)
     rows = [
@@ -55,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> Path:
         *_speed(_USUAL, max(4, rounds // 4), max(8, tokens // 5), "12 layers, hidden 768: "),
         *_memory(long, 64 if options.quick else 512),
     ]
-    return write_results(
+    return report(
         "generation",
         "Watching a model write",
         rows,
@@ -177,4 +176,4 @@ def _resident(pid: int | None) -> float:
 
 
 if __name__ == "__main__":
-    print(main().read_text())
+    main()

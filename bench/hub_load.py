@@ -27,7 +27,7 @@ _BACKLOG, _QUEUE = 64 * _MIB, 32 * _MIB
 
 
 def main() -> int:
-    """Measure, write ``results/hub_load.*`` and return 0."""
+    """Measure and write ``results/hub_load.json``; return the page of all results."""
     parser = argparse.ArgumentParser(prog="python -m bench.hub_load", description=__doc__)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--producers", type=int)

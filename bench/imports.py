@@ -5,13 +5,13 @@ Run ``python -m bench.imports`` (``--quick`` for few rounds, which prove only th
 
 from __future__ import annotations
 
-import argparse
-import os
 import statistics
 import subprocess
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
-from bench.common import Row, ratio, write_results
+from bench.common import Row, asked, judged, ratio, report
 
 __all__ = ["main"]
 
@@ -24,12 +24,9 @@ _CASES = (
 _TORCH = ("", "import torch")
 
 
-def main() -> int:
-    """Measure, write ``results/imports.*`` and return 0."""
-    parser = argparse.ArgumentParser(prog="python -m bench.imports", description=__doc__)
-    parser.add_argument("--quick", action="store_true")
-    rounds = 3 if parser.parse_args().quick else 9
-    load = os.getloadavg()[0]
+def main(arguments: Sequence[str] | None = None) -> Path:
+    """Measure and write ``results/imports.json``; return the page of all results."""
+    rounds = 3 if asked(__doc__, arguments, "few rounds").quick else 9
     # In turn, so that whatever else the machine does meets all of them; the first round fills the system's cache of files.
     found = [
         [_seconds(*pair) for pair in (_TORCH, *(case[1:3] for case in _CASES))] for _ in range(rounds + 1)
@@ -39,14 +36,13 @@ def main() -> int:
     for (what, _, _, most), seconds in zip(_CASES, ours, strict=True):
         middle = statistics.median(seconds)
         part = ratio(seconds, torch, middle=statistics.median)
-        rows.append(Row(what, middle, "s", min(seconds), max(seconds), f"≤ {most:g}", middle <= most))
+        rows.append(judged(what, middle, "s", f"≤ {most:g}", low=min(seconds), high=max(seconds)))
         rows.append(Row(f"{what} ÷ import torch", part.value, "×", part.low, part.high))
     how = (
         f"Each of {rounds} rounds times each line in a fresh process, in turn. Seconds are those of the processor: medians, with the least and most in the place of an interval; "
-        f"intervals of ratios: 95 % bootstrap over rounds. Before it began, {load:.1f} processes on average wanted a processor."
+        f"intervals of ratios: 95 % bootstrap over rounds."
     )
-    print(write_results("imports", "What importing costs", rows, how=how, quick=rounds == 3).read_text())
-    return 0
+    return report("imports", "What importing costs", rows, how=how, quick=rounds == 3)
 
 
 def _seconds(before: str, code: str) -> float:
@@ -57,4 +53,4 @@ def _seconds(before: str, code: str) -> float:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

@@ -1,4 +1,4 @@
-"""A real JupyterLab, and a page of it in a real Chromium, for the benchmarks that look at them."""
+"""What benchmarks look at: a real JupyterLab, a page of it in a real Chromium, a training beside them, and the page's code in Node."""
 
 from __future__ import annotations
 
@@ -9,15 +9,27 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
-__all__ = ["ROOT", "end", "environment_of", "in_page", "running_lab", "running_training"]
+__all__ = [
+    "NodeSide",
+    "ROOT",
+    "end",
+    "environment_of",
+    "in_page",
+    "node_version",
+    "running_lab",
+    "running_training",
+    "until_closed",
+]
 
 # For what hangs: on a busy machine JupyterLab takes more than a minute.
 STARTED_S = 300
@@ -27,12 +39,12 @@ ROOT = Path(__file__).resolve().parents[1]
 def in_page(
     script: str, page: Mapping[str, Any], environment: Mapping[str, str], limit: float
 ) -> dict[str, Any]:
-    """Run a script of this folder, which drives a browser, and return the JSON that it prints.
+    """Drive a browser, and return the JSON that comes of it.
 
     Parameters
     ----------
     script : str
-        File name.
+        A script of this folder, or a part of ``pages.mjs``.
     page : mapping
         Its arguments, in ``BENCH_PAGE``.
     environment : mapping
@@ -46,7 +58,11 @@ def in_page(
         When it failed.
     """
     process = subprocess.Popen(
-        ["node", str(ROOT / "bench" / script)],
+        [
+            "node",
+            *(str(ROOT / "bench" / each) for each in ([script] if "." in script else ["pages.mjs"])),
+            script,
+        ],
         cwd=ROOT,
         env=dict(environment) | {"BENCH_PAGE": json.dumps(page)},
         stdout=subprocess.PIPE,
@@ -156,3 +172,77 @@ def environment_of(home: Path) -> dict[str, str]:
         "JUPYTERLAB_SETTINGS_DIR": str(home / "settings"),
         "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
     }
+
+
+def until_closed() -> threading.Event:
+    """Return what is set when standard input closes: the benchmark that started this training has ended."""
+    ended = threading.Event()
+
+    def wait() -> None:
+        sys.stdin.read()
+        ended.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    return ended
+
+
+class NodeSide:
+    """Keep a Node process that answers every line of its input with one line of JSON.
+
+    Parameters
+    ----------
+    ways : str
+        Part of ``node-side.mjs`` that answers.
+    arguments : str
+        Its arguments.
+    """
+
+    def __init__(self, ways: str, *arguments: str) -> None:
+        self._node = subprocess.Popen(
+            ["node", str(ROOT / "bench" / "node-side.mjs"), ways, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def ask(self, way: str) -> dict[str, Any]:
+        """Run a way once and return its ``ms`` and ``sums``.
+
+        Raises
+        ------
+        RuntimeError
+            When the script ended instead of answering.
+        """
+        asked, answered = self._node.stdin, self._node.stdout
+        assert asked is not None
+        assert answered is not None
+        asked.write(way + "\n")
+        asked.flush()
+        line = answered.readline()
+        if not line:
+            raise RuntimeError(f"The JavaScript side ended while it ran {way}. Run `npm ci` and try again.")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def __enter__(self) -> NodeSide:
+        """Return this side."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the script; raise when it did not end well by itself."""
+        try:
+            if error is None:
+                assert self._node.stdin is not None
+                self._node.stdin.close()
+                if self._node.wait(timeout=30) != 0:
+                    raise RuntimeError(f"The JavaScript side ended with {self._node.returncode}.")
+        finally:
+            self._node.kill()
+            self._node.wait()
+
+
+def node_version() -> str:
+    """Return what ``node --version`` says."""
+    return subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout.strip()

@@ -9,7 +9,6 @@ import argparse
 import json
 import os
 import statistics
-import sys
 import tempfile
 import threading
 import time
@@ -19,8 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from .common import Row, write_results
-from .lab import environment_of, in_page, running_lab, running_training
+from .common import Row, asked, judged, report
+from .lab import environment_of, in_page, running_lab, running_training, until_closed
 
 __all__ = ["main"]
 
@@ -38,27 +37,27 @@ _TOTAL: dict[str, Any] = {"stat": "grad", "statistic": "nonfinite", "by": [], "m
 
 
 def main(arguments: Sequence[str] | None = None) -> Path | None:
-    """Measure and write ``results/live_moments.{json,md}``; return the Markdown file."""
-    parser = argparse.ArgumentParser(prog="python -m bench.live_moments", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3, help="servers that are started (%(default)s)")
-    parser.add_argument("--page", action="store_true", help="open the view in a Chromium too")
-    parser.add_argument(
-        "--extension", type=Path, help="labextensions folder of another build than the installed one"
+    """Measure and write ``results/live_moments.json``; return the page of all results."""
+    options = asked(
+        __doc__,
+        arguments,
+        "one round of a short run",
+        rounds=(3, "servers that are started"),
+        page=(bool, "open the view in a Chromium too"),
+        extension=(Path, "labextensions folder of another build than the installed one"),
+        produce=(str, "of a training: its steps, and where it is recorded"),
     )
-    parser.add_argument("--quick", action="store_true", help="one round of a short run")
-    parser.add_argument("--produce", nargs=2, metavar=("STEPS", "FOLDER"), help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
     if options.produce:
-        _produce(int(options.produce[0]), options.produce[1])
+        steps, _, records = options.produce.partition(":")
+        _produce(int(steps), records)
         return None
     rounds = 1 if options.quick else options.rounds
     steps = _STEPS // 20 if options.quick else _STEPS
-    load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as name:
         home = Path(name)
-        produced = ("--produce", str(steps), str(home / "megalens-runs"))
+        produced = ("--produce", f"{steps}:{home / 'megalens-runs'}")
         with running_training(environment_of(home), "bench.live_moments", *produced) as run_id:
-            asked = [_asked(home, f"server-{turn}", run_id) for turn in range(rounds)]
+            found = [_asked(home, f"server-{turn}", run_id) for turn in range(rounds)]
             opened, cold = (
                 [
                     _opened(home, f"{way}-{turn}", run_id, options, panel=way == "panel")
@@ -66,19 +65,19 @@ def main(arguments: Sequence[str] | None = None) -> Path | None:
                 ]
                 for way in ("panel", "palette")
             )
-    return write_results(
+    return report(
         "live_moments",
         "Statistics of a live run",
-        _rows(asked, opened, cold),
+        _rows(found, opened, cold),
         how=(
             f"A training of {4 * _LAYERS // 2} parameters logs the statistics of each and of its gradient at every step: {steps * _ROWS_A_STEP:,} rows are recorded, and {_RATE:g} steps a second "
             f"follow. A fresh JupyterLab server is then asked for what a page asks first: the list of runs, and {_REST_SECONDS:g} s later the index, and the L2 of gradients by layer, at most 2000 points a line; then once more with another "
             f"statistic; and after {_BRING_SECONDS:g} s for all rows of both, as a page brings them. Memory is what is resident of the server's process, before the index is asked for, at most "
             "while it answers, and after the last answer. In a page, the view's command is given 3 s after the panel shows the run, and in others at once, with no panel. "
-            f"{len(asked)} servers, the worst counts. Before it began, {load:.1f} other processes on average wanted a processor."
+            f"{len(found)} servers, the worst counts."
         ),
         quick=options.quick,
-        facts={"found": asked, "pages": opened, "pages without the panel": cold},
+        facts={"found": found, "pages": opened, "pages without the panel": cold},
     )
 
 
@@ -93,8 +92,7 @@ def _produce(steps: int, records: str) -> None:
     torch.manual_seed(0)
     model = torch.nn.Module()
     model.layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(_LAYERS))
-    ended = threading.Event()
-    threading.Thread(target=_until_closed, args=(ended,), daemon=True).start()
+    ended = until_closed()
     where = megalens.adapters.Adapter(layer="layers.{i}")
     with megalens.trace(model, name="bench", adapter=where, flags={}, linger=0, record=records) as tracer:
         if not tracer.connected(30):
@@ -110,11 +108,6 @@ def _produce(steps: int, records: str) -> None:
                 given = torch.randn(2, 4)
                 loss: Any = torch.stack([layer(given) for layer in model.layers]).square().mean()
                 loss.backward()
-
-
-def _until_closed(ended: threading.Event) -> None:
-    sys.stdin.read()
-    ended.set()
 
 
 class _Server:
@@ -226,7 +219,7 @@ def _opened(
             "twice": True,
             "panel": panel,
         }
-        seen = in_page("explorer-page.mjs", page, environment | {"BENCH_TOKEN": lab[1]}, 240)
+        seen = in_page("explorer", page, environment | {"BENCH_TOKEN": lab[1]}, 240)
         time.sleep(_REST_SECONDS)
         return {
             "opened": seen["opened"] / 1000,
@@ -241,14 +234,14 @@ def _rows(
     opened: Sequence[Mapping[str, float]],
     cold: Sequence[Mapping[str, float]],
 ) -> list[Row]:
-    def worst(found: Sequence[Mapping[str, float]], name: str) -> float:
-        return max(each[name] for each in found)
-
     def row(what: str, unit: str, name: str, most: float | None, found: Sequence[Mapping[str, float]]) -> Row:
-        value = worst(found, name)
-        middle = statistics.median(each[name] for each in found)
-        target = {} if most is None else {"target": f"≤ {most:g}", "met": value <= most}
-        return Row(what, value, unit, note=f"median {middle:.3g}", **target)  # type: ignore[arg-type]
+        value, middle = (of(each[name] for each in found) for of in (max, statistics.median))
+        note = f"median {middle:.3g}"
+        return (
+            Row(what, value, unit, note=note)
+            if most is None
+            else judged(what, value, unit, f"≤ {most:g}", note)
+        )
 
     rows = [
         row("until the index is answered", "s", "index", None, asked),
@@ -273,6 +266,4 @@ def _rows(
 
 
 if __name__ == "__main__":
-    written = main()
-    if written:
-        print(written.read_text(encoding="utf-8"))
+    main()

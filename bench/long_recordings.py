@@ -74,7 +74,7 @@ print(time.perf_counter() - began)
 
 
 def main(arguments: Sequence[str] | None = None) -> Path:
-    """Measure and write ``results/long_recordings.{json,md}``; return the Markdown file."""
+    """Measure and write ``results/long_recordings.json``; return the page of all results."""
     parser = argparse.ArgumentParser(prog="python -m bench.long_recordings", description=__doc__)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument(

@@ -6,21 +6,21 @@ runs here. They take turns in every block, so that whatever else the machine doe
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import random
 import statistics
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 
-from .common import Row, ratio, write_results
-from .node_side import NodeSide, node_version
+from .common import Row, asked, judged, ratio, report
+from .lab import NodeSide, node_version
 
 _WAYS = ("product", "bare", "duckdb")
 _LAYERS = 50
@@ -37,11 +37,9 @@ _QUERY = """
 """
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> Path:
     """Measure, check that all three agree, write the results and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m bench.moments_grouping", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer rows and blocks")
-    quick = parser.parse_args().quick
+    quick = asked(__doc__, arguments, "fewer rows and blocks").quick
     tensors, steps, blocks = (500, 240, 4) if quick else (2_500, 400, 20)
     names = [f"decoder.layers.{at % _LAYERS}.mlp.tensor{at // _LAYERS}.weight" for at in range(tensors)]
     rows = _rows(tensors, steps)
@@ -50,8 +48,7 @@ def main() -> int:
         with pa.ipc.new_stream(str(path), rows.schema) as writer:
             writer.write_table(rows)
         times, groups = _measure(rows, names, path, blocks)
-    print(_report(times, groups, rows.num_rows, quick).read_text(encoding="utf-8"))
-    return 0
+    return _report(times, groups, rows.num_rows, quick)
 
 
 def _rows(tensors: int, steps: int) -> pa.Table:
@@ -87,7 +84,7 @@ def _measure(
     turns = [(way, question) for question in _QUESTIONS for way in _WAYS] + [("load", "")]
     times: dict[tuple[str, str], list[float]] = {turn: [] for turn in turns}
     groups = {}
-    with NodeSide(Path(__file__).parent / "moments_grouping-ways.mjs", str(path), json.dumps(names)) as node:
+    with NodeSide("moments", str(path), json.dumps(names)) as node:
         for question, by in _QUESTIONS.items():
             wanted = connection.sql(_QUERY.format(by=by)).to_arrow_table()
             groups[question] = wanted.num_rows
@@ -127,13 +124,12 @@ def _report(
         middle = statistics.median(product)
         found = {way: ratio(product, times[way, question], middle=statistics.median) for way in _WAYS[1:]}
         lines.append(
-            Row(
+            judged(
                 f"{question} ({groups[question]:,} groups): product, question to answer",
                 middle,
                 "ms",
-                target=f"≤ {_TARGET_MS:g}",
-                met=middle <= _TARGET_MS,
-                extra={"ms": product},
+                f"≤ {_TARGET_MS:g}",
+                ms=product,
             )
         )
         words = {
@@ -155,7 +151,7 @@ def _report(
             extra={"ms": loading},
         )
     )
-    return write_results(
+    return report(
         "moments_grouping",
         f"Regrouping {rows:,} rows of moments",
         lines,
@@ -169,4 +165,4 @@ def _report(
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

@@ -6,17 +6,17 @@ works).
 
 from __future__ import annotations
 
-import argparse
 import random
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from bench.common import Row, ratio, write_results
+from bench.common import Row, asked, ratio, report
 from megalens.tracer.moments import kernel_name, measure
 from megalens.tracer.moments.measure import measure_plainly
 from megalens.tracer.moments.native.library import load
@@ -30,11 +30,9 @@ _KERNEL = "Megalens' kernel"
 Way = Callable[[Sequence[Tensor]], object]
 
 
-def main() -> int:
-    """Measure, write ``results/moments_kernel.*`` and return 0."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true")
-    quick = parser.parse_args().quick
+def main(arguments: Sequence[str] | None = None) -> Path:
+    """Measure and write ``results/moments_kernel.json``; return the page of all results."""
+    quick = asked(__doc__, arguments, "few rounds").quick
     kernel, plain_rounds = kernel_name("cpu"), 3 if quick else 7
     rounds = 5 if quick else 61
     rows: list[Row] = []
@@ -60,9 +58,7 @@ def main() -> int:
         "float64; naive torch and numpy take mean, variance, third and fourth power, extremes and non-finite counts one after the other; `torch._foreach` has "
         "powers of many tensors at once but no sums, and gives neither extremes nor non-finite counts: its figures are raw sums in the tensor's own type."
     )
-    path = write_results("moments_kernel", "Moments of a tensor against one read of its memory", rows, how=how, quick=quick)  # fmt: skip
-    print(path.read_text())
-    return 0
+    return report("moments_kernel", "Moments of a tensor against one read of its memory", rows, how=how, quick=quick)  # fmt: skip
 
 
 def shapes() -> list[tuple[int, ...]]:
@@ -172,4 +168,4 @@ def _by_numpy(x: np.ndarray) -> tuple[float, ...]:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

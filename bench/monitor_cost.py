@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +25,7 @@ from megalens.tracer import Tracer
 from megalens.tracer.moments import kernel_name
 from megalens.tracer.moments.intervals import Intervals
 
-from .common import Row, tossed, write_results
+from .common import Row, asked, judged, report, tossed
 from .statistics import Way, measured, rows_of, seconds_aside
 
 __all__ = ["main"]
@@ -204,49 +202,44 @@ WAYS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> Path:
-    """Measure and write ``results/monitor_cost.{json,md}``; return the Markdown file."""
-    parser = argparse.ArgumentParser(prog="python -m bench.monitor_cost", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=120, help="blocks without the monitor (%(default)s)")
-    parser.add_argument("--steps", type=int, default=4, help="steps a block (%(default)s)")
-    parser.add_argument("--quick", action="store_true", help="6 rounds: shows that it works")
-    options = parser.parse_args(arguments)
+    """Measure and write ``results/monitor_cost.json``; return the page of all results."""
+    options = asked(
+        __doc__, arguments, "6 rounds", rounds=(120, "blocks without the monitor"), steps=(4, "steps a block")
+    )
     rounds = 6 if options.quick else options.rounds
-    load = os.getloadavg()[0]
     rows = rows_of(measured(rounds, options.steps, WAYS), WAYS)
     rows += _tossed(25 * rounds)
     if _box:
         rows.append(
-            Row(
+            judged(
                 "black box",
                 _box["bytes"] / 2**20,
                 "MiB",
-                target=f"≤ {_box['limit_bytes'] / 2**20:.0f}",
-                met=_box["bytes"] <= _box["limit_bytes"],
-                note=f"{_box['steps']} steps",
+                f"≤ {_box['limit_bytes'] / 2**20:.0f}",
+                f"{_box['steps']} steps",
             )
         )
     delays = sorted(_delays(4 if options.quick else 40))
     rows.append(
-        Row(
+        judged(
             "from the end of a step to its alarm at a client, slowest",
             delays[-1],
             "s",
-            target="≤ 2",
-            met=delays[-1] <= 2,
-            note=f"median {delays[len(delays) // 2]:.2f} s of {len(delays)}",
+            "≤ 2",
+            f"median {delays[len(delays) // 2]:.2f} s of {len(delays)}",
         )
     )
     how = (
         f"{rounds} rounds; in each, {options.steps} training steps of the demo model (4 layers, hidden 128, batch 16 × 128) in every way, in random order, after one step that is not measured. A hub records it all, and all rules judge. "
         "TrainerMon's way is written small: one reduction an operation (norm, min, max, mean, zeros, nans), in float64 where it casts, and a CSV file by pandas a step and statistic. What is measured seldom is divided by its interval, on both sides. Time of a block over that of the block "
         f"without, in the same round; mean without the smallest and largest tenth; 95 % bootstrap interval over rounds. By coin: each of {25 * rounds} steps of one training is measured or not by chance, and what that adds to it and to the step after it is estimated in stretches of 8 steps (bench/common.py); "
-        f"where all cores train, the processor time of producer and hub, whose work comes later, is added in full. Before it began, {load:.1f} other processes on average wanted a processor."
+        f"where all cores train, the processor time of producer and hub, whose work comes later, is added in full."
     )
-    return write_results(
+    return report(
         "monitor_cost", "What the training monitor costs a step", rows, how=how, quick=options.quick,
         facts={"rounds": rounds, "torch_threads": torch.get_num_threads(), "kernel": kernel_name()},
     )  # fmt: skip
 
 
 if __name__ == "__main__":
-    print(main().read_text(encoding="utf-8"))
+    main()

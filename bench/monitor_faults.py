@@ -5,15 +5,14 @@ Real trainings by torch, watched by ``megalens.monitor`` with its own settings: 
 
 from __future__ import annotations
 
-import argparse
 import os
-import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from pathlib import Path
 
-from bench.common import Row, write_results
+from bench.common import Row, asked, judged, report, share
 from tests.kit.monitor_faults import ranks
 from tests.kit.monitor_faults.healthy import HEALTHY
 from tests.kit.monitor_faults.judging import Verdict, verdict_of
@@ -26,12 +25,9 @@ _SOON = 20
 """Steps within which a small mistake is to be found."""
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> Path:
     """Measure, and write the table."""
-    parser = argparse.ArgumentParser(prog="python -m bench.monitor_faults", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="few faults and steps: shows that it works")
-    parser.add_argument("--steps", type=int, default=500, help="steps of each healthy training (%(default)s)")
-    options = parser.parse_args()
+    options = asked(__doc__, arguments, "few faults and steps", steps=(500, "steps of each healthy training"))
     every = 8 if options.quick else 1
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
         several = range(0, len(LOCAL), every)
@@ -62,14 +58,13 @@ def main() -> int:
         f"that is in their step or the next. {len(healthy)} healthy trainings of {steps} steps differ in seed, size, schedule, warm-up, optimizer, betas, clipping, batch, micro-batches, dropout, precision, model and kind, with seeds that no threshold was chosen with; two go on from a checkpoint, and one is of three processes. Then {len({_kind(each) for each in kinds})} kinds of small mistakes on "
         f"{len({each.fault.name.partition(':')[0] for each in kinds})} models and seeds that no threshold was chosen on, found when the first alarm comes within {_SOON} steps. What follows from an alarm is none. Intervals: exact, of shares and of a Poisson number."
     )
-    write_results(
+    return report(
         "monitor_faults",
         "What the training monitor finds",
         [*_rows(found, healthy), *_kind_rows(kinds)],
         how=how,
         quick=options.quick,
     )
-    return 0
 
 
 def _rows(found: Sequence[Verdict], healthy: Sequence[tuple[int, int, list[str]]]) -> list[Row]:
@@ -142,34 +137,16 @@ def _kind_rows(kinds: Sequence[Verdict]) -> list[Row]:
 
 
 def _share(what: str, of: Sequence[Verdict], good: Callable[[Verdict], bool], target: float | None) -> Row:
-    number, total = sum(good(each) for each in of), max(1, len(of))
-    low, high = (100 * end for end in _exact(number, total))
-    value = 100 * number / total
-    return Row(
-        what,
-        value,
-        "%",
-        low,
-        high,
-        "" if target is None else f"≥ {target} %",
-        None if target is None else value >= target,
-        f"{number} of {total}",
-    )
+    aim = "" if target is None else f"≥ {target} %"
+    return share(what, sum(good(each) for each in of), max(1, len(of)), aim, _exact)
 
 
 def _number(what: str, number: int, steps: int, target: float | None) -> Row:
     low, high = (1e5 * end / steps for end in _poisson(number))
-    value = 1e5 * number / steps
-    return Row(
-        what,
-        value,
-        "",
-        low,
-        high,
-        "" if target is None else f"≤ {target:.0f}",
-        None if target is None else value <= target,
-        f"{number} in {steps:,} steps",
-    )
+    value, note = 1e5 * number / steps, f"{number} in {steps:,} steps"
+    if target is None:
+        return Row(what, value, "", low, high, note=note)
+    return judged(what, value, "", f"≤ {target:.0f}", note, low=low, high=high)
 
 
 def _exact(good: int, of: int) -> tuple[float, float]:
@@ -212,4 +189,4 @@ def _line(each: Verdict) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -31,7 +31,7 @@ _SUMS = ("count", "sum_1", "sum_2", "sum_3", "sum_4")
 
 
 def main() -> int:
-    """Measure, write ``results/opening.*`` and return 0."""
+    """Measure and write ``results/opening.json``; return the page of all results."""
     parser = argparse.ArgumentParser(prog="python -m bench.opening", description=__doc__)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--mebibytes", type=int, help="size of the JSONL tree")

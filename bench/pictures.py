@@ -6,7 +6,6 @@ turn with these, and ratios are given.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
@@ -16,7 +15,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bench.common import Row, ratio, write_results
+from bench.common import Row, asked, judged, ratio, report
 from bench.lab import environment_of, in_page, running_lab
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -57,15 +56,16 @@ print(json.dumps({"first report of four views": first, "a later report of four v
 """
 
 
-def main() -> int:
-    """Measure, write ``results/pictures.*`` and return 0."""
-    parser = argparse.ArgumentParser(prog="python -m bench.pictures", description=__doc__)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--before", type=Path, help="a built checkout to compare with")
-    parser.add_argument("--rounds", type=int)
-    options = parser.parse_args()
+def main(arguments: Sequence[str] | None = None) -> Path:
+    """Measure and write ``results/pictures.json``; return the page of all results."""
+    options = asked(
+        __doc__,
+        arguments,
+        "few rounds",
+        before=(Path, "a built checkout to compare with"),
+        rounds=(int, "of each figure (10)"),
+    )
     rounds = options.rounds or (3 if options.quick else 10)
-    load = os.getloadavg()[0]
     places = [ROOT, *([options.before.resolve()] if options.before else [])]
     figures: list[list[dict[str, float]]] = []
     with tempfile.TemporaryDirectory() as home:
@@ -82,12 +82,9 @@ def main() -> int:
     how = (
         f"A recorded run of 40 steps and 4 layers. Each of {rounds} rounds starts a fresh process that imports megalens, opens the run and makes the output of a heatmap's cell with all layers, then "
         "five more; another one makes a report of scalars, trend, heatmap and history, then a second one. The engine's own start is in what comes first. JupyterLab's start is a page of a running server until its layout is "
-        f"restored. Intervals of ratios: 95 % bootstrap over rounds. Before it began, {load:.1f} processes on average wanted a processor."
+        f"restored. Intervals of ratios: 95 % bootstrap over rounds."
     )
-    print(
-        write_results("pictures", "First pictures and starts", rows, how=how, quick=options.quick).read_text()
-    )
-    return 0
+    return report("pictures", "First pictures and starts", rows, how=how, quick=options.quick)
 
 
 def _rows(what: str, figures: Sequence[Sequence[Mapping[str, float]]]) -> list[Row]:
@@ -96,7 +93,7 @@ def _rows(what: str, figures: Sequence[Sequence[Mapping[str, float]]]) -> list[R
     if len(figures[0]) > 1:
         found = ratio(ours, [row[1][what] for row in figures], middle=statistics.median)
         compared = f"{what}, this ÷ before"
-        rows.append(Row(compared, found.value, "×", found.low, found.high, "≤ 1", found.value <= 1))
+        rows.append(judged(compared, found.value, "×", "≤ 1", low=found.low, high=found.high))
     return rows
 
 
@@ -130,16 +127,11 @@ def _starts(place: Path, rounds: int) -> list[float]:
         extensions = home / "share" / "labextensions"
         extensions.mkdir(parents=True)
         (extensions / "megalens").symlink_to(place / "megalens" / "labextension")
-        environment = environment_of(home) | {
-            "PYTHONPATH": str(place),
-            "JUPYTER_PATH": str(home / "share"),
-        }
+        environment = environment_of(home) | {"PYTHONPATH": str(place), "JUPYTER_PATH": str(home / "share")}
         with running_lab(home, environment) as (url, token):
-            seen = in_page(
-                "start-page.mjs", {"url": url, "rounds": rounds}, environment | {"BENCH_TOKEN": token}, 600
-            )
+            seen = in_page("start", {"url": url, "rounds": rounds}, environment | {"BENCH_TOKEN": token}, 600)
     return [float(each) for each in seen["seconds"]]
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

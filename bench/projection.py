@@ -5,33 +5,28 @@ The product's own worker runs in a thread of Node; what it finds is compared wit
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .common import Row, write_results
-from .node_side import NodeSide, node_version
+from .common import Row, asked, report
+from .lab import NodeSide, node_version
 
 _CLOSE = 1e-5
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> Path:
     """Measure, check against numpy, write the results and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m bench.projection", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer points, one repetition")
-    quick = parser.parse_args().quick
+    quick = asked(__doc__, arguments, "fewer points, one repetition").quick
     many, some, times = (1000, 500, 1) if quick else (10_000, 5000, 3)
     rng = np.random.default_rng(0)
     rows = []
-    with (
-        tempfile.TemporaryDirectory(prefix="megalens-bench-") as folder,
-        NodeSide(Path(__file__).parent / "projection-ways.mjs") as node,
-    ):
+    with tempfile.TemporaryDirectory(prefix="megalens-bench-") as folder, NodeSide("projections") as node:
 
         def ask(way: str, points: NDArray[np.float32]) -> list[dict[str, Any]]:
             file = Path(folder) / "points.f32"
@@ -66,7 +61,7 @@ def main() -> int:
                         note=f"{_processor(theirs):.2g} s of processor",
                     )
                 )
-    path = write_results(
+    return report(
         "projection",
         f"Projections of {many:,} and {some:,} vectors",
         rows,
@@ -77,8 +72,6 @@ def main() -> int:
         quick=quick,
         facts={"node": node_version()},
     )
-    print(path.read_text(encoding="utf-8"))
-    return 0
 
 
 def _points(rng: np.random.Generator, rows: int, columns: int, power: float) -> NDArray[np.float32]:
@@ -120,4 +113,4 @@ def _row(what: str, answers: list[dict[str, Any]], target: float | None, note: s
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

@@ -2,8 +2,7 @@
 // Arguments come as JSON in BENCH_PAGE; the login token in BENCH_TOKEN.
 import { readFile, writeFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { browserSession, pageSession, prepared, withChromium } from './bare-page.mjs';
-import { openLab } from './lab-page.mjs';
+import { browserSession, openLab, pageSession, prepared, withChromium } from './lab-page.mjs';
 
 const { url, run, flag, seconds, settle, stepsBefore, profile, screenshot } = JSON.parse(
   process.env.BENCH_PAGE

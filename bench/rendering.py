@@ -40,7 +40,7 @@ MOST_GROWTH = 10.0
 
 
 def main(arguments: Sequence[str] | None = None) -> Path:
-    """Measure and write ``results/rendering.{json,md}``; return the Markdown file."""
+    """Measure and write ``results/rendering.json``; return the page of all results."""
     parser = argparse.ArgumentParser(prog="python -m bench.rendering", description=__doc__)
     parser.add_argument(
         "--minutes", type=float, default=20.0, help="how long the heap is watched (%(default)s)"

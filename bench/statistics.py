@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import sys
@@ -23,7 +22,7 @@ from megalens.demo import GPT, TrainConfig, Trainer, load_corpus
 from megalens.tracer import Tracer
 from megalens.tracer.moments import kernel_name
 
-from .common import UNDECIDED, Row, processor_seconds, ratio, trimmed_mean, verdict, write_results
+from .common import Row, asked, cost, processor_seconds, ratio, report, trimmed_mean
 
 __all__ = ["Way", "main", "measured", "rows_of", "seconds_aside"]
 
@@ -89,14 +88,11 @@ _PLACES = {
 
 
 def main(arguments: Sequence[str] | None = None) -> Path:
-    """Measure and write ``results/statistics.{json,md}``; return the Markdown file."""
-    parser = argparse.ArgumentParser(prog="python -m bench.statistics", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=200, help="blocks without statistics (%(default)s)")
-    parser.add_argument("--steps", type=int, default=4, help="steps a block (%(default)s)")
-    parser.add_argument("--quick", action="store_true", help="15 rounds: shows that it works")
-    options = parser.parse_args(arguments)
+    """Measure and write ``results/statistics.json``; return the page of all results."""
+    options = asked(
+        __doc__, arguments, "15 rounds", rounds=(200, "blocks without statistics"), steps=(4, "steps a block")
+    )
     rounds = 15 if options.quick else options.rounds
-    load = os.getloadavg()[0]
     threads = torch.get_num_threads()
     rows = rows_of(measured(rounds, options.steps, WAYS), WAYS)
     if threads > 1:
@@ -107,10 +103,9 @@ def main(arguments: Sequence[str] | None = None) -> Path:
         "in random order, after one step that is not measured. Every measured step is logged; what is logged seldom is divided by its interval. A hub records it all. Time of a block over that of "
         "the block without statistics in the same round; mean without the smallest and largest tenth; 95 % bootstrap interval over rounds. First the training works on all cores, so that all that producer and hub do is taken from it; "
         "then on all but one, as where a training has a core to spare for them. Indented: where the time goes, each counted by itself (time within the calls that measure; processor time of the thread and of the process, over that in the block without). "
-        f"Before it began, {load:.1f} other processes on average wanted a processor."
     )
     facts = {"rounds": rounds, "torch_threads": threads, "kernel": kernel_name()}
-    return write_results(
+    return report(
         "statistics", "What logging statistics costs a step", rows, how=how, quick=options.quick, facts=facts
     )
 
@@ -149,21 +144,9 @@ def rows_of(found: Sequence[dict[str, _Block]], ways: Mapping[str, Way], where: 
 
 def _row(way: Way, title: str, quotients: list[float], most: float | None = None) -> Row:
     found = ratio(quotients, [1.0] * len(quotients), middle=trimmed_mean)
-    cost, low, high = (100 * (value - 1) / way.spread for value in (found.value, found.low, found.high))
-    met = verdict(low, high, most)
-    notes = [UNDECIDED] if met is None and most is not None else []
-    if way.spread > 1 and most is not None:
-        notes.append(f"{way.spread * cost:.3g} % of a step that is logged")
-    return Row(
-        title,
-        cost,
-        "% of a step",
-        low,
-        high,
-        "" if most is None else f"≤ {most} %",
-        met,
-        " · ".join(notes),
-    )
+    whole = way.spread > 1 and most is not None
+    notes = [f"{100 * (found.value - 1):.3g} % of a step that is logged"] * whole
+    return cost(title, found, most, *notes, spread=way.spread)
 
 
 def _part(way: Way, place: str, pairs: Sequence[tuple[_Block, _Block]]) -> Row:
@@ -219,4 +202,4 @@ def seconds_aside(tracer: Tracer) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    print(main().read_text(encoding="utf-8"))
+    main()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import tempfile
 from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ from megalens.protocol import STREAMS
 from megalens.runs import open_run
 from megalens.tracer import Tracer
 
-from .common import Row, Tossed, tossed, write_results
+from .common import Row, Tossed, asked, judged, report, tossed
 from .statistics import seconds_aside
 
 __all__ = ["main"]
@@ -127,11 +126,8 @@ def _process(rank: int, folder: str, steps: int, answers: Any) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> Path:
-    """Measure and write ``results/timeline_cost.{json,md}``; return the Markdown file."""
-    parser = argparse.ArgumentParser(prog="python -m bench.timeline_cost", description=__doc__)
-    parser.add_argument("--steps", type=int, default=400, help="steps of each way (%(default)s)")
-    parser.add_argument("--quick", action="store_true", help="16 steps: shows that it works")
-    options = parser.parse_args(arguments)
+    """Measure and write ``results/timeline_cost.json``; return the page of all results."""
+    options = asked(__doc__, arguments, "16 steps", steps=(400, "steps of each way"))
     steps = 16 if options.quick else options.steps
     rows, spans = _job(_MORE * steps)
     with tempfile.TemporaryDirectory() as runtime:
@@ -139,14 +135,14 @@ def main(arguments: Sequence[str] | None = None) -> Path:
         rows = [*_alone(steps), *rows]
     size = spans * STREAMS["spans"].policy.row_bytes
     rows.append(
-        Row("a rank and step at operations, on the wire", size / 1e3, "kB", target="≤ 50", met=size <= 50e3, note=f"{spans:.0f} spans")
+        judged("a rank and step at operations, on the wire", size / 1e3, "kB", "≤ 50", f"{spans:.0f} spans")
     )  # fmt: skip
     how = (
         f"{steps} training steps of the demo model (4 layers, hidden 128, batch 16 × 128) in every way, with no core free and with one. Then {_PROCESSES} processes with `DistributedDataParallel` over gloo on the same cores, one thread each, 4 sequences a step, {_MORE * steps} steps in every way. "
         "Hub and tracer are there, and a hub records it all; whether a step is timed is decided by chance for each, on all ranks alike, and what timing adds to it and to the step after it is estimated in stretches of 8 steps (bench/common.py), with a 95 % bootstrap interval over stretches. "
         "Producers and hub work up to a second later, so that their processor time is added: in full with no core free, and in the job as far as it takes all cores alike. What hooks cost in a step that is not timed, where they look at a flag, is not in it."
     )
-    return write_results(
+    return report(
         "timeline_cost",
         "What timing costs a step",
         rows,
@@ -157,4 +153,4 @@ def main(arguments: Sequence[str] | None = None) -> Path:
 
 
 if __name__ == "__main__":
-    print(main().read_text(encoding="utf-8"))
+    main()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from megalens.instruments.timeline import analyse
 from megalens.instruments.timeline.culprits import Verdict
 from megalens.runs import open_run
 
-from .common import Row, wilson, write_results
+from .common import Row, asked, report, share
 
 __all__ = ["main"]
 
@@ -80,11 +80,8 @@ def _judged(way: str, slow: int) -> Verdict:
 
 
 def main(arguments: Sequence[str] | None = None) -> Path:
-    """Measure and write ``results/timeline_real.{json,md}``; return the Markdown file."""
-    parser = argparse.ArgumentParser(prog="python -m bench.timeline_real", description=__doc__)
-    parser.add_argument("--jobs", type=int, default=30, help="of each kind (%(default)s)")
-    parser.add_argument("--quick", action="store_true", help="3 jobs: shows that it works")
-    options = parser.parse_args(arguments)
+    """Measure and write ``results/timeline_real.json``; return the page of all results."""
+    options = asked(__doc__, arguments, "3 jobs", jobs=(30, "of each kind"))
     jobs = 3 if options.quick else options.jobs
     choose = random.Random(0)
     plan = [("none", -1)] * jobs
@@ -107,12 +104,10 @@ def main(arguments: Sequence[str] | None = None) -> Path:
         ("slowed jobs of which the rank and what slows it are named, and nobody else", slowed),
         *((f"· {_NAMES[way]}", right[way]) for way in _WAYS[1:]),
     ):
-        low, high = wilson(sum(found), len(found))
-        target = "" if what.startswith("·") else f"{len(found)} of {len(found)}"
-        rows.append(
-            Row(what, 100 * sum(found) / max(len(found), 1), "%", 100 * low, 100 * high, target,
-                all(found) if target else None, f"{sum(found)} of {len(found)}")
-        )  # fmt: skip
+        row = share(what, sum(found), len(found))
+        if not what.startswith("·"):
+            row = replace(row, target=f"{len(found)} of {len(found)}", met=all(found))
+        rows.append(row)
     if prices:
         rows.append(
             Row("price of what adds 15 to 20 ms, median", sorted(prices)[len(prices) // 2], "ms", note=f"{min(prices):.3g} to {max(prices):.3g}")
@@ -121,8 +116,8 @@ def main(arguments: Sequence[str] | None = None) -> Path:
         f"{_PROCESSES} processes with `DistributedDataParallel` over gloo, one thread each, on the cores of this machine, {_STEPS} steps of a GPT of 2 layers; "
         "one rank, chosen by chance, sleeps 15 ms in its forward pass, 20 ms in its data or 20 ms between its passes. Jobs in random order. Intervals are Wilson's."
     )
-    return write_results("timeline_real", "Verdicts of real jobs", rows, how=how, quick=options.quick)
+    return report("timeline_real", "Verdicts of real jobs", rows, how=how, quick=options.quick)
 
 
 if __name__ == "__main__":
-    print(main().read_text(encoding="utf-8"))
+    main()

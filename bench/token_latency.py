@@ -5,7 +5,6 @@ Run ``python -m bench.token_latency`` (``--quick`` for one text).
 
 from __future__ import annotations
 
-import argparse
 import os
 import tempfile
 import threading
@@ -21,7 +20,7 @@ import megalens
 from megalens.demo.model import GPT
 from megalens.instruments.generation.job import GenerationJob
 
-from .common import Row, percentile, write_results
+from .common import Row, asked, judged, percentile, report
 from .lab import environment_of, in_page, running_lab
 
 __all__ = ["main"]
@@ -33,13 +32,9 @@ _PACES = {"as fast as it can": 0.0, "30 tokens a second": 1 / 30}
 
 
 def main(arguments: Sequence[str] | None = None) -> Path:
-    """Measure and write ``results/token_latency.{json,md}``; return the Markdown file."""
-    parser = argparse.ArgumentParser(prog="python -m bench.token_latency", description=__doc__)
-    parser.add_argument("--texts", type=int, default=20, help="texts of each pace (%(default)s)")
-    parser.add_argument("--quick", action="store_true", help="one text of each pace")
-    options = parser.parse_args(arguments)
+    """Measure and write ``results/token_latency.json``; return the page of all results."""
+    options = asked(__doc__, arguments, "one text of each pace", texts=(20, "texts of each pace"))
     texts = 1 if options.quick else options.texts
-    load = os.getloadavg()[0]
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
         environment = environment_of(Path(folder))
@@ -50,20 +45,19 @@ def main(arguments: Sequence[str] | None = None) -> Path:
                 late = _late(page, environment | {"BENCH_TOKEN": token}, texts + 1, pause)
                 worst = percentile(late, 95)
                 rows.append(
-                    Row(
+                    judged(
                         f"a token, written {what}, to its pixel: p95",
                         worst * 1000,
                         "ms",
-                        target=f"≤ {_MOST * 1000:g}",
-                        met=worst <= _MOST,
-                        note=f"median {percentile(late, 50) * 1000:.0f} ms, {len(late)} tokens",
+                        f"≤ {_MOST * 1000:g}",
+                        f"median {percentile(late, 50) * 1000:.0f} ms, {len(late)} tokens",
                     )
                 )
     how = (
         f"The demo model, {texts} texts of {_TOKENS} tokens, with QKV, MLP1, MLP2 and hidden states traced; the view Tokens, which has shown one text before, in JupyterLab with its own server, in Chromium without a GPU. "
-        f"From the moment at which a token has been drawn from the model's logits to the second animation frame after the view has taken it in; one clock. Before it began, {load:.1f} other processes on average wanted a processor."
+        f"From the moment at which a token has been drawn from the model's logits to the second animation frame after the view has taken it in; one clock."
     )
-    return write_results("token_latency", "From a token to its pixel", rows, how=how, quick=options.quick)
+    return report("token_latency", "From a token to its pixel", rows, how=how, quick=options.quick)
 
 
 def _late(page: dict[str, Any], environment: dict[str, str], texts: int, pause: float) -> list[float]:
@@ -97,9 +91,7 @@ def _late(page: dict[str, Any], environment: dict[str, str], texts: int, pause: 
         writer = threading.Thread(target=write)
         writer.start()
         try:
-            seen = in_page(
-                "token-latency-page.mjs", {**page, "run": lab.tracer.run_id}, environment, 60 + 10 * texts
-            )
+            seen = in_page("tokens", {**page, "run": lab.tracer.run_id}, environment, 60 + 10 * texts)
         finally:
             done.set()
             writer.join()
@@ -127,4 +119,4 @@ class _Letters:
 
 
 if __name__ == "__main__":
-    print(main().read_text(encoding="utf-8"))
+    main()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
 import os
@@ -17,7 +16,7 @@ from torch.profiler import ProfilerActivity, profile
 import megalens
 from megalens.demo import GPT
 
-from .common import Row, ratio, write_results
+from .common import Row, asked, judged, ratio, report
 
 __all__ = ["main"]
 
@@ -95,13 +94,15 @@ def _json(folder: Path) -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> Path:
-    """Measure and write ``results/trace_reading.{json,md}``; return the Markdown file."""
-    parser = argparse.ArgumentParser(prog="python -m bench.trace_reading", description=__doc__)
-    parser.add_argument("--megabytes", type=int, default=1000, help="of JSON in all (%(default)s)")
-    parser.add_argument("--ranks", type=int, default=8, help="(%(default)s)")
-    parser.add_argument("--rounds", type=int, default=3, help="(%(default)s)")
-    parser.add_argument("--quick", action="store_true", help="16 MB: shows that it works")
-    options = parser.parse_args(arguments)
+    """Measure and write ``results/trace_reading.json``; return the page of all results."""
+    options = asked(
+        __doc__,
+        arguments,
+        "16 MB",
+        megabytes=(1000, "of JSON in all"),
+        ranks=(8, "files"),
+        rounds=(3, "times that each is opened"),
+    )
     megabytes = 16 if options.quick else options.megabytes
     rows = []
     for packed in (False, True):
@@ -118,16 +119,14 @@ def main(arguments: Sequence[str] | None = None) -> Path:
         rows += [
             Row(f"{name}: opened as a run", sum(ours) / len(ours), "s", note=f"{size / 1e9:.2f} GB of JSON, {count} spans"),
             Row(f"{name}: json.load of each file, and nothing else", sum(theirs) / len(theirs), "s"),
-            Row(f"{name}: json over ours", quotient.value, "×", quotient.low, quotient.high, "≥ 3", quotient.low >= 3),
+            judged(f"{name}: json over ours", quotient.value, "×", "≥ 3", low=quotient.low, high=quotient.high, by=quotient.low),
         ]  # fmt: skip
     how = (
         f"{options.ranks} files, made of a real profile of the demo model (operations with shapes and stacks) that is repeated, opened by `megalens.open` with an empty cache, "
         f"until its spans are a table; beside it `json.load` of the same files, which makes no spans of them. {options.rounds} rounds, one after the other."
     )
-    return write_results(
-        "trace_reading", "Opening traces of PyTorch's profiler", rows, how=how, quick=options.quick
-    )
+    return report("trace_reading", "Opening traces of PyTorch's profiler", rows, how=how, quick=options.quick)
 
 
 if __name__ == "__main__":
-    print(main().read_text(encoding="utf-8"))
+    main()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 import sys
@@ -18,7 +17,7 @@ import torch
 from megalens.demo import GPT, GPTConfig, TrainConfig, Trainer, load_corpus
 from megalens.demo.train import Untraced
 
-from .common import UNDECIDED, Ratio, Row, Tossed, ratio, tossed, trimmed_mean, verdict, write_results
+from .common import Ratio, Row, Tossed, asked, cost, ratio, report, tossed, trimmed_mean
 from .tracer_ways import Costs, Ways
 
 __all__ = ["main"]
@@ -82,18 +81,17 @@ def _loads(cores: int) -> list[Load]:
 
 
 def main(arguments: Sequence[str] | None = None) -> Path:
-    """Measure and write ``results/tracer.{json,md}``; return the Markdown file."""
-    parser = argparse.ArgumentParser(prog="python -m bench.tracer", description=__doc__)
-    parser.add_argument("--steps", type=int, default=1500, help="steps of each way (%(default)s)")
-    parser.add_argument(
-        "--loads", type=int, default=3, help="how many trainings, the smallest first (%(default)s)"
+    """Measure and write ``results/tracer.json``; return the page of all results."""
+    options = asked(
+        __doc__,
+        arguments,
+        "16 steps",
+        steps=(1500, "steps of each way"),
+        loads=(3, "how many trainings, the smallest first"),
     )
-    parser.add_argument("--quick", action="store_true", help="16 steps: shows that it works")
-    options = parser.parse_args(arguments)
     steps = 16 if options.quick else options.steps
     # Ended from outside, it still wakes the processes that it has stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    load = os.getloadavg()[0]
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as runtime:
         os.environ["MEGALENS_RUNTIME_DIR"] = runtime
@@ -103,9 +101,9 @@ def main(arguments: Sequence[str] | None = None) -> Path:
         f"One way after another; in each, {steps} training steps of the demo model (4 layers, hidden 128, batch 16 × 128) with no core free, fewer of the others. Whether a step is traced or runs without any tracer is decided by chance for each, and what tracing adds to it and to the step after it is "
         "estimated in stretches of 8 steps (bench/common.py), with a 95 % bootstrap interval over stretches. With no core free, the processor time of producer and hub is added in full where nobody looks, since they then work up to a second later: that is too much rather than too little. "
         f"The baseline has {_PEER_ROUNDS} blocks of {_BLOCK} steps, each beside one without. Hubs and viewer are there for the whole run, and stopped (SIGSTOP) while another way is measured. Rows with a dot say where the time of a way goes, in microseconds of a processor a step, in blocks in which every step is traced: of the "
-        f"training's other threads what is more than in a step that is not traced; of parts of the code, measured in steps of their own, what their calls take. Before it began, {load:.1f} other processes on average wanted a processor."
+        f"training's other threads what is more than in a step that is not traced; of parts of the code, measured in steps of their own, what their calls take."
     )
-    return write_results(
+    return report(
         "tracer", "What tracing costs a step", rows, how=how, quick=options.quick, facts={"steps": steps}
     )
 
@@ -155,16 +153,14 @@ def _rows(load: Load, steps: int, folder: Path) -> list[Row]:
         for name, each in found.items():
             # Where nobody looks they work later, and take the time of steps that are not traced as well.
             aside = each.processor if load.threads > 1 and name not in ("again", "viewed") else 0.0
-            cost, low, high = (1 + value + aside for value in (each.cost, each.low, each.high))
+            over = Ratio(*(1 + value + aside for value in (each.cost, each.low, each.high)))
             parts = [
                 f"elapsed {100 * each.cost:.2f} %, processor time of producer and hub {100 * aside:.2f} %"
             ] * int(aside > 0)
-            rows.append(
-                _row(TITLES[name], Ratio(cost, low, high), load.most.get(name), *parts, *notes.get(name, []))
-            )
+            rows.append(cost(TITLES[name], over, load.most.get(name), *parts, *notes.get(name, [])))
             rows += costs.rows(name)
         if load.threads > 1:
-            rows.append(_row(TITLES["peer"], _blocks(trainer, ways), None))
+            rows.append(cost(TITLES["peer"], _blocks(trainer, ways), None))
     return rows
 
 
@@ -190,14 +186,6 @@ def _blocks(trainer: Trainer, ways: Ways) -> Ratio:
     return ratio(quotients, [1.0] * len(quotients), middle=trimmed_mean)
 
 
-def _row(title: str, found: Ratio, most: float | None, *notes: str) -> Row:
-    cost, low, high = (100 * (value - 1) for value in (found.value, found.low, found.high))
-    met = verdict(low, high, most)
-    undecided = [UNDECIDED] if met is None and most is not None else []
-    target = "" if most is None else f"≤ {most} %"
-    return Row(title, cost, "% of a step", low, high, target, met, " · ".join([*undecided, *notes]))
-
-
 def _time(step: Callable[[], None], count: int, flush: Callable[[], None]) -> float:
     began = time.perf_counter()
     for number in range(count):
@@ -209,4 +197,4 @@ def _time(step: Callable[[], None], count: int, flush: Callable[[], None]) -> fl
 
 
 if __name__ == "__main__":
-    print(main().read_text(encoding="utf-8"))
+    main()

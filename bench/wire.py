@@ -6,7 +6,6 @@ Run ``python -m bench.wire`` (``--quick`` for a short run that proves only that 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
@@ -14,7 +13,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ import pyarrow as pa
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.asyncio.server import ServerConnection, serve
 
-from bench.common import Row, percentile, ratio, write_results
+from bench.common import Row, asked, percentile, ratio, report
 from megalens.hub.discovery import find_hub
 from megalens.protocol import STREAMS, compressor_infos, encode_frame, encode_message, stream_schema
 
@@ -32,15 +32,9 @@ _MAX_BYTES = 64 * 1024 * 1024
 _WINDOW = 16
 
 
-def main() -> int:
-    """Measure, write ``results/wire.*`` and return 0."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--echo-server", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.echo_server:
-        asyncio.run(_echo_server())
-        return 0
+def main(arguments: Sequence[str] | None = None) -> Path:
+    """Measure and write ``results/wire.json``; return the page of all results."""
+    options = asked(__doc__, arguments, "few blocks")
     rows = asyncio.run(_measure(quick=options.quick))
     how = (
         "One process sends and receives, another serves: the hub with one producer and one viewer, or a bare websockets echo. Blocks of the same frames "
@@ -48,12 +42,9 @@ def main() -> int:
         "Both sides run in one asyncio loop each, without compression. The frames have one layout, as those of a training have: the hub checks the "
         "first in full and compares the others with it."
     )
-    print(
-        write_results(
-            "wire", "Wire: producer → hub → viewer against a bare echo", rows, how=how, quick=options.quick
-        ).read_text()
+    return report(
+        "wire", "Wire: producer → hub → viewer against a bare echo", rows, how=how, quick=options.quick
     )
-    return 0
 
 
 async def _measure(*, quick: bool) -> list[Row]:
@@ -231,4 +222,7 @@ class _Child:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    if sys.argv[1:] == ["--echo-server"]:
+        asyncio.run(_echo_server())
+    else:
+        main()

@@ -141,8 +141,7 @@ def _run(arguments: argparse.Namespace, record: Path | None, record_mode: int | 
     import asyncio
 
     from ..hub.dialects.dialect import DialectError
-    from ..hub.dialects.follow import follow
-    from ..hub.options import HubError
+    from ..hub.dialects.translator import follow
     from ..protocol import ProtocolError
 
     command = "connect" if record is None else "record"
@@ -157,8 +156,8 @@ def _run(arguments: argparse.Namespace, record: Path | None, record_mode: int | 
                 until_stdin_closes=arguments.until_stdin_closes,
             )
         )
-    except (HubError, ProtocolError) as error:
-        field = f" (at {error.field})" if isinstance(error, ProtocolError) and error.field else ""
+    except ProtocolError as error:
+        field = f" (at {error.field})" if error.field else ""
         print(shown_text(f"megalens {command}: {error}{field}"), file=sys.stderr)
         return 2
     except DialectError as error:

@@ -12,11 +12,11 @@ import re
 import signal
 import sys
 import time
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..hub.discovery import entry_path, found_hubs
-from ..hub.options import HubError
 from ..protocol import RECORD_MODE, is_record_mode, shown_text
 
 if TYPE_CHECKING:
@@ -79,7 +79,11 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="end when this process is gone and no training process is attached",
     )
     hub.add_argument(
-        "--queue-bytes", type=count, metavar="N", help="bound of what waits for one viewer (default: 32 MiB)"
+        "--queue-bytes",
+        dest="viewer_queue_bytes",
+        type=count,
+        metavar="N",
+        help="bound of what waits for one viewer (default: 32 MiB)",
     )
     hub.add_argument(
         "--backlog-bytes",
@@ -149,32 +153,10 @@ def main_hub(arguments: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return 2
-    options = HubOptions(
-        name=arguments.name[:200] or "run",
-        host=arguments.host,
-        port=arguments.port,
-        record=arguments.record,
-        record_bytes=arguments.record_bytes,
-        record_mode=arguments.record_mode,
-        resume=arguments.resume,
-        first_step=arguments.first_step or 1,
-        linger=arguments.linger,
-        parent_pid=arguments.parent_pid,
-        join_seconds=arguments.join_seconds,
-        **{
-            name: value
-            for name, value in (
-                ("viewer_queue_bytes", arguments.queue_bytes),
-                ("backlog_bytes", arguments.backlog_bytes),
-            )
-            if value is not None
-        },
-    )
-    try:
-        asyncio.run(_serve(options))
-    except HubError as error:
-        print(shown_text(f"megalens hub: {error}"), file=sys.stderr)
-        return 2
+    given = {each.name: getattr(arguments, each.name, None) for each in fields(HubOptions)}
+    given["name"] = arguments.name[:200] or "run"
+    options = HubOptions(**{name: value for name, value in given.items() if value is not None})
+    asyncio.run(_serve(options))
     return 0
 
 
@@ -215,11 +197,7 @@ def main_tunnel(arguments: argparse.Namespace) -> int:
     async def serve() -> None:
         await ask_to_stop(Tunnel(arguments.destination, batch=arguments.batch, say=say).serve())
 
-    try:
-        asyncio.run(serve())
-    except HubError as error:
-        print(shown_text(f"megalens tunnel: {error}"), file=sys.stderr)
-        return 2
+    asyncio.run(serve())
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The command line: ``megalens info``, ``report``, ``digest`` and ``tail``: a run without a notebook."""
+"""``megalens info``, ``report``, ``digest``, ``tail`` and ``export``: a run without a notebook."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def add_command(
     )
     parser.add_argument("target", metavar="RUN", help=RUN_HELP)
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=lambda arguments: with_run(arguments, name, work))
+    parser.set_defaults(run=lambda arguments: with_run(arguments, work))
     return parser
 
 
@@ -60,6 +60,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     tail.add_argument(
         "--scalar", metavar="NAME", help="the number that is drawn (default: loss, else the first)"
     )
+    _add_export(commands)
 
 
 def open_target(target: str) -> Run:
@@ -70,15 +71,12 @@ def open_target(target: str) -> Run:
     return open_run(target) if is_address(target) or Path(target).exists() else connect(target)
 
 
-def with_run(arguments: argparse.Namespace, name: str, work: _Work) -> int:
+def with_run(arguments: argparse.Namespace, work: _Work) -> int:
     try:
         with closing(open_target(arguments.target)) as run:
             return work(run, arguments)
-    except (MegalensError, OSError) as error:
-        print(shown_text(f"megalens {name}: {error}"), file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
+    except OSError as error:
+        raise MegalensError(str(error)) from error
 
 
 def _info(run: Run, arguments: argparse.Namespace) -> int:
@@ -237,3 +235,55 @@ def sparkline(values: list[float], count: int = _MARK_COUNT) -> str:
         _MARKS[round((top - low) / (span or 1.0) * (len(_MARKS) - 1))] if abs(top) < float("inf") else "!"
         for top in tops
     )
+
+
+def _add_export(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "export",
+        help="write a recorded run as files that other tools read",
+        description=(
+            "Write a recorded run as Parquet or CSV (a file for each stream), as TensorBoard's events "
+            "(scalars, statistics and histograms), for Perfetto (spans and alarms) or as safetensors (traced tensors)."
+        ),
+        epilog=(
+            "Exit codes: 0 done, 2 wrong arguments, a run that cannot be read or a folder that cannot be "
+            "written, 130 Ctrl-C. Only 0 leaves files."
+        ),
+    )
+    parser.add_argument("folder", metavar="RUN", help="the run folder")
+    parser.add_argument(
+        "--to",
+        required=True,
+        metavar="FORMAT",
+        help="parquet, csv, tensorboard, perfetto, safetensors, or what another package brings",
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="DIR", help="the folder that is made (default: <run id>-FORMAT)"
+    )
+    parser.add_argument(
+        "--streams", metavar="A,B", help="of these streams alone (default: all that there are)"
+    )
+    parser.add_argument("--force", action="store_true", help="replace a folder that an export wrote")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=_export)
+
+
+def _export(arguments: argparse.Namespace) -> int:
+    from ..runs import open_run
+
+    streams = None if arguments.streams is None else arguments.streams.split(",")
+    output = arguments.output
+    try:
+        with closing(open_run(arguments.folder)) as run:
+            output = output or Path(f"{run.id}-{arguments.to}")
+            written = run.export(arguments.to, output, streams, arguments.force)
+    except KeyboardInterrupt:
+        print("\nmegalens export: cancelled; nothing was written.", file=sys.stderr)
+        return 130
+    if arguments.json:
+        print(json.dumps({"path": str(output), "rows": dict(written)}))
+        return 0
+    for stream, rows in written.items():
+        print(f"{rows:>12,} rows of {shown_text(stream)}")
+    print(f"Wrote {shown_text(str(output), 600)}")
+    return 0

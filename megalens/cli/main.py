@@ -7,19 +7,19 @@ import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 
-from ..protocol import shown_text
+from ..protocol import MegalensError, shown_text
 from ..protocol.version import own_version
 from ..slices import Commands, find_slices, load
-from . import agents, compare, completion, dialects, doctor, export, hub, look, replay, runs, show, upload
+from . import agents, compare, completion, dialects, doctor, hub, look, replay, runs, show, upload
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="megalens", description="See inside a transformer's training run.")
     parser.add_argument("--version", action="version", version=f"megalens {own_version()}")
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(title="commands", dest="command", required=True, metavar="COMMAND")
     adding: list[Commands] = [
         each.add_commands
-        for each in (hub, look, runs, show, compare, dialects, replay, export, upload, agents, doctor)
+        for each in (hub, look, runs, show, compare, dialects, replay, upload, agents, doctor)
     ]
     for add in [*adding, *(load(each.commands) for each in find_slices() if each.commands)]:
         add(commands)
@@ -31,4 +31,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         meant = f" Did you mean {nearest[0]}?" if nearest else " megalens --help lists them."
         parser.exit(2, shown_text(f"megalens: there is no command {given[0]!r:.100}.{meant}\n"))
     parsed = parser.parse_args(given)
-    return int(parsed.run(parsed))
+    try:
+        return int(parsed.run(parsed))
+    except MegalensError as error:
+        print(shown_text(f"megalens {parsed.command}: {error}"), file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130

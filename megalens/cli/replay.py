@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
-from ..protocol import shown_text
 from .hub import seconds
 
 _EXIT_CODES = (
@@ -49,24 +47,10 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def _replay(arguments: argparse.Namespace) -> int:
     import asyncio
 
-    from ..hub.options import HubError
     from ..hub.replay import play
-    from ..runs import ClientError
 
-    try:
-        asyncio.run(
-            play(
-                arguments.folder,
-                arguments.speed or None,
-                loop=arguments.loop,
-                first=arguments.first,
-                wait_for_viewer=arguments.wait_for_viewer,
-                linger=arguments.linger,
-            )
-        )
-    except (ClientError, HubError) as error:
-        print(shown_text(f"megalens replay: {error}"), file=sys.stderr)
-        return 2
+    options = {name: getattr(arguments, name) for name in ("loop", "first", "wait_for_viewer", "linger")}
+    asyncio.run(play(arguments.folder, arguments.speed or None, **options))
     return 0
 
 

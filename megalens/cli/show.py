@@ -44,7 +44,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def _show(arguments: argparse.Namespace) -> int:
     if arguments.target is not None:
-        return with_run(arguments, "show", _serve)
+        return with_run(arguments, _serve)
     if arguments.view is not None:
         print("megalens show: --view needs a run: megalens runs lists live ones.", file=sys.stderr)
         return 2

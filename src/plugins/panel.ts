@@ -8,7 +8,7 @@ import { megalensIcon } from '../panel/shell/commands';
 import { LazyPanel } from '../panel/shell/lazy-panel';
 import { faultSentence } from '../views/shared/fault-text';
 import { IMegalensRuns, IMegalensViews } from '../tokens';
-import { IMegalensPanel } from '../panel/shell/panel-token';
+import { IMegalensPanel } from '../panel/shell/panel-part';
 
 const ID = 'megalens:panel';
 
@@ -33,7 +33,7 @@ export const panelPlugin: JupyterFrontEndPlugin<IMegalensPanel> = {
     const panel = new LazyPanel(
       async () => {
         const [{ createPanel }, { alarmsOf }] = await Promise.all([
-          import('../panel/shell/create-panel'),
+          import('../panel/shell/panel-widget'),
           import('../panel/shell/open-run')
         ]);
         const made = await createPanel({

@@ -2,9 +2,10 @@ import { IJupyterWidgetRegistry } from '@jupyter-widgets/base';
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
-import { LazyRenderer } from '../panel/views/lazy-renderer';
 import { IMegalensRuns, IMegalensViews } from '../tokens';
 import { version } from '../version';
+import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
+import { Panel } from '@lumino/widgets';
 
 /** Before ipywidgets' own renderer, so that a cell draws whatever the kernel is doing. */
 const RANK = -20;
@@ -72,3 +73,31 @@ export const widgetsPlugin: JupyterFrontEndPlugin<void> = {
     });
   }
 };
+
+/** An output renderer whose code is loaded with the first output that needs it. */
+export class LazyRenderer extends Panel implements IRenderMime.IRenderer {
+  constructor(private readonly load: () => Promise<IRenderMime.IRenderer>) {
+    super();
+    this.addClass('jp-MegalensOutput');
+  }
+
+  async renderModel(model: IRenderMime.IMimeModel): Promise<void> {
+    this._renderer ??= this._make();
+    const renderer = await this._renderer;
+    if (!this.isDisposed) {
+      await renderer.renderModel(model);
+    }
+  }
+
+  private async _make(): Promise<IRenderMime.IRenderer> {
+    const renderer = await this.load();
+    if (this.isDisposed) {
+      renderer.dispose();
+    } else {
+      this.addWidget(renderer);
+    }
+    return renderer;
+  }
+
+  private _renderer: Promise<IRenderMime.IRenderer> | null = null;
+}

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import sys
 import time
+from pathlib import Path
 
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
@@ -12,6 +15,8 @@ from websockets.exceptions import ConnectionClosed
 from ...protocol import EMBEDDING, ProtocolError, compressor_infos, shown_text
 from ...protocol.messages_generated import Announce, Config, ConfigPatch, FlagInfo, Status
 from ...protocol.version import own_version
+from ..options import HubOptions
+from ..terminal import ask_to_stop, show_line
 from .dialect import Dialect, DialectError, Translation
 from .hosted_run import HostedRun
 from .peer_message import MOST_BYTES, BadMessage, TensorRow, detect, open_peer, read_message
@@ -391,3 +396,66 @@ class Translator:
             if any(detail.values()):
                 table = note_table(self.step, f"translation of {self._plan.address}", action, detail)
                 await self._host.send("audit", table, self.step)
+
+
+async def follow(
+    plan: Translation,
+    *,
+    record: Path | None,
+    linger: float,
+    until_stdin_closes: bool,
+    record_mode: int | None = None,
+) -> None:
+    """Translate until the peer ends or somebody asks to stop, and close the recording.
+
+    ``linger`` is, without a recording, how long viewers find the finished run. Raises ``DialectError``,
+    ``HubError`` or ``ProtocolError``; a recording that began is closed.
+    """
+    # What websockets logs about a peer's faults is in the status.
+    logging.getLogger("websockets").addHandler(logging.NullHandler())
+    logging.getLogger("websockets").propagate = False
+    translator = Translator(plan)
+    options = HubOptions(name=plan.name, record=record, record_mode=record_mode, linger=linger)
+    async with HostedRun(options, f"translation of {plan.address}"[:200], translator.configure) as host:
+        print(f"run {host.entry.id}", flush=True)
+        if record is not None:
+            print(shown_text(f"recorded in {host.entry.record}"), flush=True)
+        showing = asyncio.create_task(show_line(translator.line))
+        try:
+            stopped = await ask_to_stop(
+                _translate(translator, host, record is None),
+                stdin_closed if until_stdin_closes else None,
+            )
+        finally:
+            showing.cancel()
+            await asyncio.wait([showing])
+            _sum_up(translator)
+        if stopped:
+            await host.finish()
+
+
+async def _translate(translator: Translator, host: HostedRun, linger: bool) -> None:
+    try:
+        await translator.run(host)
+    finally:
+        await host.finish()
+    if linger:
+        await host.linger()
+
+
+def _sum_up(translator: Translator) -> None:
+    for sentence in translator.sentences():
+        # Why it failed is what the command ends with.
+        if sentence != translator.failure:
+            print(shown_text(sentence), file=sys.stderr)
+    for text in translator.text:
+        print(shown_text(text))
+    print(f"{translator.step} steps (inferred), {translator.sent_rows} rows", flush=True)
+
+
+async def stdin_closed() -> None:
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while await reader.read(4096):
+        pass

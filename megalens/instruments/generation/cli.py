@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import signal
-import sys
 import threading
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...protocol import MegalensError, shown_text
+from ...protocol import shown_text
 from ...protocol.settings import flags_from_text
 
 if TYPE_CHECKING:
@@ -79,28 +78,20 @@ def _serve(arguments: argparse.Namespace) -> int:
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
-    try:
-        lab = serve(
-            arguments.model,
-            name=arguments.name,
-            flags=arguments.flags,
-            record=arguments.record,
-            perturb=not arguments.no_perturb,
-            hub_host=arguments.host,
-            hub_port=arguments.port,
-        )
-    except MegalensError as error:
-        print(shown_text(f"megalens serve: {error}"), file=sys.stderr)
-        return 2
+    lab = serve(
+        arguments.model,
+        name=arguments.name,
+        flags=arguments.flags,
+        record=arguments.record,
+        perturb=not arguments.no_perturb,
+        hub_host=arguments.host,
+        hub_port=arguments.port,
+    )
     with contextlib.ExitStack() as stack:
         stack.enter_context(closing(lab))
         if arguments.dialect:
-            try:
-                endpoint = (arguments.dialect_port, arguments.dialect_host)
-                served = stack.enter_context(_serve_dialect(lab.tracer.run_id, *endpoint))
-            except MegalensError as error:
-                print(shown_text(f"megalens serve: {error}"), file=sys.stderr)
-                return 2
+            endpoint = (arguments.dialect_port, arguments.dialect_host)
+            served = stack.enter_context(_serve_dialect(lab.tracer.run_id, *endpoint))
             print(f"MegatronApp's front end finds it at {served.address}.", flush=True)
         print(
             shown_text(f"{arguments.model.name} writes text as run {lab.tracer.run_id}. Ctrl-C ends it."),

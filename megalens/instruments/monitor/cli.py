@@ -96,11 +96,7 @@ def _tell(sentence: str) -> None:
 
 
 def _written(write: Callable[[], Path]) -> int:
-    try:
-        written = write()
-    except MegalensError as error:
-        _tell(str(error))
-        return 2
+    written = write()
     print(f"Wrote {shown_text(str(written), 600)}")
     return 0
 
@@ -140,25 +136,19 @@ def _names(path: Path) -> dict[str, str]:
 def _run(arguments: argparse.Namespace) -> int:
     from .trainermon.anomalies import ANALYSIS, first_anomalies, read_anomalies, write_anomalies
 
+    if arguments.topk < 1:
+        raise MegalensError(f"--topk must be 1 or more, got {arguments.topk}.")
+    steps = _steps(arguments.step)
+    folder = Path(arguments.folder)
+    target = folder if arguments.out_path is None else Path(arguments.out_path)
+    anomalies, warnings = read_anomalies(folder)
+    if not target.is_dir():
+        raise MegalensError(f"--out_path must be a folder that is there, got {shown_text(str(target), 300)}.")
+    first = first_anomalies(anomalies, arguments.topk, steps)
     try:
-        if arguments.topk < 1:
-            raise MegalensError(f"--topk must be 1 or more, got {arguments.topk}.")
-        steps = _steps(arguments.step)
-        folder = Path(arguments.folder)
-        target = folder if arguments.out_path is None else Path(arguments.out_path)
-        anomalies, warnings = read_anomalies(folder)
-        if not target.is_dir():
-            raise MegalensError(
-                f"--out_path must be a folder that is there, got {shown_text(str(target), 300)}."
-            )
-        first = first_anomalies(anomalies, arguments.topk, steps)
-        try:
-            write_anomalies(target / ANALYSIS, first)
-        except OSError as error:
-            raise MegalensError(f"Could not write {ANALYSIS}: {error.strerror or error}.") from error
-    except MegalensError as error:
-        print(f"megalens anomalies: {shown_text(str(error), 600)}", file=sys.stderr)
-        return 2
+        write_anomalies(target / ANALYSIS, first)
+    except OSError as error:
+        raise MegalensError(f"Could not write {ANALYSIS}: {error.strerror or error}.") from error
     for warning in warnings:
         print(f"megalens anomalies: {shown_text(warning, 600)}", file=sys.stderr)
     print(f"The first {len(first)} of {len(anomalies)} anomalies:")
@@ -227,9 +217,8 @@ def _check(arguments: argparse.Namespace) -> int:
                     _print_alarm(alarm, arguments.json)
         if not steps:
             raise MegalensError(f"{arguments.run_folder} holds no statistics to judge.")
-    except (MegalensError, OSError) as error:
-        print(shown_text(f"megalens check: {error}"), file=sys.stderr)
-        return 2
+    except OSError as error:
+        raise MegalensError(str(error)) from error
     summary = {"steps": steps, "alarms": serious, "followed": followed}
     more = f", and {followed} that followed" if followed else ""
     print(json.dumps(summary) if arguments.json else f"{steps} steps, {serious} alarms{more}.")
@@ -244,9 +233,8 @@ def _upgrade(folder: str) -> int:
         for sentence in upgrade_recording(Path(folder)):
             print(shown_text(sentence, 600))
             done = True
-    except (MegalensError, OSError) as error:
-        print(shown_text(f"megalens check: {error}"), file=sys.stderr)
-        return 2
+    except OSError as error:
+        raise MegalensError(str(error)) from error
     if not done:
         print("Every file is as it should be.")
     return 0

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...protocol import MegalensError, shown_text
+from ...protocol import shown_text
 
 if TYPE_CHECKING:
     from ...runs import Run
@@ -44,7 +44,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         default="megalens",
         help="megascan: what MegaScan's three heuristics would say, to compare with",
     )
-    parser.set_defaults(run_command=_verdict)
+    parser.set_defaults(run=_verdict)
     parser = kinds.add_parser(
         "export",
         help="the spans of a run as a trace that chrome://tracing and Perfetto open",
@@ -62,7 +62,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         required=True,
         help="where to write; compressed where it ends in .gz",
     )
-    parser.set_defaults(run_command=_export)
+    parser.set_defaults(run=_export)
     parser = kinds.add_parser(
         "aggregate",
         help="the files that MegatronApp's tracer wrote, as one file of Chrome's events",
@@ -74,18 +74,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument("folder", metavar="DIR", help="the folder with one file for each rank")
     parser.add_argument("-o", "--output", metavar="FILE", required=True, help="where to write")
-    parser.set_defaults(run_command=_aggregate)
-    for each in kinds.choices.values():
-        each.set_defaults(run=_run)
-
-
-def _run(arguments: argparse.Namespace) -> int:
-    try:
-        code: int = arguments.run_command(arguments)
-        return code
-    except MegalensError as error:
-        _tell(str(error))
-        return 2
+    parser.set_defaults(run=_aggregate)
 
 
 def _tell(sentence: str) -> None:

@@ -14,7 +14,14 @@ import { TraceSection } from '../trace/trace-section';
 import { viewIcon } from './commands';
 import { hasRows } from './open-run';
 import { PanelButton, Section } from './section';
-import type { PanelModel } from './panel-model';
+import { PanelModel } from './panel-model';
+import type { ISettingRegistry } from '@jupyterlab/settingregistry';
+import type { IStateDB } from '@jupyterlab/statedb';
+import type { CommandRegistry } from '@lumino/commands';
+import { isRunId } from '../../client/runs-api';
+import type { IMegalensRuns, IMegalensViews } from '../../tokens';
+import { createPanelHost } from './panel-host';
+import { loadPanelParts } from './panel-part';
 
 interface IProps {
   name: string;
@@ -350,4 +357,49 @@ function groupsOf(
     }
   }
   return [...groups, ...(others.length > 0 ? [[trans.__('More'), others] as const] : [])];
+}
+
+const CHOICE = 'megalens:chosen-run';
+
+export interface ICreatePanelOptions {
+  commands: CommandRegistry;
+  runs: IMegalensRuns;
+  views: IMegalensViews;
+  trans: TranslationBundle;
+  /** Where the choice is kept over a reload. */
+  state: IStateDB | null;
+  settings: ISettingRegistry.ISettings | null;
+}
+
+/** Make the panel with what was chosen before the reload. */
+export async function createPanel(options: ICreatePanelOptions): Promise<MegalensPanel> {
+  const { commands, runs, views, trans, state, settings } = options;
+  const remember = (run: string | null) => void state?.save(CHOICE, run);
+  const model = new PanelModel(
+    runs,
+    createPanelHost({ commands, views, trans, remember }),
+    trans,
+    undefined,
+    await loadPanelParts()
+  );
+  model.setting = name => settings?.get(name).composite;
+  const read = () => {
+    model.runs.options = {
+      chooseNewest: settings?.get('chooseNewest').composite !== false,
+      refreshEvery: Number(settings?.get('refreshSeconds').composite ?? 2) * 1000
+    };
+  };
+  read();
+  settings?.changed.connect(read);
+  // What cannot be read is dropped: a panel without its last choice is better than none.
+  const kept = await state?.fetch(CHOICE).catch(() => '');
+  if (isRunId(kept)) {
+    model.runs.restore(kept);
+  } else if (kept !== undefined && kept !== null) {
+    void state?.remove(CHOICE);
+    model.host.warn(
+      trans.__('The run that was chosen last could not be read from the saved state, and was forgotten.')
+    );
+  }
+  return new MegalensPanel(model);
 }

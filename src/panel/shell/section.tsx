@@ -1,5 +1,7 @@
 import { caretDownIcon, caretRightIcon } from '@jupyterlab/ui-components';
 import * as React from 'react';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { INotice, NoticeAction } from './notice';
 
 /** What a button of the panel is given, beside what every button takes. */
 interface IPanelButtonProps extends Omit<React.ComponentPropsWithoutRef<'button'>, 'onClick' | 'type'> {
@@ -73,6 +75,46 @@ export function Term(props: {
       <span className="jp-MegalensTerm-name">{name} </span>
       <span className="jp-MegalensTerm-value">{value}</span>
       {children}
+    </div>
+  );
+}
+
+/** A state in one sentence with one action. */
+export function NoticeBox(props: {
+  notice: INotice;
+  trans: TranslationBundle;
+  act: (action: NoticeAction) => void;
+}): React.ReactElement {
+  const { tone, sentence, detail, code, action } = props.notice;
+  // Seconds and steps that count on are read by those who look, and said once.
+  const words = sentence.replace(/[\d.\s]+/g, ' ');
+  const spoken = React.useRef('');
+  const counts = spoken.current === words;
+  React.useEffect(() => {
+    spoken.current = words;
+  }, [words]);
+  return (
+    <div
+      className={`jp-MegalensNotice jp-mod-${tone}`}
+      role={tone === 'error' ? 'alert' : 'status'}
+      aria-live={counts ? 'off' : undefined}
+    >
+      <p>
+        {tone === 'busy' && <span className="jp-MegalensNotice-busy" aria-hidden="true" />}
+        {sentence}
+      </p>
+      {code !== undefined && (
+        <pre className="jp-MegalensNotice-code" tabIndex={0}>
+          {code}
+        </pre>
+      )}
+      {detail !== undefined && detail !== '' && (
+        <details>
+          <summary>{props.trans.__('What the server said')}</summary>
+          <p>{detail}</p>
+        </details>
+      )}
+      {action !== null && <PanelButton act={() => props.act(action.id)}>{action.label}</PanelButton>}
     </div>
   );
 }

@@ -11,17 +11,17 @@ import type { PanelModel } from '../shell/panel-model';
 import { CompareBar } from '../runs/compare-bar';
 import { bytesOf, isDeletable } from '../runs/keep-newest';
 import { runMark } from '../runs/run-mark';
-import { NoticeBox } from '../shell/notice-box';
-import { PanelButton } from '../shell/section';
-import type { IOrder, ITableRow } from './table-rows';
+import { NoticeBox, PanelButton } from '../shell/section';
 import {
-  formatDuration,
+  MOST_SETTINGS,
   differing,
   filtered,
-  MOST_SETTINGS,
+  formatDuration,
   ordered,
   sameColumn,
-  tableRows
+  tableRows,
+  type IOrder,
+  type ITableRow
 } from './table-rows';
 
 /** A column of every table, or one of a setting in which runs differ. */

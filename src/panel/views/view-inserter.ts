@@ -5,10 +5,8 @@ import type { Widget } from '@lumino/widgets';
 import { followPointer } from '../../charts/zoom';
 import { viewInfo, viewTitle } from '../../protocol/view-info';
 import type { IMegalensRuns, IMegalensViews, IRunEntry, IViewReference } from '../../tokens';
-import type { IMegalensPanel } from '../shell/panel-token';
-import { runInCells, kernelRun, type KernelRun } from './kernel-run';
-import { isNotebook } from './notebooks';
-import { viewCell } from './view-cell';
+import type { IMegalensPanel } from '../shell/panel-part';
+import { isNotebook, kernelRun, runInCells, viewCell, type KernelRun } from './kernel-run';
 
 /** What JupyterLab's notebooks take. */
 const CELLS = 'application/vnd.jupyter.cells';

@@ -192,7 +192,7 @@ def _application() -> Any:
     from jupyter_server.serverapp import ServerApp
 
     import megalens.pictures.report.build as build
-    from megalens.server.base_handler import MegalensHandler
+    from megalens.server.forward import MegalensHandler
     from megalens.server.reader.read_handler import ReadHandler
 
     def no_engine(*_: Any, **__: Any) -> Any:

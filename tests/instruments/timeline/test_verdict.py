@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from span_rows import table
 
-from bench.timeline.__main__ import judged
+from bench.timeline import judged
 from megalens.instruments.timeline.analysis import Analysis, analyse
 from megalens.instruments.timeline.long_steps import stalls
 from megalens.instruments.timeline.megascan_files import TimelineError

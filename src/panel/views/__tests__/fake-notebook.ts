@@ -1,5 +1,5 @@
 import { Widget } from '@lumino/widgets';
-import type { IExecuteReply, IKernel } from '../notebooks';
+import type { IExecuteReply, IKernel } from '../kernel-run';
 
 /** What a kernel answers when it is asked for `run`. */
 export type Said = { data: string } | { ename: string } | 'never' | 'busy';

@@ -1,7 +1,7 @@
 /** @jest-environment ./jest.environment.node.js */
 import type { ViewOptions } from '../../../protocol/views.generated';
 import type { IRunEntry } from '../../../tokens';
-import { viewCell } from '../view-cell';
+import { viewCell } from '../kernel-run';
 import { LIVE } from '../../shell/__tests__/memory-panel';
 
 const OLD: IRunEntry = { ...LIVE, id: 'run-0', state: 'recorded', folder: 'megalens-runs/run-0' };

@@ -5,19 +5,18 @@ Run ``python -m bench.split`` (``--quick`` for a short run that proves only that
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
-import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import megalens
-from bench.common import Row, ratio, run_processes, write_results
+from bench.common import Row, asked, ratio, report, run_processes
 from megalens.instruments.pipeline.split import SplitPlan, plan
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 MICRO_BATCHES, LAYERS = 7, 6
 GB = 10**9
 
@@ -70,12 +69,9 @@ _UNLIKE = {
 }
 
 
-def main() -> int:
-    """Measure, write ``results/split.*`` and return 0."""
-    parser = argparse.ArgumentParser(prog="python -m bench.split", description=__doc__)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--steps", type=int, help="steps of each layout (12)")
-    options = parser.parse_args()
+def main(arguments: Sequence[str] | None = None) -> Path:
+    """Measure and write ``results/split.json``; return the page of all results."""
+    options = asked(__doc__, arguments, "few steps", steps=(int, "steps of each layout (12)"))
     steps = options.steps or (3 if options.quick else 12)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MEGALENS_RUNTIME_DIR"] = os.path.join(folder, "runtime")
@@ -100,12 +96,7 @@ def main() -> int:
         "and bounds nothing here. Both the best split and the best other layout that the planner names are run. Percent: the split's step over the other's, 95 % bootstrap interval; negative where the split is faster. "
         "Read off: times from one recorded run, others predicted by megalens.split.plan(run). Cores: layers of a GPT that compute, processes held to cores."
     )
-    print(
-        write_results(
-            "split", "Forward and backward in different processes", rows, how=how, quick=options.quick
-        ).read_text()
-    )
-    return 0
+    return report("split", "Forward and backward in different processes", rows, how=how, quick=options.quick)
 
 
 def _typed(folder: Path, steps: int) -> tuple[list[Row], list[bool]]:
@@ -156,12 +147,7 @@ def _error(name: str, predicted: float, steps: list[float]) -> Row:
     off = predicted / measured - 1
     note = f"{predicted:.0f} ms predicted, {measured:.0f} ms measured"
     return Row(
-        f"{name}: predicted over measured step",
-        100 * off,
-        "%",
-        target="± 10",
-        met=abs(off) <= 0.1,
-        note=note,
+        f"{name}: predicted over measured step", 100 * off, "%", target="± 10", met=abs(off) <= 0.1, note=note
     )
 
 
@@ -279,9 +265,9 @@ def _run(case: dict[str, Any], steps: int, folder: Path) -> list[float]:
 def _measured(case: dict[str, Any], steps: int, folder: Path) -> dict[str, Any]:
     count = len(case["stages"])
     world = 2 * count - (not case["last_forward"]) if case["kind"] == "split" else count
-    found: dict[str, Any] = run_processes("bench.split.rank", {**case, "steps": steps}, world, folder)
+    found: dict[str, Any] = run_processes("bench.split_rank", {**case, "steps": steps}, world, folder)
     return found
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

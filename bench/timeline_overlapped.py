@@ -1,15 +1,15 @@
-"""Judge jobs whose communication goes on while they work: ``python -m bench.timeline.overlapped --jobs 400``.
+"""Judge jobs whose communication goes on while they work: ``python -m bench.timeline_overlapped --jobs 400``.
 
 Slow passes, data, saves, pairs of ranks and whole nodes, each with the added milliseconds known: what the same job takes less without them.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from megalens.instruments.timeline.analysis import analyse
 from megalens.instruments.timeline.culprits import Verdict
 from tests.kit.simulated_jobs import Fault, Job, Truth, simulate
 
-from ..common import Row, wilson, write_results
+from .common import Row, asked, report, share
 
 __all__ = ["CHOSEN", "JUDGED", "MORE", "Outcome", "draw", "outcome"]
 
@@ -158,10 +158,10 @@ def rows(results: Sequence[Outcome]) -> list[Row]:
     faulty = [each for each in results if each.kind != "none"]
     found = sum(each.found for each in faulty)
     table = [
-        _share("recall: the slow ranks are named, and no other", [each.found for each in faulty], "≥ 95", 95),
-        _share("precision: culprits that are one", [True] * found + [False] * sum(each.false for each in results), "≥ 95", 95),
-        _share("healthy jobs that are called healthy", [each.found for each in results if each.kind == "none"], "≥ 95", 95),
-        _share("prices within 20 % of what was added, or 1 % of a step", [each.priced for each in faulty if each.found], "≥ 90", 90),
+        _share("recall: the slow ranks are named, and no other", [each.found for each in faulty], "≥ 95"),
+        _share("precision: culprits that are one", [True] * found + [False] * sum(each.false for each in results), "≥ 95"),
+        _share("healthy jobs that are called healthy", [each.found for each in results if each.kind == "none"], "≥ 95"),
+        _share("prices within 20 % of what was added, or 1 % of a step", [each.priced for each in faulty if each.found], "≥ 90"),
     ]  # fmt: skip
     for kind in dict.fromkeys((*_KINDS[1:], *_MORE[1:])):
         mine = [each for each in faulty if each.kind == kind]
@@ -175,25 +175,23 @@ def rows(results: Sequence[Outcome]) -> list[Row]:
     return table
 
 
-def _share(what: str, hits: Sequence[bool], target: str = "", bound: float = 0.0) -> Row:
-    count = len(hits)
-    low, high = wilson(sum(hits), count)
-    value = 100 * sum(hits) / max(count, 1)
-    met = value >= bound if target else None
-    return Row(what, value, "%", 100 * low, 100 * high, target, met, f"{sum(hits)} of {count}")
+def _share(what: str, hits: Sequence[bool], target: str = "") -> Row:
+    return share(what, sum(hits), len(hits), target)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the bench."""
-    parser = argparse.ArgumentParser(prog="python -m bench.timeline.overlapped", description=__doc__)
-    parser.add_argument("--jobs", type=int, default=400)
-    parser.add_argument("--first", type=int, default=JUDGED, help="the first seed (%(default)s)")
-    parser.add_argument("--more", type=int, default=100, help="jobs of other faults (%(default)s)")
-    parser.add_argument("--quick", action="store_true", help="14 jobs: shows that it works")
-    asked = parser.parse_args(arguments)
-    jobs, more = (len(_KINDS), len(_MORE)) if asked.quick else (asked.jobs, asked.more)
-    second = MORE + asked.first - JUDGED
-    seeds = [*range(asked.first, asked.first + jobs), *range(second, second + more)]
+def main(arguments: Sequence[str] | None = None) -> Path:
+    """Judge, and write the figures; return the Markdown file."""
+    options = asked(
+        __doc__,
+        arguments,
+        "14 jobs",
+        jobs=(400, "simulated"),
+        first=(JUDGED, "the first seed"),
+        more=(100, "jobs of other faults"),
+    )
+    jobs, more = (len(_KINDS), len(_MORE)) if options.quick else (options.jobs, options.more)
+    second = MORE + options.first - JUDGED
+    seeds = [*range(options.first, options.first + jobs), *range(second, second + more)]
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     results: list[Outcome] = []
     with ProcessPoolExecutor(os.cpu_count()) as pool:
@@ -202,12 +200,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             if not each.found or each.false or not each.priced:
                 print(f"seed {each.seed}, {each.kind}, {each.overlap}: added {each.added:.3g} ms, price {each.price:.3g} ms of {each.step:.4g} ms\n{each.text}", flush=True)  # fmt: skip
     how = (
-        f"{jobs} simulated jobs, seeds from {asked.first}, and {more} from {second}, of 8 to 32 ranks (TP × PP × DP) whose gradients are reduced bucket by bucket as by DDP, or whose weights are gathered a layer ahead as by FSDP, "
+        f"{jobs} simulated jobs, seeds from {options.first}, and {more} from {second}, of 8 to 32 ranks (TP × PP × DP) whose gradients are reduced bucket by bucket as by DDP, or whose weights are gathered a layer ahead as by FSDP, "
         f"over networks from fast to slower than the work; each with one fault of 8 to 40 % or none (most ranks of a stage, and three steps with a stall, from {second}), and noise of 0.5 to 3 %. "
         "The simulation (`tests/kit/simulated_jobs.py`) shares no code with what it tries; no threshold was chosen on these seeds. Intervals are Wilson's."
     )
-    path = write_results("timeline_overlapped", "Verdicts under overlapped communication", rows(results), how=how, quick=asked.quick)  # fmt: skip
-    print(path.read_text(encoding="utf-8"))
+    return report("timeline_overlapped", "Verdicts under overlapped communication", rows(results), how=how, quick=options.quick)  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -5,24 +5,23 @@ Run ``python -m bench.pipeline`` (``--quick`` for a short run that proves only t
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import megalens
-from bench.common import Row, ratio, run_processes, write_results
+from bench.common import Row, asked, judged, ratio, report, run_processes
 from megalens.instruments.pipeline import Plan, plan
 from megalens.instruments.pipeline.connections import expected_messages
 from megalens.instruments.pipeline.orders import FixedOrder, choice_from_json
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 STAGES, MICRO_BATCHES, PARTS = 4, 8, 8
 _SCHEDULES = {
     # Name: chunks and placement.
@@ -57,13 +56,15 @@ _ORDERS = {
 }
 
 
-def main() -> int:
-    """Measure, write ``results/pipeline.*`` and return 0."""
-    parser = argparse.ArgumentParser(prog="python -m bench.pipeline", description=__doc__)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--steps", type=int, help="steps of each schedule (12)")
-    parser.add_argument("--rounds", type=int, help="rounds of each delay (8), of 2 steps in every order")
-    options = parser.parse_args()
+def main(arguments: Sequence[str] | None = None) -> Path:
+    """Measure and write ``results/pipeline.json``; return the page of all results."""
+    options = asked(
+        __doc__,
+        arguments,
+        "few steps",
+        steps=(int, "steps of each schedule (12)"),
+        rounds=(int, "rounds of each delay (8), of 2 steps in every order"),
+    )
     steps, rounds = (
         options.steps or (3 if options.quick else 12),
         options.rounds or (3 if options.quick else 8),
@@ -81,37 +82,25 @@ def main() -> int:
         f"Predicted: times are read off recorded runs of ZB-H1 (one chunk) and ZB-V (two) by megalens.pipeline.plan(run, …); {steps} steps of each other schedule are then measured (median), none of which the planner has seen. "
         f"Delays: {rounds} rounds of 2 steps in every order, in random order, in one job; messages are held back by another thread of the sender. Ratios of the rounds' steps, 95 % bootstrap interval."
     )
-    print(
-        write_results(
-            "pipeline", "Plans of pipelines, and orders by arrival", rows, how=how, quick=options.quick
-        ).read_text()
-    )
-    return 0
+    return report("pipeline", "Plans of pipelines, and orders by arrival", rows, how=how, quick=options.quick)
 
 
 def _planning() -> list[Row]:
     out = subprocess.run(
-        ["node", str(ROOT / "bench" / "pipeline" / "planning.mjs")],
+        ["node", str(ROOT / "bench" / "node-side.mjs"), "planning"],
         check=True,
         capture_output=True,
         text=True,
     )
     found = json.loads(out.stdout)
     return [
-        Row(
+        judged(
             "simulate 64 stages × 512 micro-batches (1F1B), all figures of the step",
             found["simulate_ms"] / 1e3,
             "s",
-            target="< 1",
-            met=found["simulate_ms"] < 1000,
+            "< 1",
         ),
-        Row(
-            "the same with zero-bubble passes in two parts (ZB-H1)",
-            found["split_ms"] / 1e3,
-            "s",
-            target="< 1",
-            met=found["split_ms"] < 1000,
-        ),
+        judged("the same with zero-bubble passes in two parts (ZB-H1)", found["split_ms"] / 1e3, "s", "< 1"),
         _adopting(),
         Row("search, 4 stages × 8 micro-batches", found["search_small_ms"], "ms"),
         Row("search, 16 stages × 64 micro-batches", found["search_ms"], "ms"),
@@ -131,7 +120,7 @@ def _adopting() -> Row:
         found.append(1e3 * (time.perf_counter() - began))
     ms = statistics.median(found)
     what = "take another plan at a step, 64 stages × 128 micro-batches: what the step pays on one rank"
-    return Row(what, ms, "ms", target="≤ 1", met=ms <= 1)
+    return judged(what, ms, "ms", "≤ 1")
 
 
 def _predicted(folder: Path, steps: int) -> list[Row]:
@@ -145,21 +134,9 @@ def _predicted(folder: Path, steps: int) -> list[Row]:
     mean, worst = statistics.fmean(each[0] for each in errors), max(each[0] for each in errors)
     memory = max(each[1] for each in errors)
     return [
-        Row(
-            "error of predicted steps, mean of the held-out schedules",
-            100 * mean,
-            "%",
-            target="≤ 5",
-            met=mean <= 0.05,
-        ),
-        Row("error of predicted steps, worst", 100 * worst, "%", target="≤ 10", met=worst <= 0.1),
-        Row(
-            "error of the peak of activations, worst stage",
-            100 * memory,
-            "%",
-            target="≤ 3",
-            met=memory <= 0.03,
-        ),
+        judged("error of predicted steps, mean of the held-out schedules", 100 * mean, "%", "≤ 5"),
+        judged("error of predicted steps, worst", 100 * worst, "%", "≤ 10"),
+        judged("error of the peak of activations, worst stage", 100 * memory, "%", "≤ 3"),
         *rows,
     ]
 
@@ -297,9 +274,9 @@ def _profile(ms: float, *, even: bool = False) -> dict[str, list[float]]:
 
 
 def _run(blocks: list[dict[str, Any]], stages: int, folder: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = run_processes("bench.pipeline.rank", {"blocks": blocks}, stages, folder)
+    found: list[dict[str, Any]] = run_processes("bench.pipeline_rank", {"blocks": blocks}, stages, folder)
     return found
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

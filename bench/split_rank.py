@@ -14,7 +14,7 @@ from torch import Tensor, distributed, nn
 from torch.utils.checkpoint import checkpoint
 
 import megalens
-from bench.pipeline.modules import TimedStage
+from bench.pipeline_rank import TimedStage
 from megalens.demo.model import Block, GPTConfig
 from megalens.instruments.pipeline import DynamicSchedule
 from megalens.instruments.pipeline.split import SplitLayout, SplitTraining

@@ -1,1 +1,0 @@
-"""Pipelines: how well plans predict real steps, and what orders by arrival gain. ``python -m bench.pipeline``."""

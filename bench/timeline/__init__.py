@@ -1,1 +1,0 @@
-"""Verdicts and clocks of the timeline, measured on simulated jobs whose truth is known."""
