@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 
+from .._needed import NotInstalledError
 from ..protocol import shown_text
 from ..protocol.version import own_version
 from ..slices import Commands, find_slices, load
@@ -31,4 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         meant = f" Did you mean {nearest[0]}?" if nearest else " megalens --help lists them."
         parser.exit(2, shown_text(f"megalens: there is no command {given[0]!r:.100}.{meant}\n"))
     parsed = parser.parse_args(given)
-    return int(parsed.run(parsed))
+    try:
+        return int(parsed.run(parsed))
+    except NotInstalledError as error:
+        parser.exit(1, f"megalens: {error}\n")
