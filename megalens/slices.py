@@ -25,7 +25,7 @@ Commands = Callable[["argparse._SubParsersAction[argparse.ArgumentParser]"], Non
 
 @dataclass(frozen=True)
 class Slice:
-    """What one instrument adds. All but its name are ``"module:object"``, or nothing.
+    """What one instrument adds. All but its name is ``"module:object"``, or nothing.
 
     Attributes
     ----------
@@ -45,8 +45,9 @@ class Slice:
     exports : mapping
         Files that ``run.export`` writes, by the name of their format: a
         :class:`~megalens.runs.exports.Format`.
-    opens : str
-        A :class:`~megalens.runs.foreign_files.ForeignFiles`: files of other tools that are opened as a run.
+    opens : str or tuple of str
+        Each a :class:`~megalens.runs.foreign_files.ForeignFiles`, asked in order: files of other tools that
+        are opened as a run.
     endpoints : str
         Pairs of a path below ``megalens/api/runs/<id>`` and the handler that answers there.
     commands : str
@@ -59,7 +60,7 @@ class Slice:
     notebook: Mapping[str, str] = field(default_factory=dict)
     answers: Mapping[str, str] = field(default_factory=dict)
     exports: Mapping[str, str] = field(default_factory=dict)
-    opens: str = ""
+    opens: str | tuple[str, ...] = ""
     endpoints: str = ""
     commands: str = ""
 

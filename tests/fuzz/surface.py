@@ -45,7 +45,7 @@ class Surface:
 # Of every thousand cases, how many are of each surface, those that cost most the fewest; each is `SURFACE` of the module of its name in `surfaces/`, or in a slice.
 CATALOGUE: dict[str, int] = {
     "messages": 130,
-    "frames": 150,
+    "frames": 135,
     "hub_talk": 30,
     "settings": 120,
     "view_options": 120,
@@ -59,6 +59,8 @@ CATALOGUE: dict[str, int] = {
     "jsonl": 10,
     "csv_folders": 10,
     "traces": 20,
+    "titan_logs": 5,
+    "event_files": 10,
     "anomalies": 10,
     "run_folder": 40,
     "changed_byte": 20,
@@ -68,6 +70,7 @@ CATALOGUE: dict[str, int] = {
 # Surfaces that a slice brings, which go with it.
 _OF_SLICES = {
     "traces": "tests.instruments.timeline.fuzzed_traces",
+    "titan_logs": "tests.instruments.timeline.fuzzed_titan_logs",
     "anomalies": "tests.instruments.monitor.fuzzed_anomalies",
 }
 _ROOT = Path(__file__).parents[2]

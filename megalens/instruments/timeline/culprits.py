@@ -65,6 +65,9 @@ class Culprit:
         (communication, with no ranks), or the name of a span of the script's own.
     alone : bool
         Whether there is no other rank: it is compared with its own other steps.
+    share_of : str
+        What ``slower`` of data and checkpoint is a share of: ``computing``, or ``steps`` where no pass was
+        recorded.
     """
 
     kind: str
@@ -84,6 +87,7 @@ class Culprit:
     steps: tuple[int, ...] = ()
     longer: tuple[tuple[str, float], ...] = ()
     alone: bool = False
+    share_of: str = "computing"
 
     def __str__(self) -> str:
         """Return it as sentences, the second with the price."""
@@ -116,8 +120,8 @@ class Culprit:
             "device": f"{who} compute{several} {by} slower than {whose} like",
             "link": f"transfers between {who} take {by} longer than others of their size",
             "host": f"{who} pause{several} between passes for {by} of {whose} computing",
-            "data": f"{who} wait{several} for data for {by} of {whose} computing",
-            "checkpoint": f"{who} save{several} for {by} of {whose} computing, and others do not",
+            "data": f"{who} wait{several} for data for {by} of {whose} {self.share_of}",
+            "checkpoint": f"{who} save{several} for {by} of {whose} {self.share_of}, and others do not",
             "stage": f"the stage of {who} computes {by} more than the others",
             "step": f"the step takes {self.slower:.0%} longer; {self._cause(who, one)}",
             "stall": self._cause(who, one),
@@ -163,8 +167,8 @@ class Culprit:
         return {
             "device": f"computing takes {total} longer than in other steps, {by}{tail}",
             "host": f"what no span explains takes {total} longer than in other steps, {by} of computing",
-            "data": f"waiting for data takes {total} a step, {by} of computing",
-            "checkpoint": f"saving takes {total} a step, {by} of computing",
+            "data": f"waiting for data takes {total} a step, {by} of {self.share_of}",
+            "checkpoint": f"saving takes {total} a step, {by} of {self.share_of}",
             "step": f"it takes {self.slower:.0%} longer than the steps around it{tail}",
         }[self.kind]
 

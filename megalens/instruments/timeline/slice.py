@@ -13,7 +13,7 @@ SLICE = Slice(
         "pipeline": f"{_HERE}.pipeline_answer:read_pipeline",
     },
     exports={"perfetto": f"{_HERE}.chrome:PERFETTO"},
-    opens=f"{_HERE}.trace_folder:TRACES",
+    opens=(f"{_HERE}.trace_folder:TRACES", f"{_HERE}.titan_logs:TITAN_LOGS"),
     endpoints=f"{_HERE}.endpoints:ENDPOINTS",
     commands=f"{_HERE}.cli:add_commands",
 )

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
-from ...protocol import replace_file, segment_name, shown_text, stream_schema
+from ...protocol import shown_text
 from ...runs.errors import ClientError
-from ...runs.foreign_files import ForeignFiles
-from ...runs.moments.rows.import_folder import cache_folder, locked, trim_cache
+from ...runs.foreign_files import ForeignFiles, ForeignRows, Progress, cached_recording
 from ...runs.run_folder import RunFolder
 from .chrome_spans import BEGIN, END, chrome_spans
 from .kineto import KinetoTrace, is_kineto, kineto_trace
@@ -35,11 +29,8 @@ _ENDING = re.compile(r"\.(json|trace|gz|txt|chrome|perfetto)\b|^[^.]+$", re.IGNO
 """Of files in a folder; one that is named itself may be called anything."""
 _FIRST_SIGNS = (b"{", b"[", b"\x1f\x8b", b"\xef\xbb\xbf")
 
-Progress = Callable[[int, int, str], object]
-
 _VERSION = 6
 """To be raised when the same files give other rows."""
-_MOST_PROBLEMS = 200
 _EVENTS = 4096
 
 
@@ -69,78 +60,19 @@ def trace_recording(path: Path, progress: Progress | None = None, within: Path |
     """
     try:
         files = trace_files(path, within)
-        # By names and times of the files, not by their content: that may be gigabytes.
-        stamps = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-        mark = hashlib.sha256(repr((_VERSION, str(path.resolve()), stamps)).encode()).hexdigest()
-        folder = cache_folder() / mark[:2] / mark
-        with locked(folder):
-            if not (folder / "run.json").is_file():
-                _write(folder, mark, path, read_traces(path, files, progress), files)
-            (folder / "used").touch()
+
+        def read() -> ForeignRows:
+            traces = read_traces(path, files, progress)
+            ranks = {"ranks": traces.ranks} if traces.ranks else {}
+            origin = {"kind": "trace", "name": traces.tool, "steps": "counted", **ranks}
+            return ForeignRows(origin, {"spans": traces.spans.tables()}, traces.problems)
+
+        return cached_recording(path, files, f"trace {_VERSION}", read)
     except TimelineError as error:
         raise ClientError(str(error), code="unreadable") from error
-    except OSError as error:
-        raise ClientError(f"{path.name} cannot be read: {error.strerror}.", code="unreadable") from error
-    trim_cache(folder)
-    return RunFolder(folder)
 
 
 TRACES = ForeignFiles(holds_traces, trace_recording)
-
-
-def _write(folder: Path, mark: str, path: Path, traces: Traces, files: list[Path]) -> None:
-    import pyarrow.parquet as pq
-
-    written = max(file.stat().st_mtime for file in files)
-    steps = traces.spans["step"]
-    first_step, last_step = int(steps.min()), int(steps.max())
-    try:
-        spans = _segment(folder, "spans", first_step)
-        with pq.ParquetWriter(spans, stream_schema("spans"), compression="zstd") as file:
-            for table in traces.spans.tables():
-                file.write_table(table)
-        warnings = [
-            {
-                "step": first_step,
-                "time": written,
-                "who": "reader",
-                "action": "warning",
-                "detail": json.dumps({"text": text[:500]}),
-            }
-            for text in traces.problems[:_MOST_PROBLEMS]
-        ]
-        if warnings:
-            rows = pa.Table.from_pylist(warnings, schema=stream_schema("audit"))
-            pq.write_table(rows, _segment(folder, "audit", first_step))
-        header: dict[str, Any] = {
-            "format": 2,
-            "run": {"id": f"trace-{mark[:16]}", "name": shown_text(path.name, 200), "started": written},
-            "state": "finished",
-            "ended": written,
-            "origin": {"kind": "trace", "name": traces.tool, "steps": "counted"}
-            | ({"ranks": traces.ranks} if traces.ranks else {}),
-            "flags": [],
-            "versions": {},
-            "streams": {
-                "spans": {
-                    "rows": len(traces.spans),
-                    "bytes": spans.stat().st_size,
-                    "first_step": first_step,
-                    "last_step": last_step,
-                }
-            },
-            "missing_steps": [],
-        }
-        # The recording is one from here on.
-        replace_file(folder / "run.json", json.dumps(header).encode())
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-
-
-def _segment(folder: Path, stream: str, first_step: int) -> Path:
-    (folder / stream).mkdir(exist_ok=True)
-    return folder / stream / segment_name(0, first_step, ".parquet")
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from .culprits import Culprit, Verdict
 from .dependencies import NOT_BLOCKED_NS, Dependencies
 from .long_steps import LEAST_NS, MAD, SURE, bad_steps, median, of_one_rank, running_median, stalls, stretches
 from .prices import joined, names_of, units_of
-from .spans import INFERRED, Bools, Floats, Integers, Spans, Work
+from .spans import COMPUTING, INFERRED, Bools, Floats, Integers, Spans, Work
 
 _LEAST = 0.032
 """Healthy devices differ by less."""
@@ -42,10 +42,14 @@ def judge(
     slow = {rank for each in most for rank in each.ranks}
     culprits = [*bad, *most]
     culprits += [each for each in _devices(done, usable, problems) if not {*each.ranks} & slow]
-    own = np.nanmedian(done.compute, axis=1, keepdims=True)
-    culprits += _found("host", done, (done.host - _others(done.host, done.stage)) / own, usable)
-    culprits += _found("data", done, done.data / own, usable)
-    culprits = _saves(done, own, culprits)
+    # Where no pass was recorded, what is left of a step may be computing or waiting: nobody is blamed for it.
+    passes = bool(spans.of_kind(*COMPUTING).any())
+    seen = done if passes else replace(done, compute=done.step)
+    own = np.nanmedian(seen.compute, axis=1, keepdims=True)
+    if passes:
+        culprits += _found("host", done, (done.host - _others(done.host, done.stage)) / own, usable)
+    waits = _saves(seen, own, [*culprits, *_found("data", seen, done.data / own, usable)])
+    culprits = waits if passes else [replace(each, share_of="steps") for each in waits]
     culprits += _stages(done, culprits, usable)
     if found is not None and clocks is not None:
         problems += [*found.problems, *clocks.problems]

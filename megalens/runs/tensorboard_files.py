@@ -1,0 +1,237 @@
+"""Event files of TensorBoard by any writer (torch, Lightning, Megatron-LM, …): their numbers over steps."""
+
+from __future__ import annotations
+
+import re
+import struct
+from array import array
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+
+from ..protocol import shown_text, stream_schema
+from .errors import ClientError
+from .exports.event_files import needed_module
+from .foreign_files import ForeignFiles, ForeignRows, Progress, cached_recording, files_within
+from .moments import find_trees
+from .run_folder import RunFolder
+
+__all__ = ["EVENT_FILES"]
+
+_VERSION = "tensorboard 1"
+_ENDING = re.compile(r"tfevents")
+_RANK = re.compile(r"rank[-_]?(\d{1,6})", re.IGNORECASE)
+_MOST_FOLDERS, _MOST_NAMED = 1_000, 5
+_MOST_RECORD = 1 << 16
+"""Bytes; what is larger is a picture or a graph, and its checksum would take long."""
+_MOST_NUMBERS, _MOST_NAMES, _LONGEST_NAME = 5_000_000, 100_000, 1_000
+_MOST_STEP = 1 << 60
+_LATEST = 4e9
+"""s: until the year 2096."""
+_HEAD, _TAIL = struct.Struct("<QI"), struct.Struct("<I")
+_PIECE = 1 << 17
+_TOLD_EVERY = 1 << 12
+_FLOAT, _DOUBLE = 1, 2
+"""Of TensorFlow's types of tensors."""
+
+
+@dataclass
+class _Numbers:
+    """Columns of what was read: step, time in s, rank, number of the name, value."""
+
+    columns: list[array[Any]] = field(default_factory=lambda: [array(kind) for kind in "qdiid"])
+    names: dict[str, int] = field(default_factory=dict)
+    left_out: Counter[str] = field(default_factory=Counter)
+
+    def add(self, step: int, time: float, rank: int, name: str, value: float) -> None:
+        known = len(name) <= _LONGEST_NAME and (name in self.names or len(self.names) < _MOST_NAMES)
+        if not known or not 0 <= step < _MOST_STEP or not 0 <= time < _LATEST:
+            self.left_out["numbers without a step, time or name of use"] += 1
+        elif len(self.columns[0]) >= _MOST_NUMBERS:
+            self.left_out[f"numbers beyond {_MOST_NUMBERS}"] += 1
+        else:
+            row = (step, time, rank, self.names.setdefault(name, len(self.names)), value)
+            for column, each in zip(self.columns, row, strict=True):
+                column.append(each)
+
+
+def holds_events(path: Path, within: Path | None = None) -> bool:
+    """Return whether a file or folder holds event files, and no statistics, which say more."""
+    folders = _folders(path, within)
+    if not any(_is_events(file) for files in folders.values() for file in files[:_MOST_NAMED]):
+        return False
+    try:
+        find_trees(path)
+    except ClientError:
+        return True
+    return False
+
+
+def event_recording(path: Path, progress: Progress | None = None, within: Path | None = None) -> RunFolder:
+    """Return the recording of one run's event files; changed files are read anew.
+
+    A folder's own files are the run, and those of its subfolders have the folder's name before their names.
+    Raises ``ClientError`` for folders of several runs, and where a package is missing.
+    """
+    chosen = _one_run(path, _folders(path, within))
+    files = [file for files in chosen.values() for file in files]
+    return cached_recording(path, files, _VERSION, lambda: read_numbers(chosen, progress))
+
+
+EVENT_FILES = ForeignFiles(holds_events, event_recording)
+
+
+def _is_events(file: Path) -> bool:
+    try:
+        with file.open("rb") as data:
+            return _length(data.read(_HEAD.size)) is not None
+    except OSError:
+        return False
+
+
+def _folders(path: Path, within: Path | None) -> dict[str, list[Path]]:
+    """Return event files by their folder below the path: itself (``""``), or one or two levels deeper."""
+    found = {"": files_within(path, _ENDING, within)}
+    if path.is_dir():
+        for depth in ("*", "*/*"):
+            for folder in sorted(path.glob(depth))[:_MOST_FOLDERS]:
+                if folder.is_dir() and not folder.is_symlink():
+                    found[folder.relative_to(path).as_posix()] = files_within(folder, _ENDING, within)
+    return {name: files for name, files in found.items() if files}
+
+
+def _one_run(path: Path, folders: dict[str, list[Path]]) -> dict[str, list[Path]]:
+    """Return the files of the one run that is there, by what their names begin with."""
+    if "" in folders:
+        return folders
+    if len(folders) == 1:
+        return {"": next(iter(folders.values()))}
+    if all(_RANK.fullmatch(name.rpartition("/")[2]) for name in folders):
+        parents = {name.rpartition("/")[0] for name in folders}
+        if len(parents) == 1:
+            return {name.rpartition("/")[2]: files for name, files in folders.items()}
+    # One folder may hold the others: what add_scalars writes lies beside the run's own file.
+    top = [name for name in folders if all(each == name or each.startswith(f"{name}/") for each in folders)]
+    if top:
+        return {name[len(top[0]) :].lstrip("/"): files for name, files in folders.items()}
+    names = [shown_text(name, 100) for name in folders]
+    named = ", ".join(names[:_MOST_NAMED]) + (", …" if len(names) > _MOST_NAMED else "")
+    raise ClientError(
+        f"{shown_text(path.name, 200)} holds TensorBoard files of {len(names)} runs: open one of {named}.",
+        code="several-runs",
+    )
+
+
+def read_numbers(folders: dict[str, list[Path]], progress: Progress | None = None) -> ForeignRows:
+    """Return the numbers of files, by what goes before their names.
+
+    Raises ``ClientError`` where there are none.
+    """
+    event = needed_module("tensorboardX.proto.event_pb2").Event
+    numbers, problems = _Numbers(), list[str]()
+    total = sum(file.stat().st_size for files in folders.values() for file in files)
+    done = 0
+    for name, files in folders.items():
+        named = _RANK.fullmatch(name)
+        rank, before = (int(named[1]), "") if named else (0, f"{name}/" if name else "")
+        for file in files:
+            shown = shown_text(file.name, 200)
+            with file.open("rb") as data:
+                for count, record in enumerate(_records(data, shown, numbers, problems)):
+                    if progress is not None and count % _TOLD_EVERY == 0:
+                        progress(done + data.tell(), total, f"reading {shown}")
+                    _take(event, record, rank, before, numbers)
+            done += file.stat().st_size
+    if not len(numbers.columns[0]):
+        raise ClientError("The TensorBoard files hold no numbers over steps.", code="unreadable")
+    problems += [f"{count} {what} are left out." for what, count in sorted(numbers.left_out.items())]
+    origin = {"kind": "trace", "name": "TensorBoard", "steps": "counted"}
+    return ForeignRows(origin, {"scalars": _tables(numbers)}, problems)
+
+
+def _length(head: bytes) -> int | None:
+    """Return how long a record is, by its checked head; None for what is none."""
+    if len(head) < _HEAD.size:
+        return None
+    length, checksum = _HEAD.unpack(head)
+    return length if _checksum(head[:8]) == checksum else None
+
+
+def _checksum(data: bytes) -> int:
+    masked: int = needed_module("tensorboardX.record_writer").masked_crc32c(data)
+    return masked
+
+
+def _records(data: BinaryIO, shown: str, numbers: _Numbers, problems: list[str]) -> Iterator[bytes]:
+    """Yield what may hold numbers. A file that is cut off, or damaged, gives what comes before that."""
+    size = data.seek(0, 2)
+    data.seek(0)
+    while (at := data.tell()) < size:
+        length = _length(data.read(_HEAD.size))
+        if length is None or at + _HEAD.size + length + _TAIL.size > size:
+            problems.append(f"{shown} is cut off or damaged after {at} bytes: what comes before is read.")
+            return
+        if length > _MOST_RECORD:
+            numbers.left_out["large records (pictures, graphs)"] += 1
+            data.seek(length + _TAIL.size, 1)
+            continue
+        record = data.read(length)
+        if data.read(_TAIL.size) == _TAIL.pack(_checksum(record)):
+            yield record
+        else:
+            numbers.left_out["damaged records"] += 1
+
+
+def _take(event: Any, record: bytes, rank: int, before: str, numbers: _Numbers) -> None:
+    try:
+        found = event.FromString(record)
+    except Exception:
+        # Protobuf's error class differs by its implementation.
+        numbers.left_out["damaged records"] += 1
+        return
+    for each in found.summary.value:
+        kind = each.WhichOneof("value")
+        value = (
+            each.simple_value if kind == "simple_value" else _of_tensor(each) if kind == "tensor" else None
+        )
+        if value is None:
+            numbers.left_out["histograms, pictures and texts"] += 1
+        else:
+            numbers.add(found.step, found.wall_time, rank, before + each.tag, value)
+
+
+def _of_tensor(value: Any) -> float | None:
+    """Return the number that a newer writer keeps as a tensor without axes."""
+    tensor = value.tensor
+    if tensor.tensor_shape.dim or tensor.dtype not in (_FLOAT, _DOUBLE):
+        return None
+    form, values = ("<f", tensor.float_val) if tensor.dtype == _FLOAT else ("<d", tensor.double_val)
+    content = tensor.tensor_content
+    if len(content) == struct.calcsize(form):
+        return float(struct.unpack(form, content)[0])
+    return float(values[0]) if len(values) == 1 else None
+
+
+def _tables(numbers: _Numbers) -> Iterator[pa.Table]:
+    """Yield the rows by step; of a step that was written again, after a restart, the newest."""
+    step, time, rank, name, value = (np.frombuffer(each, each.typecode) for each in numbers.columns)
+    order = np.lexsort((time, name, rank, step))
+    last = np.ones(len(order), bool)
+    if len(order) > 1:
+        keys = [each[order] for each in (step, rank, name)]
+        last[:-1] = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
+    order = order[last]
+    texts = pa.array(list(numbers.names), pa.string())
+    schema = stream_schema("scalars")
+    for begin in range(0, len(order), _PIECE):
+        rows = order[begin : begin + _PIECE]
+        columns: dict[str, Any] = {
+            "step": step[rows], "time": time[rows], "rank": rank[rows],
+            "name": texts.take(pa.array(name[rows])), "value": value[rows], "unit": pa.repeat("", len(rows)),
+        }  # fmt: skip
+        yield pa.table({each.name: columns[each.name] for each in schema}, schema=schema)
