@@ -28,11 +28,13 @@ class _Missing:
         """Raise where a module of ours imports what is not there; nobody else's question is answered."""
         if name not in _READERS:
             return None
-        frame = sys._getframe(1)
-        while frame.f_globals.get("__name__") == "importlib._bootstrap" and frame.f_back is not None:
+        from inspect import currentframe
+
+        # Who imports: the first below this one that is not the import system's own.
+        frame = currentframe()
+        while frame is not None and frame.f_globals.get("__name__") in (__name__, "importlib._bootstrap"):
             frame = frame.f_back
-        asking = str(frame.f_globals.get("__name__"))
-        if not asking.startswith("megalens."):
+        if frame is None or not str(frame.f_globals.get("__name__")).startswith("megalens."):
             return None
         raise NotInstalledError(
             f"Reading and showing runs needs {name}, which is not installed here: megalens-tracer trains and "
