@@ -46,19 +46,26 @@ def parsed(path: Path) -> ast.Module:
 
 
 @cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """All nodes of it: to walk through a tree takes longer than to parse it."""
+    return tuple(ast.walk(parsed(path)))
+
+
+@cache
 def imported_names(path: Path, typing: bool = False) -> list[str]:
     """Absolute dotted names that a file imports, lazily or not; those for type checkers alone only if ``typing``."""
     package = list(path.relative_to(ROOT).with_suffix("").parts[:-1])
-    tree = parsed(path)
     typing_only = {
         id(node)
-        for block in ast.walk(tree)
-        if isinstance(block, ast.If) and ast.unparse(block.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+        for block in nodes(path)
+        if isinstance(block, ast.If)
+        and isinstance(block.test, ast.Name | ast.Attribute)
+        and ast.unparse(block.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
         for child in block.body
         for node in ast.walk(child)
     }
     names: list[str] = []
-    for node in ast.walk(tree):
+    for node in nodes(path):
         if not typing and id(node) in typing_only:
             continue
         if isinstance(node, ast.Import):
@@ -207,7 +214,7 @@ def test_nothing_of_the_training_side_imports_a_room_by_its_name() -> None:
         *(ROOT / "megalens" / "tracer").rglob("*.py"),
         *(ROOT / "megalens" / "adapters").rglob("*.py"),
     ]:
-        for call in ast.walk(parsed(path)):
+        for call in nodes(path):
             if isinstance(call, ast.Call) and ast.unparse(call.func) in ("import_module", "__import__"):
                 assert ast.unparse(call) == "import_module('megalens._version')", path
 
@@ -225,7 +232,7 @@ def test_no_two_classes_have_one_name() -> None:
 def _names_in(module: Path) -> set[str]:
     """What a module file, or a package's, has at its top level, with what it takes over by a star."""
     names = {each.stem for each in module.parent.iterdir()} if module.name == "__init__.py" else set()
-    for node in ast.walk(parsed(module)):
+    for node in nodes(module):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             names.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -244,7 +251,7 @@ def _names_in(module: Path) -> set[str]:
 def test_what_is_run_by_hand_imports_names_that_exist(folder: str) -> None:
     missing = []
     for path in (ROOT / folder).rglob("*.py"):
-        for node in ast.walk(parsed(path)):
+        for node in nodes(path):
             module = getattr(node, "module", None)
             if not isinstance(node, ast.ImportFrom) or node.level or not module.startswith("megalens"):
                 continue

@@ -313,7 +313,22 @@ SEEING: dict[str, Callable[[], nn.Module]] = {
 LANGUAGE = replace(LLAMA, stack="model.language_model.layers", tokens="model.language_model.embed_tokens")
 EAGER_ONLY = {"gpt-neo", "gpt-j", "codegen", "bloom", "mpt", "gemma2", "gpt-oss"}
 """Models that compute attention in no other way."""
-WAYS = [(name, "eager") for name in MODELS] + [(name, "sdpa") for name in MODELS if name not in EAGER_ONLY]
+LIKE_OTHERS = {
+    *(
+        "gpt-neox, one after the other",
+        "mistral",
+        "qwen2",
+        "gemma",
+        "gemma3",
+        "stablelm",
+        "cohere",
+        "granite",
+    ),
+    *("glm-4", "smollm3", "ernie 4.5", "qwen2-moe", "olmoe"),
+}
+"""Models whose tensors lie as those of another one: by name and shape nothing of them is other."""
+LAYOUTS = [name for name in MODELS if name not in LIKE_OTHERS]
+WAYS = [(name, "eager") for name in LAYOUTS] + [(name, "sdpa") for name in LAYOUTS if name not in EAGER_ONLY]
 
 
 def tiny_model(name: str, attention: str) -> nn.Module:

@@ -49,8 +49,9 @@ def test_the_headless_demo_trains_runs_the_notebook_and_leaves_no_process() -> N
     assert {"heatmap", "trend", "scalars"} <= set(pictures)
 
 
-def test_the_quickstart_notebook_is_committed_without_outputs() -> None:
-    notebook = nbformat.read(ROOT / "examples" / "quickstart.ipynb", as_version=4)
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_a_notebook_is_committed_without_outputs(path: Path) -> None:
+    notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert len(code) > 5

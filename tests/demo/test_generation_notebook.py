@@ -103,11 +103,3 @@ def test_stronger_noise_changes_more_and_the_control_is_the_model_as_it_is(run):
         torch.tensor([list(PROMPTS[0].encode())]), 48, 0.8, seed=1
     )
     assert clean == text_of(ids[0, len(PROMPTS[0]) :]) != steered
-
-
-def test_the_notebook_about_generation_is_committed_without_outputs():
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
-    nbformat.validate(notebook)
-    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    assert len(code) > 12
-    assert all(cell.outputs == [] and cell.execution_count is None for cell in code)

@@ -15,10 +15,12 @@ def test_a_change_of_a_slice_asks_for_its_tests_and_for_the_rules_of_the_whole_p
     assert "tests/hub" not in found[PYTEST]
 
 
-def test_a_change_of_a_room_asks_for_the_rooms_that_may_import_it_too():
-    assert {"tests/hub", "tests/hub/dialects", "tests/hub/replay"} <= set(
-        picks(["megalens/hub/server.py"])[PYTEST]
-    )
+def test_a_change_asks_for_the_tests_of_its_room_and_for_what_imports_it_or_an_importer():
+    found = picks(["megalens/tracer/tensors/compressors.py"])[PYTEST]
+    assert "tests/tracer" in found
+    # It imports the package, which imports the file.
+    assert "tests/adapters/test_experts.py" in found
+    assert not [each for each in found if each.startswith(("tests/tracer/", "tests/server", "tests/hub"))]
 
 
 def test_a_helper_of_tests_asks_for_the_tests_beside_it():
@@ -29,8 +31,13 @@ def test_a_helper_of_tests_asks_for_the_tests_beside_it():
 
 def test_a_change_of_the_page_asks_for_what_imports_it():
     found = picks(["src/store/source.ts"])
-    assert found[JEST] == ("--passWithNoTests", "--findRelatedTests", "src/store/source.ts")
+    option, *specs = found[JEST]
+    assert option == "--passWithNoTests"
+    assert {"src/store/", "src/views/__tests__/overview.spec.ts"} <= set(specs)
+    # It imports types alone.
+    assert not [each for each in specs if each.startswith("src/charts")]
     assert found[PYTEST] == ()
+    assert picks(["src/instruments/timeline/index.ts"])[JEST][1] == "src/instruments/timeline/"
 
 
 def test_tools_look_at_what_changed_in_their_language():

@@ -45,11 +45,3 @@ def test_what_was_logged_is_drawn_and_the_files_agree_with_the_run(tmp_path, mon
     # The hub stays a while for viewers that come back; nobody will.
     for hub in live_hubs(tmp_path / "runtime"):
         os.kill(hub.pid, signal.SIGTERM)
-
-
-def test_the_notebook_about_statistics_is_committed_without_outputs():
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
-    nbformat.validate(notebook)
-    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    assert len(code) > 8
-    assert all(cell.outputs == [] and cell.execution_count is None for cell in code)

@@ -40,7 +40,7 @@ def test_files_of_every_format_with_one_byte_changed_are_read_or_refused():
     """A part of them; ``python -m tests.fuzz --every-byte`` changes all."""
     changes = every_byte()
     assert {"changed_byte", "csv_folders", "jsonl", "frames", "vectors"} <= set(changes)
-    each = 2 * sum(map(len, changes.values())) // CASES
+    each = 4 * sum(map(len, changes.values())) // CASES
     results = run_inputs(
         {name: some[:: max(1, min(each, len(some) // 20))] for name, some in changes.items()}
     )

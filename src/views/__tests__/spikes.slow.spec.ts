@@ -4,7 +4,8 @@ import type { ViewOptions } from '../../protocol/views.generated';
 import { MemoryRun, rowOf } from '../../store/__tests__/memory-run';
 import { readView } from '../still';
 
-const WIDTHS = [300, 1450, 3000];
+// Fewer steps than pixels, about as many, and more than any picture has: what is left out of 100,000 is tested where it is left out, in aggregate/.
+const WIDTHS = [300, 3000];
 const SPIKE = 1000;
 
 /** The value of a step: about 1, and of one step 1,000. */
@@ -44,7 +45,7 @@ async function seen(run: MemoryRun, options: ViewOptions, width: number): Promis
   return [colors.size, Math.max(...heights.filter(Number.isFinite))];
 }
 
-it.each([10, 1000, 100_000])('a spike of %i steps is seen in Statistics and Scalars', async steps => {
+it.each([10, 1000, 20_000])('a spike of %i steps is seen in Statistics and Scalars', async steps => {
   const run = runOf(steps, Math.floor(steps * 0.617));
   const statistics: ViewOptions = { view: 'statistics', stat: 'grad', statistic: 'rms', by: ['name'] };
   for (const width of WIDTHS) {
@@ -66,14 +67,14 @@ it('a spike of 5,000 steps is seen in Trend', async () => {
   expect((await seen(run, { ...trend, kind: 'lines' }, 850))[1]).toBe(SPIKE);
 });
 
-it.each([10, 1000, 100_000])('a spike of %i steps is seen in the map of History', async steps => {
+it.each([10, 1000, 20_000])('a spike of %i steps is seen in the map of History', async steps => {
   const run = runOf(0, 0);
   const spike = Math.floor(steps * 0.617);
   for (let step = 0; step < steps; step += 1) {
     run.rows.push(tensor(step, Float32Array.of(valueAt(step, spike), 1)));
   }
   const history = { view: 'history', flag: 'MLP1_mat_mul', statistic: 'kept_max' } as const;
-  for (const width of [300, 1000, 3000]) {
+  for (const width of WIDTHS) {
     const [map] = await readView(run, history, { width });
     const picture = readPicture(map?.recipe?.datasets['pictures']?.[0]?.['url']);
     expect([width, new Set(new Uint32Array(picture.data.buffer)).size]).toEqual([width, 2]);

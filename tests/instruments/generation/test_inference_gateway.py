@@ -352,18 +352,8 @@ class Letters:
         return "".join(chr(65 + token % 26) for token in ids)
 
 
-FAMILIES = [
-    "gpt2",
-    "llama",
-    "qwen2",
-    "gemma2",
-    "phi-3",
-    "gpt-neox",
-    "falcon, one key",
-    "bloom",
-    "deepseek v3",
-    "glm-4-moe",
-]
+# Where the tensors of the others are, test_model_matrix.py shows; here they differ by what is sent of them.
+FAMILIES = ["gpt2", "phi-3", "falcon, one key", "deepseek v3", "glm-4-moe"]
 
 
 @pytest.mark.parametrize("family", FAMILIES)

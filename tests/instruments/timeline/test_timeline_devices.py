@@ -43,15 +43,16 @@ class Device:
             return float(torch.tensor((end.passes - self.passes) * 1e-6, dtype=torch.float32))
 
     def __init__(self, works: bool = True) -> None:
-        self.works, self.made = works, 0
+        self.works = works
+        self.queued: set[Device.Event] = set()
 
     def event(self) -> Event:
-        self.made += 1
         return Device.Event()
 
     def queue(self, event: Event) -> bool:
         if not self.works:
             raise RuntimeError("this device is lost")
+        self.queued.add(event)
         event.passes = time.perf_counter_ns() + round(LATE * 1e9)
         return True
 
@@ -93,17 +94,26 @@ def test_spans_are_when_the_device_worked_and_the_step_does_not_wait_for_it(
     assert (rows["blocked"] <= rows["end"] - rows["start"]).all()
 
 
-def test_events_are_used_again(gpt, ids, tmp_path, own_hub, device) -> None:
-    recorded(gpt, ids, tmp_path / "few", own_hub, "phases", 3)
-    few, device.made = device.made, 0
-    recorded(gpt, ids, tmp_path / "many", own_hub, "phases", 40, slowly)
-    assert device.made < 3 * few
+def test_events_are_used_again(gpt, ids, tmp_path, own_hub, device, monkeypatch) -> None:
+    read = threading.Semaphore(0)
+    give = StepClock.give
 
+    def noted(clock: StepClock, marks) -> None:
+        give(clock, marks)
+        if marks and threading.current_thread() is not threading.main_thread():
+            read.release()
 
-def slowly(model, ids, tracer, steps: int) -> None:
-    for _ in range(steps):
-        time.sleep(LATE / 4)
-        train(model, ids, tracer, 1)
+    def one_by_one(model, ids, tracer, steps: int) -> None:
+        for _ in range(steps):
+            train(model, ids, tracer, 1)
+            assert read.acquire(timeout=60)
+
+    monkeypatch.setattr(StepClock, "give", noted)
+    recorded(gpt, ids, tmp_path / "few", own_hub, "phases", 3, one_by_one)
+    few, device.queued = len(device.queued), set()
+    recorded(gpt, ids, tmp_path / "many", own_hub, "phases", 12, one_by_one)
+    # As many, though the steps are four times as many.
+    assert len(device.queued) == few > 2
 
 
 def test_a_device_that_fails_leaves_the_times_of_the_host_and_says_so_once(
