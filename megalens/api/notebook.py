@@ -14,8 +14,8 @@ from ..protocol.old_names import warn_old
 from ..protocol.views import view_named
 from ..runs import Run, open_all_runs, open_run
 from ..runs import connect as connect_run
-from ..runs.opening import is_address
 from ..runs.run_words import unknown_flag
+from ..runs.storage import is_address
 from ..slices import named, run_attributes
 from .notebook_generated import NotebookViews
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from ..adapters.find import find_points
-from ..protocol import RUNS_FOLDER, parse_budget
+from ..protocol import RUNS_FOLDER, MegalensError, parse_budget
 from ..slices import find_slices, load
 from ..tracer.coordinates import RankCoordinates
 from ..tracer.errors import TracerError
@@ -118,9 +118,9 @@ def _hub(settings: TraceSettings) -> tuple[HubProcess | None, HubAddress | None]
     if not settings.spawns:
         return None, None if settings.hub is None else address_from(settings.hub)
     retry = None
+    folder, upload = _recording(settings.record)
     if settings.resume is not None:
-        retry = (_resumed_folder(settings.resume, settings.record), settings.first_step or 1)
-    folder = None if settings.record is None else str(settings.record)
+        retry = (_resumed_folder(settings.resume, folder), settings.first_step or 1)
     process = HubProcess(
         settings.name,
         folder,
@@ -130,8 +130,23 @@ def _hub(settings: TraceSettings) -> tuple[HubProcess | None, HubAddress | None]
         settings.record_bytes,
         settings.record_mode,
         retry,
+        upload,
     )
     return process, process.start()
+
+
+def _recording(record: str | Path | None) -> tuple[str | None, str | None]:
+    """Return the folder for recordings, and the address of the other storage to which they go."""
+    address = "" if record is None else str(record)
+    if "://" not in address:
+        return address or None, None
+    from ..runs.storage import cache_home, check_address
+
+    try:
+        check_address(address)
+    except MegalensError as error:
+        raise TracerError(f"record=… cannot be used. {error}") from error
+    return str(cache_home() / "recordings"), address
 
 
 def _resumed_folder(resume: str | Path, record: str | Path | None) -> Path:

@@ -95,9 +95,6 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="time that a client has to say what it is (default: 10)",
     )
     hub.set_defaults(run=main_hub)
-    runs = commands.add_parser("runs", help="list the runs that are live now", epilog=_EXIT_CODES)
-    runs.add_argument("--json", action="store_true", help="one JSON object a line, without tokens")
-    runs.set_defaults(run=main_runs)
     tunnel = commands.add_parser(
         "tunnel",
         help="list the live runs of another machine here, by ssh",

@@ -65,7 +65,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def open_target(target: str) -> Run:
     """Open what a command was given: a path, or the name, id or address of a run."""
     from ..runs import connect, open_run
-    from ..runs.opening import is_address
+    from ..runs.storage import is_address
 
     return open_run(target) if is_address(target) or Path(target).exists() else connect(target)
 

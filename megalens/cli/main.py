@@ -11,7 +11,7 @@ from .._needed import NotInstalledError
 from ..protocol import shown_text
 from ..protocol.version import own_version
 from ..slices import Commands, find_slices, load
-from . import agents, compare, completion, dialects, doctor, export, hub, look, replay, show, upload
+from . import agents, compare, completion, dialects, doctor, export, hub, look, replay, runs, show, upload
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     adding: list[Commands] = [
         each.add_commands
-        for each in (hub, look, show, compare, dialects, replay, export, upload, agents, doctor)
+        for each in (hub, look, runs, show, compare, dialects, replay, export, upload, agents, doctor)
     ]
     for add in [*adding, *(load(each.commands) for each in find_slices() if each.commands)]:
         add(commands)

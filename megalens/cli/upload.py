@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..protocol import shown_text
 
 if TYPE_CHECKING:
-    from ..runs.remote import Upload
+    from ..runs.uploading import Upload
 
 _EVERY, _MOST_WAIT = 5.0, 60.0
 _LAST_LOOKS = 6
+_PATIENCE = 600.0
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -28,28 +31,39 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
             "written stays here until the run ends. A network that breaks delays it, not the training."
         ),
         epilog="Exit codes: 0 everything is there, 2 wrong arguments, no such recording or a storage that "
-        "refuses, 130 Ctrl-C: the same command goes on.",
+        "refuses, 3 the network stayed away, 130 Ctrl-C: after both the same command goes on.",
     )
     parser.add_argument("folder", type=Path, metavar="RUN", help="the run folder")
     parser.add_argument("address", metavar="ADDRESS", help="the folder there: s3://bucket/runs")
     parser.add_argument("--follow", action="store_true", help="go on until the run has ended")
+    parser.add_argument(
+        "--patience",
+        type=float,
+        default=_PATIENCE,
+        metavar="SECONDS",
+        help="with --follow: how long the network may stay away once the run has ended (default: "
+        f"{_PATIENCE:.0f})",
+    )
+    parser.add_argument("--low-priority", action="store_true", help="let every other process go first")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_upload)
 
 
 def _upload(arguments: argparse.Namespace) -> int:
     from ..runs import ClientError
-    from ..runs.remote import Upload
+    from ..runs.uploading import Upload
 
+    if arguments.low_priority and hasattr(os, "nice"):
+        os.nice(19)
     try:
         upload = Upload(arguments.folder.resolve(), arguments.address)
         if arguments.follow:
-            sent = _follow(upload, arguments.folder) + _finish(upload, arguments.folder)
+            sent = _follow(upload, arguments.folder, arguments.patience)
         else:
             sent = upload.send(whole=True)
     except ClientError as error:
         print(shown_text(f"megalens upload: {error}"), file=sys.stderr)
-        return 2
+        return 3 if error.code == "disconnected" else 2
     except KeyboardInterrupt:
         print("\nmegalens upload: what was sent stays; the same command goes on.", file=sys.stderr)
         return 130
@@ -58,36 +72,60 @@ def _upload(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _finish(upload: Upload, folder: Path) -> int:
-    """Send the rest, and again while the hub that has left the list of live ones still closes its files."""
-    from ..runs import RunFolder
+def _follow(upload: Upload, folder: Path, patience: float) -> int:
+    """Send what is sealed until nobody writes the recording any more, and then the rest.
 
-    sent = 0
-    for _ in range(_LAST_LOOKS):
-        closed = RunFolder(folder).closed
-        sent += upload.send(whole=True)
-        if closed:
-            break
-        time.sleep(_EVERY)
-    return sent
-
-
-def _follow(upload: Upload, folder: Path) -> int:
-    """Send what is sealed until nobody writes the recording any more, however often the network breaks."""
+    While it is written, whatever fails is tried again. Once it has ended, the network may stay away for
+    ``patience`` seconds: then ``ClientError`` (``disconnected``) is raised.
+    """
     from ..hub.terminal import StateLine
-    from ..runs import ClientError, RunFolder
+    from ..runs import RunFolder
+    from ..runs.storage import HEADER, own_files, stays
 
-    line, sent, pause = StateLine(sys.stderr), 0, _EVERY
+    line, sent = StateLine(sys.stderr), 0
     try:
-        while RunFolder(folder).status()["recording"]["state"] == "on":
-            try:
-                sent += upload.send()
-                line.say(f"{sent:,} bytes are at {upload.address}")
-                pause = _EVERY
-            except ClientError as error:
-                pause = min(2 * pause, _MOST_WAIT)
-                line.say(f"waiting {pause:.0f} s: {error}")
-            time.sleep(pause)
+        while _is_written(folder):
+            sent += _sent(upload.send, line.say, None)
+            line.say(f"{sent:,} bytes are at {upload.address}")
+            time.sleep(_EVERY)
+        for _ in range(_LAST_LOOKS):
+            # The hub has left the list of live ones, and may still close its files and seal its tails.
+            done = RunFolder(folder).closed and all(
+                name == HEADER or stays(name) for name, _ in own_files(folder)
+            )
+            sent += _sent(lambda: upload.send(whole=True), line.say, time.monotonic() + patience)
+            if done:
+                break
+            time.sleep(_EVERY)
     finally:
         line.end()
     return sent
+
+
+def _is_written(folder: Path) -> bool:
+    from ..hub.discovery import live_hubs
+    from ..runs import ClientError, RunFolder
+
+    try:
+        return RunFolder(folder).status()["recording"]["state"] == "on"
+    except ClientError as error:
+        # A hub describes the run once a training has joined it.
+        return error.code == "not-found" and any(
+            Path(hub.record).resolve() == folder.resolve() for hub in live_hubs() if hub.record
+        )
+
+
+def _sent(send: Callable[[], int], say: Callable[[str], object], until: float | None) -> int:
+    """Send until it succeeds. ``until``: up to then, and only while it is the network that fails."""
+    from ..runs import ClientError
+
+    pause = _EVERY
+    while True:
+        try:
+            return send()
+        except ClientError as error:
+            if until is not None and (error.code != "disconnected" or time.monotonic() >= until):
+                raise
+            say(f"waiting {pause:.0f} s: {error}")
+        time.sleep(pause)
+        pause = min(2 * pause, _MOST_WAIT)

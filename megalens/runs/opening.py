@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import glob
 import os
-import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,13 +17,13 @@ from .foreign_files import foreign_recording
 from .recorded import RecordedRun, run_of_attempt
 from .run import Run
 from .run_folder import RunFolder
+from .storage import is_address
 
 if TYPE_CHECKING:
     from .answers import RunAnswers
     from .moments import Progress
 
 _MOST_NAMED = 10
-_SCHEME = re.compile(r"[a-z][a-z0-9+.-]{1,20}")
 
 Others = Callable[[str], Run | None]
 """Opens a run by its id; None where none can be read."""
@@ -104,11 +104,13 @@ def open_run(path: str | os.PathLike[str], progress: Progress | None = None) -> 
     Parameters
     ----------
     path : str or path
-        The run folder, or its address on other storage (``s3://bucket/run``, ``gs://``, ``az://``, ``hf://``,
-        ``https://``: what fsspec has a package for), which is mirrored into the cache; a folder with exactly
-        one; a ``.jsonl`` file of raw moments, a ``training_stats`` folder, or a folder with exactly one run
-        of them; a folder with traces of PyTorch's profiler or of MegatronApp, a file for each rank, or one
-        file in Chrome's trace format.
+        The run folder; its address on other storage (``s3://bucket/run``, ``gs://``, ``az://``, ``hf://``,
+        ``https://``: what fsspec has a package for), of which streams are fetched into the cache when they
+        are read; a folder with exactly one run, or with the ranks, nodes or restarts of one job, which become
+        one run; a pattern of such folders (``runs/job-*/``), which do whatever they are called; a ``.jsonl``
+        file of raw moments, a ``training_stats`` folder, or a folder with exactly one run of them; a folder
+        with traces of PyTorch's profiler or of MegatronApp, a file for each rank, or one file in Chrome's
+        trace format.
     progress : callable, optional
         Called with (bytes done, bytes in all, what is being done) while JSONL or traces are read for the
         first time; raise from it to cancel.
@@ -128,11 +130,13 @@ def open_run(path: str | os.PathLike[str], progress: Progress | None = None) -> 
 
         return RecordedRun(RunFolder(mirrored(str(path), progress)))
     chosen = _path(path)
+    if any(mark in chosen.name or mark in str(chosen.parent) for mark in "*?[") and not chosen.exists():
+        return _opened_job(_matching(chosen), str(path))
     folders = _recorded(chosen)
     if len(folders) == 1:
         return RecordedRun(RunFolder(folders[0]))
     if folders:
-        raise _several(chosen, [folder.name for folder in folders])
+        return _opened_job(folders, str(path), chosen)
     if (foreign := foreign_recording(chosen, progress)) is not None:
         return RecordedRun(foreign)
     if not chosen.is_dir() and chosen.suffix != ".jsonl":
@@ -159,6 +163,30 @@ def open_run(path: str | os.PathLike[str], progress: Progress | None = None) -> 
     # Errors in the files are raised now, not at the first question.
     _ = run.moment_source
     return run
+
+
+def _matching(pattern: Path) -> list[Path]:
+    """Return the run folders that match, or that lie in folders which do."""
+    named = sorted(Path(found) for found in glob.glob(str(pattern)))
+    return [folder for found in named for folder in _recorded(found)]
+
+
+def _opened_job(folders: list[Path], asked: str, within: Path | None = None) -> Run:
+    """Return the recordings as one run. Where nobody has said that they are a job (``within`` is the folder
+    in which they lie), they must be one beyond doubt.
+    """
+    from .job import JobFolder, JobRun
+
+    if not folders:
+        raise ClientError(
+            f"No run folder matches {shown_text(asked, 200)}. Give a pattern such as runs/job-*/."
+        )
+    if len(folders) == 1:
+        return RecordedRun(RunFolder(folders[0]))
+    job = JobFolder(folders)
+    if within is not None and not job.is_plain:
+        raise _several(within, [folder.name for folder in folders])
+    return JobRun(job)
 
 
 def open_all_runs(path: str | os.PathLike[str], progress: Progress | None = None) -> dict[str, Run]:
@@ -205,14 +233,6 @@ def open_all_runs(path: str | os.PathLike[str], progress: Progress | None = None
     return runs
 
 
-def is_address(path: str | os.PathLike[str]) -> bool:
-    """Return whether this is an address on other storage such as ``s3://bucket/run``; no run's, no path."""
-    scheme, there, _ = path.partition("://") if isinstance(path, str) else ("", "", "")
-    return (
-        bool(there) and _SCHEME.fullmatch(scheme) is not None and scheme not in ("file", "ssh", "ws", "wss")
-    )
-
-
 def _path(path: str | os.PathLike[str]) -> Path:
     if not isinstance(path, (str, os.PathLike)):
         raise bad_argument("path", "the path of a folder or file", path)
@@ -245,6 +265,7 @@ def _warn(closed: list[OSError]) -> None:
 def _several(chosen: Path, names: list[str]) -> ClientError:
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     return ClientError(
-        f"{chosen.name} holds {len(names)} runs. Open one of them, or all with open_all: "
+        f"{chosen.name} holds {len(names)} runs. Open one of them, or all with open_all; ranks and "
+        f"restarts of one job open as one run with {chosen.name}/*. They are "
         f"{', '.join(names[-_MOST_NAMED:])}{more}."
     )

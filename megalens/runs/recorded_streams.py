@@ -19,6 +19,7 @@ from .errors import ClientError, no_memory
 from .query import Query
 from .recorded_arrow import DAMAGE, ArrowStream, FileStamp, arrows_identity
 from .recorded_parquet import opened_parquet
+from .remote import bring, bytes_there
 from .run_header import query_from_one, rows_from_zero, unreadable
 from .tensor_index import INDEX_COLUMNS, SegmentFile, TensorIndex
 
@@ -78,8 +79,10 @@ class RecordedStreams:
         self.known = known
 
     def bytes(self) -> int:
+        if (there := bytes_there(self._folder)) is not None:
+            return there
         total = 0
-        for segment in (segment for stream in self._streams for segment in self._segments(stream)):
+        for segment in (segment for stream in self._streams for segment in self._listed(stream)):
             # A missing file was sealed meanwhile, or dropped.
             with suppress(FileNotFoundError):
                 total += segment.path.stat().st_size
@@ -90,11 +93,17 @@ class RecordedStreams:
         declared = self._streams.named(stream)
         if self._layers_from_one:
             query = query_from_one(query)
+        bring(self._folder, stream, query)
         for batch, _ in self._in_order(stream, lambda each: self._rows(each, declared, query, columns)):
             yield batch
 
-    def end(self, stream: str) -> StreamEnd:
-        """Return how far a stream goes, by the footers of its sealed files; of a tail what is new is read."""
+    def end(self, stream: str, newest: int = 2) -> StreamEnd:
+        """Return how far a stream goes, by the footers of its sealed files; of a tail what is new is read.
+
+        Of a run on other storage the tails and ``newest`` segments count: later ones have later steps, but
+        for those of slow ranks.
+        """
+        bring(self._folder, stream, newest=newest)
         found = StreamEnd()
         for end in self._in_order(stream, lambda each: iter([self._end(each, self._streams[stream])])):
             found = found.joined(end)
@@ -102,9 +111,9 @@ class RecordedStreams:
 
     def is_cut(self, stream: str) -> bool:
         damaged = self.known.damaged
-        return self.end(stream).cut or any(
+        return self.end(stream, newest=0).cut or any(
             segment.path in damaged and damaged[segment.path] == _stamp(segment.path)
-            for segment in self._segments(stream)
+            for segment in self._listed(stream)
         )
 
     def tensor_index(self, check: Callable[[], None]) -> TensorIndex:
@@ -115,17 +124,18 @@ class RecordedStreams:
                 check()
                 yield batch, at
 
-        segments = self._segments(_TENSORS)
+        bring(self._folder, _TENSORS)
+        segments = self._listed(_TENSORS)
         while True:
             try:
                 return self.known.tensors.update([_file_of(segment) for segment in segments], read)
             except FileNotFoundError as error:
                 # It was sealed meanwhile, or dropped.
-                before, segments = segments, self._segments(_TENSORS)
+                before, segments = segments, self._listed(_TENSORS)
                 if segments == before:
                     raise unreadable_file(segments[0].path, error) from error
 
-    def _segments(self, stream: str) -> list[Segment]:
+    def _listed(self, stream: str) -> list[Segment]:
         try:
             return stream_segments(self._folder, stream)
         except OSError as error:
@@ -139,7 +149,7 @@ class RecordedStreams:
         """
         done, gone = -2, None
         while True:
-            for segment in self._segments(stream):
+            for segment in self._listed(stream):
                 if segment.number <= done:
                     continue
                 try:

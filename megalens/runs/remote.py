@@ -1,257 +1,234 @@
-"""Recordings on other storage: a run folder at an address is mirrored into the cache, or written there.
+"""Recordings on other storage: a run folder at an address has a mirror in the cache, filled as it is read.
 
-A sealed segment never changes, so what was fetched once stays; only what is new or grew is fetched again.
+A sealed segment never changes, so what was fetched once stays; of the rest only what is new or grew is
+fetched again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
-import time
-from collections.abc import Callable, Iterable
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import suppress
-from functools import partial
+import tempfile
+import threading
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from typing import Any
 
-from ..protocol import is_stream_file, make_run_folder, parse_json, shown_text
+import orjson
+
+from ..protocol import PARTIAL, SEALED, TAIL, make_run_folder, parse_json, replace_file
 from .errors import ClientError
-from .moments.rows.import_folder import cache_home
+from .query import Query
+from .recorded_arrow import DAMAGE
+from .recorded_parquet import opened_parquet
+from .storage import HEADER, Progress, cache_home, in_parallel, listed, open_storage, own_files, tried
 
-if TYPE_CHECKING:
-    from .moments import Progress
-
-_HEADER = "run.json"
 _STATE = ".mirror.json"
-_MOST_FILES = 200_000
-_AT_ONCE = 8
-_TRIES, _FIRST_WAIT = 5, 0.25
-_KINDS = {
-    "s3": "s3fs",
-    "gs": "gcsfs",
-    "gcs": "gcsfs",
-    "az": "adlfs",
-    "abfs": "adlfs",
-    "hf": "huggingface_hub",
-}
+# Of a sealed segment the end alone is fetched first where a question is of some steps; smaller ones whole.
+_END_BYTES, _LEAST_WHOLE, _MOST_END = 64 << 10, 512 << 10, 64 << 20
+
+_lock = threading.Lock()
+_mirrors: dict[Path, _Mirror] = {}
 
 
 def mirrored(address: str, progress: Progress | None = None) -> Path:
-    """Bring a run folder's files here, or what is new of them, and return the folder that has them.
+    """Look what a run there has, and return the folder into which its streams are fetched once they are read.
 
     Parameters
     ----------
     address : str
         Of the run folder. Credentials come from the environment and the storage's own configuration.
     progress : callable, optional
-        Called with (bytes done, bytes in all, what is being done); raise from it to cancel. What is here by
-        then stays.
+        Called with (bytes done, bytes in all, what is being done); raise from it to cancel.
 
     Raises
     ------
     ClientError
         ``bad-parameter`` for an address with a password, or whose package is missing; ``not-found`` where
-        there is no run; ``unreadable`` where the storage refuses or fails five times.
+        there is no run; ``unreadable`` where the storage refuses, ``disconnected`` where it fails five times.
     """
-    storage, root = _storage(address)
-    files = _listed(storage, root, address)
+    open_storage(address)
     key = hashlib.sha256(address.rstrip("/").encode()).hexdigest()[:24]
     home = cache_home() / "remote" / key
-    folder = home / (PurePosixPath(root).name or "run")
-    for made in (home, folder):
-        make_run_folder(made, exist_ok=True)
-    known = _known(home)
-    wanted = {
-        name: stamp
-        for name, (_, stamp) in files.items()
-        if known.get(name) != stamp or not (folder / name).is_file()
-    }
-    free = shutil.disk_usage(folder).free
-    needed = sum(files[name][0] for name in wanted)
-    if needed > free:
-        raise ClientError(
-            f"{address} has {needed:,} bytes that are not here yet, and {free:,} are free in {home}. "
-            "Set MEGALENS_CACHE_DIR to a larger disk.",
-            code="too-large",
-        )
-    rows = sorted(wanted.keys() - {_HEADER}, key=lambda name: files[name][0])
-
-    def fetch(name: str) -> int:
-        _tried(lambda: _fetch(storage, f"{root}/{name}", folder / name), f"{address.rstrip('/')}/{name}")
-        known[name] = wanted[name]
-        return files[name][0]
-
-    try:
-        _in_parallel(fetch, rows, needed, progress, f"Fetching {address}")
-        # What says what there is comes last, so that a half mirror never says that it is whole.
-        _in_parallel(fetch, [_HEADER] if _HEADER in wanted else [], needed, None, "")
-    finally:
-        _write_known(home, known)
-    for name, path in list(_own_files(folder)):
-        # Given up there, or sealed under another name. What another process is fetching has no such name.
-        if name not in files:
-            path.unlink(missing_ok=True)
-    return folder
+    make_run_folder(home, exist_ok=True)
+    mirror = _Mirror(home, address)
+    mirror.look(progress)
+    with _lock:
+        _mirrors[home] = mirror
+    return mirror.folder
 
 
-class Upload:
-    """Writes a run folder to an address, as often as it is asked, each file once it is as it stays.
+def bring(folder: Path, stream: str, query: Query | None = None, *, newest: int | None = None) -> None:
+    """Fetch what a question needs of a stream where the folder is a mirror's: files that may have its steps.
 
-    Parameters
-    ----------
-    folder : path
-        The run folder, which may be growing.
-    address : str
-        The folder that is to hold it: ``s3://bucket/runs`` gets ``s3://bucket/runs/<name of the folder>``.
+    ``newest`` fetches the tails and so many of the newest segments. Raises ``ClientError`` as
+    :func:`mirrored`.
     """
-
-    def __init__(self, folder: Path, address: str) -> None:
-        self._folder = folder
-        self.address = f"{address.rstrip('/')}/{folder.name}"
-        self._storage, self._root = _storage(self.address)
-        self._sent: dict[str, tuple[int, int]] = {}
-
-    def send(self, whole: bool = False, progress: Progress | None = None) -> int:
-        """Send what is new and return its bytes: sealed segments, and with ``whole`` everything.
-
-        A sealed segment that is there already, with the same size, is not sent again: another process, or
-        this one before the network broke, did that. Raises ``ClientError`` (``unreadable``) where the storage
-        fails; what was sent stays, and the next call goes on.
-        """
-        files = {
-            name: path for name, path in _own_files(self._folder) if whole or name == _HEADER or _stays(name)
-        }
-        stamps = {name: stamp for name, path in files.items() if (stamp := _stamp(path))}
-        new = {name: stamp for name, stamp in stamps.items() if self._sent.get(name) != stamp}
-        if not self._sent:
-            there = _listed(self._storage, self._root, self.address, missing=True)
-            for name in [name for name in new if _stays(name) and there.get(name, (-1,))[0] == new[name][0]]:
-                self._sent[name] = new.pop(name)
-        total = sum(size for size, _ in new.values())
-
-        def put(name: str) -> int:
-            try:
-                self._try(partial(self._storage.put_file, str(files[name]), f"{self._root}/{name}"), name)
-            except ClientError:
-                if files[name].exists():
-                    raise
-                # Sealed meanwhile: the next call sends what it became.
-                return 0
-            self._sent[name] = new[name]
-            return new[name][0]
-
-        rows = sorted(new.keys() - {_HEADER}, key=lambda name: new[name][0])
-        sent = _in_parallel(put, rows, total, progress, f"Sending to {self.address}")
-        # The header after the rows: who reads it there finds all that it says.
-        sent += _in_parallel(put, [_HEADER] if _HEADER in new else [], total, progress, "")
-        if whole:
-            self._drop([name for name in self._sent if not _stays(name) and name not in files])
-        return sent
-
-    def _drop(self, tails: list[str]) -> None:
-        """Remove tails there whose rows are in the segments that they became."""
-        for name in tails:
-            with suppress(FileNotFoundError):
-                self._try(partial(self._storage.rm_file, f"{self._root}/{name}"), name)
-            del self._sent[name]
-
-    def _try(self, work: Callable[[], Any], name: str) -> None:
-        _tried(work, f"{self.address}/{name}")
+    mirror = _mirror_of(folder)
+    if mirror is not None:
+        mirror.bring(folder, stream, query, newest)
 
 
-def _storage(address: str) -> tuple[Any, str]:
-    parts = urlsplit(address)
-    if "::" in address:
-        raise ClientError(f"{address!r:.200} chains addresses, which is not supported.", code="bad-parameter")
-    if parts.password is not None or parts.query:
-        raise ClientError(
-            "An address must hold no password and no query: credentials come from the environment or the "
-            "storage's own configuration.",
-            code="bad-parameter",
-            field="path",
-        )
-    try:
-        from fsspec.core import url_to_fs
-
-        storage, root = url_to_fs(address)
-    except ImportError as error:
-        package = _KINDS.get(parts.scheme, "the package that fsspec names for it")
-        raise ClientError(
-            f"{parts.scheme}:// needs {package}. Install it beside megalens[remote].",
-            code="bad-parameter",
-            field="path",
-        ) from error
-    except Exception as error:
-        raise ClientError(
-            f"{address!r:.200} cannot be used: {_words(error)}", code="bad-parameter"
-        ) from error
-    return storage, str(root).rstrip("/")
+def bytes_there(folder: Path) -> int | None:
+    """Return what the run has where its mirror's address is; None of a folder that is no mirror."""
+    mirror = _mirror_of(folder)
+    return None if mirror is None else mirror.bytes_of(folder)
 
 
-def _listed(storage: Any, root: str, address: str, missing: bool = False) -> dict[str, tuple[int, str]]:
-    """Return the files of a run folder there, each with its size and what changes when it does.
-
-    Names are checked: only those that a recording has are taken, wherever a storage says that they lie.
-    """
-
-    def find() -> dict[str, Any]:
-        storage.invalidate_cache()
-        with suppress(FileNotFoundError):
-            found: dict[str, Any] = storage.find(root, detail=True)
-            return found
-        return {}
-
-    found: dict[str, tuple[int, str]] = {}
-    for path, info in _tried(find, address).items():
-        name = str(path)[len(root) :].lstrip("/") if str(path).startswith(root) else ""
-        if not _is_recorded(name) or len(found) >= _MOST_FILES:
-            continue
-        size = int(info.get("size") or 0)
-        marks = [info.get(each) for each in ("ETag", "etag", "mtime", "LastModified", "last_modified")]
-        found[name] = (size, f"{size} {next((str(mark) for mark in marks if mark), '')}"[:200])
-    if _HEADER not in found and not missing:
-        raise ClientError(
-            f"There is no run at {address}: it has no run.json. Give the address of one run folder.",
-            code="not-found",
-            field="path",
-        )
-    return found
-
-
-def _is_recorded(name: str) -> bool:
-    parts = name.split("/")
-    if parts[0] == "attempts" and len(parts) > 2 and parts[1].isdecimal():
-        parts = parts[2:]
-    if len(parts) == 1:
-        stem, _, suffix = parts[0].partition(".")
-        return parts[0] == _HEADER or (
-            re.fullmatch(r"\w{1,100}", stem) is not None and suffix in ("parquet", "arrows")
-        )
-    return len(parts) == 2 and re.fullmatch(r"\w{1,100}", parts[0]) is not None and is_stream_file(parts[1])
-
-
-def _stays(name: str) -> bool:
-    return name.endswith((".parquet", ".layers"))
-
-
-def _own_files(folder: Path) -> Iterable[tuple[str, Path]]:
-    for path in folder.rglob("*"):
-        name = path.relative_to(folder).as_posix()
-        if path.is_file() and not path.is_symlink() and _is_recorded(name):
-            yield name, path
-
-
-def _stamp(path: Path) -> tuple[int, int] | None:
-    try:
-        status = path.stat()
-    except FileNotFoundError:
-        # Sealed meanwhile.
+def _mirror_of(folder: Path) -> _Mirror | None:
+    remote = cache_home() / "remote"
+    if not str(folder).startswith(f"{remote}{os.sep}"):
         return None
-    return (status.st_size, status.st_mtime_ns)
+    home = remote / folder.relative_to(remote).parts[0]
+    with _lock:
+        if home not in _mirrors:
+            # Another process opened it.
+            about = _state_of(home)
+            if not isinstance(about.get("address"), str):
+                return None
+            _mirrors[home] = _Mirror(home, about["address"])
+        return _mirrors[home]
+
+
+class _Mirror:
+    """A folder of the cache, and what is known of the run folder that it is of. Any thread may ask."""
+
+    def __init__(self, home: Path, address: str) -> None:
+        self._home, self._address = home, address.rstrip("/")
+        self._storage, self._root = open_storage(address)
+        self.folder = home / (PurePosixPath(self._root).name or "run")
+        self._lock = threading.RLock()
+        about = _state_of(home)
+        self._files: dict[str, tuple[int, str]] = {
+            name: (size, stamp) for name, (size, stamp) in about.get("files", {}).items()
+        }
+        self._ends: dict[str, list[int]] = about.get("ends", {})
+        self._here: dict[str, str] = about.get("here", {})
+
+    def look(self, progress: Progress | None = None) -> None:
+        """List what there is, fetch what describes it, and remove what is gone there."""
+        with self._lock:
+            self._files = listed(self._storage, self._root, self._address)
+            make_run_folder(self.folder, exist_ok=True)
+            headers = [name for name in self._files if PurePosixPath(name).name == HEADER]
+            for name in headers:
+                make_run_folder((self.folder / name).parent, exist_ok=True)
+            self._fetch(headers, progress)
+            for name, path in list(own_files(self.folder)):
+                # Given up there, or sealed under another name.
+                if name not in self._files:
+                    path.unlink(missing_ok=True)
+
+    def bytes_of(self, folder: Path) -> int:
+        within = self._within(folder)
+        names = {name: name.removeprefix(within) for name in self._files if name.startswith(within)}
+        skipped = ("run.json", "attempts/")
+        return sum(self._files[name][0] for name, own in names.items() if not own.startswith(skipped))
+
+    def bring(self, folder: Path, stream: str, query: Query | None, newest: int | None) -> None:
+        with self._lock:
+            for again in (False, True):
+                names = self._chosen(f"{self._within(folder)}{stream}", query, newest)
+                try:
+                    self._fetch(names, None)
+                    return
+                except ClientError as error:
+                    if again or not isinstance(error.__cause__, FileNotFoundError):
+                        raise
+                    # A tail was sealed there, or the oldest segments were given up.
+                    self.look()
+
+    def _within(self, folder: Path) -> str:
+        within = folder.relative_to(self.folder).as_posix()
+        return "" if within == "." else f"{within}/"
+
+    def _chosen(self, start: str, query: Query | None, newest: int | None) -> list[str]:
+        names = sorted(name for name in self._files if name.startswith((f"{start}.", f"{start}/")))
+        names = [name for name in names if not name.endswith(PARTIAL)]
+        sealed = [name for name in names if name.endswith(SEALED)]
+        if newest is not None:
+            return [*(name for name in names if name.endswith(TAIL)), *sealed[max(0, len(sealed) - newest) :]]
+        if query is None or (query.first is None and query.last is None):
+            return names
+        self._look_at_ends([name for name in sealed if not self._is_here(name)])
+        return [name for name in names if self._may_have(name, query)]
+
+    def _may_have(self, name: str, query: Query) -> bool:
+        low, high = self._ends.get(name, (query.first or 0, query.first or 0))
+        return (query.last is None or low <= query.last) and (query.first is None or high >= query.first)
+
+    def _look_at_ends(self, names: list[str]) -> None:
+        """Learn the steps of sealed segments from their footers: in a file with only the end of each."""
+        unknown = [name for name in names if name not in self._ends and self._files[name][0] > _LEAST_WHOLE]
+        if not unknown:
+            return
+
+        def look(name: str) -> int:
+            size = self._files[name][0]
+            end = self._bytes(name, size - _END_BYTES, size)
+            footer = int.from_bytes(end[-8:-4], "little") + 8
+            if len(end) < footer <= min(size, _MOST_END):
+                end = self._bytes(name, size - footer, size)
+            with tempfile.NamedTemporaryFile(dir=self._home, prefix=".end-") as file:
+                file.write(b"PAR1")
+                file.seek(size - len(end))
+                file.write(end)
+                file.flush()
+                try:
+                    with opened_parquet(Path(file.name)) as parquet:
+                        self._ends[name] = list(parquet.steps() or (0, -1))
+                except (ClientError, *DAMAGE):
+                    # Its footer does not say it, or it is damaged, which the reading of the whole file says.
+                    return 0
+            return len(end)
+
+        in_parallel(look, unknown, 0, None, "")
+        self._write_state()
+
+    def _bytes(self, name: str, begin: int, end: int) -> bytes:
+        def read() -> bytes:
+            return bytes(self._storage.cat_file(f"{self._root}/{name}", start=begin, end=end))
+
+        data: bytes = tried(read, f"{self._address}/{name}")
+        return data
+
+    def _is_here(self, name: str) -> bool:
+        size, stamp = self._files[name]
+        try:
+            there = self.folder.joinpath(name).stat().st_size == size
+        except OSError:
+            return False
+        # A segment without a stamp was fetched by another process. What is no segment may have changed.
+        return there and self._here.get(name, stamp if name.endswith(SEALED) else "") == stamp
+
+    def _fetch(self, names: list[str], progress: Progress | None) -> None:
+        wanted = [name for name in names if not self._is_here(name)]
+        if not wanted:
+            return
+        needed, free = sum(self._files[name][0] for name in wanted), shutil.disk_usage(self._home).free
+        if needed > free:
+            raise ClientError(
+                f"{self._address} has {needed:,} bytes that are not here yet, and {free:,} are free in "
+                f"{self._home}. Set MEGALENS_CACHE_DIR to a larger disk.",
+                code="too-large",
+            )
+
+        def fetch(name: str) -> int:
+            target = self.folder / name
+            tried(lambda: _fetch(self._storage, f"{self._root}/{name}", target), f"{self._address}/{name}")
+            self._here[name] = self._files[name][1]
+            return self._files[name][0]
+
+        try:
+            in_parallel(fetch, wanted, needed, progress, f"Fetching {self._address}")
+        finally:
+            self._write_state()
+
+    def _write_state(self) -> None:
+        here = {name: stamp for name, stamp in self._here.items() if name in self._files}
+        ends = {name: steps for name, steps in self._ends.items() if name in self._files}
+        state = {"address": self._address, "files": self._files, "ends": ends, "here": here}
+        replace_file(self._home / _STATE, orjson.dumps(state))
 
 
 def _fetch(storage: Any, path: str, target: Path) -> None:
@@ -264,55 +241,9 @@ def _fetch(storage: Any, path: str, target: Path) -> None:
         half.unlink(missing_ok=True)
 
 
-def _in_parallel(
-    work: Callable[[str], int], names: list[str], total: int, progress: Progress | None, words: str
-) -> int:
-    """Do it with each name, some at once; the first error, or what ``progress`` raises, ends it."""
-    done = 0
-    with ThreadPoolExecutor(_AT_ONCE, "megalens-remote") as pool:
-        waiting: set[Future[int]] = {pool.submit(work, name) for name in names}
-        try:
-            while waiting:
-                ended, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                done += sum(each.result() for each in ended)
-                if progress is not None:
-                    progress(done, total, words)
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
-    return done
-
-
-def _tried(work: Callable[[], Any], what: str) -> Any:
-    for turn in range(_TRIES):
-        try:
-            return work()
-        except (PermissionError, FileNotFoundError) as error:
-            raise ClientError(f"{what} cannot be used: {_words(error)}", code="unreadable") from error
-        except Exception as error:
-            # A library's own: of the network, of HTTP, of a cut answer.
-            if turn == _TRIES - 1:
-                raise ClientError(
-                    f"{what} could not be reached {_TRIES} times: {_words(error)}", code="unreadable"
-                ) from error
-            time.sleep(_FIRST_WAIT * 2**turn)
-    raise AssertionError
-
-
-def _words(error: BaseException) -> str:
-    return shown_text(f"{type(error).__name__}: {error}", 300)
-
-
-def _known(home: Path) -> dict[str, str]:
+def _state_of(home: Path) -> dict[str, Any]:
     try:
-        known = parse_json((home / _STATE).read_bytes())
+        state = parse_json((home / _STATE).read_bytes())
     except (OSError, ValueError):
         return {}
-    return {str(name): str(each) for name, each in known.items()} if isinstance(known, dict) else {}
-
-
-def _write_known(home: Path, known: dict[str, str]) -> None:
-    import json
-
-    half = home / f"{_STATE}.{os.getpid()}"
-    half.write_text(json.dumps(known), encoding="utf-8")
-    os.replace(half, home / _STATE)
+    return state if isinstance(state, dict) else {}

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pandas import DataFrame
 
+    from .answers.selection import StreamRows
     from .moments import MomentSource
 
 _Self = TypeVar("_Self", bound="Run")
@@ -169,6 +170,11 @@ class Run(Controls):
         return True
 
     # Description of the run
+
+    @property
+    def _own_rows(self) -> StreamRows | None:
+        """The source of rows that are in no single folder."""
+        return None
 
     @abstractmethod
     def _read(self, stream: str, query: Query) -> pa.Table:

@@ -144,6 +144,13 @@ class RunFolder:
         before = (min(part.newest_step(stream), until - 1) for part, until in self.earlier)
         return max([0, self._files.end(stream).last_step or 0, *before])
 
+    def first_step(self, stream: str) -> int | None:
+        """Return the first step of a stream; None where it has no rows."""
+        said = self.header.get("streams", {}).get(stream, {}).get("first_step") if self.closed else None
+        own = self._files.end(stream).first_step if said is None else said
+        first = [part.first_step(stream) for part, _ in self.earlier]
+        return min((step for step in [own, *first] if step is not None), default=None)
+
     def status(self) -> Status:
         """Return the ``status`` that a hub would send, with what is missing in its warnings."""
         writing = not self.closed and any(hub.id == self.id for hub in live_hubs())
@@ -231,8 +238,8 @@ class RunFolder:
         own = self._files.tensor_index(check)
         if not self.earlier:
             return own
-        before = [(part.tensor_index(check), until) for part, until in self.earlier]
-        return TensorIndex.joined([*before, (own, LAST_STEP + 1)])
+        before = [(part.tensor_index(check), until, 0) for part, until in self.earlier]
+        return TensorIndex.joined([*before, (own, LAST_STEP + 1, 0)])
 
     def _last_step(self) -> int:
         if self.closed:

@@ -34,6 +34,8 @@ class _RowsRun(Protocol):
     def moment_source(self) -> MomentSource: ...
     @property
     def _streams(self) -> Streams: ...
+    @property
+    def _own_rows(self) -> StreamRows | None: ...
     def _received(self, stream: str, query: Query) -> pa.Table: ...
 
 
@@ -76,6 +78,8 @@ def rows_of(run: _RowsRun) -> StreamRows:
         from .answers.selection import NoRows
 
         return NoRows()
+    if (own := run._own_rows) is not None:
+        return own
     failed = run.live and run.status.get("recording", {}).get("state") == "failed"
     if run.folder is not None and not failed and (run.folder / "run.json").is_file():
         return RunFolder(run.folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
 
     from ..protocol.messages_generated import FlagSetting, Layout, Mode, Model, Perturb
 _MOST_FLAGS = 24
+# What tells one rank's name from another's: "-rank3", "_node-12", "-7".
+_PLACE = re.compile(r"[-_.]?(rank|node|host|worker|gpu|proc|task)?[-_.]?\d+$")
 
 
 class _DescribedRun(Protocol):
@@ -39,6 +42,11 @@ class _DescribedRun(Protocol):
     def mode(self) -> Mode: ...
     @property
     def warnings(self) -> list[str]: ...
+
+
+def job_name(name: str) -> str:
+    """Return the name of a run's job: without the number of its rank or node."""
+    return _PLACE.sub("", name) or name
 
 
 def attempt_words(attempt: str, step: int) -> str:

@@ -85,10 +85,10 @@ class TensorIndex:
         return found
 
     @classmethod
-    def joined(cls, parts: Sequence[tuple[TensorIndex, int]]) -> TensorIndex:
-        """Return the index of several recordings, of each only steps before one."""
+    def joined(cls, parts: Sequence[tuple[TensorIndex, int, int]]) -> TensorIndex:
+        """Return the index of several recordings: of each only steps before one, and ranks so much higher."""
         found = cls()
-        for part, until in parts:
+        for part, until, shift in parts:
             with part._lock:
                 retained = {
                     key: {step for step in steps if step < until} for key, steps in part._steps.items()
@@ -96,7 +96,7 @@ class TensorIndex:
                 for key, steps in retained.items():
                     if steps:
                         found._steps.setdefault(key, set()).update(steps)
-                found._keys |= {key for key in part._keys if retained.get(key[:3])}
+                found._keys |= {(*key[:5], key[5] + shift) for key in part._keys if retained.get(key[:3])}
         return found
 
     def index(self) -> list[FlagEntry]:

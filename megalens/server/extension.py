@@ -62,6 +62,14 @@ class MegalensExtension(ExtensionApp):
             "'10.0.0.5:*'. None by default; the hubs of the server's own user are found without it."
         ),
     ).tag(config=True)
+    storage = List(
+        Unicode(),
+        default_value=["s3", "gs", "gcs", "az", "abfs", "hf"],
+        help=(
+            "Kinds of other storage from which a user may open a run by its address, with the credentials of "
+            "this server's environment. https is left out, since the server would ask any host."
+        ),
+    ).tag(config=True)
     limit_bytes = Int(
         64 * 1024 * 1024,
         help="Most bytes of rows that one answer may have; steps are thinned out to fit.",
@@ -108,6 +116,7 @@ class MegalensExtension(ExtensionApp):
                 "megalens_translations": Translations(),
                 "megalens_executor": executor,
                 "megalens_reader": reader,
+                "megalens_storage": frozenset(self.storage),
                 "megalens_relays": set(),
                 "megalens_broken": MinuteLog(lambda line: self.log.warning("Megalens: %s", line)),
             }

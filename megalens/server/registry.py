@@ -16,11 +16,12 @@ from typing import Any
 from ..hub.discovery import HubEntry, found_hubs, id_at_address, live_hubs
 from ..protocol import attempt_folders, shown_text
 from ..runs import ClientError, RunFolder
+from ..runs.run_index import ListedRun, recording_bytes
 from .errors import ServerError, no_run, some_of
 from .hub_target import AllowedHubs, HubTarget
 from .reader.between import RunPlace
 from .recorded_runs import RecordedRuns
-from .run_notes import NotesFiles, checked_name, recording_bytes, remove_recording, write_name
+from .run_notes import NotesFiles, checked_name, remove_recording, write_name
 from .statistics_runs import ServedStatistics, StatisticsRuns
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -186,7 +187,7 @@ class RunRegistry:
                 )
             if folder is None:
                 raise no_run(run_id)
-            if "superseded_from" in folder.header:
+            if folder.superseded:
                 raise ServerError(
                     409,
                     "refused",
@@ -199,12 +200,13 @@ class RunRegistry:
                     "forbidden",
                     "Only folders that lie in the run folders of this server are deleted, and no links.",
                 )
+            streams = _opened(folder).streams
             for part in attempt_folders(folder.path):
-                remove_recording(part, folder.streams)
+                remove_recording(part, streams)
                 self._recordings.forget(part)
             with suppress(OSError):
                 (folder.path / "attempts").rmdir()
-            gone = remove_recording(folder.path, folder.streams)
+            gone = remove_recording(folder.path, streams)
             for known in (self._records, self._names, self._announced, self._steps, self._seen, self._ended):
                 known.pop(run_id, None)
             self._lost.discard(run_id)
@@ -288,12 +290,12 @@ class RunRegistry:
                 target = replace(target, id=id_at_address(target.run, target.address))
             found[target.id] = target
 
-    def _recorded(self) -> dict[str, RunFolder]:
+    def _recorded(self) -> dict[str, ListedRun]:
         found, others = self._recordings.find(self._records.values())
         self.statistics.look(others)
         return found
 
-    def _notable(self, run_id: str) -> RunFolder:
+    def _notable(self, run_id: str) -> ListedRun:
         """Return the folder for notes on a run."""
         with self._lock:
             folder = self._recorded().get(run_id)
@@ -303,8 +305,8 @@ class RunRegistry:
             )
         return folder
 
-    def _live_entry(self, target: HubTarget, folder: RunFolder | None) -> dict[str, Any]:
-        if folder is not None and folder.closed and (folder.state == "finished" or target.ended is not None):
+    def _live_entry(self, target: HubTarget, folder: ListedRun | None) -> dict[str, Any]:
+        if folder is not None and folder.closed and (folder.finished or target.ended is not None):
             # Its hub stays for present viewers; new ones read the recording.
             return self._recorded_entry(folder)
         # Its hub may record outside of the folders that are listed.
@@ -328,15 +330,15 @@ class RunRegistry:
             **(self._written(folder) if folder else {"bytes": recording_bytes(path)} if path else {}),
         }
 
-    def _is_stopped(self, run_id: str, folder: RunFolder | None) -> bool:
+    def _is_stopped(self, run_id: str, folder: ListedRun | None) -> bool:
         """Return whether the training went without saying that it had ended; its hub may still be there."""
-        return run_id in self._lost or (folder is not None and folder.header.get("state") == "lost")
+        return run_id in self._lost or (folder is not None and folder.lost)
 
-    def _recorded_entry(self, folder: RunFolder) -> dict[str, Any]:
+    def _recorded_entry(self, folder: ListedRun) -> dict[str, Any]:
         return {
             "id": folder.id,
             "name": self._names.get(folder.id) or folder.name,
-            "state": "recorded" if folder.closed and folder.state != "lost" else "gone",
+            "state": "recorded" if folder.closed and not folder.lost else "gone",
             "started": folder.started,
             "ended": folder.ended,
             "step": max(folder.step, self._steps.get(folder.id, 0)),
@@ -344,9 +346,9 @@ class RunRegistry:
             **self._written(folder),
         }
 
-    def _written(self, folder: RunFolder) -> dict[str, Any]:
+    def _written(self, folder: ListedRun) -> dict[str, Any]:
         """Return a recording's size, and what a person wrote about it."""
-        entry: dict[str, Any] = {"bytes": recording_bytes(folder.path)}
+        entry: dict[str, Any] = {"bytes": self._recordings.bytes(folder)}
         try:
             notes = self._notes.of(folder.path)
         except (ValueError, OSError) as error:
@@ -373,9 +375,9 @@ class RunRegistry:
         }
 
 
-def _opened(folder: RunFolder) -> RunFolder:
+def _opened(run: ListedRun) -> RunFolder:
     try:
-        return folder.reopened()
+        return RunFolder(run.path)
     except ClientError as error:
         raise ServerError(409, error.code, error.message, error.field) from error
 

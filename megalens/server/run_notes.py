@@ -12,13 +12,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ..protocol import ProtocolError, check_definition, is_stream_file, read_json_file, replace_file
+from ..protocol import ProtocolError, check_definition, is_stream_file, replace_file
 from ..protocol.messages_generated import RunNotes
 from ..runs import RunFolder
+from ..runs.run_index import NOTES_FILE, file_stamp, read_notes
 from .errors import ServerError
 
-NOTES_FILE = "notes.json"
-_MOST_BYTES = 128 * 1024
 _RULES = {
     "notes": "notes must be text of at most 10,000 characters.",
     "tags": "tags must be at most 20 different texts of 1 to 50 characters, without commas and line breaks.",
@@ -28,30 +27,6 @@ _HEADER = "run.json"
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 # Files that a recorder, a packer or this server left half written.
 _HALF_WRITTEN = re.compile(r"run\.json\.partial|\.(run|notes)\.json\.[0-9a-f]{8}")
-
-
-# What a recorded run takes on the disk, and how it is deleted.
-def recording_bytes(folder: Path) -> int:
-    """Return the bytes of plain files in a folder and its streams' folders; links are not followed."""
-    total = 0
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            with contextlib.suppress(OSError):
-                if entry.is_dir(follow_symlinks=False):
-                    with os.scandir(entry) as files:
-                        total += sum(_plain_bytes(file) for file in files if is_stream_file(file.name))
-                else:
-                    total += _plain_bytes(entry)
-    return total
-
-
-def _plain_bytes(entry: os.DirEntry[str]) -> int:
-    try:
-        info = entry.stat(follow_symlinks=False)
-    except FileNotFoundError:
-        # A tail that was sealed a moment ago.
-        return 0
-    return info.st_size if stat.S_ISREG(info.st_mode) else 0
 
 
 def remove_recording(folder: Path, streams: Iterable[str]) -> bool:
@@ -134,7 +109,7 @@ class NotesFiles:
         stamp = file_stamp(folder / NOTES_FILE)
         known = self._known.get(folder)
         if known is None or known[0] != stamp:
-            known = self._known[folder] = (stamp, None if stamp is None else _read(folder / NOTES_FILE))
+            known = self._known[folder] = (stamp, None if stamp is None else read_notes(folder))
         return known[1]
 
     def change(self, folder: Path, changes: dict[str, Any]) -> None:
@@ -151,26 +126,6 @@ class NotesFiles:
 
     def forget(self, folder: Path) -> None:
         self._known.pop(folder, None)
-
-
-def file_stamp(file: Path) -> tuple[int, int, int] | None:
-    """Return what changes with a file; None where there is none."""
-    try:
-        info = file.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    # The last one is that of a change of permissions, too.
-    return info.st_mtime_ns, info.st_size, info.st_ctime_ns
-
-
-def _read(file: Path) -> RunNotes:
-    notes = read_json_file(file, _MOST_BYTES)
-    try:
-        check_definition("RunNotes", notes, file.name)
-    except ProtocolError as error:
-        raise ValueError(error.message) from error
-    checked: RunNotes = notes
-    return checked
 
 
 def _changed(known: RunNotes, changes: dict[str, Any]) -> RunNotes:

@@ -9,6 +9,7 @@ from jupyter_server.auth.decorator import authorized
 from tornado.web import authenticated
 
 from ..protocol import StatisticsRequest, check_request
+from ..runs.storage import is_address
 from .base_handler import MegalensHandler
 from .errors import ServerError
 from .forward import ForwardHandler
@@ -93,15 +94,32 @@ class StatisticsHandler(MegalensHandler):
     @authenticated
     @authorized
     async def post(self) -> None:
-        """Open files of other tools, or a tree of raw-moment files, and answer the entries of its runs."""
-        path = check_request(StatisticsRequest, self.json_body())["path"]
+        """Open a run on other storage, files of other tools, or a tree of raw-moment files, and answer the
+        entries of its runs.
+        """
+        path = check_request(StatisticsRequest, self.json_body())["path"].strip()
         reader: Reader = self.settings["megalens_reader"]
         registry = self.registry
-        target, _ = await self.in_thread(registry.statistics.resolve, path)
-        found = await reader.ask("/foreign", {"path": str(target), "within": str(registry.root)})
+        if is_address(path):
+            self._check_kind(path)
+            found = await reader.ask("/mirror", {"address": path})
+        else:
+            target, _ = await self.in_thread(registry.statistics.resolve, path)
+            found = await reader.ask("/foreign", {"path": str(target), "within": str(registry.root)})
         if found["folder"] is not None:
             entry = await self.in_thread(registry.add_converted, Path(found["folder"]))
             self.answer({"runs": [entry], "warnings": []})
             return
         runs, warnings = await self.in_thread(registry.open_statistics, path)
         self.answer({"runs": runs, "warnings": warnings})
+
+    def _check_kind(self, address: str) -> None:
+        kind, kinds = address.partition("://")[0], self.settings["megalens_storage"]
+        if kind not in kinds:
+            raise ServerError(
+                403,
+                "forbidden",
+                f"This server opens runs from {', '.join(sorted(kinds)) or 'no other storage'}, not from "
+                f"{kind}://. Its administrator sets that with MegalensExtension.storage.",
+                "path",
+            )

@@ -33,7 +33,9 @@ class TraceSettings:
         many first samples of each micro-batch (``"all"`` or None for all), where a flag does not say its own.
         Phases are those of the steps when absent.
     record : str or Path, optional
-        Folder into which the hub writes the run's own folder.
+        Folder into which the hub writes the run's own folder; or an address on other storage
+        (``s3://bucket/runs``): the recording is then written in the cache, and another process sends each
+        sealed segment there. Closing the tracer waits 20 s for that process, which goes on.
     record_bytes : int, optional
         What the recording may take while it is written. Its oldest steps are then given up for newer ones,
         and named; scalars stay. No bound when absent.

@@ -75,6 +75,7 @@ class Tracer:
         compiled: bool = False,
     ) -> None:
         self._name = name
+        self._hub_process = process
         self.controls = frozenset(controls)
         """What viewers may do beyond looking."""
         self.folders = tuple(folders)
@@ -455,6 +456,8 @@ class Tracer:
         if self.graph is not None:
             self.graph.close()
         self._coordinator.close(finished)
+        if finished and self._hub_process is not None:
+            self._hub_process.wait_for_upload()
         atexit.unregister(self._at_exit)
 
     def take_changes(self) -> None:

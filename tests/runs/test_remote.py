@@ -1,22 +1,33 @@
 """Recordings on other storage: S3 as moto's server speaks it over HTTP, behind a proxy that cuts answers."""
 
 import asyncio
+import os
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import fsspec
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
+import torch
 from live_run import LiveRun, eventually
 from moto.server import ThreadedMotoServer
 from recorded_run import RUN_ID, write_run
 from s3fs import S3FileSystem
 
+import megalens
 from megalens.cli import upload as upload_command
 from megalens.cli.main import main
+from megalens.demo.model import GPT, GPTConfig
 from megalens.protocol import segment_name
-from megalens.runs import ClientError, open_run, remote
-from megalens.runs.remote import Upload, mirrored
+from megalens.runs import ClientError, RunFolder, open_run, remote
+from megalens.runs import storage as far
+from megalens.runs.remote import bring, mirrored
+from megalens.runs.uploading import Upload
+from megalens.tracer import TracerError
+from megalens.tracer.sending import hub_process
 
 
 class Proxy:
@@ -82,7 +93,7 @@ def s3(moto, monkeypatch, tmp_path):
         ("MEGALENS_RUNTIME_DIR", str(tmp_path / "hubs")),
     ):
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(remote, "_FIRST_WAIT", 0.01)
+    monkeypatch.setattr(far, "_FIRST_WAIT", 0.01)
     # Theirs wait for seconds each.
     monkeypatch.setattr(S3FileSystem, "retries", 1)
     fsspec.get_filesystem_class("s3").clear_instance_cache()
@@ -98,6 +109,26 @@ def files(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+def whole(address):
+    """Return the mirror with all that the run has."""
+    folder = mirrored(address)
+    for stream in RunFolder(folder).streams:
+        bring(folder, stream)
+    return folder
+
+
+def fetched_files(monkeypatch):
+    """Return the list to which the names of fetched files are added."""
+    names, own = [], remote._fetch
+
+    def fetch(storage, path, target):
+        names.append(target.name)
+        own(storage, path, target)
+
+    monkeypatch.setattr(remote, "_fetch", fetch)
+    return names
+
+
 def test_a_recording_goes_to_s3_and_opens_from_there_though_connections_break(s3, tmp_path, capsys):
     address, proxy = s3
     folder = write_run(tmp_path / RUN_ID)
@@ -105,8 +136,8 @@ def test_a_recording_goes_to_s3_and_opens_from_there_though_connections_break(s3
     proxy.cuts = 4
     assert main(["upload", str(folder), address]) == 0
     told = []
-    there = mirrored(f"{address}/{RUN_ID}", lambda done, total, words: told.append((done, total)))
-    assert files(there) == files(folder)
+    mirrored(f"{address}/{RUN_ID}", lambda done, total, words: told.append((done, total)))
+    assert files(whole(f"{address}/{RUN_ID}")) == files(folder)
     assert told[-1][0] > 0
     assert proxy.cuts == 0
     with open_run(f"{address}/{RUN_ID}") as run:
@@ -120,24 +151,18 @@ def test_only_what_is_new_is_fetched_again_and_what_is_gone_there_goes_here(s3, 
     folder = write_run(tmp_path / RUN_ID)
     upload = Upload(folder, address)
     upload.send(whole=True)
-    mirrored(upload.address)
-    fetched = []
-    own = remote._fetch
-    monkeypatch.setattr(
-        remote,
-        "_fetch",
-        lambda storage, path, target: (fetched.append(target.name), own(storage, path, target)),
-    )
-    mirrored(upload.address)
+    whole(upload.address)
+    fetched = fetched_files(monkeypatch)
+    whole(upload.address)
     assert fetched == []
-    shutil.copy(folder / "scalars.parquet", folder / "more.parquet")
+    shutil.copy(folder / "scalars.parquet", folder / "alarms.parquet")
     (folder / "audit.parquet").unlink()
     upload.send(whole=True)
     fsspec.filesystem("s3").rm(f"{upload.address}/audit.parquet")
-    there = mirrored(upload.address)
-    assert fetched == ["more.parquet"]
+    there = whole(upload.address)
+    assert fetched == ["alarms.parquet"]
     assert sorted(path.name for path in there.iterdir()) == [
-        "more.parquet",
+        "alarms.parquet",
         "run.json",
         "scalars.parquet",
         "tensors.parquet",
@@ -153,10 +178,123 @@ def test_a_broken_network_loses_nothing_and_the_next_call_goes_on(s3, tmp_path, 
         upload.send(whole=True)
     proxy.target = own
     upload.send(whole=True)
-    assert files(mirrored(upload.address)) == files(folder)
+    assert files(whole(upload.address)) == files(folder)
     # Another process finds what is there already.
     again = Upload(folder, address)
     assert again.send() == (folder / "run.json").stat().st_size
+
+
+def test_only_the_streams_that_a_question_reads_are_fetched(s3, tmp_path, monkeypatch):
+    address, _ = s3
+    folder = write_run(tmp_path / RUN_ID)
+    Upload(folder, address).send(whole=True)
+    fetched = fetched_files(monkeypatch)
+    with open_run(f"{address}/{RUN_ID}") as run, open_run(folder) as here:
+        assert run.status == here.status
+        # Its warnings are rows of the audit.
+        assert sorted(fetched) == ["audit.parquet", "run.json"]
+        fetched.clear()
+        assert run.scalars().equals(here.scalars())
+        assert fetched == ["scalars.parquet"]
+    # So does another process, which knows the folder alone.
+    remote._mirrors.clear()
+    with open_run(run.folder) as again:
+        assert again.tensors("MLP1_mat_mul")["layer"].equals(here.tensors("MLP1_mat_mul")["layer"])
+    assert fetched == ["scalars.parquet", "tensors.parquet"]
+
+
+@pytest.mark.parametrize("in_the_footer", [True, False])
+def test_of_some_steps_only_the_segments_that_have_them_are_fetched(s3, tmp_path, monkeypatch, in_the_footer):
+    address, _ = s3
+    folder = write_run(tmp_path / RUN_ID)
+    (folder / "scalars").mkdir()
+    rows = pq.read_table(folder / "scalars.parquet")
+    (folder / "scalars.parquet").unlink()
+    for number, first in enumerate((1, 11, 21, 31)):
+        part = rows.filter(pc.and_(pc.greater_equal(rows["step"], first), pc.less(rows["step"], first + 10)))
+        pq.write_table(
+            part,
+            folder / "scalars" / segment_name(number, first, ".parquet"),
+            write_statistics=in_the_footer,
+        )
+    Upload(folder, address).send(whole=True)
+    monkeypatch.setattr(remote, "_LEAST_WHOLE", 0)
+    # Shorter than a footer, which is then asked for once more.
+    monkeypatch.setattr(remote, "_END_BYTES", 64)
+    fetched = fetched_files(monkeypatch)
+    with open_run(f"{address}/{RUN_ID}") as run, open_run(folder) as here:
+        assert run.scalars(steps="12-18").equals(here.scalars(steps="12-18"))
+        wanted = ["000001-step-11.parquet"]
+        assert fetched == ["run.json", *(wanted if in_the_footer else sorted(fetched[1:]))]
+        assert run.scalars().equals(here.scalars())
+    assert sorted(fetched[1:]) == sorted(path.name for path in (folder / "scalars").iterdir())
+
+
+def test_what_was_sealed_there_since_it_was_looked_at_is_found(s3, tmp_path):
+    address, _ = s3
+    folder = write_run(tmp_path / RUN_ID)
+    Upload(folder, address).send(whole=True)
+    run = open_run(f"{address}/{RUN_ID}")
+    storage = fsspec.filesystem("s3")
+    at = f"{address}/{RUN_ID}/scalars"
+    storage.mv(f"{at}.parquet", f"{at}/{segment_name(0, 0, '.parquet')}")
+    with open_run(folder) as here:
+        assert run.scalars().equals(here.scalars())
+
+
+def test_a_network_that_is_away_at_the_end_is_waited_for_as_long_as_is_said(
+    s3, tmp_path, monkeypatch, capsys
+):
+    address, proxy = s3
+    folder = write_run(tmp_path / RUN_ID)
+    own, proxy.target = proxy.target, 1
+    monkeypatch.setattr(upload_command, "_EVERY", 0.01)
+    assert main(["upload", str(folder), address, "--follow", "--patience", "0"]) == 3
+    assert "could not be reached" in capsys.readouterr().err
+    send, tries = Upload.send, []
+
+    def again(upload, **options):
+        tries.append(options)
+        proxy.target = own if len(tries) == 3 else 1
+        return send(upload, **options)
+
+    monkeypatch.setattr(Upload, "send", again)
+    assert main(["upload", str(folder), address, "--follow", "--patience", "600"]) == 0
+    assert files(whole(f"{address}/{RUN_ID}")) == files(folder)
+
+
+@pytest.mark.slow
+def test_a_training_records_to_other_storage_by_a_process_of_its_own(s3, tmp_path, monkeypatch, caplog):
+    caplog.set_level("WARNING", "megalens")
+    address, proxy = s3
+    torch.manual_seed(0)
+    model = GPT(GPTConfig(vocabulary=50, layers=2, hidden=16, heads=2, sequence=12))
+    own, proxy.target = proxy.target, 1
+    monkeypatch.setattr(hub_process, "_UPLOAD_SECONDS", 0.1)
+    tracer = megalens.trace(model, name="far", flags=["MLP1_mat_mul"], record=address, linger=0)
+    ((sending, folder),) = tracer._hub_process._uploads
+    folder = Path(folder)
+    try:
+        assert folder.parent == tmp_path / "cache" / "recordings"
+        eventually(lambda: os.getpriority(os.PRIO_PROCESS, sending.pid) == 19, "it lets others go first")
+        with tracer.step():
+            model(torch.zeros(1, 8, dtype=torch.long)).sum().backward()
+        # The network is away: closing says where the rows are, and waits no longer.
+        tracer.close()
+        assert f"still being sent to {address}, by process {sending.pid}" in caplog.text
+        proxy.target = own
+        assert sending.wait(120) == 0, Path(f"{folder}.upload.log").read_text()
+    finally:
+        sending.kill()
+    with open_run(f"{address}/{folder.name}") as run, open_run(folder) as here:
+        assert run.table("tensors").equals(here.table("tensors"))
+        assert run.table("tensors").num_rows > 0
+
+
+def test_a_recording_address_that_cannot_be_used_is_refused_before_the_training():
+    with pytest.raises(TracerError, match="must hold no password") as refused:
+        megalens.trace(GPT(GPTConfig(vocabulary=50, layers=1)), record="s3://key:secret@bucket/runs")
+    assert "secret" not in str(refused.value)
 
 
 def test_a_live_recording_is_followed_to_its_end_while_the_network_breaks(s3, tmp_path, monkeypatch):
@@ -180,7 +318,7 @@ def test_a_live_recording_is_followed_to_its_end_while_the_network_breaks(s3, tm
             assert ended.result(60) == 0
     finally:
         run.close()
-    assert files(mirrored(f"{address}/{run.id}")) == files(folder)
+    assert files(whole(f"{address}/{run.id}")) == files(folder)
 
 
 def test_a_tail_goes_there_only_at_the_end_and_is_removed_once_it_is_sealed(s3, tmp_path):
@@ -221,7 +359,7 @@ def test_names_that_no_recording_has_are_not_taken(s3, tmp_path):
         "moments/a/b.parquet",
     ):
         storage.pipe(f"{address}/{RUN_ID}/{name}", b"x")
-    there = mirrored(f"{address}/{RUN_ID}")
+    there = whole(f"{address}/{RUN_ID}")
     assert sorted(path.name for path in there.parent.rglob("*") if path.is_file()) == [
         ".mirror.json",
         *sorted(path.name for path in folder.iterdir()),

@@ -32,6 +32,7 @@ from .runs_handlers import (
     IndexHandler,
     LastLossesHandler,
     LinesHandler,
+    MirrorHandler,
     ReportHandler,
     StreamHandler,
 )
@@ -49,6 +50,7 @@ _HANDLERS: tuple[tuple[str, type[Any]], ...] = (
     (rf"{_RUN}/report", ReportHandler),
     (r"/summaries", LastLossesHandler),
     (r"/foreign", ForeignFilesHandler),
+    (r"/mirror", MirrorHandler),
 )
 # The list of places of the runs of a table may be long; what a browser sent is bounded by the server.
 _MOST_BODY = 64 * MOST_BODY

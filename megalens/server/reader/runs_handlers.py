@@ -19,12 +19,14 @@ from ...runs.answers import (
     tensor_lines,
 )
 from ...runs.foreign_files import foreign_recording
+from ...runs.remote import mirrored
 from ...runs.tensor_index import FlagEntry
 from ..errors import ServerError
 from .between import RunPlace
 from .read_handler import ARROW, ReadHandler
 from .run_summaries import RunSummaries, RunSummary
 
+_STATUS = {"not-found": 404, "bad-parameter": 400, "disconnected": 502}
 _TYPES = {"html": "text/html; charset=utf-8", "ipynb": "application/x-ipynb+json"}
 
 
@@ -153,3 +155,14 @@ class ForeignFilesHandler(ReadHandler):
         except ClientError as error:
             raise ServerError(409, error.code, error.message, "path") from error
         self.answer({"folder": None if folder is None else str(folder.path)})
+
+
+class MirrorHandler(ReadHandler):
+    """``mirror``: the folder into which streams of a run on other storage are fetched."""
+
+    async def post(self) -> None:
+        try:
+            folder = await self.in_thread(mirrored, self.json_body()["address"])
+        except ClientError as error:
+            raise ServerError(_STATUS.get(error.code, 409), error.code, error.message, "path") from error
+        self.answer({"folder": str(folder)})

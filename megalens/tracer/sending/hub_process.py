@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import selectors
 import subprocess
@@ -17,6 +18,9 @@ from ...protocol import ProtocolError, check_definition, read_json_file
 from ..errors import TracerError
 
 _START_SECONDS = 30.0
+_UPLOAD_SECONDS = 20.0
+
+log = logging.getLogger("megalens")
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,8 @@ class HubProcess:
         Permissions of the run folder; its owner's alone when absent.
     resume : (Path, int), optional
         Run folder whose recording goes on, and from which step on.
+    upload : str, optional
+        Address of other storage to which a process of its own sends the recording while it grows.
     """
 
     def __init__(
@@ -91,7 +97,10 @@ class HubProcess:
         record_bytes: int | None = None,
         record_mode: int | None = None,
         resume: tuple[Path, int] | None = None,
+        upload: str | None = None,
     ) -> None:
+        self._upload = upload
+        self._uploads: list[tuple[subprocess.Popen[bytes], str]] = []
         self._resume = resume
         self._host = host
         self._port = port
@@ -158,6 +167,7 @@ class HubProcess:
                 if self._resume:
                     # A restarted hub begins a run of its own: the training does not go back for it.
                     self._record, self._resume = str(self._resume[0].parent), None
+                self._send(address)
                 return address
             except (ValueError, KeyError, TypeError):
                 if process.poll() is None:
@@ -171,6 +181,43 @@ class HubProcess:
                 raise TracerError(
                     f"Could not start the hub: {reason} Pass hub=None to train untraced."
                 ) from None
+
+    def _send(self, address: HubAddress) -> None:
+        """Start what sends the recording to other storage: it outlives this process, and lets all others go
+        first.
+        """
+        if self._upload is None or address.record is None:
+            return
+        command = [sys.executable, "-m", "megalens", "upload", address.record, self._upload]
+        try:
+            with open(f"{address.record}.upload.log", "ab") as lines:
+                process = subprocess.Popen(
+                    [*command, "--follow", "--low-priority"],
+                    stdin=subprocess.DEVNULL,
+                    stdout=lines,
+                    stderr=lines,
+                    env=_environment(),
+                    start_new_session=True,
+                )
+        except OSError as error:
+            log.warning(
+                "The recording is not sent to %s (%s). It is in %s.", self._upload, error, address.record
+            )
+            return
+        self._uploads.append((process, address.record))
+
+    def wait_for_upload(self) -> None:
+        """Wait for the recording to be on the other storage, and say where it is when that takes too long."""
+        until = time.monotonic() + _UPLOAD_SECONDS
+        for process, folder in self._uploads:
+            try:
+                if process.wait(max(0.0, until - time.monotonic())) == 0:
+                    continue
+                words = f"The recording could not be sent to {self._upload}: {folder}.upload.log says why."
+            except subprocess.TimeoutExpired:
+                words = f"The recording is still being sent to {self._upload}, by process {process.pid}."
+            log.warning("%s All of it is in %s; megalens upload goes on.", words, folder)
+        self._uploads = []
 
 
 def _environment() -> dict[str, str]:

@@ -115,12 +115,12 @@ export async function askName(now: string, trans: TranslationBundle): Promise<st
   return button.accept ? value : null;
 }
 
-/** Ask where files of another tool are; null when cancelled. */
+/** Ask where files of another tool, or a run on other storage, are; null when cancelled. */
 export async function askStatistics(trans: TranslationBundle): Promise<string | null> {
   const { button, value } = await InputDialog.getText({
-    title: trans.__('Open files of another tool'),
+    title: trans.__('Open files'),
     label: trans.__(
-      'Folder with raw-moment JSONL files (training_stats), TrainerMon’s CSV files, or traces of PyTorch’s profiler or MegatronApp; or one such file. Below the folder in which Jupyter was started:'
+      'Folder with raw-moment JSONL files (training_stats), TrainerMon’s CSV files, or traces of PyTorch’s profiler or MegatronApp; or one such file. Below the folder in which Jupyter was started. Or the address of a run on other storage, such as s3://bucket/runs/my-run:'
     ),
     placeholder: trans.__('runs/my-run'),
     okLabel: trans.__('Open')

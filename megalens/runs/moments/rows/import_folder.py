@@ -14,7 +14,6 @@ from typing import Generic, NamedTuple, TypeVar
 
 import orjson
 import pyarrow as pa
-from platformdirs import user_cache_path
 
 from ....hub.segment_file import sorted_by_step, write_segment
 from ....protocol import (
@@ -30,11 +29,11 @@ from ....protocol import (
 )
 from ...errors import ClientError
 from ...recorded_arrow import DAMAGE
+from ...storage import cache_home
 from ..source import MomentRows
 from .pieces import Piece
 from .recorded_rows import SealedFile
 
-_FOLDER = "MEGALENS_CACHE_DIR"
 _BYTES = "MEGALENS_CACHE_BYTES"
 _DEFAULT_BYTES = 20 * 1024**3
 _IN_USE_SECONDS = 3600.0
@@ -53,12 +52,6 @@ ROWS = pa.schema(
 """The stream's columns, texts as dictionaries."""
 
 Source = TypeVar("Source")
-
-
-def cache_home() -> Path:
-    """Return the folder of all caches: ``$MEGALENS_CACHE_DIR``, else the user's own for ``megalens``."""
-    chosen = os.environ.get(_FOLDER)
-    return Path(chosen) if chosen else user_cache_path("megalens")
 
 
 def cache_folder() -> Path:

@@ -30,6 +30,7 @@ from ....protocol import (
 from ...errors import ClientError
 from ...query import Query
 from ...recorded_arrow import DAMAGE, ArrowStream, FileStamp, check_message_size
+from ...remote import bring
 from ...run_folder import RunFolder
 from ..source import MomentRows
 from .hidden import without
@@ -120,6 +121,7 @@ class _Attempt:
         return more
 
     def _look(self, progress: Progress | None) -> None:
+        bring(self._folder, _STREAM.name)
         listed = [(segment, segment.path.stat()) for segment in stream_segments(self._folder, _STREAM.name)]
         total, done = sum(about.st_size for _, about in listed), 0
         files: dict[Path, SealedFile | _Tail] = {}
