@@ -7,7 +7,7 @@ export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/node_modules/.bin:$(PATH)
 PYTHON := .venv/bin/python
 SOURCES := $(shell find src style schema protocol -type f -not -path '*/__tests__/*' -not -path 'protocol/fixtures/*' 2>/dev/null)
 
-.PHONY: help setup demo test test-fast fuzz bench format generate pictures browser sshd clean
+.PHONY: help setup demo test test-fast fuzz bench lowest docs format generate pictures browser sshd clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -33,6 +33,12 @@ fuzz: setup ## Feed new hostile inputs to everything that reads what others wrot
 
 bench: setup browser ## Measure the performance claims; results in bench/results
 	@$(PYTHON) -m bench $(ARGS)
+
+lowest: setup ## Run the tests that need no browser with the lowest versions that pyproject.toml allows
+	@bash scripts/lowest.sh
+
+docs: setup ## Write the documentation site into .make/docs
+	@bash scripts/build-docs.sh
 
 format: setup ## Format everything
 	ruff format . && ruff check --fix . && prettier --write --log-level warn .

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ._moved import follow_moves
+from ._needed import say_what_is_missing
 
 if TYPE_CHECKING:
     from . import adapters
@@ -95,6 +96,7 @@ __all__ = [
 ]
 
 follow_moves()
+say_what_is_missing()
 
 _HOMES = {
     ".protocol": (

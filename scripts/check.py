@@ -63,6 +63,7 @@ CHECKS = (
     # What is shipped was compiled when it was set up, by the same rules.
     Check("tsc strict", ("tsc", "-p", "tsconfig.test.json")),
     Check("generated types", ("node", "scripts/generate-protocol.mjs", "--check")),
+    Check("documentation", ("bash", "scripts/build-docs.sh"), fast=False),
     Check("example extension", ("npm", "run", "--silent", "build:example"), fast=False),
     Check("generated types, Python", (PYTHON, "-m", "scripts.message_types", "--check")),
     Check("golden fixtures", (PYTHON, "-m", "scripts.make_fixtures", "--check")),

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 
+from .._needed import NotInstalledError
 from ..protocol import MegalensError, shown_text
 from ..protocol.version import own_version
 from ..slices import Commands, find_slices, load
@@ -33,6 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = parser.parse_args(given)
     try:
         return int(parsed.run(parsed))
+    except NotInstalledError as error:
+        parser.exit(1, f"megalens: {error}\n")
     except MegalensError as error:
         print(shown_text(f"megalens {parsed.command}: {error}"), file=sys.stderr)
         return 2

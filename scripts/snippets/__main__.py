@@ -63,7 +63,8 @@ class Snippet:
 
 def pages() -> list[Path]:
     """Return the pages whose snippets are run here; the scripts of docs/frameworks are tested by themselves."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    docs = ROOT / "docs"
+    return [ROOT / "README.md", *sorted(docs.glob("*.md")), *sorted(docs.glob("elsewhere/*.md"))]
 
 
 def snippets_of(page: Path) -> list[Snippet]:
