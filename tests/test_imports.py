@@ -295,9 +295,9 @@ def test_readmes_and_docs_name_files_that_exist() -> None:
 
 def test_every_file_is_in_a_room() -> None:
     outside = {str(path.relative_to(ROOT)) for path in FILES if room_of(path) is None}
-    assert outside == {f"megalens/{name}.py" for name in ("__init__", "__main__", "_moved", "_needed", "_version")} | {
-        "megalens/instruments/__init__.py"
-    }
+    assert outside == {
+        f"megalens/{name}.py" for name in ("__init__", "__main__", "_moved", "_needed", "_version")
+    } | {"megalens/instruments/__init__.py"}
 
 
 # What megalens or a room of it needs at some time, each worth a tenth of a second or more.

@@ -243,7 +243,8 @@ def _add_export(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="write a recorded run as files that other tools read",
         description=(
             "Write a recorded run as Parquet or CSV (a file for each stream), as TensorBoard's events "
-            "(scalars, statistics and histograms), for Perfetto (spans and alarms) or as safetensors (traced tensors)."
+            "(scalars, statistics and histograms), for Perfetto (spans and alarms) or as safetensors (traced "
+            "tensors)."
         ),
         epilog=(
             "Exit codes: 0 done, 2 wrong arguments, a run that cannot be read or a folder that cannot be "
