@@ -18,7 +18,7 @@ from megalens.adapters import find_points
 from megalens.demo import GPT, GPTConfig
 from megalens.tracer.first_pass import FirstPass
 
-from .common import Row, ratio, verdict, write_results
+from .common import Row, ratio, report, verdict
 
 __all__ = ["main"]
 
@@ -71,7 +71,7 @@ class _Training:
 
 
 def main(arguments: Sequence[str] | None = None) -> Path:
-    """Measure and write ``results/watching.{json,md}``; return the Markdown file."""
+    """Measure and write ``results/watching.json``; return the page of all results."""
     parser = argparse.ArgumentParser(prog="python -m bench.watching", description=__doc__)
     parser.add_argument("--rounds", type=int, default=40, help="rounds of each model (%(default)s)")
     parser.add_argument("--quick", action="store_true", help="4 rounds: shows that it works")
@@ -96,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> Path:
             low, high = found.low - 1, found.high - 1
             met = verdict(low, high, most)
             rows.append(Row(f"{load.title}: {what}", found.value - 1, "", low, high, f"≤ {most:g}", met))
-    return write_results(
+    return report(
         "watching",
         "What it costs to watch the first pass",
         rows,
@@ -106,4 +106,4 @@ def main(arguments: Sequence[str] | None = None) -> Path:
 
 
 if __name__ == "__main__":
-    print(main().read_text(encoding="utf-8"))
+    main()

@@ -33,7 +33,7 @@ include_patterns = [
     "src/**README.md",
     "examples/*/README.md",
     "tests/corpus/README.md",
-    "bench/results/tables.md",
+    "bench/results/README.md",
 ]
 # Folders that are not even looked into.
 exclude_patterns = [".*", "node_modules", "lib", "ui-tests", "tests/fuzz", "protocol/fixtures"]
