@@ -5,7 +5,7 @@ import type { ILauncher } from '@jupyterlab/launcher';
 import { DisposableDelegate, DisposableSet } from '@lumino/disposable';
 import { addPanelCommands, addViewCommand } from '../panel/shell/commands';
 import { CommandIDs, IMegalensViewRegistry, IMegalensViews, type IRunEntry } from '../tokens';
-import { IMegalensPanel } from '../panel/shell/panel-part';
+import { IMegalensPanel } from '../panel/shell/panel-token';
 import type { PanelModel } from '../panel/shell/panel-model';
 import { runCode } from '../panel/shell/panel-code';
 import { isDeletable } from '../panel/runs/keep-newest';

@@ -2,7 +2,7 @@ import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/applica
 import { ICommandPalette, Notification } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { CommandIDs, IMegalensRuns, IMegalensViews } from '../tokens';
-import { IMegalensPanel } from '../panel/shell/panel-part';
+import { IMegalensPanel } from '../panel/shell/panel-token';
 
 /** What stands for a view: buttons of the panel, and tabs. */
 const PLACES = ['.jp-MegalensViews [data-view]', '.jp-MegalensViewTab'];

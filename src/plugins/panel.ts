@@ -8,7 +8,7 @@ import { megalensIcon } from '../panel/shell/commands';
 import { LazyPanel } from '../panel/shell/lazy-panel';
 import { faultSentence } from '../views/shared/fault-text';
 import { IMegalensRuns, IMegalensViews } from '../tokens';
-import { IMegalensPanel } from '../panel/shell/panel-part';
+import { IMegalensPanel } from '../panel/shell/panel-token';
 
 const ID = 'megalens:panel';
 

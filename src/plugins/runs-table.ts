@@ -9,7 +9,7 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { megalensIcon } from '../panel/shell/commands';
 import { LazyPanel } from '../panel/shell/lazy-panel';
 import { CommandIDs, IMegalensRuns } from '../tokens';
-import { IMegalensPanel } from '../panel/shell/panel-part';
+import { IMegalensPanel } from '../panel/shell/panel-token';
 import { faultSentence } from '../views/shared/fault-text';
 
 export const runsTablePlugin: JupyterFrontEndPlugin<void> = {

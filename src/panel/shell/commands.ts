@@ -6,7 +6,7 @@ import type { IDisposable } from '@lumino/disposable';
 import type { IViewInfo, ViewGroup } from '../../protocol/view-descriptor';
 import type { ViewOptions } from '../../protocol/views.generated';
 import { CommandIDs, type IMegalensViews } from '../../tokens';
-import type { IMegalensPanel } from './panel-part';
+import type { IMegalensPanel } from './panel-token';
 import type { PanelModel } from './panel-model';
 
 /** A lens over bars. `jp-icon3` lets the theme colour it. */

@@ -3,20 +3,6 @@ import type { ISignal } from '@lumino/signaling';
 import type { ReactElement } from 'react';
 import type { IRunSource } from '../../store/source';
 import type { IPanelHost } from './panel-host';
-import { Token } from '@lumino/coreutils';
-import type { PanelModel } from './panel-model';
-
-/** The sidebar panel; commands act on what it shows. */
-export interface IMegalensPanel {
-  /** The panel's model, loaded on first use. */
-  model(): Promise<PanelModel>;
-  reveal(): void;
-}
-
-export const IMegalensPanel = new Token<IMegalensPanel>(
-  'megalens:IMegalensPanel',
-  'The Megalens sidebar panel.'
-);
 
 /** What an instrument adds to a chosen run. */
 export interface IRunPart {

@@ -5,7 +5,7 @@ import type { Widget } from '@lumino/widgets';
 import { followPointer } from '../../charts/zoom';
 import { viewInfo, viewTitle } from '../../protocol/view-info';
 import type { IMegalensRuns, IMegalensViews, IRunEntry, IViewReference } from '../../tokens';
-import type { IMegalensPanel } from '../shell/panel-part';
+import type { IMegalensPanel } from '../shell/panel-token';
 import { isNotebook, kernelRun, runInCells, viewCell, type KernelRun } from './kernel-run';
 
 /** What JupyterLab's notebooks take. */

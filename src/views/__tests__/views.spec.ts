@@ -50,7 +50,7 @@ describe('heatmap', () => {
     await show(HEATMAP);
     expect(document.querySelectorAll('.jp-MegalensPlot image')).toHaveLength(2);
     expect(text('.jp-MegalensView-title')).toBe('MLP1 output, mean of 2 tiles, layers 1 and 2, step 1 240');
-    expect(text('.jp-MegalensView-caption')).toContain('Sample 1 of 16.');
+    expect(text('.jp-MegalensView-caption')).toContain('Sample 0 of 16, counted from 0.');
     expect(view?.summary().replace(/\u202f/g, ' ')).toBe(
       'At step 1 240 values run from 100 to 221. The largest magnitude, 221, is in layer 2 at position 2, tile 1.'
     );

@@ -1,5 +1,6 @@
 import { quantileOf, spanOfBin, type IHistograms, type IStepCounts } from '../../aggregate';
 import {
+  COLORS,
   ColorScale,
   formatNumber,
   lowMagnitude,
@@ -20,7 +21,8 @@ const MOST_COLUMNS = 1024;
 const MOST_RIDGES = 14;
 /** How far the highest ridge reaches over those above it. */
 const OVERLAP = 1.8;
-const HUES = ['#440154', '#3b528b', '#21918c', '#5ec962'];
+/** The sequential scale without its end that is hardly seen on white. */
+const HUES = COLORS.sequential.slice(0, -8);
 const ROW = { each: 5, least: 220, most: 420 };
 
 /** Quantiles that are drawn as lines, the lowest first. */
@@ -254,7 +256,7 @@ export function distributionQuantiles(
         rows,
         band,
         nonfinite: steps.flatMap(({ step: x, nonFinite: count }) =>
-          count > 0 ? [{ x, x2: x, count, color: '#d62728' }] : []
+          count > 0 ? [{ x, x2: x, count, color: COLORS.nonfinite[0] }] : []
         ),
         key: SHARES.map((_, place) => ({ place, color: color(place) }))
       },

@@ -23,6 +23,10 @@ export const GLOSSARY = {
   Peaks: ['Peaks', 'Of each block of queries and keys the largest probability is kept; Peaks() in code'],
   Empty: ['Counts only', 'No value is kept, only how many are not finite; Empty() in code'],
   Projection: ['Projection', 'How far each position lies along given vectors; Projection() in code'],
+  Histogram: [
+    'Histogram',
+    'How many values lie in each of fixed bins, which add up over steps and ranks; Histogram() in code'
+  ],
   probes: [
     'Probes',
     'Hooks on the model that read traced tensors: how many fired, of how many, in the last traced step'
