@@ -11,7 +11,9 @@ await withLab(url, async page => {
   const session = await page.context().newCDPSession(page);
   await session.send('Profiler.enable');
   await session.send('Performance.enable', { timeDomain: 'threadTicks' });
-  await page.waitForFunction(() => window.jupyterapp.commands.hasCommand('megalens:open-overview'), null, { timeout: 300_000 });
+  await page.waitForFunction(() => window.jupyterapp.commands.hasCommand('megalens:open-overview'), null, {
+    timeout: 300_000
+  });
   const overview = await timed('overview', ['megalens:open-overview', { run }, MIDDLE]);
   await page.evaluate(() => window.jupyterapp.commands.execute('application:close'));
   await page.evaluate(options => void window.jupyterapp.commands.execute('megalens:open-heatmap', options), {

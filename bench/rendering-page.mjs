@@ -105,7 +105,9 @@ async function renderer(browser) {
 async function prepare(page) {
   await openLab(page, url);
   for (const [command, options] of VIEWS) {
-    await page.waitForFunction(id => window.jupyterapp.commands.hasCommand(id), command, { timeout: 300_000 });
+    await page.waitForFunction(id => window.jupyterapp.commands.hasCommand(id), command, {
+      timeout: 300_000
+    });
     await page.evaluate(
       ([id, args]) => void window.jupyterapp.commands.execute(id, args),
       [command, { run, ...options }]

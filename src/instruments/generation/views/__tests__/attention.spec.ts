@@ -464,7 +464,7 @@ describe('without attention', () => {
     run.add({ ...row, phase: 'train', compressor: "Tile(tiles=3, reduction='mean')" });
     await show();
     expect(state()).toBe(
-      "Attention was kept as mean of 3 tiles, which mixes keys: no compression keeps all of them apart, Peaks the largest of blocks."
+      'Attention was kept as mean of 3 tiles, which mixes keys: no compression keeps all of them apart, Peaks the largest of blocks.'
     );
     document.querySelector<HTMLButtonElement>('.jp-MegalensState button')?.click();
     await settled();
