@@ -40,6 +40,8 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         flow = self._flow
+        if flow.looks:
+            return func(*args, **kwargs)
         if torch.is_inference_mode_enabled() and not flow.failed:
             # Operations that are made of others come whole in it.
             with self:
@@ -157,12 +159,13 @@ class PassWatch:
             # What is compiled is not looked into, and must not be compiled with what looks.
             if torch.compiler.is_compiling() or self._flow.failed:
                 return
+            self._flow.looks = True
             try:
-                # What we compute ourselves is not watched.
-                with torch._C._DisableTorchDispatch():
-                    look(*args)
+                look(*args)
             except Exception as error:
                 self._flow.fail(error)
+            finally:
+                self._flow.looks = False
 
         return hook
 

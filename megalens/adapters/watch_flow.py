@@ -40,6 +40,8 @@ class Flow(Memory):
         self.attentions: list[Attended] = []
         self.lost: list[tuple[str, Any]] = []
         """Operations that could not be followed, each with the call in which it was."""
+        self.looks = False
+        """Whether what runs is our own."""
         self.failed: str | None = None
         """The error that ended the watching."""
 

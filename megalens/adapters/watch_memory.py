@@ -104,7 +104,7 @@ class Memory:
 
 def _address(tensor: Tensor) -> int:
     try:
-        return int(tensor.untyped_storage()._cdata)
+        return int(StorageWeakRef(tensor.untyped_storage()).cdata)  # type: ignore[no-untyped-call]
     except (NotImplementedError, RuntimeError):
         return 0
 

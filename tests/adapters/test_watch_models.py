@@ -10,11 +10,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 from megalens.adapters import Adapter, PassWatch, find_points, points_table
-from megalens.adapters import watch as watch_module
 from megalens.tracer import ModelPoints, TracerError
 from tests.adapters.watched import traced, watched
 
@@ -605,24 +603,6 @@ def test_it_is_seen_whatever_surrounds_the_pass(way: Callable[[nn.Module], Tenso
     points = watch.finish()
     for flag in (*ATTENTION, *MLP, "HiddenStates"):
         assert layers_of(points, flag) == [0, 1], points.flags[flag].reason
-
-
-def test_operations_of_the_model_are_watched_and_none_of_the_watch(monkeypatch) -> None:
-    ran: list[object] = []
-
-    class Plain(TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            ran.append(func)
-            return func(*args, **(kwargs or {}))
-
-    model, seen = Stack(Block(), Block()), list[object]()
-    with Plain():
-        model(IDS)
-    mode, dispatch = watch_module._Mode, watch_module._Mode.__torch_dispatch__
-    monkeypatch.setattr(mode, "__torch_dispatch__", lambda *of: (seen.append(of[1]), dispatch(*of))[1])
-    with PassWatch(find_points(model)):
-        model(IDS)
-    assert seen == ran
 
 
 @pytest.mark.parametrize("reentrant", [True, False])
