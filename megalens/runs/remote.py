@@ -7,14 +7,13 @@ fetched again.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import tempfile
 import threading
 from pathlib import Path, PurePosixPath
 from typing import Any
-
-import orjson
 
 from ..protocol import PARTIAL, SEALED, TAIL, make_run_folder, parse_json, replace_file
 from .errors import ClientError
@@ -228,7 +227,7 @@ class _Mirror:
         here = {name: stamp for name, stamp in self._here.items() if name in self._files}
         ends = {name: steps for name, steps in self._ends.items() if name in self._files}
         state = {"address": self._address, "files": self._files, "ends": ends, "here": here}
-        replace_file(self._home / _STATE, orjson.dumps(state))
+        replace_file(self._home / _STATE, json.dumps(state).encode())
 
 
 def _fetch(storage: Any, path: str, target: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,8 +12,8 @@ if TYPE_CHECKING:
 
     from ..protocol.messages_generated import FlagSetting, Layout, Mode, Model, Perturb
 _MOST_FLAGS = 24
-# What tells one rank's name from another's: "-rank3", "_node-12", "-7".
-_PLACE = re.compile(r"[-_.]?(rank|node|host|worker|gpu|proc|task)?[-_.]?\d+$")
+_PLACES = ("rank", "node", "host", "worker", "gpu", "proc", "task")
+_SIGNS = ("-", "_", ".")
 
 
 class _DescribedRun(Protocol):
@@ -45,8 +44,13 @@ class _DescribedRun(Protocol):
 
 
 def job_name(name: str) -> str:
-    """Return the name of a run's job: without the number of its rank or node."""
-    return _PLACE.sub("", name) or name
+    """Return the name of a run's job: without what tells its rank or node (``-rank3``, ``-7``)."""
+    job = name.rstrip("0123456789")
+    if job == name:
+        return name
+    for ends in (_SIGNS, _PLACES, _SIGNS):
+        job = next((job.removesuffix(end) for end in ends if job.endswith(end)), job)
+    return job or name
 
 
 def attempt_words(attempt: str, step: int) -> str:

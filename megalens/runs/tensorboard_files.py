@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import struct
 from array import array
@@ -97,12 +98,23 @@ def _is_events(file: Path) -> bool:
 def _folders(path: Path, within: Path | None) -> dict[str, list[Path]]:
     """Return event files by their folder below the path: itself (``""``), or one or two levels deeper."""
     found = {"": files_within(path, _ENDING, within)}
-    if path.is_dir():
-        for depth in ("*", "*/*"):
-            for folder in sorted(path.glob(depth))[:_MOST_FOLDERS]:
-                if folder.is_dir() and not folder.is_symlink():
-                    found[folder.relative_to(path).as_posix()] = files_within(folder, _ENDING, within)
+    levels = [[path]]
+    for _ in range(2):
+        levels.append([folder for above in levels[-1] for folder in _inside(above)])
+        for folder in levels[-1][:_MOST_FOLDERS]:
+            found[folder.relative_to(path).as_posix()] = files_within(folder, _ENDING, within)
     return {name: files for name, files in found.items() if files}
+
+
+def _inside(folder: Path) -> list[Path]:
+    """Return the folders in one; none of what may not be looked at."""
+    found: list[Path] = []
+    try:
+        with os.scandir(folder) as entries:
+            found = [Path(each.path) for each in entries if each.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+    return sorted(found)[:_MOST_FOLDERS]
 
 
 def _one_run(path: Path, folders: dict[str, list[Path]]) -> dict[str, list[Path]]:

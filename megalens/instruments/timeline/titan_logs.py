@@ -97,8 +97,7 @@ TITAN_LOGS = ForeignFiles(holds_titan_logs, titan_recording)
 
 
 def _files(path: Path, within: Path | None) -> list[Path]:
-    inner = path / _FOLDER
-    return files_within(inner if inner.is_dir() else path, _ENDING, within)
+    return files_within(path / _FOLDER, _ENDING, within) or files_within(path, _ENDING, within)
 
 
 def _first(file: Path) -> _Record | None:

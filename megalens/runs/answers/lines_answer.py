@@ -68,7 +68,7 @@ def thin_line(
     """
     if points is None or len(values) <= points:
         return np.arange(len(values)), starts
-    begins = np.diff(stretches(steps, steps[0], steps[-1], points), prepend=-1) != 0
+    begins = np.diff(stretches(steps, steps[0], steps[-1], points, blocks=False), prepend=-1) != 0
     finite = np.isfinite(values)
     ceases = ~finite & (begins | np.append(True, finite[:-1]))
     shown: Any = np.where(finite, values, np.nan)

@@ -346,7 +346,7 @@ def test_a_view_of_another_package_is_a_widget_whose_options_the_browser_checks(
         (
             lambda run: ["scalar"],
             "views[0].view",
-            "one of overview, heatmap, trend, scalars, history, statistics",
+            "one of overview, heatmap, trend, scalars, history, distribution, statistics",
         ),
         (lambda run: run.scalars_view(), "views", "must be a list of views"),
         (lambda run: {"view": "scalars"}, "views", "must be a list of views"),

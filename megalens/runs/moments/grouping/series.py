@@ -349,10 +349,13 @@ class _Spans:
         self.count[groups] += count
 
 
-def stretches(step: Integers, first: Any, last: Any, points: int) -> Integers:
-    """Return in which of about ``points`` / 4 equal stretches of its group's steps each step lies, from 0."""
-    steps = stretch_steps(first, last, points)
-    whole = steps >= BLOCKS[0]
+def stretches(step: Integers, first: Any, last: Any, points: int, *, blocks: bool = True) -> Integers:
+    """Return in which of about ``points`` / 4 equal stretches of its group's steps each step lies, from 0.
+
+    With ``blocks`` long ones are whole blocks of a summary.
+    """
+    steps = stretch_steps(first, last, points) if blocks else _even(first, last, points)
+    whole = blocks & (steps >= BLOCKS[0])
     found: Integers = ((step - np.where(whole, first // steps * steps, first)) / steps).astype(np.int64)
     return np.where(whole, found, found.clip(max=max(1, points // 4) - 1))
 
@@ -361,8 +364,12 @@ def stretch_steps(first: Any, last: Any, points: int) -> Any:
     """Return how many steps such a stretch has; many become the next power of two, and stretches then begin
     at its multiples, so that they are whole blocks of a summary.
     """
-    steps = np.maximum(1, last - first) / max(1, points // 4)
+    steps = _even(first, last, points)
     return np.where(steps < BLOCKS[0], steps, 2.0 ** np.ceil(np.log2(steps)))
+
+
+def _even(first: Any, last: Any, points: int) -> Any:
+    return np.maximum(1, last - first) / max(1, points // 4)
 
 
 def keep_extremes(starts: Integers, shown: Column, bad: Flags) -> Flags:
