@@ -299,12 +299,18 @@ def entries_of(shapes: pa.ListArray) -> Any:
 
 
 def _check_present(batch: pa.RecordBatch, name: str) -> None:
-    """Raise ``unreadable`` for rows without a whole number, a text or a list: no recorder leaves one out."""
+    """Raise ``unreadable`` for rows without a whole number, a text, a list or a part of one.
+
+    No recorder leaves one out. A number that is not whole may be missing, and is NaN.
+    """
     for of, column in zip(batch.schema, batch.columns, strict=True):
-        if column.null_count and not pa.types.is_floating(of.type):
+        lacking = 0 if pa.types.is_floating(of.type) else column.null_count
+        if pa.types.is_list(of.type):
+            lacking += column.flatten().null_count
+        if lacking:
             raise unreadable(
-                f"{name}: every row must have {of.name}, and {column.null_count:,} of {len(column):,} have "
-                "none.",
+                f"{name}: every row must have all of {of.name}, and in {len(column):,} rows {lacking:,} are "
+                "missing.",
                 of.name,
             )
 

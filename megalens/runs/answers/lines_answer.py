@@ -336,7 +336,7 @@ def read_scalars(rows: StreamRows, request: ScalarsRequest, cancelled: threading
             batch, of = batch.filter(of.is_valid()), of.drop_null()
         pieces["of"].append(of.to_numpy())
         for name in ("step", "time", "value"):
-            pieces[name].append(batch.column(name).to_numpy())
+            pieces[name].append(batch.column(name).to_numpy(zero_copy_only=False))
     columns: list[list[Any]] = [[np.zeros(0)] for _ in range(5)]
     lines: list[dict[str, Any]] = []
     if pieces["of"]:
