@@ -52,4 +52,4 @@ html_theme = "furo"
 html_title = f"Megalens {version}"
 html_show_sourcelink = False
 html_copy_source = False
-html_extra_path = ["root"]
+html_extra_path = ["top"]

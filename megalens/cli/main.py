@@ -35,7 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(parsed.run(parsed))
     except NotInstalledError as error:
-        parser.exit(1, f"megalens: {error}\n")
+        print(f"megalens: {error}", file=sys.stderr)
+        return 1
     except MegalensError as error:
         print(shown_text(f"megalens {parsed.command}: {error}"), file=sys.stderr)
         return 2

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -25,6 +25,7 @@ Progress = Callable[[int, int, str], object]
 
 _MOST_PROBLEMS, _MOST_PROBLEM = 200, 500
 _MOST_FILES = 20_000
+_ROWS = 1 << 17
 _READERS = ("megalens.runs.tensorboard_files:EVENT_FILES",)
 """The core's own, asked after those of the slices."""
 
@@ -101,6 +102,26 @@ def files_within(path: Path, name: re.Pattern[str], within: Path | None = None) 
             code="too-large",
         )
     return inside
+
+
+def scalar_tables(columns: Sequence[Any], names: Sequence[str]) -> Iterator[pa.Table]:
+    """Yield rows of ``scalars`` from arrays by step: step, time in s, rank, number of the name, value."""
+    import pyarrow as pa
+
+    schema = stream_schema("scalars")
+    texts = pa.array(names, pa.string())
+    for begin in range(0, len(columns[0]), _ROWS):
+        step, time, rank, name, value = (pa.array(each[begin : begin + _ROWS]) for each in columns)
+        units = pa.repeat("", len(step))
+        found = {
+            "step": step,
+            "time": time,
+            "rank": rank,
+            "name": texts.take(name),
+            "value": value,
+            "unit": units,
+        }
+        yield pa.table({each.name: found[each.name].cast(each.type) for each in schema}, schema=schema)
 
 
 def cached_recording(

@@ -28,10 +28,9 @@ from ..protocol import (
 from ..protocol.messages_generated import RunNotes
 from .errors import ClientError
 from .run_folder import RunFolder
-from .storage import cache_home
+from .storage import HEADER, cache_home
 
 _FORMAT = 1
-_HEADER = "run.json"
 NOTES_FILE = "notes.json"
 _MOST_NOTES = 128 * 1024
 # A growing run's header changes every few seconds: the index is written once this share of it is new.
@@ -117,7 +116,7 @@ class RunIndex:
 
         Raises ``ClientError`` for one that cannot be read, ``OSError`` for one that may not be looked into.
         """
-        stamp = file_stamp(path / _HEADER)
+        stamp = file_stamp(path / HEADER)
         if stamp is None:
             return None
         known = self._entries().get(str(path))

@@ -15,10 +15,17 @@ from typing import Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 
-from ..protocol import shown_text, stream_schema
+from ..protocol import shown_text
 from .errors import ClientError
 from .exports.event_files import needed_module
-from .foreign_files import ForeignFiles, ForeignRows, Progress, cached_recording, files_within
+from .foreign_files import (
+    ForeignFiles,
+    ForeignRows,
+    Progress,
+    cached_recording,
+    files_within,
+    scalar_tables,
+)
 from .moments import find_trees
 from .run_folder import RunFolder
 
@@ -35,7 +42,6 @@ _MOST_STEP = 1 << 60
 _LATEST = 4e9
 """s: until the year 2096."""
 _HEAD, _TAIL = struct.Struct("<QI"), struct.Struct("<I")
-_PIECE = 1 << 17
 _TOLD_EVERY = 1 << 12
 _FLOAT, _DOUBLE = 1, 2
 """Of TensorFlow's types of tensors."""
@@ -230,7 +236,7 @@ def _of_tensor(value: Any) -> float | None:
 
 
 def _tables(numbers: _Numbers) -> Iterator[pa.Table]:
-    """Yield the rows by step; of a step that was written again, after a restart, the newest."""
+    """Return the rows by step; of a step that was written again, after a restart, the newest."""
     step, time, rank, name, value = (np.frombuffer(each, each.typecode) for each in numbers.columns)
     order = np.lexsort((time, name, rank, step))
     last = np.ones(len(order), bool)
@@ -238,12 +244,4 @@ def _tables(numbers: _Numbers) -> Iterator[pa.Table]:
         keys = [each[order] for each in (step, rank, name)]
         last[:-1] = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
     order = order[last]
-    texts = pa.array(list(numbers.names), pa.string())
-    schema = stream_schema("scalars")
-    for begin in range(0, len(order), _PIECE):
-        rows = order[begin : begin + _PIECE]
-        columns: dict[str, Any] = {
-            "step": step[rows], "time": time[rows], "rank": rank[rows],
-            "name": texts.take(pa.array(name[rows])), "value": value[rows], "unit": pa.repeat("", len(rows)),
-        }  # fmt: skip
-        yield pa.table({each.name: columns[each.name] for each in schema}, schema=schema)
+    return scalar_tables([each[order] for each in (step, time, rank, name, value)], list(numbers.names))

@@ -19,9 +19,16 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from ...protocol import shown_text, stream_schema
+from ...protocol import shown_text
 from ...runs.errors import ClientError
-from ...runs.foreign_files import ForeignFiles, ForeignRows, Progress, cached_recording, files_within
+from ...runs.foreign_files import (
+    ForeignFiles,
+    ForeignRows,
+    Progress,
+    cached_recording,
+    files_within,
+    scalar_tables,
+)
 from ...runs.run_folder import RunFolder
 from .chrome_spans import FAR_US
 from .span_columns import SpanColumns, near
@@ -37,7 +44,6 @@ _MOST_OPEN, _MOST_TASKS = 1_000, 10_000
 _MOST_SCALARS, _MOST_NAMES = 4_000_000, 10_000
 _MOST_RANK, _MOST_STEP = 1 << 20, 1 << 60
 _MOST_NAMED = 5
-_PIECE_LINES = 20_000
 _KINDS = {"step": "step", "fetching_batch": "data", "checkpoint_save": "checkpoint"}
 _NAMES = {"eval": PAUSES["eval"]}
 _NOT_FINITE = re.compile(rb'"value":\s*(NaN|-?Infinity)\b')
@@ -275,20 +281,11 @@ def _newest_attempts(processes: list[_Process], problems: list[str]) -> None:
 
 
 def _scalars(processes: Sequence[_Process], names: dict[str, int]) -> Iterator[pa.Table]:
-    """Yield the numbers of all processes by step."""
-    schema = stream_schema("scalars")
-    columns = [
+    """Return the numbers of all processes by step."""
+    step, time, name, value = (
         np.concatenate([np.frombuffer(each.scalars[at], each.scalars[at].typecode) for each in processes])
         for at in range(4)
-    ]
+    )
     rank = np.repeat([each.rank for each in processes], [len(each.scalars[0]) for each in processes])
-    texts = pa.array(list(names), pa.string())
-    order = np.argsort(columns[0], kind="stable")
-    for begin in range(0, len(order), _PIECE_LINES):
-        rows = order[begin : begin + _PIECE_LINES]
-        values = {
-            "step": columns[0][rows], "time": columns[1][rows], "rank": rank[rows].astype(np.int32),
-            "name": texts.take(pa.array(columns[2][rows])), "value": columns[3][rows],
-            "unit": pa.repeat("", len(rows)),
-        }  # fmt: skip
-        yield pa.table({each.name: values[each.name] for each in schema}, schema=schema)
+    order = np.argsort(step, kind="stable")
+    return scalar_tables([each[order] for each in (step, time, rank, name, value)], list(names))
