@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections.abc import Callable
@@ -121,10 +122,17 @@ def _by_hand(rank: int) -> tuple[nn.Module, Step, Place | None]:
     world = distributed.get_world_size()
     pair = distributed.new_group([0, world - 1])
     value = torch.ones(1000)
+    store = distributed.distributed_c10d._get_default_store()
+    steps = itertools.count()
 
     def step() -> float:
         model(torch.randn(2, WIDTH)).sum().backward()
-        if rank == world - 1:
+        mine = f"step {next(steps)} rank "
+        if rank < world - 1:
+            store.set(f"{mine}{rank}", "here")
+        else:
+            # However busy the machine is, it comes after the others, and so much later.
+            store.wait([f"{mine}{other}" for other in range(rank)])
             time.sleep(0.1)
         distributed.all_reduce(value)
         work = distributed.all_gather_into_tensor(torch.empty(1000 * world), value, async_op=True)
