@@ -6,6 +6,7 @@ then is ended by the next one, half a second later, and one that waits by an ala
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -56,9 +57,10 @@ def _run(task: dict[str, Any], place: int, answers: TextIO) -> dict[str, Any]:
     surface, _ = load_surface(name)
     if "show" in task:
         return {"input": to_kept(case_input(name, task["show"], seed))}
-    # What is loaded at first use counts for no case.
+    # What is loaded at first use counts for no case, and takes as long as it does.
     for number in range(-3, 0):
-        _one(surface, case_input(name, number))
+        with contextlib.suppress(Exception):
+            surface.run(case_input(name, number))
     before = _limit_memory()
     counts = {"refused": 0, "accepted": 0}
     worst = 0.0
