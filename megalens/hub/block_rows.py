@@ -14,7 +14,7 @@ from ..protocol import BLOCKS, MOMENT_READINGS, read_moments
 Integers = NDArray[np.int64]
 
 
-class _Known(NamedTuple):
+class _Extremes(NamedTuple):
     """Extremes of blocks, a column for each reading of a series, and the rows that have them first."""
 
     values: NDArray[np.float64]
@@ -65,7 +65,7 @@ def block_rows(rows: Mapping[str, NDArray[Any]], steps: Integers) -> dict[int, I
         return {}
     readings, always = _readings(rows)
     # Of each reading of each series the extremes of blocks, among which are those of larger ones.
-    known: list[_Known] = []
+    known: list[_Extremes] = []
     bad, ids = inside[always[inside]], inner
     kept: dict[int, Integers] = {}
     before = len(rows["step"])
@@ -85,7 +85,7 @@ def block_rows(rows: Mapping[str, NDArray[Any]], steps: Integers) -> dict[int, I
                 values, places = np.concatenate(beside, axis=1), np.tile(at, len(beside))
                 each.append([_extremes(way, values, places, within) for way in _WAYS])
             known = [
-                _Known(*(np.concatenate(part, axis=1) for part in zip(*of, strict=True)))
+                _Extremes(*(np.concatenate(part, axis=1) for part in zip(*of, strict=True)))
                 for of in zip(*each, strict=True)
             ]
         ends = np.append(begins[1:], len(inner)) - 1
@@ -139,7 +139,7 @@ def _extremes(
     values: NDArray[np.float64],
     rows: Integers,
     blocks: list[tuple[Integers, int]],
-) -> _Known:
+) -> _Extremes:
     """Return of each column and block the extreme of the finite values, and the row that has it first."""
     finite = values
     if not (known := np.isfinite(values)).all():
@@ -152,4 +152,4 @@ def _extremes(
         ]
     )
     column = np.arange(values.shape[1])
-    return _Known(values[first, column], rows[first, column])
+    return _Extremes(values[first, column], rows[first, column])
