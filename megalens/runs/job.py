@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..protocol import LAST_STEP, STREAMS, Streams, ranges_text, shown_text
+from ..protocol import LAST_STEP, STREAMS, Streams, join_numbers, ranges_text, shown_text
 from ..protocol.messages_generated import Hello, Status
 from .errors import ClientError
 from .job_index import JobRecording, recordings
@@ -411,11 +411,7 @@ def _natural(name: str) -> list[tuple[int, int, str]]:
 
 
 def _ranges_of(numbers: Sequence[int]) -> str:
-    ranges: list[tuple[int, int]] = []
-    for number in sorted(numbers):
-        if ranges and number == ranges[-1][1] + 1:
-            ranges[-1] = (ranges[-1][0], number)
-        else:
-            ranges.append((number, number))
+    # Of a job of a million ranks nearly all may be missing.
+    ranges = join_numbers(numbers, most=len(numbers))
     more = f" and {len(ranges) - _MOST_NAMED} more" if len(ranges) > _MOST_NAMED else ""
     return f"{ranges_text(ranges[:_MOST_NAMED])}{more}"

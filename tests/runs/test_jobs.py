@@ -127,6 +127,15 @@ def test_what_a_job_lacks_is_said(tmp_path):
         assert run.status["recording"]["missing_steps"] == [[5, 7]]
 
 
+def test_nearly_a_million_ranks_without_rows_are_said_as_ranges(tmp_path):
+    layout = {**WORLD, "world_size": 1_048_576, "dp": 1_048_576}
+    for rank in (0, 7):
+        record(tmp_path / f"job-{rank}", rank=rank, layout=layout)
+    with open_run(tmp_path / "job-*") as run:
+        said = "1,048,574 of 1,048,576 ranks have no rows: 1-6,8-1048575"
+        assert any(said in text for text in run.warnings)
+
+
 def test_a_script_that_was_run_twice_is_two_runs_unless_somebody_says_otherwise(tmp_path):
     record(tmp_path / "a")
     record(tmp_path / "b", started=2000.0)
