@@ -41,7 +41,7 @@ interface IDecimation {
   readonly of: number;
 }
 
-/** Steps of the smallest blocks of which summaries keep the extremes. Python's twin is `megalens/protocol/segments.py`. */
+/** Steps of the least blocks whose extremes summaries keep, as in `megalens/protocol/segments.py`. */
 const LEAST_BLOCK = 64;
 
 /**
