@@ -1,11 +1,11 @@
 """What it costs to have Parquet: closing a recording, and sealing while every core trains.
 
-``python -m bench.sealing [--quick]``. Needs Linux, whose scheduler has a class for what runs on idle cores only.
+``python -m bench.sealing [--quick] [--seconds 240]``. Needs Linux, whose scheduler has a class for what runs on
+idle cores only.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import multiprocessing
 import os
@@ -17,13 +17,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, MutableSequence
+from glob import glob
 from pathlib import Path
 from statistics import fmean
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bench.common import UNDECIDED, Ratio, Row, ratio, trimmed_mean, verdict, write_results
+from bench.common import UNDECIDED, Ratio, Row, asked, processor_seconds, ratio, report, trimmed_mean, verdict
 from bench.recordings import write_recording
 from megalens.hub.recording_folder import RecordingFolder
 from megalens.hub.segment_file import seal_tail
@@ -45,30 +46,31 @@ _MB = 1_000_000
 _CLOSE_SECONDS = 1.0
 _MOST_COST = 0.003
 _WINDOW_SECONDS = 0.2
+_LEAST_WINDOWS = 6
 
 
 def main() -> int:
     """Measure, write the results, and return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m bench.sealing", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a short run that proves that it works")
-    quick = parser.parse_args().quick
+    arguments = asked(__doc__, None, "a few small windows", seconds=(240.0, "about how long it takes"))
+    quick, end = arguments.quick, time.monotonic() + arguments.seconds
     rounds, megabytes, windows = (3, 40, 6) if quick else (3, 400, 200)
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         bodies = list(_bodies(place / "rows", 16 if quick else 320))
-        rows = [*_closing(place, bodies, megabytes, rounds), *_saturated(place, bodies, windows)]
-    path = write_results(
+        rows = [
+            *_closing(place, bodies, megabytes, rounds, end - arguments.seconds / 2),
+            *_saturated(place, bodies, windows, end),
+        ]
+    report(
         "sealing",
         "Sealing recordings",
         rows,
         quick=quick,
-        how=f"Rows of statistics of 500 tensors. Closing: {megabytes} MB are recorded as fast as the recorder takes them, then closed, {rounds} times; "
-        "packed whole is what closing did before there were segments: all rows to one file. "
-        f"Saturated: a process that counts on every core; in {windows} triples of windows of {_WINDOW_SECONDS:g} s, whose order goes round, the sealer seals one tail after the other in one and is stopped in two. "
+        how=f"Rows of statistics of 500 tensors. Closing: {megabytes} MB are recorded as fast as the recorder takes them, then closed, up to {rounds} times. "
+        f"Saturated: a process that counts on every core; in up to {windows} triples of windows of {_WINDOW_SECONDS:g} s, whose order goes round, the sealer seals one tail after the other in one and is stopped in two. "
         "Of each window: what was counted for each processor second that counting and sealing had together, in which the time of other programs does not count. "
         "The figure is the trimmed mean over the triples of a stopped window over the other one; the two stopped ones over each other tell what such a run can resolve.",
     )
-    print(path.read_text(encoding="utf-8"))
     return 0
 
 
@@ -92,39 +94,35 @@ def _recorded(place: Path, bodies: list[CheckedBody], megabytes: float) -> Recor
     return folder
 
 
-def _closing(place: Path, bodies: list[CheckedBody], megabytes: int, rounds: int) -> Iterator[Row]:
-    closing, packing, unsealed = [], [], []
-    for at in range(rounds):
-        folder = _recorded(place / f"run{at}", bodies, megabytes)
+def _closing(
+    place: Path, bodies: list[CheckedBody], megabytes: int, rounds: int, end: float
+) -> Iterator[Row]:
+    closing, unsealed = [], []
+    while len(closing) < rounds and not (closing and time.monotonic() > end):
+        run = place / f"run{len(closing)}"
+        folder = _recorded(run, bodies, megabytes)
         folder.seal()
-        unsealed.append(sum(path.stat().st_size for path in _tails(place / f"run{at}")) / _MB)
+        unsealed.append(sum(path.stat().st_size for path in _tails(run)) / _MB)
         began = time.perf_counter()
         said = folder.finish()
         closing.append(time.perf_counter() - began)
         if said is not None:
             raise SystemExit(said)
-        _until_sealed(place / f"run{at}")
-        shutil.rmtree(place / f"run{at}")
-        tail = _tail_of(place / f"whole{at}", bodies, megabytes)
-        began = time.perf_counter()
-        seal_tail(tail, STREAMS["moments"])
-        packing.append(time.perf_counter() - began)
-        shutil.rmtree(place / f"whole{at}")
+        _until_sealed(run)
+        shutil.rmtree(run)
     longest = max(closing)
     yield Row(
-        f"closing {megabytes} MB, the longest of {rounds}",
+        f"closing {megabytes} MB, the longest of {len(closing)}",
         longest,
         "s",
         target=f"≤ {_CLOSE_SECONDS:g}",
         met=longest <= _CLOSE_SECONDS,
         note=f"{fmean(unsealed):.0f} MB were not sealed yet, and are sealed by a process that goes on",
-        extra={"seconds": closing, "packed_whole_seconds": packing},
+        extra={"seconds": closing},
     )
-    part = ratio(closing, packing)
-    yield Row("closing over packing whole", part.value, "", part.low, part.high)
 
 
-def _saturated(place: Path, bodies: list[CheckedBody], windows: int) -> Iterator[Row]:
+def _saturated(place: Path, bodies: list[CheckedBody], windows: int, end: float) -> Iterator[Row]:
     cores = sorted(os.sched_getaffinity(0))
     counts = [multiprocessing.Array("d", 2, lock=False) for _ in cores]
     busy = [
@@ -148,7 +146,7 @@ def _saturated(place: Path, bodies: list[CheckedBody], windows: int) -> Iterator
             [sys.executable, "-m", "megalens.hub.sealing"], stdin=source, stdout=subprocess.PIPE
         )
         try:
-            without, with_it, used = _windows(sealer, counts, windows)
+            without, with_it, used = _windows(sealer, counts, windows, end)
         finally:
             sealer.kill()
             sealer.wait()
@@ -170,7 +168,7 @@ def _saturated(place: Path, bodies: list[CheckedBody], windows: int) -> Iterator
     yield Row("the same of two windows without sealing", same.value, "", same.low, same.high)
     yield Row(
         "processor time that the sealer had meanwhile",
-        100 * used / (windows * _WINDOW_SECONDS * len(cores)),
+        100 * used / (len(with_it) * _WINDOW_SECONDS * len(cores)),
         "% of all cores",
         note="more waits; from 512 MiB on a sealer of normal priority takes over",
     )
@@ -189,22 +187,24 @@ def _saturated(place: Path, bodies: list[CheckedBody], windows: int) -> Iterator
 
 
 def _windows(
-    sealer: subprocess.Popen[bytes], counts: list[_Count], windows: int
+    sealer: subprocess.Popen[bytes], counts: list[_Count], windows: int, end: float
 ) -> tuple[list[list[float]], list[float], float]:
     """Return what was counted a processor second in windows without and with the sealer, and its seconds."""
-    task = f"/proc/{sealer.pid}"
+    tasks = f"/proc/{sealer.pid}/task/*"
     # Its imports are behind it when it reads the first tail.
     time.sleep(3.0)
     counted: list[list[float]] = [[], [], []]
     used = 0.0
     for triple in range(windows):
+        if time.monotonic() > end and triple >= _LEAST_WINDOWS:
+            break
         for at in range(3):
             kind = (triple + at) % 3
             os.kill(sealer.pid, signal.SIGSTOP if kind else signal.SIGCONT)
             time.sleep(0.01)
-            before, had = _sums(counts), _seconds(task)
+            before, had = _sums(counts), sum(map(processor_seconds, glob(tasks)))
             time.sleep(_WINDOW_SECONDS)
-            (done, worked), sealing = _sums(counts), _seconds(task) - had
+            (done, worked), sealing = _sums(counts), sum(map(processor_seconds, glob(tasks))) - had
             counted[kind].append((done - before[0]) / (worked - before[1] + sealing))
             used += 0.0 if kind else sealing
     return counted[1:], counted[0], used
@@ -214,13 +214,6 @@ def _over(above: list[float], below: list[float]) -> Ratio:
     """Return one window over the other of its triple; what others did on the machine in a few is left out."""
     each = [one / other for one, other in zip(above, below, strict=True)]
     return ratio(each, [1.0] * len(each), middle=trimmed_mean)
-
-
-def _seconds(task: str) -> float:
-    """Return the processor seconds of all threads of a process."""
-    return sum(
-        int((each / "schedstat").read_text().split()[0]) * 1e-9 for each in Path(task, "task").iterdir()
-    )
 
 
 def _sums(counts: list[_Count]) -> tuple[float, float]:

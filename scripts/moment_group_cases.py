@@ -188,6 +188,26 @@ def group_cases() -> list[Case]:
             to([["a"]], [[0, 1, 1.015625], [0, 5, 9], [0, 12, 1.1875]], steps=12),
         ),
         case(
+            "Long stretches are whole blocks of steps, 256 of them here, so that they may be read from summaries.",
+            [
+                row("w", mean, step=step)
+                for step, mean in zip(
+                    (100, 140, 180, 220, 250, 260, 280, 300, 340, 400, 450, 500),
+                    (5, 9, 2, 6, 4, 7, 6, 5, 3, 8, 6, 5),
+                    strict=True,
+                )
+            ],
+            {"stat": "grad", "by": ["name"], "points": 8},
+            to(
+                [["w"]],
+                [
+                    *([0, 100, 5], [0, 140, 9], [0, 180, 2], [0, 250, 4]),
+                    *([0, 260, 7], [0, 340, 3], [0, 400, 8], [0, 500, 5]),
+                ],
+                steps=12,
+            ),
+        ),
+        case(
             "Against the first value of the whole run, as a mean with the step before, also where that was not asked for.",
             [row("w", mean, step=step) for step, mean in enumerate((2, 4, 8, 6, 10), 1)],
             {"stat": "grad", "by": ["name"], "show": "relative", "smoothing": 2, "steps": [3, 5]},

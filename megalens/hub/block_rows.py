@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +13,20 @@ from ..protocol import BLOCKS, MOMENT_READINGS, read_moments
 
 Integers = NDArray[np.int64]
 
-_Way = Callable[..., Integers]
-_Known = tuple[_Way, NDArray[np.float64], Integers]
 
+class _Extremes(NamedTuple):
+    """Extremes of blocks, a column for each reading of a series, and the rows that have them first."""
+
+    values: NDArray[np.float64]
+    rows: Integers
+
+
+_WAYS: tuple[Callable[..., Integers], ...] = (np.argmin, np.argmax)
 _LEAST_STEPS = 32
 """Steps of a block on average. About 18 stay: the extremes of ten readings, and the ends."""
 _LEAST_GAIN = 2
+_CELLS = 65_536
+"""Values of readings that are looked at together, in the processor's caches."""
 # With a constant more, or a root of it, a reading has the same extremes.
 _READINGS = tuple({*MOMENT_READINGS} - {"excess_kurtosis", "std", "nonfinite"})
 
@@ -43,38 +52,46 @@ def block_rows(rows: Mapping[str, NDArray[Any]], steps: Integers) -> dict[int, I
     inner = steps[1:-1]
     if len(inner) < _LEAST_STEPS:
         return {}
-    inside = np.flatnonzero((rows["step"] != steps[0]) & (rows["step"] != steps[-1]))
-    edges = np.flatnonzero((rows["step"] == steps[0]) | (rows["step"] == steps[-1]))
-    codes = series_codes(rows)[inside]
-    order = np.argsort(codes, kind="stable")
-    if len(order) % len(inner):
+    between = (rows["step"] != steps[0]) & (rows["step"] != steps[-1])
+    inside, edges = np.flatnonzero(between), np.flatnonzero(~between)
+    if len(inside) % len(inner):
         return {}
-    at, series = inside[order].reshape(-1, len(inner)), codes[order].reshape(-1, len(inner))
-    if (rows["step"][at] != inner).any() or (series != series[:, :1]).any():
+    # Of each step a row of each series, side by side: mostly as they lie.
+    at, codes = inside.reshape(len(inner), -1), series_codes(rows)
+    them: slice | Integers = slice(inside[0], inside[-1] + 1)
+    if (codes[at] != codes[at[0]]).any():
+        them = at = inside[np.argsort(codes[inside], kind="stable")].reshape(at.shape[::-1]).T
+    if (codes[at] != codes[at[0]]).any() or (rows["step"][at] != inner[:, None]).any():
         return {}
     readings, always = _readings(rows)
-    readings = [reading[at] for reading in readings]
-    # Of each reading and direction the values of blocks, among which are those of larger ones.
-    known: list[_Known] = [(way, values, at) for values in readings for way in (np.argmin, np.argmax)]
+    # Of each reading of each series the extremes of blocks, among which are those of larger ones.
+    known: list[_Extremes] = []
     bad, ids = inside[always[inside]], inner
     kept: dict[int, Integers] = {}
     before = len(rows["step"])
     for block in BLOCKS:
         blocks = inner // block
-        begins = np.flatnonzero(np.diff(blocks, prepend=-1))
+        begins = _begins(blocks)
         if len(inner) < _LEAST_STEPS * len(begins):
             continue
-        known, ids = [_extreme(*each, ids // block) for each in known], blocks[begins] * block
+        within, ids = _alike(_begins(ids // block), len(ids)), blocks[begins] * block
+        if known:
+            known = [_extremes(way, *each, within) for way, each in zip(_WAYS, known, strict=True)]
+        else:
+            some = max(1, _CELLS // at.size)
+            each = []
+            for begin in range(0, len(readings), some):
+                beside = [reading[them].reshape(at.shape) for reading in readings[begin : begin + some]]
+                values, places = np.concatenate(beside, axis=1), np.tile(at, len(beside))
+                each.append([_extremes(way, values, places, within) for way in _WAYS])
+            known = [
+                _Extremes(*(np.concatenate(part, axis=1) for part in zip(*of, strict=True)))
+                for of in zip(*each, strict=True)
+            ]
         ends = np.append(begins[1:], len(inner)) - 1
-        stay = [
-            edges,
-            bad,
-            at[:, begins].ravel(),
-            at[:, ends].ravel(),
-            *(place.ravel() for *_, place in known),
-        ]
         found = np.zeros(len(rows["step"]), bool)
-        found[np.concatenate(stay)] = True
+        for stay in (edges, bad, at[begins], at[ends], *(each.rows for each in known)):
+            found[stay] = True
         if np.count_nonzero(found) * _LEAST_GAIN <= before:
             kept[block] = np.flatnonzero(found)
             before = len(kept[block])
@@ -105,22 +122,34 @@ def _readings(rows: Mapping[str, NDArray[Any]]) -> tuple[list[NDArray[np.float64
     return [reading for reading in shown if (reading != reading[:1]).any()], always
 
 
-def _extreme(way: _Way, values: NDArray[np.float64], at: Integers, block: Integers) -> _Known:
-    """Return of each series and block the extreme of the finite values, and the row that has it first."""
-    begins = np.flatnonzero(np.diff(block, prepend=-1))
-    lengths = np.diff(begins, append=len(block))
-    place = np.repeat(begins, lengths)
-    # Blocks side by side; behind what a shorter one has comes its first value again.
-    longest = int(lengths.max())
-    if len(block) == len(begins) * longest:
-        beside = values.reshape(len(values), len(begins), longest)
-    else:
-        beside = np.repeat(values[:, begins, None], longest, axis=2)
-        row = np.arange(len(block)) - place
-        beside.reshape(len(values), -1)[:, np.repeat(np.arange(len(begins)), lengths) * longest + row] = (
-            values
-        )
-    if not np.isfinite(beside).all():
-        beside = np.where(np.isfinite(beside), beside, np.inf if way is np.argmin else -np.inf)
-    first = begins + way(beside, axis=2)
-    return way, np.take_along_axis(values, first, axis=1), np.take_along_axis(at, first, axis=1)
+def _begins(block: Integers) -> Integers:
+    return np.append(0, np.flatnonzero(np.diff(block)) + 1)
+
+
+def _alike(begins: Integers, count: int) -> list[tuple[Integers, int]]:
+    """Return begins of blocks that follow one another and are as long, and how long: mostly all but two."""
+    ends = np.append(begins[1:], count)
+    lengths = ends - begins
+    turns = [*_begins(lengths).tolist(), len(begins)]
+    return [(begins[first:past], int(lengths[first])) for first, past in pairwise(turns)]
+
+
+def _extremes(
+    way: Callable[..., Integers],
+    values: NDArray[np.float64],
+    rows: Integers,
+    blocks: list[tuple[Integers, int]],
+) -> _Extremes:
+    """Return of each column and block the extreme of the finite values, and the row that has it first."""
+    finite = values
+    if not (known := np.isfinite(values)).all():
+        finite = np.where(known, values, np.inf if way is np.argmin else -np.inf)
+    first = np.concatenate(
+        [
+            way(finite[begins[0] : begins[-1] + size].reshape(len(begins), size, -1), axis=1)
+            + begins[:, None]
+            for begins, size in blocks
+        ]
+    )
+    column = np.arange(values.shape[1])
+    return _Extremes(values[first, column], rows[first, column])

@@ -29,7 +29,7 @@ _PIECE_ROWS = 32_768
 _OF_ROWS = ("family", "layer")
 """Levels that are made of rows; the total is made of families."""
 _SCHEMAS = layers_schemas()
-_SCHEMA = pa.unify_schemas(_SCHEMAS)
+_Columns = dict[str, NDArray[Any]]
 _KEYS = ("name", "gradient_stage", "stage")
 
 
@@ -45,7 +45,7 @@ class _Stat:
     rows: int = 0
     names: set[str] = field(default_factory=set)
     steps: list[int] = field(default_factory=list)
-    batches: dict[str, list[pa.RecordBatch]] = field(default_factory=lambda: defaultdict(list))
+    pieces: dict[str, list[_Columns]] = field(default_factory=lambda: defaultdict(list))
 
 
 class LayerRows:
@@ -76,14 +76,15 @@ class LayerRows:
         for stat, of in self._stats.items():
             about: dict[str, Any] = {"rows": of.rows, "steps": of.steps}
             stats[stat] = about
-            batches = {level: pa.concat_batches(of.batches[level]) for level in levels}
-            if "family" in batches:
-                batches["total"] = self._total(batches["family"])
-            for level, batch in [*batches.items()]:
-                kept = block_rows(_columns(batch), np.array(of.steps))
-                batches |= {f"{level}/{block}": batch.take(rows) for block, rows in kept.items()}
-            for level, batch in batches.items():
-                made = [_message(batch.select(schema.names)) for schema in _SCHEMAS]
+            whole = {level: _together(of.pieces[level]) for level in levels}
+            if "family" in whole:
+                whole["total"] = self._total(whole["family"])
+            merged = whole.copy()
+            for level, rows in whole.items():
+                kept = block_rows(rows, np.array(of.steps))
+                merged |= {f"{level}/{block}": _taken(rows, at) for block, at in kept.items()}
+            for level, rows in merged.items():
+                made = [_message(rows, schema) for schema in _SCHEMAS]
                 about[level] = [[len(each), zlib.crc32(each)] for each in made]
                 messages += made
         if not messages:
@@ -96,18 +97,21 @@ class LayerRows:
         return b"".join([pa.schema([], deflated).serialize(), *messages])
 
     def _fits(self, level: str) -> bool:
-        batches = [batch for of in self._stats.values() for batch in of.batches[level]]
-        cells = sum(batch.num_rows for batch in batches)
+        pieces = [piece for of in self._stats.values() for piece in of.pieces[level]]
+        cells = sum(len(piece["step"]) for piece in pieces)
         rows = sum(of.rows for of in self._stats.values())
         # What has no name together cannot be asked for.
         unnamed = self._names.get(None, -1)
-        named = not any(unnamed in batch["name"].to_numpy() for batch in batches)
+        named = not any(unnamed in piece["name"] for piece in pieces)
         return named and cells <= min(_MOST_CELLS, rows // _LEAST_GAIN)
 
     def _add(self, table: pa.Table) -> None:
-        step = table["step"].to_numpy()
+        # A column of a table is copied to become an array, that of a batch is not.
+        (batch,) = table.combine_chunks().to_batches()
+        columns = ("step", "samples", "loss_scale", *MOMENT_COLUMNS)
+        rows = {name: batch[name].to_numpy(zero_copy_only=False) for name in columns}
+        step = rows["step"]
         series, of = _series(table, int(np.searchsorted(step, step[0], side="right")))
-        rows = {name: table[name].to_numpy() for name in ("samples", "loss_scale", *MOMENT_COLUMNS)}
         self._samples = max(self._samples, int(rows["samples"].max()))
         for each, count in zip(series, np.bincount(of).tolist(), strict=True):
             self._stats[each.stat].rows += count
@@ -116,39 +120,35 @@ class LayerRows:
             groups: dict[tuple[str, int, int, int], int] = {}
             group = np.array([groups.setdefault(self._group(each, level), len(groups)) for each in series])
             for piece in _pieces(step):
-                some = {name: column[piece] for name, column in rows.items()}
-                self._merge(level, [*groups], group[of[piece]], step[piece], some)
+                self._merge(level, [*groups], group[of[piece]], _taken(rows, piece))
 
     def _merge(
         self,
         level: str,
         groups: list[tuple[str, int, int, int]],
         group: NDArray[np.int64],
-        step: NDArray[np.int64],
-        rows: dict[str, NDArray[Any]],
+        rows: _Columns,
     ) -> None:
-        merged, group = _cells(rows, step, group, len(groups))
+        merged, group = _cells(rows, group, len(groups))
         stats, *keys = zip(*groups, strict=True)
         for name, key in zip(_KEYS, keys, strict=True):
             merged[name] = np.array(key)[group]
         for stat in dict.fromkeys(stats):
-            mine = np.flatnonzero(np.array([each == stat for each in stats])[group])
-            some = (
-                merged if len(mine) == len(group) else {name: column[mine] for name, column in merged.items()}
-            )
-            self._stats[stat].batches[level].append(_batch(some))
+            mine = np.array([each == stat for each in stats])[group]
+            some = merged if mine.all() else _taken(merged, mine)
+            self._stats[stat].pieces[level].append(some)
             if level == "layer":
                 self._stats[stat].steps += np.unique(some["step"]).tolist()
 
-    def _total(self, families: pa.RecordBatch) -> pa.RecordBatch:
+    def _total(self, families: _Columns) -> _Columns:
         """Return the rows of families merged further."""
-        rows = _columns(families)
+        rows = {**families}
         known = [merged_name(name or "", "total") for name in self._names]
         totals = [self._names.setdefault(name, len(self._names)) for name in known]
         rows["name"] = np.array(totals)[rows["name"]]
         _, first, group = np.unique(series_codes(rows), return_index=True, return_inverse=True)
-        merged, of = _cells(rows, rows["step"], group, len(first))
-        return _batch(merged | {name: rows[name][first][of] for name in _KEYS})
+        merged, of = _cells(rows, group, len(first))
+        return merged | {name: rows[name][first][of] for name in _KEYS}
 
     def _group(self, series: _Series, level: str) -> tuple[str, int, int, int]:
         name = self._names.setdefault(merged_name(series.name, level), len(self._names))
@@ -178,14 +178,13 @@ def _series(table: pa.Table, first: int) -> tuple[list[_Series], NDArray[np.int6
     )
 
 
-def _cells(
-    rows: dict[str, NDArray[Any]], step: NDArray[np.int64], group: NDArray[np.int64], groups: int
-) -> tuple[dict[str, NDArray[Any]], NDArray[np.int64]]:
+def _cells(rows: _Columns, group: NDArray[np.int64], groups: int) -> tuple[_Columns, NDArray[np.int64]]:
     """Return rows merged by step and group, in this order, and the group of each of what came of it."""
+    step = rows["step"]
     changes = np.append(True, step[1:] != step[:-1])
     steps = step[changes]
     found, number = distinct((changes.cumsum() - 1) * groups + group, 0, len(steps) * groups)
-    merged: dict[str, NDArray[Any]] = dict(merge_moments(rows, number, len(found)))
+    merged: _Columns = dict(merge_moments(rows, number, len(found)))
     merged["samples"] = np.full(len(found), -1)
     np.maximum.at(merged["samples"], number, rows["samples"])
     merged["loss_scale"] = np.ones(len(found))
@@ -196,12 +195,12 @@ def _cells(
     return merged, group
 
 
-def _batch(columns: dict[str, NDArray[Any]]) -> pa.RecordBatch:
-    return pa.record_batch([pa.array(columns[each.name], each.type) for each in _SCHEMA], _SCHEMA)
+def _taken(rows: _Columns, at: slice | NDArray[Any]) -> _Columns:
+    return {name: column[at] for name, column in rows.items()}
 
 
-def _columns(batch: pa.RecordBatch) -> dict[str, NDArray[Any]]:
-    return {name: batch[name].to_numpy() for name in batch.schema.names}
+def _together(pieces: list[_Columns]) -> _Columns:
+    return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
 
 
 def _pieces(step: NDArray[np.int64]) -> Iterator[slice]:
@@ -214,10 +213,11 @@ def _pieces(step: NDArray[np.int64]) -> Iterator[slice]:
         begin = end
 
 
-def _message(batch: pa.RecordBatch) -> bytes:
-    """Return a batch as one compressed message, without schema and end."""
+def _message(rows: _Columns, schema: pa.Schema) -> bytes:
+    """Return rows as one compressed message, without schema and end."""
+    batch = pa.record_batch([pa.array(rows[each.name], each.type) for each in schema], schema)
     sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
     with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
         writer.write_batch(batch)
         end = sink.tell()

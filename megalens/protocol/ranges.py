@@ -69,13 +69,13 @@ def read_ranges(value: Any, field: str, code: ErrorCode = "bad-parameter") -> Ra
         raise must_be(field, expected, value, field, code) from error
 
 
-def join_numbers(numbers: int | Iterable[int]) -> Ranges:
+def join_numbers(numbers: int | Iterable[int], most: int = _MOST_NUMBERS) -> Ranges:
     """Return the ranges of one number or several: ``((1, 3), (7, 7))`` for ``[7, 1, 2, 3]``.
 
     Raises
     ------
     TypeError, ValueError
-        For anything but whole numbers, and for more than 100 000 of them.
+        For anything but whole numbers, and for more than ``most`` of them.
     """
     if isinstance(numbers, range) and numbers.step == 1:
         return ((numbers.start, numbers.stop - 1),) if numbers else ()
@@ -83,10 +83,10 @@ def join_numbers(numbers: int | Iterable[int]) -> Ranges:
         raise TypeError("bytes are no numbers")
     # An array without axes is iterable by its type only.
     one = not isinstance(numbers, Iterable) or is_whole(numbers, -sys.maxsize)
-    several = [numbers] if one else islice(numbers, _MOST_NUMBERS + 1)  # type: ignore[arg-type]
+    several = [numbers] if one else islice(numbers, most + 1)  # type: ignore[arg-type]
     found = sorted({_whole(number) for number in several})
-    if len(found) > _MOST_NUMBERS:
-        raise ValueError(f"more than {_MOST_NUMBERS} numbers")
+    if len(found) > most:
+        raise ValueError(f"more than {most} numbers")
     joined: list[tuple[int, int]] = []
     for number in found:
         if joined and number == joined[-1][1] + 1:

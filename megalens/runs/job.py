@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -16,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..protocol import LAST_STEP, STREAMS, Streams, ranges_text, shown_text
+from ..protocol import LAST_STEP, STREAMS, Streams, join_numbers, ranges_text, shown_text
 from ..protocol.messages_generated import Hello, Status
 from .errors import ClientError
+from .job_index import JobRecording, recordings
 from .job_moments import JobMoments
 from .query import Query
 from .recorded import RecordedRun
@@ -62,14 +62,6 @@ class JobPart:
     until: int = LAST_STEP + 1
 
 
-@dataclass(frozen=True)
-class _Recording:
-    folder: RunFolder
-    ranks: tuple[int, ...]
-    first: int | None
-    ended: float
-
-
 class JobFolder(RunFolder):
     """Recordings that are read as one run: ranks beside one another, and attempts one after the other.
 
@@ -95,8 +87,9 @@ class JobFolder(RunFolder):
                 code="too-large",
             )
         with ThreadPoolExecutor(_AT_ONCE, "megalens-job") as pool:
-            found = list(pool.map(lambda path: _looked_at(RunFolder(path)), paths))
-        self.path = Path(os.path.commonpath([path.absolute().parent for path in paths]))
+            folders = list(pool.map(RunFolder, paths))
+            self.path = Path(os.path.commonpath([path.absolute().parent for path in paths]))
+            found = recordings(self.path, folders, pool.map)
         self.earlier = []
         self.chains, self.numbered = _chains(found)
         self.parts = [part for chain in self.chains for part in chain]
@@ -345,36 +338,9 @@ class JobRun(RecordedRun):
         return self._folder
 
 
-def _looked_at(folder: RunFolder) -> _Recording:
-    """Return the ranks that have rows in a recording, its first step, and when it ended."""
-    ranks: set[int] = set()
-    firsts, ended = [], folder.ended
-    for stream in ("scalars", "spans", "tensors", "moments"):
-        if (first := folder.first_step(stream)) is None:
-            continue
-        firsts.append(first)
-        # Scalars are few; of the others one batch names nearly every rank, and all are not worth reading.
-        names = ["rank", "time"] if stream == "scalars" else ["rank"]
-        for batch in folder.batches(stream, None, names):
-            ranks.update(pc.unique(batch.column("rank")).to_pylist())
-            if stream != "scalars":
-                break
-            if folder.ended is None and batch.num_rows:
-                ended = max(ended or 0.0, pc.max(batch.column("time")).as_py() or 0.0)
-    if ended is None:
-        with suppress(OSError):
-            ended = (folder.path / "run.json").stat().st_mtime
-    return _Recording(
-        folder,
-        tuple(sorted(ranks)) or (0,),
-        min(firsts, default=None),
-        folder.started if ended is None else ended,
-    )
-
-
-def _chains(found: Sequence[_Recording]) -> tuple[list[list[JobPart]], bool]:
+def _chains(found: Sequence[JobRecording]) -> tuple[list[list[JobPart]], bool]:
     """Return for each process, or group of them, its attempts in order, and whether ranks were numbered."""
-    chains: list[list[_Recording]] = []
+    chains: list[list[JobRecording]] = []
     for each in sorted(found, key=lambda one: (one.folder.started, _natural(one.folder.path.name))):
         free = [
             chain
@@ -445,11 +411,7 @@ def _natural(name: str) -> list[tuple[int, int, str]]:
 
 
 def _ranges_of(numbers: Sequence[int]) -> str:
-    ranges: list[tuple[int, int]] = []
-    for number in sorted(numbers):
-        if ranges and number == ranges[-1][1] + 1:
-            ranges[-1] = (ranges[-1][0], number)
-        else:
-            ranges.append((number, number))
+    # Of a job of a million ranks nearly all may be missing.
+    ranges = join_numbers(numbers, most=len(numbers))
     more = f" and {len(ranges) - _MOST_NAMED} more" if len(ranges) > _MOST_NAMED else ""
     return f"{ranges_text(ranges[:_MOST_NAMED])}{more}"

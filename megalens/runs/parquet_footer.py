@@ -10,7 +10,7 @@ _MOST_FOOTER = 64 * 1024 * 1024
 _MOST_LISTED = 500_000
 # With the groups and lists that columns are in; a stream has at most 64.
 _MOST_COLUMNS = 512
-_INT64 = 2
+_INT32, _INT64 = 1, 2
 
 I32, I64, BINARY = 5, 6, 8
 _BOOLS, _NUMBERS, _LISTS, _STRUCT = (1, 2), (4, 5, 6), (9, 10), 12
@@ -189,19 +189,21 @@ def _chunk(fields: dict[int, Any]) -> ParquetChunk:
         raise ValueError("its columns must lie within it")
     begin, dictionary = column[9], column.get(11, 0)
     figures = column.get(12, {})
-    is_int64 = column.get(1) == _INT64
+    whole = column.get(1) in (_INT32, _INT64)
     return ParquetChunk(
         dictionary if 0 < dictionary < begin else begin,
         column[7],
         column[6],
-        _integer(figures.get(6)) if is_int64 else None,
-        _integer(figures.get(5)) if is_int64 else None,
+        _integer(figures.get(6)) if whole else None,
+        _integer(figures.get(5)) if whole else None,
         figures.get(3),
     )
 
 
 def _integer(value: bytes | None) -> int | None:
-    return int.from_bytes(value, "little", signed=True) if value is not None and len(value) == 8 else None
+    return (
+        int.from_bytes(value, "little", signed=True) if value is not None and len(value) in (4, 8) else None
+    )
 
 
 # Field numbers of Parquet's `parquet.thrift`: those that are read, and all lists, which readers trust.

@@ -24,7 +24,7 @@ _FEW = (12.706204736174698, 4.302652729749462, 3.182446305284263, 2.776445105197
 
 
 # Which values of a traced tensor enter a statistic, and how far their means are apart: the twin of
-# ``src/aggregate/selection.ts``.
+# ``src/aggregate/group.ts``.
 @dataclass(frozen=True)
 class Selection:
     """Which values of a traced tensor enter a statistic, and how their spread is measured.

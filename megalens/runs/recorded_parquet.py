@@ -290,6 +290,14 @@ class ParquetStream:
                 found += [step for each in figures for step in each.values() if step is not None]
         return (min(found), max(found)) if found else None
 
+    def only(self, name: str) -> int | None:
+        """Return the whole number that a column has in all rows, where the footer says that it is one."""
+        if name not in self._leaves:
+            return None
+        chunks = [self.chunk(name, at) for at, group in enumerate(self.groups) if group.rows]
+        found = {end for chunk in chunks for end in (chunk.low, chunk.high)}
+        return found.pop() if len(found) == 1 else None
+
     def batches(self, stream: Stream, columns: list[str], query: Query) -> Iterator[pa.RecordBatch]:
         """Yield the matching rows with ``columns`` of the stream's types, a few MiB at a time."""
         filters = query.expression()

@@ -109,6 +109,20 @@ class RecordedStreams:
             found = found.joined(end)
         return found
 
+    def ranks(self, stream: str) -> Iterator[set[int]]:
+        """Yield the ranks of a stream's rows, a file or a piece at a time, by the footers of sealed files."""
+        declared = self._streams[stream]
+        bring(self._folder, stream)
+
+        def read(segment: Segment) -> Iterator[set[int]]:
+            if segment.sealed and (only := _only_rank(segment.path)) is not None:
+                yield {only}
+            else:
+                for batch, _ in self._rows(segment, declared, Query(), ["rank"]):
+                    yield {*pc.unique(batch.column("rank")).to_pylist()}
+
+        return self._in_order(stream, read)
+
     def is_cut(self, stream: str) -> bool:
         damaged = self.known.damaged
         return self.end(stream, newest=0).cut or any(
@@ -238,6 +252,16 @@ def _sealed_end(path: Path, stream: Stream, stamp: FileStamp, known: _KnownEnd |
     with opened_parquet(path) as file:
         _check_columns(path, stream, file.schema.names)
         return _KnownEnd(stamp, StreamEnd(*(file.steps() or ())))
+
+
+def _only_rank(path: Path) -> int | None:
+    try:
+        with opened_parquet(path) as file:
+            return file.only("rank")
+    except FileNotFoundError:
+        raise
+    except DAMAGE as error:
+        raise unreadable_file(path, error) from error
 
 
 def _tail_end(path: Path, stream: Stream, stamp: FileStamp, known: _KnownEnd | None) -> _KnownEnd:

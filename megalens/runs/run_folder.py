@@ -151,6 +151,12 @@ class RunFolder:
         first = [part.first_step(stream) for part, _ in self.earlier]
         return min((step for step in [own, *first] if step is not None), default=None)
 
+    def ranks(self, stream: str) -> Iterator[set[int]]:
+        """Yield the ranks of a stream's rows, a file or a piece at a time; some come again."""
+        for part, _ in self.earlier:
+            yield from part.ranks(stream)
+        yield from self._files.ranks(stream)
+
     def status(self) -> Status:
         """Return the ``status`` that a hub would send, with what is missing in its warnings."""
         writing = not self.closed and any(hub.id == self.id for hub in live_hubs())

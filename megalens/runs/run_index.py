@@ -6,7 +6,6 @@ changed. The index may be lost or damaged: then all are read.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -28,7 +27,7 @@ from ..protocol import (
 from ..protocol.messages_generated import RunNotes
 from .errors import ClientError
 from .run_folder import RunFolder
-from .storage import HEADER, cache_home
+from .storage import HEADER, cache_file
 
 _FORMAT = 1
 NOTES_FILE = "notes.json"
@@ -105,8 +104,7 @@ class RunIndex:
     """
 
     def __init__(self, home: Path) -> None:
-        key = hashlib.sha256(os.fsencode(home.absolute())).hexdigest()[:24]
-        self._file = cache_home() / "lists" / f"{key}.json"
+        self._file = cache_file("lists", home)
         self._known: dict[str, _IndexEntry] | None = None
         self._fresh = 0
         self._seen: set[str] = set()

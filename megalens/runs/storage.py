@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import re
@@ -40,6 +41,12 @@ def cache_home() -> Path:
     """Return the folder of all caches: ``$MEGALENS_CACHE_DIR``, else the user's own for ``megalens``."""
     chosen = os.environ.get(_FOLDER)
     return Path(chosen) if chosen else user_cache_path("megalens")
+
+
+def cache_file(kind: str, home: Path) -> Path:
+    """Return the file of a cache of that kind about a folder, whose path tells it from others."""
+    key = hashlib.sha256(os.fsencode(home.absolute())).hexdigest()[:24]
+    return cache_home() / kind / f"{key}.json"
 
 
 def is_address(path: str | os.PathLike[str]) -> bool:

@@ -183,9 +183,6 @@ function share({ value, error }: IMomentGroups, row: number): number {
   return off === 0 ? 0 : off / Math.abs(value[row] ?? Number.NaN);
 }
 
-/** What the x axis of groups is. */
-export type MomentAxis = 'step' | 'samples';
-
 /**
  * Keep the groups of the greatest magnitudes.
  *
@@ -238,19 +235,15 @@ function magnitude(groups: IMomentGroups, row: number): number {
  * stretch the first, last, least and greatest, and every step with values that are not finite or not known.
  *
  * @param points - About how many steps of a group may stay; the non-finite ones come on top.
- * @param axis - Stretches are equal spans of this.
  */
-export function decimateGroups(
-  groups: IMomentGroups,
-  points: number,
-  axis: MomentAxis = 'step'
-): IMomentGroups {
+export function decimateGroups(groups: IMomentGroups, points: number): IMomentGroups {
   const starts = startsOf(groups);
   const stay = new Uint8Array(groups.step.length).fill(1);
   for (let group = 0; group < groups.keys.length; group += 1) {
     const [from, to] = [starts[group] ?? 0, starts[group + 1] ?? 0];
     if (to - from > points) {
-      const { kept } = decimate(groups[axis].subarray(from, to), groups.value.subarray(from, to), points);
+      const [steps, values] = [groups.step.subarray(from, to), groups.value.subarray(from, to)];
+      const { kept } = decimate(steps, values, points, true);
       stay.fill(0, from, to);
       kept.forEach(at => {
         stay[from + at] = 1;

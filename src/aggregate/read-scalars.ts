@@ -41,24 +41,39 @@ interface IDecimation {
   readonly of: number;
 }
 
+/** Steps of the least blocks whose extremes summaries keep, as in `megalens/protocol/segments.py`. */
+const LEAST_BLOCK = 64;
+
 /**
  * Choose about `points` of a line so that it looks as the line through all of them: of each of many equal
  * spans of the ascending `x` the first, the last, the least, the greatest and every non-finite run's start
  * stay. No extreme of the whole is ever lost.
+ *
+ * @param blocks - Whether long spans are whole blocks of steps, as the server's are, which reads summaries.
  */
-export function decimate(x: Float64Array, y: Float64Array, points: number): IDecimation {
+export function decimate(
+  x: Float64Array,
+  y: Float64Array,
+  points: number,
+  blocks: boolean = false
+): IDecimation {
   const { length } = y;
   if (length <= points) {
     return { kept: Uint32Array.from({ length }, (_, index) => index), of: length };
   }
   const spans = Math.max(1, Math.floor(points / 4));
-  const start = x[0] ?? 0;
-  const width = ((x[length - 1] ?? 0) - start || 1) / spans;
+  const first = x[0] ?? 0;
+  const even = ((x[length - 1] ?? 0) - first || 1) / spans;
+  const whole = blocks && even >= LEAST_BLOCK;
+  const width = whole ? 2 ** Math.ceil(Math.log2(even)) : even;
+  const start = whole ? Math.floor(first / width) * width : first;
+  const spanAt = (at: number) =>
+    Math.min(whole ? Infinity : spans - 1, Math.floor(((x[at] ?? 0) - start) / width));
   const kept: number[] = [];
   for (let from = 0; from < length;) {
-    const span = Math.min(spans - 1, Math.floor(((x[from] ?? 0) - start) / width));
+    const span = spanAt(from);
     let to = from + 1;
-    while (to < length && Math.min(spans - 1, Math.floor(((x[to] ?? 0) - start) / width)) === span) {
+    while (to < length && spanAt(to) === span) {
       to += 1;
     }
     kept.push(...spanOf(y, from, to));

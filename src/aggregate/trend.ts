@@ -130,7 +130,7 @@ export interface ITrend {
  * A statistic of whole tensors is merged of what was measured before compression; where that is not known of
  * every row, or less than all is selected, it is over what the compressor kept. All values of a step and
  * layer count alike, whichever micro-batch, sample or rank they came from. Python's twin is
- * `megalens/runs/aggregate.py`; both read `protocol/fixtures/aggregate/`.
+ * `megalens/runs/answers/trend_rows.py`; both read `protocol/fixtures/aggregate/`.
  *
  * @param rows - Rows of one flag, part, phase and pass. Reduced ones enter with what is remembered of them,
  * unless less than their whole is   selected.

@@ -83,7 +83,7 @@ const WORDS: ReadonlySet<string> = new Set(
 );
 
 /**
- * Compile a JSON Schema to a check. Python's twin is `megalens/protocol/quick_check.py`.
+ * Compile a JSON Schema to a check. Python's twin is `megalens/protocol/contract.py`.
  *
  * Time and memory are linear in the value, and the first misfit ends it: a message of millions of values
  * costs no more than reading it. Whole numbers are those that can be counted with, so none is larger than

@@ -1,6 +1,7 @@
 """The golden messages and frames, written by the protocol's page alone, are read as what is written beside them, and written alike."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,19 @@ def test_a_golden_message_decodes_and_re_encodes(path: Path) -> None:
     message = decode_message(text)
     check_message(message)
     assert json.loads(encode_message(message)) == json.loads(text)
+
+
+def test_what_is_written_twice_is_listed_with_files_and_cases_that_are_there() -> None:
+    page = (FIXTURES.parent / "README.md").read_text(encoding="utf-8")
+    table = page.partition("## Written twice")[2].partition("\n## ")[0]
+    lines = [line.split("|")[2:5] for line in table.splitlines() if line.startswith("| ")][1:]
+    assert len(lines) > 5
+    for python, other, cases in lines:
+        for place in re.findall("`([^`]+)`", python + other):
+            assert (FIXTURES.parents[1] / place).is_file(), place
+        named = re.findall("`([^`]+)`", cases)
+        assert named
+        assert all((FIXTURES.parent / place).exists() for place in named), named
 
 
 def test_there_are_golden_files() -> None:

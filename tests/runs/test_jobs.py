@@ -5,6 +5,8 @@ import shutil
 import threading
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
@@ -12,7 +14,8 @@ from recorded_moments import moment_table
 from recorded_run import write_run
 
 import megalens
-from megalens.runs import ClientError, open_run
+from megalens.runs import ClientError, open_run, recorded_parquet, recorded_streams
+from megalens.runs.storage import cache_file
 
 WORLD = {"world_size": 4, "tp": 1, "pp": 1, "dp": 4}
 
@@ -124,6 +127,15 @@ def test_what_a_job_lacks_is_said(tmp_path):
         assert run.status["recording"]["missing_steps"] == [[5, 7]]
 
 
+def test_nearly_a_million_ranks_without_rows_are_said_as_ranges(tmp_path):
+    layout = {**WORLD, "world_size": 1_048_576, "dp": 1_048_576}
+    for rank in (0, 7):
+        record(tmp_path / f"job-{rank}", rank=rank, layout=layout)
+    with open_run(tmp_path / "job-*") as run:
+        said = "1,048,574 of 1,048,576 ranks have no rows: 1-6,8-1048575"
+        assert any(said in text for text in run.warnings)
+
+
 def test_a_script_that_was_run_twice_is_two_runs_unless_somebody_says_otherwise(tmp_path):
     record(tmp_path / "a")
     record(tmp_path / "b", started=2000.0)
@@ -163,3 +175,62 @@ def _index(run):
     from megalens.runs.run_rows import rows_of
 
     return tensor_index(rows_of(run), threading.Event())
+
+
+@pytest.fixture
+def looks(monkeypatch):
+    """The Parquet files that are opened, as recordings and streams."""
+    own, names = recorded_streams.opened_parquet, []
+
+    def opened(path, *more):
+        names.append(f"{path.parent.name}/{path.stem}")
+        return own(path, *more)
+
+    monkeypatch.setattr(recorded_streams, "opened_parquet", opened)
+    return names
+
+
+def test_what_a_job_knows_of_its_recordings_is_kept_until_a_file_of_one_changes(tmp_path, looks):
+    for rank in range(3):
+        record(tmp_path / f"job-{rank}", rank=rank, ended=None if rank == 1 else 1100.0)
+    before = open_run(tmp_path / "job-*").recordings
+    assert {name.partition("/")[0] for name in looks} == {"job-0", "job-1", "job-2"}
+    looks.clear()
+    pd.testing.assert_frame_equal(open_run(tmp_path / "job-*").recordings, before)
+    # One that nobody closed may have grown.
+    assert {name.partition("/")[0] for name in looks} == {"job-1"}
+    looks.clear()
+    record(tmp_path / "other", rank=7, started=1000.0)
+    for stream in ("scalars", "tensors", "moments"):
+        (tmp_path / "other" / f"{stream}.parquet").rename(tmp_path / "job-2" / f"{stream}.parquet")
+    assert open_run(tmp_path / "job-*").recordings["ranks"].tolist() == ["0", "1", "7"]
+    assert {name.partition("/")[0] for name in looks} == {"job-1", "job-2"}
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b'{"format": 1, "runs": {"a": 1}}', b'{"format": 9}', b"[]"])
+def test_a_job_opens_without_an_index_or_with_a_damaged_one(text, tmp_path, looks):
+    for rank in range(2):
+        record(tmp_path / f"job-{rank}", rank=rank)
+    before = open_run(tmp_path / "job-*").recordings
+    cache_file("jobs", tmp_path).write_bytes(text)
+    looks.clear()
+    pd.testing.assert_frame_equal(open_run(tmp_path / "job-*").recordings, before)
+    assert {name.partition("/")[0] for name in looks} == {"job-0", "job-1"}
+
+
+def test_the_ranks_of_closed_recordings_are_known_from_footers_and_no_row_is_read(tmp_path, monkeypatch):
+    for rank in range(2):
+        record(tmp_path / f"job-{rank}", rank=rank)
+    monkeypatch.setattr(recorded_parquet.ParquetStream, "batches", lambda *_: pytest.fail("rows were read"))
+    assert open_run(tmp_path / "job-*").recordings["ranks"].tolist() == ["0", "1"]
+
+
+def test_ranks_that_share_a_recording_are_read_from_its_rows(tmp_path):
+    for rank in range(2):
+        record(tmp_path / f"job-{rank}", rank=rank)
+    path = tmp_path / "job-1" / "scalars.parquet"
+    rows = pq.read_table(path)
+    at = rows.schema.get_field_index("rank")
+    ranks = pa.array([2 + row % 3 for row in range(rows.num_rows)], rows.schema.field(at).type)
+    pq.write_table(rows.set_column(at, rows.schema.field(at), ranks), path)
+    assert open_run(tmp_path / "job-*").recordings["ranks"].tolist() == ["0", "1-4"]

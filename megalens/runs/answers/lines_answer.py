@@ -43,7 +43,7 @@ _COLUMNS = ["step", "time", "name", "value"]
 _WIDER = 1.5
 
 
-# Where lines break off, and which of their points are drawn: the twin of ``src/aggregate/decimate.ts``.
+# Where lines break off, and which of their points are drawn: the twin of ``src/aggregate/read-scalars.ts``.
 def gap_starts(steps: Integers) -> Integers:
     """Return the indices of ascending steps before which steps are missing.
 
