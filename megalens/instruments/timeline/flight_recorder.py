@@ -24,7 +24,7 @@ from ...runs.run_folder import RunFolder
 from . import flight_pickle
 from .span_columns import SpanColumns, near
 from .spans import ranks_text
-from .stuck import RULE, Call, Finding, Group, RankCalls, find_stuck, members_of
+from .stuck import RULE, Group, Hang, RankCalls, RecordedCall, find_stuck, members_of
 
 __all__ = ["FLIGHT_DUMPS"]
 
@@ -58,7 +58,7 @@ class _Status(msgspec.Struct, gc=False):
     last_enqueued_collective: int | str = 0
 
 
-class _Entry(msgspec.Struct, gc=False):
+class _DumpedCall(msgspec.Struct, gc=False):
     """The members of a call that are used."""
 
     collective_seq_id: int
@@ -76,7 +76,7 @@ class _Entry(msgspec.Struct, gc=False):
 
 
 class _Dump(msgspec.Struct, gc=False):
-    entries: list[_Entry] = []
+    entries: list[_DumpedCall] = []
     pg_config: dict[str, _Config] = {}
     pg_status: dict[str, _Status] = {}
 
@@ -240,7 +240,7 @@ def _calls(dump: _Dump, rank: int, most: int) -> RankCalls:
     return found
 
 
-def _call(entry: _Entry) -> Call:
+def _call(entry: _DumpedCall) -> RecordedCall:
     ended = entry.time_discovered_completed_ns or 0
     sizes: tuple[tuple[int, ...], ...] = ()
     types: list[str] = []
@@ -251,7 +251,7 @@ def _call(entry: _Entry) -> Call:
         or sum(map(prod, sizes)) > _MOST_VALUES
     ):
         sizes = ()
-    return Call(
+    return RecordedCall(
         name=entry.profiling_name.partition(":")[2][:100] or entry.profiling_name[:100],
         number=entry.collective_seq_id,
         created=entry.time_created_ns,
@@ -301,7 +301,7 @@ def _spans(dumps: Sequence[RankCalls], members: dict[Group, tuple[int, ...]]) ->
     return spans
 
 
-def _alarms(found: Sequence[Finding]) -> pa.Table:
+def _alarms(found: Sequence[Hang]) -> pa.Table:
     rows: list[dict[str, Any]] = [
         {
             "step": 1, "time": each.time, "rank": each.ranks[0] if len(each.ranks) == 1 else -1, "stage": -1,

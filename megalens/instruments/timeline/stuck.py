@@ -16,7 +16,7 @@ from typing import Any
 from ...protocol import join_numbers, ranges_text, shown_text
 from .spans import ranks_text
 
-__all__ = ["RULE", "Call", "Finding", "RankCalls", "find_stuck", "members_of", "stuck_sentences"]
+__all__ = ["RULE", "RecordedCall", "Hang", "RankCalls", "find_stuck", "members_of", "stuck_sentences"]
 
 RULE = "stuck"
 """Name of the alarms of what is found."""
@@ -31,7 +31,7 @@ _SAME_SIZES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class RecordedCall:
     """One call: ``number`` in its group, times in ns since 1970, ``ended`` 0 where it is not known.
 
     ``sizes`` and ``dtype`` are those of what the rank gives; ``where`` is the line that called, or empty.
@@ -70,15 +70,15 @@ class RankCalls:
     """The dump of one rank: by group its calls by number, the last number, and the ranks it says it has."""
 
     rank: int
-    calls: dict[Group, dict[int, Call]] = field(default_factory=dict)
+    calls: dict[Group, dict[int, RecordedCall]] = field(default_factory=dict)
     last: dict[Group, int] = field(default_factory=dict)
     members: dict[Group, tuple[int, ...]] = field(default_factory=dict)
-    messages: list[Call] = field(default_factory=list)
+    messages: list[RecordedCall] = field(default_factory=list)
     """Sends and receives that did not end."""
 
 
 @dataclass(frozen=True)
-class Finding:
+class Hang:
     """One collective in which a job is stuck.
 
     ``ranks`` are to blame, if any is; ``critical`` where nothing else that was found is the reason; ``time``
@@ -110,7 +110,7 @@ def stuck_sentences(alarms: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     return tuple(str(each["sentence"]) for each in alarms if each["rule"] == RULE)[:_MOST_FINDINGS]
 
 
-def find_stuck(dumps: Sequence[RankCalls]) -> list[Finding]:
+def find_stuck(dumps: Sequence[RankCalls]) -> list[Hang]:
     """Return where the ranks are stuck, the reason first; nothing where all calls ended."""
     members = members_of(dumps)
     by_rank = {dump.rank: dump for dump in dumps}
@@ -132,16 +132,16 @@ class _Stuck:
 
     group: Group
     number: int
-    calls: Mapping[int, Call]
+    calls: Mapping[int, RecordedCall]
     waiting: tuple[int, ...]
     missing: tuple[int, ...]
     without_dump: tuple[int, ...]
     members: tuple[int, ...]
-    last: Mapping[int, Call | None]
+    last: Mapping[int, RecordedCall | None]
     is_known: bool
     """Whether a dump says which ranks are in the group."""
 
-    def finding(self, waits: Mapping[int, str]) -> Finding:
+    def finding(self, waits: Mapping[int, str]) -> Hang:
         kinds = Counter(call.kind for call in self.calls.values())
         since = min(self.calls[rank].created for rank in self.waiting or self.calls)
         if len(kinds) > 1:
@@ -153,7 +153,7 @@ class _Stuck:
         free = blamed if len(kinds) > 1 else tuple(rank for rank in blamed if rank not in waits)
         critical = len(kinds) > 1 or bool(free)
         name = next(iter(self.calls.values())).name
-        return Finding(free or blamed, critical, name, self.number, since / 1e9, sentence)
+        return Hang(free or blamed, critical, name, self.number, since / 1e9, sentence)
 
     @property
     def _which(self) -> str:
@@ -249,7 +249,7 @@ def _told(group: Group) -> str:
     return shown_text(f"group {name}" if said in ("", "undefined") else said, 100)
 
 
-def _at(call: Call) -> str:
+def _at(call: RecordedCall) -> str:
     return f" at {shown_text(call.where, 100)}" if call.where else ""
 
 

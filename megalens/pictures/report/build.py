@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from ...protocol import (
     VIEW_NAMES,
-    Histogram,
     MegalensError,
     ProtocolError,
     check_view_options,
@@ -130,9 +129,8 @@ def _with_flag(run: Run, options: Mapping[str, Any]) -> Mapping[str, Any]:
     view = options["view"]
     if "flag" in options or view not in VIEW_NAMES or not view_about(view)["needs"]["flag"]:
         return options
-    rows = traced_flags(run)
-    # Of flags that say how their values are distributed, where there are some.
-    fits = [row for row in rows if view == "distribution" and Histogram.from_text(row["compressor"])]
+    rows, compressor = traced_flags(run), view_about(view)["needs"].get("compressor")
+    fits = [row for row in rows if compressor and row["compressor"].startswith(f"{compressor}(")]
     traced = {row["flag"] for row in fits or rows}
     first = next((flag for flag in run.flags if flag in traced), None)
     return options if first is None else {**options, "flag": first}
