@@ -413,6 +413,7 @@ class NotebookViews(ABC):
         color_range: Sequence[float] | None = None,
         phase: Phase = "train",
         rank: int | None = None,
+        replicas: Literal["lowest", "all"] = "lowest",
         pass_: Pass = "forward",
     ) -> Distribution:
         """Draw how the values of one flag are distributed over steps, from rows of the compressor Histogram: as a map, as ridges or as quantiles with their error.
@@ -444,6 +445,9 @@ class NotebookViews(ABC):
         rank : int, optional
             Global rank whose rows are shown; of each layer the lowest that has it when absent, so that
             replicas never mix.
+        replicas : {"lowest", "all"}
+            Whether the rows of one rank count, which rank names, or those of all ranks that sent some,
+            added up.
         pass_ : {"forward", "backward"}
             backward shows the gradients of the same tensors. Python calls it pass_.
 
@@ -465,6 +469,7 @@ class NotebookViews(ABC):
             "color_range": color_range,
             "phase": phase,
             "rank": rank,
+            "replicas": replicas,
             "pass": pass_,
         }
         return self._show(Distribution, options)

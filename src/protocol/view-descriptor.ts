@@ -32,6 +32,8 @@ export interface IViewInfo {
     readonly streams: readonly string[];
     /** Whether it shows one trace point, its option `flag`. */
     readonly flag: boolean;
+    /** The compressor that the flag has to be traced with. */
+    readonly compressor?: string;
     /** What is told where a run has none of these. */
     readonly absent?: string;
   };

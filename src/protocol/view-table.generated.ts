@@ -64,7 +64,7 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     command: 'megalens:open-distribution',
     group: 'tensors',
     offer: ['panel', 'palette'],
-    needs: { streams: ['tensors'], flag: true, absent: 'Nothing is traced yet' },
+    needs: { streams: ['tensors'], flag: true, compressor: 'Histogram', absent: 'Nothing is traced yet' },
     phases: { generate: { phase: 'generate' } }
   },
   statistics: {

@@ -358,6 +358,10 @@ export interface DistributionOptions {
   color_range?: ColorRange;
   phase?: PhaseChoice;
   rank?: RankChoice;
+  /**
+   * Whether the rows of one rank count, which rank names, or those of all ranks that sent some, added up.
+   */
+  replicas?: 'lowest' | 'all';
   pass?: PassChoice;
 }
 

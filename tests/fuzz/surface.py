@@ -60,7 +60,8 @@ CATALOGUE: dict[str, int] = {
     "csv_folders": 10,
     "traces": 20,
     "titan_logs": 5,
-    "event_files": 10,
+    "flight_dumps": 5,
+    "event_files": 5,
     "anomalies": 10,
     "run_folder": 40,
     "changed_byte": 20,
@@ -71,6 +72,7 @@ CATALOGUE: dict[str, int] = {
 _OF_SLICES = {
     "traces": "tests.instruments.timeline.fuzzed_traces",
     "titan_logs": "tests.instruments.timeline.fuzzed_titan_logs",
+    "flight_dumps": "tests.instruments.timeline.fuzzed_flight_dumps",
     "anomalies": "tests.instruments.monitor.fuzzed_anomalies",
 }
 _ROOT = Path(__file__).parents[2]

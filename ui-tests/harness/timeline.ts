@@ -49,6 +49,7 @@ export function syntheticTimeline({ window, find = '', sums }: TimelineRequest):
     ],
     priceMs: NaN,
     lacking: [],
+    stuck: [],
     hidden: [],
     stalls: [],
     stepMs: STEP_MS,

@@ -24,6 +24,7 @@ from .megascan_files import RankTrace, TimelineError, aggregate
 from .prices import Prices, WhatIf
 from .replay import WORK_KINDS, StepChanges, StepReplay
 from .spans import COMMUNICATION, Spans, Work, work
+from .stuck import stuck_sentences
 from .verdict import judge
 
 _LEAST_SUSPICIONS = 5
@@ -202,11 +203,15 @@ class Analysis:
     """Spans of all ranks, looked at together. Everything is computed when it is first asked for.
 
     ``all_ranks`` says whether these are the spans of all ranks; otherwise collectives are those of the ranks
-    present. ``world`` is how many ranks the job has, 0 where that is not known.
+    present. ``world`` is how many ranks the job has, 0 where that is not known. ``stuck`` says in which
+    collectives ranks wait.
     """
 
-    def __init__(self, spans: Spans, *, all_ranks: bool = True, world: int = 0) -> None:
+    def __init__(
+        self, spans: Spans, *, all_ranks: bool = True, world: int = 0, stuck: Sequence[str] = ()
+    ) -> None:
         self.spans, self._all_ranks, self._world = spans, all_ranks, world
+        self._stuck = tuple(stuck)
 
     @cached_property
     def dependencies(self) -> Dependencies:
@@ -279,7 +284,7 @@ class Analysis:
         else:
             verdict = judge(part.spans, part.work, part.dependencies, part.clocks)
         lacks = lacking(part.spans, part.work, None if part.summed else part.dependencies, self._world)
-        verdict = replace(verdict, lacking=lacks.sentences)
+        verdict = replace(verdict, lacking=lacks.sentences, stuck=self._stuck)
         return part._prices.verdict(verdict) if lacks.prices and not part.summed else verdict
 
     def what_if(
@@ -354,8 +359,10 @@ def analyse(run: Any) -> Analysis:
             "The run has no spans. Record them with megalens.trace(model, timeline='phases') or "
             "run.configure(timeline='phases')."
         )
-    world = 0 if isinstance(run, pa.Table) else world_of(run.layout, run.origin)
-    return Analysis(Spans.of(table), world=world)
+    if isinstance(run, pa.Table):
+        return Analysis(Spans.of(table))
+    stuck = stuck_sentences(run.table("alarms").select(["rule", "sentence"]).to_pylist())
+    return Analysis(Spans.of(table), world=world_of(run.layout, run.origin), stuck=stuck)
 
 
 def world_of(layout: Layout | None, origin: Origin | None) -> int:

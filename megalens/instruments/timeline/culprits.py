@@ -232,6 +232,8 @@ class Verdict:
     price_ns, price_low, price_high : float
         By how much a step would be shorter without all of several culprits; NaN of one, and where it was not
         replayed.
+    stuck : tuple of str
+        Sentences about collectives in which ranks wait for others that never came.
     """
 
     culprits: tuple[Culprit, ...]
@@ -246,15 +248,16 @@ class Verdict:
     price_ns: float = float("nan")
     price_low: float = float("nan")
     price_high: float = float("nan")
+    stuck: tuple[str, ...] = ()
 
     @property
     def healthy(self) -> bool:
         """Whether nobody makes the others wait, and all was there that shows it."""
-        return not self.culprits and self.last > 0 and not self.lacking
+        return not self.culprits and self.last > 0 and not self.lacking and not self.stuck
 
     def __str__(self) -> str:
         if not self.last:
-            return "\n".join(("There is nothing to judge.", *self.problems))
+            return "\n".join((*self.stuck, "There is nothing to judge.", *self.problems))
         judged = f"Steps {self.first} to {self.last}, {duration_text(self.step_ns, 4)} each"
         found = [str(each) for each in self.culprits]
         if not found:
@@ -268,7 +271,7 @@ class Verdict:
         if self.price_ns > 0:
             price = price_text(self.price_ns, self.price_low, self.price_high)
             found.append(f"Without all of these a step is {price} shorter.")
-        return "\n".join((f"{judged}.", *found, *self.lacking, *self._notes(), *self.problems))
+        return "\n".join((*self.stuck, f"{judged}.", *found, *self.lacking, *self._notes(), *self.problems))
 
     def _notes(self) -> list[str]:
         """Return sentences about what is slow and costs little or nothing, and about stalls."""
@@ -294,7 +297,8 @@ class Verdict:
             "step_ns": None if self.step_ns != self.step_ns else self.step_ns,
             "price_ns": None if self.price_ns != self.price_ns else self.price_ns,
             "lacking": list(self.lacking),
-            "problems": [*self.lacking, *self.problems],
+            "stuck": list(self.stuck),
+            "problems": [*self.stuck, *self.lacking, *self.problems],
         }
 
 

@@ -13,7 +13,11 @@ SLICE = Slice(
         "pipeline": f"{_HERE}.pipeline_answer:read_pipeline",
     },
     exports={"perfetto": f"{_HERE}.chrome:PERFETTO"},
-    opens=(f"{_HERE}.trace_folder:TRACES", f"{_HERE}.titan_logs:TITAN_LOGS"),
+    opens=(
+        f"{_HERE}.flight_recorder:FLIGHT_DUMPS",
+        f"{_HERE}.trace_folder:TRACES",
+        f"{_HERE}.titan_logs:TITAN_LOGS",
+    ),
     endpoints=f"{_HERE}.endpoints:ENDPOINTS",
     commands=f"{_HERE}.cli:add_commands",
 )

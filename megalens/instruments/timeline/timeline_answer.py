@@ -21,7 +21,9 @@ from ...runs.run_folder import RunFolder
 from .analysis import Analysis, world_of
 from .culprits import Verdict
 from .lanes import MOST_LANES, found_of, lanes_of, links_of, path_of, sums_of
+from .long_steps import median
 from .spans import Spans
+from .stuck import RULE, stuck_sentences
 
 STREAM = "spans"
 MOST_ROWS = 1_500_000
@@ -220,7 +222,13 @@ def _analysis(
         return found
     header: Mapping[str, Any] = rows.header if isinstance(rows, RunFolder) else {}
     world = world_of(header.get("layout"), header.get("origin"))
-    analysis = Analysis(_spans(rows, Query(first=chosen[0], last=chosen[1]), cancelled), world=world)
+    asked = Query(first=chosen[0], last=chosen[1])
+    stuck: tuple[str, ...] = ()
+    if "alarms" in rows.streams:
+        of_rule = replace(asked, where=(("rule", RULE),))
+        found_there = rows.batches("alarms", of_rule, ["rule", "sentence"])
+        stuck = stuck_sentences(row for batch in found_there for row in batch.to_pylist())
+    analysis = Analysis(_spans(rows, asked, cancelled), world=world, stuck=stuck)
     more = {"verdict": analysis.verdict().to_message(), "slow": _slow(analysis)}
     check_cancelled(cancelled)
     _answers.put(cache_key, (analysis, more))
@@ -249,7 +257,7 @@ def _slow(analysis: Analysis) -> dict[str, Any]:
         ratio = np.full(done.compute.shape, np.nan)
         for stage in np.unique(done.stage):
             mine = done.stage == stage
-            ratio[mine] = done.compute[mine] / np.nanmedian(done.compute[mine], axis=int(alone)) - 1
+            ratio[mine] = done.compute[mine] / median(done.compute[mine], int(alone)) - 1
     return {
         "ranks": done.ranks.tolist(),
         "steps": done.steps.tolist(),

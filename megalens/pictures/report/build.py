@@ -13,7 +13,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...protocol import VIEW_NAMES, MegalensError, ProtocolError, check_view_options, view_about, view_named
+from ...protocol import (
+    VIEW_NAMES,
+    MegalensError,
+    ProtocolError,
+    check_view_options,
+    view_about,
+    view_named,
+)
 from ...protocol.version import own_version
 from ...runs import Run, RunFolder
 from ...runs.answers import rows_of
@@ -118,11 +125,13 @@ def _check_view(run: Run, options: Any, where: str) -> dict[str, Any]:
 
 
 def _with_flag(run: Run, options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return options of a view of one flag with the first that was traced, where they name none."""
+    """Return options of a view of one flag, where they name none with the first traced as it needs it."""
     view = options["view"]
     if "flag" in options or view not in VIEW_NAMES or not view_about(view)["needs"]["flag"]:
         return options
-    traced = {row["flag"] for row in traced_flags(run)}
+    rows, compressor = traced_flags(run), view_about(view)["needs"].get("compressor")
+    fits = [row for row in rows if compressor and row["compressor"].startswith(f"{compressor}(")]
+    traced = {row["flag"] for row in fits or rows}
     first = next((flag for flag in run.flags if flag in traced), None)
     return options if first is None else {**options, "flag": first}
 

@@ -130,6 +130,7 @@ class Distribution(View):
     color_range = Option()
     phase = Option()
     rank = Option()
+    replicas = Option()
     pass_ = Option()
 
 

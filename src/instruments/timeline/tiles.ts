@@ -192,6 +192,9 @@ class StepTile extends WordsTile {
         }
       );
     }
+    if (Number.isNaN(answer.stepMs)) {
+      return { brief: { bars: [] }, said: [t('No whole step is recorded.')] };
+    }
     const shares = stepShares(answer, this.env.isDark, t);
     const late = rankLateness(answer, MOST_RANKS);
     const took = t(

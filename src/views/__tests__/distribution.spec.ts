@@ -94,6 +94,21 @@ it('quantile lines lie in bands that hold the quantile of the values', async () 
   expect(Number(band?.['high'])).toBeGreaterThanOrEqual(median);
 });
 
+it('counts of all ranks add up where that is asked for, else those of one rank count', async () => {
+  const run = new MemoryRun();
+  const parts = [numbers(300), numbers(200, 5)];
+  parts.forEach((values, rank) => run.add(row(3, values, { rank })));
+  const whole = new MemoryRun();
+  whole.add(row(3, parts.flat()));
+  const read = async (of: MemoryRun, replicas: 'all' | 'lowest'): Promise<string> => {
+    const [still] = await readView(of, { view: 'distribution', flag: FLAG, kind: 'quantiles', replicas });
+    expect(still?.caption.join(' ').includes('Of 2 ranks, added up.')).toBe(of === run && replicas === 'all');
+    return still?.summary ?? '';
+  };
+  expect(await read(run, 'all')).toBe(await read(whole, 'lowest'));
+  expect(await read(run, 'lowest')).not.toBe(await read(whole, 'lowest'));
+});
+
 it('says what a tensor is traced as instead, and offers to trace a histogram', async () => {
   const run = new MemoryRun();
   run.add({ step: 1, layer: 0, shape: [1, 2, 1], values: Float32Array.of(1, 2) });

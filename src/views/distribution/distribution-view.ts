@@ -41,19 +41,21 @@ export class DistributionView extends ViewModel<Required<DistributionOptions>> {
 
   async load(signal: AbortSignal): Promise<Loaded> {
     const { options, source, t } = this;
-    const { flag, phase, pass, rank, tiles, kind, transform } = options;
+    const { flag, phase, pass, rank, replicas, tiles, kind, transform } = options;
     this._shape = await source.shapeOf(flag);
     const layers = chosenLayers(options.layers, this._shape.layers);
     const part = options.part ?? this._shape.parts[0];
     const steps = this.env.within(options.steps);
     const found = await source.tensors(
       {
-        ...{ flag, phase, pass, rank: rank ?? ('lowest' as const), layers },
+        ...{ flag, phase, pass, layers },
+        ...(replicas === 'all' ? {} : { rank: rank ?? ('lowest' as const) }),
         ...(part ? { part } : {}),
         ...(steps ? { steps } : {})
       },
       signal
     );
+    this._ranks = new Set(found.rows.map(row => row.rank)).size;
     const data = histogramsOf(found.rows, tiles);
     this._data = data;
     this._drawn = null;
@@ -97,6 +99,17 @@ export class DistributionView extends ViewModel<Required<DistributionOptions>> {
               options.tiles,
               Array.from({ length: tiles }, (_, at) => at),
               value => this.choose({ tiles: value })
+            )
+          ]
+        : []),
+      ...(new Set(this.source.hello?.layout?.ranks?.map(({ rank }) => rank)).size > 1
+        ? [
+            selectControl(
+              'replicas',
+              t('Ranks'),
+              options.replicas,
+              { lowest: t('one'), all: t('all, added up') },
+              replicas => this.choose({ replicas })
             )
           ]
         : []),
@@ -279,7 +292,7 @@ export class DistributionView extends ViewModel<Required<DistributionOptions>> {
 
   private _caption(data: IHistograms, found: ITensorResult): string[] {
     const { t } = this;
-    const { tiles } = this.options;
+    const { replicas, tiles } = this.options;
     const range = this._range;
     const drawn = this._drawn;
     const isThin = drawn !== null && drawn.steps.length < data.steps.length;
@@ -289,6 +302,7 @@ export class DistributionView extends ViewModel<Required<DistributionOptions>> {
         'Counts of all samples, micro-batches and layers, added up: %1.',
         compressorWords(data.compressor, t)
       ),
+      ...(replicas === 'all' ? [t('Of %1 ranks, added up.', this._ranks)] : []),
       ...(tiles === 'all' ? [] : [t('Of tiles %1 only.', tiles)]),
       ...(isThin && this.options.kind === 'ridgeline'
         ? [t('Of %1 steps %2 are drawn.', data.steps.length, drawn.steps.length)]
@@ -370,6 +384,7 @@ export class DistributionView extends ViewModel<Required<DistributionOptions>> {
   }
 
   private _shape: ITensorShape = { parts: [], layers: [] };
+  private _ranks = 0;
   private _data: IHistograms | null = null;
   private _drawn: IDrawnDistribution | null = null;
   private _at: ICursor | null = null;

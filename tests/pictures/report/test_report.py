@@ -18,6 +18,7 @@ from recorded_run import RUN_ID, flag_info, tensor, values_of, write, write_run
 
 from megalens.pictures.report import ReportError, build_report, write_report
 from megalens.pictures.report.build import check_views
+from megalens.protocol import Histogram
 from megalens.runs import open_run
 
 pytestmark = pytest.mark.slow
@@ -420,3 +421,22 @@ def test_a_report_is_drawn_whatever_flags_scalars_units_and_runs_are_called(tmp_
         text = write_report(run, tmp_path / "report.html", chosen).read_text(encoding="utf-8")
         assert "could not be drawn" not in text
         assert text.count("<figure") >= 3
+
+
+def test_the_distribution_by_its_name_is_of_the_flag_that_is_traced_as_a_histogram(tmp_path):
+    counts = np.zeros((1, 1, 257), np.float32)
+    counts[..., 100:150] = 7
+    name = "HiddenStates"
+    folder = write_run(
+        tmp_path / "runs" / RUN_ID,
+        flags=[
+            flag_info("MLP1_mat_mul", "MLP1 output", [0, 1, 2, 3], [""], ["position", "feature"]),
+            flag_info(name, "Hidden states", [0], [""], ["position", "feature"]),
+        ],
+        more=[tensor(step, 0, name, "", str(Histogram(128)), counts) for step in (1, 2)],
+    )
+    with open_run(folder) as run:
+        (options,) = check_views(run, ["distribution"])
+        assert (options["flag"], options["replicas"]) == (name, "lowest")
+        text = build_report(run, ["distribution"], format="md").decode()
+    assert "At step 2 half of the values lie between" in text

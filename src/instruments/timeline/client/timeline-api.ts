@@ -105,6 +105,8 @@ export interface ITimelineAnswer {
   readonly priceMs: number;
   /** What a verdict would need and the recording does not hold, in sentences. */
   readonly lacking: readonly string[];
+  /** Collectives in which ranks wait for others that never came, in sentences. */
+  readonly stuck: readonly string[];
   /** What is slow and costs little or nothing. */
   readonly hidden: readonly ICulprit[];
   /** What makes a few steps longer and no span explains. */
@@ -192,6 +194,7 @@ export function timelineOf(value: unknown): ITimelineAnswer | null {
     culprits: asArray(verdict['culprits']).map(culprit),
     priceMs: number(verdict['price_ns']) / 1e6,
     lacking: asArray(verdict['lacking'] ?? []).map(String),
+    stuck: asArray(verdict['stuck'] ?? []).map(String),
     hidden: asArray(verdict['hidden'] ?? []).map(culprit),
     stalls: asArray(verdict['stalls'] ?? []).map(culprit),
     stepMs: verdict['step_ns'] === null ? NaN : number(verdict['step_ns']) / 1e6,

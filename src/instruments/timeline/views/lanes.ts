@@ -142,12 +142,19 @@ export function pieceTip(piece: IPiece, lane: ITimelineLane, isDark: boolean, t:
 /** Most sentences of a kind. */
 export const MOST_SENTENCES = 6;
 
-export function titleOf({ culprits, isDraft, lacking, ranksThere }: ITimelineAnswer, t: Translate): string {
+export function titleOf(answer: ITimelineAnswer, t: Translate): string {
+  const { culprits, isDraft, lacking, ranksThere, stepMs, stuck } = answer;
   const isAlone = ranksThere === 1;
   if (isDraft) {
     return isAlone
       ? t('Still looking for what costs time …')
       : t('Still looking for who makes the others wait …');
+  }
+  if (stuck.length > 0) {
+    return t('The job is stuck in a collective');
+  }
+  if (Number.isNaN(stepMs)) {
+    return t('There is no whole step to judge');
   }
   if (culprits.length === 0 && lacking.length > 0) {
     return t('Nothing slow is found, which says little');
@@ -180,6 +187,9 @@ export function captionOf(answer: ITimelineAnswer, isMap: boolean, t: Translate)
 }
 
 export function summaryOf({ lanes, chosen, stepMs }: ITimelineAnswer, t: Translate): string {
+  if (Number.isNaN(stepMs)) {
+    return t(lanes.length === 1 ? '%1 rank.' : '%1 ranks.', formatInteger(lanes.length));
+  }
   return t(
     lanes.length === 1 ? '%1 rank, steps %2 to %3, %4 each.' : '%1 ranks, steps %2 to %3, %4 each.',
     formatInteger(lanes.length),

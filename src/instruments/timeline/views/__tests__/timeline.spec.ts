@@ -78,6 +78,24 @@ it('calls no job healthy where what would show it is not there', async () => {
   }
 });
 
+it('names the collective in which a job is stuck, and judges no step where there is none', async () => {
+  for (const stuck of [[], ['Rank 2 has not called it.']]) {
+    const verdict = { culprits: [], hidden: [], step_ns: null, stuck, problems: stuck };
+    run.answerTo(TIMELINE, () => Promise.resolve(timelineOf({ ...ANSWER, verdict })));
+    const node = document.createElement('div');
+    document.body.append(node);
+    view = await mountView(node, run, { view: 'timeline' }, { renderer: 'svg' });
+    await view.settled();
+    expect(text('.jp-MegalensView-title')).toBe(
+      stuck.length > 0 ? 'The job is stuck in a collective' : 'There is no whole step to judge'
+    );
+    expect(node.textContent?.includes('Rank 2 has not called it.')).toBe(stuck.length > 0);
+    expect(node.textContent).not.toContain('NaN');
+    view.dispose();
+    node.remove();
+  }
+});
+
 it('draws lanes before it is known who makes the others wait, and says so', async () => {
   const drafts: unknown[] = [];
   let judged = (): void => undefined;
