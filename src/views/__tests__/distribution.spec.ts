@@ -40,7 +40,10 @@ it('counts of samples, tiles, layers and micro-batches add up to those of all va
   const rows = parts.map((values, layer) => rowOf(row(3, values, { layer, whole: null })));
   const both = Float32Array.from([...rows[0]!.values, ...rows[1]!.values]);
   const tiled = [rowOf({ ...rows[0], shape: [1, 2, 2 * BINS + 1], values: both }), rows[2]!];
-  const [apart, together] = [histogramsOf(rows), histogramsOf([rowOf(row(3, parts.flat(), { whole: null }))])];
+  const [apart, together] = [
+    histogramsOf(rows),
+    histogramsOf([rowOf(row(3, parts.flat(), { whole: null }))])
+  ];
   expect(apart?.steps).toEqual(together?.steps);
   expect(histogramsOf(tiled)?.steps).toEqual(together?.steps);
   expect(histogramsOf(tiled, '1')?.steps[0]?.total).toBe(200);

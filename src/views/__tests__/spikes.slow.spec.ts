@@ -56,6 +56,16 @@ it.each([10, 1000, 20_000])('a spike of %i steps is seen in Statistics and Scala
   }
 });
 
+it.each([10, 1000, 20_000])('a spike of %i steps is seen in the Overview', async steps => {
+  const run = runOf(steps, Math.floor(steps * 0.617));
+  for (const width of [600, 3000]) {
+    const [colors, height] = await seen(run, { view: 'overview' }, width);
+    const [without] = await seen(runOf(steps, NaN), { view: 'overview' }, width);
+    // All but the spike have ten values, whatever the range of the colours.
+    expect([width, height, without <= 11, colors >= 2]).toEqual([width, SPIKE, true, true]);
+  }
+});
+
 it('a spike of 5,000 steps is seen in Trend', async () => {
   const run = runOf(0, 0);
   for (let step = 0; step < 5000; step += 1) {
