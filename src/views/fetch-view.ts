@@ -1,5 +1,4 @@
 import type { ViewOptions } from '../protocol/views.generated';
-import { addedTiles } from './overview/tiles';
 import { loadView } from './view-code';
 
 /**
@@ -10,7 +9,6 @@ export function fetchView(name: ViewOptions['view']): void {
   const parts: readonly Promise<unknown>[] = [
     loadView(name),
     import('./mount'),
-    ...(name === 'overview' ? [addedTiles()] : []),
     import('../charts/vega').then(({ loadVega }) => loadVega())
   ];
   parts.forEach(part => void part.catch(() => undefined));
