@@ -12,15 +12,36 @@ export const LAUNCH = {
   args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu', '--disable-background-networking']
 };
 
+/** Await something; an error says what was waited for, and for how long. */
+export async function waited(what, promise) {
+  const began = Date.now();
+  try {
+    return await promise;
+  } catch (cause) {
+    throw new Error(`Waited ${Math.round((Date.now() - began) / 1000)} s for ${what}.`, { cause });
+  }
+}
+
 /** Log in with the token in BENCH_TOKEN, which is so in no address and no process list, and wait until an empty JupyterLab is there. */
 export async function openLab(page, url) {
-  await page.goto(`${url}login`);
+  // The limits of Playwright, 30 s, are shorter than a start of JupyterLab beside a training on a busy machine.
+  page.setDefaultTimeout(300_000);
+  await waited('the page to log in', page.goto(`${url}login`));
   await page.locator('#password_input').fill(process.env.BENCH_TOKEN);
   await page.locator('#login_submit').click();
-  await page.waitForURL(address => !address.pathname.endsWith('/login'));
-  await page.goto(`${url}lab?reset`);
-  await page.waitForFunction(() => window.jupyterapp !== undefined, null, { timeout: 300_000 });
-  await page.evaluate(() => window.jupyterapp.restored);
+  await waited(
+    'the login',
+    page.waitForURL(address => !address.pathname.endsWith('/login'))
+  );
+  await waited('the page of JupyterLab', page.goto(`${url}lab?reset`));
+  await waited(
+    'JupyterLab itself',
+    page.waitForFunction(() => window.jupyterapp !== undefined)
+  );
+  await waited(
+    'the layout of JupyterLab',
+    page.evaluate(() => window.jupyterapp.restored)
+  );
 }
 
 /** Open an empty JupyterLab in a browser of its own, give what uses it the page, and print as JSON what comes of that. */
@@ -70,8 +91,9 @@ export async function openedAfter([command, options, [left, top, across, down]])
       await frame();
       return performance.now() - began;
     }
-    if (performance.now() - began > 120_000) {
-      throw new Error('Nothing was drawn within two minutes.');
+    if (performance.now() - began > 300_000) {
+      const said = document.querySelector('.jp-MegalensViewTab')?.textContent ?? 'no view';
+      throw new Error(`Nothing was drawn within five minutes. The page says: ${said.slice(0, 400)}`);
     }
   }
 }

@@ -17,7 +17,7 @@ export interface ILabOptions {
 }
 
 /** What JupyterLab itself tells about its start and about the kernel of the notebook in front. */
-interface IExposedApp {
+export interface IExposedApp {
   restored: Promise<void>;
   commands: { execute(name: string, options: object): Promise<unknown> };
   shell: {

@@ -12,6 +12,7 @@ import { Signal } from '@lumino/signaling';
 import type { Widget } from '@lumino/widgets';
 import { ViewTabs } from '../panel/views/view-tabs';
 import { CommandIDs, IMegalensRuns, IMegalensViews, type IRunLease } from '../tokens';
+import { fetchView } from '../views/fetch-view';
 
 /** Views as tabs in the main area, there again after a reload. */
 export const viewsPlugin: JupyterFrontEndPlugin<IMegalensViews> = {
@@ -54,20 +55,10 @@ export const viewsPlugin: JupyterFrontEndPlugin<IMegalensViews> = {
         // The run is opened while the code is loaded; the view takes this share over.
         const early = runs.acquire(run);
         early.catch(() => undefined);
+        fetchView(options.view);
         try {
-          const preloading = import('../views/registry').then(({ preloadView }) =>
-            preloadView(
-              options,
-              early.then(({ source }) => source)
-            )
-          );
           const [{ ViewHost, mountView, keptViewOptions, openingOf, offered, runLabel }, entries] =
-            await Promise.all([
-              tabCode(),
-              runs.list().catch(() => []),
-              // Saved options that cannot be read are dropped below; nothing is loaded early then.
-              preloading.catch(() => undefined)
-            ]);
+            await Promise.all([tabCode(), runs.list().catch(() => [])]);
           const entry = entries.find(({ id }) => id === run);
           let first: Promise<IRunLease> | null = early;
           return new ViewHost({

@@ -1,5 +1,5 @@
 import { TOKENS } from '../store/tensor-data';
-import type { Statistic } from '../aggregate';
+import { binsOf, type Statistic } from '../aggregate';
 import { DARK_THEME, LIGHT_THEME, type ITheme } from '../charts/vega';
 import type { IRecipe } from '../charts';
 import { drawSVG, vegaLiteSpec } from '../charts/pictures';
@@ -71,9 +71,16 @@ async function defaultViews(run: IRunSource, traced: readonly ITraced[]): Promis
     run.hello?.phase
   );
   views.push(...parts.flatMap(part => part.views ?? []));
+  // Counts by bin at one step say little: a histogram is drawn over steps.
+  const isCounted = traced.some(
+    ({ flag, compressor }) => flag === first?.name && binsOf(compressor) !== null
+  );
+  const told = views.map((view): ViewOptions =>
+    isCounted && view.view === 'heatmap' ? { view: 'distribution', flag: view.flag } : view
+  );
   return layers.length <= MOST_LAYERS
-    ? views
-    : views.map(view =>
+    ? told
+    : told.map(view =>
         'layers' in view && view.layers === 'all' ? { ...view, layers: String(layers[0]) } : view
       );
 }

@@ -25,8 +25,11 @@ export interface ILease extends IDisposable {
   readonly source: IRunSource;
 }
 
-/** Bytes of newest frames that a hub sends of recorded runs: the recording answers for the rest. */
-const RECORDED_BACKLOG = 8 << 20;
+/**
+ * Bytes of newest frames that a hub sends of recorded runs: the recording answers for the rest. A first
+ * picture waits until all of them are read.
+ */
+const RECORDED_BACKLOG = 2 << 20;
 
 interface IShared {
   readonly source: Promise<IRunSource>;

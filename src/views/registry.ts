@@ -12,24 +12,6 @@ const FIRST: Readonly<Record<string, (source: IRunSource) => Promise<unknown> | 
 };
 
 /**
- * Begin to load what a view is made of and drawn with.
- *
- * @throws {ProtocolError} When an option is not as the contract says; names the field.
- */
-export function preloadView(options: ViewOptions, source: Promise<IRunSource>): void {
-  const { view } = fullViewOptions(options);
-  // What does not load now is told when the view needs it.
-  const toldLater = (): undefined => undefined;
-  loadView(view).catch(toldLater);
-  // Vega keeps the page busy for a tenth of a second: the server had better be at work then.
-  void source
-    .then(open => preloadRows(view, open))
-    .catch(toldLater)
-    .then(async () => (await import('../charts/vega')).loadVega())
-    .catch(toldLater);
-}
-
-/**
  * Load what all views are made of and drawn with, and draw once unseen, so that the first view that is opened
  * waits for its rows only. Each piece awaits `idle`, until the page has nothing else to do.
  */

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -47,9 +48,12 @@ MODELS = {"gpt": _gpt, "llama": _llama, "gpt2": _gpt2}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['model']}-{'-'.join(case['config'])}")
-def test_a_step_sends_what_was_measured(case, traced, small_hub) -> None:
+def test_a_step_sends_what_was_measured(case, traced, small_hub, tmp_path, monkeypatch) -> None:
     model, ids = MODELS[case["model"]]()
-    tracer = traced(model, flags=case["config"])
+    # A row names the file of a projection: a short name is as long on every machine.
+    monkeypatch.chdir(tmp_path)
+    np.save("vectors.npy", np.ones((3, 96), np.float32) / np.sqrt(96, dtype=np.float32))
+    tracer = traced(model, flags=case["config"], vectors_folders=[tmp_path])
     traced_flags = [flag for flag in case["flags"] if flag["name"] in case["config"]]
     rows = sum(len(flag["layers"]) * len(flag["parts"]) for flag in traced_flags)
     later = sum(

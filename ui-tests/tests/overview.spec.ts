@@ -1,5 +1,5 @@
 import { violations } from '../axe.cjs';
-import { expect, setTheme, showPanel, test, THEMES } from '../lab';
+import { expect, load, setTheme, showPanel, test, THEMES, type IExposedApp } from '../lab';
 import { picture } from '../picture';
 
 test('a live run is seen at a glance, and each tile opens its view', async ({ open, lab }) => {
@@ -43,6 +43,36 @@ test('a live run is seen at a glance, and each tile opens its view', async ({ op
     await page.getByRole('tab', { name: /Overview/ }).click();
     await tile('time').getByRole('button', { name: 'Where a step’s time goes' }).click();
     await expect(page.getByRole('tab', { name: /Timeline/, selected: true })).toBeVisible();
+  } finally {
+    await training.process.end();
+  }
+});
+
+test('the code of a view comes in few files, of which a start of JupyterLab loads none', async ({
+  page,
+  lab
+}) => {
+  test.setTimeout(180_000);
+  const training = await lab.train('gpt-first', { traced: true });
+  const files: string[] = [];
+  page.on('request', asked => {
+    files.push(...(/megalens\/static\/(\w+)\.\w+\.js/.exec(asked.url())?.slice(1) ?? []));
+  });
+  try {
+    await load(page, lab);
+    expect(files.filter(name => name === 'vega' || name === 'views')).toEqual([]);
+    const atStart = files.length;
+    await page.evaluate(
+      run =>
+        (window as unknown as { jupyterapp: IExposedApp }).jupyterapp.commands.execute(
+          'megalens:open-overview',
+          { run }
+        ),
+      training.id
+    );
+    await expect(page.locator('.jp-MegalensTile.jp-mod-scalars canvas').first()).toBeVisible();
+    expect(files).toContain('vega');
+    expect(files.length - atStart).toBeLessThanOrEqual(24);
   } finally {
     await training.process.end();
   }

@@ -172,3 +172,13 @@ it('says what happened in words in a digest, each thing once, where no text of a
   const [position, tile] = [Math.floor(largest / TILES), largest % TILES];
   expect(text).toContain(`is in layer 0 at position ${position}, tile ${tile}.`);
 });
+
+it('a tensor that is traced as a histogram is drawn over steps where nobody chose views', async () => {
+  const compressor = 'Histogram(bins=4, log=True, tiles=1, limit=1.0)';
+  const counts = { shape: [1, 1, 9], values: Float32Array.of(1, 2, 3, 4, 5, 4, 3, 2, 1), compressor };
+  const reader = fakeReader([1, 2, 3].map(step => rowOf({ step, ...counts })));
+  const traced = [{ flag: FLAG, compressor, first: 1, last: 3, steps: 3, layers: [0] }];
+  const text = await made(1, { views: null, traced, format: 'md' }, reader);
+  expect(text).toContain('Distribution of');
+  expect(text).not.toContain('bin 4');
+});

@@ -129,7 +129,7 @@ describe('the runs of a Jupyter server', () => {
       socket.onopen?.({} as never);
       own.dispose();
     }
-    expect(joins.map(({ backlog }) => backlog)).toEqual([undefined, 8 << 20]);
+    expect(joins.map(({ backlog }) => backlog)).toEqual([undefined, 2 << 20]);
   });
 
   it('refuses a run that there is not', async () => {

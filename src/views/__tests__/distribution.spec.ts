@@ -1,13 +1,11 @@
 /** @jest-environment ./jest.environment.node.js */
 import FIXTURE from '#protocol/fixtures/histogram-edges.json';
-import { binsOf, histogramsOf, quantileOf, spanOfBin } from '../../aggregate';
-import type { ITensorRow } from '../../store/tensor-data';
+import { binsOf, histogramsOf, quantileOf } from '../../aggregate';
 import { MemoryRun, rowOf } from '../../store/__tests__/memory-run';
 import { readView } from '../still';
+import { BINS, histogramRow as row } from './histogram-row';
 
 const FLAG = 'MLP1_mat_mul';
-const BINS = 128;
-const COMPRESSOR = `Histogram(bins=${BINS}, log=True, tiles=1, limit=1.0)`;
 
 /** Numbers that look random, the same each time. */
 function numbers(count: number, size = 1): number[] {
@@ -16,24 +14,6 @@ function numbers(count: number, size = 1): number[] {
     state = (state * 48271) % 2147483647;
     return size * Math.tan(3 * (state / 2147483647 - 0.5));
   });
-}
-
-/** A row of the histogram of some values, counted by looking at every bin. */
-function row(step: number, values: readonly number[], of: Partial<ITensorRow> = {}): Partial<ITensorRow> {
-  const bins = binsOf(COMPRESSOR)!;
-  const counts = new Float32Array(2 * BINS + 1);
-  for (const value of values) {
-    const bin = counts.findIndex((_, at) => {
-      const [low, high] = spanOfBin(bins, at);
-      return at === BINS
-        ? value > low && value < high
-        : at > BINS
-          ? value >= low && value < high
-          : value > low && value <= high;
-    });
-    counts[bin] = (counts[bin] ?? 0) + 1;
-  }
-  return { step, layer: 0, shape: [1, 1, 2 * BINS + 1], values: counts, compressor: COMPRESSOR, ...of };
 }
 
 it('bins begin where the contract says', () => {
@@ -57,10 +37,13 @@ it('every quantile of the values lies within the error that is said of it', () =
 
 it('counts of samples, tiles, layers and micro-batches add up to those of all values', () => {
   const parts = [numbers(300), numbers(200, 5), numbers(100, 0.1)];
-  const rows = parts.map((values, layer) => rowOf(row(3, values, { layer })));
+  const rows = parts.map((values, layer) => rowOf(row(3, values, { layer, whole: null })));
   const both = Float32Array.from([...rows[0]!.values, ...rows[1]!.values]);
   const tiled = [rowOf({ ...rows[0], shape: [1, 2, 2 * BINS + 1], values: both }), rows[2]!];
-  const [apart, together] = [histogramsOf(rows), histogramsOf([rowOf(row(3, parts.flat()))])];
+  const [apart, together] = [
+    histogramsOf(rows),
+    histogramsOf([rowOf(row(3, parts.flat(), { whole: null }))])
+  ];
   expect(apart?.steps).toEqual(together?.steps);
   expect(histogramsOf(tiled)?.steps).toEqual(together?.steps);
   expect(histogramsOf(tiled, '1')?.steps[0]?.total).toBe(200);
@@ -76,7 +59,7 @@ it.each(['map', 'ridgeline', 'quantiles'] as const)(
     const [still] = await readView(run, { view: 'distribution', flag: FLAG, kind });
     expect(still?.title).toContain('steps 1 to 4');
     expect(still?.summary).toMatch(
-      /^At step 4 half of the values lie between −\S+ ± \S+ and \S+ ± \S+, the median/
+      /^MLP1 .* in the \S+ .*\. At step 4 half of the values lie between −\S+ ± \S+ and \S+ ± \S+, the median/
     );
     expect(still?.caption.join(' ')).toContain('counts in 257 logarithmic bins');
     expect(still?.recipe?.texts[kind === 'ridgeline' ? 'yTitle' : 'xTitle']).toBe('step');

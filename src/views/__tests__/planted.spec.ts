@@ -4,6 +4,7 @@ import { MemoryRun, rowOf } from '../../store/__tests__/memory-run';
 import { countNaming, seriesWords } from '../shared/change-words';
 import { untranslated } from '../shared/translate';
 import { readView } from '../still';
+import { histogramRow } from './histogram-row';
 
 /** Steps 0, 10, … 990. */
 const STEPS = Array.from({ length: 100 }, (_, at) => at * 10);
@@ -24,6 +25,9 @@ function runOf(course: Course): MemoryRun {
     const noise = 1 + 0.004 * Math.sin(step * 12.9898);
     for (const layer of [0, 1, 2]) {
       const value = (layer === 1 ? told : 1) * noise;
+      if (layer === 1) {
+        run.rows.push(rowOf({ ...histogramRow(step, [value, value]), flag: 'HiddenStates', layer }));
+      }
       const isBad = !Number.isFinite(value);
       run.rows.push(
         rowOf({
@@ -46,6 +50,8 @@ const VIEWS: Readonly<Record<string, ViewOptions>> = {
   trend: TREND,
   'trend as a map': { ...TREND, kind: 'heatmap' },
   history: { view: 'history', flag: 'MLP1_mat_mul', statistic: 'kept_rms' },
+  distribution: { view: 'distribution', flag: 'HiddenStates' },
+  'quantiles of a distribution': { view: 'distribution', flag: 'HiddenStates', kind: 'quantiles' },
   scalars: { view: 'scalars' },
   'lines of groups': { ...MOMENTS, kind: 'lines', by: ['layer'] },
   'map of tensors': { ...MOMENTS, kind: 'map', by: ['name'] },
@@ -99,7 +105,9 @@ it.each(CASES)('%s is told by %s', async (event, view, course, options, facts) =
     expect(words).toMatch(fact);
   }
   if (!/gap|plateau|constant/.test(event)) {
-    expect(words).toMatch(view === 'scalars' ? /^loss / : /in (layer 1|layers\.1\.w)[ ,.]/);
+    expect(words).toMatch(
+      view === 'scalars' ? /^loss / : /in (layer 1|layers\.1\.w|the (median|99? % quantile))[ ,.]/
+    );
   }
   if (/plateau|gap|constant/.test(event)) {
     expect(words).not.toMatch(/rose|fell|On the way/);

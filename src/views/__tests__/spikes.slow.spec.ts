@@ -3,6 +3,7 @@ import { readPicture } from '../../charts/__tests__/read-png';
 import type { ViewOptions } from '../../protocol/views.generated';
 import { MemoryRun, rowOf } from '../../store/__tests__/memory-run';
 import { readView } from '../still';
+import { histogramRow } from './histogram-row';
 
 // Fewer steps than pixels, about as many, and more than any picture has: what is left out of 100,000 is tested where it is left out, in aggregate/.
 const WIDTHS = [300, 3000];
@@ -55,6 +56,16 @@ it.each([10, 1000, 20_000])('a spike of %i steps is seen in Statistics and Scala
   }
 });
 
+it.each([10, 1000, 20_000])('a spike of %i steps is seen in the Overview', async steps => {
+  const run = runOf(steps, Math.floor(steps * 0.617));
+  for (const width of [600, 3000]) {
+    const [colors, height] = await seen(run, { view: 'overview' }, width);
+    const [without] = await seen(runOf(steps, NaN), { view: 'overview' }, width);
+    // All but the spike have ten values, whatever the range of the colours.
+    expect([width, height, without <= 11, colors >= 2]).toEqual([width, SPIKE, true, true]);
+  }
+});
+
 it('a spike of 5,000 steps is seen in Trend', async () => {
   const run = runOf(0, 0);
   for (let step = 0; step < 5000; step += 1) {
@@ -79,6 +90,32 @@ it.each([10, 1000, 20_000])('a spike of %i steps is seen in the map of History',
     const picture = readPicture(map?.recipe?.datasets['pictures']?.[0]?.['url']);
     expect([width, new Set(new Uint32Array(picture.data.buffer)).size]).toEqual([width, 2]);
   }
+});
+
+it.each([10, 1000, 20_000])('the one step of %i with other values is seen in Distribution', async steps => {
+  const run = runOf(0, 0);
+  const spike = Math.floor(steps * 0.617);
+  for (let step = 0; step < steps; step += 1) {
+    run.rows.push(rowOf(histogramRow(step, [step === spike ? SPIKE : 1])));
+  }
+  const options = { view: 'distribution', flag: 'MLP1_mat_mul' } as const;
+  for (const width of WIDTHS) {
+    const [map] = await readView(run, { ...options, kind: 'map' }, { width });
+    const { data, width: across, height } = readPicture(map?.recipe?.datasets['pictures']?.[0]?.['url']);
+    const cells = new Uint32Array(data.buffer);
+    const [upper, lower] = [cells.subarray(0, (across * height) / 2), cells.subarray((across * height) / 2)];
+    // All values are in one bin at every step: its colour is that of the greatest share, above and below.
+    const greatest = [...new Set(lower)].filter(color => color !== upper[0]);
+    expect([width, greatest.length]).toEqual([width, 1]);
+    expect([width, upper.includes(greatest[0]!)]).toEqual([width, true]);
+  }
+  const [quantiles] = await readView(run, { ...options, kind: 'quantiles' }, { width: 850 });
+  expect(Math.max(...(quantiles?.recipe?.datasets['rows'] ?? []).map(({ value }) => Number(value)))).toBe(
+    SPIKE
+  );
+  expect(quantiles?.recipe?.datasets['rows']?.length).toBeLessThan(15_000);
+  const [ridges] = await readView(run, { ...options, kind: 'ridgeline' }, { width: 850 });
+  expect(ridges?.recipe?.params['keyText']).toContain(String(spike));
 });
 
 it.each(WIDTHS)('a spike of 100,000 positions is seen in Heatmap %i wide', async width => {

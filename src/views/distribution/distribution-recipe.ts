@@ -1,4 +1,11 @@
-import { quantileOf, spanOfBin, type IHistograms, type IStepCounts } from '../../aggregate';
+import {
+  gapStarts,
+  quantileOf,
+  spanOfBin,
+  thinLine,
+  type IHistograms,
+  type IStepCounts
+} from '../../aggregate';
 import {
   COLORS,
   ColorScale,
@@ -15,8 +22,10 @@ import { rowPlaces } from '../shared/row-places';
 import { colorStrip, extentOf } from '../shared/scale';
 import type { Translate } from '../shared/translate';
 
-/** Most columns of a map: of more steps those of a column are added up, which fixed bins make exact. */
+/** Most columns of a map: where more steps are, each bin of a column has the greatest share of its steps. */
 const MOST_COLUMNS = 1024;
+/** About how many points a line of quantiles has at most; none of its extremes is left out. */
+const MOST_POINTS = 2000;
 /** Most ridges of a picture. */
 const MOST_RIDGES = 14;
 /** How far the highest ridge reaches over those above it. */
@@ -34,6 +43,16 @@ export interface IDistributionWish {
   readonly look: IColorLook;
 }
 
+/** What is drawn at one step. */
+export interface IDrawnStep extends IStepCounts {
+  /** Of several steps that share a column: the greatest share of values that each bin has at any of them. */
+  readonly greatest?: Float64Array;
+}
+
+/** The share of all values that lies in each bin. */
+export const sharesOf = ({ counts, total, greatest }: IDrawnStep): Float64Array =>
+  greatest ?? counts.map(count => count / total);
+
 /** A chart, what it spans, and where its marks lie. */
 export interface IDrawnDistribution {
   readonly recipe: IRecipe;
@@ -41,7 +60,7 @@ export interface IDrawnDistribution {
   /** Colours of a map; null where there is none. */
   readonly domain: readonly [number, number] | null;
   /** Steps that are drawn: a column of a map, a ridge, or a point of each line. */
-  readonly steps: readonly IStepCounts[];
+  readonly steps: readonly IDrawnStep[];
   /** Least and greatest bin that is drawn. */
   readonly span: readonly [number, number];
   /** Width of a column. */
@@ -67,26 +86,20 @@ const binLabel = ({ bins }: IHistograms, bin: number): string => {
   return bin === bins.count ? '0' : formatNumber(bin > bins.count ? low : high, 2);
 };
 
-function columnsOf(steps: readonly IStepCounts[]): { columns: IStepCounts[]; spacing: number } {
+function columnsOf(steps: readonly IStepCounts[]): { columns: IDrawnStep[]; spacing: number } {
   const gaps = steps.slice(1).map(({ step }, at) => step - (steps[at]?.step ?? 0));
   const [first, last] = [steps[0]?.step ?? 0, steps[steps.length - 1]?.step ?? 0];
   const least = gaps.reduce((a, b) => Math.min(a, b), gaps[0] ?? 1);
   const spacing = Math.max(least, (last - first) / (MOST_COLUMNS - 1));
-  const columns: IStepCounts[] = [];
+  const columns: IDrawnStep[] = [];
   for (const each of steps) {
     const step = first + Math.round((each.step - first) / spacing) * spacing;
     const before = columns[columns.length - 1];
     if (before?.step === step) {
-      columns[columns.length - 1] = {
-        step,
-        counts: before.counts.map((count, bin) => count + (each.counts[bin] ?? 0)),
-        total: before.total + each.total,
-        nonFinite: before.nonFinite + each.nonFinite,
-        extremes: [
-          Math.min(before.extremes[0], each.extremes[0]),
-          Math.max(before.extremes[1], each.extremes[1])
-        ]
-      };
+      const shares = sharesOf(each);
+      // A step of which no value is finite says more than any other: Math.max keeps its NaN.
+      const greatest = sharesOf(before).map((share, bin) => Math.max(share, shares[bin] ?? 0));
+      columns[columns.length - 1] = { ...before, greatest };
     } else {
       columns.push({ ...each, step });
     }
@@ -106,11 +119,12 @@ export function distributionMap(
   const columns = Math.round(((steps[steps.length - 1]?.step ?? 0) - first) / spacing) + 1;
   const values = new Float64Array(rows * columns);
   const missing = new Uint8Array(rows * columns).fill(1);
-  for (const { step, counts, total } of steps) {
-    const column = Math.round((step - first) / spacing);
+  for (const each of steps) {
+    const column = Math.round((each.step - first) / spacing);
+    const shares = sharesOf(each);
     for (let bin = low; bin <= high; bin++) {
       const cell = (high - bin) * columns + column;
-      values[cell] = (counts[bin] ?? 0) / total;
+      values[cell] = shares[bin] ?? 0;
       missing[cell] = 0;
     }
   }
@@ -147,21 +161,42 @@ export function distributionMap(
   };
 }
 
+/**
+ * The steps that ridges show: of each of so many stretches the one that differs most from the mean of all, so
+ * that none with a distribution of its own is left out.
+ */
+function tellingSteps(all: readonly IStepCounts[], most: number): readonly IStepCounts[] {
+  if (all.length <= most) {
+    return all;
+  }
+  const mean = new Float64Array(all[0]?.counts.length ?? 0);
+  for (const of of all) {
+    of.counts.forEach(
+      (count, bin) => (mean[bin] = (mean[bin] ?? 0) + count / Math.max(1, of.total) / all.length)
+    );
+  }
+  const differs = all.map(({ counts, total }) =>
+    counts.reduce((sum, count, bin) => sum + Math.abs(count / Math.max(1, total) - (mean[bin] ?? 0)), 0)
+  );
+  return Array.from({ length: most }, (_, stretch) => {
+    const [from, to] = [stretch, stretch + 1].map(end => Math.floor((end * all.length) / most)) as [
+      number,
+      number
+    ];
+    let best = from;
+    for (let at = from; at < to; at++) {
+      best = (differs[at] ?? 0) > (differs[best] ?? 0) ? at : best;
+    }
+    return all[best]!;
+  });
+}
+
 /** The distribution of some steps as lines that stand on their step. */
 export function distributionRidges({ data }: IDistributionWish, t: Translate): IDrawnDistribution {
-  const all = data.steps;
+  const steps = tellingSteps(data.steps, MOST_RIDGES);
   const [low, high] = occupied(data);
-  const [first, last] = [all[0]?.step ?? 0, all[all.length - 1]?.step ?? 0];
-  const count = Math.min(MOST_RIDGES, all.length);
-  const gap = count > 1 ? (last - first) / (count - 1) : 1;
-  const nearest = (step: number): IStepCounts | undefined =>
-    all.reduce(
-      (best, each) => (Math.abs(each.step - step) < Math.abs(best.step - step) ? each : best),
-      all[0]!
-    );
-  const steps = [...new Set(Array.from({ length: count }, (_, at) => nearest(first + at * gap)))].filter(
-    each => each !== undefined
-  );
+  const [first, last] = [steps[0]?.step ?? 0, steps[steps.length - 1]?.step ?? 0];
+  const gap = steps.length > 1 ? (last - first) / (steps.length - 1) : 1;
   const bins = Array.from({ length: high - low + 1 }, (_, at) => low + at);
   const shareOf = (of: IStepCounts, bin: number): number =>
     of.total > 0 ? (of.counts[bin] ?? 0) / of.total : 0;
@@ -219,17 +254,31 @@ export function distributionQuantiles(
   const color = (at: number): string => hexOf(mixed(HUES, at / (SHARES.length - 1)));
   const rows: Row[] = [];
   const band: Row[] = [];
+  const at = Float64Array.from(steps, ({ step }) => step);
+  const gaps = gapStarts(at);
   SHARES.forEach((share, line) => {
-    for (const of of steps) {
-      const { value, error } = quantileOf(bins, of, share);
-      const [x, isKnown] = [of.step, Number.isFinite(value)];
+    const found = steps.map(of => quantileOf(bins, of, share));
+    const { kept, starts } = thinLine(
+      at,
+      Float64Array.from(found, ({ value }) => value),
+      gaps,
+      MOST_POINTS
+    );
+    kept.forEach((index, place) => {
+      const [x, { value = NaN, error = NaN } = {}] = [at[index] ?? NaN, found[index]];
+      if (starts.includes(place)) {
+        // Nothing joins what lies on either side of missing steps.
+        const between = { x: (x + (at[kept[place - 1] ?? 0] ?? NaN)) / 2, line };
+        rows.push({ ...between, value: null, color: color(line) });
+        band.push({ ...between, low: null, high: null, color: color(line) });
+      }
       rows.push({
-        ...{ x, line, value: isKnown ? value : null, name: shareName(share, t), color: color(line) },
-        ...{ opacity: 1, dash: [1, 0], alone: steps.length === 1 }
+        ...{ x, line, value: Number.isFinite(value) ? value : null, name: shareName(share, t) },
+        ...{ color: color(line), opacity: 1, dash: [1, 0], alone: steps.length === 1 }
       });
       const [low, high] = Number.isFinite(error) ? [value - error, value + error] : [null, null];
       band.push({ x, line, low, high, color: color(line) });
-    }
+    });
   });
   const ends = extentOf([
     rows.map(({ value }) => Number(value ?? NaN)),
@@ -255,9 +304,10 @@ export function distributionQuantiles(
       datasets: {
         rows,
         band,
-        nonfinite: steps.flatMap(({ step: x, nonFinite: count }) =>
-          count > 0 ? [{ x, x2: x, count, color: COLORS.nonfinite[0] }] : []
-        ),
+        nonfinite: steps
+          .filter(({ nonFinite }) => nonFinite > 0)
+          .slice(0, MOST_POINTS)
+          .map(({ step: x, nonFinite: count }) => ({ x, x2: x, count, color: COLORS.nonfinite[0] })),
         key: SHARES.map((_, place) => ({ place, color: color(place) }))
       },
       height: 300

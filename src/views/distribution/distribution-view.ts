@@ -1,4 +1,11 @@
-import { histogramsOf, quantileOf, spanOfBin, type IHistograms, type IStepCounts } from '../../aggregate';
+import {
+  gapStarts,
+  histogramsOf,
+  quantileOf,
+  spanOfBin,
+  type IHistograms,
+  type IStepCounts
+} from '../../aggregate';
 import { formatInteger, formatNumber, type IPlace } from '../../charts';
 import { own } from '../../protocol/records';
 import { rangesText } from '../../protocol/ranges';
@@ -6,6 +13,7 @@ import type { DistributionOptions } from '../../protocol/views.generated';
 import type { IPointed } from '../../store/run-link';
 import type { SourceChange } from '../../store/source';
 import type { ITensorResult, ITensorShape } from '../../store/tensor-data';
+import { firstBadWords, seriesWords, type ITold } from '../shared/change-words';
 import type { IMark, IMoved, Loaded } from '../shared/content';
 import { type Control, selectControl } from '../shared/control';
 import { colorRangeControl, goControl, lockedWords, transformControl } from '../shared/controls';
@@ -17,6 +25,7 @@ import { around, hold, lockedRange, moveOf, nearestIndex } from '../shared/scale
 import { emptyFlag, nothingYet, type IState } from '../shared/states';
 import { rangesField, type ITip } from '../shared/table';
 import { tensorControls } from '../shared/tensor-controls';
+import type { Translate } from '../shared/translate';
 import { ViewModel } from '../shared/view-model';
 import {
   distributionMap,
@@ -24,7 +33,9 @@ import {
   distributionRidges,
   shareName,
   SHARES,
-  type IDrawnDistribution
+  sharesOf,
+  type IDrawnDistribution,
+  type IDrawnStep
 } from './distribution-recipe';
 
 const DRAW = { map: distributionMap, ridgeline: distributionRidges, quantiles: distributionQuantiles };
@@ -80,7 +91,7 @@ export class DistributionView extends ViewModel<Required<DistributionOptions>> {
         extent,
         title,
         caption: this._caption(data, found),
-        summary: this._summary(first, last)
+        summary: this._summary(data)
       }
     };
   }
@@ -124,7 +135,7 @@ export class DistributionView extends ViewModel<Required<DistributionOptions>> {
         options.color_range,
         drawn?.domain ?? null,
         change => this.choose(change),
-        () => drawn?.steps.map(({ counts, total }) => counts.map(count => count / total)) ?? [],
+        () => drawn?.steps.map(sharesOf) ?? [],
         t
       )
     ];
@@ -275,9 +286,11 @@ export class DistributionView extends ViewModel<Required<DistributionOptions>> {
         : t('%1 to %2', formatNumber(low, 3), formatNumber(high, 3));
   }
 
-  private _shareWords({ counts, total }: IStepCounts, bin: number): string {
-    const count = counts[bin] ?? 0;
-    return this.t('%1 % (%2 values)', formatNumber((100 * count) / total, 3), formatInteger(count));
+  private _shareWords(of: IDrawnStep, bin: number): string {
+    const share = formatNumber(100 * (sharesOf(of)[bin] ?? 0), 3);
+    return of.greatest
+      ? this.t('at most %1 %', share)
+      : this.t('%1 % (%2 values)', share, formatInteger(of.counts[bin] ?? 0));
   }
 
   private _quantileWords(of: IStepCounts, share: number): string {
@@ -296,7 +309,7 @@ export class DistributionView extends ViewModel<Required<DistributionOptions>> {
     const range = this._range;
     const drawn = this._drawn;
     const isThin = drawn !== null && drawn.steps.length < data.steps.length;
-    const shares = drawn?.steps.map(({ counts, total }) => counts.map(count => count / total)) ?? [];
+    const shares = drawn?.steps.map(sharesOf) ?? [];
     return [
       t(
         'Counts of all samples, micro-batches and layers, added up: %1.',
@@ -305,10 +318,16 @@ export class DistributionView extends ViewModel<Required<DistributionOptions>> {
       ...(replicas === 'all' ? [t('Of %1 ranks, added up.', this._ranks)] : []),
       ...(tiles === 'all' ? [] : [t('Of tiles %1 only.', tiles)]),
       ...(isThin && this.options.kind === 'ridgeline'
-        ? [t('Of %1 steps %2 are drawn.', data.steps.length, drawn.steps.length)]
+        ? [
+            t(
+              'Of %1 steps %2 are drawn: of each stretch the one that differs most from the mean.',
+              formatInteger(data.steps.length),
+              drawn.steps.length
+            )
+          ]
         : []),
       ...(isThin && this.options.kind === 'map'
-        ? [t('Counts of steps that share a column are added up.')]
+        ? [t('Of steps that share a column each bin shows its greatest share.')]
         : []),
       ...(this.options.kind === 'quantiles'
         ? [t('A quantile lies within the band about its line: in the bin that holds it.')]
@@ -322,31 +341,52 @@ export class DistributionView extends ViewModel<Required<DistributionOptions>> {
     ];
   }
 
-  private _summary(first: IStepCounts, last: IStepCounts): string {
+  /** What is not finite, what the quantiles did, and how the values lie now. */
+  private _summary({ bins, steps }: IHistograms): string {
     const { t } = this;
-    const zero = last.counts[(last.counts.length - 1) / 2] ?? 0;
-    const now = t(
-      'At step %1 half of the values lie between %2 and %3, the median at %4.',
-      formatInteger(last.step),
-      this._quantileWords(last, 0.25),
-      this._quantileWords(last, 0.75),
-      this._quantileWords(last, 0.5)
-    );
+    const last = steps[steps.length - 1] as IStepCounts;
+    const bad = steps.filter(({ nonFinite }) => nonFinite > 0);
+    const at = Float64Array.from(steps, ({ step }) => step);
+    const starts = gapStarts(at).map(start => at[start] ?? NaN);
+    const told = [0.5, 0.99, 0.01].map((share, layer): ITold => {
+      const values = steps.map(of => quantileOf(bins, of, share).value);
+      return { layer, where: t('the %1', shareName(share, t)), steps: at, values, nonFinite: [], starts };
+    });
+    const names = (those: readonly ITold[]): string =>
+      listOf(
+        those.map(({ where }) => where),
+        t
+      );
     return [
-      now,
-      ...(zero > 0
-        ? [
-            t(
-              '%1 % are %2.',
-              formatNumber((100 * zero) / last.total, 3),
-              this._binWords((last.counts.length - 1) / 2)
-            )
-          ]
-        : []),
-      ...(first === last
-        ? []
-        : [t('At step %1 the median was %2.', formatInteger(first.step), this._quantileWords(first, 0.5))]),
+      ...firstBadWords(
+        bad.slice(0, 1).map(({ step }) => {
+          const from = steps.findIndex(each => each.step === step);
+          const stays = steps.length - from > 1 && bad.length === steps.length - from;
+          return { step, where: this._flag, stays };
+        }),
+        t
+      ),
+      ...(steps.length > 1 ? [seriesWords(this._flag, told, names, t)] : []),
+      ...(last.total > 0 ? [this._now(last)] : []),
       ...(last.nonFinite > 0 ? [t('Values that are not finite: %1.', formatInteger(last.nonFinite))] : [])
+    ].join(' ');
+  }
+
+  private _now(last: IStepCounts): string {
+    const { t } = this;
+    const middle = (last.counts.length - 1) / 2;
+    const zero = last.counts[middle] ?? 0;
+    return [
+      t(
+        'At step %1 half of the values lie between %2 and %3, the median at %4.',
+        formatInteger(last.step),
+        this._quantileWords(last, 0.25),
+        this._quantileWords(last, 0.75),
+        this._quantileWords(last, 0.5)
+      ),
+      ...(zero > 0
+        ? [t('%1 % are %2.', formatNumber((100 * zero) / last.total, 3), this._binWords(middle))]
+        : [])
     ].join(' ');
   }
 
@@ -388,6 +428,12 @@ export class DistributionView extends ViewModel<Required<DistributionOptions>> {
   private _data: IHistograms | null = null;
   private _drawn: IDrawnDistribution | null = null;
   private _at: ICursor | null = null;
+}
+
+/** Name several in a sentence: `a, b and c`. */
+function listOf(names: readonly string[], t: Translate): string {
+  const [last = '', ...others] = [...names].reverse();
+  return others.length === 0 ? last : t('%1 and %2', others.reverse().join(', '), last);
 }
 
 /** A bin at a step. */

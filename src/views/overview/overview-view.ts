@@ -284,6 +284,9 @@ class OverviewView implements IComposition, ITilePage {
   private readonly _chosen = new Map<string, Partial<ViewOptions>>();
 }
 
+// The tiles of slices are asked for as soon as there is somebody to show them, not when the page is laid out.
+void addedTiles();
+
 export const view: IViewDefinition<OverviewOptions> = {
   compose: (source, env) => new OverviewView(source, env)
 };

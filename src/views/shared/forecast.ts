@@ -78,7 +78,7 @@ export function estimateBytes(
     return null;
   }
   const parts = Math.max(1, info.parts.length);
-  const retained = keptShare(info, setting, parts, positions);
+  const retained = keptShare(info, setting, whole, positions);
   if (retained === null) {
     return null;
   }
@@ -98,32 +98,38 @@ export function blocksOf(positions: number, cells: number): number {
   return Math.ceil(positions / side);
 }
 
-/** Share of the values that a compressor keeps, or null when it cannot be known here. */
+/** Share of a sample's bytes that a compressor keeps, or null when it cannot be known here. */
 function keptShare(
   info: FlagInfo,
-  setting: FlagSetting,
-  parts: number,
+  { compressor: { name, params = {} } }: FlagSetting,
+  whole: number,
   positions: number | null
 ): number | null {
-  const { name, params = {} } = setting.compressor;
-  const features = info.features ?? null;
+  const parameter = (key: string): number => Number(own(params, key) ?? NaN);
+  // The last axis of attention probabilities are the keys.
+  const across = info.features ?? positions;
+  const parts = Math.max(1, info.parts.length);
+  const { features } = info;
+  const each = features ? Array.from({ length: parts }, () => features / parts) : [positions ?? NaN];
+  const widths = info.widths ?? each;
+  const tiles = (asked: number): number => widths.reduce((sum, width) => sum + tilesOf(width, asked), 0);
+  const known = (share: number): number | null => (Number.isFinite(share) ? share : null);
   switch (name) {
     case 'NoOp':
       return 1;
     case 'Empty':
       return 0;
-    case 'Tile': {
-      const tiles = Number(params['tiles'] ?? NaN);
-      if (features === null || !(tiles >= 1)) {
-        return null;
-      }
-      const widths = info.widths ?? Array.from({ length: parts }, () => features / parts);
-      return widths.reduce((sum, width) => sum + tilesOf(width, tiles), 0) / features;
+    case 'Tile':
+      return parameter('tiles') >= 1 && across !== null ? known(tiles(parameter('tiles')) / across) : null;
+    case 'Histogram': {
+      // Bins of either sign and one for zero, of each tile: however many positions there are.
+      const values = tiles(parameter('tiles')) * (2 * parameter('bins') + 1);
+      return parameter('tiles') >= 1 ? known((4 * values) / whole) : null;
     }
     case 'Projection':
-      return features === null ? null : Math.min(1, parts / features);
+      return across === null ? null : known(Math.min(1, widths.length / across));
     case 'Peaks': {
-      const cells = Number(params['cells'] ?? NaN);
+      const cells = parameter('cells');
       return positions === null || !(cells >= 1) ? null : (blocksOf(positions, cells) / positions) ** 2;
     }
     default:

@@ -1,0 +1,26 @@
+import { shown, until } from '../../shell/__tests__/shown-panel';
+
+it('warns in red before a flood, says for how long the recording lasts, and asks', async () => {
+  const { model, panel, find, source } = await shown();
+  const tell = (step: number, time: number): void => {
+    const recording = { state: 'on', bytes: 0, limit_bytes: 1e9 } as const;
+    source.status = { type: 'status', state: 'training', step, time, recording };
+    source.changed.emit({ kind: 'status' });
+  };
+  tell(100, 1000);
+  tell(110, 1020);
+  const trace = model.open!.trace;
+  trace.toggle('MLP1_mat_mul', true);
+  const button = () => find('.jp-MegalensApply .jp-mod-accept');
+  await until(() => button()?.getAttribute('aria-disabled') === 'false');
+  expect(button()?.textContent).toBe('Apply');
+  expect(find('.jp-MegalensApplyBar [role=alert]')).toBeNull();
+  trace.change('MLP1_mat_mul', { compressor: { name: 'NoOp' }, samples: 512 });
+  await until(() => button()?.textContent === 'Apply anyway');
+  const { flood, estimate } = trace;
+  expect(estimate.bytes).toBeGreaterThan(64e6);
+  const warning = find('.jp-MegalensApplyBar .jp-MegalensField-fault[role=alert]')?.textContent ?? '';
+  // A step takes 2 s.
+  expect(warning).toContain(`holds about ${flood.held} such steps, or ${2 * flood.held!}\u00a0s.`);
+  panel.dispose();
+});
