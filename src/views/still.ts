@@ -207,6 +207,7 @@ function compositionOf(
     runs: runs ?? null,
     openView: null,
     height: 0,
+    width: 0,
     isStill: true,
     isDark: dark,
     choose: nothing,

@@ -196,6 +196,9 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
       get height() {
         return host.frame?.clientHeight ?? 0;
       },
+      get width() {
+        return host.frame?.clientWidth ?? 0;
+      },
       get options() {
         return read();
       },

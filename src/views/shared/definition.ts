@@ -36,6 +36,8 @@ export interface ICompositionEnvironment<O extends object = ViewOptions> {
   readonly openView: ((options: ViewOptions) => void) | null;
   /** Pixels of the tab that it may fill; 0 where it is as high as what it shows. */
   readonly height: number;
+  /** Pixels across of the same. */
+  readonly width: number;
   /** Whether it is drawn without a page. */
   readonly isStill: boolean;
   /** Whether the page is dark. */
