@@ -56,11 +56,7 @@ export function patchText(patch: ConfigPatch, hello: Hello | null, trans: Transl
 }
 
 /** A setting in one line; defaults are left out. */
-function settingText(
-  setting: FlagSetting,
-  hello: Partial<Hello>,
-  trans: TranslationBundle
-): string {
+function settingText(setting: FlagSetting, hello: Partial<Hello>, trans: TranslationBundle): string {
   const words = [compressorText(setting.compressor, hello, trans)];
   if (setting.layers !== undefined && setting.layers !== 'all') {
     words.push(`layers ${setting.layers}`);
