@@ -56,7 +56,7 @@ const MOST_SECONDS = 8.64e12;
 export interface IRunEntry {
   readonly id: string;
   readonly name: string;
-  /** Its name without what tells its rank or node: runs of one job stand together. Absent of files of statistics. */
+  /** Its name without what tells its rank or node; absent of files of statistics. */
   readonly job?: string;
   /** Where others have the same name: when it began, or whatever else tells it from them. */
   readonly apart?: string;

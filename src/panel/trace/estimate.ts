@@ -38,9 +38,11 @@ export function compressorText(
   const values = Object.entries(params).map(([key, value]) => [key, lastPathPart(String(value))] as const);
   const code = `${name}(${values.map(each => each.join('=')).join(', ')})`;
   const words = compressorWords(code, (text, ...filled) => trans.__(text, ...filled.map(String)));
-  // One of another package has a title.
+  // One of another package, or with nothing to set, has a title.
   const title = compressors.find(each => each.name === name)?.title ?? name;
-  return words === code ? [title, ...values.map(([, value]) => value)].join(' ') : words;
+  return words === code || values.length === 0
+    ? [title, ...values.map(([, value]) => value)].join(' ')
+    : words;
 }
 
 /** A patch in one line, for "who changed what": `MLP1 output mean of 96 tiles; Hidden states off`. */
