@@ -246,7 +246,7 @@ class OverviewView implements IComposition, ITilePage {
 
   /** Pixels of a picture: those that the tab has left, within bounds. */
   private _height(): number {
-    const { height, width } = this._env;
+    const { clientHeight: height = 0, clientWidth: width = 0 } = this._env.frame ?? {};
     const { least, usual, beside } = PICTURE;
     const most = width > beside ? height : PICTURE.most;
     return height === 0 ? usual : Math.max(least, Math.min(most, height - AROUND_PICTURES));
