@@ -17,6 +17,7 @@ from ..hub.discovery import HubEntry, found_hubs, id_at_address, live_hubs
 from ..protocol import attempt_folders, shown_text
 from ..runs import ClientError, RunFolder
 from ..runs.run_index import ListedRun, recording_bytes
+from ..runs.run_words import job_name
 from .errors import ServerError, no_run, some_of
 from .hub_target import AllowedHubs, HubTarget
 from .reader.between import RunPlace
@@ -321,6 +322,7 @@ class RunRegistry:
         return {
             "id": target.id,
             "name": name,
+            "job": job_name(name),
             "state": "live",
             "started": target.started,
             "ended": target.ended or (folder.ended if folder else None) or self._ended.get(target.id),
@@ -335,9 +337,11 @@ class RunRegistry:
         return run_id in self._lost or (folder is not None and folder.lost)
 
     def _recorded_entry(self, folder: ListedRun) -> dict[str, Any]:
+        name = self._names.get(folder.id) or folder.name
         return {
             "id": folder.id,
-            "name": self._names.get(folder.id) or folder.name,
+            "name": name,
+            "job": job_name(name),
             "state": "recorded" if folder.closed and not folder.lost else "gone",
             "started": folder.started,
             "ended": folder.ended,

@@ -56,6 +56,8 @@ const MOST_SECONDS = 8.64e12;
 export interface IRunEntry {
   readonly id: string;
   readonly name: string;
+  /** Its name without what tells its rank or node; absent of files of statistics. */
+  readonly job?: string;
   /** Where others have the same name: when it began, or whatever else tells it from them. */
   readonly apart?: string;
   /** `gone`: its training or its hub went without saying that it had ended. */
@@ -308,7 +310,7 @@ export function isRunId(value: unknown): value is string {
 }
 
 function entryOf(value: unknown): IRunEntry {
-  const { id, name, state, started, ended, stopped, step, folder, kind, bytes, notes, tags } =
+  const { id, name, job, state, started, ended, stopped, step, folder, kind, bytes, notes, tags } =
     asObject(value);
   if (!isRunId(id) || (state !== 'live' && state !== 'recorded' && state !== 'gone')) {
     throw badAnswer('a run without an id or with an unknown state');
@@ -322,6 +324,7 @@ function entryOf(value: unknown): IRunEntry {
     step: Number.isSafeInteger(step) ? Number(step) : null,
     folder: typeof folder === 'string' ? folder : null,
     ...kindOf(kind),
+    ...(typeof job === 'string' ? { job: boundedText(job, MOST_LETTERS) } : {}),
     ...(stopped === true ? { stopped } : {}),
     ...(Number.isSafeInteger(bytes) ? { bytes: Number(bytes) } : {}),
     ...(typeof notes === 'string' ? { notes: boundedText(notes, MOST_NOTES) } : {}),

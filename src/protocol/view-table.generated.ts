@@ -177,7 +177,6 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     label: 'Open Projection of Vectors',
     command: 'megalens:open-projection',
     group: 'text',
-    together: 'text',
     offer: ['panel', 'palette'],
     needs: {
       streams: ['tokens', 'tensors'],

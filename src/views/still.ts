@@ -206,7 +206,7 @@ function compositionOf(
     options,
     runs: runs ?? null,
     openView: null,
-    height: 0,
+    frame: null,
     isStill: true,
     isDark: dark,
     choose: nothing,

@@ -32,6 +32,12 @@ def recorded(folder, run, **changes):
     return folder / run
 
 
+async def test_a_run_is_listed_with_the_job_that_its_name_tells(ask, run_folder):
+    assert (await entry(ask))["job"] == "gpt-demo"
+    await ask("runs", RUN, method="PATCH", body={"name": "gpt-rank3"})
+    assert (await entry(ask))["job"] == "gpt"
+
+
 async def test_notes_and_tags_lie_beside_the_recording_and_are_listed(ask, run_folder):
     body = {"notes": "Warmup was 200.\nBad lr?", "tags": [" baseline ", "tp2"]}
     status, answer, _ = await ask("runs", RUN, method="PATCH", body=body)

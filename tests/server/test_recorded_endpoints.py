@@ -44,6 +44,7 @@ async def test_a_recorded_run_is_listed_with_its_folder_relative_to_the_root(ask
         {
             "id": RUN,
             "name": "gpt-demo",
+            "job": "gpt-demo",
             "state": "recorded",
             "started": 1795000000.0,
             "ended": 1795000040.0,

@@ -12,6 +12,7 @@ const ALONE: Record<string, ViewOptions> = {
   plan: { view: 'pipeline', kind: 'plan' }
 };
 const SEVERAL: Record<string, ViewOptions> = {
+  overview: { view: 'overview' },
   history: { view: 'history', flag: 'MLP1_mat_mul' },
   statistics: { view: 'statistics', kind: 'overview' },
   pipeline: { view: 'pipeline', activation_mb: 400, weight_mb: 6000, memory_gb: 9 },

@@ -36,6 +36,10 @@ const OUTSIDE = `[...document.querySelectorAll('button, select, input, canvas, p
   .filter(node => node.checkVisibility() && !node.closest('.jp-MegalensTable, .jp-MegalensHidden'))
   .filter(node => { const { left, right } = node.getBoundingClientRect(); return left < -1 || right > innerWidth + 1; })
   .map(node => node.outerHTML.slice(0, 160))`;
+/** Steps that a slider names and that are cut. */
+const CUT = `[...document.querySelectorAll('.jp-MegalensSteps > output')]
+  .filter(node => node.checkVisibility() && /^step/.test(node.textContent) && node.scrollWidth > node.clientWidth)
+  .map(node => node.textContent)`;
 
 for (const [name, options] of Object.entries(VIEWS)) {
   test(`${name} fits in 280 pixels: nothing is cut or scrolls sideways, and all controls can be reached`, async ({
@@ -60,6 +64,7 @@ for (const [name, options] of Object.entries(VIEWS)) {
       .poll(() => page.evaluate(() => document.documentElement.scrollWidth - innerWidth), { message: name })
       .toBeLessThanOrEqual(0);
     await expect.poll(() => page.evaluate(OUTSIDE), { message: name }).toEqual([]);
+    await expect.poll(() => page.evaluate(CUT), { message: name }).toEqual([]);
     const more = page
       .locator('.jp-MegalensToolbar')
       .first()

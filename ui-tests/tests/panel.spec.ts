@@ -96,7 +96,7 @@ test('another viewer’s change is told with who and when', async ({ open, brows
   } finally {
     await other.close();
   }
-  await expect(panel.getByText(/changed the settings at step \d.*MLP2 output Tile 64 rms/)).toBeVisible();
+  await expect(panel.getByText(/changed the settings at step \d.*MLP2 output rms of 64 tiles/)).toBeVisible();
   await expect(panel.getByRole('checkbox', { name: 'MLP2 output' })).toBeChecked();
   await panel.getByRole('button', { name: 'Dismiss' }).click();
   await expect(panel.getByText('changed the settings')).toHaveCount(0);

@@ -159,8 +159,9 @@ class Culprit:
         ]
         inside = " and ".join(parts)
         tail = f": {inside}" if inside else ""
+        takes = "they take" if len(self.steps) > 1 else "it takes"
         if self.kind == "stall":
-            longer = f"it takes {total} longer than the steps around it"
+            longer = f"{takes} {total} longer than the steps around it"
             if self.longer[0][0] not in _PART_WORDS:
                 return f"{longer}: {inside}"
             return f"{longer}{'' if self.longer[0][0] == 'host' else f', {inside}'}, {_UNEXPLAINED}"
@@ -169,7 +170,7 @@ class Culprit:
             "host": f"what no span explains takes {total} longer than in other steps, {by} of computing",
             "data": f"waiting for data takes {total} a step, {by} of {self.share_of}",
             "checkpoint": f"saving takes {total} a step, {by} of {self.share_of}",
-            "step": f"it takes {self.slower:.0%} longer than the steps around it{tail}",
+            "step": f"{takes} {self.slower:.0%} longer than the steps around it{tail}",
         }[self.kind]
 
     def _ns(self, ns: float) -> str:

@@ -57,6 +57,15 @@ it('draws one line for each layer', async () => {
   expect(paths()).toHaveLength(2);
 });
 
+it.each([
+  [400, '100 ms'],
+  [600_000, '200 s']
+])('writes the time of lanes of %i ms in the unit that fits', async (x1, label) => {
+  await mount({ template: 'timeline', texts: TEXTS, params: { x0: 0, x1 }, datasets: { pieces: [] } });
+  const labels = [...(chart?.node.querySelectorAll('.role-axis-label text') ?? [])];
+  expect(labels.map(each => each.textContent?.replace('\u00a0', ' '))).toContain(label);
+});
+
 it('patches new rows into the drawn chart without embedding again', async () => {
   const drawn = await mount(LINES);
   const before = paths();

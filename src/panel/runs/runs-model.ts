@@ -248,14 +248,18 @@ export class RunsModel {
 const isTraining = ({ state, ended, stopped }: IRunEntry): boolean =>
   state === 'live' && ended === null && stopped !== true;
 
-/** Runs as they are listed: those that train first, then the newest; runs of one name stand together. */
+/** The name of the job that a run is of. */
+export const jobOf = ({ job, name }: IRunEntry): string => job ?? name;
+
+/** Runs as they are listed: those that train first, then the newest; runs of one job stand together. */
 function ordered(runs: readonly IRunEntry[]): IRunEntry[] {
   const sorted = [...runs].sort(
     (a, b) => Number(isTraining(b)) - Number(isTraining(a)) || b.started - a.started
   );
   const jobs = new Map<string, IRunEntry[]>();
   for (const run of sorted) {
-    jobs.set(run.name, [...(jobs.get(run.name) ?? []), run]);
+    const job = jobOf(run);
+    jobs.set(job, [...(jobs.get(job) ?? []), run]);
   }
   return [...jobs.values()].flat();
 }

@@ -9,6 +9,7 @@ import { alarmsOf } from '../shell/open-run';
 import type { PanelModel } from '../shell/panel-model';
 import { CompareBar } from './compare-bar';
 import { bytesOf, isDeletable } from './keep-newest';
+import { jobOf } from './runs-model';
 import { runMark } from './run-mark';
 import type { DemoModel } from './demo-model';
 
@@ -180,8 +181,10 @@ export function RunsSection({ model }: { model: PanelModel }): React.ReactElemen
           onKeyDown={onKeyDown}
         >
           {entries.map((entry, at) => {
-            // Runs of one job stand below their newest, told by when they began.
-            const follows = entry.apart !== undefined && entries[at - 1]?.name === entry.name;
+            // Runs of one job stand below their newest; those of its name are told by when they began.
+            const before = entries[at - 1];
+            const follows = before !== undefined && jobOf(before) === jobOf(entry);
+            const isAgain = follows && entry.apart !== undefined && before?.name === entry.name;
             const open = model.open?.id === entry.id ? model.open : null;
             const mark = runMark(entry, open, trans);
             const alarms = alarmsOf(open);
@@ -201,7 +204,7 @@ export function RunsSection({ model }: { model: PanelModel }): React.ReactElemen
                   {mark.symbol}
                 </span>
                 <span className="jp-MegalensRun-name">
-                  {follows ? (
+                  {isAgain ? (
                     <>
                       <span className="jp-Megalens-unseen">{entry.name} </span>
                       {entry.apart}
@@ -219,7 +222,7 @@ export function RunsSection({ model }: { model: PanelModel }): React.ReactElemen
                   {mark.word}
                 </span>
                 <span className="jp-MegalensRun-progress">{mark.progress}</span>
-                {entry.apart !== undefined && !follows && (
+                {entry.apart !== undefined && !isAgain && (
                   <span className="jp-MegalensRun-apart">{entry.apart}</span>
                 )}
               </li>

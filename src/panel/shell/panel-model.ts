@@ -161,7 +161,7 @@ export class PanelModel {
     if (open === null) {
       return null;
     }
-    const { needs, first, phases } = viewInfo(view) ?? {};
+    const { group, needs, first, phases } = viewInfo(view) ?? {};
     const ofPhase = own(phases ?? {}, open.source.hello?.phase ?? 'train');
     // One that is open stays as it was left.
     const isOpen = this.host.openViews(open.id).some(each => each.view === view);
@@ -169,7 +169,11 @@ export class PanelModel {
     if (needs?.flag !== true) {
       return { run: open.id, options: known };
     }
-    const flag = Object.keys(open.trace.config.flags)[0] ?? open.source.hello?.flags.find(isAvailable)?.name;
+    // Of a text, what is traced while one is written.
+    const phase = group === 'text' ? 'generate' : (open.source.hello?.phase ?? 'train');
+    const traced = Object.entries(open.trace.config.flags);
+    const [flag] = traced.find(([, { phases = ['train'] }]) => phases.includes(phase)) ??
+      traced[0] ?? [open.source.hello?.flags.find(isAvailable)?.name];
     return flag === undefined ? null : { run: open.id, options: { flag, ...known } as ViewOptions };
   }
 

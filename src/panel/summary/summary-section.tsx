@@ -13,8 +13,8 @@ import { TrustLines } from './trust-lines';
 import type { ISpark } from './summary-model';
 import { caretDownIcon, caretRightIcon } from '@jupyterlab/ui-components';
 
-/** What is logged and how often: `gradients every step; activations every 100 steps`. Empty for nothing. */
-export function statisticsText(logged: LoggedStatistics | undefined, trans: TranslationBundle): string {
+/** What is logged and how often, such as `gradients every step`, the most frequent first. */
+export function statisticsTexts(logged: LoggedStatistics | undefined, trans: TranslationBundle): string[] {
   const names: Record<keyof LoggedStatistics, string> = {
     param: trans.__('parameters'),
     grad: trans.__('gradients'),
@@ -42,8 +42,7 @@ export function statisticsText(logged: LoggedStatistics | undefined, trans: Tran
       every === 1
         ? trans.__('%1 every step', stats.join(', '))
         : trans.__('%1 every %2 steps', stats.join(', '), formatInteger(every))
-    )
-    .join('; ');
+    );
 }
 
 const WIDTH = 72;
@@ -167,7 +166,7 @@ function Figures({ model, open }: { model: PanelModel; open: IOpenRun }): React.
   const { trans } = model;
   const { source, summary } = open;
   const status = source.status;
-  const logged = statisticsText(source.hello?.statistics, trans);
+  const logged = statisticsTexts(source.hello?.statistics, trans);
   return (
     <div className="jp-MegalensFigures">
       <p className="jp-MegalensFigures-model">{modelLine(open, trans)}</p>
@@ -219,8 +218,21 @@ function Figures({ model, open }: { model: PanelModel; open: IOpenRun }): React.
         />
       )}
       {status !== null && <TrustLines status={status} model={model} open={open} />}
-      {logged !== '' && (
-        <Term className="jp-MegalensFigures-statistics" name={trans.__('statistics')} value={logged} />
+      {logged.length === 1 && (
+        <Term className="jp-MegalensFigures-statistics" name={trans.__('statistics')} value={logged[0]!} />
+      )}
+      {logged.length > 1 && (
+        <details className="jp-MegalensFigures-statistics">
+          <summary>
+            <Term
+              name={trans.__('statistics')}
+              value={trans._n('%1 kind', '%1 kinds', Object.keys(source.hello?.statistics ?? {}).length)}
+            />
+          </summary>
+          {logged.map(each => (
+            <p key={each}>{each}</p>
+          ))}
+        </details>
       )}
       {summary.fault !== null && (
         <p className="jp-MegalensFigures-warning" role="status">

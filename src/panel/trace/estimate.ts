@@ -1,6 +1,5 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type {
-  CompressorInfo,
   CompressorSetting,
   ConfigPatch,
   FlagInfo,
@@ -9,6 +8,7 @@ import type {
   Status
 } from '../../protocol/messages.generated';
 import { rangesText } from '../../protocol/ranges';
+import { compressorWords } from '../../views/shared/describe';
 import { tilesOf } from '../../views/shared/forecast';
 
 /** The layers that exist, in words: `1–4`, or `2, 4–6` where some lack it. */
@@ -29,24 +29,37 @@ export function isFlood(bytes: number, held: number | null): boolean {
   return bytes >= FLOOD_BYTES || (held !== null && held < FEW_STEPS);
 }
 
-/** A compressor in one short line: `Tile 96 mean`. */
-export function compressorText(setting: CompressorSetting, compressors: readonly CompressorInfo[]): string {
-  const title = compressors.find(({ name }) => name === setting.name)?.title ?? setting.name;
-  return [title, ...Object.values(setting.params ?? {}).map(value => lastPathPart(String(value)))].join(' ');
+/** A compressor in one short line, as captions of views have it: `mean of 96 tiles`. */
+export function compressorText(
+  { name, params = {} }: CompressorSetting,
+  { compressors = [] }: Partial<Pick<Hello, 'compressors'>>,
+  trans: TranslationBundle
+): string {
+  const values = Object.entries(params).map(([key, value]) => [key, lastPathPart(String(value))] as const);
+  const code = `${name}(${values.map(each => each.join('=')).join(', ')})`;
+  const words = compressorWords(code, (text, ...filled) => trans.__(text, ...filled.map(String)));
+  // One of another package, or with nothing to set, has a title.
+  const title = compressors.find(each => each.name === name)?.title ?? name;
+  return words === code || values.length === 0
+    ? [title, ...values.map(([, value]) => value)].join(' ')
+    : words;
 }
 
-/** A patch in one line, for "who changed what": `MLP1 output Tile 96 mean; Hidden states off`. */
-export function patchText(patch: ConfigPatch, off: string, hello: Hello | null): string {
-  const { flags = [], compressors = [] } = hello ?? {};
+/** A patch in one line, for "who changed what": `MLP1 output mean of 96 tiles; Hidden states off`. */
+export function patchText(patch: ConfigPatch, hello: Hello | null, trans: TranslationBundle): string {
+  const { flags = [] } = hello ?? {};
   const title = (flag: string): string => flags.find(({ name }) => name === flag)?.title ?? flag;
   return Object.entries(patch.flags)
-    .map(([flag, setting]) => `${title(flag)} ${setting === null ? off : settingText(setting, compressors)}`)
+    .map(
+      ([flag, setting]) =>
+        `${title(flag)} ${setting === null ? trans.__('off') : settingText(setting, hello ?? {}, trans)}`
+    )
     .join('; ');
 }
 
 /** A setting in one line; defaults are left out. */
-function settingText(setting: FlagSetting, compressors: readonly CompressorInfo[]): string {
-  const words = [compressorText(setting.compressor, compressors)];
+function settingText(setting: FlagSetting, hello: Partial<Hello>, trans: TranslationBundle): string {
+  const words = [compressorText(setting.compressor, hello, trans)];
   if (setting.layers !== undefined && setting.layers !== 'all') {
     words.push(`layers ${setting.layers}`);
   }

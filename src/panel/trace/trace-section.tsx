@@ -2,7 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { caretDownIcon, caretRightIcon } from '@jupyterlab/ui-components';
 import * as React from 'react';
 import { formatBytes, formatInteger } from '../../charts/format';
-import type { CompressorInfo, Hello, Peer } from '../../protocol/messages.generated';
+import type { Hello, Peer } from '../../protocol/messages.generated';
 import { EMBEDDING } from '../../protocol/ranges';
 import { PASSES, PHASES } from '../../store/tensor-data';
 import type { PanelModel } from '../shell/panel-model';
@@ -22,7 +22,7 @@ function FlagRow(props: { row: IFlagRow; trace: TraceModel; trans: TranslationBu
   const open = setting !== null && (wanted || row.faults.size > 0);
   const id = `jp-Megalens-flag-${info.name}`;
   const reason = info.reason ?? (available ? undefined : trans.__('No layer of this model has it.'));
-  const summary = setting === null ? '' : summaryOf(setting, trace.hello?.compressors ?? []);
+  const summary = setting === null ? '' : summaryOf(setting, trace.hello, trans);
   const Caret = open ? caretDownIcon : caretRightIcon;
   return (
     <li
@@ -179,9 +179,9 @@ function FlagForm(props: {
   );
 }
 
-function summaryOf(setting: IFullSetting, compressors: readonly CompressorInfo[]): string {
+function summaryOf(setting: IFullSetting, hello: Hello | null, trans: TranslationBundle): string {
   const layers = setting.layers === 'all' ? '' : `${setting.layers} · `;
-  return `${layers}${compressorText(setting.compressor, compressors)}${setting.every > 1 ? ` /${setting.every}` : ''}${setting.passes.includes('backward') ? ' ∇' : ''}`;
+  return `${layers}${compressorText(setting.compressor, hello ?? {}, trans)}${setting.every > 1 ? ` /${setting.every}` : ''}${setting.passes.includes('backward') ? ' ∇' : ''}`;
 }
 
 /** What is traced, one row per flag that the run has. */
@@ -307,5 +307,5 @@ function authorOf(by: Peer | null, trans: TranslationBundle): string {
 function changeText({ flags }: IForeignChange, hello: Hello | null, trans: TranslationBundle): string {
   return Object.keys(flags).length === 0
     ? trans.__('everything is as it was before')
-    : patchText({ flags: { ...flags } }, trans.__('off'), hello);
+    : patchText({ flags: { ...flags } }, hello, trans);
 }

@@ -67,7 +67,7 @@ it('says what tracing costs, how large the recording is, and when it is full', (
   expect(words(true)).not.toContain('full in ≈ 600 steps');
 });
 
-it('offers what can be traced with the forecast of its size', () => {
+it('offers what can be traced with the forecast of its size, the cheapest first', () => {
   const { hello } = new MemoryRun();
   const flags = hello?.flags.map(flag => ({
     ...flag,
@@ -76,7 +76,11 @@ it('offers what can be traced with the forecast of its size', () => {
     bytes_per_layer: 4 * 32 * 256,
     compressor: { name: 'Tile', params: { tiles: 16 } }
   }));
-  const [offer] = offersOf({ ...(hello as Hello), flags: flags ?? [] });
+  const noop = { name: 'NoOp', params: {} };
+  const [cheap] = flags ?? [];
+  const dear = { ...cheap!, name: 'dear', features: 1024, bytes_per_layer: 4 * 32 * 1024, compressor: noop };
+  const [offer, second] = offersOf({ ...(hello as Hello), flags: [dear, cheap!] });
+  expect([offer?.flag.name, second?.flag.name]).toEqual([cheap?.name, 'dear']);
   const layers = offer?.flag.layers.length ?? 0;
   const parts = Math.max(1, offer?.flag.parts.length ?? 0);
   expect(offer?.bytes).toBe(layers * (32 * 16 * 4 + parts * 192) + 2976);

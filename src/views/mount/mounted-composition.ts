@@ -193,9 +193,7 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
       },
       runs: this.host.runs ?? null,
       openView: this.host.openView ?? null,
-      get height() {
-        return host.frame?.clientHeight ?? 0;
-      },
+      frame: host.frame ?? null,
       get options() {
         return read();
       },

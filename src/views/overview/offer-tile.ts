@@ -27,7 +27,7 @@ export function offersOf({ flags, compressors, phase }: Hello): IOffer[] {
     const bytes = setting && estimateBytes(flag, setting, positions);
     return setting ? [{ flag, setting, bytes: bytes === null ? null : bytes + FRAME_BYTES }] : [];
   });
-  return offers.slice(0, MOST_OFFERED);
+  return offers.sort((a, b) => (a.bytes ?? 1e99) - (b.bytes ?? 1e99)).slice(0, MOST_OFFERED);
 }
 
 export function priceWords({ bytes }: IOffer, t: Translate): string {

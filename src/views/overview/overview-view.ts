@@ -39,9 +39,9 @@ import { guarded } from '../shared/tile';
 /** Least time between two drawings of a tile, ms: pictures, and words, which nobody reads faster. */
 const PICTURE_EVERY = 1000;
 const WORDS_EVERY = 2000;
-/** Pixels of a picture, and what stands around the two in a tab of so many pixels. */
-const PICTURE = { least: 130, usual: 190, most: 420 };
-const AROUND_PICTURES = 440;
+/** Pixels of a picture, at most where one stands below the other, and what is around two side by side. */
+const PICTURE = { least: 130, usual: 190, most: 420, beside: 720 };
+const AROUND_PICTURES = 458;
 
 /** A run at a glance: tiles, each of which opens its view. */
 class OverviewView implements IComposition, ITilePage {
@@ -246,8 +246,9 @@ class OverviewView implements IComposition, ITilePage {
 
   /** Pixels of a picture: those that the tab has left, within bounds. */
   private _height(): number {
-    const { height } = this._env;
-    const { least, most, usual } = PICTURE;
+    const { clientHeight: height = 0, clientWidth: width = 0 } = this._env.frame ?? {};
+    const { least, usual, beside } = PICTURE;
+    const most = width > beside ? height : PICTURE.most;
     return height === 0 ? usual : Math.max(least, Math.min(most, height - AROUND_PICTURES));
   }
 

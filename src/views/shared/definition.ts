@@ -34,8 +34,8 @@ export interface ICompositionEnvironment<O extends object = ViewOptions> {
   readonly runs: IViewRuns | null;
   /** Shows another view of the run; null where nobody can. */
   readonly openView: ((options: ViewOptions) => void) | null;
-  /** Pixels of the tab that it may fill; 0 where it is as high as what it shows. */
-  readonly height: number;
+  /** The tab that it may fill; null where it is as high as what it shows. */
+  readonly frame: Element | null;
   /** Whether it is drawn without a page. */
   readonly isStill: boolean;
   /** Whether the page is dark. */

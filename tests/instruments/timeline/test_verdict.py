@@ -229,6 +229,13 @@ def test_of_one_process_the_part_that_took_longer_is_named_without_blame(fault, 
     assert any("Only rank 0 is there" in each for each in unknown.lacking)
 
 
+def test_several_steps_of_one_process_take_longer_in_the_plural():
+    faults = (Fault("checkpoint", (0,), 12, 20, 20), Fault("checkpoint", (0,), 12, 30, 30))
+    frame = simulate(Job(1, 1, 1, seed=5, steps=40, faults=faults))[0].to_pandas()
+    verdict = Analysis(Spans.of(pa.Table.from_pandas(frame, preserve_index=False)), world=1).verdict()
+    assert "Steps 20, 30: they take" in str(verdict)
+
+
 def test_what_costs_little_is_not_said_to_cost_nothing():
     rows, _ = simulate(replace(EIGHT, faults=(Fault("host", (0,), 1.05, 1, 30),)))
     verdict = analyse(rows).verdict()

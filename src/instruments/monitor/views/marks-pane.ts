@@ -95,12 +95,7 @@ export class MarksPane extends HealthPane {
             ? [t('Alarms that lie close together are one mark, the larger the more they are.')]
             : [])
         ],
-        summary: t(
-          '%1, steps %2 to %3.',
-          counts,
-          formatInteger(this._steps[0] ?? 0),
-          formatInteger(this._steps.at(-1) ?? 0)
-        ),
+        summary: t(...this._when(counts)),
         notes: clear,
         extent,
         recipe: {
@@ -207,6 +202,13 @@ export class MarksPane extends HealthPane {
       stepsIn: ([from, to]) => rangeOf(this._steps.filter(step => step >= from && step <= to)),
       spanOf: steps => steps
     };
+  }
+
+  private _when(counts: string): [string, ...string[]] {
+    const [first = 0, last = first] = [this._steps[0], this._steps.at(-1)];
+    return first === last
+      ? ['%1, at step %2.', counts, formatInteger(first)]
+      : ['%1, steps %2 to %3.', counts, formatInteger(first), formatInteger(last)];
   }
 
   private _at(mark: IMark): IPoint | undefined {

@@ -108,7 +108,7 @@ class TimelineView extends ViewModel<TimelineOptions> {
       return {
         template: 'timeline',
         texts: {
-          xTitle: t('ms since step %1 began', formatInteger(answer.chosen[0])),
+          xTitle: t('since step %1 began', formatInteger(answer.chosen[0])),
           yTitle: t('rank'),
           colorTitle: title
         },

@@ -104,6 +104,20 @@ describe('the mark of a run', () => {
     });
   });
 
+  it('keeps the ranks of a job together below the newest, and names each', async () => {
+    const { model, runs, panel } = await shown();
+    const rank = (at: number, started: number) =>
+      ({ ...OLD, id: `rank-${at}`, name: `big-rank${at}`, job: 'big', started }) as const;
+    runs.entries = [rank(0, 90), THIRD, rank(1, 10), LIVE];
+    await model.runs.refresh();
+    const rows = () => [...panel.node.querySelectorAll<HTMLElement>('[data-run]')];
+    await until(() => rows().length === 4);
+    expect(rows().map(row => row.dataset['run'])).toEqual([LIVE.id, 'rank-0', 'rank-1', 'run-x']);
+    expect(rows().map(row => row.classList.contains('jp-mod-follows'))).toEqual([false, false, true, false]);
+    expect(rows()[2]?.querySelector('.jp-MegalensRun-name')?.textContent).toBe('big-rank1');
+    panel.dispose();
+  });
+
   it('tells runs of one name apart in the list', async () => {
     const { model, runs, panel } = await shown();
     runs.entries = [LIVE, { ...OLD, apart: '9 Sept, 01:46' }];

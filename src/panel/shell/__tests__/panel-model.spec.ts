@@ -138,6 +138,22 @@ describe('PanelModel', () => {
     model.dispose();
   });
 
+  it('opens a view of a text on what is traced while one is written', async () => {
+    const { model, runs } = setUp();
+    await model.ready();
+    const source = runs.opened.get('run-1')!;
+    const compressor = { name: 'NoOp', params: {} };
+    const flags = {
+      MLP1_mat_mul: { compressor },
+      HiddenStates: { compressor, phases: ['train' as const, 'generate' as const] }
+    };
+    source.hello = { ...source.hello!, config: { flags } };
+    source.changed.emit({ kind: 'hello' });
+    expect(model.viewOf('projection')?.options).toMatchObject({ flag: 'HiddenStates' });
+    expect(model.viewOf('heatmap')?.options).toMatchObject({ flag: 'MLP1_mat_mul' });
+    model.dispose();
+  });
+
   it('opens the heatmap where the first non-finite entry was', async () => {
     const { model, runs, opened } = setUp();
     await model.ready();

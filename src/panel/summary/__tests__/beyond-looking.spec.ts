@@ -290,7 +290,7 @@ describe('the trace form of a job', () => {
   it('offers passes, and replicas where there are some', async () => {
     const all = await job();
     const { find, model } = all;
-    press(all, 'Tile 96');
+    press(all, 'mean of 96 tiles');
     const field = () => find('#jp-Megalens-flag-MLP1_mat_mul-replicas') as HTMLSelectElement | null;
     await until(() => field() !== null);
     expect(field()?.textContent).toBe('the firstall 2');
@@ -317,8 +317,8 @@ describe('the trace form of a job', () => {
     const hello = structuredClone(JOB);
     hello.flags[0]!.evidence = '0–1: blocks.*.fc1 — it goes through a nonlinearity';
     const all = await shown(hello);
-    await until(() => buttonOf(all.panel.node, 'Tile 96') !== undefined);
-    press(all, 'Tile 96');
+    await until(() => buttonOf(all.panel.node, 'mean of 96 tiles') !== undefined);
+    press(all, 'mean of 96 tiles');
     await until(() => all.find('.jp-MegalensFlag-evidence') !== null);
     expect(all.find('.jp-MegalensFlag-evidence')?.textContent).toBe(hello.flags[0]!.evidence);
     all.panel.dispose();

@@ -1,6 +1,6 @@
 import { nullTranslator } from '@jupyterlab/translation';
 import { runCode } from '../../shell/panel-code';
-import { statisticsText } from '../summary-section';
+import { statisticsTexts } from '../summary-section';
 import { HELLO } from '../../shell/__tests__/controlled-run';
 import { setUp } from '../../shell/__tests__/memory-panel';
 import { shown, until } from '../../shell/__tests__/shown-panel';
@@ -9,11 +9,27 @@ const trans = nullTranslator.load('megalens');
 
 describe('statistics in the panel', () => {
   it('says what is logged and how often', () => {
-    expect(statisticsText({ param: 1, grad: 1, activation: 100, residual: 100, dgrad: 1000 }, trans)).toBe(
-      'parameters, gradients every step; activations, residual stream every 100 steps; activation gradients every 1\u202f000 steps'
-    );
-    expect(statisticsText(undefined, trans)).toBe('');
-    expect(statisticsText({}, trans)).toBe('');
+    const logged = { param: 1, grad: 1, activation: 100, residual: 100, dgrad: 1000 };
+    expect(statisticsTexts(logged, trans)).toEqual([
+      'parameters, gradients every step',
+      'activations, residual stream every 100 steps',
+      'activation gradients every 1\u202f000 steps'
+    ]);
+    expect(statisticsTexts(undefined, trans)).toEqual([]);
+  });
+
+  it('are one line of the table, which opens to how often each is logged', async () => {
+    const { panel, find } = await shown({ ...HELLO, statistics: { grad: 1, param: 10, dgrad: 50 } });
+    await until(() => find('.jp-MegalensFigures-statistics') !== null);
+    const fold = find('.jp-MegalensFigures-statistics') as HTMLDetailsElement;
+    expect(fold.open).toBe(false);
+    expect(fold.querySelector('summary')?.textContent).toBe('statistics 3 kinds');
+    expect([...fold.querySelectorAll('p')].map(each => each.textContent)).toEqual([
+      'gradients every step',
+      'parameters every 10 steps',
+      'activation gradients every 50 steps'
+    ]);
+    panel.dispose();
   });
 
   it('opens the explorer at its overview, and asks nobody to tick a tensor where statistics are logged', async () => {

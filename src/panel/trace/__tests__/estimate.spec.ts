@@ -10,8 +10,9 @@ import {
   positionsOf
 } from '../../../views/shared/forecast';
 import { layersFault } from '../../../views/shared/layers';
-import { tilesText } from '../estimate';
+import { compressorText, tilesText } from '../estimate';
 
+const SKETCH = { name: 'Sketch', title: 'Count sketch', description: '', schema: {} };
 const trans = nullTranslator.load('megalens');
 const POSITIONS = 256;
 const ROW = 192;
@@ -61,6 +62,13 @@ it('counts the blocks of attention probabilities, whose sides are powers of two'
   const peaks = { name: 'Peaks', params: { cells: 256 } };
   expect(estimateBytes(attention, { compressor: peaks }, 1000)).toBeCloseTo(4 * 8 * 250 * 250 + ROW);
   expect(estimateBytes(attention, { compressor: peaks }, null)).toBeNull();
+});
+
+it('says in words what is kept, and the title of what has none', () => {
+  const words = (name: string, params: Record<string, number | string> = {}) =>
+    compressorText({ name, params }, { compressors: [SKETCH] }, trans);
+  expect(words('Tile', { tiles: 96, reduction: 'rms' })).toBe('rms of 96 tiles');
+  expect(words('Sketch', { rows: 4 })).toBe('Count sketch 4');
 });
 
 it('says into how many tiles a tensor is cut', () => {

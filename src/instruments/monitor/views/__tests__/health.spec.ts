@@ -235,6 +235,12 @@ const FOLLOWED = [
   alarmRow({ step: 2, rule: 'nonfinite', severity: 'note', name: 'decoder.layers.3.mlp.linear_fc1.weight' })
 ];
 
+it('names a lone step as one', async () => {
+  alarm(run, alarmRow({ step: 4 }));
+  await show();
+  expect(view.summary()).toContain('1 warning, at step 4.');
+});
+
 it('says how many findings followed from the first anomaly, and what each follows from', async () => {
   alarm(run, ...FOLLOWED);
   await show();
