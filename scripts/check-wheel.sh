@@ -50,6 +50,9 @@ from importlib.resources import files
 from importlib.util import find_spec
 assert find_spec("py_mini_racer"), "the wheel does not bring what draws"
 assert not find_spec("vl_convert"), "the wheel brings what only a test needs"
+from jupyterlab_server.translation_utils import get_language_pack
+words, message = get_language_pack("zh_CN")
+assert words["megalens"]["Runs"] == ["运行"], message or "JupyterLab does not find the texts in Chinese"
 for room, *script in (("report", "runtime", "report-page.json"), ("engine", "bundle", "engine.js")):
     assert files(f"megalens.{room}").joinpath(*script).is_file(), f"the wheel lacks {script[-1]}"
 P

@@ -36,28 +36,32 @@ export function compressorText(setting: CompressorSetting, compressors: readonly
 }
 
 /** A patch in one line, for "who changed what": `MLP1 output Tile 96 mean; Hidden states off`. */
-export function patchText(patch: ConfigPatch, off: string, hello: Hello | null): string {
+export function patchText(patch: ConfigPatch, hello: Hello | null, trans: TranslationBundle): string {
   const { flags = [], compressors = [] } = hello ?? {};
   const title = (flag: string): string => flags.find(({ name }) => name === flag)?.title ?? flag;
   return Object.entries(patch.flags)
-    .map(([flag, setting]) => `${title(flag)} ${setting === null ? off : settingText(setting, compressors)}`)
+    .map(([flag, setting]) => `${title(flag)} ${setting === null ? trans.__('off') : settingText(setting, compressors, trans)}`)
     .join('; ');
 }
 
 /** A setting in one line; defaults are left out. */
-function settingText(setting: FlagSetting, compressors: readonly CompressorInfo[]): string {
+function settingText(
+  setting: FlagSetting,
+  compressors: readonly CompressorInfo[],
+  trans: TranslationBundle
+): string {
   const words = [compressorText(setting.compressor, compressors)];
   if (setting.layers !== undefined && setting.layers !== 'all') {
-    words.push(`layers ${setting.layers}`);
+    words.push(trans.__('layers %1', setting.layers));
   }
   if ((setting.every ?? 1) > 1) {
-    words.push(`every ${setting.every} steps`);
+    words.push(trans.__('every %1 steps', setting.every));
   }
   if (setting.passes?.includes('backward')) {
-    words.push(setting.passes.length > 1 ? 'forward and backward' : 'backward');
+    words.push(setting.passes.length > 1 ? trans.__('forward and backward') : trans.__('backward'));
   }
   if (setting.replicas === 'all') {
-    words.push('all replicas');
+    words.push(trans.__('all replicas'));
   }
   return words.join(', ');
 }

@@ -307,5 +307,5 @@ function authorOf(by: Peer | null, trans: TranslationBundle): string {
 function changeText({ flags }: IForeignChange, hello: Hello | null, trans: TranslationBundle): string {
   return Object.keys(flags).length === 0
     ? trans.__('everything is as it was before')
-    : patchText({ flags: { ...flags } }, trans.__('off'), hello);
+    : patchText({ flags: { ...flags } }, hello, trans);
 }

@@ -1,6 +1,6 @@
 import { own } from '../../protocol/records';
 import { formatBytes, formatInteger } from '../../charts';
-import type { Hello, FlagInfo, Pass } from '../../protocol/messages.generated';
+import type { Hello, FlagInfo, Pass, Phase } from '../../protocol/messages.generated';
 import type { ITensorShape, IKept } from '../../store/tensor-data';
 import { listWords } from './layers';
 import type { Translate } from './translate';
@@ -38,8 +38,8 @@ export function rankWords(
   }
   return [
     replicas
-      ? t('From ranks %1: of each layer the replica of the lowest rank.', listWords(drawn))
-      : t('From ranks %1.', listWords(drawn))
+      ? t('From ranks %1: of each layer the replica of the lowest rank.', listWords(drawn, t))
+      : t('From ranks %1.', listWords(drawn, t))
   ];
 }
 
@@ -148,6 +148,30 @@ export function lastAxis(text: string, before: string): string {
   const names: Readonly<Record<string, string>> = { Tile: 'tile', Projection: 'vector', Histogram: 'bin' };
   return own(names, name) ?? before;
 }
+
+/** An axis of a tensor in words; a name that is no word here stays as the model has it. */
+export function axisWords(axis: string, t: Translate): string {
+  const words: Readonly<Record<string, string>> = {
+    position: t('position'),
+    feature: t('feature'),
+    head: t('head'),
+    query: t('query'),
+    key: t('key'),
+    token: t('token'),
+    expert: t('expert'),
+    tile: t('tile'),
+    vector: t('vector'),
+    bin: t('bin')
+  };
+  return own(words, axis) ?? axis;
+}
+
+/** Phases of a run in words. */
+export const phaseWords = (t: Translate): Readonly<Record<Phase, string>> => ({
+  train: t('train'),
+  eval: t('eval'),
+  generate: t('generate')
+});
 
 export function flagInfo(hello: Hello | null, flag: string): FlagInfo | undefined {
   return hello?.flags.find(each => each.name === flag);

@@ -2,7 +2,7 @@ import { formatBytes, formatInteger } from '../../charts';
 import type { FlagInfo, FlagSetting, Hello, Pass, Phase } from '../../protocol/messages.generated';
 import { own } from '../../protocol/records';
 import { isOver, type IRunSource } from '../../store/source';
-import { flagInfo, flagWords } from './describe';
+import { flagInfo, flagWords, phaseWords } from './describe';
 import { faultSentence, faultText } from './fault-text';
 import { estimateBytes, firstSetting, FRAME_BYTES, positionsOf } from './forecast';
 import type { Translate } from './translate';
@@ -226,14 +226,14 @@ export async function emptyFlag(
     (pass === 'forward' || setting.passes?.includes(pass)) &&
     (setting.phases ?? ['train']).includes(phase);
   if (traced && open) {
-    return nothingYet(t('%1 is traced; its first %2 step has not arrived yet.', title, phase), actions, t);
+    return nothingYet(t('%1 is traced; its first %2 step has not arrived yet.', title, phaseWords(t)[phase]), actions, t);
   }
   if (!open) {
-    return { kind: 'empty', sentence: t('This run holds no %2 step of %1.', title, phase), action: choose };
+    return { kind: 'empty', sentence: t('This run holds no %2 step of %1.', title, phaseWords(t)[phase]), action: choose };
   }
   const sentence =
     setting !== undefined && !(setting.phases ?? ['train']).includes(phase)
-      ? t('%1 is not traced in phase %2.', title, phase)
+      ? t('%1 is not traced in phase %2.', title, phaseWords(t)[phase])
       : t('%1 is not traced.', title);
   const action = traceAction(source, info, phase, actions, t, pass);
   return action === null ? nothingYet(sentence, actions, t) : { kind: 'empty', sentence, action };
