@@ -29,8 +29,8 @@ install() {
     while read -r line; do case $line in *WARNING:\ Location*) ;; *) echo "$line" ;; esac; done
 }
 install "$work/training" "${lines[0]}"
-# Polars for the page that reads recordings with it, anywidget for that of where views are shown.
-install "$work/venv" "${lines[1]}" jupyterlab polars anywidget
+# The language pack because JupyterLab speaks no other language without one, Polars for the page that reads recordings with it, anywidget for that of where views are shown.
+install "$work/venv" "${lines[1]}" jupyterlab jupyterlab-language-pack-zh-CN polars anywidget
 # Nothing but the venv and the system's shell tools: a wheel that needs Node fails here.
 mkdir "$work/bin"
 for tool in sh env uname cat tee rm; do ln -s "$(command -v $tool)" "$work/bin/$tool"; done

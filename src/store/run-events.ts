@@ -179,12 +179,16 @@ function settingsText(flags: unknown, hello: Hello | null): string {
     const known = hello?.compressors.some(each => each.name === name);
     return `${titleOf(flag, hello)} ${setting === null ? 'off' : known ? String(name) : 'changed'}`;
   });
-  return changes.length === 0 ? translatedLater('Settings changed.') : `Settings changed: ${changes.join(', ')}.`;
+  return changes.length === 0
+    ? translatedLater('Settings changed.')
+    : `Settings changed: ${changes.join(', ')}.`;
 }
 
 function perturbText(request: Record<string, unknown>): string {
   const kind = request['kind'];
-  return typeof kind === 'string' && /^\w{1,40}$/.test(kind) ? `Perturbation: ${kind}.` : translatedLater('Perturbation.');
+  return typeof kind === 'string' && /^\w{1,40}$/.test(kind)
+    ? `Perturbation: ${kind}.`
+    : translatedLater('Perturbation.');
 }
 
 /** What was saved, by the name that it came with, which may be anybody's. */

@@ -20,7 +20,7 @@ async function speak(page: Page, lab: ILab, locale: string): Promise<void> {
 }
 
 test('panel, views, states and menus are Chinese where JupyterLab is', async ({ page, lab }) => {
-  const training = await lab.train('gpt-chinese', { traced: true, statistics: true, monitor: true });
+  const training = await lab.train('gpt-chinese', { traced: true, allowing: true, monitor: true });
   try {
     await speak(page, lab, 'zh_CN');
     const panel = await showPanel(page);

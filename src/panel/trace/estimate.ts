@@ -9,7 +9,9 @@ import type {
   Status
 } from '../../protocol/messages.generated';
 import { rangesText } from '../../protocol/ranges';
+import { titleWords } from '../../views/shared/describe';
 import { tilesOf } from '../../views/shared/forecast';
+import { translateBy } from '../../views/shared/translate';
 
 /** The layers that exist, in words: `1–4`, or `2, 4–6` where some lack it. */
 export const layerSpan = (existing: readonly number[]): string => rangesText(existing, '–', ', ') || '–';
@@ -30,17 +32,26 @@ export function isFlood(bytes: number, held: number | null): boolean {
 }
 
 /** A compressor in one short line: `Tile 96 mean`. */
-export function compressorText(setting: CompressorSetting, compressors: readonly CompressorInfo[]): string {
-  const title = compressors.find(({ name }) => name === setting.name)?.title ?? setting.name;
+export function compressorText(
+  setting: CompressorSetting,
+  compressors: readonly CompressorInfo[],
+  trans: TranslationBundle
+): string {
+  const known = compressors.find(({ name }) => name === setting.name);
+  const title = known ? titleWords(known.title, translateBy(trans)) : setting.name;
   return [title, ...Object.values(setting.params ?? {}).map(value => lastPathPart(String(value)))].join(' ');
 }
 
 /** A patch in one line, for "who changed what": `MLP1 output Tile 96 mean; Hidden states off`. */
 export function patchText(patch: ConfigPatch, hello: Hello | null, trans: TranslationBundle): string {
   const { flags = [], compressors = [] } = hello ?? {};
-  const title = (flag: string): string => flags.find(({ name }) => name === flag)?.title ?? flag;
+  const title = (flag: string): string =>
+    titleWords(flags.find(({ name }) => name === flag)?.title ?? flag, translateBy(trans));
   return Object.entries(patch.flags)
-    .map(([flag, setting]) => `${title(flag)} ${setting === null ? trans.__('off') : settingText(setting, compressors, trans)}`)
+    .map(
+      ([flag, setting]) =>
+        `${title(flag)} ${setting === null ? trans.__('off') : settingText(setting, compressors, trans)}`
+    )
     .join('; ');
 }
 
@@ -50,7 +61,7 @@ function settingText(
   compressors: readonly CompressorInfo[],
   trans: TranslationBundle
 ): string {
-  const words = [compressorText(setting.compressor, compressors)];
+  const words = [compressorText(setting.compressor, compressors, trans)];
   if (setting.layers !== undefined && setting.layers !== 'all') {
     words.push(trans.__('layers %1', setting.layers));
   }

@@ -53,7 +53,11 @@ export function heatmapRecipe(
     rows,
     recipe: {
       template: 'heatmap',
-      texts: { xTitle: axisWords(axes.x, t), yTitle: axes.y ? axisWords(axes.y, t) : '', legendTitle: t('value') },
+      texts: {
+        xTitle: axisWords(axes.x, t),
+        yTitle: axes.y ? axisWords(axes.y, t) : '',
+        legendTitle: t('value')
+      },
       params: {
         ...axisParams(x, y),
         tokens: shown.tokens,

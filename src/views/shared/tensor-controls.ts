@@ -6,7 +6,7 @@ import type { IRunSource } from '../../store/source';
 import type { ITensorShape } from '../../store/tensor-data';
 import { type Control, selectControl } from './control';
 import { rangesField } from './table';
-import { phaseWords, rankName } from './describe';
+import { phaseWords, rankName, titleWords } from './describe';
 import type { Translate } from './translate';
 
 /** The options that say of which tensors a view is. */
@@ -86,7 +86,7 @@ export function flagControls(
 ): Control[] {
   const flags = infos.map(info => ({
     value: info.name,
-    text: info.title,
+    text: titleWords(info.title, t),
     disabled: info.layers.length === 0,
     title: info.reason ? `${info.name}: ${info.reason}` : info.name
   }));

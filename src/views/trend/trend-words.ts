@@ -220,7 +220,10 @@ export function trendWords(
       '%1, %2 of %3, steps %4 to %5',
       flag,
       name,
-      layerWords(lines.map(each => each.layer), t),
+      layerWords(
+        lines.map(each => each.layer),
+        t
+      ),
       formatInteger(Math.min(...steps)),
       formatInteger(Math.max(...steps))
     ),
