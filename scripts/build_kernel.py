@@ -1,6 +1,6 @@
 """Hatch's hook that compiles the kernel for CPUs into the wheel, or, for an editable install, into the source tree.
 
-A wheel with the library is tagged for its platform (``py3-none-linux_x86_64``: the library knows nothing of Python), one without says ``any``.
+A wheel with the library is tagged for its platform (``py3-none-manylinux_2_17_x86_64``: the library knows nothing of Python), one without says ``any``.
 It never fails a build. ``MEGALENS_KERNEL=plain`` in the environment leaves the library out.
 """
 
@@ -39,7 +39,7 @@ class KernelHook(BuildHookInterface):
         if why_not is None:
             build_data["force_include"][str(made)] = f"{PLACE}/{builder.LIBRARY}"
             build_data["pure_python"] = False
-            build_data["tag"] = f"py3-none-{builder.platform_tag()}"
+            build_data["tag"] = f"py3-none-{builder.platform_tag(made)}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove what was built for the wheel."""

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Build the wheel, install it in clean venvs with no Node on PATH as README says, see both extensions enabled, and run the snippets of README and docs.
+# Build the wheel, install it in clean venvs with no Node on PATH as README says, see both extensions enabled, run the snippets of README and docs, and remove it without a trace.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)
@@ -11,6 +11,12 @@ tar -c --exclude=./node_modules --exclude=./.venv --exclude=./.git --exclude=./m
 .venv/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation -w "$work/dist" "$work/source" 2>&1 | grep -v '^WARNING: Location' || true
 wheel=$(echo "$work"/dist/megalens-*.whl)
 [ -f "$wheel" ] || { echo "no wheel was built"; exit 1; }
+# An index takes it: its description is drawn, and the platform that it names is the one that auditwheel, which reads the library by itself, finds.
+.venv/bin/python -m twine check --strict "$wheel"
+if [[ $wheel == *linux* ]]; then
+  tag=${wheel##*-none-}
+  .venv/bin/python -m auditwheel show "$wheel" | tr '\n' ' ' | grep -F "platform tag: \"${tag%.whl}\"" || { echo "auditwheel finds another platform than ${tag%.whl}"; exit 1; }
+fi
 base=$PWD/.venv/bin/python
 root=$PWD
 compiler=$(command -v c++ || command -v g++ || command -v clang++ || true)
@@ -69,4 +75,10 @@ if library.is_file():
 P
 cd "$root"
 python -m scripts.snippets --training "$work/training/bin/python" --notebook "$work/venv/bin/python"
+# Both environments are as they were without it.
+for venv in "$work/training" "$work/venv"; do
+  "$base" -m pip --python "$venv/bin/python" uninstall --quiet --yes --disable-pip-version-check megalens
+  left=$(/usr/bin/find "$venv" -iname '*megalens*')
+  [ -z "$left" ] || { echo "pip uninstall leaves $left"; exit 1; }
+done
 echo "1 passed"

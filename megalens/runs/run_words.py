@@ -86,7 +86,9 @@ def run_words(run: _DescribedRun) -> Iterator[str]:
     if model:
         hidden = f" · {model['hidden']} hidden" if model.get("hidden") else ""
         where = f" · TP {layout['tp']} PP {layout['pp']} DP {layout['dp']}" if layout else ""
-        yield f"  {model['name']} · {model['layers']} layers{hidden}{where}"
+        # A model whose layers were not told apart has 0.
+        layers = f" · {model['layers']} layers" if model["layers"] else ""
+        yield f"  {model['name']}{layers}{hidden}{where}"
     tracing = ", ".join(f"{flag} {_setting(setting)}" for flag, setting in run.config.items())
     # Files of another logger have nothing that could be traced.
     if tracing or (model and not run.logged):

@@ -108,7 +108,7 @@ function modelWords(model: Model | null): string {
   }
   return [
     model.name,
-    `${model.layers} layers`,
+    model.layers ? `${model.layers} layers` : '',
     model.hidden ? `${model.hidden} hidden` : '',
     model.heads ? `${model.heads} heads` : '',
     model.parameters ? `${formatCount(model.parameters)} parameters` : '',

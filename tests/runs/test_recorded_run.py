@@ -51,6 +51,13 @@ def test_a_recorded_run_answers_like_a_live_one(folder):
     run.close()
 
 
+def test_a_model_whose_layers_are_not_known_is_not_said_to_have_none(folder):
+    header = json.loads((folder / "run.json").read_text())
+    header["model"] = {"name": "GPTPart", "layers": 0}
+    (folder / "run.json").write_text(json.dumps(header))
+    assert repr(open_run(folder)).splitlines()[1] == "  GPTPart · TP 1 PP 1 DP 1"
+
+
 @pytest.mark.parametrize(
     ("logged", "flags", "lines"),
     [

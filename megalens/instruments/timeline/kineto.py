@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .chrome_spans import FAR_US, kind_of
-from .kineto_collectives import Collectives
+from .kineto_collectives import CORRELATIONS, Collectives, whole
 from .span_columns import SpanColumns
 from .trace_events import Event, TraceFile
 
@@ -108,12 +108,11 @@ def kineto_trace(file: TraceFile) -> KinetoTrace:
     base = base if isinstance(base, int) and 0 <= base < 1 << 61 else 0
     job = file.facts.job
     spans = _spans(found, base, file, problems)
-    return KinetoTrace(whole(job.rank), whole(job.world_size), spans, problems)
+    return KinetoTrace(_known(job.rank), _known(job.world_size), spans, problems)
 
 
-def whole(value: Any, end: int = 1 << 20) -> int | None:
-    """Return a number from 0 up to an end, or None."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < end else None
+def _known(value: Any) -> int | None:
+    return found if (found := whole(value)) >= 0 else None
 
 
 def _number(value: Any) -> bool:
@@ -163,13 +162,13 @@ def _sort(first: int, events: list[Event], found: _Found) -> list[int]:
             _annotated(name, start, end, each, found)
         elif category in _DEVICE:
             args = each.args
-            correlation = args.correlation if args is not None and type(args.correlation) is int else -1
+            correlation = -1 if args is None else whole(args.correlation, CORRELATIONS)
             if not (category.endswith("kernel") and found.collectives.take_kernel(name, start, end, args)):
                 found.kernels.extend((start, end, float(correlation)))
-                if args is not None and whole(args.device) is not None:
+                if args is not None and whole(args.device) >= 0:
                     found.devices.add(str(args.device))
-        elif _LAUNCH.fullmatch(category) and each.args is not None and type(each.args.correlation) is int:
-            found.launches.extend((float(each.args.correlation), start))
+        elif each.args is not None and _LAUNCH.fullmatch(category):
+            found.launches.extend((float(whole(each.args.correlation, CORRELATIONS)), start))
     found.operations.add(operations)
     return odd
 

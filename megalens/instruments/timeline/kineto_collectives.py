@@ -17,6 +17,8 @@ from .trace_events import EventArguments
 Times = NDArray[np.float64]
 Launched = Callable[[Times, Times], Times]
 
+CORRELATIONS = 1 << 53
+"""A kernel and its launch have one number below it: larger ones are damage, and no whole float64."""
 _CALL = re.compile(r"(?:(\w*ccl)|gloo|ucc|mpi):\s*(.+)", re.IGNORECASE)
 """The first is a library for devices: its calls only queue a kernel."""
 _KERNEL = re.compile(
@@ -158,8 +160,8 @@ def _collective(name: str, start: float, end: float, args: EventArguments | None
     own = _name_of(said or name)
     peer = args.destination if own == "send" else args.source if own == "receive" else None
     return Collective(
-        own, start, end, _group(args.ranks), _size(args), _whole(peer), _whole(args.seq, 1 << 60),
-        _whole(args.correlation, 1 << 53), known=bool(said),
+        own, start, end, _group(args.ranks), _size(args), whole(peer), whole(args.seq, 1 << 60),
+        whole(args.correlation, CORRELATIONS), known=bool(said),
     )  # fmt: skip
 
 
@@ -169,7 +171,8 @@ def _name_of(text: str) -> str:
     return next((name for name, pattern in _NAMES if pattern.search(lowered)), text.strip()[:200])
 
 
-def _whole(value: Any, end: int = 1 << 20) -> int:
+def whole(value: Any, end: int = 1 << 20) -> int:
+    """Return a whole number from 0 up to ``end``, -1 for everything else that a file may say."""
     fits = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < end
     return value if fits else -1
 
@@ -180,12 +183,12 @@ def _group(value: Any) -> str:
     if isinstance(value, str) and "..." not in value:
         ranks = {int(each) for each in _RANKS.findall(value[:400_000])}
     elif isinstance(value, list) and len(value) < 65_536:
-        ranks = {each for each in value if _whole(each) >= 0}
+        ranks = {each for each in value if whole(each) >= 0}
     return ranges_text(join_numbers(sorted(ranks))) if ranks else ""
 
 
 def _size(args: EventArguments) -> int:
-    elements = _whole(args.elements, 1 << 50)
+    elements = whole(args.elements, 1 << 50)
     if elements < 0:
         elements = 0
         for dimensions in re.findall(rb"\[([\d,\s]*)\]", bytes(args.dimensions)[:4000]):

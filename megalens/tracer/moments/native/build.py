@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -33,6 +34,8 @@ _FLAGS = (
     "-pthread",
 )
 _OLDEST_MACOS = "11.0"
+_OLDEST_GLIBC = 17
+"""The minor number of the first glibc that the oldest tag in use (manylinux2014) allows."""
 
 
 def source_hash(folder: Path = FOLDER) -> str:
@@ -78,10 +81,17 @@ def build(target: Path) -> str | None:
     return None
 
 
-def platform_tag() -> str:
-    """Return the platform part of the tag of a wheel that holds the library."""
+def platform_tag(library: Path) -> str:
+    """Return the platform part of the tag of a wheel that holds ``library``.
+
+    On Linux that of every system whose glibc is as new as the newest symbol that the library takes from it
+    (PEP 600), which an index of packages takes; of musl, or of none, this system's own.
+    """
     if sys.platform == "darwin":
         return f"macosx_{_OLDEST_MACOS}_{platform.machine()}".replace(".", "_")
+    asked = [int(minor) for minor in re.findall(rb"\0GLIBC_2\.(\d+)(?:\.\d+)?(?=\0)", library.read_bytes())]
+    if asked:
+        return f"manylinux_2_{max(_OLDEST_GLIBC, *asked)}_{platform.machine()}"
     return sysconfig.get_platform().replace("-", "_").replace(".", "_")
 
 

@@ -12,6 +12,18 @@
 #include <immintrin.h>
 #endif
 
+// By the versions that glibc has had since it runs on these processors: the newest ones (2.34, when threads moved into libc.so) would keep a wheel from
+// older systems. Python has libpthread loaded there.
+#if defined(__GLIBC__) && defined(__x86_64__)
+#define SINCE "@GLIBC_2.2.5"
+#elif defined(__GLIBC__) && defined(__aarch64__)
+#define SINCE "@GLIBC_2.17"
+#endif
+#ifdef SINCE
+__asm__(".symver pthread_create, pthread_create" SINCE);
+__asm__(".symver pthread_join, pthread_join" SINCE);
+#endif
+
 #ifndef SOURCE
 #define SOURCE "unknown"
 #endif
