@@ -97,7 +97,7 @@ def main(words: list[str]) -> int:
         if not here:
             # Of a slice that is not there.
             continue
-        run = [sys.executable, "-m", "pytest", "-n", "0", "-q", "-x", "-p", "tests.fuzz.bounds", each.test]
+        run = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "tests.fuzz.bounds", each.test]
         done = subprocess.run(
             run,
             cwd=_ROOT,

@@ -6,6 +6,7 @@ import os
 import pytest
 
 from tests.fuzz import __main__ as fuzz
+from tests.fuzz import bounds
 from tests.fuzz.kept import from_kept, read_found, to_kept
 from tests.fuzz.suite import Finding, Result, run_cases, run_inputs, shares
 from tests.fuzz.surface import CATALOGUE, case_input, every_byte
@@ -55,6 +56,12 @@ def test_what_was_found_once_is_found_no_more():
     for surface, _, given in read_found():
         by_surface.setdefault(surface, []).append(given)
     assert_nothing_found(run_inputs(by_surface))
+
+
+@pytest.mark.slow
+def test_without_a_bound_a_test_fails():
+    """One of them; ``python -m tests.fuzz.bounds`` takes all away."""
+    assert bounds.main(["trainermon_anomalies.py"]) == 0
 
 
 @pytest.mark.parametrize("name", ["messages", "frames", "dialect_peer"])
