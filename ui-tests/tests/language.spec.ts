@@ -45,8 +45,7 @@ test('panel, views, states and menus are Chinese where JupyterLab is', async ({ 
     for (const [title, words] of [
       ['趋势', /第 \d+ 步/],
       ['统计', /每步|对象/],
-      ['标量', /损失/],
-      ['总览', /异常情况/]
+      ['标量', /[升降]至 \d/]
     ] as const) {
       await panel.getByRole('button', { name: title, exact: true }).click();
       const view = page
