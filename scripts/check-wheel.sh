@@ -35,8 +35,8 @@ install() {
     while read -r line; do case $line in *WARNING:\ Location*) ;; *) echo "$line" ;; esac; done
 }
 install "$work/training" "${lines[0]}"
-# Polars for the page that reads recordings with it, anywidget for that of where views are shown.
-install "$work/venv" "${lines[1]}" jupyterlab polars anywidget
+# The language pack because JupyterLab speaks no other language without one, Polars for the page that reads recordings with it, anywidget for that of where views are shown.
+install "$work/venv" "${lines[1]}" jupyterlab jupyterlab-language-pack-zh-CN polars anywidget
 # Nothing but the venv and the system's shell tools: a wheel that needs Node fails here.
 mkdir "$work/bin"
 for tool in sh env uname cat tee rm; do ln -s "$(command -v $tool)" "$work/bin/$tool"; done
@@ -56,6 +56,9 @@ from importlib.resources import files
 from importlib.util import find_spec
 assert find_spec("py_mini_racer"), "the wheel does not bring what draws"
 assert not find_spec("vl_convert"), "the wheel brings what only a test needs"
+from jupyterlab_server.translation_utils import get_language_pack
+words, message = get_language_pack("zh_CN")
+assert words["megalens"]["Runs"] == ["运行"], message or "JupyterLab does not find the texts in Chinese"
 for room, *script in (("report", "runtime", "report-page.json"), ("engine", "bundle", "engine.js")):
     assert files(f"megalens.{room}").joinpath(*script).is_file(), f"the wheel lacks {script[-1]}"
 P

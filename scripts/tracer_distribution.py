@@ -17,7 +17,7 @@ __all__ = ["tracer_project"]
 
 # What a wheel brings for JupyterLab, the server's pages, notebooks and the engine.
 LEFT_OUT = re.compile(
-    r"project\.optional-dependencies|.*nbconvert.*|tool\.megalens-tracer|.*shared-data|.*jupyter-builder.*"
+    r"project\.optional-dependencies|.*nbconvert.*|.*jupyterlab\.locale.*|tool\.megalens-tracer|.*shared-data|.*jupyter-builder.*"
 )
 
 

@@ -2,7 +2,7 @@ import { randomBytes } from 'crypto';
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'fs';
 import { createServer, type AddressInfo } from 'net';
 import { tmpdir } from 'os';
-import { join, resolve } from 'path';
+import { delimiter, join, resolve } from 'path';
 import { until, warmStarter, type IProcess } from './processes';
 
 const ROOT = resolve(__dirname, '..');
@@ -73,10 +73,16 @@ export async function withLab(basePath: string, use: (lab: ILab) => Promise<void
   // What is built here, whatever is installed; a copy, since Voila serves nothing through a link.
   const share = join(home, 'share');
   cpSync(join(ROOT, 'megalens/labextension'), join(share, 'labextensions/megalens'), { recursive: true });
+  // So are the texts in other languages, which JupyterLab finds by what a package says at its installation.
+  const found = join(home, 'packages');
+  const about = join(found, 'megalens_texts-0.dist-info');
+  mkdirSync(about, { recursive: true });
+  writeFileSync(join(about, 'METADATA'), 'Metadata-Version: 2.1\nName: megalens-texts\nVersion: 0\n');
+  writeFileSync(join(about, 'entry_points.txt'), '[jupyterlab.locale]\nmegalens = megalens\n');
   const env: NodeJS.ProcessEnv = {
     ...process.env,
     PATH: `${join(ROOT, '.venv/bin')}:${process.env.PATH}`,
-    PYTHONPATH: ROOT,
+    PYTHONPATH: [ROOT, found].join(delimiter),
     MEGALENS_RUNTIME_DIR: runtime,
     JUPYTER_CONFIG_DIR: join(home, 'config'),
     JUPYTER_DATA_DIR: join(home, 'data'),

@@ -13,6 +13,7 @@ import type { Widget } from '@lumino/widgets';
 import { ViewTabs } from '../panel/views/view-tabs';
 import { CommandIDs, IMegalensRuns, IMegalensViews, type IRunLease } from '../tokens';
 import { fetchView } from '../views/fetch-view';
+import { translateBy } from '../views/shared/translate';
 
 /** Views as tabs in the main area, there again after a reload. */
 export const viewsPlugin: JupyterFrontEndPlugin<IMegalensViews> = {
@@ -79,7 +80,7 @@ export const viewsPlugin: JupyterFrontEndPlugin<IMegalensViews> = {
                 // A tab is as tall as the work area; a cell is as tall as its picture.
                 frame,
                 opening: openingOf(entry ?? { id: run, state: 'live', folder: null }),
-                translate: (text, ...values) => trans.__(text, ...values),
+                translate: translateBy(trans),
                 openView: other => void tabs.open(run, other),
                 exportReport: chosen =>
                   void app.commands.execute(CommandIDs.exportReport, { run, views: JSON.stringify([chosen]) })

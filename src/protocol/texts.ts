@@ -106,3 +106,9 @@ export function boundedText(value: unknown, most: number): string {
   const short = text.length > most ? `${text.slice(0, most - 1)}…` : text;
   return isWhole(short) ? short : short.replace(/\p{Surrogate}/gu, '\ufffd');
 }
+
+/**
+ * Marks texts of a table that are translated where they are shown: `scripts/words.mjs` finds them by this
+ * name.
+ */
+export const translatedLater = <const T>(texts: T): T => texts;

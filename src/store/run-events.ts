@@ -1,6 +1,6 @@
 import type { StreamTable } from '../protocol/frame-table';
 import type { Hello, Status } from '../protocol/messages.generated';
-import { boundedText } from '../protocol/texts';
+import { boundedText, translatedLater } from '../protocol/texts';
 import type { IMissingSteps } from './tensor-data';
 
 /** One event that changed what a run does: who, what, and the step at which it took effect. */
@@ -138,7 +138,7 @@ export function runEvents(
     if (action === 'configure') {
       events.push({ kind: 'settings', ...at, text: settingsText(change['flags'], hello) });
     } else if (action === 'budget') {
-      events.push({ kind: 'settings', ...at, text: 'The budget of tracing changed.' });
+      events.push({ kind: 'settings', ...at, text: translatedLater('The budget of tracing changed.') });
     } else if (action === 'perturb' || action === 'disarm') {
       end(step);
       const request = objectOf(change['perturb']);
@@ -146,9 +146,9 @@ export function runEvents(
       const last = Number.isFinite(steps) ? step + steps - 1 : Infinity;
       perturbed = action === 'perturb' ? { first: step, last, text: perturbText(request) } : null;
     } else if (action === 'pause' || action === 'step') {
-      events.push({ kind: 'pause', ...at, text: 'Training was paused.' });
+      events.push({ kind: 'pause', ...at, text: translatedLater('Training was paused.') });
     } else if (action === 'resume') {
-      events.push({ kind: 'resume', ...at, text: 'Training went on.' });
+      events.push({ kind: 'resume', ...at, text: translatedLater('Training went on.') });
     } else if (action === 'connect') {
       const rank = change['rank'] ?? 0;
       // Older hubs recorded a second connection where a tracer had learned more of the model in its first
@@ -179,18 +179,22 @@ function settingsText(flags: unknown, hello: Hello | null): string {
     const known = hello?.compressors.some(each => each.name === name);
     return `${titleOf(flag, hello)} ${setting === null ? 'off' : known ? String(name) : 'changed'}`;
   });
-  return changes.length === 0 ? 'Settings changed.' : `Settings changed: ${changes.join(', ')}.`;
+  return changes.length === 0
+    ? translatedLater('Settings changed.')
+    : `Settings changed: ${changes.join(', ')}.`;
 }
 
 function perturbText(request: Record<string, unknown>): string {
   const kind = request['kind'];
-  return typeof kind === 'string' && /^\w{1,40}$/.test(kind) ? `Perturbation: ${kind}.` : 'Perturbation.';
+  return typeof kind === 'string' && /^\w{1,40}$/.test(kind)
+    ? `Perturbation: ${kind}.`
+    : translatedLater('Perturbation.');
 }
 
 /** What was saved, by the name that it came with, which may be anybody's. */
 function checkpointText(name: unknown): string {
   const shown = boundedText(name, 80).replace(/[\p{C}\p{Zl}\p{Zp}]/gu, '\ufffd');
-  return shown === '' ? 'Checkpoint saved.' : `Checkpoint saved: ${shown}`;
+  return shown === '' ? translatedLater('Checkpoint saved.') : `Checkpoint saved: ${shown}`;
 }
 
 function titleOf(flag: string, hello: Hello | null): string {

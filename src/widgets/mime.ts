@@ -10,6 +10,7 @@ import { notice, type IOutputNotice, offered, ENGLISH, type IWidgetRuns, type IW
 import { savedPicture, withPicture } from './saved-picture';
 import { VIEW_MIME, readKeptJson, readViewJson, type IViewJson } from './view-json';
 import { type MountView, ViewHost } from './view-host';
+import { translateBy } from '../views/shared/translate';
 
 /** Opens another view of a run beside the notebook. */
 export type OpenView = (run: string, options: ViewOptions) => void;
@@ -24,7 +25,7 @@ export const mountWith =
       ...(open && { openView: (other: ViewOptions) => open(source.id, other) }),
       // Of the notebook's variables nothing is known here.
       opening: openingCode(source.id, null),
-      translate: (text, ...args) => words.__(text, ...args.map(String))
+      translate: translateBy(words)
     });
   };
 

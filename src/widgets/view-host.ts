@@ -9,6 +9,7 @@ import { copyText } from '../views/mount/dom';
 import { faultSentence, faultText } from '../views/shared/fault-text';
 import { notice, type IOutputNotice, ENGLISH, type IWidgetRuns, type IWords } from './runs';
 import type { IRunReference } from './view-json';
+import { translateBy } from '../views/shared/translate';
 
 /** A mounted view, as far as a cell needs it. What `src/views` returns fits as it is. */
 export interface IMountedView {
@@ -129,7 +130,7 @@ export class ViewHost extends Widget {
       opened = true;
       const node = document.createElement('div');
       node.className = 'jp-MegalensCellView-body';
-      this._armed = new ArmedChip(lease.source, (text, ...args) => this._words.__(text, ...args.map(String)));
+      this._armed = new ArmedChip(lease.source, translateBy(this._words));
       this.node.replaceChildren(...this._droppedNotice(), this._armed.node, node);
       const view = await mount(node, lease.source, this._options, this._words, runs);
       if (turn !== this._turn || this.isDisposed) {

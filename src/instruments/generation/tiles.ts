@@ -1,3 +1,4 @@
+import { translatedLater } from '../../protocol/texts';
 import { formatInteger } from '../../charts';
 import type { IRunSource, SourceChange } from '../../store/source';
 import type { ITiles } from '../../views/overview/tiles';
@@ -67,7 +68,7 @@ export const TILES: ITiles = {
     {
       id: 'text',
       order: 10,
-      title: 'Newest text',
+      title: translatedLater('Newest text'),
       opens: { view: 'tokens' },
       isWide: true,
       create: (source, env) => new TextTile(source, env)

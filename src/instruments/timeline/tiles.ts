@@ -1,3 +1,4 @@
+import { translatedLater } from '../../protocol/texts';
 import { COLORS, ColorScale, formatInteger, formatNumber, timeWords } from '../../charts';
 import type { ConfigPatch } from '../../protocol/messages.generated';
 import { takesChanges, type IRunSource } from '../../store/source';
@@ -265,7 +266,7 @@ export const TILES: ITiles = {
     {
       id: 'time',
       order: 0,
-      title: 'Where a step’s time goes',
+      title: translatedLater('Where a step’s time goes'),
       opens: { view: 'timeline' },
       create: (source, env) => new StepTile(source, env)
     }

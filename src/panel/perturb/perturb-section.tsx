@@ -2,6 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import { PHASES } from '../../store/tensor-data';
 import { formatInteger } from '../../charts/format';
+import { titleWords } from '../../views/shared/describe';
 import { perturbText } from '../../views/shared/perturb-text';
 import { Confirm } from '../shell/dialogs';
 import type { PanelModel } from '../shell/panel-model';
@@ -10,6 +11,7 @@ import { PanelButton, Section } from '../shell/section';
 import { Choices, LayersField, SchemaChoice } from '../trace/schema-choice';
 import { authorText } from '../shell/notice';
 import type { IFullSite, ISiteRow, PerturbModel } from './perturb-model';
+import { translateBy } from '../../views/shared/translate';
 
 /** Says over the whole panel that the training is perturbed, until it is not. */
 export function PerturbBanner({ model }: { model: PanelModel }): React.ReactElement | null {
@@ -71,7 +73,7 @@ function SiteRow(props: {
           aria-describedby={reason === undefined ? undefined : `${id}-reason`}
           onChange={event => perturb.toggle(info.name, event.target.checked)}
         />
-        <label htmlFor={id}>{info.title}</label>
+        <label htmlFor={id}>{titleWords(info.title, translateBy(trans))}</label>
       </div>
       {reason !== undefined && (
         <p id={`${id}-reason`} className="jp-MegalensFlag-reason">
@@ -109,6 +111,7 @@ function SiteForm(props: {
         disabled={false}
         choose={kind => perturb.chooseKind(name, kind)}
         change={(parameter, value) => perturb.changeParameter(name, parameter, value)}
+        trans={trans}
       />
       <LayersField
         id={id}

@@ -11,6 +11,7 @@ import type { IOpenRun } from '../shell/open-run';
 import type { PanelModel } from '../shell/panel-model';
 import { PanelButton, Term } from '../shell/section';
 import { NumberInput } from '../trace/schema-form';
+import { translateBy } from '../../views/shared/translate';
 
 /** Overhead in % of step time shown as a warning where no budget is set: the tracer's own promise. */
 const PROMISE = 1;
@@ -77,11 +78,9 @@ function CostBox({ open, trans }: ICostProps): React.ReactElement | null {
       <p>
         {limit === null
           ? trans.__('No budget: what is traced is never thinned out.')
-          : trans.__(
-              'Budget %1 % of step time%2.',
-              limit,
-              who === '' ? '' : `, ${trans.__('set %1', who)}`
-            )}{' '}
+          : who === ''
+            ? trans.__('Budget %1 % of step time.', limit)
+            : trans.__('Budget %1 % of step time, set %2.', limit, who)}{' '}
         {budget !== undefined && budgetText(budget, trans)}
       </p>
       {costs.length > 0 && (
@@ -198,6 +197,7 @@ function silentProbes({ probes }: Status): readonly SilentProbes[] {
 export function TrustLines(props: { status: Status; model: PanelModel; open: IOpenRun }): React.ReactElement {
   const { status, model, open } = props;
   const { trans } = model;
+  const t = translateBy(trans);
   const { probes, compiled, dropped, nonfinite, recording } = status;
   const lost = dropped === undefined ? 0 : dropped.producer + dropped.viewer + dropped.recorder;
   return (
@@ -212,7 +212,7 @@ export function TrustLines(props: { status: Status; model: PanelModel; open: IOp
           title={
             probes.missing.length > 0
               ? trans.__('Did not fire in the last traced step: %1', probes.missing.join(', '))
-              : meaningOf('probes', (text, ...args) => trans.__(text, ...args))
+              : meaningOf('probes', t)
           }
         />
       )}
@@ -264,14 +264,15 @@ export function TrustLines(props: { status: Status; model: PanelModel; open: IOp
           disabled={nonfinite.first === undefined}
           onClick={() => void model.openNonFinite()}
         >
-          {trans.__('non-finite %1', formatInteger(nonfinite.count))}
-          {nonfinite.first !== undefined &&
-            trans.__(
-              ', first at step %1, %2, %3',
-              formatInteger(nonfinite.first.step),
-              layerWords([nonfinite.first.layer]),
-              flagWords(open.source.hello, nonfinite.first.flag, null, text => text)
-            )}
+          {nonfinite.first === undefined
+            ? trans.__('non-finite %1', formatInteger(nonfinite.count))
+            : trans.__(
+                'non-finite %1, first at step %2, %3, %4',
+                formatInteger(nonfinite.count),
+                formatInteger(nonfinite.first.step),
+                layerWords([nonfinite.first.layer], t),
+                flagWords(open.source.hello, nonfinite.first.flag, null, t)
+              )}
         </button>
       )}
       {nonfinite?.moments !== undefined && (

@@ -8,8 +8,9 @@ import type {
   Status
 } from '../../protocol/messages.generated';
 import { rangesText } from '../../protocol/ranges';
-import { compressorWords } from '../../views/shared/describe';
+import { compressorWords, titleWords } from '../../views/shared/describe';
 import { tilesOf } from '../../views/shared/forecast';
+import { translateBy } from '../../views/shared/translate';
 
 /** The layers that exist, in words: `1–4`, or `2, 4–6` where some lack it. */
 export const layerSpan = (existing: readonly number[]): string => rangesText(existing, '–', ', ') || '–';
@@ -37,9 +38,10 @@ export function compressorText(
 ): string {
   const values = Object.entries(params).map(([key, value]) => [key, lastPathPart(String(value))] as const);
   const code = `${name}(${values.map(each => each.join('=')).join(', ')})`;
-  const words = compressorWords(code, (text, ...filled) => trans.__(text, ...filled.map(String)));
+  const words = compressorWords(code, translateBy(trans));
   // One of another package, or with nothing to set, has a title.
-  const title = compressors.find(each => each.name === name)?.title ?? name;
+  const known = compressors.find(each => each.name === name)?.title;
+  const title = known === undefined ? name : titleWords(known, translateBy(trans));
   return words === code || values.length === 0
     ? [title, ...values.map(([, value]) => value)].join(' ')
     : words;
@@ -48,7 +50,8 @@ export function compressorText(
 /** A patch in one line, for "who changed what": `MLP1 output mean of 96 tiles; Hidden states off`. */
 export function patchText(patch: ConfigPatch, hello: Hello | null, trans: TranslationBundle): string {
   const { flags = [] } = hello ?? {};
-  const title = (flag: string): string => flags.find(({ name }) => name === flag)?.title ?? flag;
+  const title = (flag: string): string =>
+    titleWords(flags.find(({ name }) => name === flag)?.title ?? flag, translateBy(trans));
   return Object.entries(patch.flags)
     .map(
       ([flag, setting]) =>
@@ -61,16 +64,16 @@ export function patchText(patch: ConfigPatch, hello: Hello | null, trans: Transl
 function settingText(setting: FlagSetting, hello: Partial<Hello>, trans: TranslationBundle): string {
   const words = [compressorText(setting.compressor, hello, trans)];
   if (setting.layers !== undefined && setting.layers !== 'all') {
-    words.push(`layers ${setting.layers}`);
+    words.push(trans.__('layers %1', setting.layers));
   }
   if ((setting.every ?? 1) > 1) {
-    words.push(`every ${setting.every} steps`);
+    words.push(trans.__('every %1 steps', setting.every));
   }
   if (setting.passes?.includes('backward')) {
-    words.push(setting.passes.length > 1 ? 'forward and backward' : 'backward');
+    words.push(setting.passes.length > 1 ? trans.__('forward and backward') : trans.__('backward'));
   }
   if (setting.replicas === 'all') {
-    words.push('all replicas');
+    words.push(trans.__('all replicas'));
   }
   return words.join(', ');
 }

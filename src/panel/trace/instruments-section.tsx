@@ -1,4 +1,5 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
+import { titleWords } from '../../views/shared/describe';
 import * as React from 'react';
 import type { InstrumentInfo } from '../../protocol/messages.generated';
 import { own } from '../../protocol/records';
@@ -8,6 +9,7 @@ import { Section, PanelButton } from '../shell/section';
 import type { ControlModel } from '../summary/control-model';
 import { applyText } from './apply-bar';
 import { SchemaForm } from './schema-form';
+import { translateBy } from '../../views/shared/translate';
 
 type Json = Readonly<Record<string, unknown>>;
 
@@ -74,6 +76,7 @@ function InstrumentForm(props: {
   trans: TranslationBundle;
 }): React.ReactElement {
   const { name, title, group, control, trans } = props;
+  const t = translateBy(trans);
   const [edits, setEdits] = React.useState<Json>({});
   const inForce = objectOf(own(objectOf(own(control.config.instruments ?? {}, name)), group.name));
   const asked = control.asked('instruments');
@@ -88,9 +91,9 @@ function InstrumentForm(props: {
     }
   };
   return (
-    <Section name={`instrument-${name}`} title={title} folded>
+    <Section name={`instrument-${name}`} title={titleWords(title, t)} folded>
       <p className="jp-MegalensHint" title={group.description}>
-        {group.title}. {group.description}
+        {titleWords(group.title, t)}. {titleWords(group.description, t)}
       </p>
       <SchemaForm
         id={`jp-Megalens-${name}-${group.name}`}
@@ -102,6 +105,7 @@ function InstrumentForm(props: {
           control.settle('instruments');
           setEdits(before => ({ ...before, [each]: value }));
         }}
+        t={t}
       />
       <p className={`jp-MegalensControls-state jp-mod-${asked.kind}`} role="status">
         {asked.kind !== 'refused' ? applyText(asked, trans) : faults.size > 0 ? '' : asked.message}

@@ -1,9 +1,11 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
+import { titleWords } from '../../views/shared/describe';
 import * as React from 'react';
 import type { CompressorInfo } from '../../protocol/messages.generated';
 import type { IFault } from './draft';
 import { layerSpan } from './estimate';
 import { Field, SchemaForm } from './schema-form';
+import { translateBy } from '../../views/shared/translate';
 
 /** Some of a few words, at least one of them. */
 export function Choices<T extends string>(props: {
@@ -92,8 +94,10 @@ export function SchemaChoice(props: {
   disabled: boolean;
   choose: (name: string) => void;
   change: (parameter: string, value: unknown) => void;
+  trans: TranslationBundle;
 }): React.ReactElement {
-  const { id, field, label, choices, chosen, faults, disabled, choose, change } = props;
+  const { id, field, label, choices, chosen, faults, disabled, choose, change, trans } = props;
+  const t = translateBy(trans);
   const info = choices.find(each => each.name === chosen.name);
   return (
     <>
@@ -112,7 +116,7 @@ export function SchemaChoice(props: {
           >
             {choices.map(each => (
               <option key={each.name} value={each.name}>
-                {each.title}
+                {titleWords(each.title, t)}
               </option>
             ))}
           </select>
@@ -126,6 +130,7 @@ export function SchemaChoice(props: {
           faults={parameter => faults.get(`${field}.params.${parameter}`)}
           disabled={disabled}
           change={change}
+          t={t}
         />
       )}
     </>

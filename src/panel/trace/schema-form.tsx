@@ -1,4 +1,6 @@
 import * as React from 'react';
+import { titleWords } from '../../views/shared/describe';
+import type { Translate } from '../../views';
 import type { IFault } from './draft';
 import { own } from '../../protocol/records';
 
@@ -21,6 +23,7 @@ export function SchemaForm(props: {
   faults: (name: string) => IFault | undefined;
   disabled: boolean;
   change: (name: string, value: unknown) => void;
+  t: Translate;
 }): React.ReactElement {
   const properties = (props.schema as { properties?: Record<string, IProperty> }).properties ?? {};
   return (
@@ -29,7 +32,7 @@ export function SchemaForm(props: {
         <Field
           key={name}
           id={`${props.id}-${name}`}
-          label={property.title ?? name}
+          label={titleWords(property.title ?? name, props.t)}
           help={property.description}
           fault={props.faults(name)}
           value={own(props.values, name)}

@@ -1,3 +1,4 @@
+import { translatedLater } from '../../protocol/texts';
 import type {
   Config,
   ConfigPatch,
@@ -433,24 +434,24 @@ const PRESETS: readonly {
   every: number;
 }[] = [
   {
-    title: 'Hidden states of all layers, cheap',
+    title: translatedLater('Hidden states of all layers, cheap'),
     takes: ({ name }) => name === 'HiddenStates',
     layers: all,
     every: 10
   },
   {
-    title: 'Attention of the middle layers, cheap',
+    title: translatedLater('Attention of the middle layers, cheap'),
     takes: ({ axes }) => axes.includes('key'),
     layers: middle,
     every: 10
   },
   {
-    title: 'MLPs of the middle layers',
+    title: translatedLater('MLPs of the middle layers'),
     takes: ({ name }) => name.startsWith('MLP'),
     layers: middle,
     every: 1
   },
-  { title: 'All that there is, rarely', takes: () => true, layers: all, every: 100 }
+  { title: translatedLater('All that there is, rarely'), takes: () => true, layers: all, every: 100 }
 ];
 
 export function presetsOf({ flags, compressors, phase }: Hello): readonly IPreset[] {

@@ -9,9 +9,11 @@ import type { PanelModel } from '../shell/panel-model';
 import { Section, PanelButton } from '../shell/section';
 import type { IFault, IFullSetting } from './draft';
 import { Choices, LayersField, SchemaChoice } from './schema-choice';
+import { titleWords } from '../../views/shared/describe';
 import { Field, NumberInput } from './schema-form';
 import { compressorText, tilesText, patchText } from './estimate';
 import type { IFlagRow, TraceModel, IForeignChange } from './trace-model';
+import { translateBy } from '../../views/shared/translate';
 
 /** One flag: a line that opens to its setting. */
 function FlagRow(props: { row: IFlagRow; trace: TraceModel; trans: TranslationBundle }): React.ReactElement {
@@ -23,6 +25,7 @@ function FlagRow(props: { row: IFlagRow; trace: TraceModel; trans: TranslationBu
   const id = `jp-Megalens-flag-${info.name}`;
   const reason = info.reason ?? (available ? undefined : trans.__('No layer of this model has it.'));
   const summary = setting === null ? '' : summaryOf(setting, trace.hello, trans);
+  const title = titleWords(info.title, translateBy(trans));
   const Caret = open ? caretDownIcon : caretRightIcon;
   return (
     <li
@@ -38,14 +41,14 @@ function FlagRow(props: { row: IFlagRow; trace: TraceModel; trans: TranslationBu
           onChange={event => trace.toggle(info.name, event.target.checked)}
         />
         <label htmlFor={id} title={info.evidence ? `${info.name}\n${info.evidence}` : info.name}>
-          {info.title}
+          {title}
         </label>
         {setting !== null && (
           <button
             type="button"
             className="jp-MegalensFlag-summary"
             aria-expanded={open}
-            aria-label={trans.__('Setting of %1: %2', info.title, summary)}
+            aria-label={trans.__('Setting of %1: %2', title, summary)}
             onClick={() => setWanted(!open)}
           >
             <span>{summary}</span>
@@ -173,6 +176,7 @@ function FlagForm(props: {
         disabled={disabled}
         choose={compressor => trace.chooseCompressor(name, compressor)}
         change={(parameter, value) => trace.changeParameter(name, parameter, value)}
+        trans={trans}
       />
       {tiles !== '' && <p className="jp-MegalensHint">{tiles}</p>}
     </fieldset>

@@ -11,6 +11,8 @@ import type { IViewReference, IMegalensViews } from '../../tokens';
 import type { Hello } from '../../protocol/messages.generated';
 import { viewIcon } from '../shell/commands';
 import { LazyPanel } from '../shell/lazy-panel';
+import { titleWords } from '../../views/shared/describe';
+import { translateBy } from '../../views/shared/translate';
 
 /** The widget that draws a view and lets its options be changed from both sides. */
 export interface IViewWidget extends Widget {
@@ -238,8 +240,9 @@ export class ViewTabs implements IMegalensViews {
     const several = new Set(tabs.map(({ run }) => run)).size > 1;
     for (const tab of tabs) {
       const { options, runName } = tab;
+      const t = translateBy(this.options.trans);
       const view = this.options.trans.__(viewInfo(options.view)?.title ?? options.view);
-      const subject = shortSubject(options, flag => tab.flagTitle(flag));
+      const subject = shortSubject(options, flag => titleWords(tab.flagTitle(flag), t));
       tab.title.label = [...subject, ...(several ? [runName] : []), view].join(' · ');
       tab.title.caption = this.options.trans.__('%1 of run %2', [view, ...subject].join(' · '), runName);
     }

@@ -119,7 +119,7 @@ it('writes steps that are open as a slice, and those of a view of others as they
 });
 
 it('names layers in words', () => {
-  expect([[3], [3, 4], [1, 2, 3, 4], [1, 2, 3, 7], [1, 3, 5]].map(layerWords)).toEqual([
+  expect([[3], [3, 4], [1, 2, 3, 4], [1, 2, 3, 7], [1, 3, 5]].map(layers => layerWords(layers))).toEqual([
     'layer 3',
     'layers 3 and 4',
     'layers 1 to 4',
@@ -129,7 +129,7 @@ it('names layers in words', () => {
 });
 
 it('calls what is no layer’s the embedding', () => {
-  expect([[-1], [-1, 0], [-1, 0, 1, 2]].map(layerWords)).toEqual([
+  expect([[-1], [-1, 0], [-1, 0, 1, 2]].map(layers => layerWords(layers))).toEqual([
     'embedding',
     'embedding and layer 0',
     'embedding and layers 0 to 2'

@@ -81,7 +81,7 @@ export class DistributionView extends ViewModel<Required<DistributionOptions>> {
     const title = t(
       first === last ? '%1, %2, step %3' : '%1, %2, steps %3 to %4',
       capital(this.subject),
-      layerWords(layers),
+      layerWords(layers, t),
       formatInteger(first.step),
       formatInteger(last.step)
     );

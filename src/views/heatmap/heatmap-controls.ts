@@ -134,8 +134,8 @@ export function noRow(
   const first = shape.layers[0];
   const sentence =
     layers.length === 0
-      ? t('Layers %1 are not traced; there are rows of %2.', options.layers, layerWords(shape.layers))
-      : t('%1 has no row of %2 at step %3.', subject, layerWords(layers), formatInteger(step));
+      ? t('Layers %1 are not traced; there are rows of %2.', options.layers, layerWords(shape.layers, t))
+      : t('%1 has no row of %2 at step %3.', subject, layerWords(layers, t), formatInteger(step));
   return first === undefined || layers.includes(first)
     ? nothingYet(sentence, actions, t)
     : emptyState(sentence, t('Show %1', layerName(first, t)), () => choose({ layers: String(first) }));
@@ -199,7 +199,7 @@ export async function untraced(
   }
   const text = t(
     '%1 of %2: not traced any more since step %3.',
-    capital(layerWords(gone)),
+    capital(layerWords(gone, t)),
     subject,
     formatInteger(last)
   );

@@ -1,3 +1,4 @@
+import { axisWords } from '../shared/describe';
 import { formatNumber, type IRecipe, type Pictures, type Row } from '../../charts';
 import type { IContent } from '../shared/content';
 import type { ILayer, IShown } from './heatmap-data';
@@ -52,7 +53,11 @@ export function heatmapRecipe(
     rows,
     recipe: {
       template: 'heatmap',
-      texts: { xTitle: t(axes.x), yTitle: axes.y ? t(axes.y) : '', legendTitle: t('value') },
+      texts: {
+        xTitle: axisWords(axes.x, t),
+        yTitle: axes.y ? axisWords(axes.y, t) : '',
+        legendTitle: t('value')
+      },
       params: {
         ...axisParams(x, y),
         tokens: shown.tokens,

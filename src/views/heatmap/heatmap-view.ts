@@ -6,7 +6,7 @@ import type { ITensorShape } from '../../store/tensor-data';
 import type { IMark, IMoved, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';
 import type { IViewDefinition } from '../shared/definition';
-import { flagInfo, flagWords, rankWords } from '../shared/describe';
+import { axisWords, flagInfo, flagWords, rankWords } from '../shared/describe';
 import { chosenLayers, layerName } from '../shared/layers';
 import type { ILinkedMarks } from '../shared/links';
 import { columnOf, positionShown, StepShown } from '../shared/pinned-step';
@@ -153,8 +153,8 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
       heading: layerName(layer.layer, this.t),
       lines: [
         { name: this.t('value'), value: this._valueName(value) },
-        { name: this.t(axes.x), value: positionWords(shown, column) },
-        ...(axes.y ? [{ name: this.t(axes.y), value: formatInteger(row) }] : []),
+        { name: axisWords(axes.x, this.t), value: positionWords(shown, column) },
+        ...(axes.y ? [{ name: axisWords(axes.y, this.t), value: formatInteger(row) }] : []),
         ...(shown.text ? [] : [{ name: this.t('step'), value: formatInteger(shown.step) }])
       ]
     };
@@ -188,8 +188,8 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
     this._at = { place: index, column, row };
     this.env.zoom?.reveal(column, row);
     const value = this._valueName(valueIn(slice, row * slice.columns + column));
-    const where = `${this.t(shown.axes.x)} ${positionWords(shown, column)}`;
-    const down = shown.axes.y ? `, ${this.t(shown.axes.y)} ${row}` : '';
+    const where = `${axisWords(shown.axes.x, this.t)} ${positionWords(shown, column)}`;
+    const down = shown.axes.y ? `, ${axisWords(shown.axes.y, this.t)} ${row}` : '';
     const sentence = this.t('%1, %2%3: %4', layerName(layer.layer, this.t), where, down, value);
     const mark: IMark = { facet: ['layer', layer.layer], x: around(column), y: around(row) };
     return key === 'copy' ? { said: sentence, mark, copy: value } : { said: sentence, mark };

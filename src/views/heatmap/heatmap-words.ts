@@ -2,7 +2,13 @@ import { formatInteger, formatNumber } from '../../charts';
 import type { HeatmapOptions } from '../../protocol/views.generated';
 import type { ITensorRow, ITensorResult } from '../../store/tensor-data';
 import { lockedWords } from '../shared/controls';
-import { compressorCaption, compressorWords, omissionWords, thinnedWords } from '../shared/describe';
+import {
+  axisWords,
+  compressorCaption,
+  compressorWords,
+  omissionWords,
+  thinnedWords
+} from '../shared/describe';
 import { layerWords, layerName } from '../shared/layers';
 import type { Translate } from '../shared/translate';
 import type { ILayer, IShown, ITextShown } from './heatmap-data';
@@ -39,7 +45,16 @@ export function errorWords(
   const steps = [...new Set(known.map(row => row.step))].sort((a, b) => a - b);
   const newest = steps[steps.length - 1] ?? 0;
   const shown = rows[0]?.step ?? 0;
-  const of = known.length < rows.length ? t(', in %1', layerWords(known.map(row => row.layer))) : '';
+  const of =
+    known.length < rows.length
+      ? t(
+          ', in %1',
+          layerWords(
+            known.map(row => row.layer),
+            t
+          )
+        )
+      : '';
   const when =
     newest === shown && steps.length === 1
       ? ''
@@ -90,7 +105,10 @@ export function heatmapTitle(shown: IShown, flag: string, head: number, t: Trans
     flag,
     compressorWords(row?.compressor ?? '', t, row?.shape[row.shape.length - 1]),
     ...((shown.text?.heads ?? shown.axes.heads) > 1 ? [t('head %1', head)] : []),
-    layerWords(shown.layers.map(each => each.layer)),
+    layerWords(
+      shown.layers.map(each => each.layer),
+      t
+    ),
     ofWords(shown, t)
   ].join(', ');
 }
@@ -165,7 +183,7 @@ export function peakOf({
 export function heatmapSummary(shown: IShown, t: Translate): string {
   const { extent, axes } = shown;
   const where = (column: number, row: number): string =>
-    `${t(axes.x)} ${positionWords(shown, column)}${axes.y ? `, ${t(axes.y)} ${row}` : ''}`;
+    `${axisWords(axes.x, t)} ${positionWords(shown, column)}${axes.y ? `, ${axisWords(axes.y, t)} ${row}` : ''}`;
   const parts = badWords(shown, where, t);
   if (extent) {
     const [lo, hi] = [formatNumber(extent[0]), formatNumber(extent[1])];

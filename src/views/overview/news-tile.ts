@@ -201,7 +201,7 @@ function badTensor({ hello }: IRunSource, flag: string, step: number, layer: num
     text: t(
       '%1 of %2: the first value that is not finite',
       flagWords(hello, flag, null, t),
-      layerWords([layer])
+      layerWords([layer], t)
     ),
     opens: { view: 'heatmap', flag, layers: String(layer), step }
   };

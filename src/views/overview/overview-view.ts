@@ -1,3 +1,4 @@
+import { translatedLater } from '../../protocol/texts';
 import { formatInteger } from '../../charts';
 import type {
   OverviewOptions,
@@ -77,14 +78,14 @@ class OverviewView implements IComposition, ITilePage {
       this._layers(),
       this._words(
         'news',
-        'Out of the ordinary',
+        translatedLater('Out of the ordinary'),
         undefined,
         (source, env) => new NewsTile(source, env as IViewEnvironment, this, known)
       ),
       ...added.filter(({ isWide }) => !isWide).map(tile => this._tile(tile)),
       this._words(
         'cost',
-        'Cost and recording',
+        translatedLater('Cost and recording'),
         undefined,
         (source, env) => new CostTile(source, env as IViewEnvironment)
       ),
@@ -135,7 +136,7 @@ class OverviewView implements IComposition, ITilePage {
     const opens = { view: 'scalars', names, steps } as const;
     return this._picture(
       'scalars',
-      'Loss',
+      translatedLater('Loss'),
       opens,
       fullViewOptions(opens),
       (source, env) => new ScalarsTile(source, env as IViewEnvironment<ScalarsOptions>)
@@ -149,7 +150,7 @@ class OverviewView implements IComposition, ITilePage {
     if (map === null) {
       return this._words(
         'map',
-        'Layers over steps',
+        translatedLater('Layers over steps'),
         undefined,
         (source, env) => new OfferTile(source, env as IViewEnvironment)
       );

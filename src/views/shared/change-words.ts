@@ -18,7 +18,13 @@ export interface ITold extends ISeries {
 type Naming = (told: readonly ITold[]) => string;
 
 /** Name series by their layers. */
-export const layerNaming: Naming = told => layerWords(told.map(each => each.layer));
+export const layerNaming =
+  (t: Translate): Naming =>
+  told =>
+    layerWords(
+      told.map(each => each.layer),
+      t
+    );
 
 /** Name one series by its name, and of several say how many they are. */
 export const countNaming =
@@ -83,8 +89,8 @@ function courseWords(name: string, told: readonly ITold[], names: Naming, t: Tra
 export const changeWords = (name: string, series: readonly Omit<ITold, 'where'>[], t: Translate): string =>
   seriesWords(
     name,
-    series.map(each => ({ ...each, where: layerWords([each.layer]) })),
-    layerNaming,
+    series.map(each => ({ ...each, where: layerWords([each.layer], t) })),
+    layerNaming(t),
     t
   );
 

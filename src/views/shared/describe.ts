@@ -1,6 +1,7 @@
 import { own } from '../../protocol/records';
+import { translatedLater } from '../../protocol/texts';
 import { formatBytes, formatInteger } from '../../charts';
-import type { Hello, FlagInfo, Pass } from '../../protocol/messages.generated';
+import type { Hello, FlagInfo, Pass, Phase } from '../../protocol/messages.generated';
 import type { ITensorShape, IKept } from '../../store/tensor-data';
 import { listWords } from './layers';
 import type { Translate } from './translate';
@@ -38,8 +39,8 @@ export function rankWords(
   }
   return [
     replicas
-      ? t('From ranks %1: of each layer the replica of the lowest rank.', listWords(drawn))
-      : t('From ranks %1.', listWords(drawn))
+      ? t('From ranks %1: of each layer the replica of the lowest rank.', listWords(drawn, t))
+      : t('From ranks %1.', listWords(drawn, t))
   ];
 }
 
@@ -149,6 +150,98 @@ export function lastAxis(text: string, before: string): string {
   return own(names, name) ?? before;
 }
 
+/** An axis of a tensor in words; a name that is no word here stays as the model has it. */
+export function axisWords(axis: string, t: Translate): string {
+  const words: Readonly<Record<string, string>> = {
+    position: t('position'),
+    feature: t('feature'),
+    head: t('head'),
+    query: t('query'),
+    key: t('key'),
+    token: t('token'),
+    expert: t('expert'),
+    tile: t('tile'),
+    vector: t('vector'),
+    bin: t('bin')
+  };
+  return own(words, axis) ?? axis;
+}
+
+/** Titles that a run brings: those of this package are translated, and others stay as they are. */
+const RUN_TITLES: readonly string[] = translatedLater([
+  'Queries, keys and values',
+  'Attention probabilities',
+  'Attention context',
+  'MLP1 output',
+  'MLP2 output',
+  'Attention output',
+  'Hidden states',
+  'Router probabilities',
+  'Expert outputs',
+  'Input tokens',
+  'Tile',
+  'No compression',
+  'Counts only',
+  'Projection',
+  'Peaks',
+  'Histogram',
+  'Additive Gaussian noise',
+  'Multiplicative uniform noise',
+  'Bit flips',
+  'Constant offset',
+  'Add a vector',
+  'MLP output',
+  'Between layers',
+  'Tiles',
+  'Reduction',
+  'Vectors',
+  'Cells',
+  'Bins',
+  'Logarithmic',
+  'Limit',
+  'Rate',
+  'Bit',
+  'Offset',
+  'Fraction',
+  'Coefficient',
+  'Normalise',
+  'Measured statistics',
+  'Every how many steps',
+  'Parameters',
+  'Gradients',
+  'Activations',
+  'Activation gradients',
+  'Residual stream',
+  'Residual stream gradients',
+  'Attention entropy',
+  'Largest attention',
+  'Router entropy',
+  'Router similarity',
+  'Stable ranks',
+  'Kernel norms',
+  'Optimizer, mean',
+  'Optimizer, square',
+  'Gradients before reduction',
+  'Gradients after each micro-batch',
+  "Gradients along the optimizer's mean",
+  'Parameters before the step',
+  'Communication',
+  'Numbers of what the model is given',
+  'Weights',
+  'At every step whose number it divides; 0 is off.'
+]);
+
+/** The title of a flag, a compressor, a perturbation, a site or a parameter, which came with a run. */
+export const titleWords = (title: string, t: Translate): string =>
+  RUN_TITLES.includes(title) ? t(title) : title;
+
+/** Phases of a run in words. */
+export const phaseWords = (t: Translate): Readonly<Record<Phase, string>> => ({
+  train: t('train'),
+  eval: t('eval'),
+  generate: t('generate')
+});
+
 export function flagInfo(hello: Hello | null, flag: string): FlagInfo | undefined {
   return hello?.flags.find(each => each.name === flag);
 }
@@ -162,7 +255,7 @@ export function flagWords(
   pass: Pass = 'forward'
 ): string {
   const info = flagInfo(hello, flag);
-  const title = info?.title ?? flag;
+  const title = info ? titleWords(info.title, t) : flag;
   const words = part ? t('%1, part %2', title, part) : title;
   return pass === 'backward' ? t('Gradient of %1', words) : words;
 }

@@ -47,7 +47,9 @@ export async function eventsOf(source: IRunSource): Promise<readonly IRunEvent[]
 }
 
 /** Say an event with its steps: `step 40: Tile(96) → Tile(48), by ada`. */
-export function eventWords({ first, last, text }: IRunEvent, t: Translate): string {
+export function eventWords({ first, last, text: title }: IRunEvent, t: Translate): string {
+  // What others named may have %1 in it, which stands for nothing.
+  const text = title.includes('%') ? title : t(title);
   const [from, to] = [formatInteger(first), formatInteger(last)];
   return first === last
     ? t('step %1: %2', from, text)

@@ -1,3 +1,4 @@
+import { translatedLater } from '../../protocol/texts';
 import type { Translate } from './translate';
 
 /**
@@ -5,7 +6,7 @@ import type { Translate } from './translate';
  * panel. A control whose id is a word here has its meaning as its help; `docs/design-language.md` has the
  * same table.
  */
-export const GLOSSARY = {
+export const GLOSSARY = translatedLater({
   flag: ['Flag', 'A tensor of the model that can be traced, such as the output of an MLP'],
   part: ['Part', 'One of several tensors that a flag has, such as queries, keys and values'],
   layers: ['Layers', 'Layers are counted from 0; the embedding before them is none'],
@@ -36,7 +37,7 @@ export const GLOSSARY = {
     'How many tokens of the vocabulary were more probable: 0 is the most probable'
   ],
   alarm: ['Alarm', 'What a rule of the monitor found, at a step']
-} as const satisfies Readonly<Record<string, readonly [word: string, meaning: string]>>;
+}) satisfies Readonly<Record<string, readonly [word: string, meaning: string]>>;
 
 export type Term = keyof typeof GLOSSARY;
 
@@ -44,5 +45,6 @@ const isTerm = (id: string): id is Term => Object.hasOwn(GLOSSARY, id);
 
 /** What a word means; empty where it needs no explanation. */
 export function meaningOf(id: string, t: Translate): string {
-  return isTerm(id) ? t(GLOSSARY[id][1]) : '';
+  const [, meaning] = isTerm(id) ? GLOSSARY[id] : ['', ''];
+  return meaning && t(meaning);
 }

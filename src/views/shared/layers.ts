@@ -1,5 +1,5 @@
 import { EMBEDDING, inRanges, isRangeText, parseLayers, rangesText } from '../../protocol/ranges';
-import type { Translate } from './translate';
+import { type Translate, untranslated } from './translate';
 
 /**
  * The layers that a range text chooses of those there are. The embedding has no layer to choose, and is
@@ -15,17 +15,19 @@ export function layerName(layer: number, t: Translate): string {
 }
 
 /** Name layers in words: `layer 3`, `layers 0 to 3`, `layers 0, 1 and 7`, `embedding`. */
-export function layerWords(layers: readonly number[]): string {
+export function layerWords(layers: readonly number[], t: Translate = untranslated): string {
   const inside = layers.filter(layer => layer !== EMBEDDING);
-  const words = `${inside.length === 1 ? 'layer' : 'layers'} ${listWords(inside)}`;
-  return [
-    ...(inside.length < layers.length ? ['embedding'] : []),
-    ...(inside.length > 0 ? [words] : [])
-  ].join(' and ');
+  const listed = listWords(inside, t);
+  const words = inside.length === 1 ? t('layer %1', listed) : t('layers %1', listed);
+  return inside.length === layers.length
+    ? words
+    : inside.length === 0
+      ? t('embedding')
+      : t('%1 and %2', t('embedding'), words);
 }
 
 /** List numbers, ascending: `1 to 4`, `1, 2 and 7`. */
-export function listWords(layers: readonly number[]): string {
+export function listWords(layers: readonly number[], t: Translate = untranslated): string {
   const groups: string[] = [];
   for (let at = 0; at < layers.length;) {
     let end = at;
@@ -33,14 +35,14 @@ export function listWords(layers: readonly number[]): string {
       end += 1;
     }
     if (end - at >= 2) {
-      groups.push(`${layers[at]} to ${layers[end]}`);
+      groups.push(t('%1 to %2', layers[at] ?? 0, layers[end] ?? 0));
     } else {
       groups.push(...layers.slice(at, end + 1).map(String));
     }
     at = end + 1;
   }
   const last = groups.pop() ?? '';
-  return groups.length > 0 ? `${groups.join(', ')} and ${last}` : last;
+  return groups.length > 0 ? t('%1 and %2', groups.join(', '), last) : last;
 }
 
 /**
@@ -49,7 +51,8 @@ export function listWords(layers: readonly number[]): string {
  */
 export function layersFault(
   text: string,
-  existing: readonly number[]
+  existing: readonly number[],
+  t: Translate = untranslated
 ): { readonly message: string; readonly nearest: string } | null {
   if (existing.length === 0 || existing[0] === EMBEDDING || /[-,]\s*$/.test(text)) {
     return null;
@@ -57,8 +60,11 @@ export function layersFault(
   if (!isRangeText(text)) {
     const [low = '', high = ''] = text.split('-').map(each => each.trim());
     return Number(low) > Number(high) && high !== ''
-      ? { message: `${text}: the smaller layer comes first.`, nearest: `${high}-${low}` }
-      : { message: `“${text}” is no range of layers: “all”, or numbers such as 0-3,7.`, nearest: 'all' };
+      ? { message: t('%1: the smaller layer comes first.', text), nearest: `${high}-${low}` }
+      : {
+          message: t('“%1” is no range of layers: “all”, or numbers such as 0-3,7.', text),
+          nearest: 'all'
+        };
   }
   const wrong = text.split(',').filter(piece => {
     try {
@@ -72,5 +78,8 @@ export function layersFault(
   const nearest = rangesText(inRanges(text, existing)) || `${Number(least) < first ? first : last}`;
   return wrong.length === 0
     ? null
-    : { message: `${wrong.join(',').trim()}: this model has ${layerWords(existing)} here.`, nearest };
+    : {
+        message: t('%1: this model has %2 here.', wrong.join(',').trim(), layerWords(existing, t)),
+        nearest
+      };
 }

@@ -2,7 +2,7 @@ import { formatBytes, formatInteger } from '../../charts';
 import type { FlagInfo, FlagSetting, Hello, Pass, Phase } from '../../protocol/messages.generated';
 import { own } from '../../protocol/records';
 import { isOver, type IRunSource } from '../../store/source';
-import { flagInfo, flagWords } from './describe';
+import { flagInfo, flagWords, phaseWords, titleWords } from './describe';
 import { faultSentence, faultText } from './fault-text';
 import { estimateBytes, firstSetting, FRAME_BYTES, positionsOf } from './forecast';
 import type { Translate } from './translate';
@@ -216,8 +216,11 @@ export async function emptyFlag(
     return { kind: 'empty', sentence: unknownFlag(hello, flag, t), action: choose };
   }
   if (info.layers.length === 0) {
-    const reason = info.reason ? `: ${info.reason}` : '.';
-    return { kind: 'empty', sentence: t('This model has no %1%2', info.title, reason), action: choose };
+    const name = titleWords(info.title, t);
+    const sentence = info.reason
+      ? t('This model has no %1: %2', name, info.reason)
+      : t('This model has no %1.', name);
+    return { kind: 'empty', sentence, action: choose };
   }
   const open = source.connection.kind === 'live' || source.connection.kind === 'stale';
   const setting = own(hello.config.flags, flag);
@@ -226,14 +229,22 @@ export async function emptyFlag(
     (pass === 'forward' || setting.passes?.includes(pass)) &&
     (setting.phases ?? ['train']).includes(phase);
   if (traced && open) {
-    return nothingYet(t('%1 is traced; its first %2 step has not arrived yet.', title, phase), actions, t);
+    return nothingYet(
+      t('%1 is traced; its first %2 step has not arrived yet.', title, phaseWords(t)[phase]),
+      actions,
+      t
+    );
   }
   if (!open) {
-    return { kind: 'empty', sentence: t('This run holds no %2 step of %1.', title, phase), action: choose };
+    return {
+      kind: 'empty',
+      sentence: t('This run holds no %2 step of %1.', title, phaseWords(t)[phase]),
+      action: choose
+    };
   }
   const sentence =
     setting !== undefined && !(setting.phases ?? ['train']).includes(phase)
-      ? t('%1 is not traced in phase %2.', title, phase)
+      ? t('%1 is not traced in phase %2.', title, phaseWords(t)[phase])
       : t('%1 is not traced.', title);
   const action = traceAction(source, info, phase, actions, t, pass);
   return action === null ? nothingYet(sentence, actions, t) : { kind: 'empty', sentence, action };
@@ -261,10 +272,10 @@ export function traceAction(
     ...(pass === 'backward' ? { passes: ['forward', 'backward'] } : {})
   };
   const bytes = estimateBytes(info, setting, positionsOf(flags));
-  const cost = bytes === null ? '' : t(', ≈ %1 a step', formatBytes(bytes + FRAME_BYTES));
-  const when = phase === 'generate' ? t(' while generating') : '';
+  const name = titleWords(info.title, t);
+  const label = phase === 'generate' ? t('Trace %1 while generating', name) : t('Trace %1', name);
   return {
-    label: `${t('Trace %1', info.title)}${when}${cost}`,
+    label: bytes === null ? label : t('%1, ≈ %2 a step', label, formatBytes(bytes + FRAME_BYTES)),
     run: async () => {
       await source.configure({ flags: { [info.name]: setting } });
       actions.retry();

@@ -2,6 +2,7 @@ import { formatNumber } from '../../charts';
 import { isRangeText } from '../../protocol/ranges';
 import type { Control } from './control';
 import { layersFault } from './layers';
+import { type Translate, untranslated } from './translate';
 
 /** Numbers that a line of ranges suggests. */
 const MOST_SUGGESTED = 100;
@@ -30,7 +31,8 @@ export const rangesField = (
   value: string,
   known: readonly number[],
   change: (value: string) => void,
-  valid: (text: string) => boolean = isRangeText
+  valid: (text: string) => boolean = isRangeText,
+  t: Translate = untranslated
 ): Control => ({
   kind: 'text',
   id,
@@ -38,7 +40,7 @@ export const rangesField = (
   value,
   suggestions: ['all', ...known.slice(0, MOST_SUGGESTED).map(String)],
   valid,
-  ...(id === 'layers' && { why: text => layersFault(text, known)?.message }),
+  ...(id === 'layers' && { why: text => layersFault(text, known, t)?.message }),
   change
 });
 

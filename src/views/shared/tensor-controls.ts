@@ -1,12 +1,12 @@
 import type { FlagInfo } from '../../protocol/messages.generated';
 import { own } from '../../protocol/records';
-import { EMBEDDING } from '../../protocol/ranges';
+import { EMBEDDING, isRangeText } from '../../protocol/ranges';
 import type { HeatmapOptions } from '../../protocol/views.generated';
 import type { IRunSource } from '../../store/source';
 import type { ITensorShape } from '../../store/tensor-data';
 import { type Control, selectControl } from './control';
 import { rangesField } from './table';
-import { rankName } from './describe';
+import { phaseWords, rankName, titleWords } from './describe';
 import type { Translate } from './translate';
 
 /** The options that say of which tensors a view is. */
@@ -29,9 +29,10 @@ export function tensorControls(
 ): Control[] {
   const { flag, part, layers, phase, pass, rank } = options;
   const traced = own(hello?.config.flags, flag);
+  const words = phaseWords(t);
   const phases = (['train', 'eval', 'generate'] as const)
     .filter(each => each === phase || (traced?.phases ?? ['train']).includes(each))
-    .map(value => ({ value, text: t(value) }));
+    .map(value => ({ value, text: words[value] }));
   const passes = { forward: t('forward, values'), backward: t('backward, gradients') };
   const hasBackward = [...(shape.passes ?? []), ...(traced?.passes ?? []), pass].includes('backward');
   const seen = shape.ranks ?? [];
@@ -44,7 +45,9 @@ export function tensorControls(
       t('Layers'),
       layers,
       shape.layers.filter(layer => layer !== EMBEDDING),
-      value => choose({ layers: value })
+      value => choose({ layers: value }),
+      isRangeText,
+      t
     ),
     ...others,
     ...(phases.length < 2
@@ -83,7 +86,7 @@ export function flagControls(
 ): Control[] {
   const flags = infos.map(info => ({
     value: info.name,
-    text: info.title,
+    text: titleWords(info.title, t),
     disabled: info.layers.length === 0,
     title: info.reason ? `${info.name}: ${info.reason}` : info.name
   }));

@@ -38,7 +38,7 @@ import type { TensorSelection } from '../../protocol/requests.generated';
 /** What to say where none of the chosen layers is traced. */
 function noLayer({ shape, options, choose, t }: ITrendSubject): IState {
   return emptyState(
-    t('Layers %1 are not traced; there are rows of %2.', options.layers, layerWords(shape.layers)),
+    t('Layers %1 are not traced; there are rows of %2.', options.layers, layerWords(shape.layers, t)),
     t('Show all layers'),
     () => choose({ layers: 'all' })
   );
@@ -265,7 +265,7 @@ export class TrendView extends LinesView<Required<TrendOptions>> {
     const shown = found.shown.filter(({ isFaint }) => !isFaint);
     const isOne = shown.every(({ run }) => run === shown[0]?.run);
     const told = shown.map((line, at) => ({ ...toldOf(line), layer: (isOne ? line.layer : null) ?? at }));
-    const moved = seriesWords(capital(quantity), told, isOne ? layerNaming : countNaming(t), t);
+    const moved = seriesWords(capital(quantity), told, (isOne ? layerNaming : countNaming)(t), t);
     const answer = {
       ...this._answer,
       lines: this._answer.lines.filter(({ layer }) => !options.hidden.includes(String(layer)))

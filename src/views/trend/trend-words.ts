@@ -220,7 +220,10 @@ export function trendWords(
       '%1, %2 of %3, steps %4 to %5',
       flag,
       name,
-      layerWords(lines.map(each => each.layer)),
+      layerWords(
+        lines.map(each => each.layer),
+        t
+      ),
       formatInteger(Math.min(...steps)),
       formatInteger(Math.max(...steps))
     ),
@@ -267,8 +270,8 @@ export function selectionWords(row: ITrendTensor | null, selection: TensorSelect
     lines.push(
       hasPositions
         ? taken.length === 1
-          ? t('Position %1 of %2, counted from 0.', listWords(taken), formatInteger(length))
-          : t('Positions %1 of %2, counted from 0.', listWords(taken), formatInteger(length))
+          ? t('Position %1 of %2, counted from 0.', listWords(taken, t), formatInteger(length))
+          : t('Positions %1 of %2, counted from 0.', listWords(taken, t), formatInteger(length))
         : t('These tensors have no position axis; all of their values enter.')
     );
   }

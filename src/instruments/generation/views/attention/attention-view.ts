@@ -221,7 +221,7 @@ function noLayer(
   t: Translate
 ): IState {
   const [first = 0] = layers;
-  const sentence = t('There is no attention of layers %1 here, but of %2.', requested, layerWords(layers));
+  const sentence = t('There is no attention of layers %1 here, but of %2.', requested, layerWords(layers, t));
   return emptyState(sentence, t('Show %1', layerName(first, t)), () => choose({ layers: String(first) }));
 }
 

@@ -21,7 +21,7 @@ export const mapName = ({ layer, head }: Pick<IHeadMap, 'head' | 'layer'>, t: Tr
   t('layer %1, head %2', layer, head);
 
 export const headWords = (heads: readonly number[], t: Translate): string =>
-  heads.length === 1 ? t('head %1', heads[0] ?? 0) : t('heads %1', listWords(heads));
+  heads.length === 1 ? t('head %1', heads[0] ?? 0) : t('heads %1', listWords(heads, t));
 
 export function textWords({ generation, step }: IAttentionText, t: Translate): string {
   return generation === null
@@ -38,7 +38,7 @@ export function attentionTitle(
 ): string {
   return [
     t('Attention of %1', textWords(text, t)),
-    layerWords([...new Set(layers)]),
+    layerWords([...new Set(layers)], t),
     headWords([...new Set(heads)], t)
   ].join(', ');
 }

@@ -29,7 +29,7 @@ export function lensTitle({ generation, sequence, lens, layers }: ILensFacts, t:
       ? t('Logit lens of generation %1', number)
       : t('Logit lens of %1, generation %2', quoted(prompt), number),
     ...(generation.sequences > 1 ? [t('sequence %1', formatInteger(sequence))] : []),
-    ...(layers.length < lens.layers.length ? [layerWords(layers)] : [])
+    ...(layers.length < lens.layers.length ? [layerWords(layers, t)] : [])
   ].join(', ');
 }
 
@@ -84,7 +84,7 @@ export function lensSummary(
                 final,
                 where,
                 formatInteger(own.layer),
-                layerWords(lens.layers)
+                layerWords(lens.layers, t)
               )
         ]
       : best

@@ -310,16 +310,18 @@ const thinnedWords = ({ all, far, every }: NonNullable<TextVectors['thinned']>, 
 export function projectionCaption(projected: IProjected, options: ProjectionChoice, t: Translate): string[] {
   const { plane, text, umap } = projected;
   const { features, source } = plane;
-  const count = (number: number, words: string): string[] =>
-    number > 0 ? [t(words, formatInteger(number))] : [];
+  const count = (number: number, words: (number: string) => string): string[] =>
+    number > 0 ? [words(formatInteger(number))] : [];
   return [
     featureWords(plane, t),
     ...(options.standardise ? [t('Each feature is divided by its deviation.')] : []),
-    ...count(features.constant, 'Features that are the same in every token, and add nothing: %1.'),
+    ...count(features.constant, n => t('Features that are the same in every token, and add nothing: %1.', n)),
     ...(text.thinned ? [thinnedWords(text.thinned, t)] : []),
-    ...count(source.missing, 'Tokens whose tensors are not here, left out: %1.'),
-    ...count(source.unfitting, 'Tokens that were traced with other features, left out: %1.'),
-    ...count(text.unread, 'Tokens that the model wrote last and never read, which have no vectors: %1.'),
+    ...count(source.missing, n => t('Tokens whose tensors are not here, left out: %1.', n)),
+    ...count(source.unfitting, n => t('Tokens that were traced with other features, left out: %1.', n)),
+    ...count(text.unread, n =>
+      t('Tokens that the model wrote last and never read, which have no vectors: %1.', n)
+    ),
     ...(plane.turn && options.method === 'pca' ? [turnWords(plane.turn, t)] : []),
     ...(plane.residual > EXACT
       ? [

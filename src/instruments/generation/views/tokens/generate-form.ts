@@ -3,7 +3,7 @@ import { ProtocolError } from '../../../../protocol/protocol-error';
 import { isRangeText } from '../../../../protocol/ranges';
 import type { IGenerationStart, IRunSource } from '../../../../store/source';
 import { type Control, selectControl } from '../../../../views/shared/control';
-import type { Translate } from '../../../../views/shared/translate';
+import { type Translate, untranslated } from '../../../../views/shared/translate';
 import { isUnderWay, type IGeneration } from '../../store/generations';
 import { PerturbDraft } from './perturb-draft';
 
@@ -17,7 +17,10 @@ const MOST_VALUES = 200;
 /** The settings of a sweep as they are being written. */
 class SweepDraft {
   /** @param _changed - Shows the controls anew. */
-  constructor(private readonly _changed: () => void) {}
+  constructor(
+    private readonly _changed: () => void,
+    private readonly _t: Translate
+  ) {}
 
   get value(): Sweep | null {
     return this._over === '' ? null : { over: this._over, values: this._values };
@@ -25,7 +28,7 @@ class SweepDraft {
 
   /** What is wrong with the settings as they are written. */
   get fault(): string | undefined {
-    const { _over: over, _values: values } = this;
+    const { _over: over, _t: t, _values: values } = this;
     const wrong =
       over === 'coefficient'
         ? values.find(each => !Number.isFinite(each))
@@ -36,11 +39,13 @@ class SweepDraft {
       return undefined;
     }
     if (values.length < 1 || values.length > MOST_VALUES) {
-      return `Must be 1 to ${MOST_VALUES} settings, got ${values.length}.`;
+      return t('Must be 1 to %1 settings, got %2.', MOST_VALUES, values.length);
     }
     return wrong === undefined
       ? undefined
-      : `Must be ${over === 'layers' ? 'layers such as 0 1 2-3' : 'numbers such as 0.01, 0.1, 1'}, got ${this._text}.`;
+      : over === 'layers'
+        ? t('Must be layers such as 0 1 2-3, got %1.', this._text)
+        : t('Must be numbers such as 0.01, 0.1, 1, got %1.', this._text);
   }
 
   controls(fault: string | undefined, sites: readonly string[], t: Translate): Control[] {
@@ -133,8 +138,10 @@ export class GenerateForm {
   constructor(
     private readonly _source: IRunSource,
     private readonly _started: (start: IGenerationStart) => void,
-    private readonly _changed: () => void
+    private readonly _changed: () => void,
+    private readonly _t: Translate = untranslated
   ) {
+    this.sweep = new SweepDraft(() => this.set({}), _t);
     this.perturb = new PerturbDraft(
       () => (this.mayPerturb ? (_source.hello?.sites ?? []) : []),
       () => this.set({})
@@ -143,7 +150,7 @@ export class GenerateForm {
 
   readonly perturb: PerturbDraft;
 
-  readonly sweep = new SweepDraft(() => this.set({}));
+  readonly sweep: SweepDraft;
 
   /** Whether what is rarely asked for is shown too. */
   get isWhole(): boolean {
@@ -267,9 +274,9 @@ export class GenerateForm {
     const ids = idsOf(this.stopTokens);
     const isList = ids.every(id => Number.isInteger(id) && id >= 0 && id <= LAST_TOKEN);
     const stop = !isList
-      ? `Must be whole numbers from 0, such as 2, 50256, got ${this.stopTokens}.`
+      ? this._t('Must be whole numbers from 0, such as 2, 50256, got %1.', this.stopTokens)
       : ids.length > MOST_STOP_TOKENS
-        ? `Must be at most ${MOST_STOP_TOKENS} token ids, got ${ids.length}.`
+        ? this._t('Must be at most %1 token ids, got %2.', MOST_STOP_TOKENS, ids.length)
         : undefined;
     const sweep = this.perturb.value ? this.sweep.fault : undefined;
     return new Map([
@@ -288,7 +295,7 @@ export class GenerateForm {
     if (empty >= 0) {
       this._tell({
         kind: 'refused',
-        message: 'Write a prompt, or take this one away.',
+        message: this._t('Write a prompt, or take this one away.'),
         field: `prompts.${empty}`
       });
       return;

@@ -3,6 +3,7 @@ import { own, withOwn } from '../../../../protocol/records';
 import { isRangeText } from '../../../../protocol/ranges';
 import { schemaDefaults } from '../../../../protocol/schema-check';
 import { type Control, selectControl } from '../../../../views/shared/control';
+import { titleWords } from '../../../../views/shared/describe';
 import type { Translate } from '../../../../views/shared/translate';
 
 /** A parameter of a kind, as far as the form reads its JSON Schema. */
@@ -58,7 +59,7 @@ export class PerturbDraft {
     const none = { value: '', text: t('nothing') };
     const named = <T extends { name: string; title: string }>(each: T): { value: string; text: string } => ({
       value: each.name,
-      text: each.title
+      text: titleWords(each.title, t)
     });
     if (sites.length === 0) {
       return [];

@@ -280,7 +280,8 @@ class TokensView implements IComposition {
     this._form = new GenerateForm(
       _source,
       () => this._showNewest(),
-      () => _env.rearrange()
+      () => _env.rearrange(),
+      _env.t
     );
   }
 

@@ -1,3 +1,4 @@
+import { translatedLater } from '../../../../protocol/texts';
 import { SeededRandom } from '../../../../protocol/seeded-random';
 import { quantile } from '../../plan/simulation';
 import { byteWords } from '../../plan/memory';
@@ -88,14 +89,14 @@ function drawn(request: IFullSplitRequest, random: SeededRandom): IFullSplitRequ
   };
 }
 
-const TITLES: Record<SplitFamily, string> = {
+const TITLES = translatedLater<Record<SplitFamily, string>>({
   ordinary: 'Ordinary',
   recompute: 'Ordinary with recomputation',
   pipeline: 'Pipeline',
   pipeline_recompute: 'Pipeline with recomputation',
   split: 'Split',
   megafbd: 'MegaFBD’s split'
-};
+});
 
 export const familyTitle = (family: SplitFamily): string => TITLES[family];
 

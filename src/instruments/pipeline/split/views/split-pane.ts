@@ -1,3 +1,4 @@
+import { own } from '../../../../protocol/records';
 import { formatInteger } from '../../../../charts';
 import type { SplitOptions } from '../../../../protocol/views.generated';
 import type { Loaded } from '../../../../views/shared/content';
@@ -14,7 +15,7 @@ import type {
   SplitOutcome
 } from '../plan/planned-split';
 import type { ProcessRole } from '../plan/rank-map';
-import type { SplitRequest } from '../protocol/split.generated';
+import type { SplitFamily, SplitRequest } from '../protocol/split.generated';
 import { isTooFew, splitWhatIf, type ISplitWhatIf } from './split-what-if';
 import { type ILane, type ILaneGroup, type IOperation, PlanReader, rangeOf } from '../../views/plan-lanes';
 import { type IMeasuredSplit, measuredSplit } from '../plan/measured-split';
@@ -92,11 +93,17 @@ export function roleWords(role: ISplitLane['role'] | ProcessRole, t: Translate):
   return words[role];
 }
 
+/** A family of layouts in words. */
+export function familyWords(family: SplitFamily, t: Translate): string {
+  const title = familyTitle(family);
+  return t(title);
+}
+
 /** A layout in a few words: `Split, 2 stages × 2 replicas, tensor parallel 2`. */
 export function layoutWords({ layout }: Pick<ISplitPlanned, 'layout'>, t: Translate): string {
   const { family, stages, data, tensor, forward_tensor: forward = tensor } = layout;
   return [
-    familyTitle(family),
+    familyWords(family, t),
     ...(stages.length > 1 ? [t('%1 stages', formatInteger(stages.length))] : []),
     ...(data > 1 ? [t('%1 replicas', formatInteger(data))] : []),
     ...(tensor > 1 ? [t('tensor parallel %1', formatInteger(tensor))] : []),
@@ -105,9 +112,20 @@ export function layoutWords({ layout }: Pick<ISplitPlanned, 'layout'>, t: Transl
 }
 
 /** The devices of a layout: `2 fast, 1 slow`. */
-export function deviceWords(devices: readonly number[], { devices: kinds }: SplitRequest): string {
+export function deviceWords(
+  devices: readonly number[],
+  { devices: kinds }: SplitRequest,
+  t: Translate
+): string {
+  const words: Readonly<Record<string, string>> = {
+    devices: t('devices'),
+    'other devices': t('other devices'),
+    'forward processes': t('forward processes'),
+    'backward processes': t('backward processes')
+  };
+  const nameOf = (name = ''): string => own(words, name) ?? name;
   return devices
-    .flatMap((count, at) => (count > 0 ? [`${formatInteger(count)} ${kinds[at]?.name ?? ''}`] : []))
+    .flatMap((count, at) => (count > 0 ? [`${formatInteger(count)} ${nameOf(kinds[at]?.name)}`] : []))
     .join(', ');
 }
 

@@ -7,7 +7,6 @@ import { formatBytes, formatInteger, timeWords, formatNumber } from '../../../..
 import type { IMark, Loaded, INote } from '../../../../views/shared/content';
 import { emptyState } from '../../../../views/shared/states';
 import { PlanView, type IPlanToolbar, type PlanPanes, changedOf, sliderControls } from '../../views/what-if';
-import { familyTitle } from '../plan/plan-split';
 import type { ISplitPlanned, ISplitLane } from '../plan/planned-split';
 import { RolesPane } from './roles-pane';
 import {
@@ -17,6 +16,7 @@ import {
   splitLanes,
   SplitPane,
   deviceWords,
+  familyWords,
   layoutWords,
   isMeasured
 } from './split-pane';
@@ -44,7 +44,7 @@ function splitVerdictNotes(
     wanted === null || wanted.layout.family === drawn.layout.family
       ? { label: t('Copy as code'), run: copyCode }
       : {
-          label: t('Show %1', familyTitle(wanted.layout.family)),
+          label: t('Show %1', familyWords(wanted.layout.family, t)),
           run: () => show(wanted.layout.family)
         };
   return [{ text: verdictWords(plan.verdict, t), tone: 'finding', action }];
@@ -139,7 +139,7 @@ export class SplitPlanPane extends SplitPane {
 
   private _summary({ what }: ISplitRead, { devices, peakBytes, stepMs }: ISplitPlanned): string {
     const { t } = this;
-    const [took, on] = [timeWords(stepMs), deviceWords(devices, what.request)];
+    const [took, on] = [timeWords(stepMs), deviceWords(devices, what.request, t)];
     const peak = Math.max(...peakBytes);
     return peak > 0
       ? t('A step takes %1 on %2; the fullest device holds %3.', took, on, formatBytes(peak))
@@ -277,7 +277,7 @@ class SplitLayoutsPane extends SplitPane {
     return [
       layoutWords(planned, t),
       t('%1 a step', timeWords(planned.stepMs)),
-      deviceWords(planned.devices, what.request),
+      deviceWords(planned.devices, what.request, t),
       ...(peak > 0 ? [formatBytes(peak)] : [])
     ].join(' · ');
   }
@@ -356,7 +356,7 @@ class SplitView extends PlanView<SplitOptions, SplitReader> {
       const found = last ? drawnOf(last, value) : null;
       return {
         value,
-        text: value === 'run' ? t('As it runs') : value === 'best' ? t('best') : familyTitle(value),
+        text: value === 'run' ? t('As it runs') : value === 'best' ? t('best') : familyWords(value, t),
         disabled: value === 'run' && last !== null && last.run === null,
         title: found !== null && 'refused' in found ? found.refused.message : ''
       };
