@@ -7,6 +7,7 @@ import { rangeOf, type ILinkedMarks, type IStepAxis } from '../../../views/share
 import { hold, moveOf, axisParams, wide } from '../../../views/shared/scale';
 import { emptyState, nothingYet, snippetState, type IState } from '../../../views/shared/states';
 import type { ITip } from '../../../views/shared/table';
+import type { Translate } from '../../../views/shared/translate';
 import { followersOf, follows, reachedFrom, type IAlarm, type Severity } from '../store/alarms';
 import {
   weight,
@@ -95,7 +96,7 @@ export class MarksPane extends HealthPane {
             ? [t('Alarms that lie close together are one mark, the larger the more they are.')]
             : [])
         ],
-        summary: t(...this._when(counts)),
+        summary: this._when(counts, t),
         notes: clear,
         extent,
         recipe: {
@@ -204,11 +205,11 @@ export class MarksPane extends HealthPane {
     };
   }
 
-  private _when(counts: string): [string, ...string[]] {
+  private _when(counts: string, t: Translate): string {
     const [first = 0, last = first] = [this._steps[0], this._steps.at(-1)];
     return first === last
-      ? ['%1, at step %2.', counts, formatInteger(first)]
-      : ['%1, steps %2 to %3.', counts, formatInteger(first), formatInteger(last)];
+      ? t('%1, at step %2.', counts, formatInteger(first))
+      : t('%1, steps %2 to %3.', counts, formatInteger(first), formatInteger(last));
   }
 
   private _at(mark: IMark): IPoint | undefined {
