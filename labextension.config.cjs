@@ -23,8 +23,19 @@ function loadedWith(file, found = new Set()) {
   return found;
 }
 
-// What JupyterLab loads as it starts has a file of its own, and nothing of views comes with it.
+// What JupyterLab loads as it starts has a file of its own, what the panel shows before a view is opened another, and nothing else of views comes with them.
 const start = loadedWith(join(LIBRARY, 'index.js'));
+const panel = new Set(start);
+for (const file of [
+  'panel/shell/panel-widget',
+  'panel/shell/open-run',
+  'client/runs-api',
+  'store/runs',
+  'instruments/monitor/panel/alarm-part',
+  'instruments/monitor/store/alarms'
+]) {
+  loadedWith(join(LIBRARY, `${file}.js`), panel);
+}
 const OF_VIEWS = /^(aggregate|charts|client|protocol|store|views|widgets)[\\/]/;
 const isOfViews = ({ resource = '' }) =>
   resource.startsWith(LIBRARY) && OF_VIEWS.test(resource.slice(LIBRARY.length + 1)) && !start.has(resource);
@@ -36,6 +47,14 @@ module.exports = {
     splitChunks: {
       cacheGroups: {
         vega: { test: VEGA, name: 'vega', chunks: 'async', enforce: true },
+        panel: {
+          test: each => isOfViews(each) && panel.has(each.resource),
+          name: 'panel',
+          chunks: 'async',
+          minChunks: 2,
+          enforce: true,
+          priority: 1
+        },
         views: { test: isOfViews, name: 'views', chunks: 'async', minChunks: 2, enforce: true }
       }
     }
