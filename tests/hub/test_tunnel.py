@@ -105,18 +105,23 @@ def test_a_destination_is_never_an_option_of_ssh(destination):
         Tunnel(destination, say=print)
 
 
-def test_a_hub_that_was_killed_and_one_of_a_third_machine_are_not_forwarded(there, here, tunnel):
-    """Both have a runtime file in the home of the other machine, before that of the hub that is there."""
+@pytest.fixture
+def files_of_no_hub(there):
+    """Runtime files of a hub that was killed, and of one of a third machine that shares the home folder."""
     killed = HubProcess(there.runtime, "--name", "killed").wait_ready()
     os.kill(killed.process.pid, signal.SIGKILL)
     killed.process.wait()
-    third = json.loads((there.runtime / f"hub-{killed.entry.id}.json").read_text())
-    path = there.runtime / "hub-0.json"
-    path.write_text(json.dumps({**third, "id": "0", "node": "node9"}))
-    path.chmod(0o600)
-    hub = HubProcess(there.runtime, "--name", "far").wait_ready()
+    ours = there.runtime / f"hub-{killed.entry.id}.json"
+    third = there.runtime / "hub-0.json"
+    third.write_text(json.dumps({**json.loads(ours.read_text()), "id": "0", "node": "node9"}))
+    third.chmod(0o600)
+    yield
+    ours.unlink(missing_ok=True)
+    third.unlink()
+
+
+def test_a_hub_that_was_killed_and_one_of_a_third_machine_are_not_forwarded(
+    here, files_of_no_hub, hub, tunnel
+):
     assert tunnel.stdout.readline().startswith("far ")
     assert [each.name for each in found_hubs(here)[0]] == ["far"]
-    path.unlink()
-    hub.process.terminate()
-    hub.process.wait()

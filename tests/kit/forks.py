@@ -70,8 +70,13 @@ class _Workers:
             for _ in range(min(count, len(self.files))):
                 self._fork()
             while self.pids:
-                for connection in wait(list(self.pids)):
+                for connection in wait(list(self.pids), timeout=1):
                     self._hear(connection)  # type: ignore[arg-type]
+                for connection, pid in list(self.pids.items()):
+                    # A process that a test left behind holds the pipe too, which then has no end.
+                    ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                    if ended and not connection.poll():
+                        self._ended(connection)
         finally:
             for connection, pid in self.pids.items():
                 connection.close()
