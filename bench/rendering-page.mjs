@@ -10,7 +10,7 @@ const { url, run, flag, seconds, settle, watchHeap, stepsBefore, profile, screen
 const VIEWS = [
   ['megalens:open-heatmap', { flag, layers: 'all' }],
   ['megalens:open-trend', { flag }],
-  ['megalens:open-moments', { stat: 'grad' }]
+  ['megalens:open-statistics', { stat: 'grad' }]
 ];
 
 await withChromium(async endpoint => {
