@@ -52,7 +52,9 @@ def asked_for(requirements: list[str], own: tuple[str, list[str]]) -> dict[str, 
         for extra in {"", *one.extras} - {extra for known, extra in seen if known == name}:
             seen.add((name, extra))
             wanted = map(Requirement, own[1] if name == own[0] else found[name].requires or [])
-            waiting += [each for each in wanted if each.marker is None or each.marker.evaluate({"extra": extra})]
+            waiting += [
+                each for each in wanted if each.marker is None or each.marker.evaluate({"extra": extra})
+            ]
     return found
 
 

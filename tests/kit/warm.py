@@ -88,7 +88,7 @@ def install_forked(modules: tuple[str, ...] = _HUB) -> None:
         for own in range(3):
             os.dup2(nothing, own)
         os.close(nothing)
-        _run(_serve(theirs))
+        _be_parent(theirs)
     theirs.close()
     subprocess._fork_exec = _Starter(subprocess._fork_exec, {modules: ours})
 
@@ -255,6 +255,15 @@ def _serve(channel: socket.socket) -> dict[str, Any]:
             os.close(descriptor)
 
 
+def _be_parent(channel: socket.socket) -> NoReturn:
+    """Serve, and be each process that is asked for; those that have torch start others warm, too: torchrun its ranks, a training its hub."""
+    asked = _serve(channel)
+    modules = _imported(asked["command"])
+    if modules != _HUB:
+        install_forked(modules)
+    _run(asked)
+
+
 def _become(asked: dict[str, Any]) -> None:
     """Be the process that was asked for, up to its end."""
     os.chdir(asked["folder"])
@@ -312,10 +321,7 @@ def _main(descriptor: str, *modules: str) -> None:
     sys.path[:] = own
     gc.collect()
     gc.freeze()
-    asked = _serve(socket.socket(fileno=int(descriptor)))
-    if modules != _HUB:
-        install_forked(modules)
-    _run(asked)
+    _be_parent(socket.socket(fileno=int(descriptor)))
 
 
 if __name__ == "__main__":
