@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from . import feature_ids
 from .watch_flow import Flow
@@ -108,7 +108,7 @@ class LayerSeen:
             group.crosses = self._crosses(group.parts.get("q", ()), group.parts.get("k", ()))
         return list(groups.values())
 
-    def _features(self, rows: Sequence[Tensor]) -> tuple[list[Features], int]:
+    def _features(self, rows: Sequence[Any]) -> tuple[list[Features], int]:
         """Return which features of which projections the rows are; the projection of most of them first."""
         found: dict[int, dict[int, None]] = {}
         heads: set[Any] = set()
@@ -327,13 +327,13 @@ class LayerSeen:
             return None
         return features[0] if len(features) == 1 and features[0].made.attention is None else None
 
-    def _row(self, row: Tensor) -> dict[int, list[int]]:
+    def _row(self, row: Any) -> dict[int, list[int]]:
         """Return the features of one head by projection.
 
         Where features were added to one another, as a rotation does, they are in the order of the projection;
         else in that in which the attention has them.
         """
-        owners, features = feature_ids.projection_of(row).numpy(), feature_ids.feature_of(row).numpy()
+        owners, features = row >> feature_ids.SHIFT, row & feature_ids.FEATURE
         newest = owners.max(0)
         if len(owners) > 1:
             for column in owners[:, newest >= 0].T:
