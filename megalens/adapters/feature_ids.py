@@ -9,7 +9,9 @@ kind move their features alike, so that what was once made of a layout is looked
 from __future__ import annotations
 
 import functools
+import itertools
 import math
+import operator
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
@@ -35,8 +37,9 @@ class Layout:
     which of the projections it is of, counted from 0.
     """
 
-    def __init__(self, ids: Tensor) -> None:
-        self.ids = ids
+    def __init__(self, ids: Tensor, plain: bool = False) -> None:
+        self.ids, self.plain = ids, plain
+        """``plain`` where every element is a feature of the first projection."""
 
     @functools.cached_property
     def whole(self) -> bool:
@@ -89,20 +92,33 @@ class Layouts:
             strides = [0] * len(shape)
             strides[axis] = 1
             ids = torch.arange(shape[axis], device="cpu").as_strided(tuple(shape), strides)
-            layout = self._known[key] = Layout(ids)
+            layout = self._known[key] = Layout(ids, plain=True)
         return Plane((number,), layout)
 
     def made(
-        self, key: Hashable, planes: Sequence[Plane], make: Callable[[list[Tensor]], Sequence[Tensor]]
+        self,
+        key: Hashable,
+        planes: Sequence[Plane],
+        make: Callable[[list[Tensor]], Sequence[Tensor]],
+        moves: bool = False,
     ) -> list[Plane]:
-        """Return what ``make`` makes of the ids of ``planes``; ``key`` tells it from all else, if not None."""
+        """Return what ``make`` makes of the ids of ``planes``.
+
+        ``key`` tells it from all else, if not None; ``moves`` says that it adds nothing that is no feature.
+        """
         owners = planes[0].owners
         if len(planes) > 1:
             owners = tuple(sorted({owner for plane in planes for owner in plane.owners}))
-        where = tuple((plane.layout, tuple(map(owners.index, plane.owners))) for plane in planes)
+            where = tuple([(plane.layout, tuple(map(owners.index, plane.owners))) for plane in planes])
+        else:
+            where = ((planes[0].layout, tuple(range(len(owners)))),)
         known = self._known.get((key, where)) if key is not None else None
         if known is None:
-            known = [_layout(ids) for ids in make([layout.of(numbers) for layout, numbers in where])]
+            plain = moves and planes[0].layout.plain
+            ids = make([layout.of(numbers) for layout, numbers in where])
+            known = [
+                (Layout(each, plain=True), (0,)) if plain and each.numel() else _layout(each) for each in ids
+            ]
             if key is not None:
                 self._known[key, where] = known
         return [Plane(tuple([owners[each] for each in present]), layout) for layout, present in known]
@@ -111,7 +127,7 @@ class Layouts:
         """Return ids in a larger shape."""
         if plane.shape == shape:
             return plane
-        return self.made(("expand", shape), [plane], lambda ids: [ids[0].expand(shape)])[0]
+        return self.made(("expand", shape), [plane], lambda ids: [ids[0].expand(shape)], True)[0]
 
     def joined(self, pieces: Sequence[tuple[Plane | None, Tensor]], axis: int, new: bool) -> Plane:
         """Return what ``torch.cat`` along ``axis`` gives, or ``stack`` where that is ``new``.
@@ -146,7 +162,7 @@ class Layouts:
         """Return what an operation that moves features makes of ids, one for each of its outputs."""
         shape = outputs[0].shape
         key = ("view", shape) if name in op.RESHAPES else _key(func, args[1:], kwargs)
-        return self.made(key, [plane], lambda ids: _moves(name, func, args, kwargs, ids[0], shape))
+        return self.made(key, [plane], lambda ids: _moves(name, func, args, kwargs, ids[0], shape), True)
 
 
 def _layout(ids: Tensor) -> tuple[Layout, tuple[int, ...]]:
@@ -196,7 +212,9 @@ def compact(ids: Sequence[Tensor], spare: Sequence[int] = ()) -> list[Tensor]:
 
 
 def _reshape(ids: Tensor, shape: Sequence[int]) -> Tensor:
-    """Return ``ids`` in another shape; an error of ``view`` would take longer than to look first."""
+    """Return ``ids`` in another shape."""
+    if _is_view(ids.shape, ids.stride(), shape):
+        return ids.view(shape)
     kept, sizes, strides = list(ids.shape), list(shape), ids.stride()
     for old, new in _groups(tuple(ids.shape), tuple(shape)):
         if all(strides[axis] == 0 or ids.shape[axis] == 1 for axis in old):
@@ -207,6 +225,16 @@ def _reshape(ids: Tensor, shape: Sequence[int]) -> Tensor:
     if not small.is_contiguous():
         _bounded(math.prod(sizes))
     return small.reshape(sizes).expand(tuple(shape))
+
+
+def _is_view(old: Sequence[int], strides: Sequence[int], new: Sequence[int]) -> bool:
+    """Return whether what differs lies in the last axes, in order, and stays in the last ones."""
+    count, axis = 1, len(old) - 1
+    while axis >= 0 and strides[axis] == count:
+        count *= old[axis]
+        axis -= 1
+    ends = itertools.accumulate(reversed(new), operator.mul, initial=1)
+    return not any(strides[: axis + 1]) and count in ends
 
 
 def _groups(old: tuple[int, ...], new: tuple[int, ...]) -> list[tuple[list[int], list[int]]]:

@@ -258,7 +258,7 @@ class Flow(Memory):
 
     def _turned(self, planes: Sequence[Plane]) -> list[Plane]:
         """Return the ids of keys with their features last."""
-        return [self.ids.made("turned", [each], lambda ids: [ids[0].mT])[0] for each in planes]
+        return [self.ids.made("turned", [each], lambda ids: [ids[0].mT], True)[0] for each in planes]
 
     def _attended(self, scores: Trail, values: Trail, axis: int, result: Tensor) -> bool:
         attention = scores.scores
@@ -389,7 +389,7 @@ class Flow(Memory):
         return True
 
     def _spread(self, trail: Trail, result: Tensor) -> Trail:
-        """Return what is known in the shape of a result, of which ids have an axis more where it is complex."""
+        """Return what is known in the shape of a result; ids of a complex one have an axis more."""
         shape = result.shape
         if result.is_complex():
             shape = torch.Size((*shape, trail.planes[0].shape[-1]))
