@@ -8,6 +8,7 @@ kind move their features alike, so that what was once made of a layout is looked
 
 from __future__ import annotations
 
+import bisect
 import functools
 import itertools
 import math
@@ -212,51 +213,30 @@ def compact(ids: Sequence[Tensor], spare: Sequence[int] = ()) -> list[Tensor]:
 
 
 def _reshape(ids: Tensor, shape: Sequence[int]) -> Tensor:
-    """Return ``ids`` in another shape."""
-    if _is_view(ids.shape, ids.stride(), shape):
-        return ids.view(shape)
-    kept, sizes, strides = list(ids.shape), list(shape), ids.stride()
-    for old, new in _groups(tuple(ids.shape), tuple(shape)):
-        if all(strides[axis] == 0 or ids.shape[axis] == 1 for axis in old):
-            for axes, of in ((old, kept), (new, sizes)):
-                for axis in axes:
-                    of[axis] = 1
-    small = ids.as_strided(kept, strides)
-    if not small.is_contiguous():
-        _bounded(math.prod(sizes))
-    return small.reshape(sizes).expand(tuple(shape))
-
-
-def _is_view(old: Sequence[int], strides: Sequence[int], new: Sequence[int]) -> bool:
-    """Return whether what differs lies in the last axes, in order, and stays in the last ones."""
+    """Return ``ids`` in another shape; an error of ``view`` would take longer than to look first."""
+    old, strides = ids.shape, ids.stride()
     count, axis = 1, len(old) - 1
     while axis >= 0 and strides[axis] == count:
         count *= old[axis]
         axis -= 1
-    ends = itertools.accumulate(reversed(new), operator.mul, initial=1)
-    return not any(strides[: axis + 1]) and count in ends
-
-
-def _groups(old: tuple[int, ...], new: tuple[int, ...]) -> list[tuple[list[int], list[int]]]:
-    """Return which axes of one shape become which axes of another."""
-    groups: list[tuple[list[int], list[int]]] = []
-    i = j = 0
-    while i < len(old) or j < len(new):
-        here: tuple[list[int], list[int]] = ([], [])
-        a = b = 1
-        while True:
-            if (a < b or not here[0]) and i < len(old):
-                a *= old[i]
-                here[0].append(i)
-                i += 1
-            elif (b < a or not here[1]) and j < len(new):
-                b *= new[j]
-                here[1].append(j)
-                j += 1
-            else:
-                break
-        groups.append(here)
-    return groups
+    before, after = (list(itertools.accumulate(sizes, operator.mul)) for sizes in (old, shape))
+    if not ids.numel() or (not any(strides[: axis + 1]) and count in (1, *(ids.numel() // c for c in after))):
+        return ids.reshape(shape)
+    # Axes that become others together are those between two ends that both shapes have.
+    ends = sorted({*before} & {*after})
+    differs = {
+        bisect.bisect_left(ends, end)
+        for end, size, stride in zip(before, old, strides, strict=True)
+        if stride and size > 1
+    }
+    kept, sizes = (
+        [size if bisect.bisect_left(ends, end) in differs else 1 for size, end in zip(of, at, strict=True)]
+        for of, at in ((old, before), (shape, after))
+    )
+    small = ids.as_strided(kept, strides)
+    if not small.is_contiguous():
+        _bounded(math.prod(sizes))
+    return small.reshape(sizes).expand(tuple(shape))
 
 
 def _join(pieces: Sequence[Tensor], axis: int) -> Tensor:

@@ -25,6 +25,11 @@ _WRAPPERS = (
 )
 
 
+def canonical(name: str) -> str:
+    """Return the dotted path of a module or parameter, without what only wraps another module."""
+    return ".".join(part for part in name.split(".") if part not in INNER_NAMES)
+
+
 def stored(holder: Any, name: str, default: Any = None) -> Any:
     """Return an attribute of a module as it lies there: no property, parametrization or ``__getattr__`` runs,
     which may compute something, and change the training by it. Of what is no module, any attribute.
