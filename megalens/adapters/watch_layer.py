@@ -260,10 +260,10 @@ class LayerSeen:
         """Return whether what the layer gives still has the features that it was given: a residual stream."""
         return bool(self.given & self._streams)
 
-    def handed_on(self) -> Iterator[tuple[Call, Seen, str]]:
+    def handed_on(self) -> Iterator[tuple[Call, Seen, str | None]]:
         """Give the modules that are given the stream with what this layer adds, where it is added outside.
 
-        Where a norm lies between, it has to be one that the stream itself goes through.
+        The last is None where a norm lies between that the stream itself does not go through.
         """
         before = frozenset[object]().union(*(seen.trail.norms for seen in self.layer.given if seen.trail))
         for call in self._later:
@@ -272,8 +272,9 @@ class LayerSeen:
                 adds = self._streams and self._streams <= owners and owners & self.given
                 if not adds or trail is None or not owners <= self.given | self._own:
                     continue
-                if set(trail.notes) <= _SUMMED and before <= trail.norms:
-                    yield call, seen, ", normed" if trail.norms - before else ""
+                if set(trail.notes) <= _SUMMED:
+                    beside = trail.norms - before and before - trail.norms
+                    yield call, seen, None if beside else ", normed" if trail.norms - before else ""
 
     # MLP.
 
