@@ -33,7 +33,7 @@ class TooLarge(Exception):
     """Says that following an operation would take more memory than it is worth."""
 
 
-class Layout:
+class FeatureLayout:
     """Which features lie where: ``ids`` has for each element the number of its feature, and above ``SHIFT``
     which of the projections it is of, counted from 0.
     """
@@ -66,7 +66,7 @@ class Plane(NamedTuple):
     """Features in a tensor: those of the projections with the numbers ``owners``, in ascending order."""
 
     owners: tuple[int, ...]
-    layout: Layout
+    layout: FeatureLayout
 
     @property
     def shape(self) -> torch.Size:
@@ -80,7 +80,7 @@ class Plane(NamedTuple):
         return self.layout is other.layout or np.array_equal(*(each.numpy() for each in compact([one, two])))
 
 
-class Layouts:
+class FeatureLayouts:
     """The layouts of one watched pass, and what was made of them."""
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ class Layouts:
             strides = [0] * len(shape)
             strides[axis] = 1
             ids = torch.arange(shape[axis], device="cpu").as_strided(tuple(shape), strides)
-            layout = self._known[key] = Layout(ids, plain=True)
+            layout = self._known[key] = FeatureLayout(ids, plain=True)
         return Plane((number,), layout)
 
     def made(
@@ -118,7 +118,8 @@ class Layouts:
             plain = moves and planes[0].layout.plain
             ids = make([layout.of(numbers) for layout, numbers in where])
             known = [
-                (Layout(each, plain=True), (0,)) if plain and each.numel() else _layout(each) for each in ids
+                (FeatureLayout(each, plain=True), (0,)) if plain and each.numel() else _layout(each)
+                for each in ids
             ]
             if key is not None:
                 self._known[key, where] = known
@@ -166,7 +167,7 @@ class Layouts:
         return self.made(key, [plane], lambda ids: _moves(name, func, args, kwargs, ids[0], shape), True)
 
 
-def _layout(ids: Tensor) -> tuple[Layout, tuple[int, ...]]:
+def _layout(ids: Tensor) -> tuple[FeatureLayout, tuple[int, ...]]:
     """Return the layout of ids, and the numbers of the projections that are in it."""
     (small,) = compact([ids])
     numbers = small.numpy() >> SHIFT
@@ -178,7 +179,7 @@ def _layout(ids: Tensor) -> tuple[Layout, tuple[int, ...]]:
         table = torch.full((present[-1] + 2,), NOTHING)
         table[torch.tensor(present)] = torch.arange(len(present))
         ids = _numbered(small, table).expand(ids.shape)
-    return Layout(ids), present
+    return FeatureLayout(ids), present
 
 
 def _numbered(ids: Any, table: Any) -> Any:

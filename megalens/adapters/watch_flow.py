@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -31,7 +30,7 @@ from .watch_trail import (
 )
 
 
-class Done(NamedTuple):
+class Ran(NamedTuple):
     """One operation that has run; ``known`` is what it was given, with what was known of that before."""
 
     name: str
@@ -47,6 +46,10 @@ class Done(NamedTuple):
 
     def argument(self, place: int, name: str, default: Any = None) -> Any:
         return self.args[place] if len(self.args) > place else self.kwargs.get(name, default)
+
+
+Step = Callable[[Any, Ran], bool]
+"""Follows an operation; returns whether it could."""
 
 
 class Flow(Memory):
@@ -90,7 +93,7 @@ class Flow(Memory):
 
     def follow(self, func: Any, args: Sequence[Any], kwargs: Any, known: Sequence[Any], result: Any) -> None:
         """Learn from one operation that has run."""
-        name, plain, step = _kind(func)
+        name, plain, step = self._kind(func)
         outputs = tensors_in(result)
         inputs = [trail for _, trail in known if trail is not None]
         changed = (
@@ -102,9 +105,9 @@ class Flow(Memory):
                 self.put(output, noise)
                 self.overwritten(output)
             return
-        done = Done(plain, func, args, kwargs, known, result)
+        ran = Ran(plain, func, args, kwargs, known, result)
         try:
-            told = step is not None and step(self, done)
+            told = step is not None and step(self, ran)
         except ids_of.TooLarge:
             told = False
         if not told and not self._custom_attention(name, known, outputs):
@@ -115,22 +118,22 @@ class Flow(Memory):
         for output in changed:
             self.overwritten(output)
 
-    def _same(self, done: Done) -> bool:
-        first, result = done.first, done.result
-        cast = first is not None and done.name == "_to_copy" and result.dtype != done.known[0][0].dtype
+    def _same(self, ran: Ran) -> bool:
+        first, result = ran.first, ran.result
+        cast = first is not None and ran.name == "_to_copy" and result.dtype != ran.known[0][0].dtype
         self.put(result, first.noted("cast") if first is not None and cast else first)
         return True
 
-    def _copy(self, done: Done) -> bool:
-        (source, target), shape = done.known[-1], done.result.shape
+    def _copy(self, ran: Ran) -> bool:
+        (source, target), shape = ran.known[-1], ran.result.shape
         if target is not None and target.planes and source.shape != shape:
-            target = self._spread(target, done.result)
-        self.put(done.result, target)
+            target = self._spread(target, ran.result)
+        self.put(ran.result, target)
         return True
 
-    def _move(self, done: Done) -> bool:
-        name, func, args, kwargs, _, result = done
-        trail, outputs = done.first, tensors_in(result)
+    def _move(self, ran: Ran) -> bool:
+        name, func, args, kwargs, _, result = ran
+        trail, outputs = ran.first, tensors_in(result)
         if trail is None:
             return False
 
@@ -151,9 +154,9 @@ class Flow(Memory):
             self.put(output, trail._replace(marks=mark).noted(*note))
         return True
 
-    def _join(self, done: Done) -> bool:
-        name, known, result = done.name, done.known, done.result
-        axis = done.argument(1, "dim", 0)
+    def _join(self, ran: Ran) -> bool:
+        name, known, result = ran.name, ran.known, ran.result
+        axis = ran.argument(1, "dim", 0)
         data = [trail for _, trail in known if trail is not None]
         if all(trail is not None and trail.weight for _, trail in known):
             self.put(result, Trail(weight=True))
@@ -178,60 +181,60 @@ class Flow(Memory):
         self.put(result, merged(data, tuple(planes)))
         return True
 
-    def _complex(self, done: Done) -> bool:
+    def _complex(self, ran: Ran) -> bool:
         """Keep the ids of complex numbers with an axis more, as their real view has them."""
-        trail, result = done.first, done.result
+        trail, result = ran.first, ran.result
         if trail is None or not trail.planes:
             return False
-        if done.name == "view_as_real" and trail.planes[0].shape != result.shape:
+        if ran.name == "view_as_real" and trail.planes[0].shape != result.shape:
             return False
         self.put(result, trail)
         return True
 
-    def _pad(self, done: Done) -> bool:
-        trail, shape = done.first, done.result.shape
+    def _pad(self, ran: Ran) -> bool:
+        trail, shape = ran.first, ran.result.shape
         if trail is None or not (trail.planes or trail.scores):
             return False
         if not trail.planes:
-            self.put(done.result, trail._replace(marks=None))
+            self.put(ran.result, trail._replace(marks=None))
             return True
 
         def padded(ids: list[Tensor]) -> list[Tensor]:
             (small,) = ids_of.compact(
                 ids, spare=[axis for axis, size in enumerate(ids[0].shape) if size != shape[axis]]
             )
-            return [done.func(small, done.args[1], ids_of.NOTHING).expand(shape)]
+            return [ran.func(small, ran.args[1], ids_of.NOTHING).expand(shape)]
 
         planes = [self.ids.made(None, [plane], padded)[0] for plane in trail.planes]
-        self.put(done.result, trail._replace(planes=tuple(planes)))
+        self.put(ran.result, trail._replace(planes=tuple(planes)))
         return True
 
-    def _embedding(self, done: Done) -> bool:
-        table, given = done.args[:2]
-        self.begin(done.result, given_key=self.key(given), rows=len(table))
+    def _embedding(self, ran: Ran) -> bool:
+        table, given = ran.args[:2]
+        self.begin(ran.result, given_key=self.key(given), rows=len(table))
         return True
 
-    def _norm(self, done: Done) -> bool:
-        if done.first is None or done.first.weight:
+    def _norm(self, ran: Ran) -> bool:
+        if ran.first is None or ran.first.weight:
             return False
-        self.put(tensors_in(done.result)[0], done.first.noted("normed"))
+        self.put(tensors_in(ran.result)[0], ran.first.noted("normed"))
         return True
 
-    def _dropout(self, done: Done) -> bool:
-        self.put(done.result[0], done.first and done.first.noted("dropout"))
+    def _dropout(self, ran: Ran) -> bool:
+        self.put(ran.result[0], ran.first and ran.first.noted("dropout"))
         return True
 
-    def _choose(self, done: Done) -> bool:
-        for number in owners_of(done.first):
+    def _choose(self, ran: Ran) -> bool:
+        for number in owners_of(ran.first):
             self.made[number].chooses = True
         return False
 
     # Products, attention.
 
-    def _product(self, done: Done) -> bool:
-        name, result = done.name, done.result
+    def _product(self, ran: Ran) -> bool:
+        name, result = ran.name, ran.result
         one, other = op.PRODUCTS[name]
-        left, right = done.args[one], done.args[other]
+        left, right = ran.args[one], ran.args[other]
         a, b = self.of(left), self.of(right)
         if b is not None and b.weight:
             # Also where both depend on parameters alone: learnt queries.
@@ -285,8 +288,8 @@ class Flow(Memory):
         plane = self.ids.of_rows(made.number, queries, width)
         self.put(result, Trail((plane,), frozenset((made.number,))))
 
-    def _fused(self, done: Done) -> bool:
-        return self._fused_attention(done.name, done.known, done.result)
+    def _fused(self, ran: Ran) -> bool:
+        return self._fused_attention(ran.name, ran.known, ran.result)
 
     def _fused_attention(self, name: str, known: Any, result: Any) -> bool:
         trails = [trail for _, trail in known[:3] if trail is not None and trail.planes]
@@ -311,8 +314,8 @@ class Flow(Memory):
         except ids_of.TooLarge:
             return False
 
-    def _softmax(self, done: Done) -> bool:
-        trail, result = done.first, done.result
+    def _softmax(self, ran: Ran) -> bool:
+        trail, result = ran.first, ran.result
         if trail is None:
             return True
         attention = trail.scores
@@ -320,7 +323,7 @@ class Flow(Memory):
             self._scored(trail, "softmax")
             self.put(result, trail.noted("softmax"))
             return True
-        axis = done.argument(1, "dim")
+        axis = ran.argument(1, "dim")
         axis = axis if isinstance(axis, int) else -1
         attention.softmax = True
         attention.probabilities = self.key(result)
@@ -335,12 +338,12 @@ class Flow(Memory):
         for number in trail.origins:
             self.made[number].scored = self.made[number].scored or by
 
-    def _convolution(self, done: Done) -> bool:
-        (given, trail), (_, weight) = done.known[:2]
-        result = done.result
+    def _convolution(self, ran: Ran) -> bool:
+        (given, trail), (_, weight) = ran.known[:2]
+        result = ran.result
         if weight is None or not weight.weight:
             return False
-        groups = done.argument(8, "groups", 1)
+        groups = ran.argument(8, "groups", 1)
         if groups > 1 and groups == given.shape[1] == result.shape[1]:
             if trail is None or not trail.planes:
                 return False
@@ -358,23 +361,23 @@ class Flow(Memory):
 
     # Elementwise.
 
-    def _glu(self, done: Done) -> bool:
-        trail, axis = done.first, done.argument(1, "dim", -1)
+    def _glu(self, ran: Ran) -> bool:
+        trail, axis = ran.first, ran.argument(1, "dim", -1)
         if trail is None or not trail.planes:
             return False
         halves = [
             self.ids.made(("glu", axis), [plane], lambda ids: ids[0].chunk(2, axis)) for plane in trail.planes
         ]
         up, gate = (trail._replace(planes=planes) for planes in zip(*halves, strict=True))
-        self.put(done.result, up._replace(products=(*up.products, Product(up, gate.noted("sigmoid")))))
+        self.put(ran.result, up._replace(products=(*up.products, Product(up, gate.noted("sigmoid")))))
         return True
 
-    def _sum(self, done: Done) -> bool:
+    def _sum(self, ran: Ran) -> bool:
         """Follow a rotation by small matrices: each pair is there once a row of its matrix, and summed.
 
         Any other sum has no features any more.
         """
-        trail, axes = done.first, done.argument(1, "dim")
+        trail, axes = ran.first, ran.argument(1, "dim")
         if trail is None or len(trail.planes) != 1 or "scaled" not in trail.notes or bent(trail):
             return False
         if not axes or len(axes) > 1:
@@ -382,10 +385,10 @@ class Flow(Memory):
         shape, strides = trail.planes[0].shape, trail.planes[0].layout.ids.stride()
         axis = axes[0] % len(shape)
         alike = axis and strides[axis - 1] == 0 and shape[axis - 1] == shape[axis]
-        if not alike or not strides[axis] or shape[axis] > MOST_PLANES or done.result.ndim == len(shape):
+        if not alike or not strides[axis] or shape[axis] > MOST_PLANES or ran.result.ndim == len(shape):
             return False
         planes = self.ids.made(("unbind", axis), trail.planes, lambda ids: ids[0].unbind(axis))
-        self.put(done.result, trail._replace(planes=tuple(planes)).noted("rotated"))
+        self.put(ran.result, trail._replace(planes=tuple(planes)).noted("rotated"))
         return True
 
     def _spread(self, trail: Trail, result: Tensor) -> Trail:
@@ -395,12 +398,12 @@ class Flow(Memory):
             shape = torch.Size((*shape, trail.planes[0].shape[-1]))
         return trail._replace(planes=tuple([self.ids.expanded(plane, shape) for plane in trail.planes]))
 
-    def _unary(self, done: Done) -> bool:
-        return self._pointwise(done._replace(known=done.known[:1]))
+    def _unary(self, ran: Ran) -> bool:
+        return self._pointwise(ran._replace(known=ran.known[:1]))
 
-    def _pointwise(self, done: Done) -> bool:
-        name, known = done.name, done.known
-        (result, *_) = tensors_in(done.result)
+    def _pointwise(self, ran: Ran) -> bool:
+        name, known = ran.name, ran.known
+        (result, *_) = tensors_in(ran.result)
         data = [trail for _, trail in known if trail is not None and not trail.weight]
         others = [(tensor, trail) for tensor, trail in known if trail is None or trail.weight]
         if len(kept := [trail for trail in data if not trail.is_noise]) < len(data):
@@ -430,45 +433,51 @@ class Flow(Memory):
         self.put(result, trail)
         return True
 
+    # Which operation is what.
 
-def _steps() -> dict[str, Callable[[Flow, Done], bool]]:
-    """Return what follows each operation of torch, by name."""
-    by_names: tuple[tuple[Iterable[str], Callable[[Flow, Done], bool]], ...] = (
-        (op.SAME, Flow._same),
-        (("copy",), Flow._copy),
-        (op.RESHAPES | op.MOVES | op.COPIES, Flow._move),
-        (op.JOINS, Flow._join),
-        (("view_as_complex", "view_as_real"), Flow._complex),
-        (("constant_pad_nd",), Flow._pad),
-        (op.PRODUCTS, Flow._product),
-        (("convolution", "_convolution"), Flow._convolution),
-        (("embedding",), Flow._embedding),
-        (("_flash_attention_forward", "_efficient_attention_forward"), Flow._fused),
-        (op.SOFTMAX, Flow._softmax),
-        (op.NORMS, Flow._norm),
-        (("native_dropout",), Flow._dropout),
-        (("sum",), Flow._sum),
-        (("glu",), Flow._glu),
-        (op.TIMES | op.SUMS | op.LINEAR_UNARY, Flow._pointwise),
-    )
-    return {name: step for names, step in by_names for name in names}
+    _STEPS: ClassVar[dict[str, Step]] = {
+        name: step
+        for names, step in (
+            (op.SAME, _same),
+            (("copy",), _copy),
+            (op.RESHAPES | op.MOVES | op.COPIES, _move),
+            (op.JOINS, _join),
+            (("view_as_complex", "view_as_real"), _complex),
+            (("constant_pad_nd",), _pad),
+            (op.PRODUCTS, _product),
+            (("convolution", "_convolution"), _convolution),
+            (("embedding",), _embedding),
+            (("_flash_attention_forward", "_efficient_attention_forward"), _fused),
+            (op.SOFTMAX, _softmax),
+            (op.NORMS, _norm),
+            (("native_dropout",), _dropout),
+            (("sum",), _sum),
+            (("glu",), _glu),
+            (op.TIMES | op.SUMS | op.LINEAR_UNARY, _pointwise),
+        )
+        for name in names
+    }
+    _UNLESS_POINTWISE: ClassVar[dict[str, Step]] = {
+        **dict.fromkeys(op.UNARY, _unary),
+        **dict.fromkeys(op.CHOICES, _choose),
+    }
+    _kinds: ClassVar[dict[Any, tuple[str, str, Step | None]]] = {}
 
-
-_STEPS = _steps()
-_UNLESS_POINTWISE = {**dict.fromkeys(op.UNARY, Flow._unary), **dict.fromkeys(op.CHOICES, Flow._choose)}
-
-
-@functools.cache
-def _kind(func: Any) -> tuple[str, str, Callable[[Flow, Done], bool] | None]:
-    """Return an operation's name, that of the one that does the same not in place, and what follows it."""
-    name = func.overloadpacket.__name__
-    plain = name[:-1] if name[-1] == "_" and name[-2:] != "__" else name
-    if func.namespace != "aten":
-        return name, plain, None
-    if op.ATTENTION in plain:
-        return name, plain, Flow._fused
-    pointwise = Flow._pointwise if torch.Tag.pointwise in func.tags else _UNLESS_POINTWISE.get(plain)
-    return name, plain, _STEPS.get(plain, pointwise)
+    def _kind(self, func: Any) -> tuple[str, str, Step | None]:
+        """Return an operation's name, the same of one that is not in place, and what follows it."""
+        if (known := self._kinds.get(func)) is None:
+            name = func.overloadpacket.__name__
+            plain = name[:-1] if name[-1] == "_" and name[-2:] != "__" else name
+            step = self._STEPS.get(plain)
+            if func.namespace != "aten":
+                step = None
+            elif op.ATTENTION in plain:
+                step = self._STEPS["_flash_attention_forward"]
+            elif step is None:
+                pointwise = torch.Tag.pointwise in func.tags
+                step = self._STEPS["mul"] if pointwise else self._UNLESS_POINTWISE.get(plain)
+            known = self._kinds[func] = name, plain, step
+        return known
 
 
 def combined(name: str, data: Sequence[Trail], featured: Sequence[Trail], others: Sequence[Any]) -> Trail:

@@ -24,7 +24,7 @@ class Memory:
         # A weak reference keeps an address from being given to another storage.
         self._storages: dict[int, tuple[StorageWeakRef, dict[Any, Trail]]] = {}
         self._purge_at = 4096
-        self.ids = ids_of.Layouts()
+        self.ids = ids_of.FeatureLayouts()
 
     def of(self, tensor: Tensor) -> Trail | None:
         """Return what is known of a tensor, None where nothing is."""
