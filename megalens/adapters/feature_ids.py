@@ -59,7 +59,8 @@ class FeatureLayout:
         if numbers == tuple(range(len(numbers))):
             return self.ids
         (small,) = compact([self.ids])
-        return _numbered(small, torch.tensor((*numbers, NOTHING))).expand(self.ids.shape)
+        numbered: Tensor = _numbered(small, torch.tensor((*numbers, NOTHING)))
+        return numbered.expand(self.ids.shape)
 
 
 class Plane(NamedTuple):
@@ -77,7 +78,10 @@ class Plane(NamedTuple):
         one, two = self.layout.ids, other.layout.ids
         if self.owners != other.owners or one.shape != two.shape:
             return False
-        return self.layout is other.layout or np.array_equal(*(each.numpy() for each in compact([one, two])))
+        if self.layout is other.layout:
+            return True
+        a, b = compact([one, two])
+        return np.array_equal(a.numpy(), b.numpy())
 
 
 class FeatureLayouts:

@@ -93,7 +93,7 @@ class Memory:
 
 def _address(tensor: Tensor) -> int:
     try:
-        return tensor.untyped_storage()._cdata
+        return int(tensor.untyped_storage()._cdata)
     except (NotImplementedError, RuntimeError):
         return 0
 
