@@ -23,6 +23,7 @@ RULES = {
 FOREIGN = {
     "_BaseDataLoaderIter",
     "_C",
+    "_cdata",
     "_current_graph_task_id",
     "_execution_engine",
     "_foreach_norm",

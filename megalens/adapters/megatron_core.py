@@ -15,7 +15,7 @@ from ..protocol.messages_generated import Model
 from ..tracer import FlagPoints, ModelPoints, RankCoordinates, Shards, Source, TracerError
 from .feature_parts import HALVES, Shares
 from .sizes import described, unwrapped
-from .table import sites_of
+from .table import find, sites_of
 
 _MOE = (
     "Layer {layer} is a mixture of experts: its first linear layers see different tokens each, so that "
@@ -157,10 +157,7 @@ def _linears(layer: nn.Module) -> list[nn.Module | None]:
 
 def _below(layer: nn.Module, path: str) -> nn.Module | None:
     """Return a submodule; None where the layer has none, or only a stand-in that does nothing."""
-    try:
-        module = layer.get_submodule(path)
-    except AttributeError:
-        return None
+    module = find(layer, path)
     return None if type(module).__name__ in ("IdentityOp", "IdentityFuncOp") else module
 
 

@@ -25,6 +25,11 @@ _WRAPPERS = (
 )
 
 
+def canonical(name: str) -> str:
+    """Return the dotted path of a module or parameter, without what only wraps another module."""
+    return ".".join(part for part in name.split(".") if part not in INNER_NAMES)
+
+
 def stored(holder: Any, name: str, default: Any = None) -> Any:
     """Return an attribute of a module as it lies there: no property, parametrization or ``__getattr__`` runs,
     which may compute something, and change the training by it. Of what is no module, any attribute.
@@ -32,9 +37,11 @@ def stored(holder: Any, name: str, default: Any = None) -> Any:
     if not isinstance(holder, nn.Module):
         return getattr(holder, name, default)
     own = vars(holder)
+    if name in own:
+        return own[name]
     # A script (torch.jit) keeps them elsewhere.
-    for place in (own, *(own.get(kept) or {} for kept in ("_parameters", "_buffers", "_modules"))):
-        if name in place:
+    for kept in ("_parameters", "_buffers", "_modules"):
+        if (place := own.get(kept)) and name in place:
             return place[name]
     for kind in type(holder).__mro__:
         if name in vars(kind):

@@ -22,7 +22,7 @@ from ..tracer.moments.hooks.values import local_values
 from ..tracer.moments.points import FeaturePoint, MomentPoints, ParamPoint, ResidualPoint, SitePoint
 from .before_reduction import before_reduction
 from .layer_roles import stacked_experts
-from .sizes import INNER_NAMES, stored, text_config, unwrapped
+from .sizes import canonical, stored, unwrapped
 from .torch_coordinates import cuts_input, cuts_output
 
 _HEADS = frozenset(("lm_head", "output_layer", "head", "embed_out"))
@@ -37,17 +37,15 @@ _ATTENTION: Mapping[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def feature_points(
-    points: ModelPoints, names: Mapping[nn.Module, str], *, shown: bool
-) -> Iterator[FeaturePoint]:
+def feature_points(points: ModelPoints, names: Mapping[nn.Module, str]) -> Iterator[FeaturePoint]:
     """Give where attention and routers can be seen.
 
-    ``names`` are canonical names of modules. Unless attention probabilities are ``shown`` by the model, they
-    are computed of queries and keys.
+    ``names`` are canonical names of modules. Where the model gives no attention probabilities, they are
+    computed of queries and keys.
     """
     yield from _routers(points, names)
     outputs = points.flags["AttentionOutput_mat_mul"].layers
-    probabilities = points.flags["RawAttentionScore_mat_mul"].layers if shown else {}
+    probabilities = points.flags["RawAttentionScore_mat_mul"].layers
     for number, sources in (probabilities or points.flags["QKV_mat_mul"].layers).items():
         name = names[outputs[number][0].module if number in outputs else sources[0].module]
         counted = points.place.tp == 0 or sources[0].shards in ("heads", "features")
@@ -158,7 +156,7 @@ class TorchMoments:
             params=[] if flat else list(self._params(body)),
             sites=list(self._sites(body)),
             residuals=list(self._residuals(body)),
-            features=list(feature_points(self._points, names, shown=_shows_attention(body))),
+            features=list(feature_points(self._points, names)),
             stage=self._coords.pp if self._coords.pp_size > 1 else -1,
             unavailable=self._unavailable(flat),
             left_out=_unmeasured(others),
@@ -167,7 +165,7 @@ class TorchMoments:
 
     def _renamed(self, body: nn.Module) -> dict[str, str]:
         """Return canonical names of layers whose own names, which are all readers have, lack a number."""
-        names = {module: _canonical(name) for name, module in body.named_modules()}
+        names = {module: canonical(name) for name, module in body.named_modules()}
         outputs = self._points.flags["HiddenStates"].outputs
         layers = {number: names.get(source.module, "") for number, source in outputs.items()}
         several = len({own.rpartition(".")[0] for own in layers.values()}) > 1
@@ -185,7 +183,7 @@ class TorchMoments:
 
     def _name(self, own: str) -> str:
         """Return the canonical name of a module or parameter."""
-        name = _canonical(own)
+        name = canonical(own)
         for end in (at for at, letter in enumerate(f"{name}.") if letter == "." and self._stacks):
             if name[:end] in self._stacks:
                 return self._stacks[name[:end]] + name[end:]
@@ -223,17 +221,17 @@ class TorchMoments:
         first = self._coords.tp == 0
         seen: set[str] = set()
         for name, module in body.named_modules():
-            canonical = self._name(name)
+            own = self._name(name)
             # What wraps a module has its name, and comes first.
-            if not ((self._every_module and canonical) or _projects(module)) or canonical in seen:
+            if not ((self._every_module and own) or _projects(module)) or own in seen:
                 continue
-            seen.add(canonical)
+            seen.add(own)
             yield SitePoint(
-                canonical,
+                own,
                 module,
                 counts_input=first or bool(cuts_input(module)),
                 counts_output=first or cuts_output(module),
-                logs_output=canonical.rpartition(".")[2] not in _HEADS,
+                logs_output=own.rpartition(".")[2] not in _HEADS,
             )
 
     def _residuals(self, body: nn.Module) -> Iterator[ResidualPoint]:
@@ -254,16 +252,6 @@ class TorchMoments:
         """Return the layers, each with whether tensor-parallel processes have pieces of its output."""
         found = self._points.flags["HiddenStates"].outputs
         return [(source.module, source.shards != "none") for _, source in sorted(found.items())]
-
-
-def _shows_attention(body: nn.Module) -> bool:
-    """Return whether attention probabilities exist; Hugging Face's fused attention gives none."""
-    kind = getattr(text_config(body), "_attn_implementation", None)
-    return kind in (None, "eager")
-
-
-def _canonical(name: str) -> str:
-    return ".".join(part for part in name.split(".") if part not in INNER_NAMES)
 
 
 def _projects(module: nn.Module) -> bool:

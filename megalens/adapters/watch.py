@@ -13,11 +13,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..tracer import ModelPoints
 from ..tracer.own_hooks import hook_after, hook_before, leave_uncompiled
-from . import feature_ids
+from .feature_ids import Plane
 from .sizes import input_features, output_features
 from .watch_flow import Flow
 from .watch_points import seen_points
-from .watch_trail import Call, Seen, bent, is_all_of, owners_of, owners_of_plane, same_planes, tensors_in
+from .watch_trail import Call, Seen, Trail, bent, is_all_of, owners_of, same_planes, tensors_in
 
 
 class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -245,16 +245,15 @@ class PassWatch:
         made = self._flow.made[next(iter(owners))]
         return made.within(call) and is_all_of(trail, made)
 
-    def _is_linear(self, plane: Tensor, call: Call) -> bool:
+    def _is_linear(self, plane: Plane, call: Call) -> bool:
         """Return whether features are a product of what a module was given, with weights alone.
 
         The sum of such is one projection, as a layer with a low-rank change of it.
         """
-        owners = owners_of_plane(plane)
-        made = self._flow.made[next(iter(owners))] if len(owners) == 1 else None
+        made = self._flow.made[plane.owners[0]] if len(plane.owners) == 1 else None
         if made is None or made.attention is not None or not made.within(call):
             return False
-        if not feature_ids.is_whole(plane, made.number, made.width):
+        if not is_all_of(Trail((plane,)), made):
             return False
         first, given = call.given[0], made.given
         if made.given_key is not None and made.given_key == first.key:

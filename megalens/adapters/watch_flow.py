@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from typing import Any
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from . import feature_ids as ids_of
 from . import watch_operations as op
+from .feature_ids import Plane
 from .watch_memory import Memory
 from .watch_trail import (
     MOST_PLANES,
@@ -24,10 +25,31 @@ from .watch_trail import (
     merged,
     origins_of,
     owners_of,
-    owners_of_plane,
     tensors_in,
     together,
 )
+
+
+class Ran(NamedTuple):
+    """One operation that has run; ``known`` is what it was given, with what was known of that before."""
+
+    name: str
+    func: Any
+    args: Sequence[Any]
+    kwargs: Any
+    known: Sequence[tuple[Tensor, Trail | None]]
+    result: Any
+
+    @property
+    def first(self) -> Trail | None:
+        return self.known[0][1] if self.known else None
+
+    def argument(self, place: int, name: str, default: Any = None) -> Any:
+        return self.args[place] if len(self.args) > place else self.kwargs.get(name, default)
+
+
+Step = Callable[[Any, Ran], bool]
+"""Follows an operation; returns whether it could."""
 
 
 class Flow(Memory):
@@ -50,16 +72,15 @@ class Flow(Memory):
         made = Made(len(self.made), tensor.shape[axis], axis, self.call, tuple(tensor.shape), **known)
         made.distributed = hasattr(tensor, "device_mesh")
         self.made.append(made)
-        ids = ids_of.fresh(made.number, tensor.shape, axis)
-        self.put(tensor, Trail((ids,), frozenset((made.number,))))
+        self.put(tensor, Trail((self.ids.fresh(made.number, tensor.shape, axis),), frozenset((made.number,))))
         return made
 
     def fail(self, error: Exception) -> None:
         self.failed = f"{type(error).__name__}: {error}"[:300]
         self.forget()
 
-    def _lose(self, name: str, inputs: Iterable[Trail | None], outputs: Iterable[Tensor]) -> None:
-        known = [trail for trail in inputs if trail is not None and not trail.weight]
+    def _lose(self, name: str, known: Iterable[Trail], outputs: Iterable[Tensor]) -> None:
+        known = [trail for trail in known if not trail.weight]
         if any(trail.planes or trail.scores for trail in known) and name.partition(".")[2] not in op.PLAIN:
             self.lost.append((name, self.call))
         if name.partition(".")[2] in op.EMPTY:
@@ -71,29 +92,25 @@ class Flow(Memory):
     # Operations.
 
     def follow(self, func: Any, args: Sequence[Any], kwargs: Any, known: Sequence[Any], result: Any) -> None:
-        """Learn from one operation that has run.
-
-        Parameters
-        ----------
-        known : sequence of (torch.Tensor, Trail or None)
-            What it was given, and what was known of that before it ran.
-        """
-        name = func.overloadpacket.__name__
+        """Learn from one operation that has run."""
+        name, plain, step = self._kind(func)
         outputs = tensors_in(result)
-        inputs = [trail for _, trail in known]
-        plain = name[:-1] if name[-1] == "_" and name[-2:] != "__" else name
-        changed = tensors_in(args[:1] if plain != name else kwargs.get("out"))
-        if not any(inputs) and name not in ("embedding", "convolution"):
+        inputs = [trail for _, trail in known if trail is not None]
+        changed = (
+            tensors_in(args[:1]) if plain != name else tensors_in(kwargs["out"]) if "out" in kwargs else ()
+        )
+        if not inputs and name not in ("embedding", "convolution"):
             noise = Trail(notes=("dropout",)) if plain == "bernoulli" else None
             for output in outputs if noise else changed:
                 self.put(output, noise)
                 self.overwritten(output)
             return
+        ran = Ran(plain, func, args, kwargs, known, result)
         try:
-            done = func.namespace == "aten" and self._step(plain, func, args, kwargs, known, result)
+            told = step is not None and step(self, ran)
         except ids_of.TooLarge:
-            done = False
-        if not done and not self._custom_attention(name, known, outputs):
+            told = False
+        if not told and not self._custom_attention(name, known, outputs):
             if func.namespace != "aten" and not outputs:
                 # What gives nothing has written into what it was given.
                 outputs = [tensor for tensor, _ in known]
@@ -101,90 +118,52 @@ class Flow(Memory):
         for output in changed:
             self.overwritten(output)
 
-    def _step(
-        self, name: str, func: Any, args: Sequence[Any], kwargs: Any, known: Sequence[Any], result: Any
-    ) -> bool:
-        first = known[0][1] if known else None
-        if name in op.SAME and isinstance(result, Tensor):
-            cast = name == "_to_copy" and result.dtype != known[0][0].dtype
-            self.put(result, first.noted("cast") if first is not None and cast else first)
-        elif name == "copy":
-            source, target = known[-1]
-            if target is not None and target.planes and source.shape != result.shape:
-                target = replace(target, planes=tuple(p.expand(result.shape) for p in target.planes))
-            self.put(result, target)
-        elif name in op.RESHAPES or name in op.MOVES or name in op.COPIES:
-            if first is None:
-                return False
-            self._move(name, func, args, kwargs, first, result)
-        elif name in ("cat", "stack", "concat", "hstack", "vstack"):
-            return self._join(name, args, kwargs, known, result)
-        elif name in ("view_as_complex", "view_as_real"):
-            return self._complex(name, first, result)
-        elif name == "constant_pad_nd":
-            return self._pad(func, args, first, result)
-        elif name in op.PRODUCTS:
-            return self._product(name, args, result)
-        elif name in ("convolution", "_convolution"):
-            return self._convolution(known, args, result)
-        elif name == "embedding":
-            self.begin(result, given_key=self.key(args[1]), rows=len(args[0]))
-        elif op.ATTENTION in name or name in ("_flash_attention_forward", "_efficient_attention_forward"):
-            return self._fused_attention(name, known, result)
-        elif name in op.SOFTMAX:
-            self._softmax(args, first, result)
-        elif name in op.NORMS:
-            if first is None or first.weight:
-                return False
-            self.put(tensors_in(result)[0], first.noted("normed"))
-        elif name == "native_dropout":
-            self.put(result[0], first and first.noted("dropout"))
-        elif name == "sum":
-            return self._sum(args, first, result)
-        elif name == "glu":
-            return self._glu(args, kwargs, first, result)
-        elif (
-            torch.Tag.pointwise in func.tags or name in op.TIMES or name in op.SUMS or name in op.LINEAR_UNARY
-        ):
-            self._pointwise(name, known, result)
-        elif name in ("hardswish", "rrelu_with_noise", "prelu", "_prelu_kernel", "log_sigmoid_forward"):
-            self._pointwise(name, known[:1], tensors_in(result)[0])
-        elif name in op.CHOICES:
-            for number in owners_of(first):
-                self.made[number].chooses = True
-            return False
-        else:
-            return False
+    def _same(self, ran: Ran) -> bool:
+        first, result = ran.first, ran.result
+        cast = first is not None and ran.name == "_to_copy" and result.dtype != ran.known[0][0].dtype
+        self.put(result, first.noted("cast") if first is not None and cast else first)
         return True
 
-    def _move(self, name: str, func: Any, args: Any, kwargs: Any, trail: Trail, result: Any) -> None:
-        outputs = tensors_in(result)
+    def _copy(self, ran: Ran) -> bool:
+        (source, target), shape = ran.known[-1], ran.result.shape
+        if target is not None and target.planes and source.shape != shape:
+            target = self._spread(target, ran.result)
+        self.put(ran.result, target)
+        return True
 
-        def moved(ids: Sequence[Tensor]) -> list[tuple[Tensor, ...]]:
-            each = [ids_of.moves(name, func, args, kwargs, one, outputs) for one in ids]
+    def _move(self, ran: Ran) -> bool:
+        name, func, args, kwargs, _, result = ran
+        trail, outputs = ran.first, tensors_in(result)
+        if trail is None:
+            return False
+
+        def moved(planes: Sequence[Plane]) -> list[tuple[Plane, ...]]:
+            each = [self.ids.moved(name, func, args, kwargs, plane, outputs) for plane in planes]
             return list(zip(*each, strict=True)) if each else [()] * len(outputs)
 
         if trail.scores is None:
             for output, planes in zip(outputs, moved(trail.planes), strict=True):
-                self.put(output, replace(trail, planes=planes))
-            return
+                self.put(output, trail._replace(planes=planes) if planes else trail)
+            return True
         note = ("cut",) if name in ("slice", "narrow", "index", "select") else ()
         marks: list[Any] = [None] * len(outputs)
         if trail.marks is not None:
             with contextlib.suppress(ids_of.TooLarge):
                 marks = moved(trail.marks)
         for output, mark in zip(outputs, marks, strict=True):
-            self.put(output, replace(trail, marks=mark).noted(*note))
+            self.put(output, trail._replace(marks=mark).noted(*note))
+        return True
 
-    def _join(self, name: str, args: Any, kwargs: Any, known: Any, result: Any) -> bool:
-        axis = args[1] if len(args) > 1 else kwargs.get("dim", 0)
+    def _join(self, ran: Ran) -> bool:
+        name, known, result = ran.name, ran.known, ran.result
+        axis = ran.argument(1, "dim", 0)
         data = [trail for _, trail in known if trail is not None]
         if all(trail is not None and trail.weight for _, trail in known):
             self.put(result, Trail(weight=True))
             return True
         scores = next((trail for trail in data if trail.scores is not None), None)
         if scores is not None:
-            self.put(result, replace(scores, marks=None).noted("joined"))
+            self.put(result, scores._replace(marks=None).noted("joined"))
             return True
         if not any(trail.planes for trail in data) or name not in ("cat", "concat", "stack"):
             return False
@@ -195,46 +174,67 @@ class Flow(Memory):
         planes = []
         for number in range(max(len(trail.planes) for trail in data)):
             each = [
-                trail.planes[number]
-                if trail is not None and len(trail.planes) > number
-                else ids_of.nothing(piece.shape)
+                (trail.planes[number] if trail is not None and len(trail.planes) > number else None, piece)
                 for piece, trail in kept
             ]
-            if name == "stack":
-                each = [plane.unsqueeze(axis % result.ndim) for plane in each]
-            planes.append(ids_of.join(each, axis % result.ndim))
+            planes.append(self.ids.joined(each, axis % result.ndim, name == "stack"))
         self.put(result, merged(data, tuple(planes)))
         return True
 
-    def _complex(self, name: str, trail: Trail | None, result: Tensor) -> bool:
+    def _complex(self, ran: Ran) -> bool:
         """Keep the ids of complex numbers with an axis more, as their real view has them."""
+        trail, result = ran.first, ran.result
         if trail is None or not trail.planes:
             return False
-        if name == "view_as_real" and trail.planes[0].shape != result.shape:
+        if ran.name == "view_as_real" and trail.planes[0].shape != result.shape:
             return False
         self.put(result, trail)
         return True
 
-    def _pad(self, func: Any, args: Any, trail: Trail | None, result: Tensor) -> bool:
-        if trail is None or not trail.planes:
-            if trail is None or trail.scores is None:
-                return False
-            self.put(result, replace(trail, marks=None))
+    def _pad(self, ran: Ran) -> bool:
+        trail, shape = ran.first, ran.result.shape
+        if trail is None or not (trail.planes or trail.scores):
+            return False
+        if not trail.planes:
+            self.put(ran.result, trail._replace(marks=None))
             return True
-        planes = []
-        for plane in trail.planes:
-            small = ids_of.compact(
-                [plane], spare=[a for a in range(plane.ndim) if plane.shape[a] != result.shape[a]]
-            )[0]
-            planes.append(func(small, args[1], ids_of.NOTHING).expand(result.shape))
-        self.put(result, replace(trail, planes=tuple(planes)))
+
+        def padded(ids: list[Tensor]) -> list[Tensor]:
+            (small,) = ids_of.compact(
+                ids, spare=[axis for axis, size in enumerate(ids[0].shape) if size != shape[axis]]
+            )
+            return [ran.func(small, ran.args[1], ids_of.NOTHING).expand(shape)]
+
+        planes = [self.ids.made(None, [plane], padded)[0] for plane in trail.planes]
+        self.put(ran.result, trail._replace(planes=tuple(planes)))
         return True
+
+    def _embedding(self, ran: Ran) -> bool:
+        table, given = ran.args[:2]
+        self.begin(ran.result, given_key=self.key(given), rows=len(table))
+        return True
+
+    def _norm(self, ran: Ran) -> bool:
+        if ran.first is None or ran.first.weight:
+            return False
+        self.put(tensors_in(ran.result)[0], ran.first.noted("normed"))
+        return True
+
+    def _dropout(self, ran: Ran) -> bool:
+        self.put(ran.result[0], ran.first and ran.first.noted("dropout"))
+        return True
+
+    def _choose(self, ran: Ran) -> bool:
+        for number in owners_of(ran.first):
+            self.made[number].chooses = True
+        return False
 
     # Products, attention.
 
-    def _product(self, name: str, args: Any, result: Tensor) -> bool:
+    def _product(self, ran: Ran) -> bool:
+        name, result = ran.name, ran.result
         one, other = op.PRODUCTS[name]
-        left, right = args[one], args[other]
+        left, right = ran.args[one], ran.args[other]
         a, b = self.of(left), self.of(right)
         if b is not None and b.weight:
             # Also where both depend on parameters alone: learnt queries.
@@ -249,25 +249,28 @@ class Flow(Memory):
             return self._attended(b, a, -2, result)
         if a.planes and b.planes and left.ndim > 1 and right.ndim > 1:
             attention = Attended(self.call, name, a, b)
-            try:
-                attention.heads = {"q": ids_of.rows(a.planes), "k": ids_of.rows(b.planes, -2)}
-            except ids_of.TooLarge:
-                return False
+            keys = self._turned(b.planes)
+            attention.heads = {"q": ids_of.rows(a.planes), "k": ids_of.rows(keys)}
             if attention.heads["q"].shape[-1] != attention.heads["k"].shape[-1]:
                 return False
-            attention.queries, attention.keys = a.planes[0], b.planes[0].transpose(-1, -2)
-            marks = ids_of.fresh(0, result.shape, -2), ids_of.fresh(0, result.shape)
+            attention.queries, attention.keys = a.planes[0], keys[0]
+            marks = self.ids.fresh(0, result.shape, -2), self.ids.fresh(0, result.shape)
             self.put(result, Trail(origins=a.origins | b.origins, scores=attention, marks=marks))
             return True
         return False
+
+    def _turned(self, planes: Sequence[Plane]) -> list[Plane]:
+        """Return the ids of keys with their features last."""
+        return [self.ids.made("turned", [each], lambda ids: [ids[0].mT], True)[0] for each in planes]
 
     def _attended(self, scores: Trail, values: Trail, axis: int, result: Tensor) -> bool:
         attention = scores.scores
         assert attention is not None
         if attention.v is not None:
             # Probabilities that are used twice.
-            attention = replace(attention, made=None, heads=dict(attention.heads))
-        attention.heads = {**attention.heads, "v": ids_of.rows(values.planes, axis)}
+            attention = dataclasses.replace(attention, made=None, heads=dict(attention.heads))
+        rows = ids_of.rows(values.planes if axis == -1 else self._turned(values.planes))
+        attention.heads = {**attention.heads, "v": rows}
         attention.v, attention.bent = values, attention.softmax or bool(bent(scores))
         if scores.along(0, axis):
             attention.exchange()
@@ -278,14 +281,15 @@ class Flow(Memory):
     def _context(self, attention: Attended, result: Tensor, axis: int) -> None:
         """Begin the trail of what an attention gives: its features are those of one head after another."""
         made = attention.made = self.begin(result, axis, attention=attention)
-        rows = None if attention.queries is None else ids_of.row_numbers(attention.queries)
-        if rows is None or axis != -1 or rows.shape[:-1] != result.shape[:-1]:
+        queries, width = attention.queries, result.shape[-1]
+        if queries is None or axis != -1 or queries.shape[:-1] != result.shape[:-1]:
             return
-        width = result.shape[-1]
         made.width = width * len(attention.heads["q"])
-        (small,) = ids_of.compact([rows])
-        ids = ids_of.fresh(made.number, (width,)) + small * width
-        self.put(result, Trail((ids.expand(result.shape),), frozenset((made.number,))))
+        plane = self.ids.of_rows(made.number, queries, width)
+        self.put(result, Trail((plane,), frozenset((made.number,))))
+
+    def _fused(self, ran: Ran) -> bool:
+        return self._fused_attention(ran.name, ran.known, ran.result)
 
     def _fused_attention(self, name: str, known: Any, result: Any) -> bool:
         trails = [trail for _, trail in known[:3] if trail is not None and trail.planes]
@@ -310,15 +314,17 @@ class Flow(Memory):
         except ids_of.TooLarge:
             return False
 
-    def _softmax(self, args: Any, trail: Trail | None, result: Tensor) -> None:
+    def _softmax(self, ran: Ran) -> bool:
+        trail, result = ran.first, ran.result
         if trail is None:
-            return
+            return True
         attention = trail.scores
         if attention is None:
             self._scored(trail, "softmax")
             self.put(result, trail.noted("softmax"))
-            return
-        axis = args[1] if len(args) > 1 and isinstance(args[1], int) else -1
+            return True
+        axis = ran.argument(1, "dim")
+        axis = axis if isinstance(axis, int) else -1
         attention.softmax = True
         attention.probabilities = self.key(result)
         marks = trail.marks
@@ -326,63 +332,78 @@ class Flow(Memory):
             attention.exchange()
             marks = marks[1], marks[0]
         self.put(result, Trail(origins=trail.origins, scores=attention, marks=marks, softmaxed=True))
+        return True
 
     def _scored(self, trail: Trail, by: str) -> None:
         for number in trail.origins:
             self.made[number].scored = self.made[number].scored or by
 
-    def _convolution(self, known: Any, args: Any, result: Tensor) -> bool:
-        (given, trail), (_, weight) = known[:2]
+    def _convolution(self, ran: Ran) -> bool:
+        (given, trail), (_, weight) = ran.known[:2]
+        result = ran.result
         if weight is None or not weight.weight:
             return False
-        groups = args[8] if len(args) > 8 else 1
+        groups = ran.argument(8, "groups", 1)
         if groups > 1 and groups == given.shape[1] == result.shape[1]:
             if trail is None or not trail.planes:
                 return False
-            planes = []
-            for plane in trail.planes:
-                (small,) = ids_of.compact([plane])
-                if small.numel() != plane.shape[1]:
-                    return False
-                planes.append(small.expand(result.shape))
-            self.put(result, replace(trail, planes=tuple(planes)).noted("convolved"))
+            if any(ids_of.compact([p.layout.ids])[0].numel() != p.shape[1] for p in trail.planes):
+                return False
+
+            def one_each(ids: list[Tensor]) -> list[Tensor]:
+                return [ids_of.compact(ids)[0].expand(result.shape)]
+
+            planes = [self.ids.made(None, [plane], one_each)[0] for plane in trail.planes]
+            self.put(result, trail._replace(planes=tuple(planes)).noted("convolved"))
             return True
         self.begin(result, 1, given=trail, given_key=self.key(given))
         return True
 
     # Elementwise.
 
-    def _glu(self, args: Any, kwargs: Any, trail: Trail | None, result: Tensor) -> bool:
+    def _glu(self, ran: Ran) -> bool:
+        trail, axis = ran.first, ran.argument(1, "dim", -1)
         if trail is None or not trail.planes:
             return False
-        axis = args[1] if len(args) > 1 else kwargs.get("dim", -1)
-        halves = [plane.chunk(2, axis) for plane in trail.planes]
-        up = replace(trail, planes=tuple(half[0] for half in halves))
-        gate = replace(trail, planes=tuple(half[1] for half in halves)).noted("sigmoid")
-        self.put(result, replace(up, products=(*up.products, Product(up, gate))))
+        halves = [
+            self.ids.made(("glu", axis), [plane], lambda ids: ids[0].chunk(2, axis)) for plane in trail.planes
+        ]
+        up, gate = (trail._replace(planes=planes) for planes in zip(*halves, strict=True))
+        self.put(ran.result, up._replace(products=(*up.products, Product(up, gate.noted("sigmoid")))))
         return True
 
-    def _sum(self, args: Any, trail: Trail | None, result: Tensor) -> bool:
+    def _sum(self, ran: Ran) -> bool:
         """Follow a rotation by small matrices: each pair is there once a row of its matrix, and summed.
 
         Any other sum has no features any more.
         """
-        axes = args[1] if len(args) > 1 else None
-        if trail is None or not trail.planes or "scaled" not in trail.notes or bent(trail):
+        trail, axes = ran.first, ran.argument(1, "dim")
+        if trail is None or len(trail.planes) != 1 or "scaled" not in trail.notes or bent(trail):
             return False
         if not axes or len(axes) > 1:
             return False
-        plane, more = trail.planes[0], trail.planes[1:]
-        axis = axes[0] % plane.ndim
-        size, strides = plane.shape[axis], plane.stride()
-        alike = axis and strides[axis - 1] == 0 and plane.shape[axis - 1] == size
-        if more or not alike or not strides[axis] or size > MOST_PLANES or result.ndim == plane.ndim:
+        shape, strides = trail.planes[0].shape, trail.planes[0].layout.ids.stride()
+        axis = axes[0] % len(shape)
+        alike = axis and strides[axis - 1] == 0 and shape[axis - 1] == shape[axis]
+        if not alike or not strides[axis] or shape[axis] > MOST_PLANES or ran.result.ndim == len(shape):
             return False
-        self.put(result, replace(trail, planes=plane.unbind(axis)).noted("rotated"))
+        planes = self.ids.made(("unbind", axis), trail.planes, lambda ids: ids[0].unbind(axis))
+        self.put(ran.result, trail._replace(planes=tuple(planes)).noted("rotated"))
         return True
 
-    def _pointwise(self, name: str, known: Any, result: Any) -> None:
-        (result, *_) = tensors_in(result)
+    def _spread(self, trail: Trail, result: Tensor) -> Trail:
+        """Return what is known in the shape of a result; ids of a complex one have an axis more."""
+        shape = result.shape
+        if result.is_complex():
+            shape = torch.Size((*shape, trail.planes[0].shape[-1]))
+        return trail._replace(planes=tuple([self.ids.expanded(plane, shape) for plane in trail.planes]))
+
+    def _unary(self, ran: Ran) -> bool:
+        return self._pointwise(ran._replace(known=ran.known[:1]))
+
+    def _pointwise(self, ran: Ran) -> bool:
+        name, known = ran.name, ran.known
+        (result, *_) = tensors_in(ran.result)
         data = [trail for _, trail in known if trail is not None and not trail.weight]
         others = [(tensor, trail) for tensor, trail in known if trail is None or trail.weight]
         if len(kept := [trail for trail in data if not trail.is_noise]) < len(data):
@@ -392,24 +413,71 @@ class Flow(Memory):
                 t.numel() > result.numel() or (trail is None and t.numel() > 1) for t, trail in others
             )
             self.put(result, None if large else Trail(weight=True))
-            return
+            return True
         scores = next((trail for trail in data if trail.scores is not None), None)
         if scores is not None:
             marks = scores.marks
             if marks is not None and marks[0].shape != result.shape:
-                marks = marks[0].expand(result.shape), marks[1].expand(result.shape)
-            self.put(result, replace(scores, marks=marks).noted(name))
-            return
+                marks = self.ids.expanded(marks[0], result.shape), self.ids.expanded(marks[1], result.shape)
+            self.put(result, scores._replace(marks=marks).noted(name))
+            return True
         featured = [trail for trail in data if trail.planes]
         if name in op.NONLINEAR:
             self._scored(data[0], name)
         if not featured:
             self.put(result, Trail(origins=origins_of(data), products=together(data), notes=data[0].notes))
-            return
+            return True
         trail = combined(name, data, featured, others)
-        if len(known) > 1 or trail.planes[0].shape != result.shape:
-            trail = replace(trail, planes=tuple(spread(plane, result) for plane in trail.planes))
+        if trail.planes[0].shape != result.shape or len(known) > 1:
+            trail = self._spread(trail, result)
         self.put(result, trail)
+        return True
+
+    # Which operation is what.
+
+    _STEPS: ClassVar[dict[str, Step]] = {
+        name: step
+        for names, step in (
+            (op.SAME, _same),
+            (("copy",), _copy),
+            (op.RESHAPES | op.MOVES | op.COPIES, _move),
+            (op.JOINS, _join),
+            (("view_as_complex", "view_as_real"), _complex),
+            (("constant_pad_nd",), _pad),
+            (op.PRODUCTS, _product),
+            (("convolution", "_convolution"), _convolution),
+            (("embedding",), _embedding),
+            (("_flash_attention_forward", "_efficient_attention_forward"), _fused),
+            (op.SOFTMAX, _softmax),
+            (op.NORMS, _norm),
+            (("native_dropout",), _dropout),
+            (("sum",), _sum),
+            (("glu",), _glu),
+            (op.TIMES | op.SUMS | op.LINEAR_UNARY, _pointwise),
+        )
+        for name in names
+    }
+    _UNLESS_POINTWISE: ClassVar[dict[str, Step]] = {
+        **dict.fromkeys(op.UNARY, _unary),
+        **dict.fromkeys(op.CHOICES, _choose),
+    }
+    _kinds: ClassVar[dict[Any, tuple[str, str, Step | None]]] = {}
+
+    def _kind(self, func: Any) -> tuple[str, str, Step | None]:
+        """Return an operation's name, the same of one that is not in place, and what follows it."""
+        if (known := self._kinds.get(func)) is None:
+            name = func.overloadpacket.__name__
+            plain = name[:-1] if name[-1] == "_" and name[-2:] != "__" else name
+            step = self._STEPS.get(plain)
+            if func.namespace != "aten":
+                step = None
+            elif op.ATTENTION in plain:
+                step = self._STEPS["_flash_attention_forward"]
+            elif step is None:
+                pointwise = torch.Tag.pointwise in func.tags
+                step = self._STEPS["mul"] if pointwise else self._UNLESS_POINTWISE.get(plain)
+            known = self._kinds[func] = name, plain, step
+        return known
 
 
 def combined(name: str, data: Sequence[Trail], featured: Sequence[Trail], others: Sequence[Any]) -> Trail:
@@ -424,36 +492,33 @@ def combined(name: str, data: Sequence[Trail], featured: Sequence[Trail], others
     if name in op.TIMES or name == "pow":
         if len(featured) > 1:
             one, other = featured[:2]
-            if len(one.planes) == len(other.planes) == 1 and ids_of.same(one.planes[0], other.planes[0]):
+            if len(one.planes) == len(other.planes) == 1 and one.planes[0].same(other.planes[0]):
                 return merged((one, other), one.planes).noted(
                     *(() if bent(one) or bent(other) else ("squared",))
                 )
             product = Product(one, other)
             keep = other if bent(one) and not bent(other) else one
-            return replace(
-                keep,
-                origins=one.origins | other.origins,
-                products=(*together((one, other)), product),
+            return keep._replace(
+                origins=one.origins | other.origins, products=(*together((one, other)), product)
             ).noted("gated")
         if len(data) > 1:
             inside = any(each.origins & first.origins for each in data if each is not first)
             both = origins_of(data)
             if not inside:
                 product = Product(first, next(each for each in data if each is not first))
-                return replace(first, origins=both, products=(*together(data), product)).noted("gated")
-            return replace(first, origins=both).noted("normed")
+                return first._replace(origins=both, products=(*together(data), product)).noted("gated")
+            return first._replace(origins=both).noted("normed")
         if name == "pow":
             return first.noted("pow")
         if any(tensor.is_complex() for tensor, _ in others):
             return first.noted("rotated")
         return first.noted("scaled")
     if len(featured) > 1:
-        planes: list[Tensor] = []
+        planes: list[Plane] = []
         for plane in (plane for trail in featured for plane in trail.planes):
-            own = owners_of_plane(plane)
-            if not any(own == owners_of_plane(each) and ids_of.same(plane, each) for each in planes):
+            if not any(map(plane.same, planes)):
                 planes.append(plane)
-        newest = sorted(planes, key=lambda plane: max(owners_of_plane(plane), default=-1))[-MOST_PLANES:]
+        newest = sorted(planes, key=lambda plane: max(plane.owners, default=-1))[-MOST_PLANES:]
         joined = merged(featured, tuple(plane for plane in planes if any(plane is each for each in newest)))
         owners = {each for trail in featured for each in trail.origins}
         if len(planes) == 1:
@@ -464,12 +529,3 @@ def combined(name: str, data: Sequence[Trail], featured: Sequence[Trail], others
             first = first.noted("shifted")
         return first if len(data) == 1 else merged((first, *data), first.planes)
     return first.noted(name)
-
-
-def spread(plane: Tensor, result: Tensor) -> Tensor:
-    """Return ids in the shape of a result, which has an axis less where it is complex."""
-    if plane.shape == result.shape:
-        return plane
-    if result.is_complex():
-        return plane.expand(*result.shape, plane.shape[-1])
-    return plane.expand(result.shape)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from . import feature_ids
 from .watch_flow import Flow
@@ -108,7 +108,7 @@ class LayerSeen:
             group.crosses = self._crosses(group.parts.get("q", ()), group.parts.get("k", ()))
         return list(groups.values())
 
-    def _features(self, rows: Sequence[Tensor]) -> tuple[list[Features], int]:
+    def _features(self, rows: Sequence[Any]) -> tuple[list[Features], int]:
         """Return which features of which projections the rows are; the projection of most of them first."""
         found: dict[int, dict[int, None]] = {}
         heads: set[Any] = set()
@@ -260,10 +260,10 @@ class LayerSeen:
         """Return whether what the layer gives still has the features that it was given: a residual stream."""
         return bool(self.given & self._streams)
 
-    def handed_on(self) -> Iterator[tuple[Call, Seen, str]]:
+    def handed_on(self) -> Iterator[tuple[Call, Seen, str | None]]:
         """Give the modules that are given the stream with what this layer adds, where it is added outside.
 
-        Where a norm lies between, it has to be one that the stream itself goes through.
+        The last is None where a norm lies between that the stream itself does not go through.
         """
         before = frozenset[object]().union(*(seen.trail.norms for seen in self.layer.given if seen.trail))
         for call in self._later:
@@ -272,8 +272,9 @@ class LayerSeen:
                 adds = self._streams and self._streams <= owners and owners & self.given
                 if not adds or trail is None or not owners <= self.given | self._own:
                     continue
-                if set(trail.notes) <= _SUMMED and before <= trail.norms:
-                    yield call, seen, ", normed" if trail.norms - before else ""
+                if set(trail.notes) <= _SUMMED:
+                    beside = trail.norms - before and before - trail.norms
+                    yield call, seen, None if beside else ", normed" if trail.norms - before else ""
 
     # MLP.
 
@@ -327,13 +328,13 @@ class LayerSeen:
             return None
         return features[0] if len(features) == 1 and features[0].made.attention is None else None
 
-    def _row(self, row: Tensor) -> dict[int, list[int]]:
+    def _row(self, row: Any) -> dict[int, list[int]]:
         """Return the features of one head by projection.
 
         Where features were added to one another, as a rotation does, they are in the order of the projection;
         else in that in which the attention has them.
         """
-        owners, features = feature_ids.projection_of(row).numpy(), feature_ids.feature_of(row).numpy()
+        owners, features = row >> feature_ids.SHIFT, row & feature_ids.FEATURE
         newest = owners.max(0)
         if len(owners) > 1:
             for column in owners[:, newest >= 0].T:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor, nn
@@ -23,6 +24,7 @@ class Memory:
         # A weak reference keeps an address from being given to another storage.
         self._storages: dict[int, tuple[StorageWeakRef, dict[Any, Trail]]] = {}
         self._purge_at = 4096
+        self.ids = ids_of.FeatureLayouts()
 
     def of(self, tensor: Tensor) -> Trail | None:
         """Return what is known of a tensor, None where nothing is."""
@@ -44,26 +46,13 @@ class Memory:
         planes = []
         try:
             for number in range(max(len(trail.planes) for trail, _ in pieces)):
-                placed = [
-                    (_placed(trail.planes[number], box), box)
-                    for trail, box in pieces
-                    if number < len(trail.planes)
-                ]
-                kept = [
-                    axis
-                    for axis, size in enumerate(tensor.shape)
-                    if any(plane.stride(axis) or box[axis][:2] != (0, size) for plane, box in placed)
-                ]
-                whole = ids_of.filled([size if axis in kept else 1 for axis, size in enumerate(tensor.shape)])
-                for ids, box in placed:
-                    into = whole
-                    for axis, (start, end, _) in enumerate(box):
-                        if axis in kept:
-                            into = into.narrow(axis, start, end - start)
-                        else:
-                            ids = ids.narrow(axis, 0, 1)
-                    into.copy_(ids)
-                planes.append(whole.expand(tensor.shape))
+                placed = [(trail.planes[number], box) for trail, box in pieces if number < len(trail.planes)]
+                boxes = [box for _, box in placed]
+                planes += self.ids.made(
+                    None,
+                    [plane for plane, _ in placed],
+                    lambda ids, boxes=boxes: [_filled(ids, boxes, tensor.shape)],  # type: ignore[misc]
+                )
         except ids_of.TooLarge:
             return None
         trail = place[own] = merged([trail for trail, _ in pieces], tuple(planes))
@@ -104,7 +93,7 @@ class Memory:
 
 def _address(tensor: Tensor) -> int:
     try:
-        return int(StorageWeakRef(tensor.untyped_storage()).cdata)  # type: ignore[no-untyped-call]
+        return int(tensor.untyped_storage()._cdata)
     except (NotImplementedError, RuntimeError):
         return 0
 
@@ -137,12 +126,31 @@ def _box(outer: tuple[Any, ...], inner: tuple[Any, ...]) -> Box | None:
     return None if rest or axes else tuple(box)
 
 
-def _placed(ids: Tensor, box: Box) -> Tensor:
-    """Return the ids of a piece with the axes of the tensor in which it lies."""
-    return ids.as_strided(
-        [end - start if own is not None else 1 for start, end, own in box],
-        [0 if own is None else ids.stride(own) for _, _, own in box],
-    )
+def _filled(pieces: Sequence[Tensor], boxes: Sequence[Box], shape: Sequence[int]) -> Tensor:
+    """Return the ids of a tensor of which pieces lie in boxes."""
+    # With the axes of the tensor.
+    placed = [
+        ids.as_strided(
+            [end - start if own is not None else 1 for start, end, own in box],
+            [0 if own is None else ids.stride(own) for _, _, own in box],
+        )
+        for ids, box in zip(pieces, boxes, strict=True)
+    ]
+    kept = [
+        axis
+        for axis, size in enumerate(shape)
+        if any(ids.stride(axis) or box[axis][:2] != (0, size) for ids, box in zip(placed, boxes, strict=True))
+    ]
+    whole = ids_of.filled([size if axis in kept else 1 for axis, size in enumerate(shape)])
+    for ids, box in zip(placed, boxes, strict=True):
+        into = whole
+        for axis, (start, end, _) in enumerate(box):
+            if axis in kept:
+                into = into.narrow(axis, start, end - start)
+            else:
+                ids = ids.narrow(axis, 0, 1)
+        into.copy_(ids)
+    return whole.expand(tuple(shape))
 
 
 def _apart(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:

@@ -15,6 +15,7 @@ MOVES = _named(
     "squeeze unsqueeze diagonal unfold",
 )
 COPIES = _named("repeat index_select index gather roll flip take_along_dim")
+JOINS = _named("cat stack concat hstack vstack")
 NORMS = _named(
     "native_layer_norm native_group_norm _fused_rms_norm rms_norm native_batch_norm layer_norm group_norm",
     "_native_batch_norm_legit cudnn_batch_norm batch_norm normalize",
@@ -26,6 +27,8 @@ CHOICES = _named("topk sort argsort argmax max kthvalue")
 TIMES = _named("mul div multiply divide true_divide")
 SUMS = _named("add sub subtract rsub lerp addcmul where maximum minimum")
 LINEAR_UNARY = _named("neg negative tril triu masked_fill clamp clamp_min clamp_max nan_to_num real imag")
+UNARY = _named("hardswish rrelu_with_noise prelu _prelu_kernel log_sigmoid_forward")
+"""Nonlinearities that torch does not call pointwise, or that take more than what goes through them."""
 PRODUCTS = {
     **dict.fromkeys(("mm", "bmm", "matmul", "linear", "_scaled_mm", "_int_mm"), (0, 1)),
     **dict.fromkeys(("addmm", "baddbmm", "addbmm", "_addmm_activation"), (1, 2)),

@@ -15,7 +15,7 @@ from ..tracer import FLAGS, FlagPoints, ModelPoints, Source
 from ..tracer.points import PointRow
 from .adapter import input_tokens
 from .feature_parts import FeatureParts, ranges
-from .sizes import INNER_NAMES, has_weight, stored, unwrapped
+from .sizes import canonical, has_weight, stored, unwrapped
 from .structure import probabilities_missing
 from .table import sites_of
 from .watch_flow import Flow
@@ -197,7 +197,7 @@ def module_names(roots: Iterable[nn.Module]) -> dict[nn.Module, str]:
     names: dict[nn.Module, str] = {}
     for root in roots:
         for path, module in unwrapped(root).named_modules():
-            names.setdefault(module, ".".join(p for p in path.split(".") if p not in INNER_NAMES))
+            names.setdefault(module, canonical(path))
     return names
 
 

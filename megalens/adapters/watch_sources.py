@@ -286,14 +286,21 @@ class LayerFinder:
             raise NotSeen(f"{own.name(hint.module)} gives no tensor.")
         linked = any(own.follows(each) or each.follows(own) for each in self.beside)
         if not (linked or own.keeps() or own.follows(own)):
+            behind = False
             for call, seen, how in own.handed_on():
-                if len(self.by_module[call.module]) == 1:
+                behind |= how is None
+                if how is not None and len(self.by_module[call.module]) == 1:
                     place = replace(hint, module=call.module, side="input", item=seen.item)
                     place = replace(place, keyword=seen.keyword, features=(seen.shape[-1],))
                     return (place,), f"what {own.name(call.module)} is given: the sum after this layer{how}"
             raise NotSeen(
                 f"What {own.name(hint.module)} gives is not what the next layer was seen to be given, nor "
-                "the residual stream."
+                "the residual stream"
+                + (
+                    ", and the sum with it is given to modules behind a norm of theirs only."
+                    if behind
+                    else "."
+                )
             )
         times = f", called {len(self.calls)} times a pass" if len(self.calls) > 1 else ""
         seen = next((each for each in layer.gave if each.item == hint.item), layer.gave[0])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from . import feature_ids
+from .feature_ids import Plane
 from .watch_operations import NONLINEAR
 
 MOST_PLANES = 8
@@ -116,16 +116,16 @@ class Attended:
     q: Trail
     k: Trail
     v: Trail | None = None
-    heads: dict[str, Tensor] = field(default_factory=dict)
+    heads: dict[str, Any] = field(default_factory=dict)
     softmax: bool = False
     bent: bool = False
     """Whether the scores went through a softmax or another nonlinearity."""
     probabilities: Any = None
     """Where the softmax's result lies in memory."""
     made: Made | None = None
-    queries: Tensor | None = None
-    keys: Tensor | None = None
-    """Ids of the queries and keys, with the features last."""
+    queries: Plane | None = None
+    keys: Plane | None = None
+    """The queries and keys, with the features last."""
 
     def exchange(self) -> None:
         """Take the queries for the keys: the other axis of the scores turned out to be that of the keys."""
@@ -180,11 +180,10 @@ class Product:
     right: Trail
 
 
-@dataclass(slots=True, eq=False)
-class Trail:
-    """What is known of one tensor. Nobody changes it; one that is frozen takes longer to make."""
+class Trail(NamedTuple):
+    """What is known of one tensor."""
 
-    planes: tuple[Tensor, ...] = ()
+    planes: tuple[Plane, ...] = ()
     """Ids of the features in it; several of a sum, the first as the first summand had them."""
     origins: frozenset[int] = frozenset()
     """Numbers of what it depends on since the last product with a weight."""
@@ -192,7 +191,7 @@ class Trail:
     """What was done with the features."""
     scores: Attended | None = None
     """The attention of which it is the scores, or the probabilities."""
-    marks: tuple[Tensor, Tensor] | None = None
+    marks: tuple[Plane, Plane] | None = None
     """Of such scores, tensors of their shape that count the queries, and the keys: they tell the axes."""
     softmaxed: bool = False
     """Whether they are probabilities."""
@@ -210,13 +209,13 @@ class Trail:
 
     def along(self, which: int, axis: int) -> bool:
         """Return whether queries (0) or keys (1) of scores are counted along ``axis``."""
-        return self.marks is not None and self.marks[which].stride(axis) != 0
+        return self.marks is not None and self.marks[which].layout.ids.stride(axis) != 0
 
     def noted(self, *notes: str) -> Trail:
-        new = tuple(note for note in notes if note not in self.notes)
+        new = tuple([note for note in notes if note not in self.notes])
         if "normed" in notes:
-            return replace(self, notes=self.notes + new, norms=self.norms | {object()})
-        return replace(self, notes=self.notes + new) if new else self
+            return self._replace(notes=self.notes + new, norms=self.norms | {object()})
+        return self._replace(notes=self.notes + new) if new else self
 
 
 def bent(trail: Trail, unless: Collection[str] = ()) -> str:
@@ -224,7 +223,7 @@ def bent(trail: Trail, unless: Collection[str] = ()) -> str:
     return next((note for note in trail.notes if note in NONLINEAR and note not in unless), "")
 
 
-def merged(trails: Sequence[Trail], planes: tuple[Tensor, ...]) -> Trail:
+def merged(trails: Sequence[Trail], planes: tuple[Plane, ...]) -> Trail:
     """Return what is known of what several tensors were put together to."""
     notes = tuple(dict.fromkeys(note for trail in trails for note in trail.notes))
     norms = frozenset[object]().union(*(trail.norms for trail in trails))
@@ -242,34 +241,20 @@ def together(trails: Iterable[Trail]) -> tuple[Product, ...]:
 
 def owners_of(trail: Trail | None) -> frozenset[int]:
     """Return the numbers of the projections of which a tensor has features."""
-    if trail is None or not trail.planes:
-        return frozenset()
-    return frozenset[int]().union(*map(owners_of_plane, trail.planes))
+    return frozenset() if trail is None else frozenset([o for plane in trail.planes for o in plane.owners])
 
 
 def same_planes(one: Trail, other: Trail) -> bool:
     """Return whether two tensors have the same features of the same projections."""
-    return len(one.planes) == len(other.planes) and all(
-        feature_ids.same(a, b) for a, b in zip(one.planes, other.planes, strict=True)
-    )
-
-
-def owners_of_plane(plane: Tensor) -> frozenset[int]:
-    known: frozenset[int] | None = getattr(plane, "owners", None)
-    if known is None:
-        known = feature_ids.projections_in(plane)
-        # Asked for again and again, and the same as long as there is the tensor.
-        plane.owners = known  # type: ignore[attr-defined]
-    return known
+    return len(one.planes) == len(other.planes) and all(map(Plane.same, one.planes, other.planes))
 
 
 def is_all_of(trail: Trail | None, made: Made) -> bool:
     """Return whether a tensor has all features of ``made``, in their order, and nothing else."""
-    return (
-        trail is not None
-        and len(trail.planes) == 1
-        and feature_ids.is_whole(trail.planes[0], made.number, made.width)
-    )
+    if trail is None or len(trail.planes) != 1:
+        return False
+    (plane,) = trail.planes
+    return plane.owners == (made.number,) and plane.shape[-1:] == (made.width,) and plane.layout.whole
 
 
 def tensors_in(value: Any) -> list[Tensor]:
