@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> Path:
         for series, steps, view in _VIEWS:
             steps //= 100 if options.quick else 1
             run = write_recording(runs / f"{series}-series", series, steps)
-            opened.append((f"{series:,} series × {steps:,} steps", run, "megalens:open-moments", view))
+            opened.append((f"{series:,} series × {steps:,} steps", run, "megalens:open-statistics", view))
         job = _SMALL if options.quick else _JOB
         run, spans = _recorded(runs / f"{job.ranks}-ranks", job)
         for what, view in (("all steps", {"steps": [1, job.steps]}), ("newest steps", {})):

@@ -213,7 +213,7 @@ def _opened(
         page = {
             "url": lab[0],
             "run": run_id,
-            "command": "megalens:open-moments",
+            "command": "megalens:open-statistics",
             "view": {"kind": "lines", "by": ["layer"]},
             "screenshot": None,
             "twice": True,

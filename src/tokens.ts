@@ -135,7 +135,7 @@ export const CommandIDs = {
   revertSettings: 'megalens:revert-settings',
   refreshRuns: 'megalens:refresh-runs',
   connectHub: 'megalens:connect-hub',
-  openStatistics: 'megalens:open-statistics',
+  openFiles: 'megalens:open-files',
   openRuns: 'megalens:open-runs',
   renameRun: 'megalens:rename-run',
   editNotes: 'megalens:edit-run-notes',

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from argparse import RawDescriptionHelpFormatter
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 
 from .._needed import NotInstalledError
@@ -31,7 +31,7 @@ what is particular to a command.
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = CommandParser(
+    parser: ArgumentParser = CommandParser(
         prog="megalens",
         description="See inside a transformer's training run.",
         epilog=_EXAMPLES,
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given and not given[0].startswith("-") and given[0] not in commands.choices:
         meant = nearest(given[0], list(commands.choices)) or " megalens --help lists them."
         parser.exit(2, shown_text(f"megalens: there is no command {given[0]!r:.100}.{meant}\n"))
-    parser.given = given
+    CommandParser.given = given
     parsed = parser.parse_args(given)
     try:
         return int(parsed.run(parsed))

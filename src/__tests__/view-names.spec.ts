@@ -66,3 +66,9 @@ it('no room but a view’s own names views: the table of views is read instead',
   });
   expect(breaches).toEqual([]);
 });
+
+it('a view’s command says its name', () => {
+  for (const { name, method, command } of viewInfos()) {
+    expect([`megalens:open-${name}`, `megalens:open-${method}`]).toContain(command);
+  }
+});

@@ -18,7 +18,7 @@ const IN_PALETTE = [
   CommandIDs.revertSettings,
   CommandIDs.refreshRuns,
   CommandIDs.connectHub,
-  CommandIDs.openStatistics
+  CommandIDs.openFiles
 ];
 
 export const commandsPlugin: JupyterFrontEndPlugin<void> = {

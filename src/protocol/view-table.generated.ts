@@ -74,7 +74,7 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     title: 'Statistics',
     summary: 'Statistics of weights, gradients and activations, grouped as you like',
     label: 'Open Statistics of Weights, Gradients and Activations',
-    command: 'megalens:open-moments',
+    command: 'megalens:open-statistics',
     group: 'statistics',
     together: 'training',
     offer: ['panel', 'palette'],

@@ -138,6 +138,15 @@ def test_the_doctor_says_what_is_wrong_and_nothing_secret(live, runtime, capsys,
     assert str(run.entry.port) not in printed
 
 
+def test_info_says_nothing_of_layers_that_were_not_found(tmp_path, capsys):
+    folder = write_run(tmp_path / RUN_ID)
+    header = json.loads((folder / "run.json").read_text())
+    header["model"]["layers"] = 0
+    (folder / "run.json").write_text(json.dumps(header))
+    assert main(["info", str(folder)]) == 0
+    assert "layers" not in next(line for line in capsys.readouterr().out.splitlines() if "  model " in line)
+
+
 def test_compare_says_where_two_runs_part(tmp_path, capsys):
     a = write_run(tmp_path / "a")
     b = write_run(tmp_path / "b", run={"id": "b", "name": "wider", "started": 1.5})

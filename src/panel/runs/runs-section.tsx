@@ -246,7 +246,7 @@ export function RunsSection({ model }: { model: PanelModel }): React.ReactElemen
       </PanelButton>
       <PanelButton
         className="jp-MegalensLink"
-        title={trans.__('Read raw-moment JSONL files that another logger wrote')}
+        title={trans.__('Open statistics, traces and logs that another tool wrote')}
         act={() => void model.actions.openStatistics()}
       >
         {trans.__('+ Open files…')}

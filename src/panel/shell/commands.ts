@@ -113,9 +113,9 @@ export function addPanelCommands(
     describedBy: NO_ARGS,
     execute: async () => (await panel.model()).actions.connect()
   });
-  commands.addCommand(CommandIDs.openStatistics, {
-    label: trans.__('Open Statistics from Files…'),
-    caption: trans.__('Read raw-moment JSONL files that another logger wrote'),
+  commands.addCommand(CommandIDs.openFiles, {
+    label: trans.__('Open Files of Other Tools…'),
+    caption: trans.__('Open statistics, traces and logs that another tool wrote'),
     describedBy: NO_ARGS,
     execute: async () => {
       panel.reveal();

@@ -120,7 +120,7 @@ export async function askStatistics(trans: TranslationBundle): Promise<string | 
   const { button, value } = await InputDialog.getText({
     title: trans.__('Open files'),
     label: trans.__(
-      'Folder with raw-moment JSONL files (training_stats), TrainerMon’s CSV files, or traces of PyTorch’s profiler or MegatronApp; or one such file. Below the folder in which Jupyter was started. Or the address of a run on other storage, such as s3://bucket/runs/my-run:'
+      'Folder or file of another tool: raw moments (training_stats), TrainerMon’s CSV, TensorBoard’s event files, torchtitan’s logs, traces of PyTorch’s profiler or MegatronApp, dumps of the flight recorder. Below the folder in which Jupyter was started. Or the address of a run on other storage, such as s3://bucket/runs/my-run:'
     ),
     placeholder: trans.__('runs/my-run'),
     okLabel: trans.__('Open')

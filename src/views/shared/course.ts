@@ -70,8 +70,10 @@ export function courseOf({ steps, values }: ICourseInput): ICourse {
  * prominence over the higher of the lowest values before and after it.
  */
 function departureOf(numbers: readonly number[], point: (index: number) => IAt): IDeparture | null {
-  const steps = numbers.slice(1).map((value, at) => Math.abs(value - (numbers[at] ?? 0)));
-  const usual = steps.sort((a, b) => a - b)[steps.length >> 1] ?? 0;
+  const steps = Float64Array.from(numbers.slice(1), (value, at) =>
+    Math.abs(value - (numbers[at] ?? 0))
+  ).sort();
+  const usual = steps[steps.length >> 1] ?? 0;
   const [up, down] = [prominent(numbers), prominent(numbers.map(value => -value))];
   const best = up && down ? (up.size >= down.size ? up : down) : (up ?? down);
   if (!best || best.size <= NOISE * usual) {

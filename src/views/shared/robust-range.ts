@@ -33,7 +33,7 @@ export function logNotes(
     return [];
   }
   const { finite, low, high } = sampled(parts);
-  const sizes = finite.map(Math.abs).sort((a, b) => a - b);
+  const sizes = finite.map(Math.abs).sort();
   const most = sizes[Math.round((1 - OUTSIDE) * (sizes.length - 1))] ?? NaN;
   const times = Math.max(high, -low) / most;
   return times > FAR && most > 0 && Number.isFinite(times)
@@ -47,22 +47,24 @@ export function logNotes(
 }
 
 /** Finite values, ascending, of very many evenly spaced ones; least and greatest of all. */
-function sampled(parts: readonly ArrayLike<number>[]): { finite: number[]; low: number; high: number } {
+function sampled(parts: readonly ArrayLike<number>[]): { finite: Float64Array; low: number; high: number } {
   const total = parts.reduce((sum, part) => sum + part.length, 0);
   const stride = Math.max(1, Math.ceil(total / MOST_SAMPLES));
-  const finite: number[] = [];
-  let [low, high, count] = [Infinity, -Infinity, 0];
+  const finite = new Float64Array(Math.ceil(total / stride));
+  let [low, high, count, kept] = [Infinity, -Infinity, 0, 0];
   for (const part of parts) {
     for (let at = 0; at < part.length; at += 1) {
       const value = part[at] ?? NaN;
       if (Number.isFinite(value)) {
-        [low, high] = [Math.min(low, value), Math.max(high, value)];
+        low = Math.min(low, value);
+        high = Math.max(high, value);
         if (count % stride === 0) {
-          finite.push(value);
+          finite[kept] = value;
+          kept += 1;
         }
         count += 1;
       }
     }
   }
-  return { finite: finite.sort((a, b) => a - b), low, high };
+  return { finite: finite.subarray(0, kept).sort(), low, high };
 }
