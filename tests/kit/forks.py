@@ -1,4 +1,4 @@
-"""Runs tests in processes that fork from the one that collected them: ``pytest --forks 4``.
+"""Runs tests in processes that fork from the one that collected them: ``pytest --forks 6``.
 
 What tests import, torch with it, is imported once. The tests of a file go to one process, in their order, so that what they share is made once; the
 files with slow tests go first. A process that ends in the middle of a test costs that test: another one forks for the rest.

@@ -88,7 +88,7 @@ def install_forked(modules: tuple[str, ...] = _HUB) -> None:
         for own in range(3):
             os.dup2(nothing, own)
         os.close(nothing)
-        _run(_serve(theirs))
+        _be_parent(theirs)
     theirs.close()
     subprocess._fork_exec = _Starter(subprocess._fork_exec, {modules: ours})
 
@@ -132,12 +132,10 @@ def preload(modules: tuple[str, ...] = TORCH) -> None:
 def _imported(command: list[str]) -> tuple[str, ...]:
     """What the process of a command that follows ``python`` finds imported; nothing when it starts cold."""
     match command[1:] if command[:1] == ["-u"] else command:
-        case ["-m", "megalens", "hub" | "replay", *_]:
-            return _HUB
-        case ["-m", "megalens.server.reader", *_]:
-            return _HUB
         case ["-m", "megalens", "serve", *_]:
             return TORCH
+        case ["-m", "megalens" | "megalens.server.reader", *_]:
+            return _HUB
         case [
             "-m",
             "megalens.demo"
@@ -255,6 +253,15 @@ def _serve(channel: socket.socket) -> dict[str, Any]:
             os.close(descriptor)
 
 
+def _be_parent(channel: socket.socket) -> NoReturn:
+    """Serve, and be each process that is asked for; those that have torch start others warm, too: torchrun its ranks, a training its hub."""
+    asked = _serve(channel)
+    modules = _imported(asked["command"])
+    if modules != _HUB:
+        install_forked(modules)
+    _run(asked)
+
+
 def _become(asked: dict[str, Any]) -> None:
     """Be the process that was asked for, up to its end."""
     os.chdir(asked["folder"])
@@ -312,10 +319,7 @@ def _main(descriptor: str, *modules: str) -> None:
     sys.path[:] = own
     gc.collect()
     gc.freeze()
-    asked = _serve(socket.socket(fileno=int(descriptor)))
-    if modules != _HUB:
-        install_forked(modules)
-    _run(asked)
+    _be_parent(socket.socket(fileno=int(descriptor)))
 
 
 if __name__ == "__main__":

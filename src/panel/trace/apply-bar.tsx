@@ -7,11 +7,16 @@ import type { PanelModel } from '../shell/panel-model';
 import type { TraceModel } from './trace-model';
 import { PanelButton } from '../shell/section';
 
-function sizeText({ bytes, complete }: TraceModel['estimate'], trans: TranslationBundle): string {
-  if (complete) {
-    return trans.__('≈ %1/step', formatBytes(bytes));
+function sizeText({ estimate, isOfStep }: TraceModel, trans: TranslationBundle): string {
+  const { bytes, complete } = estimate;
+  if (bytes === 0 && !complete) {
+    return trans.__('size not known yet');
   }
-  return bytes > 0 ? trans.__('≥ %1/step', formatBytes(bytes)) : trans.__('size not known yet');
+  const size = formatBytes(bytes);
+  if (isOfStep) {
+    return complete ? trans.__('≈ %1/step', size) : trans.__('≥ %1/step', size);
+  }
+  return complete ? trans.__('≈ %1/micro-batch', size) : trans.__('≥ %1/micro-batch', size);
 }
 
 /** For how many steps the recording lasts, and how long where a step's time is known; '' without a bound. */
@@ -34,8 +39,8 @@ export function ApplyBar({ model }: { model: PanelModel }): React.ReactElement |
   if (trace === undefined || trace.hello === null || trace.rows.length === 0 || !trace.writable) {
     return null;
   }
-  const { apply, dirty, estimate, flood } = trace;
-  const size = sizeText(estimate, trans);
+  const { apply, dirty, estimate, flood, isOfStep } = trace;
+  const size = formatBytes(estimate.bytes);
   const { share } = trace;
   const busy = isUnderWay(apply);
   // A disabled button would let go of the focus that pressed it.
@@ -50,8 +55,10 @@ export function ApplyBar({ model }: { model: PanelModel }): React.ReactElement |
       )}
       {flood.isFlood && (
         <p className="jp-MegalensField-fault" role="alert">
-          {trans.__('A step sends %1.', formatBytes(estimate.bytes))} {heldText(trace, trans)}{' '}
-          {trans.__('A compressor, fewer layers or every 10th step make it less.')}
+          {isOfStep
+            ? trans.__('A step sends %1.', size)
+            : trans.__('With one micro-batch a step sends %1.', size)}{' '}
+          {heldText(trace, trans)} {trans.__('A compressor, fewer layers or every 10th step make it less.')}
         </p>
       )}
       <p className={`jp-MegalensApply-state jp-mod-${apply.kind}`} role="status" aria-live="polite">
@@ -61,7 +68,11 @@ export function ApplyBar({ model }: { model: PanelModel }): React.ReactElement |
         <span
           className="jp-MegalensApply-size"
           title={[
-            trans.__('Expected size of one step’s frames with these settings'),
+            isOfStep
+              ? trans.__('Expected size of one step’s frames with these settings')
+              : trans.__(
+                  'Expected size of a step of one micro-batch with these settings. How many a step has shows once something is traced.'
+                ),
             heldText(trace, trans),
             share === undefined
               ? ''
@@ -73,7 +84,7 @@ export function ApplyBar({ model }: { model: PanelModel }): React.ReactElement |
             .filter(Boolean)
             .join('\n')}
         >
-          {size}
+          {sizeText(trace, trans)}
         </span>
         <PanelButton idle={idle} act={() => trace.revert()}>
           {trans.__('Revert')}

@@ -168,6 +168,12 @@ export class TraceModel extends SourceModel {
     return { isFlood: this.dirty && isFlood(bytes, held), held };
   }
 
+  /** Whether a step is forecast: before anything was measured it is a micro-batch. */
+  get isOfStep(): boolean {
+    this._measured();
+    return this._scale !== null;
+  }
+
   /** Percent of the training's time that tracing takes with the settings in force. */
   get share(): number | undefined {
     return this.source.status?.overhead?.percent;
@@ -193,7 +199,7 @@ export class TraceModel extends SourceModel {
       const every = Math.min(...flags.map(setting => setting.every ?? 1));
       this._scale = now.complete && now.bytes > 0 ? measured / every / now.bytes : this._scale;
     }
-    return this._scale;
+    return this._scale ?? 1;
   }
 
   private _sized(settings: ReadonlyMap<string, FlagSetting | null>): { bytes: number; complete: boolean } {
@@ -367,8 +373,8 @@ export class TraceModel extends SourceModel {
   private readonly _last = new Map<string, FlagSetting>();
   /** The first step that was heard of, and when. */
   private _since: ISince | null = sinceOf(this.source.status, null);
-  /** 1 before anything is measured. */
-  private _scale = 1;
+  /** Null before anything is measured. */
+  private _scale: number | null = null;
   private _config: Config;
   private _draft: Draft = new Map();
   private _apply: ApplyState = { kind: 'idle' };

@@ -251,7 +251,9 @@ function FlagList({ trace, trans }: { trace: TraceModel; trans: TranslationBundl
               {presets.map(({ title, bytes, complete }, at) => (
                 <option key={title} value={at}>
                   {complete
-                    ? trans.__('%1: ≈ %2/step', trans.__(title), formatBytes(bytes))
+                    ? trace.isOfStep
+                      ? trans.__('%1: ≈ %2/step', trans.__(title), formatBytes(bytes))
+                      : trans.__('%1: ≈ %2/micro-batch', trans.__(title), formatBytes(bytes))
                     : trans.__(title)}
                 </option>
               ))}

@@ -291,7 +291,7 @@ describe('states', () => {
     Object.assign(info, { layers: [0, 1], features: 16, bytes_per_layer: 65_536 });
     await show({ view: 'heatmap', flag: 'HiddenStates', phase: 'generate' });
     expect(said()).toBe('Hidden states is not traced in phase generate.');
-    expect(button().textContent).toBe('Trace Hidden states while generating, ≈ 16.1 kB a step');
+    expect(button().textContent).toBe('Trace Hidden states while generating, ≈ 16.1 kB a micro-batch');
     button().click();
     await next();
     expect(run.patches).toEqual([{ flags: { HiddenStates: { ...setting, phases: ['train', 'generate'] } } }]);

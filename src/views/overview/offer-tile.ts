@@ -31,7 +31,7 @@ export function offersOf({ flags, compressors, phase }: Hello): IOffer[] {
 }
 
 export function priceWords({ bytes }: IOffer, t: Translate): string {
-  return bytes === null ? t('size known after its first step') : t('≈ %1 a step', formatBytes(bytes));
+  return bytes === null ? t('size known after its first step') : t('≈ %1 a micro-batch', formatBytes(bytes));
 }
 
 /** What stands where the map would be while nothing is traced: what can be had, at which price. */

@@ -275,7 +275,7 @@ export function traceAction(
   const name = titleWords(info.title, t);
   const label = phase === 'generate' ? t('Trace %1 while generating', name) : t('Trace %1', name);
   return {
-    label: bytes === null ? label : t('%1, ≈ %2 a step', label, formatBytes(bytes + FRAME_BYTES)),
+    label: bytes === null ? label : t('%1, ≈ %2 a micro-batch', label, formatBytes(bytes + FRAME_BYTES)),
     run: async () => {
       await source.configure({ flags: { [info.name]: setting } });
       actions.retry();

@@ -1,3 +1,4 @@
+import { formatBytes } from '../../../charts';
 import { shown, until } from '../../shell/__tests__/shown-panel';
 
 it('warns in red before a flood, says for how long the recording lasts, and asks', async () => {
@@ -20,7 +21,22 @@ it('warns in red before a flood, says for how long the recording lasts, and asks
   const { flood, estimate } = trace;
   expect(estimate.bytes).toBeGreaterThan(64e6);
   const warning = find('.jp-MegalensApplyBar .jp-MegalensField-fault[role=alert]')?.textContent ?? '';
+  expect(warning).toContain(`With one micro-batch a step sends ${formatBytes(estimate.bytes)}.`);
   // A step takes 2 s.
   expect(warning).toContain(`holds about ${flood.held} such steps, or ${2 * flood.held!}\u00a0s.`);
+  panel.dispose();
+});
+
+it('says what a micro-batch sends until a step that sends something tells how many it has', async () => {
+  const { model, panel, find, source } = await shown();
+  const size = (): string | undefined => find('.jp-MegalensApply-size')?.textContent ?? undefined;
+  model.open!.trace.toggle('MLP1_mat_mul', true);
+  await until(() => size()?.endsWith('/micro-batch') ?? false);
+  await model.open!.trace.submit();
+  const step = source.status!.step + 1000;
+  source.status = { ...source.status!, step, bytes_per_step: 8e6 };
+  source.changed.emit({ kind: 'status' });
+  await until(() => size()?.endsWith('/step') ?? false);
+  expect(size()).toMatch(/^≈ 8\sMB\/step$/);
   panel.dispose();
 });
