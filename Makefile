@@ -7,7 +7,7 @@ export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/node_modules/.bin:$(PATH)
 PYTHON := .venv/bin/python
 SOURCES := $(shell find src style schema protocol -type f -not -path '*/__tests__/*' -not -path 'protocol/fixtures/*' 2>/dev/null)
 
-.PHONY: help setup demo test test-fast fuzz bench lowest docs format generate pictures browser sshd clean
+.PHONY: help setup demo test test-fast fuzz bench lowest conda docs format generate pictures browser sshd clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -36,6 +36,9 @@ bench: setup browser ## Measure the performance claims; results in bench/results
 
 lowest: setup ## Run the tests that need no browser with the lowest versions that pyproject.toml allows
 	@bash scripts/lowest.sh
+
+conda: setup ## Build and test the conda recipe, with stand-ins for the packages of a channel
+	@bash scripts/conda.sh
 
 docs: setup ## Write the documentation site into .make/docs
 	@bash scripts/build-docs.sh

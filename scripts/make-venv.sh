@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Make .venv with the first Python 3.11 or newer on PATH and install the locked packages into it.
+# Make .venv with the first Python 3.11.5 or newer on PATH and install the locked packages into it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if [ ! -x .venv/bin/python ]; then
   for candidate in python3.11 python3.12 python3.13 python3.14 python3; do
-    if "$candidate" -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    if "$candidate" -c 'import sys, venv; sys.exit(sys.version_info < (3, 11, 5))' 2>/dev/null; then
       found=$candidate
       break
     fi
   done
   if [ -z "${found:-}" ]; then
-    echo "Megalens needs Python 3.11 or newer with the venv module. Install it (Debian: apt install python3-venv) and run make again." >&2
+    echo "Megalens needs Python 3.11.5 or newer with the venv module. Install it (Debian: apt install python3-venv) and run make again." >&2
     exit 1
   fi
   "$found" -m venv .venv

@@ -42,7 +42,8 @@ def _compare(run: Run, arguments: argparse.Namespace) -> int:
             f"parts at step {each['parts_at']:,}" if each["parts_at"] is not None else "the same at all steps"
         )
         line = (
-            f"  {each['name']}: ends at {each['a']:.4g} and {each['b']:.4g} ({each['change']:+.2%}); {parts}"
+            f"  {each['name']}: ends at {each['a']:.4g} and {each['b']:.4g} "
+            f"({100 * each['change']:+.2f} %); {parts}"
         )
         print(shown_text(line, 600))
     for name, only in (("A", found["only_a"]), ("B", found["only_b"])):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
 
 _BASH = """_megalens() {{
@@ -28,12 +29,16 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "megalens completion fish > ~/.config/fish/completions/megalens.fish.",
     )
     parser.add_argument("shell", choices=_SHELLS, metavar="SHELL", help=f"one of {', '.join(_SHELLS)}")
-    parser.set_defaults(run=lambda arguments: _print(commands, arguments.shell))
+    parser.add_argument("--json", action="store_true", help="print JSON: the words of each command")
+    parser.set_defaults(run=lambda arguments: _print(commands, arguments.shell, arguments.json))
 
 
-def _print(commands: argparse._SubParsersAction[argparse.ArgumentParser], shell: str) -> int:
+def _print(commands: argparse._SubParsersAction[argparse.ArgumentParser], shell: str, as_json: bool) -> int:
     helps = {each.dest: each.help or "" for each in commands._get_subactions()}
     words = {name: _words(parser) for name, parser in commands.choices.items()}
+    if as_json:
+        print(json.dumps(words))
+        return 0
     if shell == "fish":
         print("complete -c megalens -n __fish_use_subcommand -f")
         for name, each in words.items():

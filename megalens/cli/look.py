@@ -85,6 +85,9 @@ def _info(run: Run, arguments: argparse.Namespace) -> int:
         print(json.dumps(facts))
         return 0
     print(shown_text(f"{facts.pop('name')} ({facts.pop('id')})", 600))
+    if facts["model"] and not facts["model"].get("layers"):
+        # 0 where the layers of a model were not found.
+        facts["model"] = {**facts["model"], "layers": None}
     for name, value in facts.items():
         lines = value if isinstance(value, list) else [value]
         for index, line in enumerate(lines):

@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
-from difflib import get_close_matches
 
 from .._needed import NotInstalledError
 from ..protocol import MegalensError, shown_text
 from ..protocol.version import own_version
 from ..slices import Commands, find_slices, load
 from . import agents, compare, completion, dialects, doctor, hub, look, replay, runs, show, upload
+from .parser import CommandParser, nearest
+
+_EXAMPLES = """examples:
+  megalens runs                                live runs
+  megalens runs megalens-runs --search gpt     recordings in a folder
+  megalens info megalens-runs/RUN --json       what a run is, for a script
+  megalens show RUN                            panel and views in a browser
+  megalens tail RUN                            loss and alarms in a terminal
+  megalens digest RUN | less                   what happened, in words
+  megalens report RUN -o run.html --views overview,scalars
+  megalens doctor                              what belongs into a bug report
+
+exit codes: 0 done; 1 an error of Megalens itself, or something that is not
+well (check, doctor, timeline verdict); 2 wrong arguments, no such run, or a
+file that cannot be read or written; 130 Ctrl-C. megalens COMMAND --help has
+what is particular to a command.
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="megalens", description="See inside a transformer's training run.")
+    parser: ArgumentParser = CommandParser(
+        prog="megalens",
+        description="See inside a transformer's training run.",
+        epilog=_EXAMPLES,
+        formatter_class=RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--version", action="version", version=f"megalens {own_version()}")
     commands = parser.add_subparsers(title="commands", dest="command", required=True, metavar="COMMAND")
     adding: list[Commands] = [
@@ -28,9 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     completion.add_commands(commands)
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given and not given[0].startswith("-") and given[0] not in commands.choices:
-        nearest = get_close_matches(given[0], commands.choices, n=1)
-        meant = f" Did you mean {nearest[0]}?" if nearest else " megalens --help lists them."
+        meant = nearest(given[0], list(commands.choices)) or " megalens --help lists them."
         parser.exit(2, shown_text(f"megalens: there is no command {given[0]!r:.100}.{meant}\n"))
+    CommandParser.given = given
     parsed = parser.parse_args(given)
     try:
         return int(parsed.run(parsed))

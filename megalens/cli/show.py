@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import os
 import secrets
@@ -39,6 +40,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     show.add_argument("--view", metavar="NAME", help="show this view alone, such as timeline")
     show.add_argument("--port", type=int, default=0, help="the port on loopback (default: a free one)")
     show.add_argument("--no-browser", action="store_true", help="print the address only")
+    show.add_argument("--json", action="store_true", help="print the address as JSON")
     show.set_defaults(run=_show)
 
 
@@ -90,18 +92,21 @@ def _serve(run: Run | None, arguments: argparse.Namespace) -> int:
     if run is not None and not run.has_streams and folder is not None:
         # Statistics of another logger are no recording that lies in a folder of runs.
         server.web_app.settings["megalens_registry"].open_statistics(folder.name)
-    server.io_loop.add_callback(_tell, server, path, far)
+    server.io_loop.add_callback(_tell, server, path, far, arguments.json)
     # Without a question whether it is meant: nothing is lost.
     signal.signal(signal.SIGINT, lambda *_: server.stop(from_signal=True))
     server.start()
     return 0
 
 
-def _tell(server: Any, path: str, far: bool) -> None:
+def _tell(server: Any, path: str, far: bool, as_json: bool) -> None:
     """Say where the page is, once the server listens."""
-    token = server.identity_provider.token
-    print(f"Megalens is at {server.connection_url}{path}?token={token} until Ctrl-C.", flush=True)
-    if far:
-        here = f"{os.environ.get('USER', 'USER')}@{socket.gethostname()}"
-        forward = f"ssh -N -L {server.port}:127.0.0.1:{server.port} {shown_text(here, 200)}"
+    address = f"{server.connection_url}{path}?token={server.identity_provider.token}"
+    here = f"{os.environ.get('USER', 'USER')}@{socket.gethostname()}"
+    forward = f"ssh -N -L {server.port}:127.0.0.1:{server.port} {shown_text(here, 200)}" if far else None
+    if as_json:
+        print(json.dumps({"address": address, "forward": forward}), flush=True)
+        return
+    print(f"Megalens is at {address} until Ctrl-C.", flush=True)
+    if forward is not None:
         print(f"From your own machine it is reached after: {forward}", flush=True)

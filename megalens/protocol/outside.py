@@ -10,7 +10,6 @@ import errno
 import json
 import os
 import re
-import secrets
 import stat
 from contextlib import suppress
 from math import isfinite
@@ -235,7 +234,7 @@ def replace_file(path: Path, content: bytes, *, mode: int | None = 0o666, sync: 
     OSError
         When the disk is full or fails, or the folder cannot be written; the file is then as it was.
     """
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    partial = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     made = new_file_mode(path.parent) if mode is None else mode
     try:
         with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, made), "wb") as file:

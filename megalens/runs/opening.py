@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.request import url2pathname
 
 from ..protocol import shown_text
 from .errors import ClientError, bad_argument
@@ -237,6 +236,8 @@ def _path(path: str | os.PathLike[str]) -> Path:
     if not isinstance(path, (str, os.PathLike)):
         raise bad_argument("path", "the path of a folder or file", path)
     if isinstance(path, str) and path.startswith("file://"):
+        from urllib.request import url2pathname
+
         path = url2pathname(path.removeprefix("file://"))
     return Path(path).expanduser()
 

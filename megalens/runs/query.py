@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ..protocol import LAST_STEP, PASSES, PHASES, Ranges, in_ranges, read_ranges, read_steps
+from . import arrow_compute as pc
 from .errors import as_int, bad_argument, chosen_ranges
 
 LayerChoice = int | str | Iterable[int] | None

@@ -11,10 +11,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ..protocol import Stream, file_name, open_plain
+from . import arrow_compute as pc
 from .parquet_footer import (
     I32,
     CutShort,
@@ -52,6 +52,10 @@ class TextPieces:
     def cut(self, batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield pieces with the types of ``schema``; raises ``unreadable`` when the texts are too many."""
         if not batch.num_rows:
+            return
+        if batch.schema.types == schema.types:
+            # Numbers, or few texts.
+            yield batch
             return
         # Arrays of numpy made of Arrow's import pandas, which takes longer than all else of a short command.
         most = sum(map(_most_text_bytes, batch.columns))
@@ -304,12 +308,15 @@ class ParquetStream:
         read = list(dict.fromkeys([*columns, *query.columns()]))
         wanted = pa.schema([stream.schema.field(name) for name in columns])
         # Texts are read as dictionary indices, four bytes a row however long they are.
-        words = [
-            self.metadata.schema.column(leaf).path
+        texts = [
+            leaf
             for name in read
             for leaf in self._leaves.get(name, ())
             if self.metadata.schema.column(leaf).physical_type == "BYTE_ARRAY"
         ]
+        # Few enough to be read as they are, although each row had all of them.
+        few = sum(each.rows * each.chunks[leaf].unfolded for each in self.groups for leaf in texts)
+        words = [self.metadata.schema.column(leaf).path for leaf in texts] if few > _FEW_BYTES else []
         pieces = TextPieces(file_name(self._path), self.size)
         with self._reopen(self._path, metadata=self.metadata, read_dictionary=words) as parquet:
             for at in self._groups(query):

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ..protocol import (
     MOST_RUN_FILE_BYTES,
@@ -25,6 +24,7 @@ from ..protocol import (
     shown_text,
 )
 from ..protocol.messages_generated import Hello, RunFile
+from . import arrow_compute as pc
 from .errors import ClientError
 from .query import Query
 

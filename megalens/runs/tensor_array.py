@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ..protocol import EXPERT, expert_of_part, join_numbers, ranges_text
+from . import arrow_compute as pc
 from .errors import ClientError, as_int
 from .query import Query
 from .run_words import check_flag

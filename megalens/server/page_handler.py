@@ -18,6 +18,7 @@ from tornado.web import HTTPError, StaticFileHandler, authenticated
 from ..protocol import parse_json
 
 _BUILT = Path(__file__).with_name("page")
+_LOCALES = Path(__file__).parents[1] / "locale"
 _OWN = "megalens"
 # Its own code and data alone; views and JupyterLab's parts write their styles into the page.
 _POLICY = "; ".join(
@@ -34,7 +35,7 @@ _POLICY = "; ".join(
     )
 )
 _PAGE = """<!DOCTYPE html>
-<html lang="en">
+<html lang="{language}">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -81,6 +82,7 @@ class PageHandler(JupyterHandler):
             raise HTTPError(404, reason="The page is not built: run make setup")
         # The token that the page's requests bear is a cookie, which is set where somebody asks for it.
         _ = self.xsrf_token
+        locale = chosen_locale(self.request.headers.get("Accept-Language", ""))
         config = {
             "baseUrl": self.base_url,
             "hubPrefix": self.settings.get("hub_prefix", ""),
@@ -89,12 +91,14 @@ class PageHandler(JupyterHandler):
                 "extensions": [entry for entry, _ in _extensions().values()],
                 "run": run or "",
                 "view": view or "",
+                "locale": locale,
             },
         }
         self.set_header("Content-Type", "text/html; charset=utf-8")
         self.set_header("Cache-Control", "no-store")
         self.finish(
             _PAGE.format(
+                language=locale.replace("_", "-") or "en",
                 files=escape(f"{self.base_url}megalens/static/page"),
                 stamp=_stamp(),
                 config=json.dumps(config).replace("<", "\\u003c"),
@@ -103,7 +107,7 @@ class PageHandler(JupyterHandler):
 
 
 class PageFilesHandler(JupyterHandler, StaticFileHandler):
-    """``megalens/static/page/FILE`` and ``megalens/static/extensions/NAME/FILE``: built files alone."""
+    """``megalens/static/page/FILE``, ``…/extensions/NAME/FILE`` and ``…/locale/NAME``: built files alone."""
 
     auth_resource = "megalens"
 
@@ -121,6 +125,8 @@ class PageFilesHandler(JupyterHandler, StaticFileHandler):
             if found is None:
                 raise HTTPError(404, "There is no such extension.")
             self.root, parts = str(found[1]), parts[of_name:]
+        elif kind == "locale" and parts[0] in _locales():
+            self.root, parts = str(_LOCALES), [parts[0], "LC_MESSAGES", "megalens.json"]
         elif kind != "page":
             raise HTTPError(404)
         answer: Awaitable[None] = StaticFileHandler.get(self, "/".join(parts), include_body)
@@ -130,6 +136,35 @@ class PageFilesHandler(JupyterHandler, StaticFileHandler):
         """Answer as for ``get``, without the file."""
         answer = StaticFileHandler.head(self, path)
         return answer
+
+
+def chosen_locale(accepted: str) -> str:
+    """Return the catalogue of the language that a browser asks for first; nothing where that is English."""
+    asked = []
+    for at, each in enumerate(accepted[:1000].split(",")):
+        tag, _, rest = each.strip().lower().partition(";")
+        try:
+            asked.append((-float(rest.strip().removeprefix("q=") or 1), at, tag.strip()))
+        except ValueError:
+            continue
+    for _, _, tag in sorted(asked):
+        language = tag.partition("-")[0]
+        if language == "en":
+            break
+        for locale in _locales():
+            own = locale.lower().replace("_", "-")
+            # Of Chinese the script is what counts, which regions other than the catalogue's do not tell.
+            if (tag in (own, language) and own.startswith(f"{language}-")) or (own, tag[:7]) == (
+                "zh-cn",
+                "zh-hans",
+            ):
+                return locale
+    return ""
+
+
+@cache
+def _locales() -> tuple[str, ...]:
+    return tuple(sorted(each.parent.parent.name for each in _LOCALES.glob("*/LC_MESSAGES/megalens.json")))
 
 
 def _extensions() -> dict[str, tuple[dict[str, Any], Path]]:

@@ -3,10 +3,12 @@ import { Notification } from '@jupyterlab/apputils';
 import { PageConfig, URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 import { IStateDB } from '@jupyterlab/statedb';
+import { ITranslator, type TranslationBundle } from '@jupyterlab/translation';
 import { CommandRegistry } from '@lumino/commands';
 import { PluginRegistry, type IPlugin, type Token } from '@lumino/coreutils';
 import { DisposableDelegate, type IDisposable } from '@lumino/disposable';
 import { ContextMenu, Widget } from '@lumino/widgets';
+import { pageTranslator } from './language';
 import { loadExtension, type IExtension } from './libraries';
 import { PageShell } from './page-shell';
 import { PageState } from './page-state';
@@ -30,6 +32,8 @@ interface IAsked {
   /** Run and view of the address; empty where it has none. */
   readonly run: string;
   readonly view: string;
+  /** Folder of the catalogue whose language the browser asks for; empty for English. */
+  readonly locale: string;
 }
 
 /**
@@ -42,10 +46,14 @@ async function start(): Promise<void> {
   const shell = new PageShell();
   const ask = (path: string) =>
     ServerConnection.makeRequest(URLExt.join(settings.baseUrl, path), { cache: 'no-cache' }, settings);
-  const state = new PageState(asked, async run => {
+  const translator = await pageTranslator(asked.locale, ask);
+  const trans = translator.load('megalens');
+  translateHead(trans);
+  const isKnown = async (run: string) => {
     const answer = await ask(`megalens/api/runs/${encodeURIComponent(run)}`);
     return answer.status !== 404;
-  });
+  };
+  const state = new PageState(asked, isKnown, trans);
   const commands = new CommandRegistry();
   const contextMenu = new ContextMenu({ commands });
   let target: EventTarget | null = null;
@@ -83,13 +91,14 @@ async function start(): Promise<void> {
   document.addEventListener('keydown', event => commands.processKeydownEvent(event), true);
   window.addEventListener('resize', () => shell.root.update());
   Widget.attach(shell.root, document.getElementById('work')!);
-  showToasts(document.getElementById('toasts')!);
+  showToasts(document.getElementById('toasts')!, trans);
 
   const registry = new PluginRegistry<unknown>();
   registry.application = app;
   const plugins: Plugin[] = [
     { id: 'megalens-page:shell', provides: ILabShell, activate: () => shell, autoStart: true },
-    { id: 'megalens-page:state', provides: IStateDB, activate: () => state, autoStart: true }
+    { id: 'megalens-page:state', provides: IStateDB, activate: () => state, autoStart: true },
+    { id: 'megalens-page:words', provides: ITranslator, activate: () => translator, autoStart: true }
   ];
   const folder = URLExt.join(PageConfig.getBaseUrl(), 'megalens/static/extensions');
   const [own, ...others] = asked.extensions;
@@ -106,7 +115,9 @@ async function start(): Promise<void> {
       plugins.push(...[plugin].flat());
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
-      Notification.warning(`The views of ${extension.name} cannot be shown in this page: ${reason}`);
+      Notification.warning(
+        trans.__('The views of %1 cannot be shown in this page: %2', extension.name, reason)
+      );
     }
   }
   registry.registerPlugins(satisfied(plugins));
@@ -118,6 +129,14 @@ async function start(): Promise<void> {
   });
   await state.restore(shell, commands, views);
   isRestored();
+}
+
+/** The server writes the head in English, which stays where the page cannot start. */
+function translateHead(trans: TranslationBundle): void {
+  document.getElementById('panel')!.textContent = trans.__('Panel');
+  document.querySelector('label[for=theme]')!.textContent = trans.__('Theme');
+  const names = [trans.__('System'), trans.__('Light'), trans.__('Dark')];
+  document.querySelectorAll('#theme option').forEach((option, at) => (option.textContent = names[at] ?? ''));
 }
 
 /** The plugins that have all that they require: some are for notebooks, which this page has none of. */

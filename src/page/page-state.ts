@@ -1,3 +1,4 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 import { JSONExt, type ReadonlyPartialJSONObject, type ReadonlyPartialJSONValue } from '@lumino/coreutils';
 import type { ISignal } from '@lumino/signaling';
@@ -29,8 +30,6 @@ interface IKept {
 
 const CHOSEN = 'megalens:chosen-run';
 const TABLE = 'megalens-runs-table';
-const CHOOSE = 'Choose a run at the left, and one of its views.';
-const UNREADABLE = 'What the address says behind # cannot be read.';
 
 /** The page's state in its address: which views are open, how, and which run the panel shows. */
 export class PageState {
@@ -38,8 +37,11 @@ export class PageState {
     /** Run and view of the address itself; empty where it names none. */
     private readonly _asked: { readonly run: string; readonly view: string },
     /** Whether the server has a run. */
-    private readonly _isKnown: (run: string) => Promise<boolean>
+    private readonly _isKnown: (run: string) => Promise<boolean>,
+    private readonly _trans: TranslationBundle
   ) {
+    this._choose = _trans.__('Choose a run at the left, and one of its views.');
+    this._sentence = this._choose;
     const { hash } = window.location;
     if (hash.length > 1) {
       try {
@@ -47,7 +49,7 @@ export class PageState {
         this._kept = kept !== null && typeof kept === 'object' ? kept : {};
         this._isRead = true;
       } catch {
-        this._sentence = `${UNREADABLE} ${CHOOSE}`;
+        this._sentence = `${_trans.__('What the address says behind # cannot be read.')} ${this._choose}`;
       }
     }
     this._saved = { ...this._kept.saved };
@@ -95,11 +97,11 @@ export class PageState {
       // The first of the table is the one at a glance.
       const command = view === '' ? [...views.values()][0] : views.get(view);
       if (command === undefined) {
-        shell.say(`There is no view ${view}. ${CHOOSE}`);
+        shell.say(`${this._trans.__('There is no view %1.', view)} ${this._choose}`);
       } else if (await this._isKnown(run)) {
         await commands.execute(command, { run });
       } else {
-        shell.say(`This server has no run ${run} (any more). ${CHOOSE}`);
+        shell.say(`${this._trans.__('This server has no run %1 (any more).', run)} ${this._choose}`);
       }
     }
     shell.showPanel(panel === true || shell.widgets('main').length === 0);
@@ -141,7 +143,9 @@ export class PageState {
   private readonly _followed = new WeakSet<Widget>();
   private _kept: IKept = {};
   private _isRead = false;
-  private _sentence = CHOOSE;
+  /** What an empty page says to do. */
+  private readonly _choose: string;
+  private _sentence: string;
   private _shell: PageShell | null = null;
 }
 

@@ -1,10 +1,11 @@
 import { Notification } from '@jupyterlab/apputils';
+import type { TranslationBundle } from '@jupyterlab/translation';
 
 /** How long a toast that says nothing about it is shown, ms. */
 const SHOWN_MS = 5_000;
 
 /** Show what JupyterLab's code tells in passing, which JupyterLab itself draws by an extension of its own. */
-export function showToasts(host: HTMLElement): void {
+export function showToasts(host: HTMLElement, trans: TranslationBundle): void {
   const shown = new Map<string, HTMLElement>();
   Notification.manager.changed.connect((manager, { type, notification }) => {
     const { id, message, options } = notification;
@@ -20,7 +21,7 @@ export function showToasts(host: HTMLElement): void {
     const words = document.createElement('p');
     words.textContent = message;
     toast.append(words);
-    const dismiss = { label: 'Dismiss', callback: () => undefined };
+    const dismiss = { label: trans.__('Dismiss'), callback: () => undefined };
     for (const { label, callback } of [...(options.actions ?? []), dismiss]) {
       const button = document.createElement('button');
       button.className = 'jp-MegalensButton';

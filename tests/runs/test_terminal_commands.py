@@ -13,6 +13,7 @@ from recorded_run import RUN_ID, write_run
 from megalens.cli import doctor
 from megalens.cli.look import sparkline
 from megalens.cli.main import main
+from megalens.cli.parser import CommandParser
 from megalens.runs import open_run
 
 
@@ -79,6 +80,48 @@ def test_an_unknown_command_names_the_nearest(capsys):
     assert capsys.readouterr().err == "megalens: there is no command 'exprot'. Did you mean export?\n"
 
 
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("digest run --jsn", "--json"),
+        ("info --jason run", "--json"),
+        ("runs --by jbo runs", "job"),
+        ("timeline verdit run", "verdict"),
+        ("timeline verdict run --metod megascan", "--method"),
+        ("completion fsh", "fish"),
+    ],
+)
+def test_an_unknown_word_of_a_command_names_the_nearest(line, meant, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(line.split())
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.endswith(f" Did you mean {meant}?\n")
+
+
+def test_the_help_has_examples_that_are_understood_and_the_exit_codes(capsys, monkeypatch):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    told = capsys.readouterr().out
+    assert "130 Ctrl-C" in told
+    examples = [
+        line.split("  ")[1].split(" | ")[0].split()
+        for line in told.splitlines()
+        if line.startswith("  megalens ")
+    ]
+    assert len(examples) > 5
+    parse = CommandParser.parse_args
+    for _, *words in examples:
+        seen = []
+        monkeypatch.setattr(
+            CommandParser,
+            "parse_args",
+            lambda self, given, seen=seen: seen.append(parse(self, given)) or 1 / 0,
+        )
+        with pytest.raises(ZeroDivisionError):
+            main(words)
+        assert seen[0].command == words[0]
+
+
 def test_the_doctor_says_what_is_wrong_and_nothing_secret(live, runtime, capsys, monkeypatch):
     run = live()
     monkeypatch.setattr(doctor, "_LEAST_FREE", 1 << 62)
@@ -93,6 +136,15 @@ def test_the_doctor_says_what_is_wrong_and_nothing_secret(live, runtime, capsys,
     token = json.loads((runtime / f"hub-{run.entry.id}.json").read_text())["token"]
     assert token not in printed
     assert str(run.entry.port) not in printed
+
+
+def test_info_says_nothing_of_layers_that_were_not_found(tmp_path, capsys):
+    folder = write_run(tmp_path / RUN_ID)
+    header = json.loads((folder / "run.json").read_text())
+    header["model"]["layers"] = 0
+    (folder / "run.json").write_text(json.dumps(header))
+    assert main(["info", str(folder)]) == 0
+    assert "layers" not in next(line for line in capsys.readouterr().out.splitlines() if "  model " in line)
 
 
 def test_compare_says_where_two_runs_part(tmp_path, capsys):
@@ -132,6 +184,11 @@ def test_what_a_command_prints_is_json_where_that_is_asked_for(command, tmp_path
     ] in told
 
 
+def test_the_words_of_commands_are_json_where_that_is_asked_for(capsys):
+    main(["completion", "zsh", "--json"])
+    assert "--output" in json.loads(capsys.readouterr().out)["digest"]
+
+
 def test_bash_completes_commands_and_their_options(capsys):
     main(["completion", "bash"])
     script = capsys.readouterr().out
@@ -142,12 +199,13 @@ def test_bash_completes_commands_and_their_options(capsys):
         assert done.stdout.split() == [expected]
 
 
-def test_info_of_a_recording_imports_neither_pandas_nor_duckdb(tmp_path):
+def test_info_of_a_recording_imports_only_what_it_needs(tmp_path):
     """They take longer than all else of a short command."""
     folder = write_run(tmp_path / RUN_ID)
     code = (
         "import sys; from megalens.cli.main import main; main(sys.argv[1:]); "
-        "print([name for name in ('pandas', 'duckdb', 'torch', 'websockets', 'asyncio') if name in sys.modules])"
+        "heavy = ('pandas', 'duckdb', 'torch', 'websockets', 'asyncio', 'pyarrow.compute', 'urllib.request'); "
+        "print([name for name in heavy if name in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, "info", str(folder)], capture_output=True, text=True, check=True

@@ -55,6 +55,34 @@ async def test_the_page_names_its_run_and_the_extensions_with_views(built, jp_fe
     ]
 
 
+@pytest.mark.parametrize(
+    ("accepted", "locale"),
+    [
+        ("zh-CN,zh;q=0.9,en;q=0.8", "zh_CN"),
+        ("fr-FR, zh;q=0.7, en;q=0.3", "zh_CN"),
+        ("zh-Hans-SG", "zh_CN"),
+        ("zh-TW,zh-Hant;q=0.9", ""),
+        ("en-GB,zh-CN;q=0.9", ""),
+        ("zh-CN;q=x, ;;, *", ""),
+        ("", ""),
+    ],
+)
+def test_the_page_speaks_the_first_language_of_the_browser_that_there_is(accepted, locale):
+    assert page_handler.chosen_locale(accepted) == locale
+
+
+async def test_a_catalogue_is_served_to_the_page_that_is_in_its_language(built, jp_fetch):
+    answer = await jp_fetch("megalens/", headers={"Accept-Language": "zh-CN"})
+    text = answer.body.decode()
+    assert '<html lang="zh-CN">' in text
+    assert config_of(text)["megalens"]["locale"] == "zh_CN"
+    catalogue = await jp_fetch("megalens", "static", "locale", "zh_CN")
+    assert json.loads(catalogue.body)["Panel"] == ["面板"]
+    for name in ("xx_XX", "..", "zh_CN%2F.."):
+        with pytest.raises(HTTPClientError, match="404"):
+            await jp_fetch("megalens", "static", "locale", name)
+
+
 async def test_the_page_runs_its_own_code_alone_and_holds_no_token(built, jp_fetch, jp_serverapp):
     answer = await jp_fetch("megalens/")
     policy = answer.headers["Content-Security-Policy"]
@@ -151,6 +179,15 @@ def test_show_serves_a_recording_until_ctrl_c(show, tmp_path):
     process.send_signal(signal.SIGINT)
     assert process.communicate() == ("", "")
     assert process.returncode == 0
+
+
+@pytest.mark.slow
+def test_show_says_its_address_as_json_where_that_is_asked_for(show, tmp_path):
+    folder = write_run(tmp_path / "elsewhere" / "20261120-101500-gpt-demo")
+    _, line = show(str(folder), "--json")
+    told = json.loads(line)
+    assert folder.name in listed(told["address"])
+    assert told["forward"] is None
 
 
 @pytest.mark.slow

@@ -306,7 +306,7 @@ def _alarms(found: Sequence[Hang]) -> pa.Table:
         {
             "step": 1, "time": each.time, "rank": each.ranks[0] if len(each.ranks) == 1 else -1, "stage": -1,
             "micro_batch": -1, "rule": RULE, "severity": "critical" if each.critical else "note",
-            "direction": "compute", "stat": "span", "name": each.name, "statistic": "call",
+            "direction": "communication", "stat": "span", "name": each.name, "statistic": "call",
             "value": float(each.number), "expected": nan, "sentence": each.sentence, "place": place,
             "samples": "", "cause": 0,
         }

@@ -254,7 +254,8 @@ function Figures({ model, open }: { model: PanelModel; open: IOpenRun }): React.
 function modelLine({ source }: IOpenRun, trans: TranslationBundle): string {
   const { model = null, layout = null } = source.hello ?? {};
   return [
-    ...(model === null ? [] : [trans.__('%1 layers', model.layers)]),
+    // 0 where the layers of a model were not found.
+    ...(model?.layers ? [trans.__('%1 layers', model.layers)] : []),
     ...(model?.hidden ? [trans.__('%1 hidden', model.hidden)] : []),
     // Several processes have a line of their own.
     ...(layout === null || layout.world_size > 1 ? [] : [layoutText(layout)])

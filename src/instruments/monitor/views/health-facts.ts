@@ -70,7 +70,10 @@ export function directionWords(direction: string, t: Translate): string {
     backward: t('backward pass'),
     reduction: t('gradient reduction'),
     optimizer: t('optimizer'),
-    update: t('parameter update')
+    update: t('parameter update'),
+    // Of the timeline's alarms.
+    compute: t('compute'),
+    communication: t('communication')
   };
   return own(words, direction) ?? direction;
 }
