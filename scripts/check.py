@@ -37,8 +37,8 @@ class Check:
     fast : bool
         Whether ``make test-fast`` runs it.
     suite : bool
-        Whether it has processes, sockets and time limits of its own. Suites run one at a time, jest beside the first of them, which is pytest. They often wait; what
-        time they leave over goes, at the lowest priority, to the other checks.
+        Whether it has processes, sockets and time limits of its own. Suites run one at a time, the fast ones of Python beside those of the page. They often wait;
+        what time they leave over goes, at the lowest priority, to the other checks.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Check:
     suite: bool = False
 
 
-# Much of the tests' time is waiting, all the more in those that are marked as slow: of that of tests of the hub two thirds.
+# Much of the tests' time is waiting, all the more in those that are marked as slow. Jest alone would leave a core free.
 PYTEST = (PYTHON, "-m", "pytest", "--durations", "10", "--forks")
 JEST = ("jest", "--forceExit", "--maxWorkers", "2")
 # What these tools say of a file follows from that file and their settings alone, so that what has not changed is not looked at again.
@@ -74,7 +74,7 @@ CHECKS = (
         600,
         suite=True,
     ),
-    Check("pytest", (*PYTEST, "6"), 1800, fast=False, suite=True),
+    Check("pytest", (*PYTEST, "4"), 1800, fast=False, suite=True),
     Check(
         "pytest, fast",
         (*PYTEST, "2", "-m", "not slow", "--hypothesis-profile", "fast"),
@@ -274,12 +274,12 @@ def main(arguments: list[str]) -> int:
     checks = chosen(arguments)
     started = time.monotonic()
     suites = [check for check in checks if check.suite]
-    jest = [check for check in suites if check.name.startswith("jest")]
-    # Browsers wait for what they show no longer than for some seconds: they get the cores for themselves.
+    python = [check for check in suites if check.name == "pytest, fast"]
+    # What is fast starts few processes, so that Python's tests and the page's share the cores. The others take them whole.
     lanes = (
-        jest,
-        [check for check in suites if check not in jest],
-        [check for check in checks if not check.suite],
+        python,
+        [each for each in suites if each not in python],
+        [each for each in checks if not each.suite],
     )
     with ThreadPoolExecutor(max_workers=len(lanes)) as pool:
         results = [

@@ -84,7 +84,7 @@ it('offers what can be traced with the forecast of its size, the cheapest first'
   const layers = offer?.flag.layers.length ?? 0;
   const parts = Math.max(1, offer?.flag.parts.length ?? 0);
   expect(offer?.bytes).toBe(layers * (32 * 16 * 4 + parts * 192) + 2976);
-  expect(offer && plain(priceWords(offer, t))).toMatch(/^≈ [\d.]+ kB a step$/);
+  expect(offer && plain(priceWords(offer, t))).toMatch(/^≈ [\d.]+ kB a micro-batch$/);
 });
 
 describe('on a page', () => {
