@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from warm import COLD
 
 ROOT = Path(__file__).parents[2]
 # What git does not know of a checkout and the package needs to run.
@@ -82,9 +81,7 @@ def test_the_rest_stands_and_its_plugins_build_without_two_slices(tmp_path: Path
 @pytest.mark.timeout(600)
 def test_the_rest_stands_builds_and_draws_without_the_other_two(tmp_path: Path) -> None:
     root = trained(SECOND, tmp_path)
-    # What starts warm would be of the checkout's own package.
-    own = {"PYTHONPATH": str(root), COLD: "1"}
-    assert "usage: megalens" in run(root, sys.executable, "-m", "megalens", "--help", **own)
+    assert "usage: megalens" in run(root, sys.executable, "-m", "megalens", "--help", PYTHONPATH=str(root))
     run(root, "node", "scripts/build-bundles.mjs")
     # Each view that is left is drawn.
     jest = (ROOT / "node_modules/.bin/jest", "src/views/__tests__/still.spec.ts", "--runInBand")

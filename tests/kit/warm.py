@@ -132,10 +132,12 @@ def preload(modules: tuple[str, ...] = TORCH) -> None:
 def _imported(command: list[str]) -> tuple[str, ...]:
     """What the process of a command that follows ``python`` finds imported; nothing when it starts cold."""
     match command[1:] if command[:1] == ["-u"] else command:
+        case ["-m", "megalens", "hub" | "replay", *_]:
+            return _HUB
+        case ["-m", "megalens.server.reader", *_]:
+            return _HUB
         case ["-m", "megalens", "serve", *_]:
             return TORCH
-        case ["-m", "megalens" | "megalens.server.reader", *_]:
-            return _HUB
         case [
             "-m",
             "megalens.demo"
