@@ -98,7 +98,7 @@ test('a silent rank appears with its name, and the budget says what was given up
   await panel.getByRole('checkbox', { name: 'backward' }).check();
   await panel.getByLabel('Replicas').selectOption('all');
   // 2 passes × 2 replicas × 4 layers.
-  await expect(panel.locator('.jp-MegalensApply-size')).toHaveText(/≈ \d+(\.\d)? kB\/(step|micro-batch)/);
+  await expect(panel.locator('.jp-MegalensApply-size')).toHaveText(/≈ \d+(\.\d)? kB\/step/);
   await panel.getByRole('button', { name: 'Apply' }).click();
   await expect(panel.locator('.jp-MegalensApply-state')).toHaveText(/Applied at step/);
   await panel.getByRole('button', { name: /overhead/ }).click();

@@ -124,15 +124,15 @@ describe('a page on a run that goes on', () => {
   it('shows what memory no longer holds, and goes on', async () => {
     await begin(...RECORDED);
     const run = await open(undefined, 60_000);
-    for (const step of count(1, 500)) {
-      producer.step(step);
+    // Some at a time: of all at once the hub passes over what the page is too busy to take.
+    for (let end = 50; end <= 500; end += 50) {
+      count(end - 49, end).forEach(step => producer.step(step));
+      say(end);
+      await arrived(run, end);
     }
-    say(500);
-    await arrived(run, 500);
     const { kept, lackingTo } = await run.tensors({ flag: FLAG, reduced: true });
-    // How much is given up depends on how many frames came together; that some is, is what the rest is about.
-    expect(kept?.thinnedTo).toBeGreaterThan(0);
-    expect(lackingTo).toBeGreaterThan(0);
+    expect(kept?.thinnedTo).toBeGreaterThan(200);
+    expect(lackingTo).toBeGreaterThan(100);
     const trend = await readTrend(run, query);
     expect(Array.from(trend.lines[0]?.steps ?? [])).toEqual(count(1, 500));
     expect(Array.from(trend.lines[0]?.values ?? [])).toEqual(count(1, 500));
