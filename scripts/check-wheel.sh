@@ -23,12 +23,16 @@ compiler=$(command -v c++ || command -v g++ || command -v clang++ || true)
 # README's own lines, with this wheel in the place of the published one: the training's, then JupyterLab's.
 mapfile -t lines < <(sed -n 's/^pip install //p' README.md)
 [ ${#lines[@]} = 2 ] || { echo "README has ${#lines[@]} lines of pip install; 2 are known here"; exit 1; }
-# What they ask for is linked from our own environment, which has the locked versions: to unpack torch and JupyterLab again would take minutes.
+# Our own pip fills the venvs; nothing of what it installs is imported often enough to be compiled first.
+# Versions without their hashes, which pip would want of this wheel, too.
+cat requirements-torch.lock <(sed -n 's/^\([a-z0-9].*\) \\$/\1/p' requirements.lock) >"$work/constraints.txt"
 install() {
   local venv=$1 words
   shift
   eval "words=($*)"
-  "$base" -m scripts.linked_environment "$venv" "$wheel" "${words[@]}"
+  "$base" -m venv --without-pip "$venv"
+  "$base" -m pip --python "$venv/bin/python" install --quiet --no-compile --disable-pip-version-check -c "$work/constraints.txt" "${words[@]/#megalens/$wheel}" 2>&1 |
+    while read -r line; do case $line in *WARNING:\ Location*) ;; *) echo "$line" ;; esac; done
 }
 install "$work/training" "${lines[0]}"
 # The language pack because JupyterLab speaks no other language without one, Polars for the page that reads recordings with it, anywidget for that of where views are shown.
