@@ -51,7 +51,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given and not given[0].startswith("-") and given[0] not in commands.choices:
         meant = nearest(given[0], list(commands.choices)) or " megalens --help lists them."
         parser.exit(2, shown_text(f"megalens: there is no command {given[0]!r:.100}.{meant}\n"))
-    CommandParser.given = given
     parsed = parser.parse_args(given)
     try:
         return int(parsed.run(parsed))

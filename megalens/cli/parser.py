@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections.abc import Iterator
 from difflib import get_close_matches
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ..protocol import shown_text
 
@@ -25,16 +26,19 @@ def nearest(word: str, words: list[str]) -> str:
 class CommandParser(argparse.ArgumentParser):
     """An ``ArgumentParser`` that also says which word was probably meant."""
 
-    given: list[str] = []  # noqa: RUF012
-    """The words of the whole line: argparse has the main parser complain about options of a command."""
-
     def error(self, message: str) -> NoReturn:
         """End with exit code 2, the usage and a sentence."""
         if found := _CHOICE.search(message):
             message += nearest(found["word"], re.findall(r"[\w.-]+", found["words"]))
         elif found := _OPTION.match(message):
-            message += nearest(found["word"], sorted(self._options(self.given)))
+            # The main parser complains about options of a command too: it was given the whole line.
+            message += nearest(found["word"], sorted(self._options(self._given)))
         super().error(shown_text(message, 600))
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse a line; see ``ArgumentParser``."""
+        self._given = list(sys.argv[1:] if args is None else args)
+        return super().parse_args(args, namespace)
 
     def _options(self, given: list[str]) -> Iterator[str]:
         """Yield the options of this parser and of the command in it that is given."""

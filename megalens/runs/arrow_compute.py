@@ -7,4 +7,5 @@ from typing import Any
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
-    return getattr(import_module("pyarrow.compute"), name)
+    found = globals()[name] = getattr(import_module("pyarrow.compute"), name)
+    return found

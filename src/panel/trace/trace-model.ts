@@ -129,7 +129,7 @@ export class TraceModel extends SourceModel {
 
   /** Choices of several flags, each with the bytes that a step would send. */
   get presets(): readonly (IPreset & { readonly bytes: number; readonly complete: boolean })[] {
-    const scale = this._measured();
+    const scale = this._measured() ?? 1;
     return (this.hello === null ? [] : presetsOf(this.hello)).map(preset => {
       const { bytes, complete } = this._sized(preset.draft);
       return { ...preset, bytes: bytes * scale, complete };
@@ -158,7 +158,7 @@ export class TraceModel extends SourceModel {
   get estimate(): { bytes: number; complete: boolean } {
     const settings = this.rows.map(({ info, setting }) => [info.name, setting] as const);
     const { bytes, complete } = this._sized(new Map(settings));
-    return { bytes: bytes * this._measured(), complete };
+    return { bytes: bytes * (this._measured() ?? 1), complete };
   }
 
   /** Whether the draft sends so much that it should be asked first, and for how many steps a bound lasts. */
@@ -170,8 +170,7 @@ export class TraceModel extends SourceModel {
 
   /** Whether a step is forecast: before anything was measured it is a micro-batch. */
   get isOfStep(): boolean {
-    this._measured();
-    return this._scale !== null;
+    return this._measured() !== null;
   }
 
   /** Percent of the training's time that tracing takes with the settings in force. */
@@ -186,8 +185,11 @@ export class TraceModel extends SourceModel {
     return this._since === null || steps < FEWEST ? null : (time - this._since.time) / steps;
   }
 
-  /** By how much more a step sends than is expected of one micro-batch; as it was while settings are new. */
-  private _measured(): number {
+  /**
+   * By how much more a step sends than is expected of one micro-batch; as it was while settings are new, null
+   * before anything was measured.
+   */
+  private _measured(): number | null {
     const { status } = this.source;
     const measured = status?.bytes_per_step ?? 0;
     const apply = this._apply;
@@ -199,7 +201,7 @@ export class TraceModel extends SourceModel {
       const every = Math.min(...flags.map(setting => setting.every ?? 1));
       this._scale = now.complete && now.bytes > 0 ? measured / every / now.bytes : this._scale;
     }
-    return this._scale ?? 1;
+    return this._scale;
   }
 
   private _sized(settings: ReadonlyMap<string, FlagSetting | null>): { bytes: number; complete: boolean } {
@@ -222,7 +224,7 @@ export class TraceModel extends SourceModel {
   get costs(): readonly { name: string; title: string; bytes: number | null }[] {
     const flags = this.hello?.flags ?? [];
     const positions = positionsOf(flags);
-    const scale = this._measured();
+    const scale = this._measured() ?? 1;
     return Object.entries(this._config.flags)
       .map(([flag, setting]) => {
         const info = flags.find(({ name }) => name === flag);
@@ -373,7 +375,6 @@ export class TraceModel extends SourceModel {
   private readonly _last = new Map<string, FlagSetting>();
   /** The first step that was heard of, and when. */
   private _since: ISince | null = sinceOf(this.source.status, null);
-  /** Null before anything is measured. */
   private _scale: number | null = null;
   private _config: Config;
   private _draft: Draft = new Map();
