@@ -44,7 +44,7 @@ await withChromium(async endpoint => {
   ]) {
     await evaluate(change || '0');
     if (watchHeap) {
-      found[name] = { heaps: await watched(page, settle) };
+      found.heaps = await watched(page, settle);
       break;
     }
     // No collection is forced here: after one V8 keeps its heap small and collects many times as often.

@@ -92,17 +92,15 @@ def main(arguments: Sequence[str] | None = None) -> Path:
                 "profile": options.profile and str(options.profile),
                 "screenshot": options.screenshot and str(options.screenshot),
             }
-            seen, heap = (
-                in_page(
-                    "rendering-page.mjs",
-                    page | {"watchHeap": heap, "settle": rest},
-                    secret,
-                    5 * (seconds + rest) + options.steps_before + 900,
+
+            def seen_in_page(watch_heap: bool, rest: float) -> dict[str, Any]:
+                limit = 5 * (seconds + rest) + options.steps_before + 900
+                return in_page(
+                    "rendering-page.mjs", page | {"watchHeap": watch_heap, "settle": rest}, secret, limit
                 )
-                for heap, rest in ((False, settle), (True, watched))
-            )
-            seen["heaps"] = next(iter(heap.values()))["heaps"]
-    return _write(seen, first, load, options.quick, options.steps_before)
+
+            seen, heaps = seen_in_page(False, settle), seen_in_page(True, watched)["heaps"]
+    return _write(seen, heaps, first, load, options.quick, options.steps_before)
 
 
 def _first(
@@ -119,7 +117,8 @@ def _first(
 
 
 def _write(
-    seen: dict[str, Any],
+    seen: Mapping[str, Mapping[str, Any]],
+    heaps: Sequence[float],
     first: Sequence[Mapping[str, Mapping[str, float]]],
     load: float,
     quick: bool,
@@ -140,7 +139,6 @@ def _write(
                 note=f"{min(took):.2f} to {max(took):.2f} s; of these the page's main thread computes {thread:.0f} ms",
             )
         )
-    heaps = seen.pop("heaps")
     for what, found in seen.items():
         drawn = ", ".join(f"{rate:.1f}" for rate in found["drawn"])
         share, most = found["share"], MOST.get(what)
