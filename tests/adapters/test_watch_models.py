@@ -346,64 +346,6 @@ def test_layers_that_are_lists_themselves_are_what_their_modules_give_together()
     is_what_attention_had(values, 2, model.layers[2][1])
 
 
-def plain_norm(x: Tensor) -> Tensor:
-    return functional.layer_norm(x, (WIDTH,))
-
-
-class SideBySide(nn.Module):
-    """Attentions, norms and MLPs in lists of their own, in the manner of XLM; norms may be a function."""
-
-    def __init__(self, before: bool, functions: bool) -> None:
-        super().__init__()
-        self.words, self.before = nn.Embedding(40, WIDTH), before
-        self.attentions = nn.ModuleList(Attention() for _ in range(2))
-        self.feeds = nn.ModuleList(Feed() for _ in range(2))
-        self.norms1, self.norms2 = (
-            [plain_norm] * 2 if functions else nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(2))
-            for _ in range(2)
-        )
-        self.head = nn.Linear(WIDTH, 4)
-        self.sums: dict[int, Tensor] = {}
-
-    def forward(self, ids: Tensor) -> Tensor:
-        x = self.words(ids)
-        for at in range(2):
-            pairs = ((self.attentions, self.norms1), (self.feeds, self.norms2))
-            for number, (blocks, norms) in enumerate(pairs):
-                if self.before:
-                    x = self.sums[2 * number + at] = x + blocks[at](norms[at](x))
-                else:
-                    added = x + blocks[at](x)
-                    x = norms[at](added)
-                    # A module is given the sum before its norm; behind a function there is only its result.
-                    self.sums[2 * number + at] = added if isinstance(norms[at], nn.Module) else x
-        return self.head(x)
-
-
-@pytest.mark.parametrize(("before", "functions"), [(False, False), (True, False), (False, True)])
-def test_the_sums_of_lists_side_by_side_are_what_the_next_module_is_given(
-    before: bool, functions: bool
-) -> None:
-    model = SideBySide(before, functions)
-    points, _ = watched(model, lambda: model(IDS))
-    values = traced(points, lambda: model(IDS))
-    assert layers_of(points, "HiddenStates") == [0, 1, 2, 3]
-    for layer, expected in model.sums.items():
-        assert torch.equal(values["HiddenStates", layer, ""], expected)
-
-
-def test_a_sum_that_only_functions_are_given_as_it_is_has_a_reason() -> None:
-    model = SideBySide(before=True, functions=True)
-    points, _ = watched(model, lambda: model(IDS))
-    # The last one's sum goes to the head.
-    assert layers_of(points, "HiddenStates") == [3]
-    reason = points.flags["HiddenStates"].reasons[0]
-    assert (
-        "nor the residual stream, and the sum with it is given to modules behind a norm of theirs only"
-        in reason
-    )
-
-
 class Recurrent(nn.Module):
     """A layer without attention, in the manner of Mamba."""
 

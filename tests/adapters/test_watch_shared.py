@@ -246,39 +246,60 @@ def test_queries_of_which_some_are_the_stream_itself_are_refused() -> None:
 class SideBySide(Stack):
     """Attentions, MLPs and norms are lists beside one another; the model adds up and norms, as XLM does."""
 
-    def __init__(self, norms: str) -> None:
+    def __init__(self, norms: str, head: bool) -> None:
         super().__init__()
         del self.blocks
         self.norms, self.sums = norms, list[Tensor]()
         self.attentions, self.feeds = (nn.ModuleList(kind() for _ in range(2)) for kind in (Attention, Feed))
         self.first, self.second = (nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(2)) for _ in range(2))
+        self.head = nn.Linear(WIDTH, 4) if head else lambda x: functional.linear(x, self.words.weight)
 
     def forward(self, ids: Tensor) -> Tensor:
         x = functional.layer_norm(self.words(ids), (WIDTH,))
         self.sums.clear()
+        modules = self.norms.startswith("modules")
         for number in range(2):
-            for part, norm in ((self.attentions, self.first), (self.feeds, self.second)):
-                if self.norms == "of a branch":
-                    x = x + part[number](functional.layer_norm(x, (WIDTH,)))
+            for part, norms in ((self.attentions, self.first), (self.feeds, self.second)):
+                norm = norms[number] if modules else lambda x: functional.layer_norm(x, (WIDTH,))
+                if self.norms.endswith("of a branch"):
+                    x = x + part[number](norm(x))
+                    self.sums.append(x)
                     continue
                 total = x + part[number](x)
-                modules = self.norms == "modules"
-                x = norm[number](total) if modules else functional.layer_norm(total, (WIDTH,))
+                x = norm(total)
                 self.sums.append(total if modules else x)
-        return functional.linear(x, self.words.weight)
+        return self.head(x)
 
 
-@pytest.mark.parametrize(("norms", "count"), [("modules", 4), ("functions", 3), ("of a branch", 0)])
+@pytest.mark.parametrize(
+    ("norms", "head", "there"),
+    [
+        ("modules", False, [0, 1, 2, 3]),
+        ("functions", False, [0, 1, 2]),
+        ("functions of a branch", False, []),
+        ("modules", True, [0, 1, 2, 3]),
+        ("functions", True, [0, 1, 2, 3]),
+        ("modules of a branch", True, [0, 1, 2, 3]),
+        # The last one's sum goes to the head.
+        ("functions of a branch", True, [3]),
+    ],
+)
 def test_lists_side_by_side_have_the_sums_that_a_module_is_given_and_no_norm_of_a_branch(
-    norms: str, count: int
+    norms: str, head: bool, there: list[int]
 ) -> None:
-    model = SideBySide(norms)
+    model = SideBySide(norms, head)
     points, _ = watched(model, lambda: model(IDS))
     values = traced(points, lambda: model(IDS))
-    hidden = [values.get(("HiddenStates", layer, "")) for layer in (0, 2, 1, 3)]
-    assert sum(each is not None for each in hidden) == count
-    for each, expected in zip(hidden, model.sums, strict=norms != "of a branch"):
-        assert each is None or torch.equal(each, expected)
+    assert layers_of(points, "HiddenStates") == there
+    # Attentions are numbered before MLPs.
+    sums = dict(zip((0, 2, 1, 3), model.sums, strict=True))
+    assert all(torch.equal(values["HiddenStates", layer, ""], sums[layer]) for layer in there)
+    if there == [3]:
+        reason = points.flags["HiddenStates"].reasons[0]
+        assert (
+            "nor the residual stream, and the sum with it is given to modules behind a norm of theirs only"
+            in reason
+        )
 
 
 class Chooses(nn.Module):
