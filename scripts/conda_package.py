@@ -22,12 +22,10 @@ from rattler_build.progress import SimpleProgressCallback
 from rattler_build.tool_config import ToolConfiguration
 
 RECIPE = Path(__file__).parents[1] / "packaging" / "conda" / "recipe.yaml"
-# Where a channel has another name than PyPI.
-NAMES = {"python-duckdb": "duckdb", "pytorch": "torch"}
 
 
-def make_channel(folder: Path, installed: Path, names: set[str]) -> None:
-    """Write a channel of ``python`` and of ``names``, as they are installed."""
+def make_channel(folder: Path, installed: Path, names: set[str], pypi: dict[str, str]) -> None:
+    """Write a channel of ``python`` and of ``names``, as they are installed; ``pypi`` has those that PyPI calls otherwise."""
     found = {
         re.sub(r"[-_.]+", "-", each.name).lower(): each.version
         for each in distributions(path=[str(installed)])
@@ -58,7 +56,7 @@ def make_channel(folder: Path, installed: Path, names: set[str]) -> None:
         where, content = ("linux-64", files) if real else ("noarch", empty / name)
         made = assemble_package(
             name,
-            version if real else found[re.sub(r"[-_.]+", "-", NAMES.get(name, name)).lower()],
+            version if real else found[re.sub(r"[-_.]+", "-", pypi.get(name, name)).lower()],
             where,
             "0_cpython" if real else "0",
             folder / "channel",
@@ -84,9 +82,10 @@ def main(folder: Path, installed: Path) -> None:
         shutil.rmtree(folder / name, ignore_errors=True)
     recipe = Stage0Recipe.from_file(RECIPE)
     (variant,) = recipe.render(VariantConfig())
-    asked = variant.recipe.to_dict()["requirements"]
+    rendered = variant.recipe.to_dict()
+    asked = rendered["requirements"]
     names = {each.split()[0] for part in ("host", "run") for each in asked[part]} - {"python"}
-    make_channel(folder / "channel-work", installed, names)
+    make_channel(folder / "channel-work", installed, names, rendered["extra"]["pypi-names"])
     built = variant.run_build(
         ToolConfiguration(test_strategy="native"),
         folder / "built",

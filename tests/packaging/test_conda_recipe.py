@@ -10,8 +10,7 @@ import yaml
 ROOT = Path(__file__).parents[2]
 RECIPE = yaml.safe_load((ROOT / "packaging" / "conda" / "recipe.yaml").read_text("utf-8"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-# Where a channel has another name than PyPI.
-NAMES = {"duckdb": "python-duckdb", "torch": "pytorch"}
+NAMES = {pypi: name for name, pypi in RECIPE["extra"]["pypi-names"].items()}
 
 
 def asked(requirements):
