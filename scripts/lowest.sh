@@ -22,4 +22,5 @@ print(*(line for line in open(sys.argv[1]) if line.split("==")[0] in names), sep
 # Without npm, which would install and build anew what make setup has built.
 SKIP_JUPYTER_BUILDER=1 "$uv" pip install --quiet --python "$work/venv/bin/python" --no-deps --no-build-isolation -e .
 echo "With $(tr '\n' ' ' <"$work/direct.txt")"
+# Those of packaging build and install with what the lock has.
 PATH="$work/venv/bin:$PATH" PYTHONPATH=$PWD exec nice "$work/venv/bin/python" -m pytest --ignore=tests/packaging "${@:--m not slow}"
