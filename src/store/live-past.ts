@@ -178,7 +178,7 @@ export class StepSpans {
   private spans: StepSpan[] = [];
 }
 
-/** Longest that the index of a growing recording is taken for what there is, ms. */
+/** How soon the index of a recording is asked for again while no step comes, ms. */
 const INDEX_MS = 2000;
 /** Ranges that are brought in again after one status: a page under load is not given more work at once. */
 const MOST_AT_ONCE = 4;
@@ -237,15 +237,23 @@ export class LivePast {
 
   /**
    * What the recording has of tensors; nothing where there is none.
-   * @param upTo - Newest step that it must know of.
+   * @param upTo - Newest step that is not in memory whole: what the recording has is asked for again until it
+   * covers this step.
    */
   async index(upTo: number): Promise<readonly ITensorIndex[]> {
-    const now = Date.now();
-    if (upTo > this.indexedTo && now - this.indexedAt > INDEX_MS) {
-      this.recording?.forget();
-      [this.indexedTo, this.indexedAt] = [upTo, now];
+    const read = async (): Promise<readonly ITensorIndex[]> =>
+      (await this.read(recording => recording.index())) ?? [];
+    const found = await read();
+    // Of its last step the recording may have had a part.
+    if (found.some(({ steps }) => (steps.at(-1) ?? 0) > upTo)) {
+      return found;
     }
-    return (await this.read(recording => recording.index())) ?? [];
+    const now = Date.now();
+    if (this.newest !== this.indexedWhen || now - this.indexedAt > INDEX_MS) {
+      this.recording?.forget();
+      [this.indexedWhen, this.indexedAt] = [this.newest, now];
+    }
+    return read();
   }
 
   /** The rows of a query up to a step, in the recording; null where there is none. */
@@ -318,7 +326,7 @@ export class LivePast {
     this.lost.clear();
     this.refused.clear();
     this.recording?.forget();
-    [this.joined, this.newest, this.hasJoined, this.indexedTo] = [0, null, false, -Infinity];
+    [this.joined, this.newest, this.hasJoined, this.indexedAt] = [0, null, false, -Infinity];
   }
 
   dispose(): void {
@@ -330,6 +338,7 @@ export class LivePast {
   private readonly refused = new Set<number>();
   private hasJoined = false;
   private refilling = false;
-  private indexedTo = -Infinity;
+  /** Newest step when the index was asked for. */
+  private indexedWhen: number | null = null;
   private indexedAt = -Infinity;
 }

@@ -77,6 +77,17 @@ async function arrived(run: IRunSource, step: number): Promise<void> {
   await until(() => run.status?.step === step, `the status of step ${step}`);
 }
 
+/** Say a status until a page has every step: with each it reads some of what it lost from the recording. */
+async function whole(run: IRunSource, step: number): Promise<void> {
+  const steps = async (): Promise<number[]> =>
+    Array.from((await readTrend(run, query)).lines[0]?.steps ?? []);
+  for (const end = Date.now() + 20_000; (await steps()).length < step && Date.now() < end;) {
+    say(step);
+    await new Promise(done => setTimeout(done, 20));
+  }
+  expect(await steps()).toEqual(count(1, step));
+}
+
 const say = (step: number): void => producer.say({ type: 'status', state: 'training', step });
 
 // Its start takes longer than all that is asked of it.
@@ -130,13 +141,15 @@ describe('a page on a run that goes on', () => {
       say(end);
       await arrived(run, end);
     }
+    producer.step(501);
+    await whole(run, 501);
     const { kept, lackingTo } = await run.tensors({ flag: FLAG, reduced: true });
     expect(kept?.thinnedTo).toBeGreaterThan(200);
     expect(lackingTo).toBeGreaterThan(100);
     const trend = await readTrend(run, query);
-    expect(Array.from(trend.lines[0]?.steps ?? [])).toEqual(count(1, 500));
-    expect(Array.from(trend.lines[0]?.values ?? [])).toEqual(count(1, 500));
-    expect(await run.steps(FLAG)).toEqual(count(1, 500));
+    expect(Array.from(trend.lines[0]?.steps ?? [])).toEqual(count(1, 501));
+    expect(Array.from(trend.lines[0]?.values ?? [])).toEqual(count(1, 501));
+    expect(await run.steps(FLAG)).toEqual(count(1, 501));
     const { rows } = await run.tensors({ flag: FLAG, layers: [2], steps: [41, 60] });
     expect(rows.map(row => row.values[0])).toEqual(count(41, 60).map(step => -step));
     expect(rows.some(row => row.reduced)).toBe(false);
@@ -162,14 +175,7 @@ describe('a page on a run that goes on', () => {
       expect(holes.lines[0]?.starts.map(at => holes.lines[0]?.steps[at])).toEqual([30]);
       expect((await run.events?.())?.filter(({ kind }) => kind === 'lost')).not.toEqual([]);
     }
-    say(60);
-    await until(() => run.status?.step === 60, 'the status');
-    const full = async (): Promise<number[]> =>
-      Array.from((await readTrend(run, query)).lines[0]?.steps ?? []);
-    for (const end = Date.now() + 10_000; (await full()).length < 60 && Date.now() < end;) {
-      await new Promise(done => setTimeout(done, 20));
-    }
-    expect(await full()).toEqual(count(1, 60));
+    await whole(run, 60);
     const trend = await readTrend(run, query);
     expect([trend.missing, trend.lines[0]?.starts]).toEqual([[], []]);
   });
