@@ -80,7 +80,7 @@ def find_points(model: nn.Module | Sequence[nn.Module], adapter: Any = None) -> 
     return points
 
 
-# What watches the first pass takes a tenth of the time of all imports, and is loaded with that pass.
+# What watches the first pass is loaded with that pass, not with the training side.
 def _points_table(points: ModelPoints) -> list[Any]:
     from .watch_points import points_table
 
