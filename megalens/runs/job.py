@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from ..protocol import LAST_STEP, STREAMS, Streams, join_numbers, ranges_text, shown_text
 from ..protocol.messages_generated import Hello, Status
+from .engine import Engine, each_on
 from .errors import ClientError
 from .job_index import JobRecording, recordings
 from .job_moments import JobMoments
@@ -73,6 +74,8 @@ class JobFolder(RunFolder):
     ----------
     paths : sequence of Path
         The run folders.
+    engine : Engine, optional
+        Looks at those that are not in the index.
 
     Raises
     ------
@@ -80,7 +83,7 @@ class JobFolder(RunFolder):
         As :class:`RunFolder` for one that cannot be read; ``too-large`` for more than 16,384.
     """
 
-    def __init__(self, paths: Sequence[Path]) -> None:
+    def __init__(self, paths: Sequence[Path], engine: Engine | None = None) -> None:
         if len(paths) > _MOST_RECORDINGS:
             raise ClientError(
                 f"A job may have {_MOST_RECORDINGS:,} recordings, got {len(paths):,}. Give fewer folders.",
@@ -89,7 +92,8 @@ class JobFolder(RunFolder):
         with ThreadPoolExecutor(_AT_ONCE, "megalens-job") as pool:
             folders = list(pool.map(RunFolder, paths))
             self.path = Path(os.path.commonpath([path.absolute().parent for path in paths]))
-            found = recordings(self.path, folders, pool.map)
+            looked = pool.map if engine is None else engine.map
+            found = recordings(self.path, folders, pool.map, looked)
         self.earlier = []
         self.chains, self.numbered = _chains(found)
         self.parts = [part for chain in self.chains for part in chain]
@@ -294,8 +298,8 @@ class JobRun(RecordedRun):
 
     _folder: JobFolder
 
-    def __init__(self, folder: JobFolder) -> None:
-        super().__init__(folder)
+    def __init__(self, folder: JobFolder, engine: Engine | None = None) -> None:
+        super().__init__(folder, engine)
 
     @property
     def folder(self) -> Path | None:
@@ -329,7 +333,7 @@ class JobRun(RecordedRun):
             from .moments import MomentSource
 
             parts = [(part.folder.path, part.until, part.shift) for part in self._folder.parts]
-            self._moments = MomentSource(JobMoments(parts))
+            self._moments = MomentSource(JobMoments(parts, each_on(self._engine)), self._engine)
             self._moments.refresh()
         return self._moments
 
