@@ -7,7 +7,7 @@ or raises ``ClientError``.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -82,7 +82,7 @@ class Engine:
 
         A list in an argument may have futures, of which the task gets the results.
         """
-        name = getattr(function, "func", function).__name__.strip("_")
+        name = getattr(function, "func", function).__name__.strip("_").replace("_", "-")
         with self._said():
             futures: list[Any] = self._client.map(
                 task,
@@ -97,21 +97,28 @@ class Engine:
 
     def result(self, future: Any, stop: threading.Event | None = None) -> Any:
         """Wait for a task's result, at most until ``stop`` is set; raises ClientError ``cancelled`` then."""
-        with self._said():
-            while True:
+        from distributed import wait
+
+        with self._said(), self._client.as_current():
+            while not future.done():
                 if stop is not None and stop.is_set():
                     raise ClientError("The question was given up.", code="cancelled")
                 try:
-                    return future.result(timeout=_LOOK_SECONDS)
+                    wait([future], timeout=_LOOK_SECONDS)
                 except TimeoutError:
-                    if future.done() or self._client.status != "running":
+                    if self._client.status != "running":
                         raise
+            return future.result()
 
     def results(
-        self, function: Callable[..., Found], items: Sequence[tuple[Any, ...]], stop: threading.Event | None
-    ) -> Iterator[Found]:
+        self,
+        function: Callable[..., Found],
+        items: Sequence[tuple[Any, ...]],
+        stop: threading.Event | None,
+        *shared: Any,
+    ) -> Generator[Found, None, None]:
         """Yield the results of tasks in their order. Those that are left are given up when this is closed."""
-        futures = self.submit(function, items)
+        futures = self.submit(function, items, *shared)
         try:
             while futures:
                 found = self.result(futures[0], stop)

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -263,6 +264,15 @@ class JobFolder(RunFolder):
                 yield _shifted(batch, part.shift)
         if stream == "audit":
             yield from self._seams(query or Query(), columns)
+
+    def parted(self, stream: str, query: Query) -> list[tuple[RunFolder, Query]]:
+        """Return a question to each recording."""
+        parts = list[tuple[RunFolder, Query]]()
+        for part in self.parts:
+            one = copy(self)
+            one.parts, one.chains = [part], [[part]]
+            parts.append((one, query))
+        return parts
 
     def _seams(self, query: Query, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
         """Yield an event for each attempt that went on from another one."""

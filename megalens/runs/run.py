@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from .answers.selection import StreamRows
+    from .engine import Engine
     from .moments import MomentSource
 
 _Self = TypeVar("_Self", bound="Run")
@@ -170,6 +171,9 @@ class Run(Controls):
         return True
 
     # Description of the run
+
+    _engine: Engine | None = None
+    """Where questions are answered, if not here."""
 
     @property
     def _own_rows(self) -> StreamRows | None:
