@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from ..protocol import LAST_STEP, STREAMS, Streams, join_numbers, ranges_text, shown_text
 from ..protocol.messages_generated import Hello, Status
-from .engine import Engine, each_on
+from .dask_engine import DaskEngine, each_on
 from .errors import ClientError
 from .job_index import JobRecording, recordings
 from .job_moments import JobMoments
@@ -75,7 +75,7 @@ class JobFolder(RunFolder):
     ----------
     paths : sequence of Path
         The run folders.
-    engine : Engine, optional
+    engine : DaskEngine, optional
         Looks at those that are not in the index.
 
     Raises
@@ -84,7 +84,7 @@ class JobFolder(RunFolder):
         As :class:`RunFolder` for one that cannot be read; ``too-large`` for more than 16,384.
     """
 
-    def __init__(self, paths: Sequence[Path], engine: Engine | None = None) -> None:
+    def __init__(self, paths: Sequence[Path], engine: DaskEngine | None = None) -> None:
         if len(paths) > _MOST_RECORDINGS:
             raise ClientError(
                 f"A job may have {_MOST_RECORDINGS:,} recordings, got {len(paths):,}. Give fewer folders.",
@@ -308,7 +308,7 @@ class JobRun(RecordedRun):
 
     _folder: JobFolder
 
-    def __init__(self, folder: JobFolder, engine: Engine | None = None) -> None:
+    def __init__(self, folder: JobFolder, engine: DaskEngine | None = None) -> None:
         super().__init__(folder, engine)
 
     @property

@@ -17,7 +17,7 @@ import orjson
 import pyarrow.compute as pc
 
 from ..protocol import make_run_folder, parse_json, replace_file
-from .engine import Each
+from .dask_engine import Each
 from .run_folder import RunFolder
 from .storage import HEADER, cache_file
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ..protocol import LAST_STEP
-from .engine import Each
+from .dask_engine import Each
 from .moments.rows.hidden import without
 from .moments.rows.pieces import Chunk, Piece, PieceReading, Progress, Wanted
 from .moments.rows.recorded_rows import RecordedRows

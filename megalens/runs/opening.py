@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..protocol import shown_text
-from .engine import Engine
+from .dask_engine import DaskEngine
 from .errors import ClientError, bad_argument
 from .foreign_files import foreign_recording
 from .recorded import RecordedRun, run_of_attempt
@@ -132,7 +132,7 @@ def open_run(
     """
     if engine is None:
         return _opened(path, progress, None)
-    connected = Engine(engine)
+    connected = DaskEngine(engine)
     try:
         return _opened(path, progress, connected)
     except BaseException:
@@ -140,7 +140,7 @@ def open_run(
         raise
 
 
-def _opened(path: str | os.PathLike[str], progress: Progress | None, engine: Engine | None) -> Run:
+def _opened(path: str | os.PathLike[str], progress: Progress | None, engine: DaskEngine | None) -> Run:
     if is_address(path):
         from .remote import mirrored
 
@@ -187,7 +187,7 @@ def _matching(pattern: Path) -> list[Path]:
     return [folder for found in named for folder in _recorded(found)]
 
 
-def _opened_job(folders: list[Path], asked: str, within: Path | None, engine: Engine | None) -> Run:
+def _opened_job(folders: list[Path], asked: str, within: Path | None, engine: DaskEngine | None) -> Run:
     """Return the recordings as one run. Where nobody has said that they are a job (``within`` is the folder
     in which they lie), they must be one beyond doubt.
     """

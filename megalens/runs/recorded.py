@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ..protocol import LAST_STEP, Streams, attempt_folders
 from ..protocol.messages_generated import ConfigPatch, Status
-from .engine import Engine, each_on
+from .dask_engine import DaskEngine, each_on
 from .errors import ClientError, as_int
 from .query import Query
 from .run import Run
@@ -81,7 +81,7 @@ def run_of_attempt(folder: Path) -> Path:
 class RecordedRun(Run):
     """A recorded run. Rows are read when asked for, and only those that are asked for."""
 
-    def __init__(self, folder: RunFolder, engine: Engine | None = None) -> None:
+    def __init__(self, folder: RunFolder, engine: DaskEngine | None = None) -> None:
         self._folder = folder
         self._engine = engine
         self._hello = folder.hello()

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ..protocol import STREAMS, Streams, empty_table
 from ..protocol.messages_generated import ConfigPatch, Status
-from .engine import Engine
+from .dask_engine import DaskEngine
 from .errors import ClientError, as_int
 from .moments import MomentSource, Progress, StatisticsTree, rows_of
 from .query import Query
@@ -29,7 +29,7 @@ class StatisticsRun(Run):
     """Statistics that another logger wrote; every question reads what was appended."""
 
     def __init__(
-        self, tree: StatisticsTree, progress: Progress | None = None, engine: Engine | None = None
+        self, tree: StatisticsTree, progress: Progress | None = None, engine: DaskEngine | None = None
     ) -> None:
         self._tree = tree
         self._engine = engine

@@ -23,7 +23,7 @@ from test_recorded_moments import QUERIES, in_memory, rows_of_a_run, same
 from test_segment_summaries import PICTURES, long_run, recording
 
 from megalens.protocol import LAST_STEP, segment_name
-from megalens.runs import ClientError, engine, open_run
+from megalens.runs import ClientError, dask_engine, open_run
 from megalens.runs.answers import RunAnswers
 from megalens.runs.moments import MomentQuery, MomentSource, RecordedRows
 from megalens.runs.moments.grouping import planned
@@ -42,8 +42,8 @@ def cluster():
             threads_per_worker=1,
             processes=True,
             host="127.0.0.1",
-            dashboard_address=None,
-            worker_dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
+            worker_dashboard_address="127.0.0.1:0",
             memory_limit="600 MiB",
             silence_logs=logging.CRITICAL,
         ) as local,
@@ -135,6 +135,7 @@ def tasks(client, name):
 )
 def test_statistics_are_those_of_one_process_and_counts_are_exact(question, cluster, folder):
     with open_run(folder) as here, open_run(folder, engine=cluster) as there:
+        assert f"Dask cluster at {cluster.scheduler.address}" in repr(there)
         expected, found = here.moments(**question), there.moments(**question)
         pd.testing.assert_frame_equal(found, expected, rtol=1e-12, atol=1e-14)
         counts = [name for name in expected if name.endswith("count") or name == "samples"]
@@ -205,7 +206,7 @@ def test_a_question_that_needs_more_memory_than_workers_have_is_refused(cluster,
 
 def test_a_worker_with_another_version_is_named_and_reads_nothing(cluster, folder, monkeypatch):
     with open_run(folder, engine=cluster) as there:
-        monkeypatch.setattr(engine, "__version__", "0.0.1")
+        monkeypatch.setattr(dask_engine, "__version__", "0.0.1")
         with pytest.raises(ClientError, match=r"0\.0\.1 asks, and the worker tcp://.* has") as refused:
             there.moments(by="name")
         assert refused.value.code == "version-mismatch"
@@ -271,7 +272,7 @@ def scheduler(ended=None):
 @contextmanager
 def asked(monkeypatch, then):
     """Call a function in a thread of its own once a question's tasks are with the scheduler."""
-    there, really = threading.Event(), engine.Engine.submit
+    there, really = threading.Event(), dask_engine.DaskEngine.submit
 
     def submit(*arguments):
         futures = really(*arguments)
@@ -282,7 +283,7 @@ def asked(monkeypatch, then):
         there.wait()
         then()
 
-    monkeypatch.setattr(engine.Engine, "submit", submit)
+    monkeypatch.setattr(dask_engine.DaskEngine, "submit", submit)
     thread = threading.Thread(target=follow)
     thread.start()
     yield
@@ -318,7 +319,7 @@ def test_a_question_ends_with_what_to_do_when_the_scheduler_goes_or_somebody_giv
 
 
 def test_what_is_no_engine_is_refused_in_words(folder, monkeypatch):
-    monkeypatch.setattr(engine, "_CONNECT_SECONDS", 0.3)
+    monkeypatch.setattr(dask_engine, "_CONNECT_SECONDS", 0.3)
     with pytest.raises(ClientError, match=r"No Dask scheduler answers at tcp://127\.0\.0\.1:9"):
         open_run(folder, engine="tcp://127.0.0.1:9")
     with pytest.raises(ClientError, match="engine=… must be a dask"):

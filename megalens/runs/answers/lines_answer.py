@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ...protocol import ScalarsRequest, StreamRequest, TrendRequest
-from ..engine import Engine
+from ..dask_engine import DaskEngine
 from ..moments.grouping.cells import moment_columns, reading_value
 from ..moments.grouping.series import keep_extremes, stretches
 from ..query import Query, Selection, half_of
@@ -108,7 +108,7 @@ class TrendAnswer:
 
 
 def read_trend(
-    rows: StreamRows, request: TrendRequest, cancelled: threading.Event, engine: Engine | None = None
+    rows: StreamRows, request: TrendRequest, cancelled: threading.Event, engine: DaskEngine | None = None
 ) -> TrendAnswer:
     """Read the lines of a request: only the columns that the statistic needs, at most one row a step and
     layer in memory. A selection that takes less turns a tensor's statistic into a kept one. An engine reads
@@ -190,7 +190,7 @@ class _LayerRows:
     @classmethod
     def planned(
         cls,
-        engine: Engine,
+        engine: DaskEngine,
         rows: RunFolder,
         query: Query,
         moments: Sequence[str],
@@ -412,7 +412,7 @@ def read_scalars(rows: StreamRows, request: ScalarsRequest, cancelled: threading
 
 
 def tensor_lines(
-    rows: StreamRows, request: TrendRequest, cancelled: threading.Event, engine: Engine | None = None
+    rows: StreamRows, request: TrendRequest, cancelled: threading.Event, engine: DaskEngine | None = None
 ) -> memoryview:
     """Answer a request for lines of tensors; raises ``ClientError``, ``cancelled`` once that event is set."""
     trend = read_trend(rows, request, cancelled, engine)

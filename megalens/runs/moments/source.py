@@ -31,7 +31,7 @@ from .rows.pieces import STAGE, STAGES, Chunk, Piece, Progress, StatIndex, Wante
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from ..engine import Engine
+    from ..dask_engine import DaskEngine
     from ..query import StepChoice
 
 _CODES = pa.dictionary(pa.int32(), pa.utf8())
@@ -136,7 +136,7 @@ class MomentSource:
     engine where there is one.
     """
 
-    def __init__(self, rows: MomentRows, engine: Engine | None = None) -> None:
+    def __init__(self, rows: MomentRows, engine: DaskEngine | None = None) -> None:
         self._rows, self._engine = rows, engine
         self._names = NameTable()
         self._lock = threading.RLock()

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ....protocol import LAST_STEP
-from ...engine import Engine
+from ...dask_engine import DaskEngine
 from ..rows.pieces import (
     Chunk,
     Listed,
@@ -31,13 +31,12 @@ from ..rows.pieces import (
 )
 from .cells import CellKeys, Cells, merge_cells
 
-_TASK_ROWS = 400_000
-_FAN_IN = 8
+_TASK_ROWS, _FAN_IN = 400_000, 8
 
 _Found = tuple[Chunk, NotShown | None]
 
 
-class _Node(NamedTuple):
+class _Task(NamedTuple):
     """A task: the steps of its rows, and what it will have given."""
 
     low: int
@@ -50,7 +49,7 @@ class _Node(NamedTuple):
         return 2 * common >= min(self.high - self.low, high - low) + 1
 
 
-class _Merged(Piece):
+class _MergedPiece(Piece):
     """Rows that a task has merged."""
 
     samples = False
@@ -64,7 +63,7 @@ class _Merged(Piece):
 
 
 def planned_chunks(
-    engine: Engine, pieces: Sequence[Piece], wanted: Wanted, keys: CellKeys, stop: threading.Event
+    engine: DaskEngine, pieces: Sequence[Piece], wanted: Wanted, keys: CellKeys, stop: threading.Event
 ) -> Iterator[Chunk]:
     """Read the wanted rows as ``complete_steps`` does, those of a cell merged: by tasks, where there is more
     than one's work. Raises ``ClientError``, ``cancelled`` soon after ``stop`` was set.
@@ -86,7 +85,9 @@ def planned_chunks(
         return chunk
 
     try:
-        coming = [_Merged(node.low, node.high, wanted, partial(arrived, at)) for at, node in enumerate(nodes)]
+        coming = [
+            _MergedPiece(node.low, node.high, wanted, partial(arrived, at)) for at, node in enumerate(nodes)
+        ]
         del nodes
         yield from complete_steps(coming, replace(wanted, left_out=None))
     finally:
@@ -105,27 +106,27 @@ def _shares(pieces: Sequence[Piece], wanted: Wanted) -> list[list[Piece]]:
     return shares
 
 
-def _planned(engine: Engine, shares: list[list[Piece]], wanted: Wanted, keys: CellKeys) -> list[_Node]:
+def _planned(engine: DaskEngine, shares: list[list[Piece]], wanted: Wanted, keys: CellKeys) -> list[_Task]:
     """Start the tasks, and return those whose rows come here, in the order of their first steps."""
     spans = [(share[0].low, max(piece.high for piece in share)) for share in shares]
     before = np.maximum.accumulate([-1, *(high for _, high in spans[:-1])]).tolist()
     others = list(zip(before, [*(low for low, _ in spans[1:]), LAST_STEP + 1], strict=True))
     keys = _task_keys(keys)
     futures = engine.submit(_read, list(zip(shares, others, strict=True)), wanted, keys)
-    nodes = [_Node(*span, future) for span, future in zip(spans, futures, strict=True)]
+    nodes = [_Task(*span, future) for span, future in zip(spans, futures, strict=True)]
     while len(groups := _together(nodes)) < len(nodes):
         several = [group for group in groups if len(group) > 1]
         made = iter(engine.submit(_merge, [(group,) for group in several], wanted, keys))
         nodes = [
-            _Node(group[0].low, max(node.high for node in group), next(made)) if len(group) > 1 else group[0]
+            _Task(group[0].low, max(node.high for node in group), next(made)) if len(group) > 1 else group[0]
             for group in groups
         ]
     return nodes
 
 
-def _together(nodes: Sequence[_Node]) -> list[list[_Node]]:
+def _together(nodes: Sequence[_Task]) -> list[list[_Task]]:
     """Return neighbours that have the same steps, or nearly, together."""
-    groups: list[list[_Node]] = []
+    groups: list[list[_Task]] = []
     for node in nodes:
         group = groups[-1] if groups else []
         if 0 < len(group) < _FAN_IN and node.overlaps(group[0].low, max(each.high for each in group)):
@@ -149,19 +150,25 @@ def _task_keys(keys: CellKeys) -> CellKeys:
 
 
 # What tasks run.
-def _read(pieces: Sequence[Piece], others: tuple[int, int], wanted: Wanted, keys: CellKeys) -> _Found:
+def _read(
+    pieces: Sequence[Piece],
+    others: tuple[int, int],
+    wanted: Wanted,
+    keys: CellKeys,
+    before: Sequence[NotShown] = (),
+) -> _Found:
     """Return the wanted rows of pieces, merged."""
-    chunks = complete_steps(pieces, wanted, others)
-    return _merged_rows(merge_cells(chunks, keys, wanted.columns), keys), wanted.left_out
+    # Tasks of one worker may be given the same object.
+    left_out = None if wanted.left_out is None else wanted.left_out.anew(before)
+    chunks = complete_steps(pieces, replace(wanted, left_out=left_out), others)
+    return _merged_rows(merge_cells(chunks, keys, wanted.columns), keys), left_out
 
 
 def _merge(found: Sequence[tuple[int, int, _Found]], wanted: Wanted, keys: CellKeys) -> _Found:
     """Return the rows of several tasks, merged."""
-    pieces = [_Merged(low, high, wanted, partial(dict, chunk)) for low, high, (chunk, _) in found]
-    for _, _, (_, left_out) in found:
-        if wanted.left_out is not None and left_out is not None:
-            wanted.left_out.include(left_out)
-    return _read(pieces, (-1, LAST_STEP + 1), wanted, keys)
+    pieces = [_MergedPiece(low, high, wanted, partial(dict, chunk)) for low, high, (chunk, _) in found]
+    before = [left_out for _, _, (_, left_out) in found if left_out is not None]
+    return _read(pieces, (-1, LAST_STEP + 1), wanted, keys, before)
 
 
 def _merged_rows(found: Iterator[Cells], keys: CellKeys) -> Chunk:

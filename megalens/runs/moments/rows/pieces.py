@@ -107,6 +107,13 @@ class NotShown:
             self.steps.append(steps[1:-1])
         return True
 
+    def anew(self, others: Iterable[NotShown] = ()) -> NotShown:
+        """Return one like this, which counts what others left out."""
+        found = NotShown(self.block, self._codes)
+        for other in others:
+            found.include(other)
+        return found
+
     def include(self, other: NotShown) -> None:
         """Count what somebody else left out, too."""
         self.cells += other.cells

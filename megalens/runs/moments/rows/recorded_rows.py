@@ -28,7 +28,7 @@ from ....protocol import (
     stream_schema,
     stream_segments,
 )
-from ...engine import Each
+from ...dask_engine import Each
 from ...errors import ClientError
 from ...query import Query
 from ...recorded_arrow import DAMAGE, ArrowStream, FileStamp, check_message_size

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from .._version import __version__
 from .errors import ClientError, bad_argument
 
-__all__ = ["Each", "Engine", "each_on"]
+__all__ = ["Each", "DaskEngine", "each_on"]
 
 Each = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 """Python's ``map`` with one iterable, or what maps elsewhere."""
@@ -28,7 +28,7 @@ _WITHOUT = "open the run without engine=…, which reads it here"
 Found = TypeVar("Found")
 
 
-class Engine:
+class DaskEngine:
     """A Dask cluster whose workers see the recordings at the same paths, and have this version of Megalens.
 
     Parameters
@@ -191,7 +191,7 @@ class Engine:
             raise _other_version(f"a worker or the scheduler lacks {error.name}", _PACKAGE) from error
 
 
-def each_on(engine: Engine | None) -> Each:
+def each_on(engine: DaskEngine | None) -> Each:
     """Return what maps over files: on the engine, where there is one."""
     return map if engine is None else engine.map
 
