@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 from .._version import __version__
@@ -46,6 +47,7 @@ class DaskEngine:
     def __init__(self, given: Any) -> None:
         try:
             from distributed import Client
+            from distributed import TimeoutError as LateError
         except ImportError as error:
             raise ClientError(
                 "An engine needs Dask: pip install 'megalens[dask]'.", code="not-installed", field="engine"
@@ -54,7 +56,7 @@ class DaskEngine:
         if isinstance(given, str):
             try:
                 self._client = Client(given, timeout=_CONNECT_SECONDS, set_as_default=False)
-            except (OSError, ValueError, TimeoutError) as error:
+            except (OSError, ValueError, LateError) as error:
                 raise ClientError(
                     f"No Dask scheduler answers at {given:.200}. Start one (dask scheduler) and give the "
                     f"address that it prints, such as tcp://host:8786, or {_WITHOUT}.",
@@ -83,20 +85,15 @@ class DaskEngine:
         A list in an argument may have futures, of which the task gets the results.
         """
         name = getattr(function, "func", function).__name__.strip("_").replace("_", "-")
+        # Not as named arguments: large ones Dask keeps under their bare names, for all questions alike.
+        run = partial(task, __version__, function, shared)
         with self._said():
-            futures: list[Any] = self._client.map(
-                task,
-                items,
-                version=__version__,
-                function=function,
-                shared=shared,
-                key=f"{_PACKAGE}-{name}",
-                pure=False,
-            )
+            futures: list[Any] = self._client.map(run, items, key=f"{_PACKAGE}-{name}", pure=False)
             return futures
 
     def result(self, future: Any, stop: threading.Event | None = None) -> Any:
         """Wait for a task's result, at most until ``stop`` is set; raises ClientError ``cancelled`` then."""
+        from distributed import TimeoutError as LateError
         from distributed import wait
 
         with self._said(), self._client.as_current():
@@ -105,7 +102,7 @@ class DaskEngine:
                     raise ClientError("The question was given up.", code="cancelled")
                 try:
                     wait([future], timeout=_LOOK_SECONDS)
-                except TimeoutError:
+                except LateError:
                     if self._client.status != "running":
                         raise
             return future.result()
@@ -164,10 +161,8 @@ class DaskEngine:
     @contextmanager
     def _said(self) -> Iterator[None]:
         """Turn what goes wrong on a cluster into ``ClientError``."""
-        from concurrent.futures import CancelledError
-
-        from distributed import KilledWorker
-        from distributed.client import FutureCancelledError
+        from distributed import CancelledError, KilledWorker
+        from distributed import TimeoutError as LateError
         from distributed.comm import CommClosedError
 
         try:
@@ -180,7 +175,7 @@ class DaskEngine:
                 code="too-large",
                 field="engine",
             ) from error
-        except (FutureCancelledError, CancelledError, CommClosedError, TimeoutError) as error:
+        except (CancelledError, CommClosedError, LateError) as error:
             raise ClientError(
                 f"The Dask scheduler at {self.address} is gone, or gave this question up ({error!s:.200}). "
                 f"Ask again once it runs, give another one to megalens.open(…, engine=…), or {_WITHOUT}.",
@@ -197,7 +192,7 @@ def each_on(engine: DaskEngine | None) -> Each:
 
 
 def task(
-    arguments: tuple[Any, ...], *, version: str, function: Callable[..., Found], shared: tuple[Any, ...]
+    version: str, function: Callable[..., Found], shared: tuple[Any, ...], arguments: tuple[Any, ...]
 ) -> Found:
     """Run on a worker what is asked for by the same version."""
     if version != __version__:

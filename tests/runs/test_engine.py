@@ -169,6 +169,14 @@ def test_lines_of_tensors_are_those_of_one_process(more, cluster, folder):
         assert tasks(cluster, "read-part") > read
 
 
+def test_what_tasks_of_one_question_share_is_never_that_of_another(cluster):
+    there = dask_engine.DaskEngine(cluster)
+    texts = ["a" * 300_000, "b" * 300_000]
+    asked = [there.submit(lambda at, shared: (at, shared[:1]), [(0,), (1,)], text) for text in texts]
+    found = [[there.result(future) for future in futures] for futures in asked]
+    assert found == [[(0, "a"), (1, "a")], [(0, "b"), (1, "b")]]
+
+
 def test_a_worker_that_is_killed_in_mid_question_changes_no_answer(cluster, folder, tmp_path, monkeypatch):
     marker, really = tmp_path / "killed", planned._read
 
