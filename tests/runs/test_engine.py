@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from recorded_run import write_run
 from test_jobs import record
-from test_recorded_moments import QUERIES, in_memory, rows_of_a_run, same
+from test_recorded_moments import QUERIES, in_memory, rows_of_a_run, same, sealed, tail
 from test_segment_summaries import PICTURES, long_run, recording
 
 from megalens.protocol import LAST_STEP, segment_name
@@ -108,6 +108,17 @@ def test_however_a_question_is_parted_its_answer_is_that_of_all_rows(query, rows
     assert ran or query.get("stat") == "dgrad" or query.get("steps") == [4000, LAST_STEP]
 
 
+def test_rows_of_a_recording_that_grows_are_read_from_its_tail_too(tmp_path):
+    table = rows_of_a_run()
+    for at in range(5):
+        write, suffix = (sealed, ".parquet") if at < 4 else (tail, ".arrows")
+        write(tmp_path / "moments" / segment_name(at, 0, suffix), table.slice(at * 80, 80))
+    for query in QUERIES[:3]:
+        found, ran = planned_here(tmp_path, query)
+        same(found, in_memory(table).groups(MomentQuery.of_request(**{"stat": "grad", **query})))
+        assert ran
+
+
 def test_pictures_of_many_steps_are_those_of_all_rows_where_tasks_read_blocks(tmp_path):
     table = long_run(np.random.default_rng(3))
     recording(tmp_path, table, 6)
@@ -175,6 +186,14 @@ def test_what_tasks_of_one_question_share_is_never_that_of_another(cluster):
     asked = [there.submit(lambda at, shared: (at, shared[:1]), [(0,), (1,)], text) for text in texts]
     found = [[there.result(future) for future in futures] for futures in asked]
     assert found == [[(0, "a"), (1, "a")], [(0, "b"), (1, "b")]]
+
+
+def test_a_worker_that_does_not_see_the_recording_is_named_with_the_file(cluster, tmp_path):
+    there = dask_engine.DaskEngine(cluster)
+    (future,) = there.submit(Path.read_bytes, [(tmp_path / "gone.parquet",)])
+    with pytest.raises(ClientError, match=r"the worker tcp://\S+ finds no \S+gone\.parquet") as refused:
+        there.result(future)
+    assert refused.value.code == "unreadable"
 
 
 def test_a_worker_that_is_killed_in_mid_question_changes_no_answer(cluster, folder, tmp_path, monkeypatch):
