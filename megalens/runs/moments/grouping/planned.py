@@ -150,25 +150,35 @@ def _task_keys(keys: CellKeys) -> CellKeys:
 
 
 # What tasks run.
-def _read(
-    pieces: Sequence[Piece],
-    others: tuple[int, int],
-    wanted: Wanted,
-    keys: CellKeys,
-    before: Sequence[NotShown] = (),
-) -> _Found:
+def _read(pieces: Sequence[Piece], others: tuple[int, int], wanted: Wanted, keys: CellKeys) -> _Found:
     """Return the wanted rows of pieces, merged."""
-    # Tasks of one worker may be given the same object.
-    left_out = None if wanted.left_out is None else wanted.left_out.anew(before)
-    chunks = complete_steps(pieces, replace(wanted, left_out=left_out), others)
-    return _merged_rows(merge_cells(chunks, keys, wanted.columns), keys), left_out
+    highs = np.maximum.accumulate([piece.high for piece in pieces])
+    if not any(piece.low < high for piece, high in zip(pieces[1:], highs, strict=False)):
+        return _merged(pieces, others, wanted, keys)
+    # Rows of ranks that have the same steps need not be put in order first.
+    whole = replace(wanted, left_out=None)
+    found = [(piece.low, piece.high, _merged([piece], others, whole, keys)) for piece in pieces]
+    return _merge(found, wanted, keys)
 
 
 def _merge(found: Sequence[tuple[int, int, _Found]], wanted: Wanted, keys: CellKeys) -> _Found:
     """Return the rows of several tasks, merged."""
     pieces = [_MergedPiece(low, high, wanted, partial(dict, chunk)) for low, high, (chunk, _) in found]
     before = [left_out for _, _, (_, left_out) in found if left_out is not None]
-    return _read(pieces, (-1, LAST_STEP + 1), wanted, keys, before)
+    return _merged(pieces, (-1, LAST_STEP + 1), wanted, keys, before)
+
+
+def _merged(
+    pieces: Sequence[Piece],
+    others: tuple[int, int],
+    wanted: Wanted,
+    keys: CellKeys,
+    before: Sequence[NotShown] = (),
+) -> _Found:
+    # Tasks of one worker may be given the same object.
+    left_out = None if wanted.left_out is None else wanted.left_out.anew(before)
+    chunks = complete_steps(pieces, replace(wanted, left_out=left_out), others)
+    return _merged_rows(merge_cells(chunks, keys, wanted.columns), keys), left_out
 
 
 def _merged_rows(found: Iterator[Cells], keys: CellKeys) -> Chunk:
