@@ -174,7 +174,7 @@ def _opened(path: str | os.PathLike[str], progress: Progress | None, engine: Das
         ) from error
     if len(trees) > 1:
         raise _several(chosen, [tree.label for tree in trees])
-    _warn(closed)
+    _warn(closed, 5)
     run = StatisticsRun(trees[0], progress, engine)
     # Errors in the files are raised now, not at the first question.
     _ = run.moment_source
@@ -239,7 +239,7 @@ def open_all_runs(path: str | os.PathLike[str], progress: Progress | None = None
         if not runs:
             raise
         trees = []
-    _warn(closed)
+    _warn(closed, 4)
     for tree in trees:
         label, number = tree.label, 1
         while label in runs:
@@ -267,7 +267,7 @@ def _recorded(chosen: Path) -> list[Path]:
     return sorted(entry.parent for entry in chosen.glob("*/run.json"))
 
 
-def _warn(closed: list[OSError]) -> None:
+def _warn(closed: list[OSError], frames: int) -> None:
     if closed:
         more = f" Nor can {len(closed) - 1} more folders." if len(closed) > 1 else ""
         # Where the notebook's own call is.
@@ -276,7 +276,7 @@ def _warn(closed: list[OSError]) -> None:
                 f"{closed[0].filename} cannot be looked into: {closed[0].strerror}.{more} Runs below are "
                 "left out."
             ),
-            stacklevel=4,
+            stacklevel=frames,
         )
 
 
