@@ -2,14 +2,18 @@
 export type Translate = (text: string, ...args: (string | number)[]) => string;
 
 /** The same by a bundle of JupyterLab's translator. */
-export function translateBy(words: { __(text: string, ...args: string[]): string }): Translate {
-  // A live picture asks for the texts of its toolbar several times a second.
+export const translateBy = (words: { __(text: string, ...args: string[]): string }): Translate =>
+  remembering((text, ...args) => words.__(text, ...args.map(String)));
+
+/** Keeps texts without arguments: a live picture asks for those of its toolbar several times a second. */
+function remembering(said: Translate): Translate {
   const known = new Map<string, string>();
   return (text, ...args) => {
-    const found = args.length > 0 ? words.__(text, ...args.map(String)) : (known.get(text) ?? words.__(text));
-    if (args.length === 0) {
-      known.set(text, found);
+    if (args.length > 0) {
+      return said(text, ...args);
     }
+    const found = known.get(text) ?? said(text);
+    known.set(text, found);
     return found;
   };
 }
