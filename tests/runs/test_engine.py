@@ -71,6 +71,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def small_tasks(monkeypatch):
     monkeypatch.setattr(planned, "_TASK_ROWS", 40)
+    monkeypatch.setattr(planned, "_LEAST_TASKS", 2)
 
 
 class Here:
@@ -106,6 +107,12 @@ def test_however_a_question_is_parted_its_answer_is_that_of_all_rows(query, rows
     same(found, in_memory(rows_of_a_run()).groups(MomentQuery.of_request(**{"stat": "grad", **query})))
     # There are no rows of it, or they lie in one row group.
     assert ran or query.get("stat") == "dgrad" or query.get("steps") == [4000, LAST_STEP]
+
+
+def test_a_question_of_few_rows_is_answered_where_it_is_asked(folder, monkeypatch):
+    monkeypatch.setattr(planned, "_LEAST_TASKS", 4)
+    assert planned_here(folder, {"by": ["layer"], "steps": [1, 3]})[1] == []
+    assert planned_here(folder, {"by": ["layer"]})[1] == ["_read"]
 
 
 def test_rows_of_a_recording_that_grows_are_read_from_its_tail_too(tmp_path):

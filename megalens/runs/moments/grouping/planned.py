@@ -32,6 +32,8 @@ from ..rows.pieces import (
 from .cells import CellKeys, Cells, merge_cells
 
 _TASK_ROWS, _FAN_IN = 400_000, 8
+# Fewer cost more to send than they take here.
+_LEAST_TASKS = 4
 
 _Found = tuple[Chunk, NotShown | None]
 
@@ -65,11 +67,11 @@ class _MergedPiece(Piece):
 def planned_chunks(
     engine: DaskEngine, pieces: Sequence[Piece], wanted: Wanted, keys: CellKeys, stop: threading.Event
 ) -> Iterator[Chunk]:
-    """Read the wanted rows as ``complete_steps`` does, those of a cell merged: by tasks, where there is more
-    than one's work. Raises ``ClientError``, ``cancelled`` soon after ``stop`` was set.
+    """Read the wanted rows as ``complete_steps`` does, those of a cell merged: by tasks, where there is work
+    for several. Raises ``ClientError``, ``cancelled`` soon after ``stop`` was set.
     """
     shares = _shares(in_question(pieces, wanted), wanted)
-    if len(shares) < 2:
+    if len(shares) < _LEAST_TASKS:
         yield from complete_steps(pieces, wanted)
         return
     nodes = _planned(engine, shares, wanted, keys)
