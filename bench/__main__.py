@@ -42,6 +42,7 @@ NAMES = (
     "live_moments",
     "long_recordings",
     "sealing",
+    "engine",
     "explorer",
     "rendering",
     "pictures",

@@ -51,7 +51,10 @@ def connect(name: str | None = None, *, token: str | None = None, timeout: float
 
 
 def open(
-    path: str | PathLike[str], *, progress: Callable[[int, int, str], object] | None = None
+    path: str | PathLike[str],
+    *,
+    progress: Callable[[int, int, str], object] | None = None,
+    engine: Any | None = None,
 ) -> NotebookRun:
     """Open a recorded run, or raw-moment statistics that another logger wrote.
 
@@ -64,16 +67,20 @@ def open(
     progress : callable, optional
         Called with (bytes done, bytes in all, what is being done) while JSONL is read for the first time;
         raise from it to cancel. A line of text when absent.
+    engine : dask.distributed.Client or str, optional
+        A Dask cluster that reads recordings and answers questions about statistics and lines of tensors, or
+        its scheduler's address (``megalens[dask]``). Its workers see the folder at the same path and have the
+        same version of Megalens. All local cores when absent.
 
     Raises
     ------
     megalens.runs.ClientError
-        When the folder holds no run that this version can read.
+        When the folder holds no run that this version can read, or the engine cannot be used.
     """
     from ..runs.moments import ProgressBar
 
     with closing(ProgressBar()) if progress is None else nullcontext(progress) as reported:
-        return NotebookRun(open_run(path, reported))
+        return NotebookRun(open_run(path, reported, engine))
 
 
 def open_all(

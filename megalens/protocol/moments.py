@@ -109,10 +109,11 @@ def merge_moments(columns: Columns, group: NDArray[np.integer], groups: int) -> 
     Parameters
     ----------
     columns : mapping
-        :data:`MOMENT_COLUMNS` and ``rounding`` (0 when absent), float64, one entry a row. Rows of count 0
-        only add their other counts. Extremes, other counts, and moments from the highest down to the mean,
-        may be absent: they are left out of the answer then. Moments of a row whose mean is NaN, not known,
-        are about zero, and so are those of its group.
+        :data:`MOMENT_COLUMNS` and ``rounding`` (0 when absent), float64, one entry a row; rows that were
+        merged before have ``m2_error`` and ``m4_error`` in its place. Rows of count 0 only add their other
+        counts. Extremes, other counts, and moments from the highest down to the mean, may be absent: they are
+        left out of the answer then. Moments of a row whose mean is NaN, not known, are about zero, and so are
+        those of its group.
     group : ndarray
         Group of each row, from 0.
     groups : int
@@ -206,6 +207,8 @@ def _errors(
     """Return :data:`ERROR_COLUMNS`: the worst case of sums of x² and x⁴ that are each off by ``rounding``,
     see :func:`read_moments`. ``there``: the rows with data, where not all have any.
     """
+    if "m2_error" in columns:
+        return {name: _sums(columns[name], group, groups) for name in ERROR_COLUMNS}
     rounding = columns.get("rounding")
     if rounding is None or not (inexact := rounding > 0).any():
         return {name: _nothing(groups) for name in ERROR_COLUMNS}

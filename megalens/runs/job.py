@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 
 from ..protocol import LAST_STEP, STREAMS, Streams, join_numbers, ranges_text, shown_text
 from ..protocol.messages_generated import Hello, Status
+from .dask_engine import DaskEngine, each_on
 from .errors import ClientError
 from .job_index import JobRecording, recordings
 from .job_moments import JobMoments
@@ -73,6 +75,8 @@ class JobFolder(RunFolder):
     ----------
     paths : sequence of Path
         The run folders.
+    engine : DaskEngine, optional
+        Looks at those that are not in the index.
 
     Raises
     ------
@@ -80,7 +84,7 @@ class JobFolder(RunFolder):
         As :class:`RunFolder` for one that cannot be read; ``too-large`` for more than 16,384.
     """
 
-    def __init__(self, paths: Sequence[Path]) -> None:
+    def __init__(self, paths: Sequence[Path], engine: DaskEngine | None = None) -> None:
         if len(paths) > _MOST_RECORDINGS:
             raise ClientError(
                 f"A job may have {_MOST_RECORDINGS:,} recordings, got {len(paths):,}. Give fewer folders.",
@@ -89,7 +93,8 @@ class JobFolder(RunFolder):
         with ThreadPoolExecutor(_AT_ONCE, "megalens-job") as pool:
             folders = list(pool.map(RunFolder, paths))
             self.path = Path(os.path.commonpath([path.absolute().parent for path in paths]))
-            found = recordings(self.path, folders, pool.map)
+            looked = pool.map if engine is None else engine.map
+            found = recordings(self.path, folders, pool.map, looked)
         self.earlier = []
         self.chains, self.numbered = _chains(found)
         self.parts = [part for chain in self.chains for part in chain]
@@ -260,6 +265,15 @@ class JobFolder(RunFolder):
         if stream == "audit":
             yield from self._seams(query or Query(), columns)
 
+    def parted(self, stream: str, query: Query) -> list[tuple[RunFolder, Query]]:
+        """Return a question to each recording."""
+        parts = list[tuple[RunFolder, Query]]()
+        for part in self.parts:
+            one = copy(self)
+            one.parts, one.chains = [part], [[part]]
+            parts.append((one, query))
+        return parts
+
     def _seams(self, query: Query, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
         """Yield an event for each attempt that went on from another one."""
         schema = self.streams["audit"].schema
@@ -294,8 +308,8 @@ class JobRun(RecordedRun):
 
     _folder: JobFolder
 
-    def __init__(self, folder: JobFolder) -> None:
-        super().__init__(folder)
+    def __init__(self, folder: JobFolder, engine: DaskEngine | None = None) -> None:
+        super().__init__(folder, engine)
 
     @property
     def folder(self) -> Path | None:
@@ -329,7 +343,7 @@ class JobRun(RecordedRun):
             from .moments import MomentSource
 
             parts = [(part.folder.path, part.until, part.shift) for part in self._folder.parts]
-            self._moments = MomentSource(JobMoments(parts))
+            self._moments = MomentSource(JobMoments(parts, each_on(self._engine)), self._engine)
             self._moments.refresh()
         return self._moments
 

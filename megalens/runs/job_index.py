@@ -7,17 +7,17 @@ damaged: then all are looked at.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pyarrow.compute as pc
 
 from ..protocol import make_run_folder, parse_json, replace_file
+from .dask_engine import Each
 from .run_folder import RunFolder
 from .storage import HEADER, cache_file
 
@@ -38,9 +38,11 @@ class JobRecording:
 def recordings(
     home: Path,
     folders: Sequence[RunFolder],
-    each: Callable[[Callable[[RunFolder], Any], Iterable[RunFolder]], Iterable[Any]] = map,
+    each: Each = map,
+    looked: Each = map,
 ) -> list[JobRecording]:
-    """Return what is known of run folders below a home; ``each`` maps over those that are not in the index.
+    """Return what is known of run folders below a home; ``each`` maps over all, ``looked`` over those that
+    are not in the index.
 
     Raises ``ClientError`` for one of which a stream cannot be read.
     """
@@ -54,8 +56,8 @@ def recordings(
         if stamp and key in known and known[key][0] == stamp
     }
     fresh = [at for at, key in enumerate(keys) if key not in found]
-    looked = each(_looked_at, [folders[at] for at in fresh])
-    found |= {keys[at]: one for at, one in zip(fresh, looked, strict=True)}
+    made = looked(_looked_at, [folders[at] for at in fresh])
+    found |= {keys[at]: one for at, one in zip(fresh, made, strict=True)}
     told = {
         key: (stamp, (found[key].ranks, found[key].first, found[key].ended))
         for key, stamp in zip(keys, stamps, strict=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ..protocol import LAST_STEP
+from .dask_engine import Each
 from .moments.rows.hidden import without
 from .moments.rows.pieces import Chunk, Piece, PieceReading, Progress, Wanted
 from .moments.rows.recorded_rows import RecordedRows
@@ -20,9 +21,11 @@ class JobMoments(MomentRows):
     it is more in the job.
     """
 
-    def __init__(self, parts: Sequence[tuple[Path, int, int]]) -> None:
+    def __init__(self, parts: Sequence[tuple[Path, int, int]], each: Each = map) -> None:
         super().__init__()
-        self._parts = [(RecordedRows(folder), until, shift) for folder, until, shift in parts]
+        made = each(RecordedRows if each is map else _listed, [folder for folder, _, _ in parts])
+        self._parts = [(rows, until, shift) for rows, (_, until, shift) in zip(made, parts, strict=True)]
+        self._changed()
 
     def refresh(self, progress: Progress | None = None) -> bool:
         found = [rows.refresh(progress) for rows, _, _ in self._parts]
@@ -43,6 +46,12 @@ class JobMoments(MomentRows):
     def close(self) -> None:
         for rows, _, _ in self._parts:
             rows.close()
+
+
+def _listed(folder: Path) -> RecordedRows:
+    rows = RecordedRows(folder)
+    rows.refresh()
+    return rows
 
 
 class _Ranked(Piece):

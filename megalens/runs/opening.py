@@ -8,9 +8,10 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..protocol import shown_text
+from .dask_engine import DaskEngine
 from .errors import ClientError, bad_argument
 from .foreign_files import foreign_recording
 from .recorded import RecordedRun, run_of_attempt
@@ -97,7 +98,9 @@ def compared_answers(
                 each.close()
 
 
-def open_run(path: str | os.PathLike[str], progress: Progress | None = None) -> Run:
+def open_run(
+    path: str | os.PathLike[str], progress: Progress | None = None, engine: Any | None = None
+) -> Run:
     """Open one run.
 
     Parameters
@@ -113,6 +116,9 @@ def open_run(path: str | os.PathLike[str], progress: Progress | None = None) -> 
     progress : callable, optional
         Called with (bytes done, bytes in all, what is being done) while JSONL or traces are read for the
         first time; raise from it to cancel.
+    engine : dask.distributed.Client or str, optional
+        A Dask cluster that reads recordings and answers questions, or its scheduler's address
+        (``megalens[dask]``). Its workers see the folder at the same path.
 
     Warns
     -----
@@ -124,22 +130,33 @@ def open_run(path: str | os.PathLike[str], progress: Progress | None = None) -> 
     ClientError
         When there is no run that this version can read; says what it is instead.
     """
+    if engine is None:
+        return _opened(path, progress, None)
+    connected = DaskEngine(engine)
+    try:
+        return _opened(path, progress, connected)
+    except BaseException:
+        connected.close()
+        raise
+
+
+def _opened(path: str | os.PathLike[str], progress: Progress | None, engine: DaskEngine | None) -> Run:
     if is_address(path):
         from .remote import mirrored
 
-        return RecordedRun(RunFolder(mirrored(str(path), progress)))
+        return RecordedRun(RunFolder(mirrored(str(path), progress)), engine)
     chosen = _path(path)
     if any(mark in chosen.name or mark in str(chosen.parent) for mark in "*?[") and not chosen.exists():
-        return _opened_job(_matching(chosen), str(path))
+        return _opened_job(_matching(chosen), str(path), None, engine)
     folders = _recorded(chosen)
     if len(folders) == 1:
-        return RecordedRun(RunFolder(folders[0]))
+        return RecordedRun(RunFolder(folders[0]), engine)
     if folders:
-        return _opened_job(folders, str(path), chosen)
+        return _opened_job(folders, str(path), chosen, engine)
     if (foreign := foreign_recording(chosen, progress)) is not None:
-        return RecordedRun(foreign)
+        return RecordedRun(foreign, engine)
     if not chosen.is_dir() and chosen.suffix != ".jsonl":
-        return RecordedRun(RunFolder(chosen))
+        return RecordedRun(RunFolder(chosen), engine)
     from .moments import find_trees
     from .statistics_run import StatisticsRun
 
@@ -157,8 +174,8 @@ def open_run(path: str | os.PathLike[str], progress: Progress | None = None) -> 
         ) from error
     if len(trees) > 1:
         raise _several(chosen, [tree.label for tree in trees])
-    _warn(closed)
-    run = StatisticsRun(trees[0], progress)
+    _warn(closed, 5)
+    run = StatisticsRun(trees[0], progress, engine)
     # Errors in the files are raised now, not at the first question.
     _ = run.moment_source
     return run
@@ -170,7 +187,7 @@ def _matching(pattern: Path) -> list[Path]:
     return [folder for found in named for folder in _recorded(found)]
 
 
-def _opened_job(folders: list[Path], asked: str, within: Path | None = None) -> Run:
+def _opened_job(folders: list[Path], asked: str, within: Path | None, engine: DaskEngine | None) -> Run:
     """Return the recordings as one run. Where nobody has said that they are a job (``within`` is the folder
     in which they lie), they must be one beyond doubt.
     """
@@ -181,11 +198,11 @@ def _opened_job(folders: list[Path], asked: str, within: Path | None = None) -> 
             f"No run folder matches {shown_text(asked, 200)}. Give a pattern such as runs/job-*/."
         )
     if len(folders) == 1:
-        return RecordedRun(RunFolder(folders[0]))
-    job = JobFolder(folders)
+        return RecordedRun(RunFolder(folders[0]), engine)
+    job = JobFolder(folders, engine)
     if within is not None and not job.is_plain:
         raise _several(within, [folder.name for folder in folders])
-    return JobRun(job)
+    return JobRun(job, engine)
 
 
 def open_all_runs(path: str | os.PathLike[str], progress: Progress | None = None) -> dict[str, Run]:
@@ -222,7 +239,7 @@ def open_all_runs(path: str | os.PathLike[str], progress: Progress | None = None
         if not runs:
             raise
         trees = []
-    _warn(closed)
+    _warn(closed, 4)
     for tree in trees:
         label, number = tree.label, 1
         while label in runs:
@@ -250,7 +267,7 @@ def _recorded(chosen: Path) -> list[Path]:
     return sorted(entry.parent for entry in chosen.glob("*/run.json"))
 
 
-def _warn(closed: list[OSError]) -> None:
+def _warn(closed: list[OSError], frames: int) -> None:
     if closed:
         more = f" Nor can {len(closed) - 1} more folders." if len(closed) > 1 else ""
         # Where the notebook's own call is.
@@ -259,7 +276,7 @@ def _warn(closed: list[OSError]) -> None:
                 f"{closed[0].filename} cannot be looked into: {closed[0].strerror}.{more} Runs below are "
                 "left out."
             ),
-            stacklevel=4,
+            stacklevel=frames,
         )
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from ..protocol import LAST_STEP, Streams, attempt_folders
 from ..protocol.messages_generated import ConfigPatch, Status
+from .dask_engine import DaskEngine, each_on
 from .errors import ClientError, as_int
 from .query import Query
 from .run import Run
@@ -80,8 +81,9 @@ def run_of_attempt(folder: Path) -> Path:
 class RecordedRun(Run):
     """A recorded run. Rows are read when asked for, and only those that are asked for."""
 
-    def __init__(self, folder: RunFolder) -> None:
+    def __init__(self, folder: RunFolder, engine: DaskEngine | None = None) -> None:
         self._folder = folder
+        self._engine = engine
         self._hello = folder.hello()
         self._status: Status | None = None
         self._moments: MomentSource | None = None
@@ -128,7 +130,7 @@ class RecordedRun(Run):
         if self._moments is None:
             from .moments import MomentSource, RecordedRows
 
-            self._moments = MomentSource(RecordedRows(self._folder.path))
+            self._moments = MomentSource(RecordedRows(self._folder.path, each_on(self._engine)), self._engine)
             self._moments.refresh()
         return self._moments
 
@@ -137,6 +139,9 @@ class RecordedRun(Run):
         if self._moments is not None:
             self._moments.close()
             self._moments = None
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
 
     @property
     def _streams(self) -> Streams:

@@ -149,6 +149,10 @@ class RecordedStreams:
                 if segments == before:
                     raise unreadable_file(segments[0].path, error) from error
 
+    def begins(self, stream: str) -> list[int]:
+        """Return the first step of each file, as it was recorded."""
+        return [segment.first_step for segment in self._listed(stream)]
+
     def _listed(self, stream: str) -> list[Segment]:
         try:
             return stream_segments(self._folder, stream)

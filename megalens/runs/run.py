@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from .answers.selection import StreamRows
+    from .dask_engine import DaskEngine
     from .moments import MomentSource
 
 _Self = TypeVar("_Self", bound="Run")
@@ -170,6 +171,9 @@ class Run(Controls):
         return True
 
     # Description of the run
+
+    _engine: DaskEngine | None = None
+    """Where questions are answered, if not here."""
 
     @property
     def _own_rows(self) -> StreamRows | None:
@@ -530,4 +534,5 @@ class Run(Controls):
         self.close()
 
     def __repr__(self) -> str:
-        return shown_text(os.linesep.join(run_words(self)))
+        where = [] if self._engine is None else [f"  read by the Dask cluster at {self._engine.address}"]
+        return shown_text(os.linesep.join([*run_words(self), *where]))

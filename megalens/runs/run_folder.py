@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -238,6 +239,18 @@ class RunFolder:
         for part, until in self.earlier:
             yield from part.batches(stream, (query or Query()).before(until), columns)
         yield from self._files.batches(stream, query or Query(), columns)
+
+    def parted(self, stream: str, query: Query) -> list[tuple[RunFolder, Query]]:
+        """Return questions that together ask the same, each of whole steps, about as many as segments."""
+        # Whoever is asked need not look at every file's footer for what steps it has.
+        self._files.end(stream)
+        begins = self._files.begins(stream)
+        before = [until for _, until in self.earlier]
+        cuts = [step for step in sorted({*begins, *before}) if step > (query.first or 0)]
+        cuts = [step for step in cuts if query.last is None or step <= query.last]
+        firsts, lasts = [query.first, *cuts], [*(step - 1 for step in cuts), query.last]
+        bounds = zip(firsts, lasts, strict=True)
+        return [(self, replace(query, first=first, last=last)) for first, last in bounds]
 
     def tensor_index(self, check: Callable[[], None] = lambda: None) -> TensorIndex:
         """Return what there is of traced tensors, reading only what is new. ``check`` raises to cancel."""

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from ..protocol import STREAMS, Streams, empty_table
 from ..protocol.messages_generated import ConfigPatch, Status
+from .dask_engine import DaskEngine
 from .errors import ClientError, as_int
 from .moments import MomentSource, Progress, StatisticsTree, rows_of
 from .query import Query
@@ -27,8 +28,11 @@ _LOOK_SECONDS = 0.2
 class StatisticsRun(Run):
     """Statistics that another logger wrote; every question reads what was appended."""
 
-    def __init__(self, tree: StatisticsTree, progress: Progress | None = None) -> None:
+    def __init__(
+        self, tree: StatisticsTree, progress: Progress | None = None, engine: DaskEngine | None = None
+    ) -> None:
         self._tree = tree
+        self._engine = engine
         self._progress = progress
         self._source: MomentSource | None = None
         started = tree.root.stat().st_mtime
@@ -43,7 +47,7 @@ class StatisticsRun(Run):
     def moment_source(self) -> MomentSource:
         """The statistics, read on first use. Raises ``ClientError`` when there is nothing to read."""
         if self._source is None:
-            source = MomentSource(rows_of(self._tree))
+            source = MomentSource(rows_of(self._tree), self._engine)
             source.refresh(self._progress)
             self._source = source
         return self._source
@@ -107,6 +111,9 @@ class StatisticsRun(Run):
         if self._source is not None:
             self._source.close()
             self._source = None
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
 
     @property
     def _streams(self) -> Streams:

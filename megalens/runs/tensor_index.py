@@ -53,6 +53,10 @@ class TensorIndex:
         self._lock = threading.Lock()
         self._forget()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Another process learns what it needs.
+        return TensorIndex, ()
+
     def update(
         self,
         files: Sequence[SegmentFile],

@@ -140,6 +140,34 @@ def test_rows_that_are_each_a_group_are_merged_as_they_are(rows: list[dict], abs
         np.testing.assert_array_equal(found[name], column, err_msg=name)
 
 
+@pytest.mark.parametrize("rounding", [0.0, 2.0**-24])
+def test_rows_merged_before_merge_as_the_rows_themselves_with_their_errors(rounding: float) -> None:
+    rng, rows = np.random.default_rng(4), 60
+    count = rng.integers(0, 4, rows) * 10.0
+    every = {
+        **{"count": count, "mean": rng.normal(3, 1, rows), "m2": count * rng.uniform(1, 2, rows)},
+        **{"m3": rng.normal(size=rows), "m4": count * rng.uniform(2, 3, rows)},
+        **{
+            "min": -rng.uniform(size=rows),
+            "max": rng.uniform(size=rows),
+            "rounding": np.full(rows, rounding),
+        },
+        **{name: rng.integers(0, 2, rows) * 1.0 for name in MOMENT_COLUMNS if name.endswith("_count")},
+    }
+    group = rng.integers(0, 5, rows)
+    whole = merge_moments(every, group, 5)
+    halves = [
+        merge_moments({name: column[half] for name, column in every.items()}, group[half], 5)
+        for half in (slice(0, 25), slice(25, None))
+    ]
+    both = {name: np.concatenate([half[name] for half in halves]) for name in whole}
+    found = merge_moments(both, np.tile(np.arange(5), 2), 5)
+    assert (whole["m2_error"] > 0).all() == bool(rounding)
+    for name, column in whole.items():
+        np.testing.assert_allclose(found[name], column, rtol=1e-12, atol=1e-12, err_msg=name)
+        assert not name.endswith("count") or (found[name] == column).all()
+
+
 @pytest.mark.parametrize("far", [0, 10, 30, 100, 300, 1000])
 def test_the_bound_holds_for_raw_sums_in_float32(far: int) -> None:
     values = np.random.default_rng(far).normal(far, 1, 1_000_000)

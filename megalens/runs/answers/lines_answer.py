@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -14,9 +15,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ...protocol import ScalarsRequest, StreamRequest, TrendRequest
+from ..dask_engine import DaskEngine
 from ..moments.grouping.cells import moment_columns, reading_value
 from ..moments.grouping.series import keep_extremes, stretches
 from ..query import Query, Selection, half_of
+from ..run_folder import RunFolder
 from .selection import StreamRows, check_cancelled, on_lowest_rank
 from .stream_query import StreamQuery
 from .trend_rows import (
@@ -104,9 +107,12 @@ class TrendAnswer:
     about: dict[str, Any]
 
 
-def read_trend(rows: StreamRows, request: TrendRequest, cancelled: threading.Event) -> TrendAnswer:
+def read_trend(
+    rows: StreamRows, request: TrendRequest, cancelled: threading.Event, engine: DaskEngine | None = None
+) -> TrendAnswer:
     """Read the lines of a request: only the columns that the statistic needs, at most one row a step and
-    layer in memory. A selection that takes less turns a tensor's statistic into a kept one.
+    layer in memory. A selection that takes less turns a tensor's statistic into a kept one. An engine reads
+    what segments or recordings have in tasks.
 
     Raises ``ClientError``: ``cancelled``.
     """
@@ -120,15 +126,18 @@ def read_trend(rows: StreamRows, request: TrendRequest, cancelled: threading.Eve
     # says what a selection leaves out; it is nearly always like the first, and then one reading is enough.
     likely = of_retained or _begins_selective(rows, query, selection)
     moments = moment_columns(statistic)
-    complete = None if likely else _LayerRows.read(rows, query, moments, None, cancelled)
+
+    def read(selection: Selection | None) -> _LayerRows | None:
+        if engine is not None and isinstance(rows, RunFolder):
+            return _LayerRows.planned(engine, rows, query, moments, selection, cancelled)
+        return _LayerRows.read(rows, query, moments, selection, cancelled)
+
+    complete = None if likely else read(None)
     if complete is None or complete.is_selective(selection):
-        retained = _LayerRows.read(rows, query, moments, selection, cancelled)
+        retained = read(selection)
         assert retained is not None
-        if likely and not of_retained and not retained.is_selective(selection):
-            complete = _LayerRows.read(rows, query, moments, None, cancelled)
-        else:
-            complete = None
-        return (complete or retained).answer(*asked)
+        other = likely and not of_retained and not retained.is_selective(selection)
+        return ((read(None) if other else None) or retained).answer(*asked)
     return complete.answer(*asked)
 
 
@@ -177,6 +186,39 @@ class _LayerRows:
             groups._add(batch, read)
         groups._merge()
         return groups
+
+    @classmethod
+    def planned(
+        cls,
+        engine: DaskEngine,
+        rows: RunFolder,
+        query: Query,
+        moments: Sequence[str],
+        selection: Selection | None,
+        cancelled: threading.Event,
+    ) -> _LayerRows | None:
+        """As :meth:`read`, by a task for each part of the recording."""
+        parts = rows.parted("tensors", query)
+        if len(parts) < 2:
+            return cls.read(rows, query, moments, selection, cancelled)
+        groups = cls(selection is not None)
+        with closing(engine.results(_read_part, parts, cancelled, moments, selection)) as results:
+            for found in results:
+                if found is None:
+                    return None
+                groups._include(found)
+        groups._merge()
+        return groups
+
+    def _include(self, other: _LayerRows) -> None:
+        """Add what was read of other rows, which came later."""
+        known = [self._kinds.setdefault(kind, len(self._kinds)) for kind in other._kinds]
+        self._compressors.update(other._compressors)
+        self._ranks |= other._ranks
+        if other._newest and (self._newest is None or other._newest[0] >= self._newest[0]):
+            self._newest = other._newest
+        for rows in other._merged:
+            self._pend({**rows, "kind": np.array(known, np.int32)[rows["kind"]]})
 
     def is_selective(self, selection: Selection) -> bool:
         return self._newest is not None and selection.takes_less(self._newest[1])
@@ -259,7 +301,7 @@ class _LayerRows:
         if self._newest is None or step[newest] >= self._newest[0]:
             kind = {name: batch.column(name)[newest].as_py() for name in _KIND}
             self._newest = (int(step[newest]), kind)
-        self._pending.append(
+        self._pend(
             {
                 **moments,
                 "step": step.astype(np.int64, copy=False),
@@ -269,7 +311,10 @@ class _LayerRows:
                 "nan_count": (nans + infs).astype(np.float64),
             }
         )
-        self._waiting += len(step)
+
+    def _pend(self, rows: dict[str, Any]) -> None:
+        self._pending.append(rows)
+        self._waiting += len(rows["step"])
         if self._waiting >= max(_MERGED_ROWS, len(self._merged[-1]["step"]) // 2 if self._merged else 0):
             self._merge()
 
@@ -283,6 +328,12 @@ class _LayerRows:
             pieces.insert(0, self._merged.pop())
             low = min(low, int(pieces[0]["step"][0]))
         self._merged.append(merged_rows(joined_pieces(pieces)))
+
+
+def _read_part(
+    rows: RunFolder, query: Query, moments: Sequence[str], selection: Selection | None
+) -> _LayerRows | None:
+    return _LayerRows.read(rows, query, moments, selection, threading.Event())
 
 
 def _value(merged: Mapping[str, Column], statistic: str) -> Column:
@@ -360,9 +411,11 @@ def read_scalars(rows: StreamRows, request: ScalarsRequest, cancelled: threading
     return ScalarAnswer(pa.table(answer), {"lines": lines, "units": units})
 
 
-def tensor_lines(rows: StreamRows, request: TrendRequest, cancelled: threading.Event) -> memoryview:
+def tensor_lines(
+    rows: StreamRows, request: TrendRequest, cancelled: threading.Event, engine: DaskEngine | None = None
+) -> memoryview:
     """Answer a request for lines of tensors; raises ``ClientError``, ``cancelled`` once that event is set."""
-    trend = read_trend(rows, request, cancelled)
+    trend = read_trend(rows, request, cancelled, engine)
     return _lines(rows, trend.table, trend.about, request.get("steps"))
 
 

@@ -98,7 +98,8 @@ class RunAnswers:
             selection = self.stream(str(body.get("stream")), check_request(StreamRequest, request))
             return {"every": selection.every}, memoryview(selection.body)
         if method == "tensor_lines":
-            return None, tensor_lines(self._rows, check_request(TrendRequest, request), self._cancelled)
+            asked = check_request(TrendRequest, request)
+            return None, tensor_lines(self._rows, asked, self._cancelled, self._run._engine)
         if method == "scalar_lines":
             return None, scalar_lines(self._rows, check_request(ScalarsRequest, request), self._cancelled)
         if method == "moments_index":

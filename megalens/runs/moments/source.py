@@ -22,6 +22,7 @@ from ...protocol import (
 from ..errors import ClientError, chosen_ranges, no_memory
 from ..recorded_arrow import DAMAGE
 from .grouping.answer import MomentGroups, answer_groups, until_stopped
+from .grouping.cells import CellKeys
 from .grouping.name_filter import NameFilter, NameTable, Where
 from .grouping.query import MomentQuery, check_stat
 from .grouping.series import MERGED
@@ -30,6 +31,7 @@ from .rows.pieces import STAGE, STAGES, Chunk, Piece, Progress, StatIndex, Wante
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from ..dask_engine import DaskEngine
     from ..query import StepChoice
 
 _CODES = pa.dictionary(pa.int32(), pa.utf8())
@@ -130,10 +132,12 @@ class MomentIndex(TypedDict):
 
 
 class MomentSource:
-    """What can be asked of a run's moments. Any thread may ask; one question at a time is answered."""
+    """What can be asked of a run's moments. Any thread may ask; one question at a time is answered, on the
+    engine where there is one.
+    """
 
-    def __init__(self, rows: MomentRows) -> None:
-        self._rows = rows
+    def __init__(self, rows: MomentRows, engine: DaskEngine | None = None) -> None:
+        self._rows, self._engine = rows, engine
         self._names = NameTable()
         self._lock = threading.RLock()
         self._stop = threading.Event()
@@ -241,7 +245,14 @@ class MomentSource:
     def groups(self, query: MomentQuery) -> MomentGroups:
         """Return merged groups; raises ``mixed`` when inputs and outputs of modules would be in one."""
         with self._lock, self._answering():
-            return answer_groups(self._rows.chunks, self._stats(), query, self._stop)
+            return answer_groups(self._chunks, self._stats(), query, self._stop)
+
+    def _chunks(self, wanted: Wanted, keys: CellKeys, stop: threading.Event) -> Iterator[Chunk]:
+        if self._engine is None:
+            return self._rows.chunks(wanted)
+        from .grouping.planned import planned_chunks
+
+        return planned_chunks(self._engine, self._rows.pieces(), wanted, keys, stop)
 
     def interrupt(self) -> None:
         """End the question that is being answered, if any: it raises ``cancelled``. Does not wait."""

@@ -102,23 +102,36 @@ class _Side:
     keys: list[Key]
 
 
+Reading = Callable[[Wanted, CellKeys, threading.Event], Iterator[Chunk]]
+"""Gives the wanted rows in chunks of complete steps; rows of one cell may come merged already."""
+
+
+def given_up() -> ClientError:
+    return ClientError("The question was given up.", code="cancelled")
+
+
 def until_stopped(chunks: Iterator[Chunk], stop: threading.Event) -> Iterator[Chunk]:
     """Yield chunks, of which the next ones, several small ones or one large, are read in a thread while the
     caller works; raises ClientError ``cancelled`` soon after ``stop`` was set.
     """
     with ThreadPoolExecutor(1, "megalens-moments") as thread:
         coming = deque([thread.submit(next, chunks, None)])
-        while (chunk := coming.popleft().result()) is not None:
-            few = max(1, min(_AHEAD, _AHEAD_ROWS // max(1, len(chunk["step"]))))
-            while len(coming) < few:
-                coming.append(thread.submit(next, chunks, None))
-            if stop.is_set():
-                raise ClientError("The question was given up.", code="cancelled")
-            yield chunk
+        try:
+            while (chunk := coming.popleft().result()) is not None:
+                few = max(1, min(_AHEAD, _AHEAD_ROWS // max(1, len(chunk["step"]))))
+                while len(coming) < few:
+                    coming.append(thread.submit(next, chunks, None))
+                if stop.is_set():
+                    raise given_up()
+                yield chunk
+        except BaseException:
+            # Whoever interrupts does not wait for what is read ahead.
+            stop.set()
+            raise
 
 
 def answer_groups(
-    read: Callable[[Wanted], Iterator[Chunk]],
+    read: Reading,
     stats: Mapping[str, StatIndex],
     query: MomentQuery,
     stop: threading.Event,
@@ -137,7 +150,7 @@ def answer_groups(
 class _Answer:
     def __init__(
         self,
-        read: Callable[[Wanted], Iterator[Chunk]],
+        read: Reading,
         stats: Mapping[str, StatIndex],
         query: MomentQuery,
         sides: list[_Side],
@@ -227,7 +240,7 @@ class _Answer:
         )
         rows = query.where.rows
         wanted = Wanted(self._names, columns, rows, self._first, query.last, query.levels, left_out)
-        chunks = until_stopped(self._read(wanted), self._stop)
+        chunks = until_stopped(self._read(wanted, self._keys, self._stop), self._stop)
         return merge_cells(chunks, self._keys, columns)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,18 @@ class NotShown:
             self.steps.append(steps[1:-1])
         return True
 
+    def anew(self, others: Iterable[NotShown] = ()) -> NotShown:
+        """Return one like this, which counts what others left out."""
+        found = NotShown(self.block, self._codes)
+        for other in others:
+            found.include(other)
+        return found
+
+    def include(self, other: NotShown) -> None:
+        """Count what somebody else left out, too."""
+        self.cells += other.cells
+        self.steps += other.steps
+
 
 @dataclass(frozen=True)
 class StatIndex:
@@ -130,6 +143,19 @@ class Listed:
     rows: int
     steps: NDArray[np.int64]
     names: tuple[str, ...]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _brought, (self.rows, self.steps, self.names)
+
+
+@lru_cache(maxsize=8)
+def _once(names: tuple[str, ...]) -> tuple[str, ...]:
+    return names
+
+
+def _brought(rows: int, steps: NDArray[np.int64], names: tuple[str, ...]) -> Listed:
+    """Return what came from another process, its names in memory once."""
+    return Listed(rows, steps, _once(names))
 
 
 class Piece:
@@ -255,31 +281,34 @@ class MemoryPiece(Piece):
         return reading.chunk(self.table)
 
 
-def complete_steps(pieces: Sequence[Piece], wanted: Wanted) -> Iterator[Chunk]:
+def in_question(pieces: Iterable[Piece], wanted: Wanted) -> list[Piece]:
+    """Return the pieces that may have wanted rows, in the order of their first steps."""
+    first = 0 if wanted.first is None else wanted.first
+    last = LAST_STEP if wanted.last is None else wanted.last
+    found = (piece for piece in pieces if piece.low <= last and piece.high >= first)
+    asked = (piece for piece in found if not wanted.names.keys().isdisjoint(piece.listed))
+    return sorted(asked, key=lambda piece: piece.low)
+
+
+def complete_steps(
+    pieces: Sequence[Piece], wanted: Wanted, others: tuple[int, int] = (-1, LAST_STEP + 1)
+) -> Iterator[Chunk]:
     """Read the wanted rows in chunks of complete steps, later steps in later chunks.
 
     A cell is merged once, from all rows of its step. Pieces may overlap, where ranks send late or another
     program wrote rows in any order; so the rows of a piece wait until no unread piece begins at or before
-    their step.
+    their step. ``others`` is up to where and from where on somebody else reads rows of the same question.
     """
-    first = 0 if wanted.first is None else wanted.first
-    last = LAST_STEP if wanted.last is None else wanted.last
-
-    def counting(pieces: Iterable[Piece]) -> Iterator[Piece]:
-        for piece in pieces:
-            if piece.low <= last and piece.high >= first and not wanted.names.keys().isdisjoint(piece.listed):
-                yield piece
-
-    parts = (part for piece in counting(pieces) for part in piece.parts(wanted))
-    taken = sorted(counting(parts), key=lambda piece: piece.low)
+    parts = (part for piece in in_question(pieces, wanted) for part in piece.parts(wanted))
+    taken = in_question(parts, wanted)
     reading = PieceReading(wanted)
     waiting: list[Chunk] = []
-    highest = -1
+    highest, until = others
     try:
         for at, piece in enumerate(taken):
             # Pieces are read in the order of their first steps: nothing before the next one's can follow.
             bound = taken[at + 1].low if at + 1 < len(taken) else LAST_STEP + 1
-            reading.alone = highest <= piece.low and piece.high <= bound
+            reading.alone = highest <= piece.low and piece.high <= min(bound, until)
             highest = max(highest, piece.high)
             chunk = piece.read(reading)
             if waiting:

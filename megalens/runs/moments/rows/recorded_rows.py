@@ -7,7 +7,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +28,7 @@ from ....protocol import (
     stream_schema,
     stream_segments,
 )
+from ...dask_engine import Each
 from ...errors import ClientError
 from ...query import Query
 from ...recorded_arrow import DAMAGE, ArrowStream, FileStamp, check_message_size
@@ -64,15 +65,16 @@ _SUMMARY_TEXTS = {"name": "layers", "gradient_stage": "stages"}
 class RecordedRows(MomentRows):
     """Rows of a run folder. Sealed segments are listed once, and of a tail only what was appended is read.
 
-    Where the training went back to a checkpoint, each step is of the attempt that trained it last.
+    Where the training went back to a checkpoint, each step is of the attempt that trained it last. ``each``
+    maps over segments to list.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, each: Each = map) -> None:
         super().__init__()
         earlier = RunFolder(folder).earlier if (folder / "attempts").is_dir() else []
         self._attempts = [
-            *(_Attempt(part.path, until) for part, until in earlier),
-            _Attempt(folder, LAST_STEP + 1),
+            *(_Attempt(part.path, until, each) for part, until in earlier),
+            _Attempt(folder, LAST_STEP + 1, each),
         ]
 
     def refresh(self, progress: Progress | None = None) -> bool:
@@ -98,8 +100,8 @@ class RecordedRows(MomentRows):
 class _Attempt:
     """The files of one folder; rows from step ``until`` on do not count."""
 
-    def __init__(self, folder: Path, until: int) -> None:
-        self._folder, self._until = folder, until
+    def __init__(self, folder: Path, until: int, each: Each) -> None:
+        self._folder, self._until, self._each = folder, until, each
         self._files: dict[Path, SealedFile | _Tail] = {}
         self._more = False
 
@@ -126,12 +128,15 @@ class _Attempt:
         listed = [(segment, segment.path.stat()) for segment in stream_segments(self._folder, _STREAM.name)]
         total, done = sum(about.st_size for _, about in listed), 0
         files: dict[Path, SealedFile | _Tail] = {}
+        fresh = {segment.path for segment, about in listed if not self._has(segment.path, about)}
+        new = [(segment.path, about) for segment, about in listed if segment.sealed and segment.path in fresh]
+        sealed = iter(self._each(partial(_sealed_file, self._until), new))
         for segment, about in listed:
             file = self._files.get(segment.path)
-            if file is None or not file.same(about):
+            if file is None or segment.path in fresh:
                 # A tail without rows has nothing new yet.
                 self._more = self._more or file is not None or segment.sealed
-                file = (SealedFile if segment.sealed else _Tail)(segment.path, about, self._until)
+                file = next(sealed) if segment.sealed else _Tail(segment.path, about, self._until)
             # What a tail has read is its own already, should a file behind it be gone.
             self._more = file.refresh() or self._more
             files[segment.path] = file
@@ -141,8 +146,16 @@ class _Attempt:
         self._more = self._more or not self._files.keys() <= files.keys()
         self._files = files
 
+    def _has(self, path: Path, about: os.stat_result) -> bool:
+        file = self._files.get(path)
+        return file is not None and file.same(about)
+
     def close(self) -> None:
         self._files = {}
+
+
+def _sealed_file(until: int, given: tuple[Path, os.stat_result]) -> SealedFile:
+    return SealedFile(*given, until)
 
 
 class SealedFile:
