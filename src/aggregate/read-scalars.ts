@@ -16,8 +16,10 @@ export function gapStarts(steps: ArrayLike<number>): number[] {
   const distance = (at: number): number => (steps[at + 1] ?? NaN) - (steps[at] ?? NaN);
   const starts: number[] = [];
   for (let at = 1; at < steps.length; at += 1) {
-    const neighbours = [distance(at - 2), distance(at)].filter(each => !Number.isNaN(each));
-    if (neighbours.length > 0 && distance(at - 1) > WIDER * Math.max(...neighbours)) {
+    // Without a list for each step: a live run asks again with every picture.
+    const [before, after] = [distance(at - 2), distance(at)];
+    const wider = before >= after || Number.isNaN(after) ? before : after;
+    if (distance(at - 1) > WIDER * wider) {
       starts.push(at);
     }
   }
@@ -175,7 +177,13 @@ function lineOf(columns: IScalarColumns, name: string, { steps, points }: Scalar
     const step = columns.step[row] ?? NaN;
     return step >= from && step <= to;
   });
-  const pick = (column: Float64Array): Float64Array => Float64Array.from(rows, row => column[row] ?? NaN);
+  const pick = (column: Float64Array, from: ArrayLike<number> = rows): Float64Array => {
+    const picked = new Float64Array(from.length);
+    for (let at = 0; at < picked.length; at += 1) {
+      picked[at] = column[from[at] ?? -1] ?? NaN;
+    }
+    return picked;
+  };
   const line = { steps: pick(columns.step), times: pick(columns.time), values: pick(columns.value) };
   if (rows.length === 0) {
     return [];
@@ -186,13 +194,12 @@ function lineOf(columns: IScalarColumns, name: string, { steps, points }: Scalar
     return [full];
   }
   const { kept, starts } = thinLine(line.steps, line.values, full.starts, points);
-  const stay = (column: Float64Array): Float64Array => Float64Array.from(kept, at => column[at] ?? NaN);
   return [
     {
       ...full,
-      steps: stay(line.steps),
-      times: stay(line.times),
-      values: stay(line.values),
+      steps: pick(line.steps, kept),
+      times: pick(line.times, kept),
+      values: pick(line.values, kept),
       starts
     }
   ];

@@ -1,3 +1,4 @@
+import { Chart } from '../../charts';
 import { MemoryRun } from '../../store/__tests__/memory-run';
 import { AWAITED_INTERVAL, Pace } from '../mount/drawing';
 import { mountView } from '../registry';
@@ -24,6 +25,7 @@ beforeEach(() => {
   Reflect.set(globalThis, 'IntersectionObserver', Observer);
 });
 afterEach(() => {
+  jest.restoreAllMocks();
   view?.dispose();
   view = null;
   Reflect.deleteProperty(globalThis, 'IntersectionObserver');
@@ -64,6 +66,35 @@ it('draws out of sight for whoever waits for the picture, such as an export', as
   expect(await heatmap.toSVG()).toContain('step 2');
 });
 
+it.each(['reading', 'drawing'])(
+  'says that a picture is old whose next %s does not end, and draws anew',
+  async what => {
+    const wait = globalThis.setTimeout;
+    jest
+      .spyOn(globalThis, 'setTimeout')
+      .mockImplementation(((call: () => void, ms = 0) => wait(call, ms === 5000 ? 20 : ms)) as typeof wait);
+    const run = new MemoryRun();
+    const heatmap = await shown(run);
+    const never = (): Promise<never> => new Promise(() => undefined);
+    const hung =
+      what === 'reading'
+        ? jest.spyOn(run, 'tensors').mockImplementation(never)
+        : jest.spyOn(Chart.prototype, 'apply').mockImplementation(never);
+    run.add({ step: 2, layer: 0, values: new Float32Array(6).fill(2) });
+    await frame();
+    await frame();
+    expect(document.querySelector('.jp-MegalensBanner')?.textContent).toMatch(/picture is old.*Draw anew/);
+    hung.mockRestore();
+    run.add({ step: 3, layer: 0, values: new Float32Array(6).fill(3) });
+    document.querySelector<HTMLElement>('.jp-MegalensBanner button')?.click();
+    await heatmap.settled();
+    expect(titleOf()).toMatch(/step 3$/);
+    expect(document.querySelector<HTMLElement>('.jp-MegalensBanner')?.hidden).toBe(true);
+    expect(document.querySelectorAll('.jp-MegalensView svg.marks').length).toBe(1);
+    jest.restoreAllMocks();
+  }
+);
+
 it.each([
   ['nobody waits for', undefined, 0.1],
   ['a person waits for', AWAITED_INTERVAL, 0.3]
@@ -84,7 +115,6 @@ it.each([
   pace.dispose();
   frames.mockRestore();
   jest.useRealTimers();
-  jest.restoreAllMocks();
   // The clock goes by 20 ms here, so that a timer may fire so much early.
   const most = (10_000 * 40) / (40 / share - 20);
   // The first picture, which loads what all others use, does not count, and the one after it comes soon.

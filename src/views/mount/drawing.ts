@@ -153,6 +153,13 @@ export class Pace implements IDisposable {
     }
   }
 
+  /** Run now, though a run has not ended: nobody waits for that any more. */
+  restart(): void {
+    this._turn += 1;
+    this._running = false;
+    this.request(true);
+  }
+
   dispose(): void {
     this.isDisposed = true;
     this._wanted = false;
@@ -178,15 +185,18 @@ export class Pace implements IDisposable {
     this._wanted = false;
     this._running = true;
     this._last = performance.now();
+    const turn = (this._turn += 1);
     try {
       await this._task();
     } finally {
-      this._running = false;
-      // The first run also loads and compiles what all others use.
-      this._took = this._isFirst ? 0 : performance.now() - this._last;
-      this._isFirst = false;
+      if (turn === this._turn) {
+        this._running = false;
+        // The first run also loads and compiles what all others use.
+        this._took = this._isFirst ? 0 : performance.now() - this._last;
+        this._isFirst = false;
+      }
     }
-    if (this._wanted) {
+    if (turn === this._turn && this._wanted) {
       this.request(false, this._least);
     }
   }
@@ -196,6 +206,8 @@ export class Pace implements IDisposable {
   private _wanted = false;
   private _least = LEAST_INTERVAL;
   private _running = false;
+  /** Number of the last run. */
+  private _turn = 0;
   private _last = -Infinity;
   private _took = 0;
   private _isFirst = true;

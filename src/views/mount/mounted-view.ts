@@ -7,7 +7,14 @@ import { type Control, faultControls } from '../shared/control';
 import { type Create, type IViewModel, ViewError } from '../shared/definition';
 import { eventsOf, withEvents } from '../shared/event-strip';
 import { withOrigin } from '../shared/origin-words';
-import { connectionState, errorState, readingState, type IState, type IStateActions } from '../shared/states';
+import {
+  connectionState,
+  errorState,
+  lateState,
+  readingState,
+  type IState,
+  type IStateActions
+} from '../shared/states';
 import type { IViewEnvironment } from '../shared/view-model';
 import type { IViewHost } from '../view';
 import { Cursor, framesOf, EventMarks } from './cursor';
@@ -24,6 +31,8 @@ import { Toolbar } from './toolbar';
 
 /** After this long without an answer a view says that it is reading, ms. */
 const SLOW = 250;
+/** After this long a view says that its picture is old, seconds. */
+const LATE = 5;
 
 /** How a part of a composition differs from a view that stands alone. */
 export interface IMountedPart<O extends ViewOptions> {
@@ -317,9 +326,11 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
     }
     // The options that this drawing is of: others may be chosen while it reads.
     const options = this.options;
-    this._abort = new AbortController();
-    const { signal } = this._abort;
+    const abort = (this._abort = new AbortController());
+    const { signal } = abort;
+    const isOld = (): boolean => this.isDisposed || abort !== this._abort;
     let reads = true;
+    const late = setTimeout(() => this._tellLate(() => reads), 1000 * LATE);
     setTimeout(() => {
       if (this._content === null && !this.isDisposed) {
         if (reads) {
@@ -332,9 +343,10 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
     try {
       const loaded = await this.model.load(signal);
       // The view may have gone while the source answered; the page is not ours any more.
-      if (this.isDisposed) {
+      if (isOld()) {
         return;
       }
+      reads = false;
       if ('content' in loaded) {
         const content = withOrigin(loaded.content, this._source.hello, this.t);
         const axis = this.model.stepAxis?.();
@@ -344,11 +356,14 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
         this._show(this._linked.emptied(loaded.state));
       }
     } catch (reason) {
-      this._fail(signal.aborted ? new ViewError(this.t('Reading was cancelled.')) : reason);
+      if (!isOld()) {
+        this._fail(signal.aborted ? new ViewError(this.t('Reading was cancelled.')) : reason);
+      }
     } finally {
       reads = false;
+      clearTimeout(late);
     }
-    if (this.isDisposed) {
+    if (isOld()) {
       return;
     }
     this._showControls(this._controls());
@@ -356,6 +371,21 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
     // Otherwise the next run, which `update` asked for, draws the newer ones; who waits goes on waiting.
     if (options === this.options) {
       this._drawing.drawn();
+    }
+  }
+
+  /** Say that the picture which is there is old, and offer to begin with the next one anew. */
+  private _tellLate(reads: () => boolean): void {
+    const redraw = (): void => {
+      this._abort?.abort();
+      this._abort = null;
+      if (!reads()) {
+        this.picture.renew();
+      }
+      this._pace.restart();
+    };
+    if (this._content !== null && !this.isDisposed) {
+      renderState(this._shell.banner, lateState(LATE, redraw, this.t), reason => this._fail(reason));
     }
   }
 

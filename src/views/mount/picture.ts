@@ -144,6 +144,13 @@ export class Picture {
     this._events.placed();
   }
 
+  /** Draw the next picture into a chart of its own: the one that is there does not end its drawing. */
+  renew(): void {
+    this.zoom?.dispose();
+    this.chart?.dispose();
+    this.zoom = this.chart = null;
+  }
+
   /** Draw again in the colours of the page as they are now. */
   restyle(): void {
     void this.chart?.restyle(readTheme(this._shell.root)).then(() => this._events.placed());

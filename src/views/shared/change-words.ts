@@ -305,13 +305,22 @@ export function firstBadWords(found: readonly IBadAt[], t: Translate): string[] 
 
 function firstBadOf(told: readonly ITold[], t: Translate): string[] {
   const found = told.flatMap(({ steps, values, nonFinite, where }): IBadAt[] => {
-    const bad = Array.from(steps, (_, at) => {
+    const isBad = (at: number): boolean => {
       const value = values[at] ?? NaN;
       return nonFinite ? (nonFinite[at] ?? 0) > 0 || Math.abs(value) === Infinity : !Number.isFinite(value);
-    });
-    const at = bad.indexOf(true);
-    const stays = at >= 0 && at < bad.length - 1 && bad.lastIndexOf(false) < at;
-    return at < 0 ? [] : [{ step: steps[at] ?? NaN, where, stays }];
+    };
+    const last = steps.length - 1;
+    let [first, lastGood] = [0, last];
+    while (first <= last && !isBad(first)) {
+      first += 1;
+    }
+    if (first > last) {
+      return [];
+    }
+    while (lastGood > first && isBad(lastGood)) {
+      lastGood -= 1;
+    }
+    return [{ step: steps[first] ?? NaN, where, stays: first < last && lastGood === first }];
   });
   return firstBadWords(found, t);
 }

@@ -37,16 +37,23 @@ const EDGE = 0.1;
 
 /** Read the course of a series: its ends and range, what departs most and returns, what is not finite. */
 export function courseOf({ steps, values }: ICourseInput): ICourse {
-  const kept: number[] = [];
-  let first = -1;
+  // Typed arrays, filled by hand: a live run asks for its words with every picture.
+  const places = new Uint32Array(values.length);
+  const finite = new Float64Array(values.length);
+  let [first, count, low, high] = [-1, 0, Infinity, -Infinity];
   for (let at = 0; at < values.length; at += 1) {
-    if (Number.isFinite(values[at])) {
-      kept.push(at);
+    const value = values[at] ?? NaN;
+    if (Number.isFinite(value)) {
+      places[count] = at;
+      finite[count] = value;
+      count += 1;
+      low = value < low ? value : low;
+      high = value > high ? value : high;
     } else if (first < 0) {
       first = at;
     }
   }
-  const numbers = kept.map(at => values[at] ?? NaN);
+  const [kept, numbers] = [places.subarray(0, count), finite.subarray(0, count)];
   const point = (index: number): IAt => ({
     step: steps[kept[index] ?? -1] ?? NaN,
     value: numbers[index] ?? NaN
@@ -59,8 +66,8 @@ export function courseOf({ steps, values }: ICourseInput): ICourse {
         : { step: steps[first] ?? NaN, value: values[first] ?? NaN, stays: (kept[last] ?? -1) < first },
     start: last < 0 ? null : point(0),
     end: last < 0 ? null : point(last),
-    low: numbers.reduce((a, b) => Math.min(a, b), Infinity),
-    high: numbers.reduce((a, b) => Math.max(a, b), -Infinity),
+    low,
+    high,
     departure: departureOf(numbers, point)
   };
 }
@@ -69,20 +76,25 @@ export function courseOf({ steps, values }: ICourseInput): ICourse {
  * The greatest rise above what a series comes to on both sides, or fall below it: of a peak that is its
  * prominence over the higher of the lowest values before and after it.
  */
-function departureOf(numbers: readonly number[], point: (index: number) => IAt): IDeparture | null {
-  const steps = Float64Array.from(numbers.slice(1), (value, at) =>
-    Math.abs(value - (numbers[at] ?? 0))
-  ).sort();
-  const usual = steps[steps.length >> 1] ?? 0;
-  const [up, down] = [prominent(numbers), prominent(numbers.map(value => -value))];
+function departureOf(numbers: Float64Array, point: (index: number) => IAt): IDeparture | null {
+  const [up, down] = [prominent(numbers, 1), prominent(numbers, -1)];
   const best = up && down ? (up.size >= down.size ? up : down) : (up ?? down);
-  if (!best || best.size <= NOISE * usual) {
+  if (!best) {
     return null;
   }
   const scale = Math.max(Math.abs(numbers[best.peak] ?? 0), Math.abs(numbers[best.from] ?? 0));
-  return best.size < WORTH * scale
+  return best.size < WORTH * scale || best.size <= NOISE * usualDistance(numbers)
     ? null
     : { from: point(best.from), peak: point(best.peak), back: point(best.back) };
+}
+
+/** The median distance of neighbours. */
+function usualDistance(numbers: Float64Array): number {
+  const distances = new Float64Array(Math.max(0, numbers.length - 1));
+  for (let at = 0; at < distances.length; at += 1) {
+    distances[at] = Math.abs((numbers[at + 1] ?? 0) - (numbers[at] ?? 0));
+  }
+  return distances.sort()[distances.length >> 1] ?? 0;
 }
 
 interface IPeak {
@@ -92,14 +104,16 @@ interface IPeak {
   readonly back: number;
 }
 
-function prominent(numbers: readonly number[]): IPeak | null {
+/** The most prominent peak of numbers, or of their negatives. */
+function prominent(numbers: Float64Array, sign: 1 | -1): IPeak | null {
+  const of = (at: number): number => sign * (numbers[at] ?? NaN);
   const after = new Float64Array(numbers.length + 1).fill(Infinity);
   for (let at = numbers.length - 1; at >= 0; at -= 1) {
-    after[at] = Math.min(after[at + 1] ?? Infinity, numbers[at] ?? Infinity);
+    after[at] = Math.min(after[at + 1] ?? Infinity, of(at));
   }
-  let [before, size, peak, level] = [numbers[0] ?? Infinity, 0, -1, 0];
+  let [before, size, peak, level] = [of(0), 0, -1, 0];
   for (let at = 1; at < numbers.length - 1; at += 1) {
-    const value = numbers[at] ?? NaN;
+    const value = of(at);
     const base = Math.max(before, after[at + 1] ?? Infinity);
     if (value - base > size) {
       [size, peak, level] = [value - base, at, base];
@@ -109,7 +123,7 @@ function prominent(numbers: readonly number[]): IPeak | null {
   if (peak < 0) {
     return null;
   }
-  const isOver = (at: number): boolean => (numbers[at] ?? NaN) <= level + EDGE * size;
+  const isOver = (at: number): boolean => of(at) <= level + EDGE * size;
   let [from, back] = [peak, peak];
   while (from > 0 && !isOver(from)) {
     from -= 1;

@@ -97,7 +97,7 @@ function sustained(
     return step > left && step < right ? NaN : (values[index] ?? NaN);
   };
   let [low, high] = [-1, -1];
-  let best = { at: -1, to: -1, size: 0 };
+  let [from, to, size] = [-1, -1, 0];
   for (let index = 0; index < values.length; index++) {
     const value = valueAt(index);
     if (!Number.isFinite(value)) {
@@ -105,22 +105,22 @@ function sustained(
     }
     low = low < 0 || value < valueAt(low) ? index : low;
     high = high < 0 || value > valueAt(high) ? index : high;
-    for (const at of [low, high]) {
-      const size = Math.abs(value - valueAt(at));
-      best = size > best.size ? { at, to: index, size } : best;
+    const [rise, fall] = [value - valueAt(low), valueAt(high) - value];
+    if (Math.max(rise, fall) > size) {
+      [from, to, size] = [rise >= fall ? low : high, index, Math.max(rise, fall)];
     }
   }
-  if (best.at < 0) {
+  if (from < 0) {
     const value = valueAt(low);
     return { rises: false, first: start, from: value, last: end, to: value, size: 0 };
   }
-  const [begin, goal] = [valueAt(best.at), valueAt(best.to)];
-  const share = (index: number): number => Math.abs(valueAt(index) - begin) / best.size;
-  let [first, last] = [best.at, best.to];
-  for (let index = best.at; index < best.to; index++) {
+  const [begin, goal] = [valueAt(from), valueAt(to)];
+  const share = (index: number): number => Math.abs((valueAt(index) - begin) / (goal - begin));
+  let [first, last] = [from, to];
+  for (let index = from; index < to; index++) {
     first = share(index) <= TAIL ? index : first;
   }
-  for (let index = best.to; index > first; index--) {
+  for (let index = to; index > first; index--) {
     last = share(index) >= 1 - TAIL ? index : last;
   }
   return {
@@ -129,7 +129,7 @@ function sustained(
     from: valueAt(first),
     last: steps[last] ?? NaN,
     to: valueAt(last),
-    size: best.size
+    size
   };
 }
 

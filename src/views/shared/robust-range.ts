@@ -29,7 +29,7 @@ export function logNotes(
   choose: (options: { transform: 'log' }) => void,
   t: Translate
 ): INote[] {
-  if (transform === 'log') {
+  if (transform === 'log' || !hasRoomTaken(parts)) {
     return [];
   }
   const { finite, low, high } = sampled(parts);
@@ -46,18 +46,50 @@ export function logNotes(
     : [];
 }
 
+/** Least and greatest of all finite values. */
+function endsOf(parts: readonly ArrayLike<number>[]): readonly [low: number, high: number] {
+  let [low, high] = [Infinity, -Infinity];
+  for (const part of parts) {
+    for (let at = 0; at < part.length; at += 1) {
+      const value = part[at] ?? NaN;
+      if (Number.isFinite(value)) {
+        low = value < low ? value : low;
+        high = value > high ? value : high;
+      }
+    }
+  }
+  return [low, high];
+}
+
+/**
+ * Whether few values come near the greatest. Where many do nobody sorts them: a live run asks with every
+ * picture.
+ */
+function hasRoomTaken(parts: readonly ArrayLike<number>[]): boolean {
+  const [low, high] = endsOf(parts);
+  const greatest = Math.max(high, -low);
+  let [near, all] = [0, 0];
+  for (const part of parts) {
+    all += part.length;
+    for (let at = 0; at < part.length; at += 1) {
+      const size = Math.abs(part[at] ?? NaN);
+      near += size <= greatest && size * FAR >= greatest ? 1 : 0;
+    }
+  }
+  return near <= 2 * OUTSIDE * all;
+}
+
 /** Finite values, ascending, of very many evenly spaced ones; least and greatest of all. */
 function sampled(parts: readonly ArrayLike<number>[]): { finite: Float64Array; low: number; high: number } {
   const total = parts.reduce((sum, part) => sum + part.length, 0);
   const stride = Math.max(1, Math.ceil(total / MOST_SAMPLES));
   const finite = new Float64Array(Math.ceil(total / stride));
-  let [low, high, count, kept] = [Infinity, -Infinity, 0, 0];
+  const [low, high] = endsOf(parts);
+  let [count, kept] = [0, 0];
   for (const part of parts) {
     for (let at = 0; at < part.length; at += 1) {
       const value = part[at] ?? NaN;
       if (Number.isFinite(value)) {
-        low = Math.min(low, value);
-        high = Math.max(high, value);
         if (count % stride === 0) {
           finite[kept] = value;
           kept += 1;

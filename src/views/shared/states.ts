@@ -100,6 +100,15 @@ export function readingState(name: string, actions: IStateActions, t: Translate)
   };
 }
 
+/** Say of a picture that the next one does not come. */
+export function lateState(seconds: number, redraw: () => void, t: Translate): IState {
+  return {
+    kind: 'stale',
+    sentence: t('This picture is old: the next one takes more than %1 s.', seconds),
+    action: { label: t('Draw anew'), run: redraw }
+  };
+}
+
 /** Describe a run and the connection to it when that is worth a word. */
 export function connectionState(
   source: Pick<IRunSource, 'connection' | 'hello' | 'name' | 'reading' | 'status'>,

@@ -112,6 +112,18 @@ function placesIn(x: Float64Array, [from, to]: readonly [number, number]): [numb
   return [x[before] === from ? before : before + 1, indexAt(x, to) + 1];
 }
 
+/** Ascending indices, above 0, at which a line begins anew. */
+export function breaksOf({ starts, step }: Pick<ILine, 'starts' | 'step'>): number[] {
+  const breaks: number[] = [];
+  const begins = new Set(starts);
+  for (let at = 1; begins.size > 0 && at < step.length; at += 1) {
+    if (begins.has(step[at] ?? NaN)) {
+      breaks.push(at);
+    }
+  }
+  return breaks;
+}
+
 const BROKEN = new WeakMap<ILine, IPoints>();
 
 /** A line's points with a gap wherever it begins anew. The same object each time. */
@@ -120,8 +132,7 @@ export function brokenPoints(line: ILine): IPoints {
   if (known) {
     return known;
   }
-  const begins = new Set(line.starts);
-  const breaks = Array.from(line.step.keys()).filter(at => at > 0 && begins.has(line.step[at] ?? NaN));
+  const breaks = breaksOf(line);
   let points: IPoints = line;
   if (breaks.length > 0) {
     const x = new Float64Array(line.x.length + breaks.length);

@@ -1,6 +1,6 @@
 import { indexAt, thinLine, trailingMean } from '../../../aggregate';
 import { compareLines } from './compare';
-import { mapColumns, type ILine } from './line';
+import { breaksOf, mapColumns, type ILine } from './line';
 
 type Steps = readonly [number, number];
 
@@ -42,9 +42,7 @@ export function thinOut(line: ILine, points: number): ILine {
   if (line.x.length <= points) {
     return line;
   }
-  const begins = new Set(line.starts);
-  const starts = Array.from(line.step.keys()).filter(at => at > 0 && begins.has(line.step[at] ?? NaN));
-  const { kept } = thinLine(line.x, line.value, starts, points);
+  const { kept } = thinLine(line.x, line.value, breaksOf(line), points);
   return {
     ...mapColumns(line, column => Float64Array.from(kept, at => column[at] ?? NaN)),
     isThin: line.isThin || kept.length < line.x.length,
