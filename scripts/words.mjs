@@ -13,10 +13,10 @@ const PLURAL = new Set(['_n', 'ngettext']);
 /** Members of tables that a person reads. Where they are shown they are translated. */
 const SHOWN = new Set(['title', 'summary', 'label', 'absent', 'meaning']);
 /**
- * Rooms whose sentences stay English: what a report says, and what went wrong below the page. Schedules have
+ * Rooms whose sentences stay English: what went wrong below the page. Schedules have
  * the names that papers gave them.
  */
-const ENGLISH = /^src\/(engine|report|protocol|client|store|page|instruments\/pipeline\/plan\/make-plan)\b/;
+const ENGLISH = /^src\/(engine|protocol|client|store|page|instruments\/pipeline\/plan\/make-plan)\b/;
 /** Where else a text stands that a person reads. */
 const PLACES = new Set([
   ...['text', 'sentence', 'caption', 'hint', 'heading', 'help', 'placeholder', 'followLabel', 'keys'],
@@ -56,10 +56,15 @@ function textsOf(node) {
 }
 
 /** `(text, …) => translator(text, …)`: it hands on what its callers give, who are looked at themselves. */
-const handsOn = (call, first) =>
-  ts.isArrowFunction(call.parent) &&
-  ts.isIdentifier(first) &&
-  call.parent.parameters.some(each => each.name.getText() === first.text);
+function handsOn(call, first) {
+  let around = call.parent;
+  while (around && !ts.isArrowFunction(around)) {
+    around = around.parent;
+  }
+  return (
+    ts.isIdentifier(first) && around?.parameters.some(each => each.name.getText() === first.text) === true
+  );
+}
 
 /** `title`, `info.title`, `absent ?? 'This …'`: what stands in a table, whose texts `translatedLater` marks. */
 const isShown = node =>

@@ -30,6 +30,8 @@ export interface IReportRequest {
   format: 'html' | 'ipynb';
   views: readonly ViewOptions[];
   title?: string;
+  /** What it speaks; JupyterLab's language when absent. */
+  language?: string;
 }
 
 /** The runs that this Jupyter server can reach, and one shared source for each that is looked at. */

@@ -9,8 +9,6 @@ from .megatron_core import MegatronAdapter
 from .structure import GPT_TABLE, StructureAdapter
 from .table import sites_of
 from .torch_coordinates import mesh_place, torch_coordinates
-from .watch import PassWatch
-from .watch_points import points_table
 
 if TYPE_CHECKING:
     from ..api.callback import MegalensCallback
@@ -22,13 +20,11 @@ __all__ = [
     "MegalensCallback",
     "MegatronAdapter",
     "Mixture",
-    "PassWatch",
     "StructureAdapter",
     "find_adapter",
     "find_moments",
     "find_points",
     "mesh_place",
-    "points_table",
     "sites_of",
     "torch_coordinates",
 ]

@@ -15,8 +15,6 @@ from .megatron_core import MegatronAdapter
 from .megatron_moments import MegatronMoments
 from .structure import GPT_TABLE, StructureAdapter
 from .torch_moments import TorchMoments
-from .watch import PassWatch
-from .watch_points import points_table
 
 ADAPTERS: tuple[Adapter | MegatronAdapter | StructureAdapter, ...] = (
     MegatronAdapter(),
@@ -71,15 +69,28 @@ def find_points(model: nn.Module | Sequence[nn.Module], adapter: Any = None) -> 
         unknown = {flag: FlagPoints(reason=str(error)) for flag in FLAGS}
         return ModelPoints(chunks, {"name": type(chunks[0]).__name__, "layers": 0}, unknown)
     points: ModelPoints = adapter_of.points(model)  # type: ignore[arg-type]
-    points.table = points_table
+    points.table = _points_table
     if adapter is not None and not isinstance(adapter, Adapter):
         # One of another kind answers for itself.
         points.told = points.watch is None
         return points
     points.told = adapter is not None
     if points.model.get("adapter") != MegatronAdapter.name:
-        points.watch = lambda: PassWatch(points, adapter)
+        points.watch = lambda: _pass_watch(points, adapter)
     return points
+
+
+# What watches the first pass takes a tenth of the time of all imports, and is loaded with that pass.
+def _points_table(points: ModelPoints) -> list[Any]:
+    from .watch_points import points_table
+
+    return [*points_table(points)]
+
+
+def _pass_watch(points: ModelPoints, adapter: Any) -> Any:
+    from .watch import PassWatch
+
+    return PassWatch(points, adapter)
 
 
 def find_moments(

@@ -212,6 +212,7 @@ class NotebookRun(NotebookViews):
         views: Sequence[View | Mapping[str, Any]] | None = None,
         title: str | None = None,
         *,
+        language: str = "en",
         progress: Callable[[int, int, str], object] | None = None,
     ) -> Path:
         """Freeze views of this run into one file that shows them without a kernel and without a network.
@@ -225,6 +226,8 @@ class NotebookRun(NotebookViews):
             glance, the scalars, and a heatmap and a trend of each of the first traced flags.
         title : str, optional
             Title of the page; the run's name when absent.
+        language : str, optional
+            ``"en"``, or ``"zh-CN"`` for Simplified Chinese. What the run itself says stays as it is.
         progress : callable, optional
             Called with (done, total, what comes next) before each view; raise from it to cancel.
 
@@ -240,7 +243,7 @@ class NotebookRun(NotebookViews):
         """
         from ..pictures.report import write_report
 
-        return write_report(self._run, path, views, title, progress=progress)
+        return write_report(self._run, path, views, title, language=language, progress=progress)
 
     def _reference(self) -> dict[str, Any]:
         from ..runs.statistics_run import StatisticsRun

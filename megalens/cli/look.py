@@ -54,6 +54,9 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     report.add_argument(
         "--views", metavar="A,B", help="names of views, such as overview,scalars (default: what the run has)"
     )
+    report.add_argument(
+        "--language", default="en", metavar="NAME", help="en or zh-CN: what the page speaks (default: en)"
+    )
     digest = add_command(commands, "digest", "print what happened in a run, in words and numbers", _digest)
     digest.add_argument("-o", "--output", type=Path, metavar="FILE", help="write a file ….md instead")
     tail = add_command(commands, "tail", "follow a live run: step, loss, alarms, cost of tracing", _tail)
@@ -134,7 +137,8 @@ def _report(run: Run, arguments: argparse.Namespace) -> int:
     from ..pictures.report import write_report
 
     views = None if arguments.views is None else arguments.views.split(",")
-    path = write_report(run, arguments.output or Path(f"{run.id}.html"), views)
+    output = arguments.output or Path(f"{run.id}.html")
+    path = write_report(run, output, views, language=arguments.language)
     _tell_written(path, arguments)
     return 0
 

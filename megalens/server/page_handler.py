@@ -16,9 +16,9 @@ from jupyter_server.base.handlers import JupyterHandler
 from tornado.web import HTTPError, StaticFileHandler, authenticated
 
 from ..protocol import parse_json
+from ..runs.languages import LOCALES, chosen_locale, locales
 
 _BUILT = Path(__file__).with_name("page")
-_LOCALES = Path(__file__).parents[1] / "locale"
 _OWN = "megalens"
 # Its own code and data alone; views and JupyterLab's parts write their styles into the page.
 _POLICY = "; ".join(
@@ -125,8 +125,8 @@ class PageFilesHandler(JupyterHandler, StaticFileHandler):
             if found is None:
                 raise HTTPError(404, "There is no such extension.")
             self.root, parts = str(found[1]), parts[of_name:]
-        elif kind == "locale" and parts[0] in _locales():
-            self.root, parts = str(_LOCALES), [parts[0], "LC_MESSAGES", "megalens.json"]
+        elif kind == "locale" and parts[0] in locales():
+            self.root, parts = str(LOCALES), [parts[0], "LC_MESSAGES", "megalens.json"]
         elif kind != "page":
             raise HTTPError(404)
         answer: Awaitable[None] = StaticFileHandler.get(self, "/".join(parts), include_body)
@@ -136,35 +136,6 @@ class PageFilesHandler(JupyterHandler, StaticFileHandler):
         """Answer as for ``get``, without the file."""
         answer = StaticFileHandler.head(self, path)
         return answer
-
-
-def chosen_locale(accepted: str) -> str:
-    """Return the catalogue of the language that a browser asks for first; nothing where that is English."""
-    asked = []
-    for at, each in enumerate(accepted[:1000].split(",")):
-        tag, _, rest = each.strip().lower().partition(";")
-        try:
-            asked.append((-float(rest.strip().removeprefix("q=") or 1), at, tag.strip()))
-        except ValueError:
-            continue
-    for _, _, tag in sorted(asked):
-        language = tag.partition("-")[0]
-        if language == "en":
-            break
-        for locale in _locales():
-            own = locale.lower().replace("_", "-")
-            # Of Chinese the script is what counts, which regions other than the catalogue's do not tell.
-            if (tag in (own, language) and own.startswith(f"{language}-")) or (own, tag[:7]) == (
-                "zh-cn",
-                "zh-hans",
-            ):
-                return locale
-    return ""
-
-
-@cache
-def _locales() -> tuple[str, ...]:
-    return tuple(sorted(each.parent.parent.name for each in _LOCALES.glob("*/LC_MESSAGES/megalens.json")))
 
 
 def _extensions() -> dict[str, tuple[dict[str, Any], Path]]:

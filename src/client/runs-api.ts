@@ -201,7 +201,7 @@ export class RunsApi implements IRunReader {
   /** Make a report of some views. */
   async report(
     id: string,
-    request: { format: 'html' | 'ipynb'; views: readonly ViewOptions[]; title?: string },
+    request: { format: 'html' | 'ipynb'; views: readonly ViewOptions[]; title?: string; language?: string },
     signal?: AbortSignal
   ): Promise<IReportFile> {
     const response = await this.rest.ask(`${runPath(id)}/report`, request, signal);

@@ -1,6 +1,7 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
+import { ITranslator } from '@jupyterlab/translation';
 import { IMegalensRuns } from '../tokens';
 import { version } from '../version';
 
@@ -12,7 +13,8 @@ export const runsPlugin: JupyterFrontEndPlugin<IMegalensRuns> = {
   description: 'Reaches training runs through the Jupyter server.',
   autoStart: true,
   provides: IMegalensRuns,
-  activate: (app: JupyterFrontEnd): IMegalensRuns => {
+  optional: [ITranslator],
+  activate: (app: JupyterFrontEnd, translator: ITranslator | null): IMegalensRuns => {
     const { user, serverSettings: settings } = app.serviceManager;
     const load = async () => {
       const [{ RunsApi }, { Runs }] = await Promise.all([
@@ -60,7 +62,8 @@ export const runsPlugin: JupyterFrontEndPlugin<IMegalensRuns> = {
       summaries: async () => (await loaded()).api.summaries(),
       connect: async (address, token, foreign) => (await loaded()).api.connectHub(address, token, foreign),
       openStatistics: async path => (await loaded()).api.openStatistics(path),
-      report: async (id, request, signal) => (await loaded()).api.report(id, request, signal),
+      report: async (id, request, signal) =>
+        (await loaded()).api.report(id, { language: translator?.languageCode ?? 'en', ...request }, signal),
       demo: async action => (await loaded()).api.demo(action),
       acquire: async id => (await loaded()).runs.acquire(id)
     };

@@ -2,6 +2,7 @@ import { formatCount, formatInteger, formatNumber } from '../charts/format';
 import type { IRunDetail } from '../client/runs-api';
 import type { Layout, Model, Status } from '../protocol/messages.generated';
 import { layerWords } from '../views/shared/layers';
+import type { Translate } from '../views/shared/translate';
 import { cleanPaths } from '../views/shared/clean-paths';
 
 /**
@@ -57,42 +58,46 @@ export function factsOf(
   { hello, status, truncated }: IRunDetail,
   traced: readonly ITraced[],
   audit: readonly IAuditRow[],
-  overheads: readonly number[]
+  overheads: readonly number[],
+  t: Translate
 ): IFacts {
   const titleOf: TitleOf = flag => hello.flags.find(({ name }) => name === flag)?.title ?? flag;
   const versions = Object.entries(hello.versions).map(([name, version]) => `${name} ${version}`);
   const entries: [string, string][] = [
     [
-      'State',
-      `${status.state} at step ${formatInteger(status.step)}, started ${dateText(hello.run.started)}`
+      t('State'),
+      t('%1 at step %2, started %3', status.state, formatInteger(status.step), dateText(hello.run.started))
     ],
-    ['Model', modelWords(hello.model)],
-    ['Layout', layoutWords(hello.layout)],
-    ['Tracing cost', overheadWords(status, overheads.filter(Number.isFinite))],
-    ['Probes', probeWords(status)],
-    ['Compiled code', compiledWords(status)],
-    ['Not finite', nonFiniteWords(status, titleOf)],
-    ['Given up', droppedWords(status)],
-    ['Versions', versions.join(', ') || 'not recorded'],
-    ...(status.warnings ?? []).map((warning): [string, string] => ['Note', warning]),
+    [t('Model'), modelWords(hello.model, t)],
+    [t('Layout'), layoutWords(hello.layout, t)],
+    [t('Tracing cost'), overheadWords(status, overheads.filter(Number.isFinite), t)],
+    [t('Probes'), probeWords(status, t)],
+    [t('Compiled code'), compiledWords(status, t)],
+    [t('Not finite'), nonFiniteWords(status, titleOf, t)],
+    [t('Given up'), droppedWords(status, t)],
+    [t('Versions'), versions.join(', ') || t('not recorded')],
+    ...(status.warnings ?? []).map((warning): [string, string] => [t('Note'), warning]),
     ...truncated.map((stream): [string, string] => [
-      'Note',
-      `The recording of ${stream} was cut short; everything up to its last whole message is here.`
+      t('Note'),
+      t('The recording of %1 was cut short; everything up to its last whole message is here.', stream)
     ])
   ];
-  const changes = changesOf(audit, titleOf);
+  const changes = changesOf(audit, titleOf, t);
   return {
     name: cleanPaths(hello.run.name),
     id: hello.run.id,
     facts: entries.filter(([, text]) => text).map(([term, text]) => [term, cleanPaths(text)]),
     traced: traced.map(row => {
       const title = titleOf(row.flag);
-      const span = `${formatInteger(row.first)} to ${formatInteger(row.last)}`;
+      const span = t('%1 to %2', formatInteger(row.first), formatInteger(row.last));
       return [
         title === row.flag ? title : `${title} (${row.flag})`,
-        layerWords([...row.layers].sort((a, b) => a - b)),
+        layerWords(
+          [...row.layers].sort((a, b) => a - b),
+          t
+        ),
         cleanPaths(row.compressor),
-        `${formatInteger(row.steps)} step${row.steps === 1 ? '' : 's'}, ${span}`
+        `${row.steps === 1 ? t('1 step') : t('%1 steps', formatInteger(row.steps))}, ${span}`
       ];
     }),
     changes: changes.map(([step, text]) => [step, cleanPaths(text)]),
@@ -102,16 +107,16 @@ export function factsOf(
 
 type TitleOf = (flag: string) => string;
 
-function modelWords(model: Model | null): string {
+function modelWords(model: Model | null, t: Translate): string {
   if (model === null) {
-    return 'not announced';
+    return t('not announced');
   }
   return [
     model.name,
-    model.layers ? `${model.layers} layers` : '',
-    model.hidden ? `${model.hidden} hidden` : '',
-    model.heads ? `${model.heads} heads` : '',
-    model.parameters ? `${formatCount(model.parameters)} parameters` : '',
+    model.layers ? t('%1 layers', model.layers) : '',
+    model.hidden ? t('%1 hidden', model.hidden) : '',
+    model.heads ? t('%1 heads', model.heads) : '',
+    model.parameters ? t('%1 parameters', formatCount(model.parameters)) : '',
     model.dtype ?? '',
     model.device ?? ''
   ]
@@ -119,67 +124,75 @@ function modelWords(model: Model | null): string {
     .join(', ');
 }
 
-function layoutWords(layout: Layout | null): string {
+function layoutWords(layout: Layout | null, t: Translate): string {
   return layout === null
     ? ''
-    : `TP ${layout.tp}, PP ${layout.pp}, DP ${layout.dp}, ${layout.world_size} rank${layout.world_size === 1 ? '' : 's'}`;
+    : `TP ${layout.tp}, PP ${layout.pp}, DP ${layout.dp}, ${layout.world_size === 1 ? t('1 rank') : t('%1 ranks', layout.world_size)}`;
 }
 
-function overheadWords({ overhead }: Status, values: readonly number[]): string {
+function overheadWords({ overhead }: Status, values: readonly number[], t: Translate): string {
   const text = (value: number): string => formatNumber(value, 2);
   if (overhead) {
-    return `${text(overhead.percent)} % of step time (95 % interval ${text(overhead.low)} to ${text(overhead.high)})`;
+    return t(
+      '%1 % of step time (95 % interval %2 to %3)',
+      text(overhead.percent),
+      text(overhead.low),
+      text(overhead.high)
+    );
   }
   if (values.length === 0) {
-    return 'not measured';
+    return t('not measured');
   }
   const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
-  const span = `${text(Math.min(...values))} to ${text(Math.max(...values))}`;
-  return `${text(mean)} % of step time (mean of ${values.length} measurements, ${span})`;
+  const span = t('%1 to %2', text(Math.min(...values)), text(Math.max(...values)));
+  return t('%1 % of step time (mean of %2 measurements, %3)', text(mean), values.length, span);
 }
 
-function probeWords({ probes }: Status): string {
+function probeWords({ probes }: Status, t: Translate): string {
   if (!probes) {
     return '';
   }
   const groups = probes.reasons ?? [{ reason: '', missing: probes.missing }];
   const silent = groups
     .filter(({ missing }) => missing.length > 0)
-    .map(({ missing, reason }) => `; silent: ${missing.slice(0, 5).join(', ')}${reason && ` (${reason})`}`);
-  return `${probes.fired} of ${probes.expected} fired${silent.join('')}`;
+    .map(
+      ({ missing, reason }) =>
+        `${t('; silent: %1', missing.slice(0, 5).join(', '))}${reason && ` (${reason})`}`
+    );
+  return `${t('%1 of %2 fired', probes.fired, probes.expected)}${silent.join('')}`;
 }
 
-function compiledWords({ compiled }: Status): string {
-  return compiled ? `with probes, ${compiled.times} times, of that again: ${compiled.again}` : '';
+function compiledWords({ compiled }: Status, t: Translate): string {
+  return compiled ? t('with probes, %1 times, of that again: %2', compiled.times, compiled.again) : '';
 }
 
-function nonFiniteWords({ nonfinite }: Status, titleOf: TitleOf): string {
+function nonFiniteWords({ nonfinite }: Status, titleOf: TitleOf, t: Translate): string {
   if (!nonfinite) {
     return '';
   }
   const { first, count } = nonfinite;
   const where = first
-    ? `, first at step ${first.step} in ${layerWords([first.layer])} of ${titleOf(first.flag)}`
+    ? t(', first at step %1 in %2 of %3', first.step, layerWords([first.layer], t), titleOf(first.flag))
     : '';
-  return `${formatInteger(count)} entries${where}`;
+  return `${t('%1 entries', formatInteger(count))}${where}`;
 }
 
-function droppedWords({ dropped }: Status): string {
+function droppedWords({ dropped }: Status, t: Translate): string {
   return (['producer', 'recorder'] as const)
     .filter(key => dropped?.[key])
-    .map(key => `${formatInteger(dropped?.[key] ?? 0)} rows at the ${key}`)
+    .map(key => t('%1 rows at the %2', formatInteger(dropped?.[key] ?? 0), key))
     .join('; ');
 }
 
-function changesOf(audit: readonly IAuditRow[], titleOf: TitleOf): [string, string][] {
+function changesOf(audit: readonly IAuditRow[], titleOf: TitleOf, t: Translate): [string, string][] {
   const changes = audit
     .filter(({ action }) => action === 'configure')
     .map(({ step, who, detail }): [string, string] => [
       step >= 0 ? formatInteger(step) : '–',
-      `${changeText(detail, titleOf)} (by ${PROGRAMS.includes(who) ? who : 'a viewer'})`
+      t('%1 (by %2)', changeText(detail, titleOf, t), PROGRAMS.includes(who) ? who : t('a viewer'))
     ]);
   const over = changes.length - MOST_CHANGES;
-  return over > 0 ? [['…', `${over} earlier changes`], ...changes.slice(over)] : changes;
+  return over > 0 ? [['…', t('%1 earlier changes', over)], ...changes.slice(over)] : changes;
 }
 
 function eventWords(audit: readonly IAuditRow[]): string {
@@ -196,30 +209,30 @@ function eventWords(audit: readonly IAuditRow[]): string {
 /**
  * Say what a patch changed. Its text came from a viewer, so it is read with care and never shown as it is.
  */
-function changeText(detail: string, titleOf: TitleOf): string {
+function changeText(detail: string, titleOf: TitleOf, t: Translate): string {
   let flags: unknown;
   try {
     flags = (JSON.parse(detail) as { patch?: { flags?: unknown } } | null)?.patch?.flags;
   } catch {
-    return 'settings changed';
+    return t('settings changed');
   }
   return isObject(flags)
     ? Object.entries(flags)
-        .map(([flag, setting]) => flagChange(titleOf(flag), setting))
-        .join('; ') || 'settings changed'
-    : 'settings changed';
+        .map(([flag, setting]) => flagChange(titleOf(flag), setting, t))
+        .join('; ') || t('settings changed')
+    : t('settings changed');
 }
 
-function flagChange(flag: string, setting: unknown): string {
+function flagChange(flag: string, setting: unknown, t: Translate): string {
   const compressor = isObject(setting) ? setting['compressor'] : null;
   if (!isObject(setting) || !isObject(compressor)) {
-    return `${flag} off`;
+    return t('%1 off', flag);
   }
   const params = isObject(compressor['params']) ? Object.entries(compressor['params']) : [];
   const text = params.map(([name, value]) => `${name}=${literal(value)}`).join(', ');
   const { layers = 'all' } = setting;
-  const where = layers === 'all' ? 'all layers' : `layers ${String(layers)}`;
-  return `${flag} as ${String(compressor['name'])}(${text}), ${where}`;
+  const where = layers === 'all' ? t('all layers') : t('layers %1', String(layers));
+  return t('%1 as %2, %3', flag, `${String(compressor['name'])}(${text})`, where);
 }
 
 function literal(value: unknown): string {

@@ -2,6 +2,7 @@ import type { ViewOptions } from '../protocol/views.generated';
 import { toCode } from '../views/code';
 import type { IStill } from '../views/still';
 import { dateText, type IFacts } from './facts';
+import type { Translate } from '../views/shared/translate';
 import { visible } from '../charts/format';
 
 export interface ICellPicture {
@@ -30,11 +31,12 @@ export function notebookText(
   cells: readonly ICell[],
   title: string,
   opening: string,
-  made: number
+  made: number,
+  t: Translate
 ): string {
-  const tables = tablesText(facts);
+  const tables = tablesText(facts, t);
   const all = [
-    markdown(introduction(facts, title, made)),
+    markdown(introduction(facts, title, made, t)),
     code(`import megalens\n\nrun = ${opening}`),
     ...cells.map(({ options, pictures }, index) => {
       const outputs = pictures.map((picture, at) => output(picture, at === 0 ? index + 1 : null));
@@ -64,14 +66,15 @@ export function digestText(
   facts: IFacts,
   stills: readonly Omit<IStill, 'recipe'>[],
   title: string,
-  made: number
+  made: number,
+  t: Translate
 ): string {
   const sections = stills.flatMap(({ title: heading, summary, caption }) => {
     // A line that ends so leads to code, which stands in the view.
     const lines = [...new Set([summary, ...caption])].filter(line => line !== '' && !line.endsWith(':'));
     return lines.length === 0 ? [] : [['', `## ${plain(heading)}`, ...lines.map(plain)].join('\n\n')];
   });
-  return `${[introduction(facts, title, made), ...new Set(sections), '', tablesText(facts)].join('\n').trim()}\n`;
+  return `${[introduction(facts, title, made, t), ...new Set(sections), '', tablesText(facts, t)].join('\n').trim()}\n`;
 }
 
 const markdown = (source: string): object => ({ cell_type: 'markdown', metadata: {}, source });
@@ -90,23 +93,28 @@ function output({ title, caption, svg, spec }: ICellPicture, count: number | nul
     : { output_type: 'execute_result', data, execution_count: count, metadata: {} };
 }
 
-function introduction({ name, id, facts }: IFacts, title: string, made: number): string {
+function introduction({ name, id, facts }: IFacts, title: string, made: number, t: Translate): string {
   return [
     `# ${plain(title)}`,
     '',
-    `Run ${plain(name)}, ${plain(id)}. Made ${dateText(made)} with Megalens.`,
+    `${t('Run %1, %2.', plain(name), plain(id))} ${t('Made %1 with Megalens.', dateText(made))}`,
     '',
     ...table(['', ''], facts)
   ].join('\n');
 }
 
-function tablesText({ traced, changes }: IFacts): string {
+function tablesText({ traced, changes }: IFacts, t: Translate): string {
   return [
     ...(traced.length > 0
-      ? ['## What was traced', '', ...table(['trace point', 'layers', 'compressor', 'steps'], traced), '']
+      ? [
+          `## ${t('What was traced')}`,
+          '',
+          ...table([t('trace point'), t('layers'), t('compressor'), t('steps')], traced),
+          ''
+        ]
       : []),
     ...(changes.length > 0
-      ? ['## Changes during the run', '', ...table(['from step', 'change'], changes)]
+      ? [`## ${t('Changes during the run')}`, '', ...table([t('from step'), t('change')], changes)]
       : [])
   ]
     .join('\n')

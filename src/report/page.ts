@@ -2,6 +2,7 @@ import { formatInteger, visible } from '../charts/format';
 import type { ViewOptions } from '../protocol/views.generated';
 import { toCode } from '../views/code';
 import type { IStill } from '../views/still';
+import type { Translate } from '../views/shared/translate';
 import { dateText, type IFacts } from './facts';
 import type { IPageData } from './stored-run';
 
@@ -38,10 +39,14 @@ export interface IPage {
   readonly version: string;
   /** Seconds since the epoch. */
   readonly made: number;
+  /** A tag of HTML, and what translates into it. */
+  readonly language: string;
+  readonly t: Translate;
 }
 
 /** Write a page that is readable without its script, live with it, and sends no request. */
-export function pageText({ title, facts, figures, data, parts, version, made }: IPage): string {
+export function pageText(page: IPage): string {
+  const { title, facts, figures, data, parts, version, made, language, t } = page;
   const digests = parts.digests.map(digest => `'sha256-${digest}'`).join(' ');
   const policy = [
     "default-src 'none'",
@@ -51,12 +56,12 @@ export function pageText({ title, facts, figures, data, parts, version, made }: 
     "base-uri 'none'",
     "form-action 'none'"
   ].join('; ');
-  const madeBy = `Made ${dateText(made)} with Megalens ${escape(version)}.`;
+  const madeBy = escape(t('Made %1 with Megalens %2.', dateText(made), version));
   const terms = facts.facts
     .map(([term, text]) => `<dt>${escape(term)}</dt><dd>${escape(text)}</dd>`)
     .join('');
   return `<!DOCTYPE html>
-<html lang="en" class="jp-MegalensAlone">
+<html lang="${escape(language)}" class="jp-MegalensAlone">
 <head>
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="${policy}">
@@ -71,13 +76,12 @@ ${parts.style}</style>
 <main>
 <header>
 <h1>${escape(title)}</h1>
-<p>Run ${escape(facts.name)}, <code>${escape(facts.id)}</code>. ${madeBy}</p>
+<p>${escape(t('Run %1,', facts.name))} <code>${escape(facts.id)}</code>. ${madeBy}</p>
 </header>
 <dl class="facts">${terms}</dl>
-${figures.map(figureText).join('')}
-${tracedText(facts)}${changesText(facts)}
-<footer>${madeBy} This page holds all that it shows: it asks nothing of a network or a kernel. Values of tensors have three digits in it,
-statistics nine.</footer>
+${figures.map((each, index) => figureText(each, index, t)).join('')}
+${tracedText(facts, t)}${changesText(facts, t)}
+<footer>${madeBy} ${escape(t('This page holds all that it shows: it asks nothing of a network or a kernel. Values of tensors have three digits in it, statistics nine.'))}</footer>
 </main>
 <script type="application/json" id="megalens-data">${jsonText(data)}</script>
 <script>${parts.script}</script>
@@ -109,15 +113,21 @@ export function escape(text: string): string {
   return visible(text).replace(/[&<>"']/g, letter => names.get(letter) ?? letter);
 }
 
-export function storedWords(stored: readonly number[], all: number): string {
+export function storedWords(stored: readonly number[], all: number, t: Translate): string {
   const steps = stored.map(formatInteger);
   const last = steps.pop() ?? '';
-  const words = steps.length === 0 ? `step ${last}` : `steps ${steps.join(', ')} and ${last}`;
-  return `This page holds ${words}, ${stored.length} of ${formatInteger(all)} traced steps; the others were left out.`;
+  const words =
+    steps.length === 0 ? t('step %1', last) : t('steps %1', t('%1 and %2', steps.join(', '), last));
+  return t(
+    'This page holds %1, %2 of %3 traced steps; the others were left out.',
+    words,
+    stored.length,
+    formatInteger(all)
+  );
 }
 
-function figureText({ options, stills, notes }: IFigure, index: number): string {
-  const code = `<details><summary>Code of this view</summary><code>${escape(toCode(options))}</code></details>`;
+function figureText({ options, stills, notes }: IFigure, index: number, t: Translate): string {
+  const code = `<details><summary>${escape(t('Code of this view'))}</summary><code>${escape(toCode(options))}</code></details>`;
   const held = notes.length > 0 ? `<p class="caption">${escape(notes.join(' '))}</p>` : '';
   return `<figure id="view-${index}"><div class="still">${stills.map(stillText).join('')}</div>${held}${code}</figure>\n`;
 }
@@ -140,19 +150,19 @@ function stillText({ title, caption, summary, light, dark }: IDrawn): string {
   ].join('');
 }
 
-function tracedText({ traced }: IFacts): string {
+function tracedText({ traced }: IFacts, t: Translate): string {
   return traced.length === 0
     ? ''
-    : `<section><h2>What was traced</h2><div class="wide">${tableText(['Trace point', 'Layers', 'Compressor', 'Steps'], traced)}</div></section>\n`;
+    : `<section><h2>${escape(t('What was traced'))}</h2><div class="wide">${tableText([t('Trace point'), t('Layers'), t('Compressor'), t('Steps')], traced)}</div></section>\n`;
 }
 
-function changesText({ changes, events }: IFacts): string {
+function changesText({ changes, events }: IFacts, t: Translate): string {
   if (changes.length === 0 && events === '') {
     return '';
   }
-  const table = changes.length > 0 ? tableText(['From step', 'Change'], changes) : '';
-  const also = events === '' ? '' : `<p class="caption">Also: ${escape(events)}.</p>`;
-  return `<section><h2>Changes during the run</h2>${table}${also}</section>\n`;
+  const table = changes.length > 0 ? tableText([t('From step'), t('Change')], changes) : '';
+  const also = events === '' ? '' : `<p class="caption">${escape(t('Also: %1.', events))}</p>`;
+  return `<section><h2>${escape(t('Changes during the run'))}</h2>${table}${also}</section>\n`;
 }
 
 function tableText(head: readonly string[], rows: readonly (readonly string[])[]): string {

@@ -12,6 +12,7 @@ import { RecordedRun } from '../store/recorded-run';
 import type { IRunSource } from '../store/source';
 import { openingCode } from '../views/code';
 import { readView, type IStill } from '../views/still';
+import { translateFrom, type Translate } from '../views/shared/translate';
 import { cleanPaths } from '../views/shared/clean-paths';
 import type { IViewRuns } from '../views/view';
 import { own } from '../protocol/records';
@@ -110,6 +111,9 @@ export interface IReportJob {
   readonly made: number;
   readonly version: string;
   readonly traced: readonly ITraced[];
+  /** What the report speaks, as a tag of HTML, and translations by text; none for English. */
+  readonly language: string;
+  readonly words: Readonly<Record<string, string>>;
   readonly parts: IPageParts;
 }
 
@@ -133,6 +137,7 @@ interface IRead {
 /** Make a report: the text of the whole file. */
 export async function buildReport(request: IReportJob, host: IReportHost): Promise<string> {
   const { detail, reader } = await host.open(request.run);
+  const t = translateFrom(request.words);
   const plain = new RecordedRun(request.run, detail, reader);
   const views = request.views ?? (await defaultViews(plain, request.traced));
   const total = 2 * views.length;
@@ -144,8 +149,8 @@ export async function buildReport(request: IReportJob, host: IReportHost): Promi
     await tell(host, index, total, `Reading ${'flag' in options ? options.flag : options.view}`);
     const room = request.format === 'html' ? budget : 0;
     read.push(
-      await readOne(recorder, others, options, index, room).catch(reason => ({
-        ...{ options, stills: [broken(options.view, reason)] },
+      await readOne({ recorder, others, t }, options, index, room).catch(reason => ({
+        ...{ options, stills: [broken(options.view, reason, t)] },
         ...{ slide: null, held: [], notes: [] }
       }))
     );
@@ -154,18 +159,20 @@ export async function buildReport(request: IReportJob, host: IReportHost): Promi
     cleaned(detail),
     request.traced,
     await auditOf(reader, request.run),
-    await overheads(plain)
+    await overheads(plain),
+    t
   );
   const title = request.title ?? facts.name;
   const text = {
-    html: () => page(request, host, { read, recorder, others, facts, title }),
-    ipynb: () => notebook(request, host, read, facts, title),
+    html: () => page(request, host, { read, recorder, others, facts, title, t }),
+    ipynb: () => notebook(request, host, { read, facts, title, t }),
     md: () =>
       digestText(
         facts,
         read.flatMap(({ stills }) => stills),
         title,
-        request.made
+        request.made,
+        t
       )
   }[request.format];
   const written = await text();
@@ -180,15 +187,14 @@ async function tell(host: IReportHost, done: number, total: number, words: strin
 }
 
 async function readOne(
-  recorder: Recorder,
-  others: OthersOf,
+  { recorder, others, t }: Pick<IParts, 'recorder' | 'others' | 't'>,
   options: ViewOptions,
   index: number,
   budget: number
 ): Promise<IRead> {
   const partly = needsValues(options);
   recorder.begin(index, partly);
-  const stills = await readView(recorder, options, { runs: others.runs });
+  const stills = await readView(recorder, options, { runs: others.runs, translate: t });
   const { slide } = recorder;
   let held: readonly number[] = [];
   if (slide !== null) {
@@ -197,31 +203,36 @@ async function readOne(
     await recorder.fetch(slide, held);
   }
   const thinned =
-    'statistic' in options && 'flag' in options ? thin(recorder, options.statistic, budget) : null;
+    'statistic' in options && 'flag' in options ? thin(recorder, options.statistic, budget, t) : null;
   if (thinned === null) {
     return { options, stills, slide, held, notes: [] };
   }
   // What is drawn is what is held.
-  const drawn = await readView(heldRun(recorder), options, { runs: others.runs });
+  const drawn = await readView(heldRun(recorder), options, { runs: others.runs, translate: t });
   return { options, stills: drawn, slide, held, notes: [thinned] };
 }
 
 /** What stands where a view cannot be read or drawn: the report goes on with the others. */
-function broken(title: string, reason: unknown): IStill {
+function broken(title: string, reason: unknown, t: Translate): IStill {
   const sentence = reason instanceof Error ? reason.message : String(reason);
   return {
     title,
-    caption: [cleanPaths(`This could not be drawn. ${sentence}`)],
+    caption: [cleanPaths(`${t('This could not be drawn.')} ${sentence}`)],
     summary: '',
     recipe: null
   };
 }
 
-function thin(recorder: Recorder, statistic: Statistic | undefined, budget: number): string | null {
+function thin(
+  recorder: Recorder,
+  statistic: Statistic | undefined,
+  budget: number,
+  t: Translate
+): string | null {
   const left = recorder.thin(statistic ?? 'rms', budget / PACKED);
   return left === null
     ? null
-    : `Drawn from ${left.of} points a line, keeping every minimum and maximum; the others were left out.`;
+    : t('Drawn from %1 points a line, keeping every minimum and maximum; the others were left out.', left.of);
 }
 
 /** Whether a view takes statistics of a part of each tensor, so that its sums do not suffice. */
@@ -242,17 +253,18 @@ interface IParts {
   readonly others: OthersOf;
   readonly facts: IFacts;
   readonly title: string;
+  readonly t: Translate;
 }
 
 async function page(
-  { parts, version, made }: IReportJob,
+  { parts, version, made, language, words }: IReportJob,
   host: IReportHost,
-  { read, recorder, others, facts, title }: IParts
+  { read, recorder, others, facts, title, t }: IParts
 ): Promise<string> {
   const drawn: { read: IRead; stills: IDrawn[] }[] = [];
   for (const [index, each] of read.entries()) {
     await tell(host, read.length + index, 2 * read.length, `Drawing ${each.stills[0]?.title ?? ''}`);
-    drawn.push({ read: each, stills: await Promise.all(each.stills.map(drawStillOrWhy)) });
+    drawn.push({ read: each, stills: await Promise.all(each.stills.map(still => drawStillOrWhy(still, t))) });
   }
   const scalars = fewScalars(recorder.storedScalars);
   for (;;) {
@@ -262,7 +274,8 @@ async function page(
       runs: [
         writePageRun(recorder, scalars, host.deflate),
         ...others.opened.map(each => writePageRun(each, fewScalars(each.storedScalars), host.deflate))
-      ]
+      ],
+      ...(language !== 'en' && { words })
     };
     const figures = drawn.map(({ read: each, stills }) => ({
       options: each.options,
@@ -270,11 +283,11 @@ async function page(
       notes: [
         ...each.notes,
         ...(each.slide && each.held.length < each.slide.steps.length
-          ? [storedWords(each.held, each.slide.steps.length)]
+          ? [storedWords(each.held, each.slide.steps.length, t)]
           : [])
       ]
     }));
-    const text = pageText({ title, facts, figures, data, parts, version, made });
+    const text = pageText({ title, facts, figures, data, parts, version, made, language, t });
     const over = new TextEncoder().encode(text).length - MOST_BYTES;
     if (over <= 0 || !fewer(recorder, read, over / jsonText(data).length)) {
       return text;
@@ -300,9 +313,7 @@ function fewer(recorder: Recorder, read: readonly IRead[], part: number): boolea
 async function notebook(
   { run, folder, made }: IReportJob,
   host: IReportHost,
-  read: readonly IRead[],
-  facts: IFacts,
-  title: string
+  { read, facts, title, t }: Pick<IParts, 'read' | 'facts' | 'title' | 't'>
 ): Promise<string> {
   const cells = [];
   for (const [index, { options, stills, slide }] of read.entries()) {
@@ -316,12 +327,12 @@ async function notebook(
           ? { ...words, ...nothing }
           : { ...words, svg: await drawSVG(recipe, look), spec: vegaLiteSpec(recipe, look) };
       } catch (reason) {
-        return { ...broken(heading, reason), ...nothing };
+        return { ...broken(heading, reason, t), ...nothing };
       }
     });
     cells.push({ options: pinned(options, slide), pictures: await Promise.all(pictures) });
   }
-  return notebookText(facts, cells, title, openingCode(run, folder), made);
+  return notebookText(facts, cells, title, openingCode(run, folder), made, t);
 }
 
 /** What shows the same step when the cell is run again, also where the run went on meanwhile. */
@@ -356,8 +367,8 @@ async function drawStill({ title, caption, summary, recipe, inDark }: IStill): P
   return { ...words, light: await draw(recipe, LIGHT_THEME), dark };
 }
 
-const drawStillOrWhy = (still: IStill): Promise<IDrawn> =>
-  drawStill(still).catch(reason => drawStill(broken(still.title, reason)));
+const drawStillOrWhy = (still: IStill, t: Translate): Promise<IDrawn> =>
+  drawStill(still).catch(reason => drawStill(broken(still.title, reason, t)));
 
 async function auditOf(reader: IRunReader, id: string): Promise<IAuditRow[]> {
   const { bytes } = await reader.stream(id, 'audit', {});

@@ -2,6 +2,7 @@ import { SLICES } from '../instruments/slices.generated';
 import { registerSlices } from '../slice';
 import { element } from '../views/mount/dom';
 import { mountView } from '../views/registry';
+import { translateFrom } from '../views/shared/translate';
 import type { IViewRuns } from '../views/view';
 import type { StoredRun, IPageData } from './stored-run';
 import { readPageRun } from './page-data';
@@ -29,6 +30,7 @@ async function start(): Promise<void> {
     return;
   }
   const shared = runsOf(others);
+  const translate = translateFrom(data.words ?? {});
   let live = 0;
   for (const [index, options] of data.views.entries()) {
     const still = document.querySelector<HTMLElement>(`#view-${index} .still`);
@@ -43,6 +45,7 @@ async function start(): Promise<void> {
       const view = await mountView(node, run, options, {
         renderer: 'svg',
         runs: shared,
+        translate,
         openView: ({ view: name }) => {
           // Another view of the page, where it holds one.
           const at = data.views.findIndex(each => each.view === name);

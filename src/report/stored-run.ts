@@ -118,6 +118,8 @@ export interface IPageData {
   readonly views: readonly ViewOptions[];
   /** The run of the report first, then those that it is compared with. */
   readonly runs: readonly IPageRun[];
+  /** Translations of the views' texts; absent in an English page. */
+  readonly words?: Readonly<Record<string, string>>;
 }
 
 /** What the file holds of a run. */

@@ -83,6 +83,15 @@ export class CommRuns implements IWidgetRuns {
     return listOf((await this.ask('runs', {})).json).runs;
   }
 
+  /** Translations into the first of some languages that there is, by text; none for English. */
+  async words(languages: readonly string[]): Promise<Readonly<Record<string, string>>> {
+    if (/^(en\b|$)/.test(languages[0] ?? '')) {
+      return {};
+    }
+    const { words } = Object((await this.ask('words', { accepted: languages.join() })).json);
+    return Object(words) as Record<string, string>;
+  }
+
   acquire(id: string): ReturnType<IWidgetRuns['acquire']> {
     return this.runs.acquire(id);
   }

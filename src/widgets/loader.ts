@@ -8,7 +8,7 @@ import type { ICommModel } from './comm-runs';
 declare const MODULE_DIGEST: string;
 
 interface IViewModule {
-  render(context: { model: ICommModel; el: HTMLElement }): () => void;
+  render(context: { model: ICommModel; el: HTMLElement }): Promise<() => void>;
 }
 
 const AFTER_MS = 4000;
@@ -62,7 +62,7 @@ async function render({ model, el }: Parameters<IViewModule['render']>[0]): Prom
   try {
     const module = await Promise.race([(page[KEY] ??= load(model)), again]);
     words.remove();
-    return module.render({ model, el });
+    return await module.render({ model, el });
   } catch (error) {
     delete page[KEY];
     words.textContent = error instanceof Error ? error.message : String(error);

@@ -11,6 +11,7 @@ import { mountLazily } from './mime';
 import { notice } from './runs';
 import { readRunReference } from './view-json';
 import { ViewHost } from './view-host';
+import { translateFrom } from '../views/shared/translate';
 
 /** The kernel's widget, by anywidget's model of it. */
 class CommModel implements IBoundModel {
@@ -48,16 +49,18 @@ let shown = 0;
  *
  * @returns What ends it.
  */
-export function render({ model, el }: { model: ICommModel; el: HTMLElement }): () => void {
+export async function render({ model, el }: { model: ICommModel; el: HTMLElement }): Promise<() => void> {
   const holder = document.createElement('div');
   holder.className = 'jp-MegalensAlone jp-MegalensCell';
   const endTheme = followTheme(el, holder);
   el.append(holder);
   let host: ViewHost;
   const runs = new CommRuns(model);
+  // A view in English is better than none.
+  const words = { __: translateFrom(await runs.words(navigator.languages).catch(() => ({}))) };
   try {
     const run = readRunReference(model.get('run'));
-    host = new ViewHost({ runs, run, ...keptViewOptions(model.get('options')), mount: mountLazily });
+    host = new ViewHost({ runs, run, ...keptViewOptions(model.get('options')), mount: mountLazily, words });
   } catch (error) {
     holder.append(notice({ sentence: error instanceof Error ? error.message : String(error), alt: '' }));
     return () => (endTheme(), runs.dispose(), el.replaceChildren());

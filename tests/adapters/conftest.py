@@ -4,7 +4,8 @@ import pytest
 import torch
 
 import megalens
-from megalens.adapters import PassWatch, find_adapter
+from megalens.adapters import find_adapter
+from megalens.adapters.watch import PassWatch
 from megalens.runs import Run
 from megalens.tracer.tensors.batch import Batch
 from megalens.tracer.tensors.capture import Capture

@@ -12,7 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from megalens.adapters import Adapter, PassWatch, find_points, points_table
+from megalens.adapters import Adapter, find_points
+from megalens.adapters.watch import PassWatch
+from megalens.adapters.watch_points import points_table
 from megalens.tracer import ModelPoints, TracerError
 from tests.adapters.watched import traced, watched
 

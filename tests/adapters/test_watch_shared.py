@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from megalens.adapters import PassWatch, find_points
+from megalens.adapters import find_points
+from megalens.adapters.watch import PassWatch
 from tests.adapters.test_watch_models import (
     HEADS,
     IDS,

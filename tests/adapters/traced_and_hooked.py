@@ -3,7 +3,8 @@
 import torch
 from torch import nn
 
-from megalens.adapters import PassWatch, find_points
+from megalens.adapters import find_points
+from megalens.adapters.watch import PassWatch
 from megalens.tracer.tensors.capture import Capture
 from megalens.tracer.tensors.config import change_plan, settings_from
 from megalens.tracer.tensors.plan import TracingPlan

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from megalens.adapters import PassWatch, find_points
+from megalens.adapters import find_points
+from megalens.adapters.watch import PassWatch
 from megalens.tracer import ModelPoints
 from megalens.tracer.tensors.capture import Capture
 from megalens.tracer.tensors.config import change_plan, settings_from

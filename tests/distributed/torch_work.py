@@ -29,7 +29,8 @@ from transformers import (
 )
 
 import megalens
-from megalens.adapters import PassWatch, find_points, mesh_place
+from megalens.adapters import find_points, mesh_place
+from megalens.adapters.watch import PassWatch
 from megalens.demo.model import GPT, GPTConfig
 from megalens.tracer import Place
 

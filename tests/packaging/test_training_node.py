@@ -28,6 +28,7 @@ began = time.process_time()
 import megalens
 megalens.trace, megalens.log_statistics, megalens.monitor
 imported = time.process_time() - began
+early = [name for name in sys.modules if name.startswith(("megalens.adapters.watch", "megalens.runs", "megalens.hub"))]
 
 model = nn.Sequential(nn.Embedding(8, 4), nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
 optimizer = torch.optim.SGD(model.parameters(), 0.1)
@@ -49,7 +50,7 @@ for what, call in (("open", lambda: megalens.open(tracer.folder)), ("show", mega
     except Exception as error:
         said[what] = [type(error).__name__, str(error)]
 there = [name for name in ("pandas", "duckdb", "py_mini_racer", "ipywidgets") if name in sys.modules]
-print(json.dumps({"said": said, "there": there, "imported": imported}))
+print(json.dumps({"said": said, "there": there, "imported": imported, "early": early}))
 """
 
 
@@ -140,6 +141,8 @@ def test_a_node_with_the_tracer_alone_trains_records_and_names_what_it_lacks(tmp
     told = json.loads(done.stdout.splitlines()[-1])
     print(f"{beside / 1e6:.1f} MB, imported in {told['imported']:.2f} s of CPU")
     assert told["there"] == []
+    # What watches a pass waits for one; readers and the hub are no part of the training process.
+    assert told["early"] == []
     assert set(told["said"]) == {"open", "show"}
     for kind, sentence in told["said"].values():
         assert kind == "NotInstalledError"

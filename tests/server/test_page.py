@@ -14,6 +14,7 @@ from recorded_moments import write_tree
 from recorded_run import write_run
 from tornado.httpclient import HTTPClientError
 
+from megalens.runs.languages import chosen_locale
 from megalens.server import page_handler
 
 
@@ -68,7 +69,7 @@ async def test_the_page_names_its_run_and_the_extensions_with_views(built, jp_fe
     ],
 )
 def test_the_page_speaks_the_first_language_of_the_browser_that_there_is(accepted, locale):
-    assert page_handler.chosen_locale(accepted) == locale
+    assert chosen_locale(accepted) == locale
 
 
 async def test_a_catalogue_is_served_to_the_page_that_is_in_its_language(built, jp_fetch):

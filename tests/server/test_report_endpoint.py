@@ -53,6 +53,14 @@ async def test_a_live_run_is_frozen_as_it_is(ask, live):
     assert run.token.encode() not in content
 
 
+@pytest.mark.parametrize(("language", "spoken"), [("zh_CN", b"zh-CN"), ("fr_FR", b"en")])
+async def test_a_report_speaks_the_language_of_the_page_that_asks_for_it(ask, run_folder, language, spoken):
+    body = {"format": "html", "views": [{"view": "scalars"}], "language": language}
+    status, content, _ = await ask("runs", RUN, "report", body=body, request_timeout=60)
+    assert status == 200
+    assert b'<html lang="' + spoken + b'"' in content
+
+
 @pytest.mark.parametrize(
     ("body", "field"),
     [
@@ -61,6 +69,7 @@ async def test_a_live_run_is_frozen_as_it_is(ask, live):
         ({"format": "html"}, "views"),
         ({"format": "html", "views": []}, "views"),
         ({"format": "html", "views": [TREND], "title": 5}, "title"),
+        ({"format": "html", "views": [TREND], "language": 5}, "language"),
         ({"format": "html", "views": [TREND], "path": "/etc"}, "path"),
         ({"format": "html", "views": [{"view": "none"}]}, "views[0].view"),
         ({"format": "html", "views": [TREND, {**TREND, "statistic": "mode"}]}, "views[1].statistic"),

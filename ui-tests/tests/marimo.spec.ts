@@ -1,7 +1,7 @@
 import { writeFileSync } from 'fs';
 import { join } from 'path';
 import type { Locator, Page } from '@playwright/test';
-import { expect, test, type ITraining } from '../lab';
+import { CONTEXT, expect, test, type ITraining } from '../lab';
 import { freePort, type ILab } from '../lab-server';
 import { picture } from '../picture';
 import { until } from '../processes';
@@ -92,4 +92,17 @@ test('a view in marimo follows its theme', async ({ page }) => {
   await expect(holder).toHaveAttribute('data-theme', 'dark');
   await expect(view.locator('.jp-MegalensView-title').first()).toHaveCSS('color', 'rgb(230, 232, 234)');
   await picture(page, 'marimo-dark');
+});
+
+test('a view in marimo is Chinese where the browser asks for that', async ({ browser }) => {
+  const context = await browser.newContext({ ...CONTEXT, locale: 'zh-CN' });
+  try {
+    const page = await context.newPage();
+    const view = await opened(page);
+    await expect(view.locator('.jp-MegalensView-title').first()).toContainText(/第 \d+ 层/);
+    await expect(view).not.toContainText(/\b(the|of|and|is|step|layer)\b/i);
+    await picture(page, 'marimo-chinese');
+  } finally {
+    await context.close();
+  }
 });

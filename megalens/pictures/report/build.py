@@ -24,6 +24,7 @@ from ...protocol import (
 from ...protocol.version import own_version
 from ...runs import Run, RunFolder
 from ...runs.answers import rows_of
+from ...runs.languages import chosen_locale, locales, words_of
 from ...runs.opening import Others, compared_answers
 from ...runs.run_words import unknown_flag
 from ..engine import EngineError, run_job
@@ -151,6 +152,7 @@ def build_report(
     format: str = "html",
     folder: str | None = None,
     others: Others | None = None,
+    language: str = "en",
     progress: Progress | None = None,
 ) -> bytes:
     """Freeze views of a run, and return the file as UTF-8 bytes.
@@ -172,6 +174,9 @@ def build_report(
     others : callable, optional
         Opens a run that a view compares with by its id, or returns None; it is closed here. When absent: the
         neighbouring recordings.
+    language : str, optional
+        ``"en"`` or one that there is a translation into, such as ``"zh-CN"``. What the run, its tracer and
+        its code say stays as it is.
     progress : callable, optional
         See :data:`Progress`.
 
@@ -184,6 +189,7 @@ def build_report(
         raise ReportError(f"format must be html, ipynb or md, got {format!r:.50}.", field="format")
     if title is not None and not isinstance(title, str):
         raise ReportError(f"title must be text, got {title!r:.50}.", field="title")
+    locale = _locale_of(language)
     _settle(run)
     args = {
         "run": run.id,
@@ -194,6 +200,8 @@ def build_report(
         "made": time.time(),
         "version": own_version(),
         "traced": traced_flags(run),
+        "language": locale.replace("_", "-") or "en",
+        "words": words_of(locale),
         "parts": _parts() if format == "html" else None,
     }
     with compared_answers(run, others, _settle) as answers:
@@ -204,12 +212,21 @@ def build_report(
     return text
 
 
+def _locale_of(language: Any) -> str:
+    locale = chosen_locale(language) if isinstance(language, str) else ""
+    if locale == "" and language != "en":
+        there = ", ".join(("en", *(each.replace("_", "-") for each in locales())))
+        raise ReportError(f"language must be one of {there}, got {language!r:.50}.", field="language")
+    return locale
+
+
 def write_report(
     run: Run,
     path: str | os.PathLike[str],
     views: Sequence[Any] | None = None,
     title: str | None = None,
     *,
+    language: str = "en",
     progress: Progress | None = None,
 ) -> Path:
     """Freeze views of a run into a file, atomically, as :func:`build_report`; return its path.
@@ -231,7 +248,13 @@ def write_report(
             field="path",
         )
     data = build_report(
-        run, views, title=title, format=kind, folder=_relative(run, target), progress=progress
+        run,
+        views,
+        title=title,
+        format=kind,
+        folder=_relative(run, target),
+        language=language,
+        progress=progress,
     )
     temporary: str | None = None
     try:

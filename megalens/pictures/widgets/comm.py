@@ -14,6 +14,7 @@ from traitlets import Unicode
 
 from ...protocol import MegalensError
 from ...runs import ClientError
+from ...runs.languages import chosen_locale, words_of
 from ...runs.link import PassedLink
 from ...runs.live import LiveRun
 from ...runs.opening import compared_answers, neighbours
@@ -165,6 +166,10 @@ class CommRows:
         self._view.send({"ask": ask, "json": found}, [data] if len(data) else None)
 
     def _found(self, method: str, body: Mapping[str, Any]) -> tuple[Any, bytes | memoryview]:
+        if method == "words":
+            # The view speaks as the browser that shows it, wherever the kernel is.
+            locale = chosen_locale(str(body.get("accepted")))
+            return {"locale": locale, "words": words_of(locale)}, b""
         if self._run is None or self._answers is None:
             raise ClientError("This view was made without a run. Make it with run.heatmap(…).")
         if method == "runs":

@@ -19,6 +19,7 @@ from ...runs.answers import (
     tensor_lines,
 )
 from ...runs.foreign_files import foreign_recording
+from ...runs.languages import chosen_locale
 from ...runs.remote import mirrored
 from ...runs.tensor_index import FlagEntry
 from ..errors import ServerError
@@ -96,23 +97,34 @@ class ReportHandler(ReadHandler):
             raise ServerError(400, "bad-parameter", "views must be a list of 1 to 100 views.", "views")
         if title is not None and (not isinstance(title, str) or len(title) > 500):
             raise ServerError(400, "bad-parameter", "title must be text of at most 500 characters.", "title")
-        unknown = set(body) - {"format", "views", "title"}
+        language = body.get("language", "en")
+        if not isinstance(language, str) or len(language) > 50:
+            raise ServerError(
+                400, "bad-parameter", "language must be the name of a language, such as zh-CN.", "language"
+            )
+        unknown = set(body) - {"format", "views", "title", "language"}
         if unknown:
             raise ServerError(
                 400, "bad-parameter", f"A report has no {min(unknown)!r:.100}.", min(unknown)[:100]
             )
-        name, content = await self.in_thread(self._build, run_id, kind, views, title)
+        name, content = await self.in_thread(self._build, run_id, kind, views, title, language)
         # The name is plain: letters, digits and signs.
         self.set_header("Content-Disposition", f"attachment; filename*=utf-8''{name}")
         self.send(content, _TYPES[kind])
 
-    def _build(self, run_id: str, kind: str, views: list[Any], title: str | None) -> tuple[str, bytes]:
+    def _build(
+        self, run_id: str, kind: str, views: list[Any], title: str | None, language: str
+    ) -> tuple[str, bytes]:
         from ...pictures.report import ReportError, build_report
 
         with self.runs.run(run_id) as run:
             name = re.sub(r"[^A-Za-z0-9._-]+", "-", run.name).strip("-.") or run_id
             try:
-                content = build_report(run, views, title=title, format=kind, others=self._other)
+                # JupyterLab may speak a language that there is no translation into.
+                spoken = chosen_locale(language) or "en"
+                content = build_report(
+                    run, views, title=title, format=kind, others=self._other, language=spoken
+                )
             except ReportError as error:
                 field = getattr(error, "field", None)
                 raise ServerError(400, "bad-parameter", str(error), field) from error

@@ -53,6 +53,8 @@ function made(format: 'html' | 'ipynb', name: string): Promise<string> {
     made: 0,
     version: name,
     traced: [],
+    language: 'en',
+    words: {},
     parts: { script: '0', digests: [], style: '' }
   };
   const scalars = [1, 2].map(step => [step, boundedText(name, 500), step] as const);

@@ -44,6 +44,8 @@ async function made(
     made: 0,
     version: '1',
     traced: [],
+    language: 'en',
+    words: {},
     parts: { script, digests: [], style: '' },
     ...more
   };

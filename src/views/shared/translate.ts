@@ -1,3 +1,5 @@
+import { own } from '../../protocol/records';
+
 /** Turns a text of the views into the user's language; `%1`, `%2` … stand for the arguments. */
 export type Translate = (text: string, ...args: (string | number)[]) => string;
 
@@ -17,6 +19,12 @@ function remembering(said: Translate): Translate {
     return found;
   };
 }
+
+/** By translations of whole texts; a text without one stays English. */
+export const translateFrom =
+  (words: Readonly<Record<string, string>>): Translate =>
+  (text, ...args) =>
+    untranslated(own(words, text) ?? text, ...args);
 
 export const untranslated: Translate = (text, ...args) =>
   text.replace(/%(\d)/g, (match, index: string) => String(args[Number(index) - 1] ?? match));

@@ -46,6 +46,17 @@ it('takes the answers to its own questions only, whatever else comes', async () 
   expect((await listed).map(({ id }) => id)).toEqual(['r1']);
 });
 
+it('asks for translations where the browser speaks another language first, and for none in English', async () => {
+  const kernel = new Kernel();
+  expect(await new CommRuns(kernel).words(['en-GB', 'zh-CN'])).toEqual({});
+  expect(kernel.sent).toEqual([]);
+  const asked = new CommRuns(kernel).words(['zh-CN', 'en']);
+  const [{ ask, ...question }] = kernel.sent as [Record<string, unknown>];
+  expect(question).toEqual({ method: 'words', body: { accepted: 'zh-CN,en' } });
+  kernel.hear?.({ ask, json: { locale: 'zh_CN', words: { Layers: '层' } } });
+  expect(await asked).toEqual({ Layers: '层' });
+});
+
 it('rejects what the kernel refuses in its words, and what waits when it is closed', async () => {
   const kernel = new Kernel();
   const runs = new CommRuns(kernel);

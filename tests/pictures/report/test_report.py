@@ -195,6 +195,24 @@ def test_four_views_of_a_real_size_stay_below_two_megabytes(tmp_path):
     assert min(held) >= 2
 
 
+def test_a_report_speaks_the_language_that_was_asked_for_also_where_it_is_live(run, tmp_path):
+    page = write_report(run, tmp_path / "report.html", FOUR, language="zh-CN")
+    text = page.read_text(encoding="utf-8")
+    assert '<html lang="zh-CN"' in text
+    assert "<h2>追踪的内容</h2>" in text
+    assert "What was traced" not in re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
+    found = probe(page)
+    assert (found["live"], found["messages"]) == (4, [])
+    # Both are of the same view: of the picture in the file, and of the one that the script drew after a move.
+    assert re.search(r"[\u4e00-\u9fff]", found["title"])
+    assert re.search(r"[\u4e00-\u9fff]", found["movedTitle"])
+    assert "第 1 步" in found["movedTitle"]
+    assert "追踪的内容" in build_report(run, [], format="md", language="zh_CN").decode()
+    assert "追踪" not in build_report(run, FOUR[:1]).decode()
+    with pytest.raises(ReportError, match="language must be one of en, zh-CN, got 'fr'"):
+        build_report(run, FOUR, language="fr")
+
+
 def test_a_report_of_nobodys_choice_shows_the_run_at_a_glance_scalars_a_trend_and_a_heatmap(run):
     text = build_report(run).decode("utf-8")
     assert re.findall(r'<figure id="view-(\d)"', text) == ["0", "1", "2", "3"]

@@ -92,6 +92,13 @@ def test_without_anywidget_the_still_picture_says_what_is_missing(run, monkeypat
         comm.use_widgets("anywidgets")
 
 
+def test_a_page_gets_the_words_of_its_own_language_which_may_not_be_the_kernels(run, over_comm):
+    page = Page(run.heatmap("MLP1_mat_mul"))
+    (said, _), (english, _) = page.asks("words", accepted="zh-CN,en"), page.asks("words", accepted="fr")
+    assert (said["json"]["locale"], said["json"]["words"]["Layers"]) == ("zh_CN", "层")
+    assert english["json"] == {"locale": "", "words": {}}
+
+
 def test_options_go_both_ways(run, over_comm):
     view = run.heatmap("MLP1_mat_mul", layers="1")
     seen = []
