@@ -92,8 +92,9 @@ def test_status_comes_again_and_again_and_not_more_often_than_every_half_second(
 def test_the_folder_of_a_training_that_goes_on_says_so(start_hub, tmp_path):
     hub = start_hub("--record", tmp_path)
     viewer = hub.viewer()
-    hub.producer().send(tensors(1))
-    for _ in range(20):
+    producer = hub.producer()
+    for step in range(1, 21):
+        producer.send(tensors(step))
         viewer.wait("status")
         state = json.loads((hub.record / "run.json").read_text())["state"]
         if state == "training":
