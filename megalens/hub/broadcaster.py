@@ -59,6 +59,7 @@ class Publisher:
         self._skipped: set[str] = set()
         self._warnings = WarningLog()
         self._describe_due = False
+        self._described = self._state.state
 
     def publish(self, data: bytes | bytearray, rank: int | None = None) -> None:
         """Check a frame of a producer, or of the hub itself, and pass it on to everybody.
@@ -108,11 +109,13 @@ class Publisher:
         self._describe_due = True
 
     def describe_if_due(self) -> None:
-        if self._describe_due and self.recorder:
-            self._describe_due = False
+        # Whoever opens the folder of a training that goes on reads there how it is.
+        if self._describe_due or (self.closing is None and self._state.state != self._described):
             self.describe()
 
     def describe(self) -> None:
+        self._describe_due = False
+        self._described = self._state.state
         if self.recorder:
             self.recorder.describe(self._state.description())
 

@@ -71,36 +71,45 @@ export function spanOfBin({ count, log, edges }: IBins, bin: number): readonly [
 export function histogramsOf(rows: readonly ITensorRow[], tiles = 'all'): IHistograms | null {
   const newest = [...rows]
     .reverse()
-    .find(({ compressor, values }) => binsOf(compressor) && values.length > 0);
+    .find(({ compressor, values }) => values.length > 0 && binsOf(compressor));
   const bins = newest && binsOf(newest.compressor);
   if (!bins) {
     return null;
   }
   const width = 2 * bins.count + 1;
-  const byStep = new Map<number, { counts: Float64Array; nonFinite: number; extremes: [number, number] }>();
-  let [others, most] = [0, 0];
-  for (const row of rows) {
-    if (row.compressor !== newest.compressor || row.values.length === 0 || row.shape[2] !== width) {
-      others++;
-      continue;
-    }
-    const of = byStep.get(row.step) ?? {
-      counts: new Float64Array(width),
-      nonFinite: 0,
-      extremes: [Infinity, -Infinity]
-    };
-    byStep.set(row.step, of);
+  const isOne = ({ compressor, values, shape }: ITensorRow): boolean =>
+    compressor === newest.compressor && values.length > 0 && shape[2] === width;
+  const kept = rows.filter(isOne);
+  const places = new Map(
+    [...new Set(kept.map(({ step }) => step))].sort((a, b) => a - b).map((s, at) => [s, at])
+  );
+  // One block of memory: 100,000 small ones keep a page busy with collecting them.
+  const all = new Float64Array(places.size * width);
+  const steps = [...places].map(([step, at]) => ({
+    ...{ step, total: 0, nonFinite: 0, counts: all.subarray(at * width, (at + 1) * width) },
+    extremes: [Infinity, -Infinity] as [number, number]
+  }));
+  let [most, chosen] = [0, [] as readonly number[]];
+  for (const row of kept) {
+    const of = steps[places.get(row.step) ?? -1]!;
     const [samples = 0, each = 0] = row.shape;
-    most = Math.max(most, each);
-    const chosen = inRanges(
-      tiles,
-      Array.from({ length: each }, (_, tile) => tile)
-    );
+    if (each > most) {
+      most = each;
+      chosen = inRanges(
+        tiles,
+        Array.from({ length: each }, (_, tile) => tile)
+      );
+    }
+    const { values } = row;
     for (let sample = 0; sample < samples; sample++) {
       for (const tile of chosen) {
         const at = (sample * each + tile) * width;
-        for (let bin = 0; bin < width; bin++) {
-          of.counts[bin] = (of.counts[bin] ?? 0) + (row.values[at + bin] ?? 0);
+        for (let bin = 0; tile < each && bin < width; bin++) {
+          const count = values[at + bin] ?? 0;
+          if (count !== 0) {
+            of.counts[bin] = (of.counts[bin] ?? 0) + count;
+            of.total += count;
+          }
         }
       }
     }
@@ -108,10 +117,7 @@ export function histogramsOf(rows: readonly ITensorRow[], tiles = 'all'): IHisto
     const { min = NaN, max = NaN } = row.whole ?? {};
     of.extremes = [Math.min(of.extremes[0], min), Math.max(of.extremes[1], max)];
   }
-  const steps = [...byStep]
-    .sort(([a], [b]) => a - b)
-    .map(([step, of]) => ({ step, ...of, total: of.counts.reduce((sum, count) => sum + count, 0) }));
-  return { bins, compressor: newest.compressor, tiles: most, steps, others };
+  return { bins, compressor: newest.compressor, tiles: most, steps, others: rows.length - kept.length };
 }
 
 /** A value, and how far the true one may be from it. */
@@ -126,10 +132,11 @@ export interface IQuantile {
  */
 export function quantileOf(bins: IBins, of: IStepCounts, share: number): IQuantile {
   const wanted = Math.max(1, Math.ceil(share * of.total));
+  const { counts } = of;
   let [sum, bin] = [0, -1];
-  while (sum < wanted && bin < of.counts.length - 1) {
+  while (sum < wanted && bin < counts.length - 1) {
     bin++;
-    sum += of.counts[bin] ?? 0;
+    sum += counts[bin]!;
   }
   if (of.total === 0) {
     return { value: NaN, error: NaN };

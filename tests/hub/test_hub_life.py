@@ -89,6 +89,19 @@ def test_status_comes_again_and_again_and_not_more_often_than_every_half_second(
         viewer.wait("status")
 
 
+def test_the_folder_of_a_training_that_goes_on_says_so(start_hub, tmp_path):
+    hub = start_hub("--record", tmp_path)
+    viewer = hub.viewer()
+    producer = hub.producer()
+    for step in range(1, 21):
+        producer.send(tensors(step))
+        viewer.wait("status")
+        state = json.loads((hub.record / "run.json").read_text())["state"]
+        if state == "training":
+            break
+    assert state == "training"
+
+
 def test_figures_of_all_ranks_come_together(hub):
     viewer = hub.viewer()
     for rank in (0, 1):

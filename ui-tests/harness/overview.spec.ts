@@ -46,6 +46,25 @@ for (const theme of SHOWN) {
   }
 }
 
+test('with the focus all of a picture’s sentence is read, and the picture stays where it is', async ({
+  page
+}) => {
+  await page.setViewportSize({ width: 400, height: 900 });
+  await page.evaluate(shape => window.harness.show({ view: 'overview' }, shape), RUN);
+  const sentence = page.locator('.jp-mod-picture .jp-MegalensView-insight').last();
+  const stage = page.locator('.jp-mod-picture .jp-MegalensStage').last();
+  const hidden = (): Promise<number> => sentence.evaluate(node => node.scrollHeight - node.clientHeight);
+  expect(await hidden()).toBeGreaterThan(0);
+  const before = await stage.boundingBox();
+  await page.keyboard.press('Tab');
+  await sentence.focus();
+  await expect.poll(hidden).toBe(0);
+  expect(await stage.boundingBox()).toEqual(before);
+  // Its words lie over the picture, in a colour that nothing shines through.
+  expect(await sentence.evaluate(node => getComputedStyle(node).backgroundColor)).toBe('rgb(255, 255, 255)');
+  await picture(page, 'overview-sentence');
+});
+
 test('a heading and a sentence of what happened open their view, at that step', async ({ page }) => {
   await page.evaluate(shape => window.harness.show({ view: 'overview' }, shape), RUN);
   await page.locator('.jp-MegalensTile-heading button').first().click();

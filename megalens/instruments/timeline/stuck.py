@@ -226,6 +226,8 @@ def _first(
 ) -> _Stuck | None:
     there = [rank for rank in members if rank in by_rank]
     of = {rank: by_rank[rank].calls.get(group, {}) for rank in there}
+    without = tuple(rank for rank in members if rank not in by_rank)
+    through: _Stuck | None = None
     last = {rank: max(by_rank[rank].last.get(group, 0), *of[rank], 0) for rank in there}
     for number in sorted({number for calls in of.values() for number in calls}):
         calls = {rank: mine[number] for rank, mine in of.items() if number in mine}
@@ -236,10 +238,18 @@ def _first(
             waits.setdefault(rank, f"{calls[rank]}, call {number} of {_told(group)}")
         missing = tuple(rank for rank in there if last[rank] < number)
         newest = {rank: of[rank][max(of[rank])] if of[rank] else None for rank in missing}
-        without = tuple(rank for rank in members if rank not in by_rank)
         known = group[1] == _DEFAULT or any(group in dump.members for dump in by_rank.values())
-        return _Stuck(group, number, calls, waiting, missing, without, members, newest, known)
-    return None
+        found = _Stuck(group, number, calls, waiting, missing, without, members, newest, known)
+        if (
+            missing
+            or without
+            or len(waiting) == len(calls)
+            or len({call.kind for call in calls.values()}) > 1
+        ):
+            return found
+        # All called it and some are through: others were not seen to be. The reason may be a later call.
+        through = through or found
+    return through
 
 
 def _told(group: Group) -> str:

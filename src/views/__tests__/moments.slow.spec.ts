@@ -37,7 +37,7 @@ describe('lines', () => {
     expect(new Set(drawn).size).toBe(13);
     const labels = entries.map(each => each.textContent);
     expect(labels.slice(0, 3)).toEqual(['layer 0', 'layer 1', 'layer 2']);
-    expect(labels[12]).toBe('no layer');
+    expect(labels[12]).toBe('tensors of no layer');
   });
 
   it('follows what is logged, and reads nothing anew for a look', async () => {

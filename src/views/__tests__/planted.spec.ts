@@ -116,6 +116,26 @@ it.each(CASES)('%s is told by %s', async (event, view, course, options, facts) =
   expect(words).not.toMatch(/\d\.\d{4,}/);
 });
 
+/** Letters of two lines of a tile: the narrowest has about so many. */
+const TWO_LINES = 90;
+
+it.each(['spike', 'dip', 'jump', 'drift with a spike', 'fall with a spike', 'NaN'])(
+  'the first words of the overview tell of a %s, whose rest is cut where there is no room',
+  async event => {
+    const [course, ...facts] = EVENTS[event]!;
+    const { source } = facts[/with/.test(event) ? 1 : 0]!;
+    const said = new RegExp(source.replace('On the way it', '').replace(/, and.*/, ''));
+    for (const isTensor of [false, true]) {
+      const run = runOf(course);
+      run.moments = isTensor ? undefined : run.moments;
+      const stills = await readView(run, { view: 'overview' });
+      const [loss, map] = stills.map(({ summary }) => summary.replace(/\u202f/g, ' ').slice(0, TWO_LINES));
+      expect(loss).toMatch(said);
+      expect(map).toMatch(said);
+    }
+  }
+);
+
 it('a spike of a small series is told beside the move of a large one', () => {
   const steps = STEPS;
   const told = [

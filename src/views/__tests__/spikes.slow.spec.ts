@@ -1,13 +1,22 @@
 /** @jest-environment ./jest.environment.node.js */
+import { histogramsOf } from '../../aggregate';
+import { sized } from '../../charts';
 import { readPicture } from '../../charts/__tests__/read-png';
 import type { ViewOptions } from '../../protocol/views.generated';
 import { MemoryRun, rowOf } from '../../store/__tests__/memory-run';
+import {
+  distributionMap,
+  distributionQuantiles,
+  distributionRidges
+} from '../distribution/distribution-recipe';
+import { untranslated } from '../shared/translate';
 import { readView } from '../still';
 import { histogramRow } from './histogram-row';
 
 // Fewer steps than pixels, about as many, and more than any picture has: what is left out of 100,000 is tested where it is left out, in aggregate/.
 const WIDTHS = [300, 3000];
 const SPIKE = 1000;
+const [USUAL, HIGH] = [rowOf(histogramRow(0, [1])), rowOf(histogramRow(0, [SPIKE]))];
 
 /** The value of a step: about 1, and of one step 1,000. */
 const valueAt = (step: number, spike: number): number => (step === spike ? SPIKE : 1 + (step % 10) / 100);
@@ -95,9 +104,7 @@ it.each([10, 1000, 20_000])('a spike of %i steps is seen in the map of History',
 it.each([10, 1000, 20_000])('the one step of %i with other values is seen in Distribution', async steps => {
   const run = runOf(0, 0);
   const spike = Math.floor(steps * 0.617);
-  for (let step = 0; step < steps; step += 1) {
-    run.rows.push(rowOf(histogramRow(step, [step === spike ? SPIKE : 1])));
-  }
+  run.rows = Array.from({ length: steps }, (_, step) => ({ ...(step === spike ? HIGH : USUAL), step }));
   const options = { view: 'distribution', flag: 'MLP1_mat_mul' } as const;
   for (const width of WIDTHS) {
     const [map] = await readView(run, { ...options, kind: 'map' }, { width });
@@ -118,16 +125,46 @@ it.each([10, 1000, 20_000])('the one step of %i with other values is seen in Dis
   expect(ridges?.recipe?.params['keyText']).toContain(String(spike));
 });
 
-it.each(WIDTHS)('a spike of 100,000 positions is seen in Heatmap %i wide', async width => {
-  const run = runOf(0, 0);
-  run.add(
-    tensor(
-      1,
-      Float32Array.from({ length: 100_000 }, (_, at) => valueAt(at, 61_803))
-    )
-  );
-  expect((await seen(run, { view: 'heatmap', flag: 'MLP1_mat_mul' }, width))[0]).toBe(2);
+it('the one step of 100,000 with other values is in the pixels and lines of Distribution', () => {
+  const spike = 61_803;
+  const rows = Array.from({ length: 100_000 }, (_, step) => ({ ...(step === spike ? HIGH : USUAL), step }));
+  const wish = { data: histogramsOf(rows)!, transform: 'linear', look: {} } as const;
+  const map = distributionMap(wish, untranslated).recipe;
+  for (const width of WIDTHS) {
+    const picture = readPicture(sized(map, width).datasets['pictures']?.[0]?.['url']);
+    const cells = new Uint32Array(picture.data.buffer);
+    // The upper half has nothing but that step.
+    const at = cells.subarray(0, cells.length / 2).findIndex(Boolean) % picture.width;
+    expect(Math.abs(at - (spike / rows.length) * picture.width)).toBeLessThan(2);
+  }
+  const lines = distributionQuantiles(wish, untranslated).recipe.datasets['rows'] ?? [];
+  expect([lines.length < 15_000, Math.max(...lines.map(({ value }) => Number(value)))]).toEqual([
+    true,
+    SPIKE
+  ]);
+  expect(distributionRidges(wish, untranslated).recipe.params['keyText']).toContain(String(spike));
 });
+
+it.each(WIDTHS)(
+  'bins that hold nothing are empty in Distribution %i wide, and hide no share',
+  async width => {
+    const run = runOf(0, 0);
+    const [most, few] = [[1, 1, 1, -1], [-1]].map(values => rowOf(histogramRow(0, values)));
+    // At one step of 1,000 no value is in the upper bin: what shares its pixel has three of four there.
+    run.rows = Array.from({ length: 1000 }, (_, step) => ({ ...(step === 617 ? few! : most!), step }));
+    const [map] = await readView(run, { view: 'distribution', flag: 'MLP1_mat_mul' }, { width });
+    const { data, width: across, height } = readPicture(map?.recipe?.datasets['pictures']?.[0]?.['url']);
+    const cells = new Uint32Array(data.buffer);
+    const rows = Array.from({ length: height }, (_, row) => [
+      ...new Set(cells.subarray(row * across, (row + 1) * across))
+    ]);
+    const shown = rows.filter(colors => colors.some(color => color !== 0));
+    // From the greatest values to the least: those of one bin, nothing between, those of the other.
+    expect([shown.length, rows[height >> 1]]).toEqual([2, [0]]);
+    expect(shown.map(colors => colors.includes(0))).toEqual([width > 1000, false]);
+    expect(shown[1]).toHaveLength(2);
+  }
+);
 
 const tensor = (step: number, values: Float32Array): MemoryRun['rows'][number] =>
   rowOf({ step, layer: 0, shape: [1, values.length, 1], values });

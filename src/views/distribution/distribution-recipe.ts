@@ -53,6 +53,9 @@ export interface IDrawnStep extends IStepCounts {
 export const sharesOf = ({ counts, total, greatest }: IDrawnStep): Float64Array =>
   greatest ?? counts.map(count => count / total);
 
+/** The shares of bins that hold a value. */
+export const drawnShares = (of: IDrawnStep): Float64Array => sharesOf(of).filter(share => share !== 0);
+
 /** A chart, what it spans, and where its marks lie. */
 export interface IDrawnDistribution {
   readonly recipe: IRecipe;
@@ -72,10 +75,12 @@ function occupied({ bins, steps }: IHistograms): [number, number] {
   const last = 2 * bins.count;
   let [low, high] = [last, 0];
   for (const { counts } of steps) {
-    counts.forEach((count, bin) => {
-      low = count > 0 && bin < low ? bin : low;
-      high = count > 0 && bin > high ? bin : high;
-    });
+    for (let bin = 0; bin < low; bin++) {
+      low = (counts[bin] ?? 0) > 0 ? bin : low;
+    }
+    for (let bin = last; bin > high; bin--) {
+      high = (counts[bin] ?? 0) > 0 ? bin : high;
+    }
   }
   return [Math.max(0, low - 1), Math.min(last, high + 1)];
 }
@@ -96,9 +101,11 @@ function columnsOf(steps: readonly IStepCounts[]): { columns: IDrawnStep[]; spac
     const step = first + Math.round((each.step - first) / spacing) * spacing;
     const before = columns[columns.length - 1];
     if (before?.step === step) {
-      const shares = sharesOf(each);
-      // A step of which no value is finite says more than any other: Math.max keeps its NaN.
-      const greatest = sharesOf(before).map((share, bin) => Math.max(share, shares[bin] ?? 0));
+      const greatest = before.greatest ?? sharesOf(before);
+      for (let bin = 0; bin < greatest.length; bin++) {
+        // A step of which no value is finite says more than any other: Math.max keeps its NaN.
+        greatest[bin] = Math.max(greatest[bin] ?? 0, (each.counts[bin] ?? 0) / each.total);
+      }
       columns[columns.length - 1] = { ...before, greatest };
     } else {
       columns.push({ ...each, step });
@@ -117,15 +124,18 @@ export function distributionMap(
   const rows = high - low + 1;
   const first = steps[0]?.step ?? 0;
   const columns = Math.round(((steps[steps.length - 1]?.step ?? 0) - first) / spacing) + 1;
-  const values = new Float64Array(rows * columns);
+  const values = new Float64Array(rows * columns).fill(NaN);
   const missing = new Uint8Array(rows * columns).fill(1);
   for (const each of steps) {
     const column = Math.round((each.step - first) / spacing);
     const shares = sharesOf(each);
     for (let bin = low; bin <= high; bin++) {
-      const cell = (high - bin) * columns + column;
-      values[cell] = shares[bin] ?? 0;
-      missing[cell] = 0;
+      // A bin that holds nothing is not drawn: among those of a pixel it would say more than a share.
+      if (shares[bin] !== 0) {
+        const cell = (high - bin) * columns + column;
+        values[cell] = shares[bin] ?? NaN;
+        missing[cell] = 0;
+      }
     }
   }
   const drawn = extentOf([values]);
@@ -170,14 +180,21 @@ function tellingSteps(all: readonly IStepCounts[], most: number): readonly IStep
     return all;
   }
   const mean = new Float64Array(all[0]?.counts.length ?? 0);
-  for (const of of all) {
-    of.counts.forEach(
-      (count, bin) => (mean[bin] = (mean[bin] ?? 0) + count / Math.max(1, of.total) / all.length)
-    );
+  for (const { counts, total } of all) {
+    const weight = 1 / Math.max(1, total) / all.length;
+    for (let bin = 0; bin < mean.length; bin++) {
+      mean[bin]! += counts[bin]! * weight;
+    }
   }
-  const differs = all.map(({ counts, total }) =>
-    counts.reduce((sum, count, bin) => sum + Math.abs(count / Math.max(1, total) - (mean[bin] ?? 0)), 0)
-  );
+  const differs = all.map(({ counts, total }) => {
+    const weight = 1 / Math.max(1, total);
+    let sum = 0;
+    for (let bin = 0; bin < mean.length; bin++) {
+      const apart = counts[bin]! * weight - mean[bin]!;
+      sum += apart < 0 ? -apart : apart;
+    }
+    return sum;
+  });
   return Array.from({ length: most }, (_, stretch) => {
     const [from, to] = [stretch, stretch + 1].map(end => Math.floor((end * all.length) / most)) as [
       number,

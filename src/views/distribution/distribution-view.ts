@@ -31,6 +31,7 @@ import {
   distributionMap,
   distributionQuantiles,
   distributionRidges,
+  drawnShares,
   shareName,
   SHARES,
   sharesOf,
@@ -70,12 +71,14 @@ export class DistributionView extends ViewModel<Required<DistributionOptions>> {
     const data = histogramsOf(found.rows, tiles);
     this._data = data;
     this._drawn = null;
+    this._steps = [];
     if (data === null || data.steps.every(({ total }) => total === 0)) {
       return { state: await this._without(found, layers) };
     }
     const look = { dark: this.env.isDark, range: this._range };
     const drawn = DRAW[kind]({ data, transform, look }, t);
     this._drawn = drawn;
+    this._steps = drawn.steps.map(({ step }) => step);
     const { recipe, extent } = drawn;
     const [first, last] = [data.steps[0], data.steps[data.steps.length - 1]] as [IStepCounts, IStepCounts];
     const title = t(
@@ -135,7 +138,7 @@ export class DistributionView extends ViewModel<Required<DistributionOptions>> {
         options.color_range,
         drawn?.domain ?? null,
         change => this.choose(change),
-        () => drawn?.steps.map(sharesOf) ?? [],
+        () => drawn?.steps.map(drawnShares) ?? [],
         t
       )
     ];
@@ -255,10 +258,6 @@ export class DistributionView extends ViewModel<Required<DistributionOptions>> {
     return this._markOf(this._at);
   }
 
-  private get _steps(): readonly number[] {
-    return this._drawn?.steps.map(({ step }) => step) ?? [];
-  }
-
   private get _bins(): number {
     const [low, high] = this._drawn?.span ?? [0, 0];
     return high - low + 1;
@@ -309,7 +308,6 @@ export class DistributionView extends ViewModel<Required<DistributionOptions>> {
     const range = this._range;
     const drawn = this._drawn;
     const isThin = drawn !== null && drawn.steps.length < data.steps.length;
-    const shares = drawn?.steps.map(sharesOf) ?? [];
     return [
       t(
         'Counts of all samples, micro-batches and layers, added up: %1.',
@@ -332,7 +330,7 @@ export class DistributionView extends ViewModel<Required<DistributionOptions>> {
       ...(this.options.kind === 'quantiles'
         ? [t('A quantile lies within the band about its line: in the bin that holds it.')]
         : []),
-      ...(drawn?.domain ? lockedWords(range, shares, t) : []),
+      ...(drawn?.domain && range ? lockedWords(range, drawn.steps.map(drawnShares), t) : []),
       ...(data.others > 0
         ? [t('Rows that another compressor made are left out: %1.', formatInteger(data.others))]
         : []),
@@ -427,6 +425,8 @@ export class DistributionView extends ViewModel<Required<DistributionOptions>> {
   private _ranks = 0;
   private _data: IHistograms | null = null;
   private _drawn: IDrawnDistribution | null = null;
+  /** Ascending: those of what is drawn. */
+  private _steps: readonly number[] = [];
   private _at: ICursor | null = null;
 }
 

@@ -23,6 +23,8 @@ const MOST_LETTERS = 28;
 
 /** The loss as the view of scalars draws it, and the newest of what else is logged. */
 export class ScalarsTile extends ScalarLines {
+  protected override readonly leadsWithEvent = true;
+
   override async load(signal: AbortSignal): Promise<Loaded> {
     const loaded = await super.load(signal);
     if (!('content' in loaded)) {
@@ -95,6 +97,8 @@ export function trendOptions(flag: string, steps: Steps): FullOptionsOf<'trend'>
 
 /** The rms of a statistic as layer × step, whose colours a few values do not spread out. */
 export class MomentMapTile extends MapPane {
+  protected override readonly leadsWithEvent = true;
+
   constructor(source: IRunSource, env: IViewEnvironment<StatisticsOptions>) {
     super(source, env, new OtherRuns(null, 'moments', () => undefined));
   }
@@ -116,6 +120,8 @@ export class MomentMapTile extends MapPane {
 
 /** The rms of a traced tensor as layer × step, whose colours a few values do not spread out. */
 export class TensorMapTile extends TrendView {
+  protected override readonly leadsWithEvent = true;
+
   constructor(source: IRunSource, env: IViewEnvironment<TrendOptions>) {
     super(source, env as IViewEnvironment<Required<TrendOptions>>);
   }

@@ -56,6 +56,9 @@ export class ScalarLines extends LinesView<Required<ScalarsOptions>> {
     super(source, env, 'scalars');
   }
 
+  /** Whether its words begin with what departs most: where few of them are seen. */
+  protected readonly leadsWithEvent: boolean = false;
+
   get subject(): string {
     return this.options.names?.join(', ') || this.t('Scalars');
   }
@@ -212,7 +215,7 @@ export class ScalarLines extends LinesView<Required<ScalarsOptions>> {
           : []),
         ...this.lineWords(found)
       ],
-      summary: scalarsWords(lines, t)
+      summary: scalarsWords(lines, t, this.leadsWithEvent)
     };
   }
 

@@ -37,14 +37,29 @@ export const countNaming =
  * between what they stayed, the largest departure beside it, and the steps without values.
  *
  * @param names Names those that did likewise.
+ * @param leads Whether the departure stands before the move: where few words are seen.
  */
-export function seriesWords(name: string, told: readonly ITold[], names: Naming, t: Translate): string {
+export function seriesWords(
+  name: string,
+  told: readonly ITold[],
+  names: Naming,
+  t: Translate,
+  leads = false
+): string {
   return told.length === 0
     ? ''
-    : [...firstBadOf(told, t), ...courseWords(name, told, names, t), ...gapsOf(told, names, t)].join(' ');
+    : [...firstBadOf(told, t), ...courseWords(name, told, names, t, leads), ...gapsOf(told, names, t)].join(
+        ' '
+      );
 }
 
-function courseWords(name: string, told: readonly ITold[], names: Naming, t: Translate): string[] {
+function courseWords(
+  name: string,
+  told: readonly ITold[],
+  names: Naming,
+  t: Translate,
+  leads: boolean
+): string[] {
   const found = movesOf(told);
   if (found === null) {
     return [t('%1 has too few finite values to say how it moved.', name)];
@@ -73,25 +88,29 @@ function courseWords(name: string, told: readonly ITold[], names: Naming, t: Tra
   }
   const layers = new Set(likewise.map(move => move.layer));
   const others = layers.size > 0 ? names(told.filter(({ layer }) => layers.has(layer))) : null;
-  return [
-    moveWords(name, strongest, whereOf(strongest), others, t),
-    ...(departed
-      ? [
-          departed.layer === strongest.layer
-            ? departureWords(departed.departure, t)
-            : departureWords(departed.departure, t, whereOf(departed))
-        ]
-      : [])
-  ];
+  const moved = moveWords(name, strongest, whereOf(strongest), others, t);
+  if (departed === null) {
+    return [moved];
+  }
+  const { departure, layer } = departed;
+  return leads
+    ? [departureWords(departure, t, whereOf(departed), name), moved]
+    : [moved, departureWords(departure, t, layer === strongest.layer ? undefined : whereOf(departed))];
 }
 
 /** Say what a statistic of layers did. */
-export const changeWords = (name: string, series: readonly Omit<ITold, 'where'>[], t: Translate): string =>
+export const changeWords = (
+  name: string,
+  series: readonly Omit<ITold, 'where'>[],
+  t: Translate,
+  leads = false
+): string =>
   seriesWords(
     name,
     series.map(each => ({ ...each, where: layerWords([each.layer], t) })),
     layerNaming(t),
-    t
+    t,
+    leads
   );
 
 /** Say what one series did, and which others did likewise: `others` in words, null where there are none. */
@@ -126,18 +145,26 @@ function moveWords(
 /** Share of a departure within which of its level it must end to be back. */
 const BACK = 0.2;
 
-/** Say how a series left its course and came back, or where it came to. */
-function departureWords({ from, peak, back }: IDeparture, t: Translate, where?: string): string {
+/**
+ * Say how a series left its course and came back, or where it came to.
+ *
+ * @param name Names it where the sentence is the first one.
+ */
+function departureWords(
+  { from, peak, back }: IDeparture,
+  t: Translate,
+  where?: string,
+  name?: string
+): string {
   const rises = peak.value > from.value;
   const isBack = Math.abs(back.value - from.value) <= BACK * Math.abs(peak.value - from.value);
-  const way =
-    where === undefined
-      ? rises
-        ? t('On the way it rose from')
-        : t('On the way it fell from')
-      : rises
-        ? t('In %1 it rose from', where)
-        : t('In %1 it fell from', where);
+  let way = rises ? t('On the way it rose from') : t('On the way it fell from');
+  if (name !== undefined) {
+    const subject = where === undefined ? name : t('%1 in %2', name, where);
+    way = rises ? t('%1 rose from', subject) : t('%1 fell from', subject);
+  } else if (where !== undefined) {
+    way = rises ? t('In %1 it rose from', where) : t('In %1 it fell from', where);
+  }
   const end = isBack
     ? t('and was back at step %1', formatInteger(back.step))
     : t('and came to %1 at step %2', formatNumber(back.value), formatInteger(back.step));
@@ -171,15 +198,24 @@ export interface IScalarTold {
   readonly starts?: readonly number[];
 }
 
-/** Say what scalars did, each on its own; what is not finite stands before everything else. */
-export function scalarsWords(lines: readonly IScalarTold[], t: Translate): string {
+/**
+ * Say what scalars did, each on its own; what is not finite stands before everything else.
+ *
+ * @param leads Whether departures stand before the rest: where few words are seen.
+ */
+export function scalarsWords(lines: readonly IScalarTold[], t: Translate, leads = false): string {
   const courses = lines.map(line => ({ line, course: courseOf({ steps: line.step, values: line.value }) }));
   const bad = courses
     .flatMap(({ line, course }) => (course.bad && course.start ? [{ name: line.name, ...course.bad }] : []))
     .sort((a, b) => a.step - b.step);
   return [
     ...bad.map(each => badWords(each.name, each, t)),
-    ...courses.map(({ line, course }) => scalarWords(line, course, t))
+    ...(leads
+      ? courses.flatMap(({ line: { name }, course: { departure } }) =>
+          departure ? [departureWords(departure, t, undefined, name)] : []
+        )
+      : []),
+    ...courses.map(({ line, course }) => scalarWords(line, course, t, !leads))
   ].join(' ');
 }
 
@@ -190,7 +226,8 @@ export function scalarsWords(lines: readonly IScalarTold[], t: Translate): strin
 function scalarWords(
   { name, step: steps, value: values, unit = '', starts = [] }: IScalarTold,
   { start, end, low, high, departure }: ICourse,
-  t: Translate
+  t: Translate,
+  tellsDeparture: boolean
 ): string {
   if (start === null || end === null) {
     return t('%1 has no finite value.', name);
@@ -239,7 +276,7 @@ function scalarWords(
       )
     );
   }
-  if (departure) {
+  if (departure && tellsDeparture) {
     sentences.push(departureWords(departure, t));
   }
   return [...sentences, ...gapWords(gapsIn(steps, starts), null, t)].join(' ').replace(/ {2}/g, ' ');

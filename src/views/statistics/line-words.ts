@@ -88,10 +88,11 @@ export function lineSummary({ options, lines, others }: ILineSubject, t: Transla
 }
 
 /** Say what rows or lines of a quantity did. Each is numbered by its index: it need not be of a layer. */
-export const toldWords = (name: string, rows: readonly Told[], t: Translate): string =>
+export const toldWords = (name: string, rows: readonly Told[], t: Translate, leads = false): string =>
   seriesWords(
     name,
     rows.map((row, layer) => ({ ...toldOf(row), layer })),
     countNaming(t),
-    t
+    t,
+    leads
   );

@@ -340,6 +340,9 @@ export class MapPane extends MomentPane {
     return peak && this._map ? this._map.markOf(peak) : null;
   }
 
+  /** Whether its words begin with what departs most: where few of them are seen. */
+  protected readonly leadsWithEvent: boolean = false;
+
   private _summary(map: DrawnMap): string {
     const { peak, groups } = map;
     const { t, options } = this;
@@ -364,7 +367,7 @@ export class MapPane extends MomentPane {
       nonFinite: groups.nonFinite.subarray(from, to),
       starts
     }));
-    return `${toldWords(capital(axisWords(options, [], t)), rows, t)} ${largest}`;
+    return `${toldWords(capital(axisWords(options, [], t)), rows, t, this.leadsWithEvent)} ${largest}`;
   }
 
   private get _isOverSteps(): boolean {

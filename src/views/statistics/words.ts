@@ -90,7 +90,7 @@ export function keyWords(key: MomentKey, by: readonly MomentColumn[], t: Transla
     .map((value, at) => {
       const column = by[at] ?? 'name';
       if (value === null) {
-        return t('no %1', columnWords(column, t));
+        return t('tensors of no %1', columnWords(column, t));
       }
       return NUMBERED.includes(column) ? `${columnWords(column, t)} ${value}` : String(value);
     })

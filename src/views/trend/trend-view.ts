@@ -222,13 +222,16 @@ export class TrendView extends LinesView<Required<TrendOptions>> {
               'A map is of this run alone, by step: other runs, and an axis of time or tokens, are for lines.'
             )
           ];
-    const moved = layersWords(answer.lines, this._subject);
+    const moved = layersWords(answer.lines, this._subject, this.leadsWithEvent);
     const words = trendWords(this._subject, answer, moved, [...caption, ...ofLines]);
     const { transform } = this.options;
     const values = answer.lines.map(line => line.values);
     const notes = range ? [] : logNotes(values, transform, change => this.choose(change), this.t);
     return { content: { recipe, ...(signed ? { printed } : {}), extent, notes, ...words } };
   }
+
+  /** Whether a map's words begin with what departs most: where few of them are seen. */
+  protected readonly leadsWithEvent: boolean = false;
 
   /** Lowest and highest value of a map's colours; null where they follow its values. */
   protected colorRange(_values: readonly ArrayLike<number>[]): readonly [number, number] | null {

@@ -245,12 +245,14 @@ export function trendWords(
 /** Say what each layer did. */
 export const layersWords = (
   lines: ITrendAnswer['lines'],
-  { options: { statistic }, t }: ITrendSubject
+  { options: { statistic }, t }: ITrendSubject,
+  leads = false
 ): string =>
   changeWords(
     capital(statisticWords(statistic, t)),
     lines.map(line => ({ ...line, starts: line.starts.map(at => line.steps[at] ?? NaN) })),
-    t
+    t,
+    leads
   );
 
 /** Say which values enter a statistic where that is not all of them. */

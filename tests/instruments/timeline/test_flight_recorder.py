@@ -124,6 +124,20 @@ def test_a_rank_without_a_dump_is_said_to_be_perhaps_the_one_that_is_missing(tmp
     assert "There is no dump of rank 2." in warnings
 
 
+def test_a_call_that_all_made_and_some_ended_is_not_the_reason_where_a_later_one_is(tmp_path):
+    for rank in range(4):
+        later = [] if rank == 2 else [call(3, done=False)]
+        write(tmp_path / "dumps", rank, [call(1), call(2, done=rank != 1), *later])
+        # Without a later call there is no other to name.
+        write(tmp_path / "alone", rank, [call(1), call(2, done=rank != 1)])
+    (alarm,), _, _ = found(tmp_path / "dumps")
+    assert (alarm["rank"], alarm["value"], alarm["severity"]) == (2, 3, "critical")
+    assert "rank 2 has not called it" in alarm["sentence"]
+    (alarm,), _, _ = found(tmp_path / "alone")
+    assert (alarm["rank"], alarm["value"], alarm["severity"]) == (-1, 2, "note")
+    assert "all of its ranks have called it" in alarm["sentence"]
+
+
 def test_what_a_ring_buffer_has_lost_and_unlike_sizes_of_uneven_collectives_are_no_finding(tmp_path):
     for rank in range(4):
         # Rank 3 called more of another group, and holds fewer of this one.
