@@ -86,7 +86,10 @@ export function histogramsOf(rows: readonly ITensorRow[], tiles = 'all'): IHisto
   // One block of memory: 100,000 small ones keep a page busy with collecting them.
   const all = new Float64Array(places.size * width);
   const steps = [...places].map(([step, at]) => ({
-    ...{ step, total: 0, nonFinite: 0, counts: all.subarray(at * width, (at + 1) * width) },
+    step,
+    total: 0,
+    nonFinite: 0,
+    counts: all.subarray(at * width, (at + 1) * width),
     extremes: [Infinity, -Infinity] as [number, number]
   }));
   let [most, chosen] = [0, [] as readonly number[]];
@@ -103,8 +106,11 @@ export function histogramsOf(rows: readonly ITensorRow[], tiles = 'all'): IHisto
     const { values } = row;
     for (let sample = 0; sample < samples; sample++) {
       for (const tile of chosen) {
+        if (tile >= each) {
+          break;
+        }
         const at = (sample * each + tile) * width;
-        for (let bin = 0; tile < each && bin < width; bin++) {
+        for (let bin = 0; bin < width; bin++) {
           const count = values[at + bin] ?? 0;
           if (count !== 0) {
             of.counts[bin] = (of.counts[bin] ?? 0) + count;

@@ -171,20 +171,27 @@ function rowsByName(columns: IScalarColumns): ReadonlyMap<string, readonly numbe
   return rows;
 }
 
+/** The entries of a column at some places; NaN where it has none. */
+export function picked(column: Float64Array, places: ArrayLike<number>): Float64Array {
+  // Without an iterator's result for each: a live run asks again with every picture.
+  const found = new Float64Array(places.length);
+  for (let at = 0; at < found.length; at += 1) {
+    found[at] = column[places[at] ?? -1] ?? NaN;
+  }
+  return found;
+}
+
 function lineOf(columns: IScalarColumns, name: string, { steps, points }: ScalarsRequest): IScalarLine[] {
   const [from, to] = steps ?? [-Infinity, Infinity];
   const rows = (rowsByName(columns).get(name) ?? []).filter(row => {
     const step = columns.step[row] ?? NaN;
     return step >= from && step <= to;
   });
-  const pick = (column: Float64Array, from: ArrayLike<number> = rows): Float64Array => {
-    const picked = new Float64Array(from.length);
-    for (let at = 0; at < picked.length; at += 1) {
-      picked[at] = column[from[at] ?? -1] ?? NaN;
-    }
-    return picked;
+  const line = {
+    steps: picked(columns.step, rows),
+    times: picked(columns.time, rows),
+    values: picked(columns.value, rows)
   };
-  const line = { steps: pick(columns.step), times: pick(columns.time), values: pick(columns.value) };
   if (rows.length === 0) {
     return [];
   }
@@ -197,9 +204,9 @@ function lineOf(columns: IScalarColumns, name: string, { steps, points }: Scalar
   return [
     {
       ...full,
-      steps: pick(line.steps, kept),
-      times: pick(line.times, kept),
-      values: pick(line.values, kept),
+      steps: picked(line.steps, kept),
+      times: picked(line.times, kept),
+      values: picked(line.values, kept),
       starts
     }
   ];

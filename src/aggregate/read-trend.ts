@@ -1,7 +1,7 @@
 import type { ITrendAnswer, ILayerLine } from '../store/line-data';
 import type { IRunSource } from '../store/source';
 import type { ITensorRow, ITensorResult } from '../store/tensor-data';
-import { thinLine, gapStarts, joinStarts, indexAt } from './read-scalars';
+import { thinLine, gapStarts, joinStarts, indexAt, picked } from './read-scalars';
 import { isSelective } from './group';
 import { byLayer, mapLine, trendOf, type ITrend } from './trend';
 import type { TrendRequest } from '../protocol/requests.generated';
@@ -307,7 +307,7 @@ function thin(line: ILayerLine, points: number | undefined): ILayerLine {
     return line;
   }
   const { kept, starts } = thinLine(line.steps, line.values, line.starts, points);
-  return mapLine(line, column => Float64Array.from(kept, at => column[at] ?? NaN), starts);
+  return mapLine(line, column => picked(column, kept), starts);
 }
 
 function thinTrend(answer: ITrendAnswer, points: number | undefined): ITrendAnswer {

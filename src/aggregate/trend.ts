@@ -4,7 +4,7 @@ import type { MomentStatistic, TrendOptions } from '../protocol/views.generated'
 import type { ILayerLine } from '../store/line-data';
 import type { ITensorMoments, ITensorRow } from '../store/tensor-data';
 import { groupBy, type IUnits, isSelective, selectedOf } from './group';
-import { gapStarts } from './read-scalars';
+import { gapStarts, picked } from './read-scalars';
 import {
   AggregateError,
   MERGED,
@@ -243,8 +243,7 @@ export function byLayer(columns: ITrend): ILayerLine[] {
   return [...indices]
     .sort(([a], [b]) => a - b)
     .map(([layer, at]) => {
-      const pick = (column: Float64Array): Float64Array =>
-        Float64Array.from(at, index => column[index] ?? NaN);
+      const pick = (column: Float64Array): Float64Array => picked(column, at);
       const steps = pick(columns.step);
       return {
         layer,

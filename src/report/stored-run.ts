@@ -18,7 +18,7 @@ import {
   type StepsQuery,
   compareRows
 } from '../store/tensor-data';
-import { cutTrend, trendOfRows } from '../aggregate';
+import { cutTrend, picked, trendOfRows } from '../aggregate';
 import type { ITrendAnswer } from '../store/line-data';
 import { layerWords } from '../views/shared/layers';
 import type { ViewOptions } from '../protocol/views.generated';
@@ -231,7 +231,7 @@ export class StoredRun extends RecordedRun {
     }
     const wanted = names ?? Object.keys(scalars.units);
     const kept = scalars.name.flatMap((name, at) => (wanted.includes(name) ? [at] : []));
-    const pick = (column: Float64Array): Float64Array => Float64Array.from(kept, at => column[at] ?? NaN);
+    const pick = (column: Float64Array): Float64Array => picked(column, kept);
     return Promise.resolve({
       ...scalars,
       step: pick(scalars.step),

@@ -243,9 +243,11 @@ export class LivePast {
   async index(upTo: number): Promise<readonly ITensorIndex[]> {
     const read = async (): Promise<readonly ITensorIndex[]> =>
       (await this.read(recording => recording.index())) ?? [];
-    const found = await read();
+    const isAsked = this.indexedAt > -Infinity;
     // Of its last step the recording may have had a part.
-    if (found.some(({ steps }) => (steps.at(-1) ?? 0) > upTo)) {
+    const covers = ({ steps }: ITensorIndex): boolean => (steps.at(-1) ?? 0) > upTo;
+    const found = isAsked ? await read() : [];
+    if (found.some(covers)) {
       return found;
     }
     const now = Date.now();

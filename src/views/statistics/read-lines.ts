@@ -1,3 +1,4 @@
+import { picked } from '../../aggregate';
 import { byName } from '../../protocol/records';
 import { GROUP_FLOATS, type IMomentGroups, type MomentKey, type MomentColumn } from '../../store/row-moments';
 import { compareLines } from '../shared/lines/compare';
@@ -67,7 +68,7 @@ export function linesAcross(
 ): ILine[] {
   const { parts, xs } = partsOf(groups, 0, placeOf);
   return parts.map(({ key, rows }) => {
-    const column = (values: Float64Array): Float64Array => Float64Array.from(rows, row => values[row] ?? NaN);
+    const column = (values: Float64Array): Float64Array => picked(values, rows);
     return {
       key: groupId(key),
       ...(entry === undefined ? {} : { entry }),

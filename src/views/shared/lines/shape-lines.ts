@@ -1,4 +1,4 @@
-import { indexAt, thinLine, trailingMean } from '../../../aggregate';
+import { indexAt, picked, thinLine, trailingMean } from '../../../aggregate';
 import { compareLines } from './compare';
 import { breaksOf, mapColumns, type ILine } from './line';
 
@@ -44,7 +44,7 @@ export function thinOut(line: ILine, points: number): ILine {
   }
   const { kept } = thinLine(line.x, line.value, breaksOf(line), points);
   return {
-    ...mapColumns(line, column => Float64Array.from(kept, at => column[at] ?? NaN)),
+    ...mapColumns(line, column => picked(column, kept)),
     isThin: line.isThin || kept.length < line.x.length,
     of: line.of ?? line.x.length
   };

@@ -1,3 +1,4 @@
+import { picked } from '../../../../aggregate';
 import { COLORS, type IPlace, type IRecipe, type Row } from '../../../../charts';
 import type { IContent, IMark, IMoved } from '../../../../views/shared/content';
 import { lineColors } from '../../../../views/shared/lines/legend';
@@ -177,8 +178,7 @@ export const sharing = ([from, to]: readonly [number, number]): number =>
 function fewPoints(line: ILine, shown: readonly [number, number]): ILine {
   const every = sharing(shown);
   const retained = indicesOf(line, shown);
-  const pick = (column: Float64Array): Float64Array => Float64Array.from(retained, at => column[at] ?? NaN);
-  return every === 1 ? line : mapColumns(line, pick);
+  return every === 1 ? line : mapColumns(line, column => picked(column, retained));
 }
 
 function indicesOf({ x, value }: ILine, [from, to]: readonly [number, number]): number[] {
