@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from ...protocol import CAST_SHARES, CAST_STATS, MOMENT_COLUMNS
@@ -21,15 +21,23 @@ from .measure import measure
 from .merge import merge_rows
 from .part import NameList
 
-KINDS = ("param", "activation", "dgrad", "residual", "residual_dgrad")
-"""Statistics of tensors whose casts are computed."""
+KINDS = ("param", "activation", "dgrad")
+"""Statistics of the tensors whose casts are computed."""
+HYBRID = {"param": "float8_e4m3fn", "activation": "float8_e4m3fn", "dgrad": "float8_e5m2"}
+"""What FP8 training mostly does: gradients need the exponents, all else the fraction."""
 
 _HISTORY = 16
-# Few enough for a CPU's cache, and for torch to stay in the calling thread: ten short operations that wait for
-# each other's threads take longer where other work keeps the cores busy.
+# Few enough for a CPU's cache, and for torch to stay in the calling thread: ten short operations that wait
+# for each other's threads take longer where other work keeps the cores busy.
 _CHUNK = {"cpu": 1 << 15}
 _CHUNK_ELSEWHERE = 1 << 24
-_NAN_COUNT = MOMENT_COLUMNS.index("nan_count")
+_NAN_COUNT, _MAX = MOMENT_COLUMNS.index("nan_count"), MOMENT_COLUMNS.index("max")
+# Where classes that hold numbers and scales have them: torchao's of training and of inference. The first are
+# divided by.
+_HOLDERS = (("_data", "_scale", True), ("qdata", "scale", False))
+_SCALE_NAMES = ("_scale", "_scale_inv")
+# Where Transformer Engine's modules have the scales of their input, weight and output's gradient.
+_OWN_SCALES = {"activation": ("scaling_fwd", 0), "param": ("scaling_fwd", 1), "dgrad": ("scaling_bwd", 0)}
 _LARGE = torch.finfo(torch.float32).max
 
 
@@ -60,6 +68,7 @@ _BFLOAT16 = Numbers(torch.bfloat16, (2 - 2**-7) * 2.0**127, 2.0**-126, (2 - 2**-
 E4M3 = Numbers(torch.float8_e4m3fn, 448.0, 2.0**-6, 464.0 + 2**-15)
 E5M2 = Numbers(torch.float8_e5m2, 57344.0, 2.0**-14, 61440.0)
 E2M1 = Numbers(None, 6.0, 1.0, 7.0)
+_FLOAT8 = (E4M3.dtype, E5M2.dtype)
 # Sizes of E2M1, and the largest value that rounds down at each; a tie goes to the even one.
 _SIZES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 _ROUNDS_DOWN = (0.25, 0.75 - 2**-24, 1.25, 1.75 - 2**-23, 2.5, 3.5 - 2**-22, 5.0)
@@ -104,8 +113,11 @@ FORMATS: Mapping[str, Format] = {
 def formats_of(given: Any) -> dict[str, tuple[str, ...]]:
     """Return the formats of each kind of tensor: of one name or several, for all kinds or by kind.
 
+    None is :data:`HYBRID`.
+
     Raises ``TracerError`` for what is none.
     """
+    given = HYBRID if given is None else given
     by_kind = given if isinstance(given, Mapping) else dict.fromkeys(KINDS, given)
     found: dict[str, tuple[str, ...]] = {}
     for kind, names in by_kind.items():
@@ -117,6 +129,81 @@ def formats_of(given: Any) -> dict[str, tuple[str, ...]]:
                 raise TracerError(f"formats=… must name some of {', '.join(FORMATS)}, got {name!r:.50}.")
         found[kind] = several
     return found
+
+
+class Casts:
+    """Computes casts of a process's tensors, by the formats of each kind, as rows of its list of names."""
+
+    def __init__(self, formats: Mapping[str, tuple[str, ...]], names: NameList) -> None:
+        self.formats = formats
+        self._names = names
+        self._before: dict[int, deque[Tensor]] = {}
+
+    def rows(
+        self, kind: str, at: int, tensor: Tensor, module: nn.Module | None = None
+    ) -> Iterator[tuple[str, int, Tensor]]:
+        """Give statistic, index of the name and row of each figure of a tensor with the name ``at``.
+
+        ``module`` is whose input, weight or output it is.
+        """
+        if kind not in self.formats:
+            return
+        found = held(tensor)
+        if found is not None:
+            yield from self._named(kind, at, str(found[0].dtype)[6:], held_rows(*found))
+            return
+        for name in self.formats[kind]:
+            form = FORMATS[name]
+            if form.scaled != "delayed":
+                yield from self._named(kind, at, name, cast_rows(tensor, form))
+                continue
+            of = self._names.index(f"{self._names[at]}/{kind}:{name}")
+            before = self._before.setdefault(of, deque(maxlen=_HISTORY))
+            encode = None if module is None else _own_scale(module, kind)
+            if encode is None and before:
+                encode = _encode(torch.stack([*before]).amax().float(), form.numbers.largest)
+            rows = cast_rows(tensor, form, encode)
+            before.append(rows["cast_amax"][0, _MAX])
+            yield from self._named(kind, at, name, rows)
+
+    def held_rows(self, name: str, codes: Tensor, decode: Tensor | None) -> Iterator[tuple[str, int, Tensor]]:
+        """Give the figures of a parameter or buffer that holds numbers of float8."""
+        yield from self._named(
+            "param", self._names.index(name), str(codes.dtype)[6:], held_rows(codes, decode)
+        )
+
+    def _named(
+        self, kind: str, at: int, form: str, rows: Mapping[str, Tensor]
+    ) -> Iterator[tuple[str, int, Tensor]]:
+        of = self._names.index(f"{self._names[at]}/{kind}:{form}")
+        return ((stat, of, row) for stat, row in rows.items())
+
+
+def held(
+    tensor: Tensor, module: nn.Module | None = None, name: str = ""
+) -> tuple[Tensor, Tensor | None] | None:
+    """Return the numbers of a float8 tensor, and by what they are multiplied, where it is known; else None.
+
+    That is torchao's classes, and a tensor ``name`` of a module of one of torch's types with its scale beside
+    it (``weight_scale``, ``weight_scale_inv``).
+    """
+    for data, scale, divided in _HOLDERS:
+        codes = getattr(tensor, data, None)
+        if isinstance(codes, Tensor) and codes.dtype in _FLOAT8:
+            factor = getattr(tensor, scale, None)
+            return codes, 1 / factor.double() if divided and factor is not None else factor
+    if tensor.dtype not in _FLOAT8:
+        return None
+    beside = (getattr(module, f"{name}{ending}", None) for ending in _SCALE_NAMES)
+    return tensor, next((each for each in beside if isinstance(each, Tensor)), None)
+
+
+def _own_scale(module: nn.Module, kind: str) -> Tensor | None:
+    """Return the factor that a module of Transformer Engine with delayed scaling has for a tensor."""
+    key, at = _OWN_SCALES[kind]
+    meta = getattr(module, "fp8_meta", None)
+    scales = getattr(meta.get(key), "scale", None) if isinstance(meta, Mapping) else None
+    return scales[at] if isinstance(scales, Tensor) and scales.numel() > at else None
 
 
 def cast_rows(tensor: Tensor, form: Format, encode: Tensor | None = None) -> dict[str, Tensor]:
@@ -241,7 +328,7 @@ def _cast(values: Tensor, form: Format, encode: Tensor, decode: Tensor) -> tuple
 
 
 def _share(k: Tensor, n: Tensor) -> Tensor:
-    """Return the row of ``k`` ones among ``n`` ones and zeros, float64 ``[1, 11]``, without rounding of its own."""
+    """Return the row of ``k`` ones among ``n`` ones and zeros, float64 ``[1, 11]``."""
     none = n == 0
     p = k / n
     q = (n - k) / n
