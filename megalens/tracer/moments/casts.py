@@ -36,8 +36,13 @@ _NAN_COUNT, _MAX = MOMENT_COLUMNS.index("nan_count"), MOMENT_COLUMNS.index("max"
 # divided by.
 _HOLDERS = (("_data", "_scale", True), ("qdata", "scale", False))
 _SCALE_NAMES = ("_scale", "_scale_inv")
-# Where Transformer Engine's modules have the scales of their input, weight and output's gradient.
-_OWN_SCALES = {"activation": ("scaling_fwd", 0), "param": ("scaling_fwd", 1), "dgrad": ("scaling_bwd", 0)}
+# Where Transformer Engine's modules have the scales of their input, weight and output's gradient, by how the
+# tensor's name ends.
+_OWN_SCALES = {
+    "activation": ("scaling_fwd", 0, "/input0"),
+    "param": ("scaling_fwd", 1, ""),
+    "dgrad": ("scaling_bwd", 0, "/output0"),
+}
 _LARGE = torch.finfo(torch.float32).max
 
 
@@ -154,12 +159,15 @@ class Casts:
             return
         for name in self.formats[kind]:
             form = FORMATS[name]
+            if kind == "param" and form.scaled and tensor.dim() < 2:
+                # No training scales and casts a bias or the weight of a norm.
+                continue
             if form.scaled != "delayed":
                 yield from self._named(kind, at, name, cast_rows(tensor, form))
                 continue
             of = self._names.index(f"{self._names[at]}/{kind}:{name}")
             before = self._before.setdefault(of, deque(maxlen=_HISTORY))
-            encode = None if module is None else _own_scale(module, kind)
+            encode = None if module is None else _own_scale(module, kind, self._names[at])
             if encode is None and before:
                 encode = _encode(torch.stack([*before]).amax().float(), form.numbers.largest)
             rows = cast_rows(tensor, form, encode)
@@ -198,9 +206,11 @@ def held(
     return tensor, next((each for each in beside if isinstance(each, Tensor)), None)
 
 
-def _own_scale(module: nn.Module, kind: str) -> Tensor | None:
+def _own_scale(module: nn.Module, kind: str, name: str) -> Tensor | None:
     """Return the factor that a module of Transformer Engine with delayed scaling has for a tensor."""
-    key, at = _OWN_SCALES[kind]
+    key, at, end = _OWN_SCALES[kind]
+    if not name.endswith(end):
+        return None
     meta = getattr(module, "fp8_meta", None)
     scales = getattr(meta.get(key), "scale", None) if isinstance(meta, Mapping) else None
     return scales[at] if isinstance(scales, Tensor) and scales.numel() > at else None

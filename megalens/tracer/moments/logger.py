@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 from torch.optim import Optimizer
 
-from ...protocol import LEAST_RANKS, RANK_SCALAR, SCALED_STATS, StepReadings, parse_name
+from ...protocol import CAST_STATS, LEAST_RANKS, RANK_SCALAR, SCALED_STATS, StepReadings, parse_name
 from ...protocol.messages_generated import Announce, LoggedStatistics, Status
 from ..errors import TracerError
 from ..instrument import Instrument
@@ -395,7 +395,7 @@ class StatisticsLogger(Instrument):
             self._parts["param_origin"] = self._rows_of("param_origin", self._before)
         if "precision" in self._due and "param" in self._casts.formats:
             self._cast_params()
-        if self._due & {"grad", "gradient_direction", *UNREDUCED, *_SCALED}:
+        if self._due & {"grad", "gradient_direction", "precision", *UNREDUCED, *_SCALED}:
             self._scale.begin()
         if "communication" in self._due:
             self._communication.begin()
@@ -447,6 +447,9 @@ class StatisticsLogger(Instrument):
             part = parts[stat]
             part.gradient_stage = "backward_scaled" if unknown else "backward"
             part.scale, part.divide = (float("nan") if unknown else self._scale.now), not unknown
+        for stat in frozenset(CAST_STATS) & parts.keys():
+            # They are of gradients as the backward pass has them, and are not divided.
+            parts[stat].scale = self._scale.now
         self._moved.leave_out(parts, self._names)
         self._moved = Moved()
         given = list(parts.values())
