@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import torch
@@ -222,8 +223,9 @@ class TorchMoments:
     def _held(self, body: nn.Module) -> Iterator[tuple[str, Callable[[], Any]]]:
         """Give the tensors of modules that are of torch's float8 types, with their scales."""
         for own, module in body.named_modules():
-            for key, tensor in (*module._parameters.items(), *module._buffers.items()):
-                if tensor is None or held(tensor) is None or not _counts(tensor, self._coords):
+            own_tensors = chain(module.named_parameters(recurse=False), module.named_buffers(recurse=False))
+            for key, tensor in own_tensors:
+                if held(tensor) is None or not _counts(tensor, self._coords):
                     continue
                 if not (isinstance(tensor, nn.Parameter) and _measurable(tensor)):
                     yield self._name(f"{own}.{key}".lstrip(".")), partial(_held_now, module, key)

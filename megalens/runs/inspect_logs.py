@@ -7,23 +7,17 @@ TensorBoard's event files have all.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
-from ..protocol import cast_of, cast_rows_of, counts_from_one, shown_text, stream_schema
+from ..protocol import shown_text
 from .errors import ClientError
-from .foreign_files import ForeignFiles, ForeignRows, Progress, cached_recording, files_within, scalar_tables
+from .foreign_files import ForeignFiles, ForeignRows, Progress, cached_recording, files_within
+from .foreign_numbers import Numbers
 from .run_folder import RunFolder
 
-__all__ = ["INSPECT_LOGS", "streams_of"]
+__all__ = ["INSPECT_LOGS"]
 
 _VERSION = "inspect 1"
 _FILE = re.compile(r"_globalrank-(\d{1,6})\.log$")
@@ -32,9 +26,12 @@ _LINE = re.compile(
     rb"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),\d{3} - [A-Z]+ - (\S.{0,999}?)\s+"
     rb"iteration=(\d{1,18})\s+value=(\S{1,40})\s*"
 )
-_LONGEST_LINE, _MOST_LINES, _MOST_FOLDERS = 1 << 12, 5_000_000, 1_000
+_LONGEST_LINE, _MOST_FOLDERS = 1 << 12, 1_000
 _TOLD_EVERY = 1 << 14
-_ROWS = 1 << 16
+_LOST = (
+    "numbers are left out: printed as 0.0000, they may be anything below 0.00005. TensorBoard's files of the "
+    "same training have them whole."
+)
 
 
 def holds_inspect_logs(path: Path, within: Path | None = None) -> bool:
@@ -74,8 +71,7 @@ def _is_log(file: Path) -> bool:
 
 def read_inspect_logs(files: Sequence[Path], progress: Progress | None = None) -> ForeignRows:
     """Return the numbers of logs. Raises ``ClientError`` where there are none."""
-    numbers: dict[tuple[int, int, str], tuple[float, float]] = {}
-    left_out: Counter[str] = Counter()
+    numbers = Numbers()
     total, done = sum(file.stat().st_size for file in files), 0
     for file in files:
         named = _FILE.search(file.name)
@@ -84,84 +80,27 @@ def read_inspect_logs(files: Sequence[Path], progress: Progress | None = None) -
             for count, line in enumerate(iter(lambda: lines.readline(_LONGEST_LINE), b"")):
                 if progress is not None and count % _TOLD_EVERY == 0:
                     progress(done + lines.tell(), total, f"reading {shown}")
-                _take(line, rank, numbers, left_out)
+                _take(line, rank, numbers)
         done += file.stat().st_size
-    if not numbers:
+    problems = numbers.problems()
+    if lost := numbers.left_out.pop(_LOST, 0):
+        problems = [f"{lost} {_LOST}", *numbers.problems()]
+    if not len(numbers):
         raise ClientError("The logs of nvidia-dlfw-inspect hold no numbers over steps.", code="unreadable")
-    rows = sorted((step, rank, name, *told) for (step, rank, name), told in numbers.items())
-    names = {name: at for at, name in enumerate(dict.fromkeys(row[2] for row in rows))}
-    columns = [
-        np.array([row[0] for row in rows], np.int64),
-        np.array([row[3] for row in rows], np.float64),
-        np.array([row[1] for row in rows], np.int32),
-        np.array([names[row[2]] for row in rows], np.int32),
-        np.array([row[4] for row in rows], np.float64),
-    ]
     origin = {"kind": "trace", "name": "nvidia-dlfw-inspect", "steps": "counted"}
-    problems = [f"{count} {what}" for what, count in sorted(left_out.items())]
-    return ForeignRows(origin, streams_of(columns, list(names)), problems)
+    return ForeignRows(origin, numbers.streams(), problems)
 
 
-_LOST = (
-    "numbers are left out: printed as 0.0000, they may be anything below 0.00005. TensorBoard's files of the "
-    "same training have them whole."
-)
-
-
-def _take(
-    line: bytes,
-    rank: int,
-    numbers: dict[tuple[int, int, str], tuple[float, float]],
-    left_out: Counter[str],
-) -> None:
+def _take(line: bytes, rank: int, numbers: Numbers) -> None:
     found = _LINE.fullmatch(line)
     try:
         time, name, step, value = (part.decode() for part in found.groups()) if found else ("", "", "", "")
-        told = datetime.strptime(time, "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC).timestamp(), float(value)
+        at = datetime.strptime(time, "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC).timestamp()
+        figure = float(value)
     except ValueError:
-        left_out["lines that are cut off or no numbers are left out."] += 1
+        numbers.left_out["lines that are cut off or no numbers"] += 1
         return
     if value.lstrip("-") == "0.0000" and not name.endswith(("s%", "s%_columnwise")):
-        left_out[_LOST] += 1
-    elif len(numbers) >= _MOST_LINES:
-        left_out[f"numbers beyond {_MOST_LINES} are left out."] += 1
+        numbers.left_out[_LOST] += 1
     else:
-        numbers[int(step), rank, name] = told
-
-
-def streams_of(columns: Sequence[np.ndarray], names: Sequence[str]) -> dict[str, Iterable[pa.Table]]:
-    """Return rows of ``moments`` of what casts lose, and all other numbers as ``scalars``.
-
-    ``columns`` are by step: step, time in s, rank, number of the name, value.
-    """
-    casts = np.array([cast_of(name) is not None for name in names], bool)
-    of = casts[columns[3]] if len(names) else np.zeros(0, bool)
-    found: dict[str, Iterable[pa.Table]] = {"scalars": scalar_tables([each[~of] for each in columns], names)}
-    if of.any():
-        found["moments"] = _moments([each[of] for each in columns], names)
-    return found
-
-
-def _moments(columns: Sequence[np.ndarray], names: Sequence[str]) -> Iterator[pa.Table]:
-    """Yield rows of ``moments``; what several ranks say alike, as those of one group do, comes once."""
-    schema = stream_schema("moments")
-    from_one = counts_from_one(found[1] for name in names if (found := cast_of(name)) is not None)
-    rows: list[dict[str, Any]] = []
-    numbers = zip(*(columns[at].tolist() for at in (0, 2, 3, 4)), strict=True)
-    for step, here in groupby(numbers, key=itemgetter(0)):
-        said: set[tuple[Any, ...]] = set()
-        for rank, own in groupby(sorted(here, key=itemgetter(1)), key=itemgetter(1)):
-            given = {names[name]: value for _, _, name, value in own}
-            for (stat, tensor), row in cast_rows_of(given, from_one).items():
-                key = (stat, tensor, *map(repr, row.values()))
-                if key not in said:
-                    said.add(key)
-                    rows.append({
-                        "step": step, "samples": -1, "stat": stat, "name": tensor, "rank": rank, "stage": -1,
-                        **row, "rounding": 0.0, "gradient_stage": "", "loss_scale": 1.0,
-                    })  # fmt: skip
-        if len(rows) >= _ROWS:
-            yield pa.Table.from_pylist(rows, schema=schema)
-            rows = []
-    if rows:
-        yield pa.Table.from_pylist(rows, schema=schema)
+        numbers.add(int(step), at, rank, name, figure)

@@ -47,7 +47,7 @@ _LARGE = torch.finfo(torch.float32).max
 
 
 @dataclass(frozen=True)
-class Numbers:
+class SmallFloats:
     """Floating-point numbers of a few bits.
 
     Attributes
@@ -66,13 +66,13 @@ class Numbers:
     beyond: float
 
 
-_FLOAT16 = Numbers(torch.float16, 65504.0, 2.0**-14, 65520.0)
-_BFLOAT16 = Numbers(torch.bfloat16, (2 - 2**-7) * 2.0**127, 2.0**-126, (2 - 2**-8) * 2.0**127)
+_FLOAT16 = SmallFloats(torch.float16, 65504.0, 2.0**-14, 65520.0)
+_BFLOAT16 = SmallFloats(torch.bfloat16, (2 - 2**-7) * 2.0**127, 2.0**-126, (2 - 2**-8) * 2.0**127)
 # 464 lies in the middle between 448 and what would come next, and rounds to 448, which is even: the next
 # float32.
-E4M3 = Numbers(torch.float8_e4m3fn, 448.0, 2.0**-6, 464.0 + 2**-15)
-E5M2 = Numbers(torch.float8_e5m2, 57344.0, 2.0**-14, 61440.0)
-E2M1 = Numbers(None, 6.0, 1.0, 7.0)
+E4M3 = SmallFloats(torch.float8_e4m3fn, 448.0, 2.0**-6, 464.0 + 2**-15)
+E5M2 = SmallFloats(torch.float8_e5m2, 57344.0, 2.0**-14, 61440.0)
+E2M1 = SmallFloats(None, 6.0, 1.0, 7.0)
 _FLOAT8 = (E4M3.dtype, E5M2.dtype)
 # Sizes of E2M1, and the largest value that rounds down at each; a tie goes to the even one.
 _SIZES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
@@ -80,12 +80,12 @@ _ROUNDS_DOWN = (0.25, 0.75 - 2**-24, 1.25, 1.75 - 2**-23, 2.5, 3.5 - 2**-22, 5.0
 
 
 @dataclass(frozen=True)
-class Format:
+class CastFormat:
     """How a tensor is cast.
 
     Attributes
     ----------
-    numbers : Numbers
+    numbers : SmallFloats
         To what.
     scaled : str
         By what it is multiplied before: ``""`` nothing; ``tensor`` what makes its largest size the largest
@@ -95,22 +95,22 @@ class Format:
         Values with a scale of their own, along the last axis; 0: all.
     """
 
-    numbers: Numbers
+    numbers: SmallFloats
     scaled: str = ""
     block: int = 0
 
 
-FORMATS: Mapping[str, Format] = {
-    "float16": Format(_FLOAT16),
-    "bfloat16": Format(_BFLOAT16),
-    "float8_e4m3fn": Format(E4M3, "tensor"),
-    "float8_e5m2": Format(E5M2, "tensor"),
-    "float8_e4m3fn_delayed": Format(E4M3, "delayed"),
-    "float8_e5m2_delayed": Format(E5M2, "delayed"),
-    "float8_e4m3fn_unscaled": Format(E4M3),
-    "float8_e5m2_unscaled": Format(E5M2),
-    "mxfp8": Format(E4M3, "mx", 32),
-    "nvfp4": Format(E2M1, "nv", 16),
+FORMATS: Mapping[str, CastFormat] = {
+    "float16": CastFormat(_FLOAT16),
+    "bfloat16": CastFormat(_BFLOAT16),
+    "float8_e4m3fn": CastFormat(E4M3, "tensor"),
+    "float8_e5m2": CastFormat(E5M2, "tensor"),
+    "float8_e4m3fn_delayed": CastFormat(E4M3, "delayed"),
+    "float8_e5m2_delayed": CastFormat(E5M2, "delayed"),
+    "float8_e4m3fn_unscaled": CastFormat(E4M3),
+    "float8_e5m2_unscaled": CastFormat(E5M2),
+    "mxfp8": CastFormat(E4M3, "mx", 32),
+    "nvfp4": CastFormat(E2M1, "nv", 16),
 }
 """By the name that rows have."""
 
@@ -216,7 +216,7 @@ def _own_scale(module: nn.Module, kind: str, name: str) -> Tensor | None:
     return scales[at] if isinstance(scales, Tensor) and scales.numel() > at else None
 
 
-def cast_rows(tensor: Tensor, form: Format, encode: Tensor | None = None) -> dict[str, Tensor]:
+def cast_rows(tensor: Tensor, form: CastFormat, encode: Tensor | None = None) -> dict[str, Tensor]:
     """Cast a tensor, and return what that loses: of each of ``CAST_STATS`` a row float64 ``[1, 11]``.
 
     ``encode`` is the factor of delayed scaling; without it the tensor's own is taken. No device is waited
@@ -279,7 +279,7 @@ def held_rows(codes: Tensor, decode: Tensor | None) -> dict[str, Tensor]:
         return found
 
 
-def _scales(values: Tensor, form: Format, encode: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+def _scales(values: Tensor, form: CastFormat, encode: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """Return the largest size of each block or of all, by what it is multiplied, and what undoes that."""
     size = torch.where(values.isfinite(), values, 0).abs().float()
     largest = size.amax(1, keepdim=True) if form.block else size.amax().reshape(1, 1)
@@ -311,7 +311,7 @@ def _encode(largest: Tensor, most: float) -> Tensor:
     return torch.where(largest > 0, (most / largest).clamp(max=_LARGE), 1.0)
 
 
-def _cast(values: Tensor, form: Format, encode: Tensor, decode: Tensor) -> tuple[Tensor, Tensor]:
+def _cast(values: Tensor, form: CastFormat, encode: Tensor, decode: Tensor) -> tuple[Tensor, Tensor]:
     """Return how many values are finite and are of each share, int64 ``[5]``, and the row of errors."""
     numbers = form.numbers
     scaled = values.float() * encode

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,12 +40,9 @@ class InspectScalars(Instrument):
         self._given: dict[int, dict[str, float]] = defaultdict(dict)
         self._from_one: bool | None = None
         self._host: Host | None = None
-        try:
-            from nvdlfw_inspect.logging import BaseLogger
-        except ImportError:
-            return
-        # It takes no other loggers.
-        BaseLogger.register(type(self))
+        # That package takes no loggers of other classes than its own. Who uses it has loaded it.
+        if (theirs := sys.modules.get("nvdlfw_inspect.logging")) is not None:
+            theirs.BaseLogger.register(type(self))
 
     def attach(self, host: Host) -> None:
         self._host = host
@@ -68,7 +67,7 @@ class InspectScalars(Instrument):
             return
         for step, numbers in given.items():
             if numbers:
-                host.later(lambda step=step, numbers=numbers: self._rows(host, step, numbers))
+                host.later(partial(self._rows, host, step, numbers))
 
     def _rows(self, host: Host, step: int, numbers: dict[str, float]) -> None:
         if self._from_one is None:

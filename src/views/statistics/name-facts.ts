@@ -36,7 +36,7 @@ export class NameFacts {
     return this._facts !== null && this._count === names.length && this._stat === stat;
   }
 
-  /** What the names of one stat say. Parameters and their gradients have no role, all else but casts has one. */
+  /** What the names of one stat say. Parameters and their gradients have no role, all but casts has one. */
   of(names: readonly string[], stat: MomentStat): INameFacts {
     if (this._facts === null || !this.knows(names, stat)) {
       this._count = names.length;

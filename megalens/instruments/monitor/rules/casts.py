@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -89,13 +90,8 @@ def _lasting(
     for form in dict.fromkeys(formats):
         here = of[[each == form for each in formats]]
         limit = rule.four_bits if isinstance(rule, Underflow) and "fp4" in form else rule.share
-        yield Finding(
-            here,
-            stat,
-            now.rows[here, 1],
-            limit,
-            lambda value, limit, form=form: (
-                f"{value:.1%} of the values {words} {form}, for {rule.steps:.0f} "
-                f"measured steps; {limit:.0%} may."
-            ),
-        )
+        yield Finding(here, stat, now.rows[here, 1], limit, partial(_says, words, form, rule.steps))
+
+
+def _says(words: str, form: str, steps: float, value: float, limit: float) -> str:
+    return f"{value:.1%} of the values {words} {form}, for {steps:.0f} measured steps; {limit:.0%} may."
