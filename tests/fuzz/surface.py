@@ -62,6 +62,7 @@ CATALOGUE: dict[str, int] = {
     "titan_logs": 5,
     "flight_dumps": 5,
     "event_files": 5,
+    "inspect_logs": 5,
     "anomalies": 10,
     "run_folder": 40,
     "changed_byte": 20,
