@@ -11,6 +11,7 @@ import torch
 import megalens
 from megalens.demo.model import GPT, GPTConfig
 from megalens.instruments.monitor.levels import direction_of
+from megalens.instruments.monitor.recorded import recorded_steps
 from tests.instruments.monitor.judging import found, judged, readings, step
 
 NAME = "layers.1.fc1/input0/activation:float8_e4m3fn"
@@ -139,3 +140,20 @@ def test_a_scale_of_a_module_that_is_too_large_is_an_alarm_of_that_module_alone(
     model.blocks[1].mlp.fc1.fp8_meta = {"scaling_fwd": SimpleNamespace(scale=torch.full((3,), 4096.0))}
     found = train(model, formats={"activation": "float8_e4m3fn_delayed"})
     assert found == {("saturation", "blocks.1.mlp.fc1/input0/activation:float8_e4m3fn_delayed")}
+
+
+def test_a_log_of_transformer_engine_is_judged_by_the_same_rules(tmp_path, monkeypatch):
+    monkeypatch.setenv("MEGALENS_CACHE_DIR", str(tmp_path / "cache"))
+    name = "model.layers.2.fc1_gradient_fp8_delayed_scaling"
+    lines = [
+        f"2026-01-02 03:04:{at:02d},678 - INFO - {name}_{said} \t iteration={at:06d} \t value={value:.4f}\n"
+        for at in range(1, 8)
+        for said, value in (("overflows%", 3.0 if at > 2 else 0.0), ("underflows%", 20.0))
+    ]
+    (tmp_path / "nvdlfw_inspect_globalrank-0.log").write_text("".join(lines))
+    with megalens.open(tmp_path) as run:
+        alarms = judged(recorded_steps(run))
+    (alarm,) = alarms
+    assert (alarm.step, alarm.rule, alarm.direction) == (6, "saturation", "backward")
+    assert alarm.name == "layers.1.fc1/output0/dgrad:fp8_delayed_scaling"
+    assert alarm.value == pytest.approx(0.03)
