@@ -30,7 +30,7 @@ _HISTORY = 16
 # Few enough for a CPU's cache, and for torch to stay in the calling thread: ten short operations that wait
 # for each other's threads take longer where other work keeps the cores busy.
 _CHUNK = {"cpu": 1 << 15}
-_CHUNK_ELSEWHERE = 1 << 24
+_CHUNK_ELSEWHERE = 1 << 22
 _NAN_COUNT, _MAX = MOMENT_COLUMNS.index("nan_count"), MOMENT_COLUMNS.index("max")
 # Where classes that hold numbers and scales have them: torchao's of training and of inference. The first are
 # divided by.
@@ -236,8 +236,10 @@ def cast_rows(tensor: Tensor, form: CastFormat, encode: Tensor | None = None) ->
             values = values.reshape(-1, form.block)
         else:
             values = values.reshape(-1, 1)
-        largest, encode, decode = _scales(values, form, encode)
         chunk = max(1, _CHUNK.get(values.device.type, _CHUNK_ELSEWHERE) // values.shape[1])
+        largest = torch.cat([_largest(part) for part in values.split(chunk)])
+        largest = largest if form.block else largest.amax().reshape(1, 1)
+        encode, decode = _scales(largest, form, encode)
         counts, errors = [], []
         for at in range(0, len(values), chunk):
             here = slice(at, at + chunk)
@@ -279,13 +281,17 @@ def held_rows(codes: Tensor, decode: Tensor | None) -> dict[str, Tensor]:
         return found
 
 
-def _scales(values: Tensor, form: CastFormat, encode: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the largest size of each block or of all, by what it is multiplied, and what undoes that."""
+def _largest(values: Tensor) -> Tensor:
+    """Return the largest finite size, float32: of each row ``[rows, 1]``, of a single column ``[1, 1]``."""
     size = torch.where(values.isfinite(), values, 0).abs().float()
-    largest = size.amax(1, keepdim=True) if form.block else size.amax().reshape(1, 1)
+    return size.amax(1, keepdim=True) if values.shape[1] > 1 else size.amax().reshape(1, 1)
+
+
+def _scales(largest: Tensor, form: CastFormat, encode: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return by what each block or all is multiplied, and what undoes that."""
     if not form.scaled:
-        one = torch.ones((1, 1), device=values.device)
-        return largest, one, one.double()
+        one = torch.ones((1, 1), device=largest.device)
+        return one, one.double()
     if form.scaled == "mx":
         fraction, exponent = torch.frexp(largest / form.numbers.largest)
         # Rounded up, so that none is clamped; E8M0 has the exponents from -127 to 127.
@@ -293,17 +299,17 @@ def _scales(values: Tensor, form: CastFormat, encode: Tensor | None) -> tuple[Te
         power = torch.where(largest > 0, power, -127)
         # By its bits: what computes powers may round them.
         decode = ((power.long() + 1023) << 52).view(torch.float64)
-        return largest, (1 / decode).float(), decode
+        return (1 / decode).float(), decode
     if form.scaled == "nv":
         whole = _encode(largest.amax(), form.numbers.largest * E4M3.largest)
         block = (largest / form.numbers.largest * whole).clamp(max=E4M3.largest)
         stored = block.to(torch.float8_e4m3fn).float()
         # Of a block whose scale is lost nothing comes back.
-        return largest, torch.where(stored > 0, whole / stored, 0.0), stored.double() / whole.double()
+        return torch.where(stored > 0, whole / stored, 0.0), stored.double() / whole.double()
     if encode is None:
         encode = _encode(largest, form.numbers.largest)
-    encode = encode.reshape(1, 1).to(values.device, torch.float32)
-    return largest, encode, 1 / encode.double()
+    encode = encode.reshape(1, 1).to(largest.device, torch.float32)
+    return encode, 1 / encode.double()
 
 
 def _encode(largest: Tensor, most: float) -> Tensor:

@@ -30,6 +30,14 @@ describe('what casts lose', () => {
     expect(rows[1]).toContain('param:mxfp8');
   });
 
+  it('is offered where nothing else was logged', async () => {
+    page.run.log({ step: 1, name: OF_INPUT, stat: 'overflow', mean: 0.25 });
+    const view = await page.show();
+    await page.click('Show overflow of casts');
+    await view.settled();
+    expect(view.options).toMatchObject({ stat: 'overflow', statistic: 'mean' });
+  });
+
   it('offers filters of tensors with and without a role', () => {
     const facts = new NameFacts().of([OF_INPUT, OF_WEIGHT], 'overflow');
     expect(facts.kind).toEqual(['activation:float8_e4m3fn', 'param:mxfp8']);

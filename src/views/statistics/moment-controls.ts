@@ -7,7 +7,7 @@ import type { Translate } from '../shared/translate';
 import { chip } from '../shared/table';
 import type { INameFacts } from './name-facts';
 import type { MomentOptions } from './words';
-import { columnWords, byWords, SHARES, STATISTICS, STATS, statisticWords, statsWords } from './words';
+import { columnWords, byWords, showing, STATISTICS, STATS, statisticWords, statsWords } from './words';
 import { capital } from '../shared/describe';
 import { alongOf, cellsChosen, isMap, mapRows } from './map-cells';
 
@@ -124,9 +124,8 @@ export function mainControls(
       stat => {
         const gains = stat === 'activation' || stat === 'dgrad';
         choose({
-          stat,
-          ...(options.ratio === 'gain' && !gains ? { ratio: 'none' } : {}),
-          ...(SHARES.includes(stat) ? { statistic: 'mean' } : {})
+          ...showing(stat),
+          ...(options.ratio === 'gain' && !gains ? { ratio: 'none' } : {})
         });
       }
     ),

@@ -41,8 +41,13 @@ function namesOf(stat: MomentStat, t: Translate): readonly [string, string] {
   return words[stat];
 }
 
-/** Shares, which are means of ones and zeros: no other statistic says much of them. */
-export const SHARES: readonly MomentStat[] = ['underflow', 'overflow', 'saturated', 'subnormal'];
+const SHARES: readonly MomentStat[] = ['underflow', 'overflow', 'saturated', 'subnormal'];
+
+/** Options that show a stat. Shares are means of ones and zeros: no other statistic says much of them. */
+export const showing = (stat: MomentStat): Partial<StatisticsOptions> => ({
+  stat,
+  ...(SHARES.includes(stat) ? { statistic: 'mean' } : {})
+});
 
 export function statisticWords(statistic: MomentStatistic, t: Translate): string {
   const words: Record<MomentStatistic, string> = {
