@@ -78,8 +78,8 @@ def trace(model: nn.Module | Sequence[nn.Module], settings: TraceSettings) -> Tr
     compiled = is_compiled(points.roots) if settings.compiled is None else settings.compiled
     if compiled == "captured" and traced and "perturb" in settings.allow:
         raise TracerError(
-            "Nothing can be perturbed in code that CUDA graphs replay: leave 'perturb' out of allow=…, or say "
-            "compiled=True."
+            "Nothing can be perturbed in code that CUDA graphs replay: leave 'perturb' out of allow=…, or "
+            "say compiled=True."
         )
     tracer = Tracer(
         points,

@@ -283,7 +283,8 @@ class GraphProbes:
     def place_all(self, points: ModelPoints) -> None:
         """Place a probe wherever a flag can be seen; where there are some already, once.
 
-        Where the graph measures by itself no flag can be, and these modules have hooks for who watches a pass.
+        Where the graph measures by itself no flag can be: there, these modules have hooks for who watches a
+        pass.
         """
         for flag in points.flags.values():
             for source in itertools.chain.from_iterable(flag.layers.values()):

@@ -87,9 +87,9 @@ class TraceSettings:
     compiled : bool or 'captured', optional
         Whether code that ``torch.compile`` compiles from now on gets probes, which show its tensors. When
         absent: where something in the model is to be compiled already. Say True where only a function that
-        calls the model is compiled, or where the model is compiled after this call. ``'captured'`` is for code
-        that CUDA graphs replay (``mode="reduce-overhead"``): it measures statistics by itself, and tensors are
-        not traced.
+        calls the model is compiled, or where the model is compiled after this call. ``'captured'`` is for
+        code that CUDA graphs replay (``mode="reduce-overhead"``): it measures statistics by itself, and
+        tensors are not traced.
 
     Raises
     ------
