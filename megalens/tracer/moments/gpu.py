@@ -111,7 +111,7 @@ def measure(tensors: Sequence[Tensor], eps: float = NEAR_ZERO) -> Tensor | None:
 
 
 def measure_where(tensor: Tensor, enabled: Tensor) -> Tensor | None:
-    """Return figures of a tensor where ``enabled``, int32 ``[1]`` beside it, is not 0; None without Triton."""
+    """Return figures of a tensor where ``enabled``, int32 ``[1]``, is not 0; None without Triton."""
     kernel = load()
     return None if isinstance(kernel, str) else kernel.measure_where(tensor, enabled)
 
