@@ -237,7 +237,7 @@ def cast_rows(tensor: Tensor, form: CastFormat, encode: Tensor | None = None) ->
         else:
             values = values.reshape(-1, 1)
         chunk = max(1, _CHUNK.get(values.device.type, _CHUNK_ELSEWHERE) // values.shape[1])
-        largest = torch.cat([_largest(part) for part in values.split(chunk)])
+        largest = torch.cat([_largest(part) for part in torch.split(values, chunk)])
         largest = largest if form.block else largest.amax().reshape(1, 1)
         encode, decode = _scales(largest, form, encode)
         counts, errors = [], []
