@@ -4,7 +4,7 @@ from .coordinates import RankCoordinates
 from .errors import TracerError
 from .instrument import Host, Instrument
 from .moments.logger import StatisticsLogger
-from .points import FLAGS, FlagKind, FlagPoints, IAdapter, ModelPoints, Shards, SitePoints, Source
+from .points import FLAGS, FlagKind, FlagPoints, IAdapter, ModelPoints, Observed, Shards, SitePoints, Source
 from .steps import StepHandle
 from .tensors.reductions import parse_reduction
 from .tracer import Tracer
@@ -20,6 +20,7 @@ __all__ = [
     "IAdapter",
     "Instrument",
     "ModelPoints",
+    "Observed",
     "Place",
     "RankCoordinates",
     "Shards",

@@ -109,12 +109,17 @@ def hook_before(
     return module.register_forward_pre_hook(OwnHook(call), prepend=prepend, with_kwargs=with_kwargs)
 
 
-def hook_after(module: nn.Module, call: Callable[..., Any], *, prepend: bool = False) -> Any:
-    """Do as ``register_forward_hook``, and return its handle."""
+def hook_after(
+    module: nn.Module, call: Callable[..., Any], *, prepend: bool = False, always_call: bool = False
+) -> Any:
+    """Do as ``register_forward_hook``, and return its handle.
+
+    ``always_call`` does not hold for a module that may be compiled.
+    """
     stable = hooks_of.get(module)
     if stable is not None:
         return Added(stable.after, call, prepend)
-    return module.register_forward_hook(OwnHook(call), prepend=prepend)
+    return module.register_forward_hook(OwnHook(call), prepend=prepend, always_call=always_call)
 
 
 @functools.cache
