@@ -128,11 +128,11 @@ class _Kinds(frozenset[str]):
 
     def __new__(cls, own: Iterator[str], core: Any, outer: Context) -> _Kinds:
         made = super().__new__(cls, own)
-        made._asked = partial(outer.run, core.is_observing_tensor)  # type: ignore[attr-defined]
+        made.asked = partial(outer.run, core.is_observing_tensor)  # type: ignore[attr-defined]
         return made
 
     def __contains__(self, kind: object) -> bool:
-        return super().__contains__(kind) or bool(self._asked(kind))  # type: ignore[attr-defined]
+        return super().__contains__(kind) or bool(self.asked(kind))  # type: ignore[attr-defined]
 
 
 class _Listening:

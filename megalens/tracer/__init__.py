@@ -4,7 +4,8 @@ from .coordinates import RankCoordinates
 from .errors import TracerError
 from .instrument import Host, Instrument
 from .moments.logger import StatisticsLogger
-from .points import FLAGS, FlagKind, FlagPoints, IAdapter, ModelPoints, Observed, Shards, SitePoints, Source
+from .own_hooks import Observed
+from .points import FLAGS, FlagKind, FlagPoints, IAdapter, ModelPoints, Shards, SitePoints, Source
 from .steps import StepHandle
 from .tensors.reductions import parse_reduction
 from .tracer import Tracer

@@ -10,6 +10,9 @@ from typing import Any
 
 from torch import nn
 
+Observed = Callable[[Callable[[Any], None]], Any]
+"""Calls what it is given with a tensor of each forward pass, until ``remove()`` of what it returns."""
+
 _HOOKS = {
     "_forward_hooks": ("_forward_hooks_with_kwargs", "_forward_hooks_always_called"),
     "_forward_pre_hooks": ("_forward_pre_hooks_with_kwargs",),

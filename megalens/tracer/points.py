@@ -10,10 +10,9 @@ from torch import Tensor, nn
 
 from ..protocol.messages_generated import Model
 from .coordinates import RankCoordinates
+from .own_hooks import Observed
 
 Shards = Literal["none", "features", "uneven", "sequence", "heads"]
-Observed = Callable[[Callable[[Any], None]], Any]
-"""Calls what it is given with a tensor of each forward pass, until ``remove()`` of what it returns."""
 
 
 @dataclass(frozen=True)

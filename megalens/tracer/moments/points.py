@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..graph_probes import ALL_ITEMS
-from ..points import Observed
+from ..own_hooks import Observed
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from ...graph_probes import ALL_ITEMS, end_of, passes_of
-from ...own_hooks import hook_after, hook_before
+from ...own_hooks import Observed, hook_after, hook_before
 from ...passes import at_each_backward
-from ...points import Observed
 from .. import measure, measure_natively
 from ..part import COLUMNS, TYPES, NameList
 from ..points import FeaturePoint, ResidualPoint, SitePoint
