@@ -1,4 +1,4 @@
-"""Where the trace points of known models are, and the callback for Hugging Face trainers."""
+"""Where the trace points of known models are, and what trainers of others take."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from .torch_coordinates import mesh_place, torch_coordinates
 
 if TYPE_CHECKING:
     from ..api.callback import MegalensCallback
+    from ..api.megatron_observer import MegatronObserver
 
 __all__ = [
     "ADAPTERS",
@@ -19,6 +20,7 @@ __all__ = [
     "Adapter",
     "MegalensCallback",
     "MegatronAdapter",
+    "MegatronObserver",
     "Mixture",
     "StructureAdapter",
     "find_adapter",
@@ -31,10 +33,14 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    # They begin a trace, which composes this room with the tracer; so they are in `api`, and only reached
+    # from here.
     if name == "MegalensCallback":
-        # It begins a trace, which composes this room with the tracer; so it is in `api`, and only reached
-        # from here.
         from ..api.callback import MegalensCallback
 
         return MegalensCallback
+    if name == "MegatronObserver":
+        from ..api.megatron_observer import MegatronObserver
+
+        return MegatronObserver
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

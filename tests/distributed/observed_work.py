@@ -11,14 +11,15 @@ from unittest.mock import patch
 
 import torch
 from hub_found import hub_found
-from megatron_job import MegatronJob
+from megatron_job import MegatronJob, micro_batch
 from megatron_tells import told_by_megatron
 from shape import STEPS, Optimizer, Shape
 
 import megalens
+from megalens.adapters import MegatronObserver
 from megalens.adapters.megatron_observation import Observations
 
-__all__ = ["observed"]
+__all__ = ["observed", "through_pretrain"]
 
 FLAGS = {
     name: {"compressor": {"name": "NoOp"}, "samples": None, "replicas": "all"}
@@ -41,6 +42,55 @@ def observed(
             with told:
                 said.setdefault(name, {})[how] = _trained(rank, shape, stats, how, folder / name / how)
     return said
+
+
+def through_pretrain(rank: int, shape: Shape, steps: int, folder: Path) -> dict[str, Any]:
+    """Train with an observer as Megatron-LM's loop calls one, and with a step around each; what the first left behind."""
+    os.environ["MEGALENS_RUNTIME_DIR"] = str(folder / "runtime")
+    told_by_megatron()
+    options = {"flags": {"HiddenStates": FLAGS["HiddenStates"]}, "linger": 0.1}
+    stats = {"param": 1, "grad": 1, "residual": 1}
+    job = MegatronJob(shape, Optimizer())
+    theirs: list[Any] = []
+    with told_by_megatron().capture_tensor_observations(
+        lambda *told: theirs.append(told[2]), frozenset(("residual_contribution",))
+    ):
+        observer = MegatronObserver(statistics=stats, record=folder / "observer", **options)
+        for step in range(1, steps + 1):
+            job.train(step, observer)
+            if step == 1 and rank == 0:
+                hub_found(observer.tracer)
+            with torch.no_grad():
+                # As its evaluation between two iterations.
+                for chunk in job.chunks:
+                    chunk.eval()
+                    chunk(*_batch())
+                    chunk.train()
+        observer.close()
+    said = {
+        "theirs": len(theirs),
+        "warnings": observer.tracer.status()["warnings"],
+        "left behind": sorted(vars(job.optimizer).keys() & {"step", "prepare_grads"}),
+    }
+    job.close()
+    job = MegatronJob(shape, Optimizer())
+    tracer = megalens.trace(job.chunks[0], record=folder / "steps", **options)
+    megalens.log_statistics(job.chunks[0], job.optimizer, tracer=tracer, **stats)
+    if rank == 0:
+        hub_found(tracer)
+    for step in range(1, steps + 1):
+        with tracer.step():
+            job.train(step)
+    tracer.close()
+    job.close()
+    return said
+
+
+def _batch() -> tuple[Any, ...]:
+    batch = micro_batch(1, 0)[:, :-1].contiguous()
+    positions = torch.arange(batch.shape[1]).expand_as(batch)
+    mask = torch.ones(batch.shape[1], batch.shape[1], dtype=torch.bool).triu(1)
+    return batch, positions, mask[None, None], None, batch
 
 
 def _trained(rank: int, shape: Shape, stats: dict[str, int], how: str, folder: Path) -> dict[str, Any]:

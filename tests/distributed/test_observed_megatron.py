@@ -133,3 +133,24 @@ def same(row: dict[str, Any], seen: list[np.ndarray]) -> None:
     assert row["mean"] == pytest.approx(values.mean(), rel=1e-6, abs=1e-6 * rms)
     assert np.sqrt(row["m2"] / row["count"]) == pytest.approx(values.std(), rel=2e-6)
     assert [row["min"], row["max"]] == pytest.approx([values.min(), values.max()], rel=1e-5)
+
+
+def test_an_observer_of_the_training_loop_records_what_a_step_around_each_iteration_records(tmp_path) -> None:
+    steps, shape = 3, Shape(tp=2)
+    said = run_job(2, "observed_work:through_pretrain", shape, steps, tmp_path)
+    observed, stepped = (rows_of(tmp_path / name) for name in ("observer", "steps"))
+    # The optimizer is known from the end of the first iteration on.
+    wanted = {key: row for key, row in stepped.items() if key[0] > 1}
+    assert sorted(observed) == sorted(wanted)
+    for key, row in observed.items():
+        figures = [row[name] for name in ("count", "mean", "m2", "min", "max")]
+        expected = [wanted[key][name] for name in ("count", "mean", "m2", "min", "max")]
+        assert figures == pytest.approx(expected, rel=1e-12), key
+    hidden = tensors(tmp_path / "observer")
+    assert {key[0] for key in hidden} == {1, 2, 3}
+    for key, data in tensors(tmp_path / "steps").items():
+        np.testing.assert_array_equal(hidden[key], data, err_msg=str(key))
+    for of_rank in said:
+        assert (of_rank["warnings"], of_rank["left behind"]) == ([], [])
+        # Who listened before still hears of every layer: of two micro-batches and an evaluation.
+        assert of_rank["theirs"] == steps * shape.layers * 3
