@@ -159,7 +159,7 @@ def test_norms_of_layers_that_megatron_writes_are_norms_of_layers_here(tmp_path)
     with megalens.open(tmp_path / "tb") as run:
         rows = run.table("moments").to_pandas()
         layers = run.moments("grad", by="layer").query("step == 20")
-        total = run.moments("grad", by="total").query("step == 20")
+        total = run.moments("grad", by="stack").query("step == 20")
         scalars = set(run.table("scalars").to_pandas().name)
         worst = run.moments("grad", by="layer").query("step == 30")
     assert len(rows) == 2 * len(tags) * 12 + 1
