@@ -24,7 +24,7 @@ SCRIPTS = (
     ("trainer", ALONE, 2, [3, 6]),
     ("accelerate", ALONE, 2, []),
     ("lightning", ALONE, 4, []),
-    ("torchtitan", TWO, 4, []),
+    ("torchtitan", TWO, 2, []),
 )
 STEPS = list(range(1, 7))
 
