@@ -6,6 +6,7 @@ from .adapter import Adapter
 from .find import ADAPTERS, find_adapter, find_moments, find_points
 from .layer_roles import Mixture
 from .megatron_core import MegatronAdapter
+from .megatron_metric import moments_metric
 from .structure import GPT_TABLE, StructureAdapter
 from .table import sites_of
 from .torch_coordinates import mesh_place, torch_coordinates
@@ -27,6 +28,7 @@ __all__ = [
     "find_moments",
     "find_points",
     "mesh_place",
+    "moments_metric",
     "sites_of",
     "torch_coordinates",
 ]

@@ -81,7 +81,7 @@ def test_a_pages_script_records_its_steps_and_its_gradients_before_they_are_clip
 
 
 def test_the_page_of_megatron_shows_lines_of_its_example() -> None:
-    excerpt, observer = blocks("megatron", "python")
+    excerpt, observer, _ = blocks("megatron", "python")
     script = (ROOT / "examples/megatron/train.py").read_text(encoding="utf-8")
     # tests/distributed/test_example.py runs it.
     places = [script.index(lines.rstrip("\n")) for lines in excerpt.partition("\n")[2].split("\n\n")]
