@@ -38,10 +38,10 @@ def norm_tables(
     here, so that nothing that is divided by it means anything.
     """
     known = {}
-    for at, tag in enumerate(names):
+    for number, tag in enumerate(names):
         found = _TAG.fullmatch(tag)
         if found and (what := _NORMS.get(found[1])):
-            known[at] = (what[0], f"{found[2]}{what[1]}")
+            known[number] = (what[0], f"{found[2]}{what[1]}")
     at = np.flatnonzero(np.isin(name, list(known)))
     if not len(at):
         return
