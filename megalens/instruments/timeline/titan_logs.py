@@ -213,7 +213,8 @@ def _take(process: _Process, found: _Record, opened: dict[str | None, list[_Reco
         where = "before the first step" if found.step is None else f"in step {found.step}"
         process.errors.append(
             f"{shown_text(name, 100)} of rank {process.rank} ended with an error {where}: "
-            f"{shown_text(found.message, 200)}"
+            # The message begins with step and name.
+            f"{shown_text(found.message.partition(f'{name}_error: ')[2] or found.message, 200)}"
         )
     if edge != "end":
         return

@@ -159,7 +159,9 @@ def test_a_span_that_failed_is_named_with_its_rank_and_step(tmp_path):
     log = training(1, range(1, 5))
     log.line("checkpoint_save_start")
     log.at += 30_000
-    log.line("checkpoint_save_error", message="RuntimeError: the disk is full")
+    log.line(
+        "checkpoint_save_error", message="[step 4] checkpoint_save_error: RuntimeError: the disk is full"
+    )
     log.line("checkpoint_save_end", value=30.0)
     log.write(tmp_path / "out")
     with megalens.open(tmp_path / "out") as run:
