@@ -12,7 +12,10 @@ import tensor_observation as core
 import torch
 from torch import nn
 
+from megalens.adapters import find_moments
 from megalens.adapters.megatron_observation import Observations
+from megalens.tracer import ModelPoints
+from megalens.tracer.moments.points import MomentPoints
 
 KIND = "residual_accumulator"
 
@@ -148,3 +151,13 @@ def test_of_what_all_tensor_parallel_ranks_have_the_first_one_tells(model, tp, s
 def test_an_older_megatron_core_is_hooked(monkeypatch) -> None:
     monkeypatch.delitem(sys.modules, "megatron.core.tensor_observation", raising=False)
     assert Observations.of([Model()], 0) is None
+
+
+def test_what_another_stage_may_have_is_not_refused_on_this_one() -> None:
+    class Own:
+        def statistics_points(self, model: Any, optimizer: Any) -> MomentPoints:
+            return MomentPoints(elsewhere=frozenset(("router_entropy",)))
+
+    found = find_moments(Model(), None, ModelPoints((), {}, {}), Own())
+    assert "router_entropy" not in found.unavailable
+    assert {"router_similarity", "attention_entropy"} <= found.unavailable.keys()

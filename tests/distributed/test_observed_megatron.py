@@ -135,6 +135,19 @@ def same(row: dict[str, Any], seen: list[np.ndarray]) -> None:
     assert [row["min"], row["max"]] == pytest.approx([values.min(), values.max()], rel=1e-5)
 
 
+def test_where_gradients_are_asked_for_layers_are_hooked(tmp_path) -> None:
+    # All computed again: of what is told without a graph there would be no gradient.
+    shapes, stats = {"again": Shape(recompute=True)}, {"residual": 1, "residual_dgrad": 1}
+    (said,) = run_job(1, "observed_work:observed", shapes, stats, tmp_path)
+    hooked, told = rows_of(tmp_path / "again" / "hooked"), rows_of(tmp_path / "again" / "told")
+    assert {stat for _, stat, _ in hooked} == stats.keys()
+    for key, row in hooked.items():
+        assert str(told[key]) == str(row), key
+    one, other = said["again"]["hooked"], said["again"]["told"]
+    # But for the flag, of which no gradient was asked for.
+    assert one["hooks"] - other["hooks"] == one["layers"] - 1
+
+
 def test_an_observer_of_the_training_loop_records_what_a_step_around_each_iteration_records(tmp_path) -> None:
     steps, shape = 3, Shape(tp=2)
     said = run_job(2, "observed_work:through_pretrain", shape, steps, tmp_path)
