@@ -51,24 +51,22 @@ def through_pretrain(rank: int, shape: Shape, steps: int, folder: Path) -> dict[
     options = {"flags": {"HiddenStates": FLAGS["HiddenStates"]}, "linger": 0.1}
     stats = {"param": 1, "grad": 1, "residual": 1}
     job = MegatronJob(shape, Optimizer())
-    theirs: list[Any] = []
-    with told_by_megatron().capture_tensor_observations(
-        lambda *told: theirs.append(told[2]), frozenset(("residual_contribution",))
-    ):
-        observer = MegatronObserver(statistics=stats, record=folder / "observer", **options)
-        for step in range(1, steps + 1):
-            job.train(step, observer)
-            if step == 1 and rank == 0:
-                hub_found(observer.tracer)
-            with torch.no_grad():
-                # As its evaluation between two iterations.
-                for chunk in job.chunks:
-                    chunk.eval()
-                    chunk(*_batch())
-                    chunk.train()
-        observer.close()
+    theirs = _Theirs()
+    observer = MegatronObserver(statistics=stats, also=theirs, record=folder / "observer", **options)
+    for step in range(1, steps + 1):
+        job.train(step, observer)
+        if step == 1 and rank == 0:
+            hub_found(observer.tracer)
+        with torch.no_grad():
+            # As its evaluation between two iterations.
+            for chunk in job.chunks:
+                chunk.eval()
+                chunk(*_batch())
+                chunk.train()
+    observer.close()
     said = {
-        "theirs": len(theirs),
+        "theirs": theirs.heard,
+        "committed": theirs.committed,
         "warnings": observer.tracer.status()["warnings"],
         "left behind": sorted(vars(job.optimizer).keys() & {"step", "prepare_grads"}),
     }
@@ -84,6 +82,24 @@ def through_pretrain(rank: int, shape: Shape, steps: int, folder: Path) -> dict[
     tracer.close()
     job.close()
     return said
+
+
+class _Theirs:
+    """An observer of Megatron-LM's own kind, which listens while an iteration is computed."""
+
+    def __init__(self) -> None:
+        self.heard = 0
+        self.committed: list[int] = []
+
+    def _told(self, *_: Any) -> None:
+        self.heard += 1
+
+    def observe_forward_backward(self, *, model: Any, iteration: int, pg_collection: Any) -> Any:
+        kinds = frozenset(("residual_contribution",))
+        return told_by_megatron().capture_tensor_observations(self._told, kinds)
+
+    def __call__(self, *, model: Any, optimizer: Any, iteration: int, pg_collection: Any) -> None:
+        self.committed.append(iteration)
 
 
 def _batch() -> tuple[Any, ...]:

@@ -165,5 +165,6 @@ def test_an_observer_of_the_training_loop_records_what_a_step_around_each_iterat
         np.testing.assert_array_equal(hidden[key], data, err_msg=str(key))
     for of_rank in said:
         assert (of_rank["warnings"], of_rank["left behind"]) == ([], [])
-        # Who listened before still hears of every layer: of two micro-batches and an evaluation.
-        assert of_rank["theirs"] == steps * shape.layers * 3
+        # Another observer hears of every layer in both micro-batches, and is called before each optimizer's step.
+        assert of_rank["theirs"] == steps * shape.layers * 2
+        assert of_rank["committed"] == [0, 1, 2]
