@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from ..protocol import cast_of, cast_rows_of, counts_from_one, stream_schema
 from .foreign_files import scalar_tables
+from .tensor_metrics import norm_tables
 
 _MOST_NUMBERS, _MOST_NAMES, _LONGEST_NAME = 5_000_000, 100_000, 1_000
 _MOST_STEP = 1 << 60
@@ -50,6 +51,8 @@ class Numbers:
     def streams(self) -> dict[str, Iterable[pa.Table]]:
         """Return rows of ``moments`` of what casts lose, and all other numbers as ``scalars``, by step.
 
+        Norms of layers are rows of both.
+
         Of a step that was written again, after a restart, the newest counts.
         """
         step, time, rank, name, value = (np.frombuffer(each, each.typecode) for each in self.columns)
@@ -65,8 +68,13 @@ class Numbers:
         found: dict[str, Iterable[pa.Table]] = {
             "scalars": scalar_tables([each[~of] for each in columns], names)
         }
-        if of.any():
-            found["moments"] = _moments([each[of] for each in columns], names)
+        step, _, rank, name, value = columns
+        norms = [*norm_tables(names, step, rank, name, value)]
+        casts = _moments([each[of] for each in columns], names) if of.any() else iter(())
+        if norms:
+            found["moments"] = [pa.concat_tables([*casts, *norms]).sort_by("step")]
+        elif of.any():
+            found["moments"] = casts
         return found
 
 

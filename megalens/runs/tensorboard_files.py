@@ -25,7 +25,7 @@ from .run_folder import RunFolder
 
 __all__ = ["EVENT_FILES"]
 
-_VERSION = "tensorboard 2"
+_VERSION = "tensorboard 3"
 _ENDING = re.compile(r"tfevents")
 _RANK = re.compile(r"rank[-_]?(\d{1,6})", re.IGNORECASE)
 _MOST_FOLDERS, _MOST_NAMED = 1_000, 5

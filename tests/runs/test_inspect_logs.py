@@ -163,15 +163,21 @@ def test_layers_that_are_counted_from_0_stay(tmp_path):
 
 def test_tensorboards_numbers_of_casts_are_the_same_statistics_whole(tmp_path):
     with SummaryWriter(str(tmp_path / "run")) as writer:
-        for name, value in {**NUMBERS, "loss": 2.0}.items():
-            writer.add_scalar(name, value, 5)
+        norm = "tensor-metrics/layer-wgrad-l2/decoder.layers.1"
+        for step in (5, 6):
+            for name, value in {**NUMBERS, "loss": 2.0, norm: 4.0}.items():
+                writer.add_scalar(name, value, step)
     with megalens.open(tmp_path / "run") as run:
         rows = rows_of(run)
         assert rows[5, "cast_error", f"{OF_QKV}/output0/dgrad:fp8"].m2 == pytest.approx(1e-9)
         assert rows[5, "underflow", f"{OF_QKV}/input0/activation:fp8_delayed_scaling"].mean == pytest.approx(
             0.123456789
         )
-        assert set(run.table("scalars")["name"].to_pylist()) == {"loss", f"{FC1}_activation_std"}
+        assert set(run.table("scalars")["name"].to_pylist()) == {"loss", f"{FC1}_activation_std", norm}
+        # Norms of Megatron-LM's tensor metrics beside them, all by step.
+        assert rows[6, "grad", "decoder.layers.1"].m2 == 16
+        steps = run.table("moments")["step"].to_pylist()
+        assert steps == sorted(steps)
 
 
 def test_a_live_run_takes_the_numbers_as_they_are(tmp_path, monkeypatch):
