@@ -15,12 +15,17 @@ const LETTER = 6;
 /** Kinds whose spans are named on their lane. */
 const NAMED: ReadonlySet<string> = new Set(['checkpoint', 'data', 'user']);
 
+/** How many lanes there are, with those of memory. */
+export const laneCount = ({ lanes, memory }: ITimelineAnswer): number =>
+  lanes.length + (memory?.ranks.length ?? 0);
+
 /** Lanes that are named: as many as there is space for, and those of who makes others wait. */
-export function namedLanes({ lanes, culprits }: ITimelineAnswer): number[] {
-  const every = Math.ceil(LABEL / laneHeight(lanes.length));
+export function namedLanes(answer: ITimelineAnswer): number[] {
+  const { lanes, culprits } = answer;
+  const every = Math.ceil(LABEL / laneHeight(laneCount(answer)));
   const named = new Set(culprits.flatMap(({ ranks }) => (ranks.length > 4 ? [] : ranks)));
   const important = lanes.flatMap(({ rank }, at) => (named.has(rank) ? [at] : []));
-  const others = lanes.map((_, at) => at).filter(at => at % every === 0);
+  const others = Array.from({ length: laneCount(answer) }, (_, at) => at).filter(at => at % every === 0);
   return [...important, ...others.filter(at => !important.some(each => Math.abs(each - at) < every))];
 }
 
@@ -43,12 +48,14 @@ export const laneHeight = (lanes: number): number =>
 
 /** What is written on a lane: names of long spans that are no passes, and where nothing was recorded. */
 export function labelRows(
-  { lanes, pieces, window: [from, to], whole }: ITimelineAnswer,
+  answer: ITimelineAnswer,
   hidden: ReadonlySet<string>,
   width: number,
   t: Translate
 ): Row[] {
-  if (laneHeight(lanes.length) < LABEL) {
+  const { lanes, pieces, whole } = answer;
+  const [from, to] = answer.window;
+  if (laneHeight(laneCount(answer)) < LABEL) {
     return [];
   }
   const pixel = (to - from) / Math.max(1, width);
@@ -105,6 +112,7 @@ export function kindWords(kind: string, t: Translate): string {
     data: t('waits for data'),
     checkpoint: t('checkpoint'),
     user: t('your own spans'),
+    memory: t('memory'),
     collective: t('blocked in a collective'),
     send: t('blocked in a send'),
     receive: t('blocked in a receive')
