@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from .analysis import Analysis
 from .lanes import MOST_PIECES, shown_ms
-from .spans import Integers
+from .spans import Bools, Integers
 
 MOST_MEMORY_ROWS = 1_500_000
 _NUMBERS = ("step", "rank", "start", "end", "before", "allocated", "reserved", "peak", "limit")
@@ -49,11 +49,12 @@ class MemoryRows:
     def __len__(self) -> int:
         return len(self.columns["step"])
 
-    def is_text(self, column: str, text: str) -> np.ndarray:
+    def is_text(self, column: str, text: str) -> Bools:
         words = self.words[column]
-        return self[column] == (words.index(text) if text in words else -1)
+        found: Bools = self[column] == (words.index(text) if text in words else -1)
+        return found
 
-    def take(self, which: np.ndarray) -> MemoryRows:
+    def take(self, which: Bools | Integers) -> MemoryRows:
         return MemoryRows({name: column[which] for name, column in self.columns.items()}, self.words)
 
 

@@ -1,6 +1,6 @@
 """Memory snapshots of torch (``torch.cuda.memory._dump_snapshot``), one file of each rank: pickles or JSON.
 
-A child process, ``flight_pickle.py``, reads each and gives a summary. All is of step 1: steps are not in them.
+A child process, ``flight_pickle.py``, reads each and gives a summary. All rows are of step 1.
 """
 
 from __future__ import annotations

@@ -463,7 +463,7 @@ class StatisticsLogger(Instrument):
             return False
         part = self._parts.setdefault(stat, MeasuredRows(stat, counted=False))
         values = torch.tensor([*numbers.values()], dtype=torch.float64)
-        part.add([self._names.index(name) for name in numbers], measure(values.split(1)))
+        part.add([self._names.index(name) for name in numbers], measure([*values[:, None]]))
         return True
 
     def _consumed(self) -> int:
